@@ -60,9 +60,9 @@ bool asks_for_look(int argc, char** argv) {
 }  // namespace
 
 const char* benchmark_help() noexcept {
-  return "\nhearth-bench [--benchmark_...] runs the benchmarks:\n"
+  return "\nhearth-bench --benchmark_... runs the benchmarks:\n"
          "  --benchmark_list_tests            their names\n"
-         "  --benchmark_filter=REGEX          those whose names match; all without it\n"
+         "  --benchmark_filter=REGEX          those whose names match; .* is all\n"
          "  --benchmark_min_time=SECONDS      how long each runs\n"
          "  --benchmark_repetitions=COUNT     how often\n"
          "  --benchmark_format=console|json|csv, --benchmark_out=FILE, "

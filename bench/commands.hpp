@@ -1,5 +1,5 @@
-// The subcommands of hearth-bench: `hearth-bench NAME ...` runs one of these, anything else the
-// benchmarks.
+// The subcommands of hearth-bench: `hearth-bench NAME ...` runs one of these, an option of Google
+// Benchmark the benchmarks, and nothing prints help.
 #pragma once
 
 #include <span>

@@ -1,10 +1,15 @@
 // hearth-bench: the benchmarks, and the subcommands of commands.hpp.
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <initializer_list>
+#include <numeric>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "commands.hpp"
 
@@ -48,9 +53,41 @@ void print_help() {
   std::printf("%s", benchmark_help());
 }
 
+// How many letters must be changed, added or left out to make one of the other, by Wagner and
+// Fischer; the row of the table that is at hand is kept.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.at(b.size());
+}
+
+int refuse_subcommand(std::string_view given) {
+  const std::span<const Command> known = commands();
+  const auto nearest = std::ranges::min_element(
+      known, {}, [given](const Command& command) { return distance(given, command.name); });
+  std::string hint;
+  if (distance(given, nearest->name) <= 2) {
+    hint = std::string("did you mean '") + nearest->name + "'? ";
+  }
+  std::fprintf(stderr,
+               "hearth-bench: no subcommand '%.*s'; %s--help lists what there is\n",
+               static_cast<int>(given.size()),
+               given.data(),
+               hint.c_str());
+  return 1;
+}
+
 int run(int argc, char** argv) {
   const std::string_view first = argc > 1 ? argv[1] : "";
-  if (is_any_of(first, {"--help", "-h", "help"})) {
+  if (is_any_of(first, {"", "--help", "-h", "help"})) {
     print_help();
     return 0;
   }
@@ -59,7 +96,7 @@ int run(int argc, char** argv) {
       return command.run(argc - 1, argv + 1);
     }
   }
-  return run_benchmarks(argc, argv);
+  return first.starts_with("-") ? run_benchmarks(argc, argv) : refuse_subcommand(first);
 }
 
 }  // namespace

@@ -60,6 +60,11 @@ class Adam {
                            SourceLoc loc = SourceLoc::current()) {
     return update(parameter_refs(model), std::move(gradients), std::move(joint), loc);
   }
+  // Compilers show the line: it is the message.
+  // clang-format off
+  template <Module Model>
+  Pending<StepReport> step(Model&, const Gradients&, JointUpdate = {}, SourceLoc = SourceLoc::current()) = delete;  // a step takes the gradients over: step(model, std::move(gradients))
+  // clang-format on
   Pending<StepReport> update(std::span<const ParameterRef> parameters,
                              Gradients&& gradients,
                              JointUpdate joint = {},

@@ -29,7 +29,7 @@ std::string names_of(const std::vector<CsvColumn>& columns) {
   std::vector<std::string> names;
   names.reserve(columns.size());
   for (const CsvColumn& column : columns) {
-    names.push_back(column.name);
+    names.push_back("'" + column.name + "'");
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -182,7 +182,8 @@ class CsvReader final {
 
   void begin(const std::vector<Field>& row) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string name = options_.header ? row[i].text : std::to_string(i);
+      const std::string written(row[i].is_quoted ? row[i].text : trimmed(row[i].text));
+      const std::string name = options_.header ? written : std::to_string(i);
       for (const CsvColumn& other : columns_) {
         if (other.name == name) {
           fail(fmt::format("two columns are called '{}'", name));

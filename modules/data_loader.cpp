@@ -105,7 +105,7 @@ class DataLoader::Assembler {
     const RowRange rows = shard_rows(global, options_.rank, options_.world);
     const std::span<const std::int64_t> indices = std::span(order_).subspan(
         static_cast<std::size_t>(first + rows.begin), static_cast<std::size_t>(rows.size()));
-    Examples examples = dataset_.read(indices);
+    Examples examples = dataset_.read_in_epoch(indices, cursor.epoch);
     const bool may_leave_out = !examples.more.empty();
     if (!may_leave_out || !examples.inputs.is_left_out()) {
       require_rows("inputs", examples.inputs.shape(), rows.size());

@@ -47,6 +47,11 @@ class Dataset {
   /// Each is in [0, size()). The loader refuses other sizes than these. What it throws reaches the
   /// loader's reader, with its words.
   [[nodiscard]] virtual Examples read(std::span<const std::int64_t> indices) const = 0;
+  /// The same in a certain epoch, counted from 0: what a DataLoader calls. It is read(), unless the
+  /// data set makes other examples in each epoch, as a MappedDataset may that augments; one around
+  /// another data set hands the epoch on.
+  [[nodiscard]] virtual Examples read_in_epoch(std::span<const std::int64_t> indices,
+                                               std::int64_t epoch) const;
   /// How errors call it. The name of its class, unless it says otherwise.
   [[nodiscard]] virtual std::string name() const;
 };

@@ -74,12 +74,16 @@ SubsetDataset::SubsetDataset(const Dataset& base, std::vector<std::int64_t> numb
 }
 
 Examples SubsetDataset::read(std::span<const std::int64_t> indices) const {
+  return read_in_epoch(indices, 0);
+}
+Examples SubsetDataset::read_in_epoch(std::span<const std::int64_t> indices,
+                                      std::int64_t epoch) const {
   std::vector<std::int64_t> numbers;
   numbers.reserve(indices.size());
   for (const std::int64_t index : indices) {
     numbers.push_back(numbers_[static_cast<std::size_t>(index)]);
   }
-  return base_.get().read(numbers);
+  return base_.get().read_in_epoch(numbers, epoch);
 }
 
 std::string SubsetDataset::name() const {
@@ -137,8 +141,13 @@ ConcatDataset::ConcatDataset(std::vector<std::reference_wrapper<const Dataset>> 
   }
 }
 
-// Phases: which places of the result each part fills; one read of each; its rows to their places.
 Examples ConcatDataset::read(std::span<const std::int64_t> indices) const {
+  return read_in_epoch(indices, 0);
+}
+
+// Phases: which places of the result each part fills; one read of each; its rows to their places.
+Examples ConcatDataset::read_in_epoch(std::span<const std::int64_t> indices,
+                                      std::int64_t epoch) const {
   std::vector<std::vector<std::int64_t>> numbers(parts_.size());
   std::vector<std::vector<std::size_t>> places(parts_.size());
   for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -148,7 +157,7 @@ Examples ConcatDataset::read(std::span<const std::int64_t> indices) const {
     places[part].push_back(i);
   }
   if (indices.empty()) {
-    return parts_.front().get().read(indices);
+    return parts_.front().get().read_in_epoch(indices, epoch);
   }
   const auto count = static_cast<std::int64_t>(indices.size());
   Examples all;
@@ -157,7 +166,7 @@ Examples ConcatDataset::read(std::span<const std::int64_t> indices) const {
     if (places[part].empty()) {
       continue;
     }
-    const Examples some = parts_[part].get().read(numbers[part]);
+    const Examples some = parts_[part].get().read_in_epoch(numbers[part], epoch);
     if (std::exchange(is_first, false)) {
       for (const NamedArray& named : some.more) {
         all.more.push_back({named.name, HostArray()});
@@ -190,15 +199,25 @@ Examples ConcatDataset::read(std::span<const std::int64_t> indices) const {
 // ---- MappedDataset ----
 
 MappedDataset::MappedDataset(const Dataset& base, Function function, SourceLoc loc)
-    : MappedDataset(base,
-                    function ? NumberedFunction([map = std::move(function)](
-                                                    Examples examples,
-                                                    std::span<const std::int64_t> /*numbers*/) {
-                      return map(std::move(examples));
-                    })
-                             : NumberedFunction(),
-                    loc) {}
+    : MappedDataset(
+          base,
+          function ? EpochFunction([map = std::move(function)](
+                                       Examples examples,
+                                       std::span<const std::int64_t> /*numbers*/,
+                                       std::int64_t /*epoch*/) { return map(std::move(examples)); })
+                   : EpochFunction(),
+          loc) {}
 MappedDataset::MappedDataset(const Dataset& base, NumberedFunction function, SourceLoc loc)
+    : MappedDataset(base,
+                    function ? EpochFunction([map = std::move(function)](
+                                                 Examples examples,
+                                                 std::span<const std::int64_t> numbers,
+                                                 std::int64_t /*epoch*/) {
+                      return map(std::move(examples), numbers);
+                    })
+                             : EpochFunction(),
+                    loc) {}
+MappedDataset::MappedDataset(const Dataset& base, EpochFunction function, SourceLoc loc)
     : base_(base), function_(std::move(function)) {
   if (!function_) {
     refuse_view(ErrorCode::invalid_argument, "MappedDataset: needs a function", loc);
@@ -206,7 +225,11 @@ MappedDataset::MappedDataset(const Dataset& base, NumberedFunction function, Sou
 }
 
 Examples MappedDataset::read(std::span<const std::int64_t> indices) const {
-  return function_(base_.get().read(indices), indices);
+  return read_in_epoch(indices, 0);
+}
+Examples MappedDataset::read_in_epoch(std::span<const std::int64_t> indices,
+                                      std::int64_t epoch) const {
+  return function_(base_.get().read_in_epoch(indices, epoch), indices, epoch);
 }
 
 std::string MappedDataset::name() const {

@@ -27,6 +27,8 @@ class SubsetDataset final : public Dataset {
     return static_cast<std::int64_t>(numbers_.size());
   }
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
+  [[nodiscard]] Examples read_in_epoch(std::span<const std::int64_t> indices,
+                                       std::int64_t epoch) const override;
   [[nodiscard]] std::string name() const override;
   /// Which examples of the other one.
   [[nodiscard]] const std::vector<std::int64_t>& numbers() const noexcept { return numbers_; }
@@ -71,6 +73,8 @@ class ConcatDataset final : public Dataset {
   /// Errors: ShapeError and DtypeError when the parts give arrays that do not fit one another, and
   /// ArgumentError for other names.
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
+  [[nodiscard]] Examples read_in_epoch(std::span<const std::int64_t> indices,
+                                       std::int64_t epoch) const override;
 
  private:
   std::vector<std::reference_wrapper<const Dataset>> parts_;
@@ -85,6 +89,10 @@ class MappedDataset final : public Dataset {
   /// The numbers of the examples besides, from which augmentation draws the same in each run.
   using NumberedFunction =
       std::function<Examples(Examples examples, std::span<const std::int64_t> numbers)>;
+  /// The epoch, counted from 0, too: augmentation that differs from epoch to epoch. read() is in
+  /// epoch 0.
+  using EpochFunction = std::function<Examples(
+      Examples examples, std::span<const std::int64_t> numbers, std::int64_t epoch)>;
 
   /// The function gives as many examples as it gets, is called by several threads at once, and what
   /// it throws reaches the loader's reader, with its words. Errors: ArgumentError without one.
@@ -92,16 +100,20 @@ class MappedDataset final : public Dataset {
   MappedDataset(const Dataset& base,
                 NumberedFunction function,
                 SourceLoc loc = SourceLoc::current());
+  MappedDataset(const Dataset& base, EpochFunction function, SourceLoc loc = SourceLoc::current());
   MappedDataset(const Dataset&& base, Function function) = delete;
   MappedDataset(const Dataset&& base, NumberedFunction function) = delete;
+  MappedDataset(const Dataset&& base, EpochFunction function) = delete;
 
   [[nodiscard]] std::int64_t size() const override { return base_.get().size(); }
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
+  [[nodiscard]] Examples read_in_epoch(std::span<const std::int64_t> indices,
+                                       std::int64_t epoch) const override;
   [[nodiscard]] std::string name() const override;
 
  private:
   std::reference_wrapper<const Dataset> base_;
-  NumberedFunction function_;
+  EpochFunction function_;
 };
 
 }  // namespace hearth

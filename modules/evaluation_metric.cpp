@@ -29,11 +29,12 @@ std::vector<double> doubles_of(const Tensor& tensor, SourceLoc loc) {
   return tensor.to(DType::f64, loc).to_vector<double>(loc);
 }
 
-// The rows of a batch of classes. Errors: ShapeError for anything else.
-std::int64_t rows_of(std::string_view metric,
-                     const Tensor& logits,
-                     const Tensor& labels,
-                     SourceLoc loc) {
+// The labels of a batch of classes. Errors: ShapeError, DtypeError for anything else, and
+// Exception out_of_range for a label that is no class.
+std::vector<std::int64_t> labels_of(std::string_view metric,
+                                    const Tensor& logits,
+                                    const Tensor& labels,
+                                    SourceLoc loc) {
   if (logits.rank() != 2 || labels.rank() != 1 || logits.size(0) != labels.size(0)) {
     fail(ErrorCode::shape_mismatch,
          metric,
@@ -48,14 +49,36 @@ std::int64_t rows_of(std::string_view metric,
          fmt::format("targets are classes in i32 or i64, got {}", name(labels.dtype())),
          loc);
   }
-  return logits.size(0);
+  const std::int64_t classes = logits.size(1);
+  if (classes < 2) {  // the largest of one logit is class 0, whatever it is
+    fail(ErrorCode::shape_mismatch,
+         metric,
+         fmt::format("outputs {} are of fewer than two classes; one logit a row is judged by "
+                     "binary_accuracy_metric() and binary_f1_metric()",
+                     logits.shape().to_string()),
+         loc);
+  }
+  auto values = labels.to(DType::i64, loc).to_vector<std::int64_t>(loc);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 0 || values[i] >= classes) {
+      fail(ErrorCode::out_of_range,
+           metric,
+           fmt::format("the target of row {} is {}, but outputs {} are of the classes 0 to {}",
+                       i,
+                       values[i],
+                       logits.shape().to_string(),
+                       classes - 1),
+           loc);
+    }
+  }
+  return values;
 }
 
 std::int64_t checked_class_count(std::string_view metric, std::int64_t count, SourceLoc loc) {
-  if (count < 1) {
+  if (count < 2) {
     fail(ErrorCode::invalid_argument,
          metric,
-         fmt::format("{} classes: expected 1 or more", count),
+         fmt::format("{} classes: expected 2 or more", count),
          loc);
   }
   return count;
@@ -66,16 +89,15 @@ Statistics confusion_of(std::string_view metric,
                         const Tensor& logits,
                         const Tensor& labels,
                         SourceLoc loc) {
-  static_cast<void>(rows_of(metric, logits, labels, loc));
-  if (logits.size(1) != class_count) {
+  if (logits.rank() == 2 && logits.size(1) != class_count) {
     fail(ErrorCode::shape_mismatch,
          metric,
          fmt::format(
              "made for {} classes, but outputs are {}", class_count, logits.shape().to_string()),
          loc);
   }
+  const std::vector<std::int64_t> actual = labels_of(metric, logits, labels, loc);
   const auto predicted = argmax(Arg(logits, loc), 1).to_vector<std::int64_t>(loc);
-  const auto actual = labels.to(DType::i64, loc).to_vector<std::int64_t>(loc);
   ConfusionMatrix matrix(class_count);
   for (std::size_t i = 0; i < actual.size(); ++i) {
     matrix.add(actual[i], predicted[i], 1, loc);
@@ -131,6 +153,15 @@ void merge_regression(Statistics& sum, const Statistics& more) {
   sum[3] += more[3];
 }
 
+void require_zero_or_one(std::string_view metric, double target, SourceLoc loc) {
+  if (target != 0 && target != 1) {
+    fail(ErrorCode::out_of_range,
+         metric,
+         fmt::format("a target is {}, expected 0 or 1", target),
+         loc);
+  }
+}
+
 // [true positives, false positives, false negatives]
 Statistics binary_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc) {
   const bool has_two = outputs.rank() == 2 && outputs.size(1) == 2;
@@ -140,12 +171,7 @@ Statistics binary_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc
   const auto [got, wanted] = values_of("F1", is_one, targets, loc);
   Statistics counts{0, 0, 0};
   for (std::size_t i = 0; i < got.size(); ++i) {
-    if (wanted[i] != 0 && wanted[i] != 1) {
-      fail(ErrorCode::out_of_range,
-           "F1",
-           fmt::format("a target is {}, expected 0 or 1", wanted[i]),
-           loc);
-    }
+    require_zero_or_one("F1", wanted[i], loc);
     const bool is_hit = got[i] == wanted[i];
     counts[0] += is_hit && got[i] == 1 ? 1 : 0;
     counts[1] += !is_hit && got[i] == 1 ? 1 : 0;
@@ -192,8 +218,9 @@ EvaluationMetric accuracy_metric(SourceLoc loc) {
           .in_percent = true,
           .measure =
               [loc](const Tensor& outputs, const Tensor& targets) {
-                const auto rows = static_cast<double>(rows_of("accuracy", outputs, targets, loc));
-                return Statistics{correct_count(outputs, targets, loc).item(loc), rows};
+                const auto labels = labels_of("accuracy", outputs, targets, loc);
+                return Statistics{correct_count(outputs, targets, loc).item(loc),
+                                  static_cast<double>(labels.size())};
               },
           .value = share_of,
           .figure = "accuracy"};
@@ -208,7 +235,7 @@ EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc) {
          loc);
   }
   const auto measure = [k, title, loc](const Tensor& outputs, const Tensor& targets) {
-    const std::int64_t rows = rows_of(title, outputs, targets, loc);
+    const auto rows = static_cast<std::int64_t>(labels_of(title, outputs, targets, loc).size());
     if (k > outputs.size(1)) {
       fail(ErrorCode::invalid_argument,
            title,
@@ -247,6 +274,25 @@ EvaluationMetric binary_f1_metric(SourceLoc loc) {
                 return relevant == 0 ? 0 : 2 * all[0] / relevant;
               },
           .figure = "F1 of class 1"};
+}
+
+EvaluationMetric binary_accuracy_metric(double threshold, SourceLoc loc) {
+  return {.name = "accuracy",
+          .in_percent = true,
+          .measure =
+              [threshold, loc](const Tensor& outputs, const Tensor& targets) {
+                detail::require_binary("accuracy", outputs, targets, loc);
+                const std::vector<double> got = doubles_of(outputs, loc);
+                const std::vector<double> wanted = doubles_of(targets, loc);
+                Statistics all{0, static_cast<double>(got.size())};
+                for (std::size_t i = 0; i < got.size(); ++i) {
+                  require_zero_or_one("accuracy", wanted[i], loc);
+                  all[0] += (got[i] > threshold) == (wanted[i] == 1) ? 1 : 0;
+                }
+                return all;
+              },
+          .value = share_of,
+          .figure = fmt::format("accuracy above {}", threshold)};
 }
 
 EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {

@@ -46,11 +46,17 @@ void merge_statistics(const EvaluationMetric& metric,
 
 /// The share of rows whose largest logit is at their label: "accuracy".
 ///
-/// Shapes: outputs [n, classes], targets [n]; so for the next two.
+/// Shapes: outputs [n, classes], two classes or more, targets [n]; so for the next two.
 /// Dtypes: outputs numbers, targets i32 or i64.
-/// Errors: ShapeError, DtypeError when a batch does not fit, at the line that made the metric; so
-/// for all.
+/// Errors: ShapeError, DtypeError when a batch does not fit, Exception out_of_range for a target
+/// that is no class, at the line that made the metric; so for all.
 [[nodiscard]] EvaluationMetric accuracy_metric(SourceLoc loc = SourceLoc::current());
+/// The share of outputs on the right side of `threshold`, above it for the target 1: "accuracy".
+/// 0 is for logits, as of BinaryCrossEntropyWithLogitsLoss, 0.5 for probabilities.
+/// Shapes: outputs [n] or [n, 1], or as targets; targets [n] or as outputs.
+/// Dtypes: numbers; computed in f64. Errors: Exception out_of_range for a target but 0 and 1.
+[[nodiscard]] EvaluationMetric binary_accuracy_metric(double threshold = 0,
+                                                      SourceLoc loc = SourceLoc::current());
 /// The share of rows whose label is among their `k` largest logits: "top-5 accuracy".
 /// Errors: ArgumentError for a k below 1, and when a batch has fewer classes.
 [[nodiscard]] EvaluationMetric top_k_metric(std::int64_t k, SourceLoc loc = SourceLoc::current());

@@ -32,6 +32,16 @@ double shape_of(const CosineRate& how, std::int64_t step, std::int64_t last) {
   const double progress = last > 0 ? static_cast<double>(step) / static_cast<double>(last) : 0;
   return along_cosine(1, how.end, progress);
 }
+double shape_of(const StepRate& how, std::int64_t step, std::int64_t /*last*/) {
+  const std::int64_t falls = step / how.every;
+  return std::max(std::pow(how.factor, static_cast<double>(falls)), how.end);
+}
+double shape_of(const ExponentialRate& how, std::int64_t step, std::int64_t /*last*/) {
+  return std::max(std::pow(how.factor, static_cast<double>(step)), how.end);
+}
+double shape_of(const FunctionRate& how, std::int64_t step, std::int64_t /*last*/) {
+  return how.factor(step);
+}
 double shape_of(const OneCycleRate& how, std::int64_t step, std::int64_t last) {
   const auto at = static_cast<double>(step);
   const auto end = static_cast<double>(last);
@@ -73,12 +83,28 @@ void require_sound(const LearningRateSchedule& schedule, std::string_view op, So
                        "warmup_steps",
                        static_cast<double>(how.warmup_steps),
                        "0 or more");
-        if constexpr (!std::is_same_v<Kind, ConstantRate>) {
+        if constexpr (requires { how.end; }) {
           checks.require_share("end", how.end);
         }
         if constexpr (std::is_same_v<Kind, OneCycleRate>) {
           checks.require_share("rising", how.rising);
           checks.require_share("start", how.start);
+        }
+        if constexpr (std::is_same_v<Kind, StepRate>) {
+          checks.require(how.every >= 1, "every", static_cast<double>(how.every), "1 or more");
+        }
+        if constexpr (std::is_same_v<Kind, StepRate> || std::is_same_v<Kind, ExponentialRate>) {
+          checks.require(
+              how.factor > 0 && how.factor <= 1, "factor", how.factor, "in 0 to 1, above 0");
+        }
+        if constexpr (std::is_same_v<Kind, FunctionRate>) {
+          if (!how.factor) {
+            throw_error(
+                Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: the schedule's FunctionRate has no function", op),
+                      .op = std::string(op),
+                      .location = loc});
+          }
         }
         if constexpr (std::is_same_v<Kind, PlateauRate>) {
           checks.require(how.factor > 0 && how.factor < 1, "factor", how.factor, "between 0 and 1");
@@ -95,15 +121,27 @@ void require_sound(const LearningRateSchedule& schedule, std::string_view op, So
 
 double rate_factor(const LearningRateSchedule& schedule,
                    std::int64_t step,
-                   std::int64_t step_count) noexcept {
+                   std::int64_t step_count,
+                   SourceLoc loc) {
   return std::visit(
-      [&](const auto& how) {
+      [&]<class Kind>(const Kind& how) {
         const std::int64_t warmup = how.warmup_steps;
         if (step < warmup) {
           return static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
         }
         const std::int64_t last = std::max<std::int64_t>(step_count - 1 - warmup, 0);
-        return shape_of(how, std::min(step - warmup, last), last);
+        const double factor = shape_of(how, std::min(step - warmup, last), last);
+        if (std::is_same_v<Kind, FunctionRate> && !(factor >= 0 && std::isfinite(factor))) {
+          throw_error(Error{
+              .code = ErrorCode::invalid_argument,
+              .text = fmt::format("the schedule's function gave {} for step {}, but a factor is 0 "
+                                  "or more and finite",
+                                  factor,
+                                  step),
+              .op = "rate_factor",
+              .location = loc});
+        }
+        return factor;
       },
       schedule);
 }

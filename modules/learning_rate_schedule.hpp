@@ -10,7 +10,9 @@
 #include <hearth/runtime/base/source_loc.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -46,6 +48,30 @@ struct OneCycleRate {
   std::int64_t warmup_steps = 0;
 };
 
+/// Multiplied by `factor` after each `every` steps: 1, then factor, then factor² …
+struct StepRate {
+  std::int64_t every = 1000;  ///< Steps, behind the warm-up.
+  double factor = 0.1;
+  double end = 0;  ///< It falls no further than to this.
+  std::int64_t warmup_steps = 0;
+};
+
+/// Multiplied by `factor` after each step.
+struct ExponentialRate {
+  double factor = 0.999;
+  double end = 0;  ///< It falls no further than to this.
+  std::int64_t warmup_steps = 0;
+};
+
+/// A function of the program's own. A run that is resumed is given it again: it must be the same
+/// one, and depend on the step alone.
+struct FunctionRate {
+  /// What multiplies the rate in a step, counted from 0 behind the warm-up: 0 or more, and finite.
+  std::function<double(std::int64_t step)> factor;
+  std::string name = "own function";  ///< In the report, and where a run goes on with another one.
+  std::int64_t warmup_steps = 0;
+};
+
 /// Multiplied by `factor` whenever the figure that a run watches has not become better for
 /// `patience` epochs.
 struct PlateauRate {
@@ -56,8 +82,14 @@ struct PlateauRate {
   std::int64_t warmup_steps = 0;
 };
 
-using LearningRateSchedule =
-    std::variant<ConstantRate, LinearRate, CosineRate, OneCycleRate, PlateauRate>;
+using LearningRateSchedule = std::variant<ConstantRate,
+                                          LinearRate,
+                                          CosineRate,
+                                          OneCycleRate,
+                                          PlateauRate,
+                                          StepRate,
+                                          ExponentialRate,
+                                          FunctionRate>;
 
 /// Errors: ArgumentError, in the name of `op`, naming the setting that makes no sense.
 void require_sound(const LearningRateSchedule& schedule,
@@ -66,9 +98,11 @@ void require_sound(const LearningRateSchedule& schedule,
 
 /// What step `step`, counted from 0, of a run of `step_count` steps multiplies the rate by; from
 /// the last step on, what that has. A plateau's share is not in it.
+/// Errors: ArgumentError when a FunctionRate gives what is no factor; what its function throws.
 [[nodiscard]] double rate_factor(const LearningRateSchedule& schedule,
                                  std::int64_t step,
-                                 std::int64_t step_count) noexcept;
+                                 std::int64_t step_count,
+                                 SourceLoc loc = SourceLoc::current());
 
 /// A PlateauRate on its way: part of a training state.
 class Plateau final {

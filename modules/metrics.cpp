@@ -6,36 +6,107 @@
 
 #include <cmath>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hearth {
 namespace {
 
+[[noreturn]] void fail(ErrorCode code, std::string_view op, std::string text, SourceLoc loc) {
+  throw_error(Error{.code = code,
+                    .text = fmt::format("{}: {}", op, text),
+                    .op = std::string(op),
+                    .location = loc});
+}
+
+// Of classes [n] that were taken, which are the labels [n]: i64 [n]. Each label picks from a row
+// that has a 1 at the class that was taken, so that one that is no class fails instead of counting
+// as a miss.
+Tensor is_label(const Tensor& taken, const Tensor& labels, std::int64_t classes, SourceLoc loc) {
+  const std::int64_t rows = taken.element_count();
+  const Tensor all = arange(taken.device(), 0, static_cast<double>(classes), 1, DType::i64, loc);
+  const Tensor column = reshape(Arg(taken, loc), {rows, 1});
+  const Tensor is_taken = equal(Arg(column, loc), Arg(all, loc)).to(DType::i64, loc);
+  const Tensor places = reshape(Arg(labels.to(DType::i64, loc), loc), {rows, 1});
+  return reshape(gather(Arg(is_taken, loc), 1, Arg(places, loc)), {rows});
+}
+
 Tensor hits(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
   if (logits.rank(loc) != 2 || labels.rank(loc) != 1 || logits.size(0) != labels.size(0)) {
-    throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("accuracy: logits [n, classes] and labels [n] expected, "
-                                          "got {} and {}",
-                                          logits.shape().to_string(),
-                                          labels.shape().to_string()),
-                      .op = "accuracy",
-                      .location = loc});
+    fail(ErrorCode::shape_mismatch,
+         "accuracy",
+         fmt::format("logits [n, classes] and labels [n] expected, got {} and {}",
+                     logits.shape().to_string(),
+                     labels.shape().to_string()),
+         loc);
   }
-  const Tensor best = argmax(Arg(logits, loc), 1);
-  const Tensor wanted = labels.to(DType::i64, loc);
-  return equal(Arg(best, loc), Arg(wanted, loc));
+  if (logits.size(1) < 2) {
+    fail(ErrorCode::shape_mismatch,
+         "accuracy",
+         fmt::format("logits {} are of fewer than two classes; of one logit a row it is "
+                     "binary_accuracy()",
+                     logits.shape().to_string()),
+         loc);
+  }
+  if (!is_integer(labels.dtype())) {
+    fail(ErrorCode::dtype_mismatch,
+         "accuracy",
+         fmt::format("labels are classes in i32 or i64, got {}", name(labels.dtype())),
+         loc);
+  }
+  return is_label(argmax(Arg(logits, loc), 1), labels, logits.size(1), loc);
 }
 
 }  // namespace
 
 Tensor correct_count(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
-  const Tensor counted = hits(logits, labels, loc).to(DType::i64, loc);
+  const Tensor counted = hits(logits, labels, loc);
   return sum(Arg(counted, loc));
 }
 
 Tensor accuracy(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
   const Tensor counted = hits(logits, labels, loc).to(DType::f32, loc);
   return mean(Arg(counted, loc));
+}
+
+Tensor binary_accuracy(const Tensor& outputs,
+                       const Tensor& targets,
+                       double threshold,
+                       SourceLoc loc) {
+  detail::require_binary("binary_accuracy", outputs, targets, loc);
+  const std::int64_t count = outputs.element_count();
+  const Tensor taken = greater(Arg(outputs, loc), Arg(threshold, loc)).to(DType::i64, loc);
+  // A target that is neither 0 nor 1 becomes class 2, which fails as a label that is no class.
+  const Tensor is_one = equal(Arg(targets, loc), Arg(1, loc)).to(DType::i64, loc);
+  const Tensor is_zero = equal(Arg(targets, loc), Arg(0, loc)).to(DType::i64, loc);
+  const Tensor labels = Arg(2, loc) - Arg(is_one, loc) - Arg(is_zero, loc) * Arg(2, loc);
+  const Tensor flat = reshape(Arg(taken, loc), {count});
+  const Tensor counted = is_label(flat, labels, 2, loc).to(DType::f32, loc);
+  return mean(Arg(counted, loc));
+}
+
+void detail::require_binary(std::string_view op,
+                            const Tensor& outputs,
+                            const Tensor& targets,
+                            SourceLoc loc) {
+  // [n, 1] is [n]: one axis of size 1 at the end may be missing.
+  const auto rows = [loc](const Tensor& tensor) {
+    const Shape& shape = tensor.shape(loc);
+    std::vector<std::int64_t> sizes(shape.dims().begin(), shape.dims().end());
+    if (sizes.size() == 2 && sizes.back() == 1) {
+      sizes.pop_back();
+    }
+    return sizes;
+  };
+  if (rows(outputs) != rows(targets)) {
+    fail(ErrorCode::shape_mismatch,
+         op,
+         fmt::format("outputs [n] or [n, 1], or of the targets' shape expected, got {} and {}",
+                     outputs.shape().to_string(),
+                     targets.shape().to_string()),
+         loc);
+  }
 }
 
 void require_finite(double loss, std::int64_t step, SourceLoc loc) {

@@ -40,6 +40,13 @@ Tensor apply_layer(const Layer& layer, Tensor x, SourceLoc loc, More&... more) {
 template <class Layer, class... More>
 concept Takes = TakesArg<Layer, More...> || TakesTensor<Layer, More...>;
 
+/// What has no forward(), or several, is looked at where it is called.
+template <class Layer>
+concept TakesSomehow =
+    Takes<Layer> || Takes<Layer, const Mode> || Takes<Layer, const Mode, Generator> || !requires {
+  &Layer::forward;
+};
+
 }  // namespace detail
 
 /// A layer is a value with forward(x), forward(x, mode) or forward(x, mode, generator); of these it
@@ -52,14 +59,22 @@ class Sequential final {
                 "a layer has forward() and is no module: name its members with "
                 "HEARTH_MODULE(Type, members...) inside of its struct");
 
+  static_assert(((detail::is_unnamed_layer<Layers>() || detail::TakesSomehow<Layers>)&&...),
+                "a layer in a Sequential has forward(x), forward(x, mode) or forward(x, mode, "
+                "generator), which returns a Tensor; write a struct with a forward() of its own");
+
   explicit Sequential(Layers... layers) : layers_(std::move(layers)...) {}
 
-  /// For layers that need no mode; with a Dropout inside this does not compile.
+  /// For layers that need no mode.
   [[nodiscard]] Tensor forward(Arg x) const requires(detail::Takes<Layers>&&...) {
     return run(x, [](const auto& layer, Tensor value, SourceLoc loc) {
       return detail::apply_layer(layer, std::move(value), loc);
     });
   }
+  // Compilers show the line: it is the message.
+  // clang-format off
+  Tensor forward(Arg x) const requires(!(detail::Takes<Layers> && ...)) = delete;  // a layer in it, a Dropout say, asks for the mode: forward(x, Mode::train) or forward(x, Mode::eval)
+  // clang-format on
   /// Random layers draw from the calling thread's GeneratorScope.
   [[nodiscard]] Tensor forward(Arg x, Mode mode) const {
     return run(x, [mode](const auto& layer, Tensor value, SourceLoc loc) {

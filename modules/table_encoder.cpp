@@ -32,15 +32,27 @@ bool misses(const CsvColumn& column, std::int64_t row) {
   return column.is_missing[static_cast<std::size_t>(row)] != 0;
 }
 
+// The whole number in a column of numbers, also where it is written as 1.0, as others write one
+// with gaps in it.
+std::optional<std::int64_t> whole_number(const CsvColumn& column, std::int64_t row) {
+  if (column.type == CsvType::integer) {
+    return column.integers[static_cast<std::size_t>(row)];
+  }
+  constexpr double kLimit = 9007199254740992;  // 2^53: from there on not each whole number is one
+  const double value = column.number(row);
+  const bool is_whole = std::fabs(value) < kLimit && value == std::floor(value);
+  return is_whole ? std::optional(static_cast<std::int64_t>(value)) : std::nullopt;
+}
+
 // The different values, in the order of numbers or of bytes.
 std::vector<std::string> distinct(const CsvColumn& column) {
   std::vector<std::string> texts;
   const auto count = static_cast<std::int64_t>(column.is_missing.size());
-  if (column.type == CsvType::integer) {
+  if (column.type != CsvType::text) {
     std::vector<std::int64_t> values;
     for (std::int64_t row = 0; row < count; ++row) {
       if (!misses(column, row)) {
-        values.push_back(column.integers[static_cast<std::size_t>(row)]);
+        values.push_back(whole_number(column, row).value());
       }
     }
     std::ranges::sort(values);
@@ -216,10 +228,9 @@ void TableEncoder::learn_target(const CsvTable& table, const TableOptions& optio
   const CsvColumn& column = table.column(options.target, loc);
   target_ = {.column = options.target};
   if (column.type == CsvType::text || options.target_is_class) {
-    if (column.type == CsvType::real) {
-      const auto first = first_of(table, column, [&](std::int64_t row) {
-        return column.number(row) != std::floor(column.number(row));
-      });
+    const auto first = first_of(
+        table, column, [&](std::int64_t row) { return !whole_number(column, row).has_value(); });
+    if (column.type == CsvType::real && (!first || !whole_number(column, *first))) {
       refuse_table(fmt::format("the classes in column '{}' are no whole numbers{}",
                                column.name,
                                shown(table, column, first)),
@@ -355,9 +366,9 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string text = column.text(rows[i]);
     auto found = std::ranges::find(classes_, text);
-    if (found == classes_.end() && column.type == CsvType::integer) {  // "07" is the class 7
-      found = std::ranges::find(classes_,
-                                std::to_string(column.integers[static_cast<std::size_t>(rows[i])]));
+    if (found == classes_.end() && column.type != CsvType::text) {  // "07" is the class 7, and 7.0
+      const std::optional<std::int64_t> whole = whole_number(column, rows[i]);
+      found = whole ? std::ranges::find(classes_, std::to_string(*whole)) : found;
     }
     if (found == classes_.end()) {
       refuse_table(

@@ -45,8 +45,9 @@ void for_each_word(std::string_view text, bool lower_case, const Fn& fn) {
   }
 }
 
-std::vector<std::string> bytes_in(std::span<const std::string> texts) {
+std::vector<std::string> bytes_in(std::span<const std::string> texts, bool has_all) {
   std::array<bool, 256> is_there{};
+  is_there.fill(has_all);
   for (const std::string& text : texts) {
     for (const char letter : text) {
       is_there[static_cast<unsigned char>(letter)] = true;
@@ -102,7 +103,7 @@ Vocabulary::Vocabulary(std::span<const std::string> texts,
                             options.least_count),
                 loc);
   }
-  words_ = unit_ == TextUnit::bytes ? bytes_in(texts) : words_in(texts, options);
+  words_ = unit_ == TextUnit::bytes ? bytes_in(texts, options.all_bytes) : words_in(texts, options);
   if (words_.empty()) {
     refuse_text(fmt::format("the texts have no {}, or none often enough",
                             unit_ == TextUnit::bytes ? "bytes" : "words"),

@@ -17,7 +17,7 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
     if (!is_open || stands_alone || buckets_.back().dtype != form.dtype) {
       buckets_.push_back({.dtype = form.dtype, .element_count = 0, .entries = {}});
     }
-    Bucket& bucket = buckets_.back();
+    GradientBucket& bucket = buckets_.back();
     places_[index] = BucketPlace{buckets_.size() - 1, bucket.entries.size()};
     bucket.entries.push_back({.parameter = index, .offset = bucket.element_count, .count = count});
     bucket.element_count += count;

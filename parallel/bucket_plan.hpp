@@ -31,7 +31,7 @@ struct BucketEntry {
   std::int64_t count = 0;
 };
 
-struct Bucket {
+struct GradientBucket {
   DType dtype = DType::f32;
   std::int64_t element_count = 0;
   std::vector<BucketEntry> entries;  ///< Last parameter first.
@@ -50,7 +50,7 @@ class BucketPlan final {
   BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes);
 
   /// In the order in which they are filled.
-  [[nodiscard]] std::span<const Bucket> buckets() const noexcept { return buckets_; }
+  [[nodiscard]] std::span<const GradientBucket> buckets() const noexcept { return buckets_; }
   [[nodiscard]] std::span<const ParameterForm> parameters() const noexcept { return parameters_; }
   /// Nothing for a parameter without a gradient (integers).
   [[nodiscard]] const std::optional<BucketPlace>& place_of(std::size_t parameter) const {
@@ -59,7 +59,7 @@ class BucketPlan final {
 
  private:
   std::vector<ParameterForm> parameters_;
-  std::vector<Bucket> buckets_;
+  std::vector<GradientBucket> buckets_;
   std::vector<std::optional<BucketPlace>> places_;
 };
 

@@ -32,8 +32,11 @@ void CoordinatorInbox::prepared(std::int64_t step, int rank, PreparedUpdate upda
 void CoordinatorInbox::abort(std::int64_t step, ErrorRef error) const {
   mailbox_->messages.try_push(message::Abort{step, std::move(error)});
 }
-void CoordinatorInbox::finish(std::int64_t step, int rank, ErrorRef error) const {
-  mailbox_->messages.try_push(message::Finish{step, rank, std::move(error)});
+void CoordinatorInbox::finish(std::int64_t step,
+                              int rank,
+                              ErrorRef error,
+                              double learning_rate) const {
+  mailbox_->messages.try_push(message::Finish{step, rank, std::move(error), learning_rate});
 }
 
 bool detail::is_device_loss(const Error& error) noexcept {
@@ -46,7 +49,7 @@ bool detail::is_device_hang(const Error& error) noexcept {
   return is_of_op || (error.cause && is_device_hang(*error.cause));
 }
 
-Coordinator::Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
+StepCoordinator::StepCoordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
     : mailbox_(std::make_shared<CoordinatorMailbox>()),
       watchdog_(options.watchdog),
       wait_limit_(options.wait_limit) {
@@ -62,14 +65,14 @@ Coordinator::Coordinator(Executor& executor, Collective& engine, CoordinatorOpti
 }
 
 // The thread's own end waits, when the mailbox is closed.
-Coordinator::~Coordinator() {
+StepCoordinator::~StepCoordinator() {
   mailbox_->messages.close();
 }
 
-Pending<DataParallelReport> Coordinator::begin(std::int64_t step,
-                                               std::int64_t sample_count,
-                                               std::shared_ptr<UpdateDecision> decision,
-                                               SourceLoc where) {
+Pending<DataParallelReport> StepCoordinator::begin(std::int64_t step,
+                                                   std::int64_t sample_count,
+                                                   std::shared_ptr<UpdateDecision> decision,
+                                                   SourceLoc where) {
   Promise<DataParallelReport> outcome(awaiting("a data-parallel step", where));
   Pending<DataParallelReport> pending = outcome.pending();
   mailbox_->messages.push(
@@ -77,7 +80,7 @@ Pending<DataParallelReport> Coordinator::begin(std::int64_t step,
   return pending;
 }
 
-void Coordinator::require_steps_told(SourceLoc where) {
+void StepCoordinator::require_steps_told(SourceLoc where) {
   if (const ErrorRef lost = mailbox_->lost.take_dropped()) {
     mark_read(*lost);
     throw_error(Error{
@@ -90,26 +93,26 @@ void Coordinator::require_steps_told(SourceLoc where) {
   }
 }
 
-void Coordinator::cancel(ErrorRef error) {
+void StepCoordinator::cancel(ErrorRef error) {
   mailbox_->messages.push(message::Cancel{std::move(error)});
 }
 
-bool Coordinator::has_trouble() const noexcept {
+bool StepCoordinator::has_trouble() const noexcept {
   return mailbox_->has_trouble.load(std::memory_order_acquire);  // partner: close, decide
 }
 
-CoordinatorTrouble Coordinator::trouble() {
+CoordinatorTrouble StepCoordinator::trouble() {
   Promise<CoordinatorTrouble> answer(awaiting("an answer of the coordinator"));
   Pending<CoordinatorTrouble> pending = answer.pending();
   mailbox_->messages.push(message::AskTrouble{std::move(answer)});
   return std::move(pending).get();
 }
 
-void Coordinator::rejoin(std::vector<std::string> ranks) {
+void StepCoordinator::rejoin(std::vector<std::string> ranks) {
   mailbox_->messages.push(message::Rejoin{std::move(ranks)});
 }
 
-CoordinatorStatistics Coordinator::statistics() {
+CoordinatorStatistics StepCoordinator::statistics() {
   Promise<CoordinatorStatistics> answer(awaiting("an answer of the coordinator"));
   Pending<CoordinatorStatistics> pending = answer.pending();
   mailbox_->messages.push(message::AskStatistics{std::move(answer)});

@@ -1,4 +1,4 @@
-// Coordinator: the actor that brings the ranks of a training step together. Each rank lends its
+// StepCoordinator: the actor that brings the ranks of a training step together. Each rank lends its
 // gradient buckets; when all ranks of a bucket are there, the engine reduces it. The first thing
 // that goes wrong on any rank (an exception, a poisoned gradient, a loss that is not finite, a
 // missing rank) ends the step for all: from then on every bucket of it comes back with that error.
@@ -111,21 +111,22 @@ class CoordinatorInbox final {
   void prepared(std::int64_t step, int rank, PreparedUpdate update) const;
   /// Something went wrong: the step ends on every rank.
   void abort(std::int64_t step, ErrorRef error) const;
-  /// The rank is through with the step: it has committed it (null) or not, for this reason.
-  void finish(std::int64_t step, int rank, ErrorRef error) const;
+  /// The rank is through with the step: it has committed it (null), by this learning rate, or not,
+  /// for this reason.
+  void finish(std::int64_t step, int rank, ErrorRef error, double learning_rate = 0) const;
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
 };
 
-class Coordinator final {
+class StepCoordinator final {
  public:
-  Coordinator(Executor& executor, Collective& engine, CoordinatorOptions options);
-  Coordinator(const Coordinator&) = delete;
-  Coordinator& operator=(const Coordinator&) = delete;
+  StepCoordinator(Executor& executor, Collective& engine, CoordinatorOptions options);
+  StepCoordinator(const StepCoordinator&) = delete;
+  StepCoordinator& operator=(const StepCoordinator&) = delete;
   /// Cancels what is open, and calls the engine no more. At the limit, a call of the engine's that
   /// does not return is named in the log and left behind with its thread.
-  ~Coordinator();
+  ~StepCoordinator();
 
   /// Opens a step; comes before the ranks' messages about it. The ranks' updates wait for
   /// `decision`. The Pending has the sum of the ranks' losses once every rank is through, or the

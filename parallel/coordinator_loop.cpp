@@ -325,6 +325,7 @@ void CoordinatorLoop::handle(message::Finish finish) {
   RankState& rank = found->second.ranks[static_cast<std::size_t>(finish.rank)];
   rank.is_finished = true;
   rank.error = std::move(finish.error);
+  rank.learning_rate = finish.learning_rate;
   if (rank.error) {
     fail(found->second, rank.error);
   }
@@ -426,6 +427,9 @@ void CoordinatorLoop::decide(Step& step) {
   step_time_ = last_end_ - start;  // of steps that happened alone: a failed one may be short
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
+    if (!rank.error && rank.is_finished) {  // all that committed have the same
+      step.report.learning_rate = rank.learning_rate;
+    }
   }
   const std::optional<double> weight = weight_of(step);
   step.report.loss /= weight.value_or(1);

@@ -47,6 +47,7 @@ struct Finish {
   std::int64_t step = 0;
   int rank = 0;
   ErrorRef error;
+  double learning_rate = 0;
 };
 struct Cancel {
   ErrorRef error;
@@ -155,6 +156,7 @@ class CoordinatorLoop final {
     double loss = 0;
     LossKind loss_kind = LossKind::none;
     double weight = 0;
+    double learning_rate = 0;
     std::vector<std::size_t> unused = {};  ///< Parameters on which its loss does not depend, and
     std::optional<Promise<std::vector<std::size_t>>> asked = std::nullopt;  ///< whether others' do.
   };

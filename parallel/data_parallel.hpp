@@ -175,7 +175,7 @@ class DataParallel<Model, Shard> final {
   template <class Fn>
   auto evaluate(Fn fn, SourceLoc where = SourceLoc::current()) {
     return on_ranks(
-        [fn = std::move(fn)](Replica& replica, WorkerContext& context) mutable {
+        [fn = std::move(fn)](RankReplica& replica, WorkerContext& context) mutable {
           return fn(std::as_const(detail::value_of<Model>(replica.model(context.where))), context);
         },
         where);
@@ -186,7 +186,7 @@ class DataParallel<Model, Shard> final {
   auto evaluate_averaged(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.require_average(where);
     return on_ranks(
-        [fn = std::move(fn), where](Replica& replica, WorkerContext& context) mutable {
+        [fn = std::move(fn), where](RankReplica& replica, WorkerContext& context) mutable {
           const Model averaged =
               replica.average()->applied_to(detail::value_of<Model>(replica.model(where)), where);
           return fn(averaged, context);
@@ -205,7 +205,7 @@ class DataParallel<Model, Shard> final {
   template <class Fn>
   void update_replicas(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.change_replicas(
-        [fn = std::move(fn), where](Replica& replica, WorkerContext&) mutable {
+        [fn = std::move(fn), where](RankReplica& replica, WorkerContext&) mutable {
           fn(detail::value_of<Model>(replica.model(where)), replica.optimizer());
           replica.require_values(where);
         },
@@ -214,7 +214,7 @@ class DataParallel<Model, Shard> final {
   /// Errors: ArgumentError when the optimizer refuses the rate.
   void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
     trainer_.change_replicas(
-        [rate, where](Replica& replica, WorkerContext&) {
+        [rate, where](RankReplica& replica, WorkerContext&) {
           replica.optimizer().set_learning_rate(rate, where);
         },
         where);
@@ -276,10 +276,10 @@ class DataParallel<Model, Shard> final {
   }
 
  private:
-  /// A copy of fn(Replica&, WorkerContext&) on every rank; the results by rank.
+  /// A copy of fn(RankReplica&, WorkerContext&) on every rank; the results by rank.
   template <class Fn>
   auto on_ranks(Fn fn, SourceLoc where) {
-    using R = std::invoke_result_t<Fn&, Replica&, WorkerContext&>;
+    using R = std::invoke_result_t<Fn&, RankReplica&, WorkerContext&>;
     static_assert(!std::is_void_v<R>, "evaluate() gathers what the function returns");
     trainer_.require_all(where);
     std::vector<Pending<R>> pending;

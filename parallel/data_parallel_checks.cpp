@@ -74,7 +74,7 @@ Pending<void> ask(const Device& device) {
 }
 
 void tell_hang(Log& log,
-               const Worker& worker,
+               const DeviceWorker& worker,
                std::chrono::nanoseconds limit,
                std::string_view what) {
   log.warn(fmt::format(
@@ -85,7 +85,9 @@ void tell_hang(Log& log,
       what));
 }
 
-void throw_late_writer(const Worker& worker, std::chrono::nanoseconds limit, const char* what) {
+void throw_late_writer(const DeviceWorker& worker,
+                       std::chrono::nanoseconds limit,
+                       const char* what) {
   throw_error(
       Error{.code = ErrorCode::deadline_exceeded,
             .text = fmt::format("DataParallel: rank {} on {} did not {} within {}",
@@ -103,7 +105,7 @@ void throw_no_replica() {
                     .op = "DataParallel"});
 }
 
-void throw_hang(const Worker& worker, std::chrono::nanoseconds limit) {
+void throw_hang(const DeviceWorker& worker, std::chrono::nanoseconds limit) {
   throw_error(
       Error{.code = ErrorCode::deadline_exceeded,
             .text = fmt::format("DataParallel: rank {} on {} hangs, it did not answer for {}",

@@ -21,18 +21,18 @@ namespace hearth::detail {
 void require_sound(const DataParallelOptions& options, SourceLoc where);
 [[noreturn]] void throw_no_replica();
 /// A worker did not answer for this long.
-[[noreturn]] void throw_hang(const Worker& worker, std::chrono::nanoseconds limit);
+[[noreturn]] void throw_hang(const DeviceWorker& worker, std::chrono::nanoseconds limit);
 /// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
 [[nodiscard]] Pending<void> ask(const Device& device);
 /// Tells the log that a worker counts as lost, and what becomes of its rank.
 void tell_hang(Log& log,
-               const Worker& worker,
+               const DeviceWorker& worker,
                std::chrono::nanoseconds limit,
                std::string_view what);
 /// Tells the log at debug where the ranks are now. `devices`: at least one.
 void tell_mended(const std::vector<Device>& devices);
 /// Throws deadline_exceeded: a rank that was to save did not `what`.
-[[noreturn]] void throw_late_writer(const Worker& worker,
+[[noreturn]] void throw_late_writer(const DeviceWorker& worker,
                                     std::chrono::nanoseconds limit,
                                     const char* what);
 /// Errors: ArgumentError when a model has nothing to train.

@@ -23,7 +23,7 @@ using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
 /// What a trainer does when a device is lost, or says that its kernel hangs, and, but for `stop`,
 /// when a rank hangs: it missed DataParallelOptions::deadline, or was late in an update or an
 /// evaluation, and did not answer for hang_limit either. Its worker is left behind then (see
-/// Worker), and the log says so.
+/// DeviceWorker), and the log says so.
 enum class DeviceLossPolicy : std::uint8_t {
   /// No step after a loss: each throws it. The model can be taken, if a replica is left. A hang
   /// fails

@@ -14,6 +14,7 @@ struct DataParallelReport {
   double loss = 0;        ///< Mean over the samples of all ranks, or by the loss's weights.
   std::int64_t sample_count = 0;
   double weight = 0;  ///< What the loss is the mean over: samples, or the sum of the weights.
+  double learning_rate = 0;  ///< That the optimizers made the step with.
   /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
   /// else nullptr. The step has happened; a rank that failed gets the state of another before the
   /// next one.

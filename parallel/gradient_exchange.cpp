@@ -97,7 +97,7 @@ void GradientExchange::add_zeros(std::size_t parameter_count) {
     note_unused(parameter);
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const Bucket& bucket = plan_.buckets()[i];
+    const GradientBucket& bucket = plan_.buckets()[i];
     buckets_[i].pieces.assign(
         1, zeros(context_.device, {bucket.element_count}, bucket.dtype, where()));
   }

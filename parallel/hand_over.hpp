@@ -1,6 +1,6 @@
 // Handing values with tensors inside from one thread to another: hand_over() where they are now,
-// take_over() where they arrive. Worker and DataParallel call both for what goes in and out of
-// them. Stateless. Threads: the value's owner. Invariant: what holds no tensor is left alone, so
+// take_over() where they arrive. DeviceWorker and DataParallel call both for what goes in and out
+// of them. Stateless. Threads: the value's owner. Invariant: what holds no tensor is left alone, so
 // every movable type may be handed over.
 #pragma once
 

@@ -36,7 +36,7 @@ RankGroup::Rank::Rank(const Runtime& runtime,
                       const WorkerOptions& options,
                       Optimizer with,
                       std::unique_ptr<RankLoss> loss)
-    : replica(std::make_shared<Replica>(
+    : replica(std::make_shared<RankReplica>(
           std::move(with),
           std::move(loss),
           Generator(options.seed).fork(static_cast<std::uint64_t>(options.rank)))),

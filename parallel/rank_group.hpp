@@ -33,7 +33,7 @@ class RankGroup final {
          std::unique_ptr<RankLoss> loss);
 
     /// Shared with the worker's functions, and theirs to touch.
-    const std::shared_ptr<Replica> replica;
+    const std::shared_ptr<RankReplica> replica;
     bool is_stale = false;         ///< It did not commit a step that others did, or lost its state,
                                    ///< or may have another one than they.
     bool is_late = false;          ///< It did not do in time what was asked of it last.
@@ -42,7 +42,7 @@ class RankGroup final {
     std::uint64_t generation = 0;  ///< Of the device on which it has its state.
     int number = 0;                ///< What its worker knows.
     int world = 1;
-    Worker worker;
+    DeviceWorker worker;
   };
 
   /// Each rank gets a copy of model and loss.

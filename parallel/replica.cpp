@@ -131,38 +131,40 @@ void adopt_all(RankModel& model) {
 
 }  // namespace detail
 
-Replica::Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first)
+RankReplica::RankReplica(Optimizer optimizer,
+                         std::unique_ptr<RankLoss> loss,
+                         const Generator& first)
     : optimizer_(std::move(optimizer)),
       loss_(std::move(loss)),
       move_({.name = "move"}, moved),
       draws_{.before = first, .after = first} {}
 
-void Replica::place(std::unique_ptr<RankModel> model,
-                    Optimizer optimizer,
-                    std::optional<WeightAverage> average) {
+void RankReplica::place(std::unique_ptr<RankModel> model,
+                        Optimizer optimizer,
+                        std::optional<WeightAverage> average) {
   model_ = std::move(model);
   optimizer_ = std::move(optimizer);
   average_ = std::move(average);
 }
 
-RankModel& Replica::model(SourceLoc where) {
+RankModel& RankReplica::model(SourceLoc where) {
   if (!model_) {
     detail::throw_model_taken(where);
   }
   return *model_;
 }
 
-std::unique_ptr<RankModel> Replica::take() {
+std::unique_ptr<RankModel> RankReplica::take() {
   static_cast<void>(model());
   return std::move(model_);
 }
 
-Generator Replica::generator() const {
+Generator RankReplica::generator() const {
   const MutexLock lock(mutex_);
   return draws_.decision && draws_.decision->is_committed() ? draws_.after : draws_.before;
 }
 
-void Replica::note(Draws draws) {
+void RankReplica::note(Draws draws) {
   // The decision before may die with a failure that nobody read: the log, which is the user's, says
   // so outside of the lock.
   Draws before;
@@ -170,7 +172,7 @@ void Replica::note(Draws draws) {
   before = std::exchange(draws_, std::move(draws));
 }
 
-void Replica::require_values(SourceLoc where) {
+void RankReplica::require_values(SourceLoc where) {
   std::vector<Pending<double>> first_values;  // a poisoned tensor has none, and so neither this
   const auto ask = [&](const Tensor& tensor) {
     const std::int64_t count = tensor.shape().element_count();
@@ -196,22 +198,22 @@ void Replica::require_values(SourceLoc where) {
   }
 }
 
-detail::TrainingParts Replica::parts() {
+detail::TrainingParts RankReplica::parts() {
   return {.model = model().tensors(),
           .parameters = model().parameters(),
           .optimizer = optimizer_,
           .average = average_ ? &*average_ : nullptr};
 }
 
-void Replica::save(const std::filesystem::path& file,
-                   const TrainingProgress& progress,
-                   SourceLoc where) {
+void RankReplica::save(const std::filesystem::path& file,
+                       const TrainingProgress& progress,
+                       SourceLoc where) {
   detail::save_parts(parts(), file, progress, where);
 }
 
-void Replica::save_weights(const std::filesystem::path& file,
-                           const Metadata& metadata,
-                           SourceLoc where) {
+void RankReplica::save_weights(const std::filesystem::path& file,
+                               const Metadata& metadata,
+                               SourceLoc where) {
   std::vector<NamedTensor> tensors;
   for (const TensorRef& ref : model().tensors()) {
     tensors.push_back({ref.path, *ref.tensor});
@@ -225,9 +227,9 @@ void Replica::save_weights(const std::filesystem::path& file,
   detail::write_weights(file, tensors, metadata, where);
 }
 
-TrainingProgress Replica::load(const std::filesystem::path& file,
-                               WorkerContext& context,
-                               SourceLoc where) {
+TrainingProgress RankReplica::load(const std::filesystem::path& file,
+                                   WorkerContext& context,
+                                   SourceLoc where) {
   const detail::TrainingParts all = parts();
   detail::LoadedTraining loaded = detail::read_parts(all, file, where);
   const std::size_t ranks = loaded.progress.generators.size();
@@ -246,7 +248,7 @@ TrainingProgress Replica::load(const std::filesystem::path& file,
   return detail::place_parts(all, std::move(loaded), where);
 }
 
-void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& context) {
+void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& context) {
   ErrorRef error = task.decision->error();
   if (error) {  // it was called off before its turn came
     terms.coordinator.finish(task.step, context.rank, std::move(error));
@@ -291,12 +293,12 @@ void Replica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& conte
       error = context.failure();  // the step has happened: this rank gets the state of another
     }
   }
-  terms.coordinator.finish(task.step, context.rank, std::move(error));
+  terms.coordinator.finish(task.step, context.rank, std::move(error), optimizer_.learning_rate());
 }
 
-void Replica::add_moves(StateUpdates& updates,
-                        const ReplicaTask& task,
-                        GradientExchange& exchange) {
+void RankReplica::add_moves(StateUpdates& updates,
+                            const ReplicaTask& task,
+                            GradientExchange& exchange) {
   const std::vector<TensorRef> buffers = model().buffers();
   const std::size_t first = model().parameters().size();
   const auto share =
@@ -309,7 +311,7 @@ void Replica::add_moves(StateUpdates& updates,
   }
 }
 
-void Replica::move_buffers(std::vector<Tensor> moves, UpdateGroup& group) {
+void RankReplica::move_buffers(std::vector<Tensor> moves, UpdateGroup& group) {
   const std::vector<TensorRef> buffers = model().buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (moves[i].is_valid()) {
@@ -319,7 +321,9 @@ void Replica::move_buffers(std::vector<Tensor> moves, UpdateGroup& group) {
   }
 }
 
-void Replica::add_weight(Tensor weight, GradientExchange& exchange, const WorkerContext& context) {
+void RankReplica::add_weight(Tensor weight,
+                             GradientExchange& exchange,
+                             const WorkerContext& context) {
   if (loss_->can_have_weight()) {
     const std::size_t place = model().parameters().size() + model().buffers().size();
     const DType dtype = exchange.dtype_of(place);
@@ -330,9 +334,9 @@ void Replica::add_weight(Tensor weight, GradientExchange& exchange, const Worker
 }
 
 // Phases: all micro-batches but the last; the last one, whose gradients go out as they come.
-Replica::Swept Replica::differentiate(ReplicaTask& task,
-                                      GradientExchange& exchange,
-                                      WorkerContext& context) {
+RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
+                                              GradientExchange& exchange,
+                                              WorkerContext& context) {
   RankModel& model = this->model();
   const std::size_t count = task.shards->count();
   if (count == 0) {

@@ -1,4 +1,4 @@
-// Replica: one rank's copy of the model, with its optimizer and loss function, and how it takes
+// RankReplica: one rank's copy of the model, with its optimizer and loss function, and how it takes
 // part in a step. Shared by a trainer and the functions of its worker, of which one may not come
 // back. Threads: its worker's only, where nothing else is said. Invariants: (1) run() notifies the
 // coordinator how its step ended, whatever happens in it; (2) a step that did not happen leaves no
@@ -37,10 +37,10 @@ struct ReplicaTask {
   SourceLoc where = {};  ///< The call of step().
 };
 
-class Replica final {
+class RankReplica final {
  public:
   /// `first`: the generator of its worker.
-  Replica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first);
+  RankReplica(Optimizer optimizer, std::unique_ptr<RankLoss> loss, const Generator& first);
 
   void place(std::unique_ptr<RankModel> model,
              Optimizer optimizer,

@@ -88,7 +88,7 @@ struct ReplicaTrainer::Parts {
   const std::shared_ptr<InprocCollective> inproc = std::make_shared<InprocCollective>();
   Collective* const engine;
   const BucketPlan plan;
-  Coordinator coordinator;
+  StepCoordinator coordinator;
   const std::shared_ptr<const StepTerms> terms = std::make_shared<const StepTerms>(
       StepTerms{.plan = plan,
                 .coordinator = coordinator.inbox(),
@@ -176,11 +176,11 @@ std::size_t ReplicaTrainer::size() const noexcept {
   return parts_->ranks.size();
 }
 
-Worker& ReplicaTrainer::worker(std::size_t rank) const {
+DeviceWorker& ReplicaTrainer::worker(std::size_t rank) const {
   return parts_->ranks[rank].worker;
 }
 
-std::shared_ptr<Replica> ReplicaTrainer::replica(std::size_t rank) const {
+std::shared_ptr<RankReplica> ReplicaTrainer::replica(std::size_t rank) const {
   return parts_->ranks[rank].replica;
 }
 
@@ -193,7 +193,7 @@ Deadline ReplicaTrainer::step_deadline() const {
 }
 
 void ReplicaTrainer::change_replicas(
-    const std::function<void(Replica& replica, WorkerContext& context)>& fn, SourceLoc where) {
+    const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where) {
   require_all(where);
   std::vector<Pending<void>> pending;
   for (std::size_t index = 0; index < size(); ++index) {
@@ -261,7 +261,7 @@ void ReplicaTrainer::save(const std::filesystem::path& file,
   with_ranks_left(where, [&] {
     require_all(where);
     progress.generators = generators();
-    write([file, progress, where](Replica& replica) { replica.save(file, progress, where); },
+    write([file, progress, where](RankReplica& replica) { replica.save(file, progress, where); },
           where);
   });
 }
@@ -272,15 +272,15 @@ void ReplicaTrainer::save_weights(const std::filesystem::path& file,
   detail::require_weights_name(file, where);
   with_ranks_left(where, [&] {
     mend();
-    write(
-        [file, metadata, where](Replica& replica) { replica.save_weights(file, metadata, where); },
-        where);
+    write([file, metadata, where](
+              RankReplica& replica) { replica.save_weights(file, metadata, where); },
+          where);
   });
 }
 
 // All replicas hold the same. A rank that does not begin hangs; a disk that is slow is no fault of
 // the rank's, and no other one would be faster.
-void ReplicaTrainer::write(std::function<void(Replica& replica)> fn, SourceLoc where) {
+void ReplicaTrainer::write(std::function<void(RankReplica& replica)> fn, SourceLoc where) {
   RankGroup::Rank& rank = parts_->ranks.good();
   Promise<void> begin;
   const Pending<void> begun = begin.pending();
@@ -305,7 +305,7 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
   const auto loaded = std::make_shared<std::vector<TrainingProgress>>(size());
   try {
     change_replicas(
-        [file, where, loaded](Replica& replica, WorkerContext& context) {
+        [file, where, loaded](RankReplica& replica, WorkerContext& context) {
           (*loaded)[static_cast<std::size_t>(context.rank)] = replica.load(file, context, where);
           replica.require_values(where);
         },
@@ -320,7 +320,7 @@ std::unique_ptr<RankModel> ReplicaTrainer::snapshot(SourceLoc where) {
   return with_ranks_left(where, [&] {
     mend();
     return retrieve(
-        [where](Replica& replica, WorkerContext& context) {
+        [where](RankReplica& replica, WorkerContext& context) {
           return replica.model(where).copy_to(context.device, where);
         },
         where);
@@ -341,7 +341,7 @@ std::unique_ptr<RankModel> ReplicaTrainer::averaged(SourceLoc where) {
   return with_ranks_left(where, [&] {
     mend();
     return retrieve(
-        [where](Replica& replica, WorkerContext& context) {
+        [where](RankReplica& replica, WorkerContext& context) {
           std::unique_ptr<RankModel> model = replica.model(where).copy_to(context.device, where);
           replica.average()->apply_to(model->parameters(), where);
           return model;
@@ -354,12 +354,12 @@ std::unique_ptr<RankModel> ReplicaTrainer::take_model(SourceLoc where) {
   return detail::at_call(where, [&] {
     mend();
     parts_->is_model_taken = true;
-    return retrieve([](Replica& replica, WorkerContext&) { return replica.take(); }, where);
+    return retrieve([](RankReplica& replica, WorkerContext&) { return replica.take(); }, where);
   });
 }
 
 std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
-    std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch,
+    std::function<std::unique_ptr<RankModel>(RankReplica& replica, WorkerContext& context)> fetch,
     SourceLoc where) {
   RankGroup::Rank& rank = parts_->ranks.good();
   Pending<std::unique_ptr<RankModel>> pending = rank.worker.run(

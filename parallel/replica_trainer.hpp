@@ -54,15 +54,15 @@ class ReplicaTrainer final {
   /// deadline_exceeded when a rank hangs that may not have the weights of the others.
   void require_all(SourceLoc where);
   [[nodiscard]] std::size_t size() const noexcept;
-  [[nodiscard]] Worker& worker(std::size_t rank) const;
-  [[nodiscard]] std::shared_ptr<Replica> replica(std::size_t rank) const;
+  [[nodiscard]] DeviceWorker& worker(std::size_t rank) const;
+  [[nodiscard]] std::shared_ptr<RankReplica> replica(std::size_t rank) const;
   /// By rank, whether it did not come in time.
   void note_late(const std::vector<bool>& is_late);
   /// When a caller gives up: later than a worker, which waits longer than a lane.
   [[nodiscard]] Deadline step_deadline() const;
 
   /// A copy of fn on every rank: see DataParallel::update_replicas().
-  void change_replicas(const std::function<void(Replica& replica, WorkerContext& context)>& fn,
+  void change_replicas(const std::function<void(RankReplica& replica, WorkerContext& context)>& fn,
                        SourceLoc where);
   /// See DataParallel::save().
   void save(const std::filesystem::path& file, TrainingProgress progress, SourceLoc where);
@@ -82,7 +82,7 @@ class ReplicaTrainer final {
   struct Parts;
 
   /// fn(replica), which writes a file, on one rank that has the model.
-  void write(std::function<void(Replica& replica)> fn, SourceLoc where);
+  void write(std::function<void(RankReplica& replica)> fn, SourceLoc where);
   [[nodiscard]] std::vector<Generator> generators();
   /// fn(), and once more with the ranks that are left when one is lost or hangs in it, as far as
   /// the policy lets them go on. Errors are at `where`.
@@ -92,7 +92,7 @@ class ReplicaTrainer final {
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
   void mend();
   [[nodiscard]] std::unique_ptr<RankModel> retrieve(
-      std::function<std::unique_ptr<RankModel>(Replica& replica, WorkerContext& context)> fetch,
+      std::function<std::unique_ptr<RankModel>(RankReplica& replica, WorkerContext& context)> fetch,
       SourceLoc where);
 
   std::unique_ptr<Parts> parts_;

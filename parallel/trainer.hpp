@@ -133,8 +133,8 @@ class Trainer<Model, Shard> final {
       const Dataset& train,
       const Dataset& validation,
       SourceLoc where = SourceLoc::current()) requires std::same_as<Shard, HostBatch> {
-    ShardedLoader batches = loader(train, true, where);
-    ShardedLoader judged = loader(validation, false, where);
+    ShardedLoader batches = loader(train, "the training data set", true, where);
+    ShardedLoader judged = loader(validation, "the validation data set", false, where);
     return run(batches,
                &judged,
                {.notes = batch_notes(),
@@ -145,7 +145,7 @@ class Trainer<Model, Shard> final {
   /// The same without validation: metrics are not computed.
   TrainingResult fit(const Dataset& train, SourceLoc where = SourceLoc::current()) requires
       std::same_as<Shard, HostBatch> {
-    ShardedLoader batches = loader(train, true, where);
+    ShardedLoader batches = loader(train, "the training data set", true, where);
     return run(batches,
                static_cast<ShardedLoader*>(nullptr),
                {.notes = batch_notes(), .train_count = train.size()},
@@ -162,11 +162,16 @@ class Trainer<Model, Shard> final {
     return run(train, static_cast<Source*>(nullptr), {}, where);
   }
 
+  // Whatever else it is called with. Compilers show the line: it is the message.
+  // clang-format off
+  TrainingResult fit(...) = delete;  // it takes data sets, (train) or (train, validation), and makes its own batches; or batch sources as ShardedLoader, which a DataLoader is not
+  // clang-format on
+
   /// The figures of a data set, with the averaged weights where an average is kept. When a device
   /// is lost and DataParallelOptions::on_loss lets the others go on, they begin anew.
   EvaluationFigures evaluate(const Dataset& data, SourceLoc where = SourceLoc::current()) requires
       std::same_as<Shard, HostBatch> {
-    ShardedLoader batches = loader(data, false, where);
+    ShardedLoader batches = loader(data, "the data set to evaluate", false, where);
     return evaluate(batches, where);
   }
   template <BatchSource<Shard> Source>
@@ -176,6 +181,10 @@ class Trainer<Model, Shard> final {
       return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
     });
   }
+
+  // clang-format off
+  EvaluationFigures evaluate(...) = delete;  // it takes a data set, and makes its own batches; or a batch source as ShardedLoader, which a DataLoader is not
+  // clang-format on
 
   /// A copy of the model as it is now, on the first device; averaged where an average is kept.
   [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
@@ -219,13 +228,18 @@ class Trainer<Model, Shard> final {
       }
     };
   }
-  [[nodiscard]] ShardedLoader loader(const Dataset& data, bool shuffles, SourceLoc where) {
+  [[nodiscard]] ShardedLoader loader(const Dataset& data,
+                                     const char* which,
+                                     bool shuffles,
+                                     SourceLoc where) {
     training::require_sound_batches(options_, where);
+    training::require_examples(data.size(), which, where);
     return ShardedLoader(data,
                          runtime_.executor(),
                          {.batch_size = options_.batch_size,
                           .seed = options_.seed,
                           .shuffle = shuffles,
+                          .drop_last = shuffles && options_.drop_last,
                           .worker_count = options_.loader_workers,
                           .deadline = options_.loader_deadline,
                           .log = &runtime_.log(),

@@ -82,6 +82,15 @@ template <class Model>
   }
 }
 
+/// A model whose outputs a Trainer can make.
+template <class Model>
+concept ForwardsInputs = requires(const Model& model, const Tensor& inputs, const Mode mode) {
+  model.forward(inputs, mode);
+}
+|| requires(const Model& model, const Tensor& inputs) {
+  model.forward(inputs);
+};
+
 template <class Loss, class Model, class Shard>
 concept WholeLoss = std::invocable < const Loss&,
         const Model&, LossBatch<Shard>
@@ -115,9 +124,13 @@ template <class Model, class Shard, class Loss>
   static_assert(kCanBeCalled,
                 "a Trainer's loss function is called as loss(outputs, targets) or as "
                 "loss(model, batch, context)");
+  constexpr bool kHasOutputs = kIsWhole || !kCanBeCalled || ForwardsInputs<Model>;
+  static_assert(kHasOutputs,
+                "loss(outputs, targets) is for a model with forward(x) or forward(x, mode): write "
+                "loss(model, batch, context), which calls forward() itself");
   static_assert(kHasResult || !kCanBeCalled,
                 "a Trainer's loss function returns a Tensor, a LossSum or a LossOutputs");
-  if constexpr (!kCanBeCalled || !kHasResult) {
+  if constexpr (!kCanBeCalled || !kHasResult || !kHasOutputs) {
     return {};
   } else if constexpr (!std::is_same_v<Shard, HostBatch>) {
     return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {

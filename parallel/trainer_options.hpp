@@ -64,6 +64,7 @@ struct TrainerOptions {
   std::uint64_t seed = 0;  ///< Of the order of the data, and of random layers.
   /// For fit() with data sets: examples in a batch, over all devices.
   std::int64_t batch_size = 32;
+  bool drop_last = false;  ///< As LoaderOptions::drop_last, of the training data.
   int loader_workers = 1;  ///< For each device, as LoaderOptions::worker_count.
   std::chrono::nanoseconds loader_deadline = kDefaultWait;  ///< As LoaderOptions::deadline.
 

@@ -97,6 +97,12 @@ void training::require_sound_batches(const TrainerOptions& options, SourceLoc wh
   }
 }
 
+void training::require_examples(std::int64_t count, const char* which, SourceLoc where) {
+  if (count < 1) {
+    refuse(fmt::format("{} is empty", which), where);
+  }
+}
+
 std::string_view name(EndReason reason) noexcept {
   switch (reason) {
     case EndReason::finished:
@@ -132,6 +138,9 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
       history_.metrics.push_back(
           {.name = metric.name, .goal = metric.goal, .in_percent = metric.in_percent});
     }
+  }
+  if (!ports_.validate && !options.metrics.empty()) {
+    console_.say("there are no validation data: no metrics are computed");
   }
   const bool resumes = options.resume && has_state();
   if (resumes) {
@@ -193,9 +202,12 @@ std::int64_t TrainingRun::steps_before(const LoaderCursor& cursor) const {
          (cursor.batch + options_.accumulate - 1) / options_.accumulate;
 }
 
+// A rate that the program has set itself stays until the schedule's changes.
 void TrainingRun::set_rate() {
-  const double factor = rate_factor(
-      options_.schedule, steps_before(ports_.cursor()), options_.epochs * steps_per_epoch());
+  const double factor = rate_factor(options_.schedule,
+                                    steps_before(ports_.cursor()),
+                                    options_.epochs * steps_per_epoch(),
+                                    where_);
   const double rate = base_rate_ * factor * (plateau_ ? plateau_->factor() : 1);
   if (rate != rate_) {
     ports_.set_learning_rate(rate);
@@ -219,7 +231,7 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   sums_.loss += report->loss * report->weight;
   sums_.weight += report->weight;
   sums_.duration += duration;
-  sums_.last_learning_rate = rate_.value_or(sums_.last_learning_rate);
+  sums_.last_learning_rate = report->learning_rate;
   if (sums_.sample_count == 0) {
     sums_.first_learning_rate = sums_.last_learning_rate;
   }

@@ -56,6 +56,8 @@ struct TrainingPorts {
 namespace training {
 /// Errors: ArgumentError for options of batches that make no sense.
 void require_sound_batches(const TrainerOptions& options, SourceLoc where);
+/// Errors: ArgumentError, naming the data set, when it has no example.
+void require_examples(std::int64_t count, const char* which, SourceLoc where);
 }  // namespace training
 
 class TrainingRun final {
@@ -173,12 +175,12 @@ class TrainingRun final {
   BestValue patience_;
   std::optional<Plateau> plateau_;
   std::optional<Confusion> confusion_;  ///< Of the last validation.
+  std::optional<double> rate_;          ///< That the schedule gave the optimizer last, if it did.
 
   // Of this call.
   RunControl control_;
   TrainingResult result_;
   Words saved_settings_;           ///< Of the run that is resumed.
-  std::optional<double> rate_;     ///< That the optimizer has, if that is known.
   bool is_epoch_trained_ = false;  ///< All that the first epoch needs is its validation.
   bool is_over_ = false;
   bool has_replaced_old_run_ = false;  ///< Or is that run itself, which goes on.

@@ -48,6 +48,21 @@ std::string words_of(const PlateauRate& schedule) {
                   schedule.end),
       schedule.warmup_steps);
 }
+std::string words_of(const StepRate& schedule) {
+  return with_warmup(fmt::format("times {} after each {} steps, to {} at the least",
+                                 schedule.factor,
+                                 schedule.every,
+                                 schedule.end),
+                     schedule.warmup_steps);
+}
+std::string words_of(const ExponentialRate& schedule) {
+  return with_warmup(
+      fmt::format("times {} after each step, to {} at the least", schedule.factor, schedule.end),
+      schedule.warmup_steps);
+}
+std::string words_of(const FunctionRate& schedule) {
+  return with_warmup(schedule.name, schedule.warmup_steps);
+}
 std::string words_of(const LearningRateSchedule& schedule) {
   return std::visit([](const auto& each) { return words_of(each); }, schedule);
 }

@@ -145,6 +145,7 @@ std::string TrainingRun::state_text() const {
         sums_.duration.count(),
         json_of(sums_.first_learning_rate),
         json_of(sums_.last_learning_rate)}},
+      {"rate", json_of(rate_)},
       {"epoch", epoch_},
       {"metrics", metrics},
       {"watched", {watched_name(), best_.goal() == Goal::highest}},
@@ -178,6 +179,9 @@ void TrainingRun::take_state(const std::string& text) {
            .duration = std::chrono::nanoseconds(sums.at(3).get<std::int64_t>()),
            .first_learning_rate = double_of(sums.at(4)),
            .last_learning_rate = double_of(sums.at(5))};
+  if (state.contains("rate")) {  // an earlier build wrote none
+    rate_ = optional_of(state.at("rate"));
+  }
   if (const Json& confusion = state.at("confusion"); !confusion.is_null()) {
     confusion_ = Confusion{.metric = confusion.at(0).get<std::string>(),
                            .class_count = confusion.at(1).get<std::int64_t>(),

@@ -26,7 +26,7 @@ ErrorRef own_error(const ErrorRef& thrown, const WorkerContext& context, bool is
 
 }  // namespace
 
-Worker::Worker(const Runtime& runtime, const Device& device, WorkerOptions options)
+DeviceWorker::DeviceWorker(const Runtime& runtime, const Device& device, WorkerOptions options)
     : device_(device),
       options_(options),
       subject_(fmt::format("worker {} on {}", options.rank, device.name())),
@@ -62,11 +62,11 @@ Worker::Worker(const Runtime& runtime, const Device& device, WorkerOptions optio
       std::move(body));
 }
 
-Worker::~Worker() {
+DeviceWorker::~DeviceWorker() {
   end(Deadline::in(options_.shutdown_limit));
 }
 
-void Worker::stop() noexcept {
+void DeviceWorker::stop() noexcept {
   desk_->stop.request_stop();
   desk_->jobs.close();
   while (desk_->jobs.try_pop()) {
@@ -74,24 +74,24 @@ void Worker::stop() noexcept {
   }
 }
 
-bool Worker::end(Deadline deadline) {
+bool DeviceWorker::end(Deadline deadline) {
   stop();
   return thread_->end(deadline);
 }
 
-void Worker::post(Job job) {
+void DeviceWorker::post(Job job) {
   if (desk_->jobs.push(std::move(job)) != MailboxPush::accepted) {
     throw_error(Error{.code = ErrorCode::cancelled, .text = subject_ + " has ended"});
   }
 }
 
-std::string Worker::Desk::look() const {
+std::string DeviceWorker::Desk::look() const {
   return fmt::format("{}; {} functions wait",
                      is_running.load(std::memory_order_acquire) ? "runs one" : "is idle",
                      jobs.size());
 }
 
-void Worker::Desk::work(WorkerContext& context) {
+void DeviceWorker::Desk::work(WorkerContext& context) {
   const GeneratorScope generator(context.generator);
   while (std::optional<Job> job = jobs.pop(Deadline::never())) {
     if (!context.stop.stop_requested()) {

@@ -1,11 +1,10 @@
-// Worker: a thread beside a device, which runs functions one after the other. Modules, tensors and
-// gradients are moved in with a function and move out with its result.
-// Owned by the program; the Runtime outlives it. Threads: run() from any; the functions run on the
-// worker's own thread, which is pinned to the device's cores.
-// Invariants: (1) functions run in the order of run(); (2) a function that throws ends its own
-// Pending and nothing else; (3) what is queued when the worker ends is dropped: its Pending says
-// `cancelled`; (4) a function that does not come back keeps nobody: what its thread touches of the
-// worker is the thread's own.
+// DeviceWorker: a thread beside a device, which runs functions one after the other. Modules,
+// tensors and gradients are moved in with a function and move out with its result. Owned by the
+// program; the Runtime outlives it. Threads: run() from any; the functions run on the worker's own
+// thread, which is pinned to the device's cores. Invariants: (1) functions run in the order of
+// run(); (2) a function that throws ends its own Pending and nothing else; (3) what is queued when
+// the worker ends is dropped: its Pending says `cancelled`; (4) a function that does not come back
+// keeps nobody: what its thread touches of the worker is the thread's own.
 #pragma once
 
 #include <hearth/parallel/hand_over.hpp>
@@ -58,15 +57,15 @@ struct WorkerContext {
   [[nodiscard]] ErrorRef failure() const;
 };
 
-class Worker final {
+class DeviceWorker final {
  public:
-  Worker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  DeviceWorker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
+  DeviceWorker(const DeviceWorker&) = delete;
+  DeviceWorker& operator=(const DeviceWorker&) = delete;
   /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it up to the
   /// limit; drops those behind it. A function that does not come back is named in the log and left
   /// behind with its thread: what it was given by reference must outlive it.
-  ~Worker();
+  ~DeviceWorker();
 
   /// Queues fn(context, args...). The arguments are handed over to the worker and the result back:
   /// tensors, gradients and modules in them are published and adopted (see hand_over.hpp); the

@@ -447,12 +447,15 @@ struct VarianceOptions {
 /// matmul plus bias[n] on each row. Dtypes: floats.
 [[nodiscard]] Tensor matmul(Arg a, Arg b, Arg bias);
 /// Products summed as the equation says, one letter an axis: einsum("ij,jk->ik", {a, b}) is matmul,
-/// "ii->i" the diagonal, "i,j->ij" the outer product, "bij->bji" a permutation. "..." stands for
+/// "ii->i" the diagonal, "i,j->ij" the outer product, "bij->bji" a permutation, of floats, and of
+/// integers where no product is summed. "..." stands for
 /// the axes that no letter names, which broadcast. Without "->" the result has the letters that
 /// occur once, in alphabetical order. Several operands are taken from left to right.
 ///
+/// Dtypes: equal for all operands: floats; i32, i64 and u8 where no letter that two operands share
+/// is summed; bool for one operand.
 /// Errors: ArgumentError for an equation that does not parse; ShapeError when it names other axes
-/// than an operand has, or a letter has two sizes.
+/// than an operand has, or a letter has two sizes; DtypeError.
 /// Cost: a pair with letters to sum is one matmul, else one product element by element.
 [[nodiscard]] Tensor einsum(std::string_view equation,
                             std::span<const Tensor> tensors,

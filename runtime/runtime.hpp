@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -137,6 +138,10 @@ class Runtime {
   [[nodiscard]] Device device() const;
   /// Errors: ArgumentError not_found, with the names that exist.
   [[nodiscard]] Device device(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
+  // A number 0 would be a null pointer to a name. Compilers show the line: it is the message.
+  // clang-format off
+  Device device(std::nullptr_t, SourceLoc = SourceLoc::current()) const = delete;  // devices have names, "cpu:0"; device() is the first, and devices() lists them
+  // clang-format on
   /// The devices that RuntimeOptions name, else the cpu devices: those to work on.
   [[nodiscard]] std::vector<Device> devices() const;
   /// All devices of a kind, "cpu" or "reference" say; none is no error.

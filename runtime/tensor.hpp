@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -98,6 +99,16 @@ class Tensor {
            SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values), shape, loc);
   }
+  /// The same of numbers in a row in memory: std::span<float>, std::array, float[4].
+  template <std::ranges::contiguous_range R>
+  requires std::is_arithmetic_v<std::ranges::range_value_t<R>>
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   const R& values,
+                                   const Shape& shape,
+                                   SourceLoc loc = SourceLoc::current()) {
+    using T = std::ranges::range_value_t<R>;
+    return from(device, std::span<const T>(values), shape, loc);
+  }
   template <class T>
   [[nodiscard]] static Tensor from(const Device& device,
                                    std::initializer_list<T> values,
@@ -132,6 +143,13 @@ class Tensor {
            const std::vector<T>& values,
            SourceLoc loc = SourceLoc::current()) {
     return from(device, values, Shape{static_cast<std::int64_t>(values.size())}, loc);
+  }
+  template <std::ranges::contiguous_range R>
+  requires std::is_arithmetic_v<std::ranges::range_value_t<R>>
+  [[nodiscard]] static Tensor from(const Device& device,
+                                   const R& values,
+                                   SourceLoc loc = SourceLoc::current()) {
+    return from(device, values, Shape{static_cast<std::int64_t>(std::ranges::size(values))}, loc);
   }
   template <class T>
   [[nodiscard]] static Tensor from(const Device& device,

@@ -416,8 +416,9 @@ constexpr CalledInfo kCalled[] = {
     {.name = "embedding", .hint = {}, .kind = OpKind::index_select},
     {.name = "embedding_backward", .hint = {}, .kind = OpKind::index_add},
     {.name = "multinomial",
-     .hint = "-1 stands for a row with too few weights above 0, or one that is negative or no "
-             "finite number",
+     .hint =
+         "cannot be drawn from: its weights sum to 0, there are fewer above 0 than draws, or one "
+         "is negative or no finite number",
      .kind = OpKind::gather},
     {.name = "nll_loss", .hint = {}, .kind = OpKind::gather},
     {.name = "nll_loss_backward", .hint = {}, .kind = OpKind::scatter_add},

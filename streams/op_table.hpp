@@ -111,7 +111,7 @@ extern const OpInfo op_rows[kOpKindCount];
 /// A function that is called by another name than its kind's.
 struct CalledInfo {
   std::string_view name;
-  std::string_view hint;  ///< What an index outside of the axis means, where that is no index.
+  std::string_view hint;  ///< Says of a row with an index outside, where that is no index.
   OpKind kind;            ///< That it is made of. Of CalledAs::itself: any.
 };
 /// The row of the name. Requires is_known(called).

@@ -485,6 +485,18 @@ void Dispatch::release_slot(SlotId id) noexcept {
   endpoint_.slots.give_back(id);
 }
 
+namespace {
+
+// Of "index -1 at [3, 0] is outside …": 3. Not every device says so.
+std::string_view first_number(std::string_view text) {
+  const std::size_t bracket = text.find('[');
+  const std::size_t begin = bracket == text.npos ? text.size() : bracket + 1;
+  const std::size_t end = text.find_first_not_of("0123456789", begin);
+  return text.substr(begin, end == text.npos ? end : end - begin);
+}
+
+}  // namespace
+
 // A copy of the error: the same one may come from several ops, each with a place of its own.
 ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
   const bool is_group = op.kind() == OpKind::group_begin || op.kind() == OpKind::group_end;
@@ -493,7 +505,9 @@ ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId 
   Error full = renamed(error, name(op.kind()), called);
   const std::string_view hint = called_info(called_as(op.record().flags)).hint;
   if (!hint.empty() && error.code == ErrorCode::out_of_range) {
-    full.text += fmt::format(" ({})", hint);
+    const std::string_view row = first_number(error.text);
+    full.text = row.empty() ? fmt::format("{}: a row {}", called, hint)
+                            : fmt::format("{}: row {} {}", called, row, hint);
   }
   full.module_path = endpoint_.tables().paths.path(op.record().path);
   full.device = endpoint_.name();

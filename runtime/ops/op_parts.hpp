@@ -20,4 +20,8 @@ namespace hearth::detail {
   return cast(x, compute_type(x.tensor().dtype()));
 }
 
+/// Of cross_entropy, before its rule looks: what beginners give it, with what to write instead.
+/// Errors: DtypeError for targets that are no numbers of classes, ShapeError for one class.
+void require_classes(const Arg& logits, const Arg& targets, std::int64_t class_count);
+
 }  // namespace hearth::detail

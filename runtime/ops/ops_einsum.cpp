@@ -54,6 +54,11 @@ class Einsum final {
       }
       require_type_of_first(inputs_.back());
     }
+    if (inputs_.size() > 1 && inputs_.front().tensor().dtype() == DType::boolean) {
+      fail(ErrorCode::dtype_mismatch,
+           fmt::format("takes no products of bools, got {}: logical_and is one, or cast first",
+                       operands_text()));
+    }
     parse();
   }
 
@@ -78,6 +83,33 @@ class Einsum final {
                        describe(first.dtype, first.layout->shape),
                        describe(other.dtype, other.layout->shape)));
     }
+  }
+
+  // "f32[2, 3], f32[3]"
+  [[nodiscard]] std::string operands_text() const {
+    std::string text;
+    for (const Arg& input : inputs_) {
+      const TensorImpl& impl = *detail::TensorAccess::impl(input.tensor());
+      text += (text.empty() ? "" : ", ") + describe(impl.dtype, impl.layout->shape);
+    }
+    return text;
+  }
+
+  // Where it is a matmul: that would name shapes of its own.
+  void require_floats(const Term& term, const Labels& inner) const {
+    if (is_float(term.value.dtype())) {
+      return;
+    }
+    std::string letters;
+    for (const Label label : inner) {
+      const std::string letter =
+          label < kUnnamed ? std::string(1, static_cast<char>(label)) : "...";
+      letters += (letters.empty() ? "" : ", ") + letter;
+    }
+    fail(ErrorCode::dtype_mismatch,
+         fmt::format("products that are summed over {} take floats, got {}: cast first",
+                     letters,
+                     operands_text()));
   }
 
   [[noreturn]] void fail(ErrorCode code, std::string_view what) const {
@@ -332,6 +364,7 @@ class Einsum final {
   }
 
   [[nodiscard]] Term contracted(const Term& a, const Term& b, const Split& parts) const {
+    require_floats(a, parts.inner);
     const auto stack = [&](const Term& term, const std::array<const Labels*, 3>& order) {
       std::vector<int> axes;
       Shape shape;

@@ -14,10 +14,12 @@ struct Block {
 struct Acquire {};
 struct Arguments {};
 struct Attention {};
+struct Bucket {};
 struct Cache {};
 struct Client {};
 struct Clock {};
 struct Config {};
+struct Coordinator {};
 struct Decoder {};
 struct Edge {};
 struct Encoder {};
@@ -40,6 +42,7 @@ struct Page {};
 struct Point {};
 struct Pool {};
 struct Queue {};
+struct Replica {};
 struct Request {};
 struct Response {};
 struct Sample {};
@@ -49,14 +52,16 @@ struct State {};
 struct Task {};
 struct Timer {};
 struct Token {};
+struct Worker {};
 
 template <class... Types>
 struct Named {};
 
-using All = Named<Acquire, Arguments, Attention, Block, Cache, Client, Clock, Config, Decoder>;
+using All = Named<Acquire, Arguments, Attention, Block, Bucket, Cache, Client, Clock, Config>;
+using Early = Named<Coordinator, Decoder>;
 using More = Named<Edge, Encoder, Event, Graph, Head, Job, Kernel, Layer, Logger, Loss, Metrics>;
 using Others = Named<Mlp, Model, Net, Node, Op, Options, Page, Point, Pool, Queue, Request>;
-using Rest = Named<Response, Sample, Server, Session, State, Task, Timer, Token>;
+using Rest = Named<Replica, Response, Sample, Server, Session, State, Task, Timer, Token, Worker>;
 #ifdef HEARTH_MUST_FAIL
 struct Trainer {};
 using Ours = Named<Trainer>;

@@ -57,6 +57,18 @@ TEST(Csv, ReadsQuotesLinesAndSpaces) {
   EXPECT_THAT(bare.column("1").integers, ElementsAre(2, 4));
 }
 
+TEST(Csv, NamesHaveNoBlanksAroundThemUnlessTheyAreQuoted) {
+  const CsvTable table = parse_csv("a, b ,\" c\"\n1,2,3\n");
+  EXPECT_TRUE(table.has_column("b"));
+  EXPECT_TRUE(table.has_column(" c"));
+  try {
+    static_cast<void>(table.column("c"));
+    FAIL() << "there is no column c";
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().text, "CsvTable: there is no column 'c'; there are 'a', 'b', ' c'");
+  }
+}
+
 TEST(Csv, KnowsEachLineEnd) {
   for (const char* end : {"\n", "\r\n", "\r"}) {
     const std::string line = end;
@@ -100,7 +112,7 @@ TEST(Csv, TakesTheTypesItIsTold) {
   EXPECT_EQ(refusal("n\n1.5\n", {.types = {{"n", CsvType::integer}}}),
             "csv: t.csv: line 2: '1.5' in column 'n' is no whole number");
   EXPECT_EQ(refusal("a,n\n1,2\n", {.types = {{"m", CsvType::real}}}),
-            "CsvTable: a type is given for 'm', but the columns of t.csv are a, n");
+            "CsvTable: a type is given for 'm', but the columns of t.csv are 'a', 'n'");
 }
 
 TEST(Csv, RefusesWhatIsNoTable) {
@@ -135,7 +147,7 @@ TEST(CsvTable, GivesSomeOfItsRows) {
     (void)table.column("c");
     FAIL();
   } catch (const ArgumentError& error) {
-    EXPECT_EQ(error.error().text, "CsvTable: there is no column 'c'; there are a, b");
+    EXPECT_EQ(error.error().text, "CsvTable: there is no column 'c'; there are 'a', 'b'");
   }
 }
 

@@ -241,6 +241,30 @@ TEST(DatasetViews, MapChangesExamplesOnTheirWay) {
   EXPECT_THROW(MappedDataset(data, MappedDataset::Function()), ArgumentError);
 }
 
+TEST(DatasetViews, AMapMayDependOnTheEpochThroughOtherViewsToo) {
+  TestRuntime test;
+  const ArrayDataset data = counting(4);
+  const MappedDataset by_epoch(
+      data, [](Examples examples, std::span<const std::int64_t> numbers, std::int64_t epoch) {
+        examples.targets = HostArray::from(std::vector<std::int64_t>(numbers.size(), epoch),
+                                           {static_cast<std::int64_t>(numbers.size())});
+        return examples;
+      });
+  EXPECT_THAT(values<std::int64_t>(by_epoch.read(Numbers{3, 2}).targets), ElementsAre(0, 0));
+  const SubsetDataset some(by_epoch, Numbers{1, 2});
+  const MappedDataset same(some, [](Examples examples) { return examples; });
+  const ConcatDataset joined({same, same});
+  for (const int workers : {0, 2}) {
+    DataLoader loader(joined, test.runtime.executor(), {.batch_size = 4, .worker_count = workers});
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+      const std::optional<HostBatch> batch = loader.next();
+      ASSERT_TRUE(batch.has_value());
+      EXPECT_THAT(values<std::int64_t>(batch->examples.targets), ::testing::Each(epoch));
+      EXPECT_FALSE(loader.next().has_value()) << "the end of the epoch";
+    }
+  }
+}
+
 TEST(DatasetViews, AnErrorOfTheirFunctionsKeepsItsWords) {
   TestRuntime test;
   const ArrayDataset data = counting(4);

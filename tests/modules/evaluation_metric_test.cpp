@@ -123,8 +123,45 @@ TEST_F(EvaluationMetrics, WhatDoesNotFitIsRefusedWithItsShapes) {
   expect_refused(accuracy_metric(), logits, floats({1, 2}, {2}), "targets are classes in i32 or");
   expect_refused(
       f1_metric(3), logits, labels({0, 1}), "made for 3 classes, but outputs are [2, 2]");
-  expect_refused(confusion_metric(2), logits, labels({0, 2}), "there is no class 2");
+  expect_refused(
+      confusion_metric(2),
+      logits,
+      labels({0, 2}),
+      "confusion matrix: the target of row 1 is 2, but outputs [2, 2] are of the classes 0 to 1");
   expect_refused(r_squared_metric(), logits, floats({1}, {1}), "equally many elements");
+  expect_refused(accuracy_metric(),
+                 logits,
+                 labels({0, -1}),
+                 "accuracy: the target of row 1 is -1, but outputs [2, 2] are of the classes 0 to");
+  expect_refused(top_k_metric(1), logits, labels({2, 0}), "top-1 accuracy: the target of row 0 is");
+}
+
+// The largest of one logit is class 0, whatever it is: accuracy would be the share of zeros.
+TEST_F(EvaluationMetrics, OneLogitIsForTheBinaryMetrics) {
+  const Tensor outputs = floats({1, -2, 3, -4}, {4, 1});
+  for (const EvaluationMetric& metric : {accuracy_metric(), top_k_metric(1)}) {
+    try {
+      static_cast<void>(metric.measure(outputs, labels({1, 0, 1, 0})));
+      ADD_FAILURE() << metric.name;
+    } catch (const ShapeError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(metric.name + ": outputs [4, 1] are of fewer than two"));
+      EXPECT_THAT(error.what(), HasSubstr("binary_accuracy_metric()"));
+    }
+  }
+  EXPECT_THROW(static_cast<void>(confusion_metric(1)), ArgumentError);
+}
+
+TEST_F(EvaluationMetrics, BinaryAccuracyCountsBothSidesOfItsThreshold) {
+  const Tensor outputs = floats({1, -2, 3, 0.25}, {4, 1});
+  EXPECT_DOUBLE_EQ(figure(binary_accuracy_metric(), {{outputs, labels({1, 0, 0, 1})}}), 0.75);
+  EXPECT_DOUBLE_EQ(figure(binary_accuracy_metric(0.5), {{outputs, labels({1, 0, 0, 1})}}), 0.5);
+  const Batches floating{{outputs, floats({1, 0, 1, 1}, {4, 1})}, {outputs, labels({0, 1, 0, 0})}};
+  EXPECT_DOUBLE_EQ(figure(binary_accuracy_metric(), floating), 0.5);
+  EXPECT_THROW(
+      static_cast<void>(binary_accuracy_metric().measure(outputs, floats({1, 0, 2, 1}, {4}))),
+      Exception);
+  EXPECT_THROW(static_cast<void>(binary_accuracy_metric().measure(outputs, labels({1, 0}))),
+               ShapeError);
 }
 
 TEST(ConfusionMatrix, FiguresOfTwoClassesFollowFromItsCounts) {

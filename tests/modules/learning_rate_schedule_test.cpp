@@ -50,6 +50,30 @@ TEST(LearningRateSchedule, ACosineIsHalfwayDownInTheMiddle) {
   EXPECT_NEAR(rate_factor(schedule, 105, 106), 0.2, kExact);
 }
 
+TEST(LearningRateSchedule, AStepRateFallsAfterSoManySteps) {
+  const LearningRateSchedule schedule = StepRate{.every = 3, .factor = 0.5, .end = 0.2};
+  const std::vector<double> wanted{1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.2};
+  for (std::size_t step = 0; step < wanted.size(); ++step) {
+    EXPECT_NEAR(rate_factor(schedule, static_cast<std::int64_t>(step), 20), wanted[step], kExact);
+  }
+}
+
+TEST(LearningRateSchedule, AnExponentialRateFallsWithEachStep) {
+  const LearningRateSchedule schedule = ExponentialRate{.factor = 0.5, .warmup_steps = 1};
+  EXPECT_NEAR(rate_factor(schedule, 0, 20), 0.5, kExact);
+  EXPECT_NEAR(rate_factor(schedule, 1, 20), 1, kExact);
+  EXPECT_NEAR(rate_factor(schedule, 4, 20), 0.125, kExact);
+}
+
+TEST(LearningRateSchedule, AFunctionIsGivenTheStepBehindTheWarmUp) {
+  const LearningRateSchedule schedule = FunctionRate{
+      .factor = [](std::int64_t step) { return static_cast<double>(step); }, .warmup_steps = 2};
+  EXPECT_EQ(rate_factor(schedule, 2, 20), 0);
+  EXPECT_EQ(rate_factor(schedule, 7, 20), 5);
+  const LearningRateSchedule wrong = FunctionRate{.factor = [](std::int64_t) { return -1.0; }};
+  EXPECT_THROW(static_cast<void>(rate_factor(wrong, 0, 20)), ArgumentError);
+}
+
 // 20 steps, 0.3 of which rise: the highest is step 0.3·20 - 1 = 5, as in the paper's programs.
 TEST(LearningRateSchedule, OneCycleRisesToOneAndFallsToItsEnd) {
   const LearningRateSchedule schedule = OneCycleRate{.start = 0.04, .end = 4e-6};

@@ -103,6 +103,22 @@ TEST(TableEncoder, NumbersClasses) {
               HasSubstr("the classes in column 'y' are no whole numbers: '0.5', text: line 3"));
 }
 
+// pandas writes whole numbers so where the column has gaps, or was computed.
+TEST(TableEncoder, TakesWholeNumbersWithAPointAsClasses) {
+  const CsvTable table = parse_csv("x,label\n1,1.0\n2,0.0\n3,10.0\n4,1.0\n");
+  const TableEncoder encoder(table, {.target = "label", .target_is_class = true});
+  EXPECT_THAT(encoder.classes(), ElementsAre("0", "1", "10"));
+  EXPECT_THAT(values<std::int64_t>(encoder.encode(table).examples().targets),
+              ElementsAre(1, 0, 2, 1));
+  const CsvTable whole = parse_csv("x,label\n1,10\n2,0\n");
+  EXPECT_THAT(values<std::int64_t>(encoder.encode(whole).examples().targets), ElementsAre(2, 0));
+  EXPECT_THAT(refusal([&] {
+                TableEncoder(parse_csv("x,y\n1,inf\n1,1.0\n"),
+                             {.target = "y", .target_is_class = true});
+              }),
+              HasSubstr("the classes in column 'y' are no whole numbers: 'inf', text: line 2"));
+}
+
 TEST(TableEncoder, TreatsMissingValuesAsTold) {
   const TableEncoder dropping(kTrain, {.target = "price", .missing = MissingValue::drop});
   EXPECT_THAT(values<float>(dropping.encode(kTrain).examples().targets), ElementsAre(-1, 1));
@@ -116,7 +132,7 @@ TEST(TableEncoder, TreatsMissingValuesAsTold) {
 
 TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
   EXPECT_EQ(refusal([] { TableEncoder(kTrain, {.target = "cost"}); }),
-            "CsvTable: there is no column 'cost'; there are size, kind, price");
+            "CsvTable: there is no column 'cost'; there are 'size', 'kind', 'price'");
   EXPECT_THROW(TableEncoder(kTrain, {.leave_out = {"colour"}}), ArgumentError);
   EXPECT_THROW(TableEncoder(parse_csv("a\n1\n"), {.target = "a"}), ArgumentError);
   EXPECT_EQ(

@@ -60,6 +60,34 @@ TEST(Metrics, AccuracyCountsTheRowsThatHit) {
   EXPECT_THROW(static_cast<void>(accuracy(logits, ones(test.cpu, {2}, DType::i64))), ShapeError);
 }
 
+TEST(Metrics, AccuracyRefusesWhatIsNoClass) {
+  TestRuntime test;
+  const Tensor logits = Tensor::from(test.cpu, {0.0F, 1.0F, 3.0F, 2.0F}, {2, 2});
+  const Tensor labels = Tensor::from<std::int64_t>(test.cpu, {0, 2}, {2});
+  EXPECT_THROW(static_cast<void>(accuracy(logits, labels).item<float>()), DeviceError);
+  EXPECT_THROW(static_cast<void>(accuracy(logits, ones(test.cpu, {2}))), DtypeError);
+  const Tensor column = Tensor::from(test.cpu, {0.0F, 1.0F}, {2, 1});
+  try {
+    static_cast<void>(accuracy(column, zeros(test.cpu, {2}, DType::i64)));
+    FAIL() << "one logit was taken";
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("accuracy: logits [2, 1] are of fewer than two classes; of "
+                                     "one logit a row it is binary_accuracy()"));
+  }
+}
+
+TEST(Metrics, BinaryAccuracyCountsTheLogitsOnTheRightSide) {
+  TestRuntime test;
+  const Tensor logits = Tensor::from(test.cpu, {1.0F, -1.0F, 3.0F, 0.25F}, {4, 1});
+  const Tensor labels = Tensor::from<std::int64_t>(test.cpu, {1, 0, 0, 1}, {4});
+  EXPECT_FLOAT_EQ(binary_accuracy(logits, labels).item<float>(), 0.75F);
+  EXPECT_FLOAT_EQ(binary_accuracy(logits, labels.to(DType::f32), 0.5).item<float>(), 0.5F);
+  const Tensor half = full(test.cpu, {4}, 0.5F);
+  EXPECT_THROW(static_cast<void>(binary_accuracy(logits, half).item<float>()), DeviceError);
+  EXPECT_THROW(static_cast<void>(binary_accuracy(logits, ones(test.cpu, {3}))), ShapeError);
+}
+
 TEST(Metrics, ALossThatIsNoNumberIsReportedWithItsStep) {
   require_finite(0.5, 1);
   try {

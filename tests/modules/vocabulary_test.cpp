@@ -32,6 +32,14 @@ TEST(Vocabulary, OfBytesKeepsATextAsItIs) {
   }
 }
 
+TEST(Vocabulary, OfAllBytesEncodesWhatTheTextDoesNotHave) {
+  const Vocabulary bytes("abc", {.unit = TextUnit::bytes, .all_bytes = true});
+  EXPECT_EQ(bytes.size(), 256);
+  const std::string text = "\xff z\n";
+  EXPECT_EQ(bytes.decode(bytes.encode(text)), text);
+  EXPECT_EQ(bytes.encode("a").at(0), 'a');
+}
+
 TEST(Vocabulary, OfWordsPutsTheMostFrequentFirst) {
   const std::vector<std::string> texts{"The dog's dog.", "A cat, the cat-dog", "n\xc3\xa9"};
   const Vocabulary words(texts);

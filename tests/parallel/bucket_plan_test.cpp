@@ -12,7 +12,7 @@ ParameterForm form(std::int64_t count, DType dtype = DType::f32) {
 TEST(BucketPlan, FillsFromTheLastParameterToTheFirst) {
   const BucketPlan plan({form(3), form(4), form(5)}, 1 << 20);
   ASSERT_EQ(plan.buckets().size(), 1U);
-  const Bucket& bucket = plan.buckets()[0];
+  const GradientBucket& bucket = plan.buckets()[0];
   EXPECT_EQ(bucket.element_count, 12);
   ASSERT_EQ(bucket.entries.size(), 3U);
   EXPECT_EQ(bucket.entries[0].parameter, 2U);

@@ -65,7 +65,7 @@ class CoordinatorTest : public ::testing::Test {
   LoanDesk desk_{2};
   std::shared_ptr<UpdateDecision> decision_;  ///< Of the last step.
   InprocCollective engine_;
-  std::unique_ptr<Coordinator> coordinator_ = std::make_unique<Coordinator>(
+  std::unique_ptr<StepCoordinator> coordinator_ = std::make_unique<StepCoordinator>(
       desk_.runtime().executor(),
       engine_,
       CoordinatorOptions{
@@ -192,12 +192,12 @@ TEST_F(CoordinatorTest, RanksThatDoNotCommitWithTheOthersStopEverything) {
 TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
   const auto watchdog = make_intrusive<Watchdog>();
   coordinator_ =
-      std::make_unique<Coordinator>(desk_.runtime().executor(),
-                                    engine_,
-                                    CoordinatorOptions{.ranks = {"rank 0", "rank 1"},
-                                                       .bucket_count = 2,
-                                                       .deadline = std::chrono::minutes(10),
-                                                       .watchdog = watchdog});
+      std::make_unique<StepCoordinator>(desk_.runtime().executor(),
+                                        engine_,
+                                        CoordinatorOptions{.ranks = {"rank 0", "rank 1"},
+                                                           .bucket_count = 2,
+                                                           .deadline = std::chrono::minutes(10),
+                                                           .watchdog = watchdog});
   Pending<DataParallelReport> step = begin(1);
   EXPECT_TRUE(decision_->commit());
   finish(1, 0);
@@ -260,13 +260,13 @@ TEST(CoordinatorEnd, AnEngineWhoseCallDoesNotReturnIsLeftBehindAndCalledNoMore) 
     PatientEngine engine;
     std::vector<std::string> lines;
     Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
-    auto coordinator =
-        std::make_unique<Coordinator>(executor,
-                                      engine,
-                                      CoordinatorOptions{.ranks = {"rank 0"},
-                                                         .bucket_count = 2,
-                                                         .shutdown_limit = std::chrono::seconds(4),
-                                                         .log = &log});
+    auto coordinator = std::make_unique<StepCoordinator>(
+        executor,
+        engine,
+        CoordinatorOptions{.ranks = {"rank 0"},
+                           .bucket_count = 2,
+                           .shutdown_limit = std::chrono::seconds(4),
+                           .log = &log});
     const Pending<DataParallelReport> step =
         coordinator->begin(1, 1, std::make_shared<UpdateDecision>());
     std::vector<Tensor> results;
@@ -305,7 +305,7 @@ TEST(CoordinatorEnd, KeepsWhatItWasGivenForAsLongAsItsEngineKeepsIt) {
     Log log({.output = [](LogLevel, std::string_view) {}});
     auto kept = std::make_shared<int>(0);
     const std::weak_ptr<int> seen = kept;
-    auto coordinator = std::make_unique<Coordinator>(
+    auto coordinator = std::make_unique<StepCoordinator>(
         executor,
         engine,
         CoordinatorOptions{.ranks = {"rank 0"},
@@ -338,7 +338,7 @@ TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
   executor.run([&] {
     const LoanDesk desk(2, &executor);
     InprocCollective engine;
-    Coordinator coordinator(
+    StepCoordinator coordinator(
         executor,
         engine,
         {.ranks = {"rank 0", "rank 1"}, .bucket_count = 1, .deadline = std::chrono::seconds(5)});

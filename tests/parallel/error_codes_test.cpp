@@ -164,7 +164,7 @@ void provoke(ErrorCode code) {
     case ErrorCode::cancelled: {
       Pending<int> result;
       {
-        Worker worker(runtime, here);
+        DeviceWorker worker(runtime, here);
         worker.stop();
         result = worker.run([](WorkerContext&) { return 1; });
       }
@@ -172,7 +172,7 @@ void provoke(ErrorCode code) {
       return;
     }
     case ErrorCode::worker_failed: {
-      Worker worker(runtime, here);
+      DeviceWorker worker(runtime, here);
       static_cast<void>(
           worker.run([](WorkerContext&) -> int { throw std::runtime_error("no"); }).get());
       return;

@@ -36,14 +36,14 @@ class NoShards final : public RankShards {
 TEST(Replica, ADecisionThatEndsMayAskForTheGenerator) {
   const Runtime runtime({.devices = {{.name = "sim:0"}}});
   const Device device = runtime.device("sim:0");
-  Replica replica(Sgd({.learning_rate = 0.1}), nullptr, Generator(1));
+  RankReplica replica(Sgd({.learning_rate = 0.1}), nullptr, Generator(1));
   Promise<std::uint64_t> seed;
   const Pending<std::uint64_t> answer = seed.pending();
   std::optional<bool> was_answered;
   std::jthread asker;
   {
     InprocCollective engine;
-    Coordinator coordinator(
+    StepCoordinator coordinator(
         runtime.executor(), engine, {.ranks = {"rank 0"}, .deadline = std::chrono::minutes(1)});
     const StepTerms terms{.plan = BucketPlan({}, 1),
                           .coordinator = coordinator.inbox(),
@@ -84,7 +84,7 @@ TEST(GradientExchange, AnAnswerAtTheVeryLimitIsTheAnswerOrTheLateError) {
       const Runtime runtime({.devices = {{.name = "sim:0"}}, .executor = &executor});
       const Device device = runtime.device("sim:0");
       InprocCollective engine;
-      Coordinator coordinator(
+      StepCoordinator coordinator(
           executor,
           engine,
           {.ranks = {"rank 0", "rank 1"}, .bucket_count = 1, .deadline = std::chrono::minutes(1)});

@@ -5,11 +5,13 @@
 #include "tests/base/temporary_folder.hpp"
 
 #include <hearth/modules/checkpoint.hpp>
+#include <hearth/modules/dataset_views.hpp>
 
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -362,6 +364,54 @@ TEST(TrainerResume, DataWithoutABatchAreRefused) {
   Digits digits;
   WrappingBatches none(0);
   EXPECT_THROW(static_cast<void>(digits.trainer(digits.options).fit(none)), ArgumentError);
+}
+
+// With two devices too: the report of a step has the rate.
+TEST(TrainerResume, ARateThatACallbackSetsIsReportedAndKept) {
+  for (const int world : {1, 2}) {
+    const TemporaryFolder folder;
+    Digits digits(world);
+    TrainerOptions options = digits.options;
+    options.optimizer = Sgd::Config{.learning_rate = 0.25};
+    options.folder = folder.path();
+    std::optional<Trainer<DigitNet>> trainer;
+    options.callbacks = {{.on_step = [&](const TrainingStep& step, RunControl& control) {
+      if (step.step == 2) {
+        trainer->parallel().set_learning_rate(0.125);
+      }
+      control.stop = step.step == 5;
+    }}};
+    trainer.emplace(digits.runtime, DigitNet(options.devices.front()), kLoss, options);
+    const TrainingResult stopped = trainer->fit(digits.train, digits.test);
+    EXPECT_THAT(stopped.history.rates.points(), ElementsAre(0.25, 0.25, 0.125, 0.125, 0.125));
+    options.callbacks = {};
+    options.resume = true;
+    const TrainingResult rest = digits.fit(options);
+    EXPECT_EQ(rest.history.epochs.at(0).first_learning_rate, 0.25);
+    EXPECT_EQ(rest.history.epochs.at(0).last_learning_rate, 0.125);
+    EXPECT_EQ(rest.history.epochs.at(2).last_learning_rate, 0.125);
+  }
+}
+
+TEST(TrainerResume, AnEmptyDataSetIsNamed) {
+  Digits digits;
+  const std::vector<std::int64_t> none;
+  const SubsetDataset empty(digits.train, none);
+  Trainer<DigitNet> trainer = digits.trainer(digits.options);
+  const auto refusal = [](const auto& call) {
+    try {
+      static_cast<void>(call());
+    } catch (const ArgumentError& error) {
+      return std::string(error.error().text);
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(refusal([&] { return trainer.fit(empty, digits.test); }),
+            "Trainer: the training data set is empty");
+  EXPECT_EQ(refusal([&] { return trainer.fit(digits.train, empty); }),
+            "Trainer: the validation data set is empty");
+  EXPECT_EQ(refusal([&] { return trainer.evaluate(empty); }),
+            "Trainer: the data set to evaluate is empty");
 }
 
 // sim:0 writes all files; it is lost in a step or in a save, wherever its count ends.

@@ -114,6 +114,38 @@ TEST(Trainer, EachStepHasTheRateOfItsSchedule) {
   }
 }
 
+// 64 examples are three batches of twenty and a rest; all 30 of the others are validated.
+TEST(Trainer, DropLastLeavesOutTheRestOfTheTrainingDataAlone) {
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.epochs = 1;
+  options.drop_last = true;
+  options.batch_size = 20;
+  std::int64_t validated = 0;
+  options.metrics = {{.name = "rows",
+                      .measure =
+                          [&](const Tensor& outputs, const Tensor&) {
+                            validated += outputs.size(0);
+                            return EvaluationMetric::Statistics{0};
+                          },
+                      .value = [](const EvaluationMetric::Statistics&) { return 0.0; }}};
+  const TrainingResult result = digits.fit(options);
+  EXPECT_EQ(result.history.epochs.at(0).sample_count, 60);
+  EXPECT_EQ(validated, 20 + 30) << "a batch is tried first";
+}
+
+TEST(Trainer, FollowsAFunctionOfTheProgramsOwn) {
+  Digits digits;
+  TrainerOptions options = digits.options;
+  options.epochs = 1;
+  options.optimizer = Sgd::Config{.learning_rate = 0.25};
+  options.schedule = FunctionRate{.factor = [](std::int64_t step) { return step < 3 ? 1.0 : 0.5; }};
+  EXPECT_THAT(digits.fit(options).history.rates.points(),
+              ElementsAre(0.25, 0.25, 0.25, 0.125, 0.125, 0.125, 0.125));
+  options.schedule = FunctionRate{};
+  EXPECT_THROW(static_cast<void>(digits.fit(options)), ArgumentError);
+}
+
 // By the rate 0 no epoch is better than the first.
 TEST(Trainer, EndsEarlyWithoutProgress) {
   Digits digits;

@@ -94,6 +94,16 @@ TEST(TrainerWords, AFigureThatTwoMetricsHaveIsShownOnce) {
   EXPECT_THAT(run.report(), HasSubstr("<th>as 9</th>")) << "the table is there";
 }
 
+TEST(TrainerWords, MetricsWithoutValidationDataAreMissedInALine) {
+  const TemporaryFolder folder;
+  SpokenRun run(folder.path());
+  run.options.metrics = {accuracy_metric()};
+  static_cast<void>(run.digits.trainer(run.options).fit(run.digits.train));
+  EXPECT_EQ(count_of("there are no validation data: no metrics are computed", run.text()), 1);
+  static_cast<void>(run.fit());
+  EXPECT_EQ(count_of("there are no validation data", run.text()), 1) << "the second run has some";
+}
+
 TEST(TrainerWords, TwoFiguresOfOneNameAreRefused) {
   const TemporaryFolder folder;
   SpokenRun run(folder.path() / "run");

@@ -35,7 +35,7 @@ TEST(Worker, TakesAModuleAndGivesItsGradientsBack) {
   Linear model({.in = 4, .out = 2}, test.device, generator);
   const Linear same = model;
   const Tensor x = random_normal(test.device, {3, 4}, generator);
-  Worker worker(test.runtime, test.device);
+  DeviceWorker worker(test.runtime, test.device);
   const auto differentiate = [](WorkerContext&, const Linear& moved, const Tensor& input) {
     return value_and_grad(moved, [&](const Linear& tracked) { return loss_of(tracked, input); })
         .gradients;
@@ -51,7 +51,7 @@ TEST(Worker, TakesAModuleAndGivesItsGradientsBack) {
 TEST(Worker, WhatIsHandedOverIsAtHomeWhereItArrives) {
   OneDevice test;
   Generator generator(1);
-  Worker worker(test.runtime, test.device);
+  DeviceWorker worker(test.runtime, test.device);
   Linear model({.in = 4, .out = 2}, test.device, generator);
   const auto step = [](WorkerContext& context, Linear moved) {
     Sgd optimizer({.learning_rate = 0.1});
@@ -69,7 +69,7 @@ TEST(Worker, WhatIsHandedOverIsAtHomeWhereItArrives) {
 
 TEST(Worker, HandsOverWhatPairsListsAndOptionalsHold) {
   OneDevice test;
-  Worker worker(test.runtime, test.device);
+  DeviceWorker worker(test.runtime, test.device);
   using Parts = std::pair<std::vector<Tensor>, std::optional<Tensor>>;
   const auto add_one = [](WorkerContext&, Parts parts) {
     parts.first[0] = parts.first[0] + 1;
@@ -87,7 +87,7 @@ TEST(Worker, HandsOverWhatPairsListsAndOptionalsHold) {
 
 TEST(Worker, RunsInTheOrderOfTheCalls) {
   OneDevice test;
-  Worker worker(test.runtime, test.device);
+  DeviceWorker worker(test.runtime, test.device);
   std::vector<int> order;
   std::vector<Pending<void>> pending;
   for (int i = 0; i < 100; ++i) {
@@ -100,7 +100,7 @@ TEST(Worker, RunsInTheOrderOfTheCalls) {
 
 TEST(Worker, ReportsWhatItsFunctionThrew) {
   OneDevice test;
-  Worker worker(test.runtime, test.device, {.rank = 3, .world = 4});
+  DeviceWorker worker(test.runtime, test.device, {.rank = 3, .world = 4});
   const auto thrown_by = [&](auto fn) -> ErrorRef { return worker.run(fn).wait().shared_error(); };
   const ErrorRef ours = thrown_by([](WorkerContext& context) {
     static_cast<void>(add(ones(context.device, {2}), ones(context.device, {3})));
@@ -125,7 +125,7 @@ TEST(Worker, ReportsWhatItsFunctionThrew) {
 TEST(Worker, DrawsItsOwnNumbersFromSeedAndRank) {
   OneDevice test;
   const auto draw = [&](std::uint64_t seed, int rank) {
-    Worker worker(test.runtime, test.device, {.rank = rank, .world = 2, .seed = seed});
+    DeviceWorker worker(test.runtime, test.device, {.rank = rank, .world = 2, .seed = seed});
     return worker
         .run([](WorkerContext& context) {
           return random_uniform(context.device, {8}, current_generator("a test"))
@@ -144,7 +144,7 @@ TEST(Worker, RunsOnTheCoresOfItsDevice) {
   options.devices[0].cores = {core};
   const Runtime runtime(std::move(options));
   EXPECT_EQ(runtime.device("cpu:0").cores(), std::vector<int>{core});
-  Worker worker(runtime, runtime.device("cpu:0"));
+  DeviceWorker worker(runtime, runtime.device("cpu:0"));
   EXPECT_EQ(worker.run([](WorkerContext&) { return available_cores(); }).get(),
             std::vector<int>{core});
 }
@@ -154,7 +154,7 @@ TEST(Worker, AsksTheFunctionThatRunsToStop) {
   Mailbox<int> started;
   Promise<void> never;
   Pending<void> nothing = never.pending();
-  auto worker = std::make_unique<Worker>(test.runtime, test.device);
+  auto worker = std::make_unique<DeviceWorker>(test.runtime, test.device);
   const Pending<void> patient = worker->run([&](WorkerContext& context) {
     started.push(1);
     nothing.get({.stop = context.stop});
@@ -171,7 +171,7 @@ TEST(Worker, GivesUpWhatIsQueuedWhenItEnds) {
   OneDevice test;
   Mailbox<int> started;
   Mailbox<int> release;
-  auto worker = std::make_unique<Worker>(test.runtime, test.device);
+  auto worker = std::make_unique<DeviceWorker>(test.runtime, test.device);
   Pending<int> running = worker->run([&](WorkerContext&) {
     started.push(1);
     return release.pop(Deadline::in(kDefaultWait)).value_or(0);
@@ -192,7 +192,7 @@ TEST(Worker, AFunctionThatDoesNotComeBackIsLeftBehindWithAllThatItsThreadTouches
     const Device device = runtime.device("cpu:0");
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());
-    auto worker = std::make_unique<Worker>(
+    auto worker = std::make_unique<DeviceWorker>(
         runtime, device, WorkerOptions{.rank = 2, .world = 3, .shutdown_limit = 5s});
     Pending<float> hung = worker->run([released](WorkerContext& context) {
       static_cast<void>(released->wait({.deadline = Deadline::never()}));
@@ -224,7 +224,7 @@ TEST(Worker, AWaitThatNamesNoDeadlineHasThatOfTheRuntime) {
     const Runtime runtime(options);
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());
-    Worker worker(runtime, runtime.device("cpu:0"));
+    DeviceWorker worker(runtime, runtime.device("cpu:0"));
     const Pending<void> hung = worker.run([released](WorkerContext&) {
       static_cast<void>(released->wait({.deadline = Deadline::never()}));
     });
@@ -245,7 +245,7 @@ TEST(Worker, AWaitForAWorkerWhoseDeviceGetsOnGoesOn) {
     RuntimeOptions options = cpu_devices(1, &executor);
     options.wait_limit = 1s;
     const Runtime runtime(options);
-    Worker worker(runtime, runtime.device("cpu:0"));
+    DeviceWorker worker(runtime, runtime.device("cpu:0"));
     Pending<float> result = worker.run([](WorkerContext& context) {
       Tensor sum = zeros(context.device, {1});
       for (int i = 0; i < 20; ++i) {
@@ -267,7 +267,7 @@ TEST(Worker, AThreadThatHangsOutlivesItsWorkerAndItsRuntime) {
   {
     OneDevice test;
     Mailbox<int> started;
-    Worker worker(test.runtime, test.device, {.shutdown_limit = 1ms});
+    DeviceWorker worker(test.runtime, test.device, {.shutdown_limit = 1ms});
     hung = worker.run([released, &started](WorkerContext& context) {
       started.push(1);
       static_cast<void>(released->wait({.deadline = Deadline::never()}));

@@ -30,10 +30,10 @@ except ImportError:
 import torch.nn.functional as F
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16,
-         "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "bool": torch.bool}
+         "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8, "i8": torch.int8, "bool": torch.bool}
 NAMES = {kind: name for name, kind in TYPES.items()}
 FLOATS = ["f32", "f64"]
-INTEGERS = ["i32", "i64", "u8"]
+INTEGERS = ["i32", "i64", "u8", "i8"]
 NUMBERS = FLOATS + INTEGERS
 ALL = list(TYPES)
 # Relative, and times the largest value of the result for what cancels.
@@ -57,7 +57,8 @@ class Draw:
         return self.integer(0, 1) == 1
 
     def shape(self, least=0, most=3, size=5):
-        return [self.integer(1, size) for _ in range(self.integer(least, most))]
+        """An axis in twenty has no elements."""
+        return [self.integer(1, size) if self.integer(0, 19) else 0 for _ in range(self.integer(least, most))]
 
     def axis(self, rank):
         return self.integer(-rank, rank - 1)
@@ -67,9 +68,9 @@ class Draw:
         if dtype == "bool":
             data = torch.from_numpy(self.random.randint(0, 2, size=shape).astype(np.int64))
         elif dtype in INTEGERS:
-            start = 0 if dtype == "u8" else math.ceil(low)
-            data = torch.from_numpy(np.asarray(self.random.randint(max(start, math.ceil(low)), math.floor(high) + 1,
-                                                                   size=shape), dtype=np.int64))
+            start = max(0, math.ceil(low)) if dtype == "u8" else math.ceil(low)
+            end = max(math.floor(high), start)  # an index of an axis without elements has none itself
+            data = torch.from_numpy(np.asarray(self.random.randint(start, end + 1, size=shape), dtype=np.int64))
         else:
             data = torch.from_numpy(np.asarray(self.random.uniform(low, high, size=shape)))
         return data.reshape(shape).to(TYPES[dtype])
@@ -114,7 +115,7 @@ def unary(name, run, low=-3.0, high=3.0, types=FLOATS, gradient=True):
 
 def add_unary():
     unary("neg", torch.neg, types=NUMBERS)
-    unary("abs", torch.abs, types=FLOATS + ["i32", "i64"])
+    unary("abs", torch.abs, types=FLOATS + ["i32", "i64", "i8"])
     for name, low, high in [("exp", -4, 4), ("expm1", -2, 2), ("log", 0.1, 5), ("log1p", -0.5, 4), ("sqrt", 0.1, 9),
                             ("rsqrt", 0.2, 9), ("sin", -9, 9), ("cos", -9, 9), ("tanh", -4, 4), ("erf", -3, 3),
                             ("sigmoid", -6, 6)]:
@@ -257,7 +258,7 @@ def run_clamp(x, low, high, args):
 
 def view(name, args, run, least=1, most=3):
     def draw(d):
-        x = d.tensor(d.one_of(FLOATS + ["i32", "bool"]), d.shape(least, most))
+        x = d.tensor(d.one_of(FLOATS + ["i32", "i8", "bool"]), d.shape(least, most))
         return [x], args(d, x)
     op(name, draw, run)
 
@@ -265,7 +266,7 @@ def view(name, args, run, least=1, most=3):
 def draw_slice(d, x):
     axis = d.axis(x.dim())
     size = x.shape[axis]
-    start = d.integer(0, size - 1)
+    start = d.integer(0, max(size - 1, 0))
     return {"axis": axis, "start": start, "stop": d.integer(start, size), "step": d.integer(1, 3)}
 
 
@@ -336,13 +337,13 @@ def draw_gather(d):
     shape = d.shape(1)
     axis = d.axis(len(shape))
     index_shape = list(shape)
-    index_shape[axis] = d.integer(1, 4)
+    index_shape[axis] = d.integer(1, 4) if shape[axis] else 0
     return shape, axis, index_shape, d.tensor("i64", index_shape, 0, shape[axis] - 1)
 
 
 def indexed(d, with_source):
     shape, axis, index_shape, index = draw_gather(d)
-    dtype = d.one_of(FLOATS + ["i32"])
+    dtype = d.one_of(FLOATS + ["i32", "i8"])
     inputs = [d.tensor(dtype, shape), index]
     return inputs + ([d.tensor(dtype, index_shape)] if with_source else []), {"axis": axis}
 
@@ -350,8 +351,8 @@ def indexed(d, with_source):
 def selected(d, with_source):
     shape = d.shape(1)
     axis = d.axis(len(shape))
-    count = d.integer(1, 4)
-    dtype = d.one_of(FLOATS + ["i32"])
+    count = d.integer(1, 4) if shape[axis] else 0
+    dtype = d.one_of(FLOATS + ["i32", "i8"])
     inputs = [d.tensor(dtype, shape), d.tensor("i64", [count], 0, shape[axis] - 1)]
     shape = list(shape)
     shape[axis] = count
@@ -360,12 +361,12 @@ def selected(d, with_source):
 
 def ordered(d):
     shape = d.shape(1)
-    return d.distinct(d.one_of(FLOATS + ["i32"]), shape), d.axis(len(shape))
+    return d.distinct(d.one_of(FLOATS + ["i32", "i8"]), shape), d.axis(len(shape))
 
 
 def draw_topk(d):
     x, axis = ordered(d)
-    return [x], {"axis": axis, "count": d.integer(1, x.shape[axis]), "largest": d.flag()}
+    return [x], {"axis": axis, "count": d.integer(min(1, x.shape[axis]), x.shape[axis]), "largest": d.flag()}
 
 
 def draw_sort(d):
@@ -414,11 +415,11 @@ def axis_by_axis(function):
 def add_reductions():
     reduction("sum", reduced(torch.sum), NUMBERS + ["bool"])
     reduction("mean", reduced(torch.mean), FLOATS)
-    reduction("max", reduced(torch.amax), FLOATS + ["i32"], distinct=True)
-    reduction("min", reduced(torch.amin), FLOATS + ["i32"], distinct=True)
+    reduction("max", reduced(torch.amax), FLOATS + ["i32", "i8"], distinct=True)
+    reduction("min", reduced(torch.amin), FLOATS + ["i32", "i8"], distinct=True)
     reduction("prod", axis_by_axis(torch.prod), NUMBERS + ["bool"])
-    reduction("any", axis_by_axis(torch.any), ["bool", "f32", "i32"], gradient=False)
-    reduction("all", axis_by_axis(torch.all), ["bool", "f32", "i32"], gradient=False)
+    reduction("any", axis_by_axis(torch.any), ["bool", "f32", "i32", "i8"], gradient=False)
+    reduction("all", axis_by_axis(torch.all), ["bool", "f32", "i32", "i8"], gradient=False)
     correction = lambda d: {"correction": float(d.integer(0, 1))}
     enough = lambda x, args: np.prod([x.shape[a] for a in dims_of(args, x)]) > args["correction"]
     for name, function in [("var", torch.var), ("stddev", torch.std)]:
@@ -598,7 +599,7 @@ def add_norms_and_losses():
 
 def add_creations():
     op("arange", lambda d: ([], {"start": d.integer(-3, 3), "stop": d.integer(4, 9), "step": d.integer(1, 3),
-                                 "dtype": d.one_of(NUMBERS[:4])}),
+                                 "dtype": d.one_of(NUMBERS[:4] + ["i8"])}),
        lambda args: torch.arange(args["start"], args["stop"], args["step"], dtype=TYPES[args["dtype"]]), False)
     op("linspace", lambda d: ([], {"start": -1.5, "stop": float(d.integer(0, 5)), "count": d.integer(1, 9),
                                    "dtype": d.one_of(FLOATS)}),
@@ -645,17 +646,26 @@ class Call:
 
     def __init__(self, name, draw):
         self.name = name
+        self.refusal = "they all differ by decision"
         drawn, run, has_gradient = OPS[name]
         inputs, self.args = drawn(draw)
         self.inputs = [x.clone().contiguous() if torch.is_tensor(x) else x for x in inputs]
         for i, x in enumerate(self.inputs):
             if is_differentiated(has_gradient, i) and torch.is_tensor(x) and x.is_floating_point():
                 x.requires_grad_(True)
-        result = run(*self.inputs, self.args)
+        try:
+            result = run(*self.inputs, self.args)
+        except (RuntimeError, IndexError) as error:  # torch has no such call: of i8, or the largest of no elements
+            self.is_drawn = False
+            self.refusal = str(error)
+            return
         self.is_drawn = result is not None  # else it is one of those that differ by decision, or too close to a step
         if not self.is_drawn:
             return
         self.outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        self.is_drawn = all(y.dtype in NAMES for y in self.outputs)  # u8 and i8 meet in i16 there, and in i32 here
+        if not self.is_drawn:
+            return
         self.cotangents = []
         self.gradients = []
         if has_gradient and any(torch.is_tensor(x) and x.requires_grad for x in self.inputs):
@@ -728,10 +738,14 @@ def draw_calls(count, seed):
     draw = Draw(seed)
     names = sorted(OPS)
     calls = []
+    refused = 0  # in a row
     while len(calls) < count:
         call = Call(names[len(calls) % len(names)], draw)
+        refused = 0 if call.is_drawn else refused + 1
         if call.is_drawn:
             calls.append(call)
+        elif refused > 1000:
+            sys.exit("torch takes no call of %s: %s" % (call.name, call.refusal))
     return calls
 
 
@@ -759,10 +773,13 @@ def main():
         if problem:
             differing += 1
             print("call %d of seed %d: %s: %s" % (number, options.seed, call.text(), problem))
+    of_i8 = sum(1 for call in calls if any(torch.is_tensor(x) and x.dtype == torch.int8 for x in call.inputs))
+    empty = sum(1 for call in calls if any(torch.is_tensor(x) and x.numel() == 0 for x in call.inputs))
     with_gradients = sum(1 for call in calls if call.gradients)
-    print("%d of %d calls of %d ops agree with torch %s (seed %d); %d of them with gradients" %
+    print("%d of %d calls of %d ops agree with torch %s (seed %d); %d of them with gradients, %d with i8, "
+          "%d with an axis of size 0" %
           (len(calls) - differing, len(calls), len(set(c.name for c in calls)), torch.__version__, options.seed,
-           with_gradients))
+           with_gradients, of_i8, empty))
     return 1 if differing else 0
 
 

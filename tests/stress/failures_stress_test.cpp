@@ -304,9 +304,9 @@ TEST(FailuresStress, ForksMoveBetweenWorkersWhileTheirParentTrains) {
     train(model, kSteps);
     return model;
   };
-  Worker here(runtime, first);
-  Worker next(runtime, first);
-  Worker there(runtime, second);
+  DeviceWorker here(runtime, first);
+  DeviceWorker next(runtime, first);
+  DeviceWorker there(runtime, second);
   for (int i = 0; i < rounds(60) / 6; ++i) {
     TwoLayers parent = fork(original, first);
     Pending<TwoLayers> moved = here.run(work, fork(parent, first));

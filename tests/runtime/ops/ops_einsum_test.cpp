@@ -126,6 +126,19 @@ TEST_F(EinsumTest, TakesIntegersWhereNothingIsSummedByAProduct) {
               ElementsAre(3, 4, 6, 8));
 }
 
+TEST_F(EinsumTest, RefusesTypesWithTheEquationAndTheShapesThatItWasGiven) {
+  const auto text = [&](std::string_view equation, const Tensors& in) {
+    return thrown_text<DtypeError>([&] { (void)einsum(equation, in); });
+  };
+  const Tensor whole = i64({1, 2}, {2});
+  EXPECT_EQ(text("i,i->", {whole, whole}),
+            "einsum: \"i,i->\": products that are summed over i take floats, got i64[2], i64[2]: "
+            "cast first");
+  EXPECT_EQ(text("i,j->ij", {whole > 0, whole > 0}),
+            "einsum: \"i,j->ij\": takes no products of bools, got bool[2], bool[2]: logical_and is "
+            "one, or cast first");
+}
+
 TEST_F(EinsumTest, RefusesWhatDoesNotFit) {
   const Tensor x = counting({2, 3});
   const auto text = [&](std::string_view equation, const Tensors& in) {

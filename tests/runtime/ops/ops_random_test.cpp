@@ -147,8 +147,9 @@ TEST_F(RandomTest, WeightsThatCannotBeDrawnFromPoisonTheResult) {
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::out_of_range);
       EXPECT_EQ(error.error().op, "multinomial");
-      EXPECT_THAT(error.error().text, StartsWith("multinomial: index -1 "));
-      EXPECT_THAT(error.error().text, HasSubstr("a row with too few weights above 0"));
+      EXPECT_EQ(error.error().text,
+                "multinomial: row 0 cannot be drawn from: its weights sum to 0, there are fewer "
+                "above 0 than draws, or one is negative or no finite number");
       return true;
     }
   };

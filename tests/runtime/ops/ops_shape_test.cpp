@@ -54,6 +54,19 @@ TEST_F(OpsShapeTest, MistakesNameWhatTheCallerWrote) {
   EXPECT_EQ(mistake([&] { return contiguous(Tensor()); }), "contiguous");
 }
 
+// Sizes are std::int64_t, so axes that are counted from them are.
+TEST_F(OpsShapeTest, AnAxisMayBeOfAnyWholeNumberType) {
+  const Tensor x = counting({2, 3});
+  const std::int64_t last = x.rank() - 1;
+  EXPECT_EQ(sum(x, last).shape(), Shape{2});
+  EXPECT_EQ(sum(x, std::size_t{0}).shape(), Shape{3});
+  EXPECT_EQ(mean(x, {0, last}).shape(), Shape{});
+  EXPECT_EQ(max(x, std::vector<std::int64_t>{-1}).shape(), Shape{2});
+  EXPECT_EQ(max(x, std::vector<int>{-1}, {.keep_dims = true}).shape(), (Shape{2, 1}));
+  EXPECT_THROW((void)sum(x, std::int64_t{1} << 40), ArgumentError);
+  EXPECT_THROW((void)sum(x, {std::int64_t{1} << 32}), ArgumentError) << "not axis 0";
+}
+
 // ---- views ----
 
 TEST_F(OpsShapeTest, ReshapeWorksOutOneSize) {

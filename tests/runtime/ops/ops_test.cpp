@@ -37,6 +37,22 @@ TEST_F(OpsTest, FullTakesEveryIntegerAndIsF32UnlessATypeIsNamed) {
   EXPECT_EQ(full(device(), {}, std::numeric_limits<std::uint64_t>::max()).item(), 0x1p64);
 }
 
+TEST_F(OpsTest, NumbersInARowInMemoryAreCopiedFromWhateverHoldsThem) {
+  std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const std::span<float> part = std::span(values).subspan(2);
+  EXPECT_THAT(reals(Tensor::from(device(), part, {2, 2})), ElementsAre(3, 4, 5, 6));
+  EXPECT_EQ(Tensor::from(device(), part).shape(), Shape{4});
+  const std::array<std::int64_t, 3> whole{1, 2, 3};
+  EXPECT_EQ(Tensor::from(device(), whole).dtype(), DType::i64);
+  EXPECT_EQ(Tensor::from(device(), whole, {3, 1}).shape(), (Shape{3, 1}));
+  const double bare[] = {1, 2};
+  EXPECT_EQ(Tensor::from(device(), bare).dtype(), DType::f64);
+  const std::array<bool, 2> truths{true, false};
+  EXPECT_EQ(Tensor::from(device(), truths).dtype(), DType::boolean);
+  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)Tensor::from(device(), part, {5}); }),
+              HasSubstr("4"));
+}
+
 TEST_F(OpsTest, NumbersInBracesAreF32UnlessATypeIsNamed) {
   const Tensor x = Tensor::from(device(), {1.5, 2.0}, {2});
   EXPECT_EQ(x.dtype(), DType::f32);
