@@ -45,7 +45,7 @@ namespace hearth::vulkan {
   X(vkCreateBuffer)                       \
   X(vkDestroyBuffer)                      \
   X(vkBindBufferMemory)                   \
-  X(vkGetBufferMemoryRequirements)        \
+  X(vkGetBufferMemoryRequirements2)       \
   X(vkGetBufferDeviceAddress)             \
   X(vkCreateCommandPool)                  \
   X(vkDestroyCommandPool)                 \

@@ -86,11 +86,18 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
     buffer.handle_ = VK_NULL_HANDLE;
     return failed("vkCreateBuffer", result);
   }
-  VkMemoryRequirements needs{};
-  api_.vkGetBufferMemoryRequirements(handle_, buffer.handle_, &needs);
+  VkMemoryDedicatedRequirements alone{};
+  alone.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_REQUIREMENTS;
+  const VkMemoryRequirements needs = needs_of(buffer.handle_, &alone);
+  VkMemoryDedicatedAllocateInfo dedicated{};
+  dedicated.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO;
+  dedicated.buffer = buffer.handle_;
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  if (alone.prefersDedicatedAllocation == VK_TRUE || alone.requiresDedicatedAllocation == VK_TRUE) {
+    flags.pNext = &dedicated;  // a buffer's memory is its own in any case
+  }
   VkMemoryAllocateInfo allocate{};
   allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   allocate.pNext = &flags;
@@ -119,6 +126,18 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
     buffer.host_ = static_cast<std::byte*>(host);
   }
   return buffer;
+}
+
+VkMemoryRequirements VulkanDevice::needs_of(VkBuffer buffer,
+                                            VkMemoryDedicatedRequirements* alone) const {
+  VkBufferMemoryRequirementsInfo2 info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2;
+  info.buffer = buffer;
+  VkMemoryRequirements2 needs{};
+  needs.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+  needs.pNext = alone;
+  api_.vkGetBufferMemoryRequirements2(handle_, &info, &needs);
+  return needs.memoryRequirements;
 }
 
 // ---- the device ----
@@ -463,8 +482,13 @@ VkBufferCreateInfo VulkanDevice::buffer_info(std::int64_t size_bytes) const noex
 // What is unified needs no copies: all memory of a software driver, and of a GPU that shares the
 // host's; unless it is to behave as a card. Buffers of one usage may all have the same types.
 Status VulkanDevice::find_memory_types() {
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
+  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
   VkPhysicalDeviceMemoryProperties2 memory{};
   memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  if (has_extension(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME)) {
+    memory.pNext = &budget;
+  }
   instance_->api().vkGetPhysicalDeviceMemoryProperties2(physical_.handle, &memory);
   constexpr std::int64_t kSomeBytes = 4096;
   const VkBufferCreateInfo info = buffer_info(kSomeBytes);
@@ -473,8 +497,7 @@ Status VulkanDevice::find_memory_types() {
   if (result != VK_SUCCESS) {
     return failed("vkCreateBuffer", result);
   }
-  VkMemoryRequirements needs{};
-  api_.vkGetBufferMemoryRequirements(handle_, some, &needs);
+  const VkMemoryRequirements needs = needs_of(some, nullptr);
   api_.vkDestroyBuffer(handle_, some, nullptr);
   const bool shares_memory =
       physical_.is_cpu() || physical_.type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
@@ -489,8 +512,11 @@ Status VulkanDevice::find_memory_types() {
         .device = name_};
   }
   types_ = *types;
-  memory_bytes_ =
-      static_cast<std::int64_t>(all.memoryHeaps[all.memoryTypes[types_.device].heapIndex].size);
+  const std::uint32_t heap = all.memoryTypes[types_.device].heapIndex;
+  memory_bytes_ = static_cast<std::int64_t>(all.memoryHeaps[heap].size);
+  if (budget.heapBudget[heap] > 0) {  // what other programs have left
+    memory_bytes_ = std::min(memory_bytes_, static_cast<std::int64_t>(budget.heapBudget[heap]));
+  }
   return {};
 }
 

@@ -95,7 +95,8 @@ class VulkanDevice final {
   [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
   /// Whether the host sees what BufferPlace::device gives, at full speed.
   [[nodiscard]] bool is_unified() const noexcept { return types_.is_unified; }
-  /// Of the heap that BufferPlace::device takes from.
+  /// Of the heap that BufferPlace::device takes from; where the driver tells how much of it this
+  /// process may have (VK_EXT_memory_budget), what it told as the device was opened.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
   [[nodiscard]] std::int64_t largest_buffer_bytes() const noexcept { return largest_bytes_; }
   /// For the store of compiled pipelines: card and driver version.
@@ -131,6 +132,9 @@ class VulkanDevice final {
   [[nodiscard]] Status create();
   void read_limits();
   [[nodiscard]] VkBufferCreateInfo buffer_info(std::int64_t size_bytes) const noexcept;
+  /// `alone`: whether it wants memory of its own; null: nobody asks.
+  [[nodiscard]] VkMemoryRequirements needs_of(VkBuffer buffer,
+                                              VkMemoryDedicatedRequirements* alone) const;
   [[nodiscard]] Status find_memory_types();
   [[nodiscard]] std::uint32_t type_of(BufferPlace place) const noexcept;
   [[nodiscard]] bool has_extension(std::string_view extension) const;
