@@ -20,16 +20,12 @@ namespace {
                     .location = loc});
 }
 
-// Of classes [n] that were taken, which are the labels [n]: i64 [n]. Each label picks from a row
-// that has a 1 at the class that was taken, so that one that is no class fails instead of counting
-// as a miss.
+// Of classes [n] that were taken, which are the labels [n]: i64 [n]. Each label is looked up among
+// the classes, so that one that is none fails instead of counting as a miss.
 Tensor is_label(const Tensor& taken, const Tensor& labels, std::int64_t classes, SourceLoc loc) {
-  const std::int64_t rows = taken.element_count();
   const Tensor all = arange(taken.device(), 0, static_cast<double>(classes), 1, DType::i64, loc);
-  const Tensor column = reshape(Arg(taken, loc), {rows, 1});
-  const Tensor is_taken = equal(Arg(column, loc), Arg(all, loc)).to(DType::i64, loc);
-  const Tensor places = reshape(Arg(labels.to(DType::i64, loc), loc), {rows, 1});
-  return reshape(gather(Arg(is_taken, loc), 1, Arg(places, loc)), {rows});
+  const Tensor wanted = index_select(Arg(all, loc), 0, Arg(labels.to(DType::i64, loc), loc));
+  return equal(Arg(taken, loc), Arg(wanted, loc)).to(DType::i64, loc);
 }
 
 Tensor hits(const Tensor& logits, const Tensor& labels, SourceLoc loc) {

@@ -231,7 +231,7 @@ void TableEncoder::learn_target(const CsvTable& table, const TableOptions& optio
     const auto first = first_of(
         table, column, [&](std::int64_t row) { return !whole_number(column, row).has_value(); });
     if (column.type == CsvType::real && (!first || !whole_number(column, *first))) {
-      refuse_table(fmt::format("the classes in column '{}' are no whole numbers{}",
+      refuse_table(fmt::format("the classes in column '{}' are no whole numbers below 2^53{}",
                                column.name,
                                shown(table, column, first)),
                    loc);

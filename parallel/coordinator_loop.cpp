@@ -428,9 +428,10 @@ void CoordinatorLoop::decide(Step& step) {
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
     if (!rank.error && rank.is_finished) {  // all that committed have the same
-      step.report.learning_rate = rank.learning_rate;
+      learning_rate_ = rank.learning_rate;
     }
   }
+  step.report.learning_rate = learning_rate_;
   const std::optional<double> weight = weight_of(step);
   step.report.loss /= weight.value_or(1);
   step.report.weight = static_cast<double>(step.report.sample_count) * weight.value_or(1);

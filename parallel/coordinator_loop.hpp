@@ -245,7 +245,8 @@ class CoordinatorLoop final {
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
   std::optional<std::chrono::nanoseconds> step_time_;  ///< Of the last step that happened.
-  detail::TimePoint last_end_ = {};                    ///< When a step was decided last.
+  double learning_rate_ = 0;         ///< Of the last step of which a rank has said it.
+  detail::TimePoint last_end_ = {};  ///< When a step was decided last.
   Deadline next_whole_ =
       Deadline::in(std::chrono::nanoseconds::zero());  ///< Of a step that began then.
   ErrorRef refusal_;                                   ///< Why no step can succeed any more.

@@ -83,6 +83,13 @@ LossOutputs CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& ta
   return detail::mistakes_named("CrossEntropyLoss", [&]() -> LossOutputs {
     const Arg logits(outputs, where_);
     const Arg classes(targets, where_);
+    if (outputs.rank() >= 2 && outputs.size(1) == 1) {  // 0, whatever the outputs are
+      refuse("CrossEntropyLoss",
+             fmt::format("outputs {} are of one class; for one logit a row there is "
+                         "BinaryCrossEntropyWithLogitsLoss",
+                         outputs.shape().to_string()),
+             where_);
+    }
     if (!options_.ignore_index && class_weights_.empty()) {
       return {.loss = cross_entropy(logits, classes, options_)};
     }

@@ -35,9 +35,12 @@ void drop_oldest(const std::filesystem::path& folder, std::string_view ending, s
   using Age = std::pair<std::filesystem::file_time_type, std::filesystem::path>;
   std::error_code failed;
   std::vector<Age> files;
-  for (const auto& each : std::filesystem::directory_iterator(folder, failed)) {
-    if (each.is_regular_file(failed) && each.path().string().ends_with(ending)) {
-      files.emplace_back(each.last_write_time(failed), each.path());
+  std::filesystem::directory_iterator each(folder, failed);
+  for (; !failed && each != std::filesystem::directory_iterator(); each.increment(failed)) {
+    std::error_code unread;
+    const auto age = each->last_write_time(unread);
+    if (!unread && each->is_regular_file(unread) && each->path().string().ends_with(ending)) {
+      files.emplace_back(age, each->path());
     }
   }
   if (files.size() <= most) {
@@ -45,8 +48,8 @@ void drop_oldest(const std::filesystem::path& folder, std::string_view ending, s
   }
   std::ranges::sort(files);
   files.resize(files.size() - most * 3 / 4);
-  for (const Age& each : files) {
-    std::filesystem::remove(each.second, failed);
+  for (const Age& old : files) {
+    std::filesystem::remove(old.second, failed);
   }
 }
 
@@ -192,11 +195,11 @@ Status PipelineMaker::save() {
   for (const auto& [hash, words] : modules) {
     HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, std::as_bytes(std::span(words))));
   }
+  const Status pipelines = save_pipelines();
   drop_oldest(folder_ / "spirv", "", kMostModules);
   drop_oldest(folder_, ".used", kMostPrograms);
   drop_oldest(folder_, ".pipelines", kMostDrivers);
-  HEARTH_TRY_STATUS(save_pipelines());
-  return used;
+  return pipelines.has_value() ? used : pipelines;
 }
 
 // Another device of this card, or another process, may have saved meanwhile: what it made is kept.

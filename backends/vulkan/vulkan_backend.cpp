@@ -69,8 +69,9 @@ struct VulkanBackend::Parts {
         is_losing.exchange(true, std::memory_order_acq_rel)) {
       return status;
     }
-    if (device->is_given_up()) {
-      static_cast<void>(comes_to_rest(kLongestRest));  // memory may go back from here on
+    if (device->is_given_up() && !comes_to_rest(kLongestRest)) {
+      hangs = true;  // what still runs may touch the memory that goes back from here on
+      pages->keep_all();
     }
     why_lost = device->is_given_up() ? status.error().text : device->fault_text();
     is_lost.store(true, std::memory_order_release);  // partner: has_lost

@@ -196,17 +196,19 @@ std::string automatic_device(DeviceList& list, SourceLoc loc) {
     throw_error(std::move(error));
   }
   std::string lacks;
+  bool has_backend = false;
   for (const BackendOffer& offer : offers.value()) {
     if (offer.is_gpu && offer.lack.empty()) {
       list.choice = fmt::format("auto is {}: {}", offer.name, offer.description);
       return offer.name;
     }
-    list.lacks_gpu = list.lacks_gpu || offer.is_built;
+    has_backend = has_backend || offer.is_built;
     lacks += lacks.empty() ? "" : "; ";
     lacks += offer.lack.empty()
                  ? fmt::format("{} is a driver in software, {}", offer.name, offer.description)
                  : offer.lack;
   }
+  list.lacks_gpu = has_backend;
   list.choice = fmt::format("auto is cpu:0, as there is no GPU: {}", lacks);
   return "cpu:0";
 }

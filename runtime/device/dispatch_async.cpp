@@ -126,6 +126,9 @@ Issue Dispatch::issue(Launch& launch) {
   Issue issue = backend_->submit({&launch, 1}, points_before());
   if (issue.status.has_value()) {
     note_launched(issue.point, launch.cell);
+  } else if (launch.cell != 0 && issue.may_have_begun) {
+    // A part of the launch runs, and may still write there.
+    in_flight_.cells.give_back(launch.cell, in_flight_.issued_ops() + 1);
   } else if (launch.cell != 0) {
     in_flight_.cells.take_back(launch.cell);
   }

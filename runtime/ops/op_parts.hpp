@@ -21,7 +21,7 @@ namespace hearth::detail {
 }
 
 /// Of cross_entropy, before its rule looks: what beginners give it, with what to write instead.
-/// Errors: DtypeError for targets that are no numbers of classes, ShapeError for one class.
-void require_classes(const Arg& logits, const Arg& targets, std::int64_t class_count);
+/// Errors: DtypeError for targets that are no numbers of classes.
+void require_classes(const Arg& logits, const Arg& targets);
 
 }  // namespace hearth::detail

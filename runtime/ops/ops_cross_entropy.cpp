@@ -38,7 +38,7 @@ Rows rows_of(const Arg& logits, const Arg& targets, int class_axis) {
       count *= shape[i];
     }
   }
-  detail::require_classes(logits, targets, shape[axis]);
+  detail::require_classes(logits, targets);
   if (given != wanted) {
     const std::array inputs{logits, targets};
     detail::throw_op_error(ErrorCode::shape_mismatch,

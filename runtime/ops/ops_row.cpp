@@ -110,7 +110,7 @@ Tensor cross_entropy_per_row(Arg logits, Arg targets) {
   return detail::named_as("cross_entropy_per_row", [&] { return loss_of_rows(logits, targets); });
 }
 
-void detail::require_classes(const Arg& logits, const Arg& targets, std::int64_t class_count) {
+void detail::require_classes(const Arg& logits, const Arg& targets) {
   constexpr OpKind kKind = OpKind::cross_entropy;
   const TensorImpl& given = operand(kKind, targets);
   const std::array inputs{logits, targets};
@@ -123,21 +123,12 @@ void detail::require_classes(const Arg& logits, const Arg& targets, std::int64_t
                    logits.location(),
                    inputs);
   }
-  if (class_count == 1) {  // its loss would be 0, whatever the logits are
-    throw_op_error(ErrorCode::shape_mismatch,
-                   kKind,
-                   fmt::format("logits {} are of one class; for one logit a row there is "
-                               "binary_cross_entropy_with_logits",
-                               describe(logits.tensor().dtype(), logits.tensor().shape())),
-                   logits.location(),
-                   inputs);
-  }
 }
 
 Tensor cross_entropy(Arg logits, Arg targets) {
   const SourceLoc location = logits.location();
-  const Shape shape = detail::accepted_operand(OpKind::cross_entropy, logits).layout->shape;
-  detail::require_classes(logits, targets, shape.rank() == 2 ? shape[1] : 0);
+  static_cast<void>(detail::accepted_operand(OpKind::cross_entropy, logits));
+  detail::require_classes(logits, targets);
   Tensor losses = loss_of_rows(logits, targets);
   return mean(Arg(std::move(losses), location));
 }

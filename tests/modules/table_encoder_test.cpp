@@ -100,7 +100,8 @@ TEST(TableEncoder, NumbersClasses) {
                 TableEncoder(parse_csv("x,y\n1,2\n1,0.5\n"),
                              {.target = "y", .target_is_class = true});
               }),
-              HasSubstr("the classes in column 'y' are no whole numbers: '0.5', text: line 3"));
+              HasSubstr("the classes in column 'y' are no whole numbers below 2^53: '0.5', "
+                        "text: line 3"));
 }
 
 // pandas writes whole numbers so where the column has gaps, or was computed.
@@ -116,7 +117,8 @@ TEST(TableEncoder, TakesWholeNumbersWithAPointAsClasses) {
                 TableEncoder(parse_csv("x,y\n1,inf\n1,1.0\n"),
                              {.target = "y", .target_is_class = true});
               }),
-              HasSubstr("the classes in column 'y' are no whole numbers: 'inf', text: line 2"));
+              HasSubstr("the classes in column 'y' are no whole numbers below 2^53: 'inf', "
+                        "text: line 2"));
 }
 
 TEST(TableEncoder, TreatsMissingValuesAsTold) {

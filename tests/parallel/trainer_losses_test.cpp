@@ -148,6 +148,9 @@ TEST_F(LossObjects, AreNamedInWhatTheirFunctionsRefuse) {
   EXPECT_EQ(
       refusal(CrossEntropyLoss({.ignore_index = 0}), rows, three),
       "CrossEntropyLoss: targets must be [2], are i32[3]: logits f32[2, 3], classes on axis 1");
+  EXPECT_THAT(refusal(CrossEntropyLoss(), zeros(device, {2, 1}), zeros(device, {2}, DType::i64)),
+              HasSubstr("CrossEntropyLoss: outputs [2, 1] are of one class; for one logit a row "
+                        "there is BinaryCrossEntropyWithLogitsLoss"));
   EXPECT_THAT(refusal(CrossEntropyLoss(), rows, zeros(device, {2})),
               HasSubstr("CrossEntropyLoss: targets must be i32 or i64"));
   EXPECT_THAT(refusal(NegativeLogLikelihoodLoss(), rows, zeros(device, {2})),
