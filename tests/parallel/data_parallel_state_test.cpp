@@ -2,6 +2,7 @@
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "training_support.hpp"
 
 #include <hearth/modules/gradient_clip.hpp>
@@ -72,6 +73,47 @@ TEST(DataParallelState, ARunThatIsLoadedGoesOnToTheSameBits) {
     if (decay > 0) {
       EXPECT_EQ(weights_of(second.trainer.averaged()), weights_of(whole.trainer.averaged()));
     }
+  }
+}
+
+// A run that saves every few steps is over at some step, and another goes on from its last file.
+TEST(DataParallelState, GoesOnFromFiftyPointsToTheSameBits) {
+  constexpr std::uint64_t kSteps = 12;
+  const int points = kSanitizerTakesAddresses ? 6 : 50;
+  const TemporaryFolder folder;
+  const auto options = [] { return DataParallelOptions{.optimizer = Adam::Config{}}; };
+  std::vector<std::vector<double>> whole;
+  for (int world = 1; world <= 3; ++world) {
+    StateRun run(world, options());
+    for (std::uint64_t i = 0; i < kSteps; ++i) {
+      run.step(i);
+    }
+    whole.push_back(weights_of(run.trainer.snapshot()));
+  }
+  for (int point = 0; point < points; ++point) {
+    const auto drawn = philox::block(11, static_cast<std::uint64_t>(point));
+    const int world = 1 + static_cast<int>(drawn[0] % 3);
+    const std::uint64_t every = 1 + drawn[1] % 4;
+    const std::uint64_t end = every + drawn[2] % (kSteps - every);
+    const auto file = folder.path() / (std::to_string(point) + ".safetensors");
+    {
+      StateRun killed(world, options());
+      for (std::uint64_t i = 0; i < end; ++i) {
+        killed.step(i);
+        if ((i + 1) % every == 0) {
+          killed.trainer.save(file, {.cursor = {.batch = static_cast<std::int64_t>(i + 1)}});
+        }
+      }
+    }
+    StateRun next(world, options());
+    const TrainingProgress progress = next.trainer.load(file);
+    EXPECT_EQ(progress.cursor.batch, static_cast<std::int64_t>(end / every * every));
+    for (auto i = static_cast<std::uint64_t>(progress.cursor.batch); i < kSteps; ++i) {
+      next.step(i);
+    }
+    EXPECT_EQ(weights_of(next.trainer.snapshot()), whole[static_cast<std::size_t>(world - 1)])
+        << "point " << point << ": " << world << " devices, saved every " << every
+        << " steps, killed behind " << end;
   }
 }
 
