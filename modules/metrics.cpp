@@ -13,7 +13,10 @@
 namespace hearth {
 namespace {
 
-[[noreturn]] void fail(ErrorCode code, std::string_view op, std::string text, SourceLoc loc) {
+[[noreturn]] void refuse_metric(ErrorCode code,
+                                std::string_view op,
+                                std::string text,
+                                SourceLoc loc) {
   throw_error(Error{.code = code,
                     .text = fmt::format("{}: {}", op, text),
                     .op = std::string(op),
@@ -30,26 +33,26 @@ Tensor is_label(const Tensor& taken, const Tensor& labels, std::int64_t classes,
 
 Tensor hits(const Tensor& logits, const Tensor& labels, SourceLoc loc) {
   if (logits.rank(loc) != 2 || labels.rank(loc) != 1 || logits.size(0) != labels.size(0)) {
-    fail(ErrorCode::shape_mismatch,
-         "accuracy",
-         fmt::format("logits [n, classes] and labels [n] expected, got {} and {}",
-                     logits.shape().to_string(),
-                     labels.shape().to_string()),
-         loc);
+    refuse_metric(ErrorCode::shape_mismatch,
+                  "accuracy",
+                  fmt::format("logits [n, classes] and labels [n] expected, got {} and {}",
+                              logits.shape().to_string(),
+                              labels.shape().to_string()),
+                  loc);
   }
   if (logits.size(1) < 2) {
-    fail(ErrorCode::shape_mismatch,
-         "accuracy",
-         fmt::format("logits {} are of fewer than two classes; of one logit a row it is "
-                     "binary_accuracy()",
-                     logits.shape().to_string()),
-         loc);
+    refuse_metric(ErrorCode::shape_mismatch,
+                  "accuracy",
+                  fmt::format("logits {} are of fewer than two classes; of one logit a row it is "
+                              "binary_accuracy()",
+                              logits.shape().to_string()),
+                  loc);
   }
   if (!is_integer(labels.dtype())) {
-    fail(ErrorCode::dtype_mismatch,
-         "accuracy",
-         fmt::format("labels are classes in i32 or i64, got {}", name(labels.dtype())),
-         loc);
+    refuse_metric(ErrorCode::dtype_mismatch,
+                  "accuracy",
+                  fmt::format("labels are classes in i32 or i64, got {}", name(labels.dtype())),
+                  loc);
   }
   return is_label(argmax(Arg(logits, loc), 1), labels, logits.size(1), loc);
 }
@@ -96,12 +99,13 @@ void detail::require_binary(std::string_view op,
     return sizes;
   };
   if (rows(outputs) != rows(targets)) {
-    fail(ErrorCode::shape_mismatch,
-         op,
-         fmt::format("outputs [n] or [n, 1], or of the targets' shape expected, got {} and {}",
-                     outputs.shape().to_string(),
-                     targets.shape().to_string()),
-         loc);
+    refuse_metric(
+        ErrorCode::shape_mismatch,
+        op,
+        fmt::format("outputs [n] or [n, 1], or of the targets' shape expected, got {} and {}",
+                    outputs.shape().to_string(),
+                    targets.shape().to_string()),
+        loc);
   }
 }
 
