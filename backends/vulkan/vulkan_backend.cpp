@@ -70,8 +70,7 @@ struct VulkanBackend::Parts {
       return status;
     }
     if (device->is_given_up() && !comes_to_rest(kLongestRest)) {
-      hangs = true;  // what still runs may touch the memory that goes back from here on
-      pages->keep_all();
+      pages->keep_all();  // what still runs may touch what goes back from here on
     }
     why_lost = device->is_given_up() ? status.error().text : device->fault_text();
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
