@@ -130,6 +130,7 @@ struct Runtime::Impl {
   std::vector<int> cpu_cores;  ///< Of all listed cpu devices, which share the memory.
   bool has_async_sims = false;
   bool compiles_block = false;
+  bool allows_f16_sums = false;
   Fusion fusion = Fusion::on;
 
   Impl() = default;
@@ -205,6 +206,7 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .compiler = executor->is_manual() || compiles_block ? nullptr : executor,
       .log = &tables->log,
       .wait_limit = executor->is_manual() ? kDefaultWait : tables->wait_limit,
+      .allows_f16_sums = allows_f16_sums,
       .sim_schedule = is_async_sim && !options.sim_schedule ? SimSchedule{} : options.sim_schedule};
 }
 
@@ -379,6 +381,7 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   tables->between = options.round_intermediates || rounds || tables->is_deterministic
                         ? Between::rounded
                         : Between::wide;
+  allows_f16_sums = options.allow_f16_sums;
   compiles_block = tables->is_deterministic || options.blocking_compiles ||
                    settings.boolean(Setting::blocking_compiles).value().value_or(false);
   tables->failures().open(std::shared_ptr<Log>(tables, &tables->log));

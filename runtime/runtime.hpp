@@ -103,6 +103,11 @@ struct RuntimeOptions {
   /// matter of time, so `deterministic` makes devices wait. HEARTH_BLOCKING_COMPILES=on sets it
   /// when false.
   bool blocking_compiles = false;
+  /// Whether devices may sum products of f16 (matmul, convolutions) in f16 where that is faster:
+  /// matrix units of some GPUs are twice as fast so. Sums then have the precision of f16, 2^-11 of
+  /// what they are at each step, and overflow above 65,504. Vulkan devices whose matrix units can
+  /// do it do; others go on to sum in f32. PyTorch's allow_fp16_accumulation.
+  bool allow_f16_sums = false;
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends.
   /// HEARTH_RECORD_FILE sets it when empty.
   std::string record_file = {};

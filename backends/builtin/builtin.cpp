@@ -68,7 +68,8 @@ Made make_vulkan(const BackendRequest& request, int number) {
                                       .executor = request.compiler,
                                       .log = request.log,
                                       .faults = request.faults,
-                                      .wait_limit = request.wait_limit});
+                                      .wait_limit = request.wait_limit,
+                                      .allows_f16_sums = request.allows_f16_sums});
 }
 #else
 Made make_vulkan(const BackendRequest& request, int /*number*/) {

@@ -30,6 +30,7 @@ struct BackendRequest {
   FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
   /// vulkan: how long the device's own thread waits for work that does not come on
   std::chrono::nanoseconds wait_limit = kDefaultWait;
+  bool allows_f16_sums = false;  ///< vulkan: products of f16 may be summed in f16
   /// sim: its work is asynchronous, and ends in this way; empty = inline
   std::optional<SimSchedule> sim_schedule = {};
 };

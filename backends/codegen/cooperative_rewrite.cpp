@@ -28,6 +28,7 @@ enum Op : std::uint32_t {
   kConstantFalse = 42,
   kConstant = 43,
   kDecorate = 71,
+  kFloatConvert = 115,
   kSelect = 169,
   kTypeNv = 5358,
   kLoadNv = 5359,
@@ -145,6 +146,15 @@ class Rewrite final {
       return use(words[5], Use::sum);
     });
     HEARTH_TRY_STATUS(products);
+    // A sum of another type has that use, too.
+    HEARTH_TRY_STATUS(for_each([this](std::uint32_t op, Words words) -> Status {
+      if (op != kFloatConvert || !uses_.contains(words[1])) {
+        return {};
+      }
+      const auto from = value_types_.find(words[3]);
+      return from == value_types_.end() ? Status(wrong("a matrix of something else"))
+                                        : use(words[2], uses_.at(from->second));
+    }));
     for (const auto& [type, as] : uses_) {
       if (as == Use::none) {
         return wrong(fmt::format("type %{} is multiplied nowhere", type));

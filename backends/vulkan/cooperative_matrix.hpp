@@ -14,7 +14,7 @@
 //     DeviceLimits::has_cooperative_i8;
 //   - else VK_NV_cooperative_matrix, for f16 alone and without the rewriting.
 // DeviceLimits::has_cooperative_matrix stands for: f16 factors, f32 sums, 16 x 16 x 16, in a
-// subgroup of 32, as vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR lists them.
+// subgroup of 32, as vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR or NV lists them.
 #pragma once
 
 #include <cstdint>

@@ -14,13 +14,15 @@ struct DeviceLimits {
   bool has_f64 = false;                    ///< Doubles in shaders.
   bool has_f16_arithmetic = false;         ///< float16_t values in shaders.
   bool is_exact_f16 = false;  ///< It can round them to nearest even, and keep the smallest.
-  bool has_cooperative_matrix = false;  ///< GL_NV_cooperative_matrix, f16 to f32, 16x16x16.
+  bool has_cooperative_matrix = false;  ///< f16 to f32, 16x16x16.
+  bool has_khr_matrices = false;        ///< By KHR, so that shaders are rewritten; else by NV.
   bool has_cooperative_bf16 = false;    ///< The same by KHR, with bfloat16 factors.
   bool has_cooperative_i8 = false;      ///< By KHR, i8 to i32, 16x16x32.
-  bool emulates_matrix_units = false;   ///< Runs their kernels without them: see product.cpp.
-  std::uint32_t timestamp_bits = 0;     ///< Of the compute queue; 0: it has none.
-  double timestamp_ns = 1;              ///< What one of their ticks is.
-  int multiprocessors = 1;              ///< About how many workgroups run at a time.
+  bool sums_f16 = false;  ///< Products of f16 are summed in f16 there: the program allows it.
+  bool emulates_matrix_units = false;  ///< Runs their kernels without them: see product.cpp.
+  std::uint32_t timestamp_bits = 0;    ///< Of the compute queue; 0: it has none.
+  double timestamp_ns = 1;             ///< What one of their ticks is.
+  int multiprocessors = 1;             ///< About how many workgroups run at a time.
   /// Multiplications from which on a product's sizes become part of its text: 4 to 33 % faster on
   /// an H200, and a shader for each size.
   double baked_from = 0x1p33;

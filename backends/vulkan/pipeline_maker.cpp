@@ -381,7 +381,7 @@ void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
 }
 
 Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
-  if (has_cooperative_matrices(words)) {
+  if (device_->limits().has_khr_matrices && has_cooperative_matrices(words)) {
     HEARTH_TRY(
         words,
         rewrite_cooperative(words, is_bf16 ? CooperativeFactor::bf16 : CooperativeFactor::f16));

@@ -137,8 +137,9 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                 list.instance,
                                 list.devices[index],
                                 {.lost_at_call = options.faults.lost_at_call,
-                                 .refused_at_call = options.faults.refused_at_call},
-                                options.wait_limit));
+                                 .refused_at_call = options.faults.refused_at_call,
+                                 .wait_limit = options.wait_limit,
+                                 .allows_f16_sums = options.allows_f16_sums}));
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device, options.executor, options.faults.failing_compiles));
   parts->pages = std::make_unique<DevicePages>(parts->device);
@@ -158,11 +159,7 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
              parts->device->make_buffer(kMostCells * sizeof(ErrorCellWords), BufferPlace::shared));
   const PhysicalDevice& physical = parts->device->physical();
   parts->info = {.name = options.name,
-                 .description = fmt::format("{}, {}, Vulkan {}.{}",
-                                            physical.name,
-                                            physical.driver,
-                                            VK_API_VERSION_MAJOR(physical.api_version),
-                                            VK_API_VERSION_MINOR(physical.api_version)),
+                 .description = parts->device->description(),
                  .runs_inline = false,
                  .has_host_memory = false,
                  .memory_bytes = physical.is_cpu() ? 0 : parts->device->memory_bytes(),

@@ -31,6 +31,7 @@ struct VulkanOptions {
   FaultPlan faults = {};
   /// How long the owner's thread waits for work that does not come on.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
+  bool allows_f16_sums = false;  ///< As RuntimeOptions has it.
 };
 
 /// What vulkan_devices() tells of a physical device.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 
 #include "cooperative_matrix.hpp"
 #include "device_fault.hpp"
+#include "matrix_units.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -146,8 +148,7 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
     std::string name,
     std::shared_ptr<const VulkanInstance> instance,
     const PhysicalDevice& physical,
-    PlannedCalls planned,
-    std::chrono::nanoseconds wait_limit) {
+    const VulkanDeviceOptions& options) {
   if (!physical.lack.empty()) {
     return Error{.code = ErrorCode::unsupported,
                  .text = fmt::format(
@@ -155,18 +156,18 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
                  .device = name};
   }
   auto device = std::make_shared<VulkanDevice>(std::move(name), std::move(instance), physical);
-  device->wait_limit_ = wait_limit;
+  device->wait_limit_ = options.wait_limit;
   HEARTH_TRY_STATUS(device->pick_families());
   device->read_limits();
-  HEARTH_TRY_STATUS(device->create());
+  HEARTH_TRY_STATUS(device->create(options.allows_f16_sums));
   HEARTH_TRY_STATUS(device->find_memory_types());
-  if (planned.lost_at_call != 0) {
+  if (options.lost_at_call != 0) {
     device->api_.inject(std::make_shared<CallFaults>(
-        planned.lost_at_call,
+        options.lost_at_call,
         [wait = device->api_.vkDeviceWaitIdle, handle = device->handle_] { wait(handle); }));
   }
-  if (planned.refused_at_call != 0) {
-    device->api_.inject(std::make_shared<CallRefusal>(planned.refused_at_call));
+  if (options.refused_at_call != 0) {
+    device->api_.inject(std::make_shared<CallRefusal>(options.refused_at_call));
   }
   return std::shared_ptr<const VulkanDevice>(std::move(device));
 }
@@ -180,6 +181,15 @@ VulkanDevice::~VulkanDevice() {
   if (handle_ != VK_NULL_HANDLE) {
     api_.vkDestroyDevice(handle_, nullptr);
   }
+}
+
+std::string VulkanDevice::description() const {
+  return fmt::format("{}, {}, Vulkan {}.{}, {}",
+                     physical_.name,
+                     physical_.driver,
+                     VK_API_VERSION_MAJOR(physical_.api_version),
+                     VK_API_VERSION_MINOR(physical_.api_version),
+                     describe_matrix_units(limits_));
 }
 
 Error VulkanDevice::give_up(std::string_view call, VkResult result) const {
@@ -245,7 +255,15 @@ Status VulkanDevice::pick_families() {
   return {};
 }
 
+// Of those that this program is to use.
 bool VulkanDevice::has_extension(std::string_view extension) const {
+  const std::string without =
+      Settings::from_environment().text(Setting::vulkan_without).value_or("");
+  for (const auto& hidden : without | std::views::split(',')) {
+    if (std::ranges::equal(hidden, extension)) {
+      return false;
+    }
+  }
   const InstanceApi& api = instance_->api();
   std::uint32_t count = 0;
   api.vkEnumerateDeviceExtensionProperties(physical_.handle, nullptr, &count, nullptr);
@@ -296,51 +314,7 @@ void VulkanDevice::read_limits() {
                              properties.properties.deviceID);
 }
 
-// The kernels take 16 x 16 x 16 with sums in f32, and 16 x 16 x 32 of i8 with sums in i32, of a
-// subgroup.
-VulkanDevice::MatrixUnits VulkanDevice::find_matrix_units() const {
-  MatrixUnits units;
-  if (!has_extension(kCooperativeMatrixExtension)) {
-    return units;
-  }
-  const bool knows_bfloat16 = has_extension(kBfloat16Extension);
-  Bfloat16Features bfloat16;
-  CooperativeMatrixFeatures matrices;
-  matrices.next = knows_bfloat16 ? &bfloat16 : nullptr;
-  VkPhysicalDeviceFeatures2 features{};
-  features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
-  features.pNext = &matrices;
-  instance_->api().vkGetPhysicalDeviceFeatures2(physical_.handle, &features);
-  using List = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, CooperativeMatrixProperties*);
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): Vulkan hands functions out so
-  const auto list = reinterpret_cast<List>(
-      instance_->function("vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
-  std::uint32_t count = 0;
-  if (matrices.cooperative_matrix == VK_FALSE || list == nullptr ||
-      list(physical_.handle, &count, nullptr) != VK_SUCCESS) {
-    return units;
-  }
-  std::vector<CooperativeMatrixProperties> all(count);
-  if (list(physical_.handle, &count, all.data()) != VK_SUCCESS) {
-    return units;
-  }
-  const auto lists = [&all](std::uint32_t depth, std::int32_t factors, std::int32_t sums) {
-    return std::ranges::any_of(all, [&](const CooperativeMatrixProperties& each) {
-      return each.m_size == 16 && each.n_size == 16 && each.k_size == depth &&
-             each.a_type == factors && each.b_type == factors && each.c_type == sums &&
-             each.result_type == sums && each.saturating_accumulation == VK_FALSE &&
-             each.scope == kScopeSubgroup;
-    });
-  };
-  const auto has = [&lists](std::int32_t factors) { return lists(16, factors, kComponentFloat32); };
-  units.has_f16 = has(kComponentFloat16);
-  units.has_i8 = lists(32, kComponentSint8, kComponentSint32);
-  units.has_bf16 = bfloat16.bfloat16_type != VK_FALSE && bfloat16.cooperative_matrix != VK_FALSE &&
-                   has(kComponentBfloat16);
-  return units;
-}
-
-Status VulkanDevice::create() {
+Status VulkanDevice::create(bool allows_f16_sums) {
   VkPhysicalDeviceVulkan12Features has12{};
   has12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   VkPhysicalDeviceFeatures2 has{};
@@ -371,14 +345,28 @@ Status VulkanDevice::create() {
   features.features.shaderInt64 = VK_TRUE;
   features.features.shaderFloat64 = has.features.shaderFloat64;
 
-  const MatrixUnits units = find_matrix_units();
+  const MatrixUnits units =
+      find_matrix_units(*instance_,
+                        physical_.handle,
+                        {.has_khr = has_extension(kCooperativeMatrixExtension),
+                         .has_bfloat16 = has_extension(kBfloat16Extension),
+                         .has_nv = has_extension(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME)});
   limits_.has_cooperative_matrix = units.has_f16 && has12.vulkanMemoryModel != VK_FALSE;
   limits_.has_cooperative_bf16 = limits_.has_cooperative_matrix && units.has_bf16;
   limits_.has_cooperative_i8 = limits_.has_cooperative_matrix && units.has_i8;
+  limits_.has_khr_matrices = units.by_khr;
+  limits_.sums_f16 = allows_f16_sums && (limits_.emulates_matrix_units ||
+                                         (limits_.has_cooperative_matrix && units.has_f16_sums));
   std::vector<const char*> extensions;
   CooperativeMatrixFeatures matrices{.cooperative_matrix = VK_TRUE};
   Bfloat16Features bfloat16{.bfloat16_type = VK_TRUE, .cooperative_matrix = VK_TRUE};
-  if (limits_.has_cooperative_matrix) {
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV nv_matrices{};
+  nv_matrices.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV;
+  nv_matrices.cooperativeMatrix = VK_TRUE;
+  if (limits_.has_cooperative_matrix && !units.by_khr) {
+    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    twelve.pNext = &nv_matrices;
+  } else if (limits_.has_cooperative_matrix) {
     extensions.push_back(kCooperativeMatrixExtension);
     twelve.pNext = &matrices;
     if (limits_.has_cooperative_bf16) {

@@ -48,10 +48,12 @@ class Buffer final {
   std::byte* host_ = nullptr;
 };
 
-/// As FaultPlan has them.
-struct PlannedCalls {
+struct VulkanDeviceOptions {
+  /// What goes wrong, for tests: as FaultPlan has them.
   std::uint64_t lost_at_call = 0;
   std::uint64_t refused_at_call = 0;
+  std::chrono::nanoseconds wait_limit = kDefaultWait;  ///< Of wait_until().
+  bool allows_f16_sums = false;                        ///< As RuntimeOptions has it.
 };
 
 /// Where a buffer's memory lies.
@@ -64,14 +66,12 @@ enum class BufferPlace : std::uint8_t {
 
 class VulkanDevice final {
  public:
-  /// `planned`: what goes wrong, for tests. `wait_limit`: of wait_until().
   /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
       std::string name,
       std::shared_ptr<const VulkanInstance> instance,
       const PhysicalDevice& physical,
-      PlannedCalls planned = {},
-      std::chrono::nanoseconds wait_limit = kDefaultWait);
+      const VulkanDeviceOptions& options = {});
 
   VulkanDevice(std::string name,
                std::shared_ptr<const VulkanInstance> instance,
@@ -81,6 +81,8 @@ class VulkanDevice final {
   ~VulkanDevice();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// "NVIDIA H200, NVIDIA 580.159.04, Vulkan 1.4, matrix units for f16, bf16, i8"
+  [[nodiscard]] std::string description() const;
   [[nodiscard]] const PhysicalDevice& physical() const noexcept { return physical_; }
   [[nodiscard]] const DeviceApi& api() const noexcept { return api_; }
   [[nodiscard]] VkDevice handle() const noexcept { return handle_; }
@@ -123,13 +125,8 @@ class VulkanDevice final {
   [[nodiscard]] std::string fault_text() const;
 
  private:
-  struct MatrixUnits {
-    bool has_f16 = false, has_bf16 = false, has_i8 = false;
-  };
-
-  [[nodiscard]] MatrixUnits find_matrix_units() const;
   [[nodiscard]] Status pick_families();
-  [[nodiscard]] Status create();
+  [[nodiscard]] Status create(bool allows_f16_sums);
   void read_limits();
   [[nodiscard]] VkBufferCreateInfo buffer_info(std::int64_t size_bytes) const noexcept;
   /// `alone`: whether it wants memory of its own; null: nobody asks.

@@ -223,6 +223,21 @@ void integer_products(const Figures& figures) {
   }
 }
 
+void products_with_f16_sums(const Device& card) {
+  const Runtime runtime({.devices = {{.name = std::string(card.name())}}, .allow_f16_sums = true});
+  const Figures figures(runtime.device());
+  for (const std::int64_t n : {4096, 8192}) {
+    const Tensor a = normal(figures.device(), {n, n}, DType::f16);
+    const Tensor b = normal(figures.device(), {n, n}, DType::f16);
+    const double side = static_cast<double>(n);
+    figures.time("matmul",
+                 with("dtype", "f16") + with("sums", "f16") + with("n", n),
+                 {2.0 * side * side * side, "TFLOPs"},
+                 n >= 8192 ? 6 : 20,
+                 [&] { return matmul(a, b); });
+  }
+}
+
 void products(const Figures& figures) {
   const Device& device = figures.device();
   integer_products(figures);
@@ -247,6 +262,7 @@ void products(const Figures& figures) {
       }
     }
   }
+  products_with_f16_sums(device);
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = normal(device, {16, 64, 56, 56}, dtype);
     const Tensor w = normal(device, {64, 64, 3, 3}, dtype);

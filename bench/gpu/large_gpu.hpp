@@ -12,6 +12,7 @@ inline constexpr DeviceLimits kLargeGpu{.subgroup_size = 32,
                                         .has_f64 = true,
                                         .has_f16_arithmetic = true,
                                         .has_cooperative_matrix = true,
+                                        .has_khr_matrices = true,
                                         .has_cooperative_bf16 = true,
                                         .has_cooperative_i8 = true,
                                         .multiprocessors = 132};

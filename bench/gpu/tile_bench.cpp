@@ -48,6 +48,7 @@ struct Choice {
   std::int64_t rows = 4096, columns = 4096, depth = 4096;
   int tile = -1;
   bool pretends = false;
+  bool sums_f16 = false;
 };
 
 constexpr std::int64_t kSamples = 4096;
@@ -117,7 +118,10 @@ class Tiles final {
  public:
   explicit Tiles(Choice choice) : choice_(std::move(choice)) {
     const PhysicalList list = list_physical().value();
-    device_ = VulkanDevice::open("gpu", list.instance, list.devices.at(std::stoul(choice_.device)))
+    device_ = VulkanDevice::open("gpu",
+                                 list.instance,
+                                 list.devices.at(std::stoul(choice_.device)),
+                                 {.allows_f16_sums = choice_.sums_f16})
                   .value();
     shaders_ = ShaderStore::make(device_, nullptr).value();
     ops_ = CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
@@ -363,7 +367,8 @@ void main() {{
 constexpr std::string_view kUsage =
     "usage: hearth-gpu-tiles [--device 0] [--dtype f16|bf16|f32|f64|i8] "
     "[--size ROWSxCOLUMNSxDEPTH]\n"
-    "       [--transposed a|b|ab] [--tile N] [--dump FOLDER] [--pretend 1] [--texts FOLDER]\n";
+    "       [--transposed a|b|ab] [--tile N] [--dump FOLDER] [--pretend 1] [--texts FOLDER] "
+    "[--f16-sums 1]\n";
 
 /// What the arguments ask for that is no choice.
 struct BadArgument : std::runtime_error {
@@ -401,6 +406,8 @@ Choice parse(const std::vector<std::string>& arguments) {
       choice.texts = value;
     } else if (key == "--pretend") {
       choice.pretends = value == "1";
+    } else if (key == "--f16-sums") {
+      choice.sums_f16 = value == "1";
     } else if (key == "--device") {
       choice.device = value;
     } else {

@@ -84,6 +84,12 @@ def matmul():
             a = torch.randn(n, n, device=DEVICE, dtype=dtype)
             b = torch.randn(n, n, device=DEVICE, dtype=dtype)
             measure("matmul", lambda: a @ b, 2 * n**3, "TFLOPs", dtype=name, n=n)
+    if hasattr(torch.backends.cuda.matmul, "allow_fp16_accumulation"):
+        torch.backends.cuda.matmul.allow_fp16_accumulation = True
+        for n in (4096, 8192):
+            a, b = (torch.randn(n, n, device=DEVICE, dtype=torch.float16) for _ in range(2))
+            measure("matmul", lambda: a @ b, 2 * n**3, "TFLOPs", dtype="f16", sums="f16", n=n)
+        torch.backends.cuda.matmul.allow_fp16_accumulation = False
     for n in (1024, 2048, 4096, 8192):
         a = torch.randint(-127, 128, (n, n), device=DEVICE, dtype=torch.int8)
         b = torch.randint(-127, 128, (n, n), device=DEVICE, dtype=torch.int8)

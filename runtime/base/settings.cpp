@@ -74,6 +74,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_VULKAN_SHUFFLE",
      "A number: kernels of Vulkan devices that may run side by side run in an order drawn from it, "
      "and drivers in software copy through staging memory (off when not set)."},
+    {Setting::vulkan_without,
+     "HEARTH_VULKAN_WITHOUT",
+     "Names of Vulkan's extensions, with commas between them, that devices do without although "
+     "their drivers have them (none when not set)."},
     {Setting::console,
      "HEARTH_CONSOLE",
      "What a Trainer shows whose program does not say: live, dashboard, plain or silent (live on a "

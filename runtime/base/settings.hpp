@@ -36,11 +36,12 @@ enum class Setting : std::uint8_t {
   devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   vulkan_shuffle,       ///< HEARTH_VULKAN_SHUFFLE
+  vulkan_without,       ///< HEARTH_VULKAN_WITHOUT
   console,              ///< HEARTH_CONSOLE
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 19;
+inline constexpr int kSettingCount = 20;
 
 struct SettingInfo {
   Setting setting;

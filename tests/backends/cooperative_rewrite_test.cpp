@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@ namespace hearth {
 namespace {
 
 // Three types of their own where `b_sizes` differ from those of the sums.
-std::string text_of(const std::string& b_sizes) {
+std::string text_of(const std::string& b_sizes, int sum_bits = 32) {
+  const std::string sum = "fcoopmatNV<" + std::to_string(sum_bits) + ", gl_ScopeSubgroup, kM, kN>";
   return R"(#version 460
 #pragma use_vulkan_memory_model
 #extension GL_KHR_memory_scope_semantics : require
@@ -23,14 +25,16 @@ layout(constant_id = 1) const uint kN = 16u;
 layout(constant_id = 2) const uint kK = 16u;
 shared uvec4 tiles[256];
 void main() {
-  fcoopmatNV<32, gl_ScopeSubgroup, kM, kN> sum = fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(0.0);
+  )" + sum +
+         " sum = " + sum + R"((0.0);
   fcoopmatNV<16, gl_ScopeSubgroup, kM, kK> a;
   fcoopmatNV<16, gl_ScopeSubgroup, )" +
          b_sizes + R"(> b;
   coopMatLoadNV(a, tiles, 3u, 9u, false);
   coopMatLoadNV(b, tiles, 30u, 9u, true);
   sum = coopMatMulAddNV(a, b, sum);
-  coopMatStoreNV(sum, tiles, 7u, 4u, gl_LocalInvocationID.x == 99u);
+  coopMatStoreNV(fcoopmatNV<32, gl_ScopeSubgroup, kM, kN>(sum), tiles, 7u, 4u,
+                 gl_LocalInvocationID.x == 99u);
 }
 )";
 }
@@ -95,6 +99,19 @@ TEST(CooperativeRewrite, GivesEachTypeTheUseThatItsProductsShow) {
     // The first load is of a by rows, the other of b by columns: a layout is what a use is here.
     EXPECT_EQ(numbers.at(load[3]), uses.at(load[0]));
   }
+}
+
+TEST(CooperativeRewrite, ASumOfAnotherTypeIsOneToo) {
+  const auto module = compile_glsl("cooperative", text_of("kK, kN", 16));
+  ASSERT_TRUE(module.has_value()) << module.error().text;
+  const auto out = rewrite_cooperative(module.value(), CooperativeFactor::f16);
+  ASSERT_TRUE(out.has_value()) << out.error().text;
+  const auto numbers = constants(out.value());
+  std::multiset<std::uint32_t> uses;
+  for (const Instruction& type : all_of(out.value(), 4456)) {
+    uses.insert(numbers.at(type[5]));
+  }
+  EXPECT_EQ(uses, (std::multiset<std::uint32_t>{0, 1, 2, 2}));
 }
 
 TEST(CooperativeRewrite, MovesTheStrideBehindTheLayout) {

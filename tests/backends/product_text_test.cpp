@@ -132,6 +132,21 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
   }
 }
 
+TEST(ProductText, SumsInF16WhereThatIsAllowed) {
+  for (const bool allows : {false, true}) {
+    DeviceLimits limits = kLargeGpu;
+    limits.sums_f16 = allows;
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      TextEncoder encoder(limits);
+      const Status status = encode(encoder, dtype, 256, 256, 256, false, false);
+      ASSERT_TRUE(status.has_value()) << status.error().text;
+      EXPECT_EQ(encoder.cooperative, 1);
+      EXPECT_EQ(encoder.texts.front().find("#define SUM_BITS 16\n") != std::string::npos,
+                allows && dtype == DType::f16);
+    }
+  }
+}
+
 TEST(ProductText, UsesMatrixUnitsWhereBothSidesLieInEights) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     TextEncoder with(kLargeGpu);

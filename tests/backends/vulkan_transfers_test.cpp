@@ -28,7 +28,9 @@ class VulkanTransfers : public ::testing::Test {
     const PhysicalList list = list_physical().value();
     signal_ = reinterpret_cast<PFN_vkSignalSemaphore>(  // NOLINT: Vulkan hands functions out so
         list.instance->function("vkSignalSemaphore"));
-    device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), {}, 20ms).value();
+    device_ =
+        VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), {.wait_limit = 20ms})
+            .value();
     pages_ = std::make_unique<DevicePages>(device_);
     ops_ = CommandStream::make(device_, CommandStream::Work::kernels, VK_NULL_HANDLE).value();
     transfers_ = Transfers::make(device_, *ops_, *pages_).value();

@@ -136,6 +136,26 @@ TEST(VulkanDevice, StandsAmongTheDevicesOfTheMachine) {
   EXPECT_EQ(devices[1].lack, "");
 }
 
+// Drivers of before 2023 know the units by NVIDIA's extension alone.
+TEST(VulkanDevice, DoesWithoutAnExtensionThatItIsNotToUse) {
+  const auto description = [] {
+    return std::string(Runtime({.devices = {{.name = "vulkan:0"}}}).device().description());
+  };
+  if (description().ends_with("no matrix units")) {
+    GTEST_SKIP() << "this device has no matrix units to do without";
+  }
+  {
+    const testing::EnvironmentVariable without("HEARTH_VULKAN_WITHOUT",
+                                               "VK_EXT_nothing,VK_KHR_shader_bfloat16");
+    EXPECT_THAT(description(), ::testing::HasSubstr("matrix units for f16, i8"));
+  }
+  const testing::EnvironmentVariable without("HEARTH_VULKAN_WITHOUT", "VK_KHR_cooperative_matrix");
+  EXPECT_TRUE(description().ends_with("matrix units for f16")) << description();
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}, .blocking_compiles = true});
+  const Tensor ones = full(runtime.device(), {256, 256}, 1.0, DType::f16);
+  EXPECT_EQ(sum(matmul(ones, ones).to(DType::f32)).item<float>(), 256.0F * 256.0F * 256.0F);
+}
+
 TEST(VulkanDevice, AutoIsAGpuOrTheCpu) {
   const Runtime runtime({.devices = {{.name = "auto"}}});
   const std::vector<AvailableDevice> devices = available_devices();

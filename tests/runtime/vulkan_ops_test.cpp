@@ -145,5 +145,25 @@ TEST_F(VulkanOps, AValueOfARowOutlivesABarrier) {
   }
 }
 
+// 1024 and then pieces that are too small for f16 to add one by one: exact is 1031.98.
+TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
+  const auto sum_of = [](bool allows_f16_sums) {
+    const Runtime runtime({.devices = {{.name = "vulkan:0"}},
+                           .blocking_compiles = true,
+                           .allow_f16_sums = allows_f16_sums});
+    const Device device = runtime.device();
+    constexpr std::int64_t kDepth = 512;
+    const Tensor first = full(device, {16, 1}, 1024.0, DType::f16);
+    const Tensor rest = full(device, {16, kDepth - 1}, 1.0 / 64, DType::f16);
+    const Tensor ones = full(device, {kDepth, 16}, 1.0, DType::f16);
+    const Tensor product = matmul(concat({first, rest}, 1), ones);
+    return static_cast<double>(product.to(DType::f32).to_vector<float>().front());
+  };
+  EXPECT_EQ(sum_of(false), 1032.0);
+  const double less = sum_of(true);
+  EXPECT_GE(less, 1024.0);
+  EXPECT_LT(less, 1031.0) << "no device of CI is without matrix units that sum in f16";
+}
+
 }  // namespace
 }  // namespace hearth

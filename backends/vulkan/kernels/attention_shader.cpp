@@ -144,7 +144,13 @@ constexpr std::string_view kMembers =
     "INDEX sums_row; INDEX sums_column; INDEX y_head; INDEX y_row; INDEX y_column; "
     "INDEX heads; INDEX rows; INDEX queries; INDEX keys; INDEX width; INDEX value_width; "
     "INDEX lag; INDEX chunk; int tiles; int blocks; int splits; uint queries_m; uint queries_h; "
-    "VALUE scale; ";
+    "uint form; VALUE scale; ";
+
+// Whose heads share keys, what each query sees: GROUPED, CAUSAL and MASK of the text.
+std::uint32_t form_of(const Operands& operands) noexcept {
+  return (operands.group != 1 ? 1U : 0U) | (operands.is_causal ? 2U : 0U) |
+         static_cast<std::uint32_t>(operands.mask_kind) << 2U;
+}
 
 void add_parameters(ParameterBlock& parameters,
                     const Operands& operands,
@@ -175,13 +181,26 @@ void add_parameters(ParameterBlock& parameters,
       .add(static_cast<std::int32_t>(tiling.column_blocks))
       .add(static_cast<std::int32_t>(tiling.splits))
       .add(queries.factor)
-      .add(queries.shift);
+      .add(queries.shift)
+      .add(form_of(operands));
   if (operands.dtype == DType::f64) {
     parameters.add(operands.scale);
   } else {
     parameters.add(static_cast<float>(operands.scale));
   }
   operands.heads.add_to(parameters, wide);
+}
+
+// Drivers in software take seconds for a shader, so there one has all forms.
+std::string form_defines(const Operands& operands, const DeviceLimits& limits) {
+  if (limits.is_cpu) {
+    return "#define GROUPED ((p.form & 1u) != 0u)\n#define CAUSAL ((p.form & 2u) != 0u)\n"
+           "#define MASK (p.form >> 2)\n";
+  }
+  return fmt::format("#define GROUPED {}\n#define CAUSAL {}\n#define MASK {}u\n",
+                     operands.group != 1,
+                     operands.is_causal,
+                     static_cast<std::uint32_t>(operands.mask_kind));
 }
 
 std::string defines(const Operands& operands, const Tiling& tiling, Kernel kernel, int threads) {
@@ -193,8 +212,8 @@ std::string defines(const Operands& operands, const Tiling& tiling, Kernel kerne
   return fmt::format(
       "#define VALUE {}\n#define VALUE4 {}\n#define THREADS {}\n#define OWN {}\n#define OTHER {}\n"
       "#define TY {}\n#define TX {}\n#define BLOCKS {}\n#define COLUMNS {}\n#define TILES {}\n"
-      "#define GROUPED {:d}\n#define CAUSAL {:d}\n#define MASK {}\n#define PARTIAL {:d}\n"
-      "#define SIZE {}\n#define MASK_SIZE {}\n#define VALUE_SIZE {}\n#define NEVER {}\n"
+      "#define PARTIAL {:d}\n#define SIZE {}\n#define MASK_SIZE (MASK == 1u ? 1 : SIZE)\n"
+      "#define VALUE_SIZE {}\n#define NEVER {}\n"
       "#define load_element load_{}\n#define store_element store_{}\n#define load_value load_{}\n"
       "#define store_value store_{}\n#define QUERY_HEAD(r) {}\n",
       is_f64 ? "double" : "float",
@@ -207,12 +226,8 @@ std::string defines(const Operands& operands, const Tiling& tiling, Kernel kerne
       tiling.blocks,
       tiling.columns(),
       tiles,
-      operands.group != 1,
-      operands.is_causal,
-      static_cast<int>(operands.mask_kind),
       kernel == Kernel::partial,
       size_bytes(operands.dtype),
-      operands.mask_kind == AttentionMask::booleans ? 1 : size_bytes(operands.dtype),
       is_f64 ? 8 : 4,
       glsl_lowest(operands.dtype),
       glsl_suffix(operands.dtype),
@@ -228,18 +243,18 @@ std::string unit_tiles(const Operands& operands, const DeviceLimits& limits) {
   return fmt::format(
              "#define load_eight load8_{}\n#define FACTOR(bits) {}_to_f32(bits)\n"
              "#define PACKED(xy) {}\n#define KEPT_BITS {}\n"
-             "#define ROUNDED(x) f32_to_{}(x)\n#define UNROLL {}\n{}",
+             "#define ROUNDED(x) f32_to_{}(x)\n{}",
              glsl_suffix(operands.dtype),
              glsl_suffix(operands.dtype),
              is_f16 ? "packHalf2x16(xy)"
                     : "(floatBitsToUint((xy).x) >> 16 | floatBitsToUint((xy).y) & 0xffff0000u)",
              is_f16 ? "0xffffe000u" : "0xffff0000u",
              glsl_suffix(operands.dtype),
-             limits.is_cpu ? "dont_unroll" : "unroll",
              is_f16 ? "" : "#define COOPERATIVE_BF16\n") +
          std::string(glsl_quads(operands.dtype)) + std::string(attention_text::kUnitWords) +
-         (limits.emulates_matrix_units ? std::string(attention_text::kEmulatedUnits)
-                                       : "#define MEMORY words\n" + std::string(kMatrixUnits)) +
+         (limits.emulates_matrix_units
+              ? std::string(attention_text::kEmulatedUnits)
+              : "#define MEMORY words\n#define SUM_BITS 32\n" + std::string(kMatrixUnits)) +
          std::string(attention_text::kMatrix) + std::string(attention_text::kUnitTiles);
 }
 
@@ -261,7 +276,9 @@ std::string shader_text(const Operands& operands,
                     .more_extensions = on_units ? detail::cooperative_extensions(
                                                       operands.dtype, limits.emulates_matrix_units)
                                                 : std::string_view()});
-  text += defines(operands, tiling, kernel, threads);
+  // Blocks of a shader are what LLVM's coroutines take their time for, by the square.
+  text += limits.is_cpu ? "#define UNROLL dont_unroll\n" : "#define UNROLL unroll\n";
+  text += form_defines(operands, limits) + defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
       std::string(kMembers) + operands.heads.glsl_members("head", operands.wide), parameter_bytes);
   text += glsl_divide();
@@ -314,9 +331,8 @@ Status dispatch(Kernel kernel,
   ShaderKey key(ShaderFamily::attention);
   key.add(static_cast<std::uint32_t>(kernel))
       .add(operands.dtype)
-      .add(static_cast<std::uint32_t>(operands.mask_kind))
-      .add((operands.group != 1 ? 1U : 0U) | (operands.is_causal ? 2U : 0U) |
-           (operands.wide ? 4U : 0U) | (tiling.on_units ? 8U : 0U) | (tiling.by_fours ? 16U : 0U))
+      .add(encoder.limits().is_cpu ? 0U : form_of(operands))
+      .add((operands.wide ? 1U : 0U) | (tiling.on_units ? 2U : 0U) | (tiling.by_fours ? 4U : 0U))
       .add(tiling.own)
       .add(tiling.other)
       .add(tiling.blocks)

@@ -51,7 +51,7 @@ void main() {
     VALUE4 s[4];
     product(h.q, h.k, own_row, key, s);
     VALUE4 higher = top;
-    [[unroll]] for (int j = 0; j < 4; ++j) {
+    [[UNROLL]] for (int j = 0; j < 4; ++j) {
       [[unroll]] for (int i = 0; i < 4; ++i) {
         s[j][i] = score_of(h, row + INDEX(i), key + INDEX(tx * 4 + j), s[j][i]);
       }
@@ -80,8 +80,8 @@ void main() {
 #if PARTIAL
   // A matrix for each piece; in it a row has its maximum, its sum and its values.
   const INDEX pieces_row = (task.head * INDEX(p.splits) + INDEX(task.piece)) * p.rows;
-  [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
-    [[unroll]] for (int i = 0; i < 4; ++i) {
+  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
+    [[UNROLL]] for (int i = 0; i < 4; ++i) {
       const INDEX r = row + INDEX(i);
       [[unroll]] for (int j = 0; j < 4; ++j) {
         const INDEX column = task.column + INDEX((b * TX + tx) * 4 + j);
@@ -226,7 +226,7 @@ void main() {
     VALUE4 g[4];
     product(h.q, h.k, own_row, key, s);
     product(h.grad, h.v, own_row, key, g);
-    [[unroll]] for (int j = 0; j < 4; ++j) {
+    [[UNROLL]] for (int j = 0; j < 4; ++j) {
       [[unroll]] for (int i = 0; i < 4; ++i) {
         const VALUE score = score_of(h, row + INDEX(i), key + INDEX(tx * 4 + j), s[j][i]);
         const VALUE weight = score == NEVER ? VALUE(0) : m_exp(score - log_sum[i]);
@@ -259,24 +259,17 @@ void main() {
     of_values[i] = VALUE4(0);
   }
   for (INDEX first = 0; first < p.rows; first += OTHER) {
-#if CAUSAL
-    // Rows that see no key of this tile.
-    const INDEX last = min(first + OTHER, p.rows) - 1;
-#if GROUPED
-    const bool is_one = QUERY_HEAD(first) == QUERY_HEAD(last);
-    const INDEX query = is_one ? query_of(last) : p.queries - 1;
-#else
-    const INDEX query = last;
-#endif
-    if (query + p.lag < own_row) {
-      continue;
+    if (CAUSAL) {  // rows that see no key of this tile
+      const INDEX last = min(first + OTHER, p.rows) - 1;
+      if (last_query(first, last) + p.lag < own_row) {
+        continue;
+      }
     }
-#endif
     VALUE4 s[4];
     VALUE4 g[4];
     product(h.k, h.q, own_row, first, s);
     product(h.v, h.grad, own_row, first, g);
-    [[unroll]] for (int j = 0; j < 4; ++j) {
+    [[UNROLL]] for (int j = 0; j < 4; ++j) {
       const INDEX r = first + INDEX(tx * 4 + j);
       VALUE log_sum = VALUE(0);
       VALUE mean = VALUE(0);

@@ -23,12 +23,10 @@ struct Matrix {
 };
 
 INDEX row_place(Matrix m, INDEX r) {
-#if GROUPED
-  if (m.is_grouped) {
+  if (GROUPED && m.is_grouped) {
     const INDEX head = QUERY_HEAD(r);
     return head * m.head + (r - head * p.queries) * m.row;
   }
-#endif
   return r * m.row;
 }
 )";
@@ -80,7 +78,7 @@ void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, out VALUE
     load_slice(0, TY, own, own_row, column);
     load_slice(second, TX, other, other_row, column);
     barrier();
-    [[unroll]] for (int c = 0; c < SLICE; ++c) {
+    [[UNROLL]] for (int c = 0; c < SLICE; ++c) {
       const VALUE4 a = tiles[c * (TY + 1) + ty];
       const VALUE4 b = tiles[second + c * (TX + 1) + tx];
       [[unroll]] for (int j = 0; j < 4; ++j) {
@@ -94,7 +92,7 @@ void put_weights(VALUE4 w[4]) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   barrier();
-  [[unroll]] for (int j = 0; j < 4; ++j) {
+  [[UNROLL]] for (int j = 0; j < 4; ++j) {
     weights[(tx * 4 + j) * (TY + 1) + ty] = w[j];
   }
 }
@@ -132,7 +130,7 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
     }
 #endif
     barrier();
-    [[unroll]] for (int j = 0; j < SLICE; ++j) {
+    [[UNROLL]] for (int j = 0; j < SLICE; ++j) {
       const VALUE4 w = weights[(o + j) * (TY + 1) + ty];
       [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
         const VALUE4 v = tiles[j * (COLUMNS / 4 + 1) + b * TX + tx];
@@ -147,8 +145,8 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
 void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX first_column,
                  VALUE4 values[BLOCKS * 4]) {
   const int tx = int(THREAD) % TX;
-  [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
-    [[unroll]] for (int i = 0; i < 4; ++i) {
+  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
+    [[UNROLL]] for (int i = 0; i < 4; ++i) {
       const INDEX r = first_row + INDEX(i);
 #if FOURS
       const INDEX column = first_column + INDEX((b * TX + tx) * 4);
@@ -222,26 +220,22 @@ Heads heads_of(INDEX head) {
 
 // The query of a row.
 INDEX query_of(INDEX r) {
-#if GROUPED
-  return r - QUERY_HEAD(r) * p.queries;
-#else
-  return r;
-#endif
+  return GROUPED ? r - QUERY_HEAD(r) * p.queries : r;
+}
+// The latest query of some rows, at most.
+INDEX last_query(INDEX first_row, INDEX last_row) {
+  if (GROUPED && QUERY_HEAD(first_row) != QUERY_HEAD(last_row)) {
+    return p.queries - 1;
+  }
+  return query_of(last_row);
 }
 // How many keys the rows of a tile see, at most.
 INDEX keys_seen(INDEX first_row) {
-#if CAUSAL
+  if (!CAUSAL) {
+    return p.keys;
+  }
   const INDEX last_row = min(first_row + OWN, p.rows) - 1;
-#if GROUPED
-  const bool is_one = QUERY_HEAD(first_row) == QUERY_HEAD(last_row);
-  const INDEX query = is_one ? query_of(last_row) : p.queries - 1;
-#else
-  const INDEX query = last_row;
-#endif
-  return clamp(query + p.lag + 1, INDEX(0), p.keys);
-#else
-  return p.keys;
-#endif
+  return clamp(last_query(first_row, last_row) + p.lag + 1, INDEX(0), p.keys);
 }
 
 // The score of a row and a key from their product; NEVER where the row does not see the key.
@@ -249,17 +243,15 @@ VALUE score_of(Heads h, INDEX r, INDEX key, VALUE dot) {
   if (r >= p.rows || key >= p.keys) {
     return NEVER;
   }
-#if CAUSAL
-  if (key > query_of(r) + p.lag) {
+  if (CAUSAL && key > query_of(r) + p.lag) {
     return NEVER;
   }
-#endif
   VALUE score = dot * p.scale;
-#if MASK == 1
-  score = load_bool(h.mask.at, row_place(h.mask, r) + key * h.mask.column) ? score : NEVER;
-#elif MASK == 2
-  score += load_element(h.mask.at, row_place(h.mask, r) + key * h.mask.column);
-#endif
+  if (MASK == 1u) {
+    score = load_bool(h.mask.at, row_place(h.mask, r) + key * h.mask.column) ? score : NEVER;
+  } else if (MASK == 2u) {
+    score += load_element(h.mask.at, row_place(h.mask, r) + key * h.mask.column);
+  }
   return score;
 }
 )";

@@ -149,7 +149,7 @@ void put_weights(VALUE4 w[4]) {
 void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[BLOCKS * 4]) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
-  [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
+  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
     FRAGMENT_SUM sums[2];
     sums[0] = NO_SUM;
     sums[1] = NO_SUM;

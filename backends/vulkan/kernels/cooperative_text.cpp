@@ -109,6 +109,9 @@ void multiply(Fragment a, Fragment b, inout Fragment sum) {
     [[dont_unroll]] for (int k = 0; k < 16; ++k) {
       sum.v[j] += factors[mine + e / 16 * 16 + k] * factors[mine + 256 + k * 16 + e % 16];
     }
+#if SUM_BITS == 16
+    sum.v[j] = f16_to_f32(f32_to_f16(sum.v[j]));
+#endif
   }
 }
 #define LOAD_FRAGMENT(to, at, pitch, by_columns) load_fragment(to, at, pitch, by_columns)
@@ -420,7 +423,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
   return fmt::format(
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
       "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define A_ACROSS {}\n#define B_ACROSS {}\n"
-      "#define FETCHES_LATE {}\n#define WORD {}\n#define FRAGMENT_DEPTH {}\n"
+      "#define FETCHES_LATE {}\n#define WORD {}\n#define FRAGMENT_DEPTH {}\n#define SUM_BITS {}\n"
       "#define FACTOR(bits) {}(bits)\n{}",
       tile.rows,
       tile.columns,
@@ -432,6 +435,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
       tile.fetches_late ? 1 : 0,
       word,
       2 * word,
+      tile.sums_f16 ? 16 : 32,
       request.dtype == DType::bf16 ? "bf16_to_f32" : "f16_to_f32",
       request.dtype == DType::bf16 ? "#define COOPERATIVE_BF16\n" : "");
 }

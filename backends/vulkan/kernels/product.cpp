@@ -175,9 +175,14 @@ struct CooperativeCandidate {
   double more_depth = 0;
   double use_i8 = 1;         // of i8, whose b lies along the depth,
   double use_i8_across = 1;  // and of such as does not
+  double use_f16_sums = 0.5;
 
-  [[nodiscard]] double use_for(const ProductRequest& request) const noexcept {
-    return request.dtype != DType::i8 ? use : request.b.along_depth ? use_i8 : use_i8_across;
+  [[nodiscard]] double use_for(const ProductRequest& request,
+                               const CooperativeTile& own) const noexcept {
+    if (request.dtype == DType::i8) {
+      return request.b.along_depth ? use_i8 : use_i8_across;
+    }
+    return own.sums_f16 ? use_f16_sums : use;
   }
 };
 
@@ -189,6 +194,11 @@ constexpr std::array kCooperativeTiles{
     CooperativeCandidate{{128, 256, 32, 64, 64, false}, 0.92, 200, 0.79, 0.87},
     CooperativeCandidate{{256, 128, 32, 64, 64}, 0.87, 200, 0.75, 0.85},
     CooperativeCandidate{{128, 192, 64, 64, 48, false}, 0.96, 200, 1.0, 0.79},
+    // For half as many registers of sums.
+    CooperativeCandidate{{256, 192, 32, 128, 48}, 0, 200, 0, 0},
+    CooperativeCandidate{{256, 192, 64, 128, 48}, 0, 200, 0, 0},
+    CooperativeCandidate{{256, 256, 32, 128, 64}, 0, 200, 0, 0},
+    CooperativeCandidate{{192, 256, 32, 96, 64}, 0, 200, 0, 0},
     CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 150, 0.85, 0.9},
     CooperativeCandidate{{128, 128, 64, 64, 32}, 0.85, 120, 0.79, 0.83},
     CooperativeCandidate{{64, 128, 64, 32, 64}, 0.73, 80, 0.72, 0.52},
@@ -217,6 +227,7 @@ CooperativeTile tile_for(CooperativeTile tile,
                          const ProductRequest& request,
                          const DeviceLimits& limits) noexcept {
   tile.is_emulated = limits.emulates_matrix_units;
+  tile.sums_f16 = limits.sums_f16 && request.dtype == DType::f16;
   tile.depth *= unit_word(request.dtype) / 8;
   return tile;
 }
@@ -235,7 +246,8 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
   double best_time = 0;
   for (const CooperativeCandidate& candidate : kCooperativeTiles) {
     const CooperativeTile tile = tile_for(candidate.tile, request, limits);
-    if (shared_bytes(tile, request) > limits.shared_bytes ||
+    const double use = candidate.use_for(request, tile);
+    if (use == 0 || shared_bytes(tile, request) > limits.shared_bytes ||
         tile.threads() > static_cast<int>(limits.most_group_threads)) {
       continue;
     }
@@ -243,7 +255,7 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
                                 {.rows = tile.rows,
                                  .columns = tile.columns,
                                  .unit = tile.depth,
-                                 .use = candidate.use_for(request),
+                                 .use = use,
                                  .more_depth = candidate.more_depth,
                                  .threads = 0},
                                 kCooperativePace,
@@ -413,7 +425,8 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
           bit(request.b.along_depth, 3) | bit(request.a.width == 4, 4) |
           bit(request.b.width == 4, 5) | bit(plan.is_thin, 6) | bit(plan.splits > 1, 7) |
           bit(plan.is_rolled, 16) | bit(request.has_slices, 19) | bit(plan.is_cooperative, 17) |
-          bit(request.is_baked, 18) | static_cast<std::uint32_t>(request.dtype) << 8U);
+          bit(request.is_baked, 18) | bit(plan.is_cooperative && plan.cooperative.sums_f16, 20) |
+          static_cast<std::uint32_t>(request.dtype) << 8U);
   if (request.is_baked) {
     key.add(static_cast<std::uint32_t>(request.rows))
         .add(static_cast<std::uint32_t>(request.columns))

@@ -89,6 +89,7 @@ struct CooperativeTile {
   int warp_columns = 64;
   bool fetches_late = true;  ///< When registers are free, not as soon as those of the loads are.
   bool is_emulated = false;
+  bool sums_f16 = false;  ///< Of f16 alone.
 
   [[nodiscard]] int threads() const noexcept {
     return rows / warp_rows * (columns / warp_columns) * 32;
