@@ -159,7 +159,7 @@ TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
     const Tensor product = matmul(concat({first, rest}, 1), ones);
     return static_cast<double>(product.to(DType::f32).to_vector<float>().front());
   };
-  EXPECT_EQ(sum_of(false), 1032.0);
+  EXPECT_NEAR(sum_of(false), 1032.0, 0.5) << "a product may go on as f32 to the next op";
   const double less = sum_of(true);
   EXPECT_GE(less, 1024.0);
   EXPECT_LT(less, 1031.0) << "no device of CI is without matrix units that sum in f16";

@@ -82,7 +82,7 @@ struct Fragment { float v[8]; };
 #define LANE (int(THREAD) % 32)
 shared float factors[WARPS * 512];
 void load_fragment(out Fragment to, int at, int pitch, bool by_columns) {
-  [[unroll]] for (int j = 0; j < 8; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     const int line = by_columns ? e % 16 : e / 16;
     const int place = by_columns ? e / 16 : e % 16;
@@ -91,7 +91,7 @@ void load_fragment(out Fragment to, int at, int pitch, bool by_columns) {
   }
 }
 void store_fragment(Fragment from, int at, int pitch) {
-  [[unroll]] for (int j = 0; j < 8; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = floatBitsToUint(from.v[j]);
   }
@@ -99,12 +99,12 @@ void store_fragment(Fragment from, int at, int pitch) {
 void multiply(Fragment a, Fragment b, inout Fragment sum) {
   const int mine = int(THREAD) / 32 * 512;
   barrier();
-  [[unroll]] for (int j = 0; j < 8; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     factors[mine + LANE + 32 * j] = a.v[j];
     factors[mine + 256 + LANE + 32 * j] = b.v[j];
   }
   barrier();
-  [[unroll]] for (int j = 0; j < 8; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     [[dont_unroll]] for (int k = 0; k < 16; ++k) {
       sum.v[j] += factors[mine + e / 16 * 16 + k] * factors[mine + 256 + k * 16 + e % 16];
@@ -135,7 +135,7 @@ int factor_at(int line_at, int place) {
   return int(slices[line_at + place / 16][place % 16 / 4] << (24 - place % 4 * 8)) >> 24;
 }
 void load_fragment(out FragmentA to, int at, int pitch, bool by_columns) {
-  [[unroll]] for (int j = 0; j < 16; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 16; ++j) {
     const int e = LANE + 32 * j;
     const int row = e / 32;
     const int k = e % 32;
@@ -143,7 +143,7 @@ void load_fragment(out FragmentA to, int at, int pitch, bool by_columns) {
   }
 }
 void load_fragment(out FragmentB to, int at, int pitch, bool by_columns) {
-  [[unroll]] for (int j = 0; j < 16; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 16; ++j) {
     const int e = LANE + 32 * j;
     const int k = e / 16;
     const int column = e % 16;
@@ -151,7 +151,7 @@ void load_fragment(out FragmentB to, int at, int pitch, bool by_columns) {
   }
 }
 void store_fragment(FragmentSum from, int at, int pitch) {
-  [[unroll]] for (int j = 0; j < 8; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = uint(from.v[j]);
   }
@@ -159,12 +159,12 @@ void store_fragment(FragmentSum from, int at, int pitch) {
 void multiply(FragmentA a, FragmentB b, inout FragmentSum sum) {
   const int mine = int(THREAD) / 32 * 1024;
   barrier();
-  [[unroll]] for (int j = 0; j < 16; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 16; ++j) {
     factors[mine + LANE + 32 * j] = a.v[j];
     factors[mine + 512 + LANE + 32 * j] = b.v[j];
   }
   barrier();
-  [[unroll]] for (int j = 0; j < 8; ++j) {
+  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     [[dont_unroll]] for (int k = 0; k < 32; ++k) {
       sum.v[j] += factors[mine + e / 16 * 32 + k] * factors[mine + 512 + k * 16 + e % 16];

@@ -152,16 +152,16 @@ void fetch(int k) {
 #if HAS_SLICES
   begin_slice(k);
   BSlice b_slices[B_SIDES];
-  [[unroll]] for (int i = 0; i < B_SIDES; ++i) {
+  [[UNROLL]] for (int i = 0; i < B_SIDES; ++i) {
     b_slices[i] = b_slice(b_sides[i]);
   }
 #endif
-  [[unroll]] for (int i = 0; i < A_LOADS; ++i) {
+  [[UNROLL]] for (int i = 0; i < A_LOADS; ++i) {
     if (A_GOES(i)) {
       a_next[i] = A_FETCHED(i, k + A_DEPTH(t + i * THREADS));
     }
   }
-  [[unroll]] for (int i = 0; i < B_LOADS; ++i) {
+  [[UNROLL]] for (int i = 0; i < B_LOADS; ++i) {
     if (B_GOES(i)) {
       b_next[i] = B_FETCHED(i, k + B_DEPTH(t + i * THREADS));
     }
@@ -181,7 +181,7 @@ void fetch(int k) {
 
 void lay(int buffer_number) {
   const int t = int(THREAD);
-  [[unroll]] for (int i = 0; i < A_LOADS; ++i) {
+  [[UNROLL]] for (int i = 0; i < A_LOADS; ++i) {
     if (A_GOES(i)) {
       const int side = A_SIDE(t + i * THREADS);
       const int at = buffer_number * A_BUFFER + A_DEPTH(t + i * THREADS) * A_PITCH + side / 4;
@@ -194,7 +194,7 @@ void lay(int buffer_number) {
 #endif
     }
   }
-  [[unroll]] for (int i = 0; i < B_LOADS; ++i) {
+  [[UNROLL]] for (int i = 0; i < B_LOADS; ++i) {
     if (B_GOES(i)) {
       const int side = B_SIDE(t + i * THREADS);
       const int at = buffer_number * B_BUFFER + B_DEPTH(t + i * THREADS) * B_PITCH + side / 4;
@@ -246,7 +246,7 @@ void finish(int tx, int ty) {
 // By way of shared memory, so that the code of a store is there once for each row of a thread, and
 // neighbouring threads store neighbours.
 void finish(int tx, int ty) {
-  [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
+  [[UNROLL]] for (int i = 0; i < THREAD_ROWS; ++i) {
     barrier();
     [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       stage[ty * (TILE_COLUMNS / 4) + tx + j * TX] = sums[i][j];
@@ -282,10 +282,10 @@ void main() {
   const int ty = t / TX;
 #endif
   find_tile();
-  [[unroll]] for (int i = 0; i < A_SIDES; ++i) {
+  [[UNROLL]] for (int i = 0; i < A_SIDES; ++i) {
     a_sides[i] = A_SIDE_AT(first_row + A_SIDE(t + i * THREADS));
   }
-  [[unroll]] for (int i = 0; i < B_SIDES; ++i) {
+  [[UNROLL]] for (int i = 0; i < B_SIDES; ++i) {
     b_sides[i] = B_SIDE_AT(first_column + B_SIDE(t + i * THREADS));
   }
   [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
@@ -366,7 +366,7 @@ void main() {
   const BSide b = b_side(column);
   ASide a[ROWS];
   SUM sums[ROWS];
-  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+  [[UNROLL]] for (int i = 0; i < ROWS; ++i) {
     a[i] = a_side(tile_down * ROWS + i);
     sums[i] = SUM(0);
   }
@@ -374,21 +374,21 @@ void main() {
   [[dont_unroll]] for (int k = part_number * p.split_depth + lane_depth * DEPTH_WIDTH; k < end;
                        k += STEPS * LANE_DEPTHS * DEPTH_WIDTH) {
     BVALUE values[STEPS];
-    [[unroll]] for (int i = 0; i < STEPS; ++i) {
+    [[UNROLL]] for (int i = 0; i < STEPS; ++i) {
       values[i] = b_at(b, k + i * LANE_DEPTHS * DEPTH_WIDTH);
     }
-    [[unroll]] for (int i = 0; i < STEPS; ++i) {
-      [[unroll]] for (int r = 0; r < ROWS; ++r) {
+    [[UNROLL]] for (int i = 0; i < STEPS; ++i) {
+      [[UNROLL]] for (int r = 0; r < ROWS; ++r) {
         sums[r] += times(a[r], k + i * LANE_DEPTHS * DEPTH_WIDTH, values[i]);
       }
     }
   }
-  [[unroll]] for (int r = 0; r < ROWS; ++r) {
+  [[UNROLL]] for (int r = 0; r < ROWS; ++r) {
 #if LANE_DEPTHS > 1
     barrier();
     lane_sums[lane_depth * LANE_COLUMNS + lane_column] = sums[r];
     barrier();
-    [[unroll]] for (int half_count = LANE_DEPTHS / 2; half_count > 0; half_count /= 2) {
+    [[UNROLL]] for (int half_count = LANE_DEPTHS / 2; half_count > 0; half_count /= 2) {
       if (lane_depth < half_count) {
         lane_sums[lane_depth * LANE_COLUMNS + lane_column] +=
             lane_sums[(lane_depth + half_count) * LANE_COLUMNS + lane_column];
