@@ -1,5 +1,7 @@
 #include "physical_list.hpp"
 
+#include <hearth/backends/vulkan/vulkan_backend.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <string_view>
@@ -65,6 +67,18 @@ std::string describe(const PhysicalList& list) {
     if (!device.lack.empty()) {
       out += fmt::format(" ({})", device.lack);
     }
+  }
+  return out;
+}
+
+Result<std::vector<VulkanDeviceInfo>> vulkan_devices() {
+  HEARTH_TRY(const PhysicalList list, list_physical());
+  std::vector<VulkanDeviceInfo> out;
+  for (const PhysicalDevice& device : list.devices) {
+    out.push_back({.name = device.name,
+                   .driver = device.driver,
+                   .is_cpu = device.is_cpu(),
+                   .lack = device.lack});
   }
   return out;
 }

@@ -66,6 +66,7 @@ Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
   std::shared_ptr<PipelineMaker> store(new PipelineMaker(std::move(device), build));  // NOLINT
   store->failing_ = std::move(failing);
   const VulkanDevice& d = *store->device_;
+  HEARTH_TRY(store->watch_, LoopWatch::make(d));
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
   range.size = static_cast<std::uint32_t>(kPushBytes);
@@ -309,8 +310,9 @@ Status PipelineMaker::check_shared(const SpirvModule& words) const {
                                    most)};
 }
 
-Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& text) {
+Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& bare) {
   HEARTH_TRY_STATUS(begin());
+  const std::string text = watch_ != nullptr ? LoopWatch::watched(bare) : bare;
   if (const VkPipeline prepared = find_prepared(key, text); prepared != VK_NULL_HANDLE) {
     return prepared;
   }
@@ -402,6 +404,7 @@ Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = handle;
   info.stage.pName = "main";
+  info.stage.pSpecializationInfo = watch_ != nullptr ? &watch_->constants() : nullptr;
   info.layout = layout_;
   VkPipeline pipeline = VK_NULL_HANDLE;
   result = api.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline);

@@ -19,6 +19,7 @@
 #include <hearth/runtime/base/sync.hpp>
 
 #include "build_id.hpp"
+#include "loop_watch.hpp"
 #include "shader_key.hpp"
 #include "vulkan_device.hpp"
 
@@ -47,7 +48,7 @@ class PipelineMaker final {
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return layout_; }
   /// Errors: internal, a text that does not compile (kernel_failed: a program's); what Vulkan
   /// refuses.
-  [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, const std::string& text)
+  [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, const std::string& bare)
       HEARTH_EXCLUDES(mutex_);
   /// The pipeline of a text, if prepare() has made it; else null. Where it was this build that left
   /// it on disk, its key says which it is, and the text need not be made.
@@ -60,6 +61,10 @@ class PipelineMaker final {
   /// to who asks for it.
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
+  /// Whether the driver has ended a loop of a shader early.
+  [[nodiscard]] bool has_left_a_loop() const noexcept {
+    return watch_ != nullptr && watch_->has_seen_any();
+  }
 
  private:
   /// A text that a program used.
@@ -102,6 +107,7 @@ class PipelineMaker final {
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t hash) const;
 
   std::shared_ptr<const VulkanDevice> device_;
+  std::unique_ptr<LoopWatch> watch_;  ///< Null where drivers end no loop.
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::filesystem::path folder_;          ///< Empty: nothing is kept.

@@ -81,6 +81,20 @@ struct VulkanBackend::Parts {
     error.text = fmt::format("{}: {}", error.text, why_lost);
     return error;
   }
+  /// Whether a driver in software has left a loop early: then the device counts as lost.
+  [[nodiscard]] bool has_left_a_loop() {
+    if (!shaders->has_left_a_loop()) [[likely]] {
+      return false;
+    }
+    if (!is_losing.exchange(true, std::memory_order_acq_rel)) {
+      why_lost =
+          "a kernel needed more steps than this driver in software lets loops take (65,535), and "
+          "what it has computed is wrong; the same op runs on cpu:0, on a GPU, or in smaller "
+          "pieces";
+      is_lost.store(true, std::memory_order_release);  // partner: has_lost
+    }
+    return true;
+  }
   /// A loss of a fault plan: the driver knows nothing of it.
   [[nodiscard]] Status lose(Error error) {
     is_losing.store(true, std::memory_order_release);
@@ -106,18 +120,6 @@ struct VulkanBackend::Parts {
 };
 
 // ---- opening ----
-
-Result<std::vector<VulkanDeviceInfo>> vulkan_devices() {
-  HEARTH_TRY(const PhysicalList list, list_physical());
-  std::vector<VulkanDeviceInfo> out;
-  for (const PhysicalDevice& device : list.devices) {
-    out.push_back({.name = device.name,
-                   .driver = device.driver,
-                   .is_cpu = device.is_cpu(),
-                   .lack = device.lack});
-  }
-  return out;
-}
 
 // Phases: the card; its parts; what the device says of itself.
 Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
@@ -509,8 +511,8 @@ std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
   const Result<std::uint64_t> value = stream == kOpStream       ? p.ops->completed()
                                       : stream == kUploadStream ? p.transfers->uploads().completed()
                                                                 : p.transfers->settle();
-  if (!value.has_value()) {
-    static_cast<void>(p.note(value.status()));  // the next submit or wait reports it
+  static_cast<void>(p.note(value.status()));  // the next submit or wait reports a loss
+  if (!value.has_value() || p.has_left_a_loop()) {
     return stream == kOpStream ? p.known_ops : 0;
   }
   if (stream == kOpStream) {

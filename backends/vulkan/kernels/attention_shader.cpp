@@ -11,6 +11,7 @@
 #include "attention_text.hpp"
 #include "attention_tiles_text.hpp"
 #include "attention_units_text.hpp"
+#include "backends/vulkan/loop_watch.hpp"
 #include "matrix_units_text.hpp"
 #include "packs.hpp"
 #include "product.hpp"
@@ -36,6 +37,8 @@ constexpr int kFlatThreads = 128;  // of kernels without tiles
 /// On drivers in software, whose compiler takes seconds for a shader: both sides of a tile, where
 /// one of them has no more than 32 rows.
 constexpr int kSoftwareTile = 16;
+/// There, tiles of that size meet so many rows at most: longer loops are left early (LoopWatch).
+constexpr std::int64_t kShortInSoftware = 512;
 constexpr std::int64_t kMostSplits = 64;
 constexpr std::int64_t kLeastChunk = 256;  // keys that are worth a part of their own
 
@@ -90,6 +93,25 @@ bool lies_in(std::int64_t pack,
   });
 }
 
+// Of loops, in a driver in software, for each tile that a tile of the forward pass meets: loads and
+// products of slices, the joined maxima, and the second product.
+std::int64_t steps_of(const Operands& operands, const Tiling& tiling) noexcept {
+  const std::int64_t loads = std::int64_t{4 * kSlice} / tiling.threads() + 1;
+  const std::int64_t slice = 1 + loads * (tiling.own + tiling.other) / 4 + kSlice;
+  const std::int64_t second =
+      1 + std::int64_t{kSlice} * tiling.columns() / tiling.threads() + kSlice;
+  return quotient_up(operands.width, kSlice) * slice + quotient_up(tiling.other, kSlice) * second +
+         tiling.other;
+}
+
+// The same for matrix units that are none, in the gradient of keys, which takes most: a product of
+// 64 columns takes 1,150.
+bool emulates_in_time(std::int64_t other, const Operands& operands, const Tiling& tiling) noexcept {
+  const std::int64_t widths = quotient_up(std::max(operands.width, operands.value_width), 64);
+  const std::int64_t products = 2 * widths + 4 * std::int64_t{tiling.blocks};
+  return quotient_up(other, 64) * products * 1150 <= kSoftwareLoopSteps;
+}
+
 Tiling tiling_of(AttentionPass pass,
                  const Operands& operands,
                  const AttentionResults& results,
@@ -103,7 +125,7 @@ Tiling tiling_of(AttentionPass pass,
                                             : operands.width;
   const int most = operands.dtype == DType::f64 || limits.most_group_threads < 256 ? 32 : 64;
   Tiling tiling{.own = tile_of(own, most), .other = tile_of(other, most)};
-  if (limits.is_cpu && (own <= 32 || other <= 32)) {
+  if (limits.is_cpu && (own <= 32 || other <= 32) && other <= kShortInSoftware) {
     tiling.own = tiling.other = kSoftwareTile;
   }
   const std::int64_t fitting = std::min(4, kMostColumns / tiling.other);
@@ -114,6 +136,7 @@ Tiling tiling_of(AttentionPass pass,
   }
   tiling.blocks = tiling.blocks == 3 ? 4 : tiling.blocks;
   tiling.on_units = tiling.own == 64 && tiling.other == 64 && !operands.wide &&
+                    (!limits.is_cpu || emulates_in_time(other, operands, tiling)) &&
                     unit_bytes(tiling.blocks) <= limits.shared_bytes &&
                     can_cooperate(operands.dtype, own, other, limits) &&
                     lies_in(8, pass, operands, results);
@@ -125,8 +148,13 @@ Tiling tiling_of(AttentionPass pass,
   if (is_forward) {
     const std::int64_t groups = operands.heads.count() * tiling.tiles * tiling.column_blocks;
     const std::int64_t wanted = 2 * std::int64_t{limits.multiprocessors};
-    const std::int64_t splits = std::min(
+    std::int64_t splits = std::min(
         {wanted / std::max<std::int64_t>(groups, 1), operands.keys / kLeastChunk, kMostSplits});
+    if (limits.is_cpu) {
+      splits = std::max(splits,
+                        quotient_up(operands.keys * steps_of(operands, tiling),
+                                    kSoftwareLoopSteps * tiling.other));
+    }
     if (splits > 1) {
       tiling.chunk = quotient_up(quotient_up(operands.keys, splits), tiling.other) * tiling.other;
       tiling.splits = quotient_up(operands.keys, tiling.chunk);

@@ -1,0 +1,47 @@
+// Finds shaders whose loops a driver has ended early. llvmpipe lets a shader's loops take 65,535
+// steps in all and then leaves them, without a word: what it computes is wrong. So on drivers in
+// software each shader with loops runs two steps more at its end, and says where they were not
+// taken. Owned by PipelineMaker. Threads: any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "vulkan_device.hpp"
+
+namespace hearth::vulkan {
+
+/// Steps of all loops of a thread that a driver in software surely takes: the kernels' work is cut
+/// so that they are enough.
+inline constexpr std::int64_t kSoftwareLoopSteps = 60000;
+
+class LoopWatch final {
+ public:
+  /// Null for drivers that end no loop.
+  ///
+  /// Errors: out_of_memory; what Vulkan refuses.
+  [[nodiscard]] static Result<std::unique_ptr<LoopWatch>> make(const VulkanDevice& device);
+  LoopWatch(const LoopWatch&) = delete;
+  LoopWatch& operator=(const LoopWatch&) = delete;
+  ~LoopWatch() = default;
+
+  /// The text, with the two steps where it has loops.
+  [[nodiscard]] static std::string watched(std::string_view text);
+  /// Where its shaders leave word: for all pipelines.
+  [[nodiscard]] const VkSpecializationInfo& constants() const noexcept { return constants_; }
+  /// Whether a shader that has ended was left early.
+  [[nodiscard]] bool has_seen_any() const noexcept;
+
+ private:
+  explicit LoopWatch(Buffer word) noexcept;
+
+  Buffer word_;
+  std::array<std::uint32_t, 2> address_{};
+  std::array<VkSpecializationMapEntry, 2> entries_{};
+  VkSpecializationInfo constants_{};
+};
+
+}  // namespace hearth::vulkan
