@@ -8,19 +8,21 @@ namespace {
 
 constexpr std::string_view kMain = "void main()";
 
-// The bound is two, which no compiler knows.
+// The bound is two, which no compiler knows. A program's own text may have any names but these.
 constexpr std::string_view kTwoSteps = R"(
-layout(constant_id = 110) const uint kWordLow = 0u;
-layout(constant_id = 111) const uint kWordHigh = 0u;
-layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer LoopWord { uint v; };
+layout(constant_id = 110) const uint watched_low = 0u;
+layout(constant_id = 111) const uint watched_high = 0u;
+layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer WatchedWord {
+  uint watched_word;
+};
 void main() {
   watched_main();
-  uint steps = 0u;
-  [[dont_unroll]] for (uint i = 0u; i < min(gl_NumWorkGroups.x, 1u) + 1u; ++i) {
-    ++steps;
+  uint watched_steps = 0u;
+  [[dont_unroll]] for (uint watched = 0u; watched < min(gl_NumWorkGroups.x, 1u) + 1u; ++watched) {
+    ++watched_steps;
   }
-  if (steps < 2u) {
-    LoopWord(packUint2x32(uvec2(kWordLow, kWordHigh))).v = 1u;
+  if (watched_steps < 2u) {
+    WatchedWord(packUint2x32(uvec2(watched_low, watched_high))).watched_word = 1u;
   }
 }
 )";

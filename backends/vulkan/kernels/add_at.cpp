@@ -2,7 +2,10 @@
 // are contiguous, from all that is added there, in the order of the index: no sum depends on who
 // comes first. To find these, the places of each line of the index are sorted (entry_sort.hpp):
 // those of one target lie together, in their order. Where a line has few places, a thread looks at
-// all of them instead. Rows of a table find their first entry in a list that is made once.
+// all of them instead. Rows of a table find their first entry in a list that is made once. Where a
+// line has many places, stretches of them that are one target's are summed first, each by threads
+// of its own, so that a target with many of them (the word that fills up a batch of texts) is no
+// long row of additions: one thread adds the sums.
 #include "indexing.hpp"
 
 #include <algorithm>
@@ -21,12 +24,14 @@
 namespace hearth::vulkan {
 namespace {
 
-enum class Adding : std::uint32_t { look = 2, sorted = 3, listed = 4, list = 5 };
+enum class Adding : std::uint32_t { look = 2, sorted = 3, listed = 4, list = 5, stretches = 6 };
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kGroupUnits = 4 * kThreads;
 constexpr std::int64_t kFewPlaces = 16;  // of a line: a thread looks at all
 constexpr std::int64_t kLongRow = 32;    // units of a row that share the list's entry
+constexpr std::int64_t kStretch = 128;   // places that are summed at a time
+constexpr std::int64_t kManyPlaces = 8 * kStretch;
 
 /// An axis of the result. On that of the index only the size counts.
 struct TargetAxis {
@@ -125,7 +130,8 @@ int widen(Targets& targets, DType dtype, std::uint64_t bits) {
 constexpr std::string_view kMembers =
     "uint64_t source; uint64_t y; uint64_t index; uint64_t firsts; INDEX count; INDEX places; "
     "INDEX "
-    "source_start; INDEX source_step; INDEX line_start; INDEX index_step; ";
+    "source_start; INDEX source_step; INDEX line_start; INDEX index_step; "
+    "uint64_t sums; INDEX row; INDEX targets; INDEX stretches; ";
 
 std::string members_of(int rank) {
   std::string text(kMembers);
@@ -230,6 +236,40 @@ void main() {
 }
 )";
 
+// The sums of stretches, in the order of the result's units, with stretches in the place of
+// targets.
+constexpr std::string_view kSums = R"(
+layout(buffer_reference, scalar, buffer_reference_align = ACC_BYTES) buffer Sums { ACC v[]; };
+)";
+
+constexpr std::string_view kStretches = R"(
+void main() {
+  const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
+  for (INDEX i = first; i < p.count && i < first + 1024; i += 256) {
+    INDEX stretch, source, line;
+    if (!find(i, stretch, source, line)) {
+      continue;
+    }
+    const INDEX begin = stretch * STRETCH;
+    const uint key = key_at(line, begin);
+    if (key == 0xffffffffu || key != key_at(line, begin + STRETCH - 1)) {
+      continue;
+    }
+    ACC sum[WIDTH];
+    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+      sum[k] = ACC(0);
+    }
+    for (INDEX j = begin; j < begin + STRETCH; ++j) {
+      const ENTRY entry = load_entry(p.index, line * p.places + j);
+      add(sum, source + INDEX(place_of(entry)) * p.source_step);
+    }
+    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+      Sums(p.sums).v[i * WIDTH + k] = sum[k];
+    }
+  }
+}
+)";
+
 constexpr std::string_view kAdd = R"(
 void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
@@ -252,7 +292,20 @@ void main() {
 #else
       INDEX j = lower_bound(line, uint(target));
 #endif
+#ifdef STRETCH
+      const INDEX sums = (i / p.row / p.targets * p.stretches) * p.row + i % p.row;
+#endif
       for (; j < p.places; ++j) {
+#ifdef STRETCH
+        if (j % STRETCH == 0 && j + STRETCH <= p.places &&
+            key_at(line, j + STRETCH - 1) == uint(target)) {
+          [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+            sum[k] += Sums(p.sums).v[(sums + j / STRETCH * p.row) * WIDTH + k];
+          }
+          j += STRETCH - 1;
+          continue;
+        }
+#endif
         const ENTRY entry = load_entry(p.index, line * p.places + j);
         if (key_of(entry) != uint(target)) {
           break;
@@ -273,7 +326,13 @@ struct AddCall {
   DType index_dtype;
   int width;
   bool wide;
+  bool has_stretches = false;
 };
+
+/// Bytes of a sum.
+std::int64_t sum_bytes(DType dtype) noexcept {
+  return size_bytes(dtype) == 8 ? 8 : 4;
+}
 
 std::string text_of(const AddCall& add, const Targets& targets, std::size_t bytes) {
   std::string text = fmt::format("{}{}{}",
@@ -294,7 +353,12 @@ std::string text_of(const AddCall& add, const Targets& targets, std::size_t byte
                       add.width,
                       glsl_unit(16),
                       sums_text(add.dtype, add.width));
-  return text.append(find_text(targets.rank, targets.index_axis)).append(kAdd);
+  if (add.has_stretches) {
+    text += fmt::format(
+        "#define STRETCH {}\n#define ACC_BYTES {}\n{}", kStretch, sum_bytes(add.dtype), kSums);
+  }
+  text += find_text(targets.rank, targets.index_axis);
+  return text.append(add.what == Adding::stretches ? kStretches : kAdd);
 }
 
 /// The parameters that its shaders share.
@@ -309,6 +373,10 @@ struct AddBlock {
   std::int64_t source_step;
   std::int64_t line_start = 0;
   std::int64_t index_step = 0;
+  std::uint64_t sums = 0;
+  std::int64_t row = 1;
+  std::int64_t targets = 1;
+  std::int64_t stretches = 0;
 };
 
 Status run(const AddCall& add,
@@ -325,6 +393,10 @@ Status run(const AddCall& add,
                                    with.index_step}) {
     add_index(block, value, add.wide);
   }
+  block.add(with.sums);
+  for (const std::int64_t value : {with.row, with.targets, with.stretches}) {
+    add_index(block, value, add.wide);
+  }
   for (int i = 0; i < targets.rank; ++i) {
     const TargetAxis& axis = targets.axis[static_cast<std::size_t>(i)];
     for (const std::int64_t value : {axis.size, axis.limit, axis.source, axis.line}) {
@@ -337,6 +409,7 @@ Status run(const AddCall& add,
       .add(add.index_dtype)
       .add(add.width)
       .add(add.wide)
+      .add(add.has_stretches)
       .add(targets.rank)
       .add(targets.index_axis);
   const std::int64_t each = add.what == Adding::list ? kThreads : kGroupUnits;
@@ -421,22 +494,45 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
   sort.place_inner = sort.lines.inner;
   const bool lists =
       is_line && targets.rank - 1 != targets.index_axis && targets.last().size >= kLongRow;
-  const std::int64_t sort_bytes = sort_scratch_bytes(sort, places);
+  const std::int64_t list_bytes = lists ? 4 * axis_size : 0;
+  const std::int64_t sort_bytes = (sort_scratch_bytes(sort, places) + 15) / 16 * 16;
+  add.has_stretches = places >= kManyPlaces;
+  with.stretches = add.has_stretches ? places / kStretch : 0;
+  const std::int64_t sums = with.count / axis_size * with.stretches;
   HEARTH_TRY(const std::uint64_t scratch,
-             encoder.scratch(sort_bytes + (lists ? 4 * axis_size : 0)));
+             encoder.scratch(sort_bytes + sums * width * sum_bytes(add.dtype) + list_bytes));
   HEARTH_TRY(with.index, encode_sorted(sort, scratch, encoder));
   encoder.barrier();
   if (lists) {
-    with.firsts = scratch + static_cast<std::uint64_t>(sort_bytes);
+    with.firsts =
+        scratch + static_cast<std::uint64_t>(sort_bytes + sums * width * sum_bytes(add.dtype));
     AddCall list = add;
+    list.has_stretches = false;
     list.what = Adding::list;
     list.dtype = DType::f32;
     list.width = 1;
     AddBlock rows = with;
     rows.count = axis_size;
     HEARTH_TRY_STATUS(run(list, targets, rows, encoder));
-    encoder.barrier();
     add.what = Adding::listed;
+  }
+  if (add.has_stretches) {
+    with.sums = scratch + static_cast<std::uint64_t>(sort_bytes);
+    with.targets = axis_size;
+    for (int i = targets.index_axis + 1; i < targets.rank; ++i) {
+      with.row *= targets.axis[static_cast<std::size_t>(i)].size;
+    }
+    AddCall stretches = add;
+    stretches.what = Adding::stretches;
+    Targets of_stretches = targets;
+    TargetAxis& along_index = of_stretches.axis[static_cast<std::size_t>(targets.index_axis)];
+    along_index.size = along_index.limit = with.stretches;
+    AddBlock all = with;
+    all.count = sums;
+    HEARTH_TRY_STATUS(run(stretches, of_stretches, all, encoder));
+  }
+  if (lists || add.has_stretches) {
+    encoder.barrier();
   }
   return run(add, targets, with, encoder);
 }
