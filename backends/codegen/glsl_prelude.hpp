@@ -30,8 +30,9 @@ struct PreludeOptions {
 
 [[nodiscard]] std::string glsl_prelude(const PreludeOptions& options);
 
-/// Push constants hold at least so much everywhere; more lies in memory.
-inline constexpr std::size_t kPushBytes = 128;
+/// Push constants hold 128 bytes everywhere. Parameters may have so many of them, more lies in
+/// memory; the rest is the device's own (LoopWatch).
+inline constexpr std::size_t kPushBytes = 120;
 
 /// Declares the parameters as `p`. Members are "uint64_t x; int n; ..." in the order of the bytes,
 /// each aligned to its size (scalar layout); `size_bytes` is that of all: above kPushBytes they are

@@ -138,6 +138,14 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
     free_.push_back(std::exchange(open_, {}));
     return device_->failed("vkBeginCommandBuffer", result);
   }
+  if (loop_word_ != 0) {
+    device_->api().vkCmdPushConstants(open_.commands,
+                                      layout_,
+                                      VK_SHADER_STAGE_COMPUTE_BIT,
+                                      static_cast<std::uint32_t>(kPushBytes),
+                                      sizeof loop_word_,
+                                      &loop_word_);
+  }
   open_.queries = clock_.begin(open_.commands);
   record_barrier();
   if (launch == LaunchAtHand::goes_on) {

@@ -68,6 +68,8 @@ class CommandStream final {
   /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
   /// that a device which runs one after the other shows where a barrier is missing.
   void shuffle(std::uint64_t seed) { shuffle_.emplace(seed); }
+  /// Where shaders leave word that a loop was left (LoopWatch), before anything is recorded.
+  void watch_loops(std::uint64_t word) noexcept { loop_word_ = word; }
   [[nodiscard]] bool is_shuffled() const noexcept { return shuffle_.has_value(); }
   void keep_times(bool keeps) noexcept { clock_.keep(keeps); }
   /// Of the batches that have ended since the last call.
@@ -128,6 +130,7 @@ class CommandStream final {
   HazardTracker hazards_;
   bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
+  std::uint64_t loop_word_ = 0;  ///< 0: nowhere.
   std::vector<Held> held_;
   Buffer ring_;                   ///< Of parameters too long for push constants.
   std::uint64_t ring_begin_ = 0;  ///< Positions only grow; modulo the size they are places.

@@ -3,15 +3,21 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
 namespace hearth::vulkan {
 namespace {
 
 constexpr std::string_view kMain = "void main()";
+/// What glsl_parameters() declares, up to its members and behind them.
+constexpr std::string_view kBlock = "layout(push_constant, scalar) uniform ";
+constexpr std::string_view kEndOfBlock = "} p;";
+constexpr std::string_view kEndOfRoot = "};";
 
 // The bound is two, which no compiler knows. A program's own text may have any names but these.
 constexpr std::string_view kTwoSteps = R"(
-layout(constant_id = 110) const uint watched_low = 0u;
-layout(constant_id = 111) const uint watched_high = 0u;
 layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer WatchedWord {
   uint watched_word;
 };
@@ -22,7 +28,7 @@ void main() {
     ++watched_steps;
   }
   if (watched_steps < 2u) {
-    WatchedWord(packUint2x32(uvec2(watched_low, watched_high))).watched_word = 1u;
+    WatchedWord(WATCHED_AT).watched_word = 1u;
   }
 }
 )";
@@ -50,28 +56,26 @@ Result<std::unique_ptr<LoopWatch>> LoopWatch::make(const VulkanDevice& device) {
   return std::unique_ptr<LoopWatch>(new LoopWatch(std::move(word)));  // NOLINT
 }
 
-LoopWatch::LoopWatch(Buffer word) noexcept : word_(std::move(word)) {
-  constexpr std::uint32_t kFirstConstant = 110;
-  address_ = {static_cast<std::uint32_t>(word_.address()),
-              static_cast<std::uint32_t>(word_.address() >> 32U)};
-  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-    constexpr auto kSize = static_cast<std::uint32_t>(sizeof(std::uint32_t));
-    entries_[i] = {.constantID = kFirstConstant + i, .offset = i * kSize, .size = kSize};
-  }
-  constants_ = {.mapEntryCount = static_cast<std::uint32_t>(entries_.size()),
-                .pMapEntries = entries_.data(),
-                .dataSize = sizeof address_,
-                .pData = address_.data()};
-}
-
+// Its address is no constant of the shader, which the driver's cache then would not know again.
 std::string LoopWatch::watched(std::string_view text) {
-  const std::size_t at = text.find(kMain);
-  if (at == std::string_view::npos || !has_loops(text)) {
+  const std::size_t block = text.find(kBlock);
+  const std::size_t main = text.find(kMain);
+  if (block == std::string_view::npos || main == std::string_view::npos || !has_loops(text)) {
     return std::string(text);
   }
-  std::string out(text.substr(0, at));
+  const bool is_root = text.substr(block + kBlock.size()).starts_with("Root ");
+  const std::size_t end = text.find(is_root ? kEndOfRoot : kEndOfBlock, block);
+  const std::string_view last = is_root ? kEndOfRoot : kEndOfBlock;
+  std::string out(text.substr(0, end));
+  out +=
+      fmt::format("layout(offset = {}) uint64_t watched_at; {}\n#define WATCHED_AT {}watched_at\n",
+                  kPushBytes,
+                  last,
+                  is_root ? "" : "p.");
+  const std::size_t behind = end + last.size();
+  out += text.substr(behind, main - behind);
   out += "void watched_main()";
-  out += text.substr(at + kMain.size());
+  out += text.substr(main + kMain.size());
   out += kTwoSteps;
   return out;
 }

@@ -4,11 +4,11 @@
 // taken. Owned by PipelineMaker. Threads: any.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "vulkan_device.hpp"
 
@@ -30,18 +30,15 @@ class LoopWatch final {
 
   /// The text, with the two steps where it has loops.
   [[nodiscard]] static std::string watched(std::string_view text);
-  /// Where its shaders leave word: for all pipelines.
-  [[nodiscard]] const VkSpecializationInfo& constants() const noexcept { return constants_; }
+  /// Where its shaders leave word: what they find behind their push constants.
+  [[nodiscard]] std::uint64_t address() const noexcept { return word_.address(); }
   /// Whether a shader that has ended was left early.
   [[nodiscard]] bool has_seen_any() const noexcept;
 
  private:
-  explicit LoopWatch(Buffer word) noexcept;
+  explicit LoopWatch(Buffer word) noexcept : word_(std::move(word)) {}
 
   Buffer word_;
-  std::array<std::uint32_t, 2> address_{};
-  std::array<VkSpecializationMapEntry, 2> entries_{};
-  VkSpecializationInfo constants_{};
 };
 
 }  // namespace hearth::vulkan

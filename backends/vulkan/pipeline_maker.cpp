@@ -69,7 +69,8 @@ Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
   HEARTH_TRY(store->watch_, LoopWatch::make(d));
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
-  range.size = static_cast<std::uint32_t>(kPushBytes);
+  range.size = static_cast<std::uint32_t>(kPushBytes +
+                                          (store->watch_ != nullptr ? sizeof(std::uint64_t) : 0));
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
   layout.pushConstantRangeCount = 1;
@@ -404,7 +405,6 @@ Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = handle;
   info.stage.pName = "main";
-  info.stage.pSpecializationInfo = watch_ != nullptr ? &watch_->constants() : nullptr;
   info.layout = layout_;
   VkPipeline pipeline = VK_NULL_HANDLE;
   result = api.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, &pipeline);

@@ -61,6 +61,10 @@ class PipelineMaker final {
   /// to who asks for it.
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
+  /// Where shaders leave word of that; 0: nowhere.
+  [[nodiscard]] std::uint64_t loop_word() const noexcept {
+    return watch_ != nullptr ? watch_->address() : 0;
+  }
   /// Whether the driver has ended a loop of a shader early.
   [[nodiscard]] bool has_left_a_loop() const noexcept {
     return watch_ != nullptr && watch_->has_seen_any();

@@ -34,6 +34,7 @@ class ShaderStore final {
   [[nodiscard]] bool has(const ShaderKey& key) const;
   [[nodiscard]] bool has_pool() const noexcept { return pool_ != nullptr; }
   [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
+  [[nodiscard]] std::uint64_t loop_word() const noexcept { return maker_->loop_word(); }
   [[nodiscard]] bool has_left_a_loop() const noexcept { return maker_->has_left_a_loop(); }
 
  private:

@@ -148,6 +148,7 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(
       parts->ops,
       CommandStream::make(parts->device, CommandStream::Work::kernels, parts->shaders->layout()));
+  parts->ops->watch_loops(parts->shaders->loop_word());
   HEARTH_TRY(const std::optional<std::int64_t> seed,
              Settings::from_environment().integer(
                  Setting::vulkan_shuffle, 0, std::numeric_limits<std::int64_t>::max()));
