@@ -380,9 +380,11 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
     return std::move(done.status);
   };
   Status status = guarded(what, run);
-  if (!status.has_value() && scratch_->is_short() && handles_.give_up_constants()) [[unlikely]] {
-    static_cast<void>(scratch_->take_shortage());
-    status = guarded(what, run);
+  for (int rung = 0; rung < 2 && !status.has_value() && scratch_->is_short(); ++rung) {
+    if (rung == 0 ? unstage(scratch_->shortage_outcome()) : handles_.give_up_constants()) {
+      static_cast<void>(scratch_->take_shortage());
+      status = guarded(what, run);
+    }
   }
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);

@@ -487,6 +487,9 @@ class Dispatch {
   [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
   /// The new tensor of an update that does not happen.
   void keep_old_value(const ResolvedOp& op, int output, LaneState& lane, const ErrorRef& error);
+  /// Where the machine has no more memory: drops staging memory that nobody holds, and says
+  /// whether there was any.
+  [[nodiscard]] bool unstage(Acquire outcome) noexcept;
   /// What the rule says, as a failure.
   [[nodiscard]] Status shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule);
   /// Whether the kernel wrote where it should not; for a strategy that knows.
