@@ -26,6 +26,7 @@
 #include "bench/bench_models.hpp"
 #include "bench/gpu/encoder.hpp"
 #include "bench/gpu/gpu_choice.hpp"
+#include "bench/gpu/transfer_figures.hpp"
 
 namespace hearth::bench {
 namespace {
@@ -522,8 +523,17 @@ void checks(const Figures& figures) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  static constexpr std::string_view kSections[] = {
-      "check", "copy", "gelu", "rows", "matmul", "layers", "launch", "train", "cnn", "transformer"};
+  static constexpr std::string_view kSections[] = {"check",
+                                                   "copy",
+                                                   "transfers",
+                                                   "gelu",
+                                                   "rows",
+                                                   "matmul",
+                                                   "layers",
+                                                   "launch",
+                                                   "train",
+                                                   "cnn",
+                                                   "transformer"};
   const GpuChoice choice = parse_gpu_choice(arguments, kSections);
   if (choice.helps || !choice.unknown.empty()) {
     return explain_gpu_choice(choice, kSections);
@@ -536,6 +546,7 @@ int run(const std::vector<std::string>& arguments) {
   const std::function<void()> measures[] = {
       [&] { checks(figures); },
       [&] { copies(figures); },
+      [&] { TransferFigures(figures.device()).measure(name); },
       [&] { gelus(figures); },
       [&] { rows(figures); },
       [&] { products(figures); },
