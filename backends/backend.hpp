@@ -59,6 +59,12 @@ struct TimelinePoint {
   friend bool operator==(const TimelinePoint&, const TimelinePoint&) = default;
 };
 
+/// What a device has taken of a copy: its first bytes, which may be all.
+struct CopyPart {
+  TimelinePoint point = {};    ///< When they have been copied.
+  std::size_t size_bytes = 0;  ///< 0 of some: there is no room before `point`.
+};
+
 /// A word of the device in which a kernel leaves that it failed, for later work and for the host;
 /// 0 is none. The device's runtime gives the numbers out, from 1, and uses them again.
 using ErrorCell = std::uint32_t;
@@ -202,16 +208,22 @@ class Backend {
   /// Errors: device_lost.
   [[nodiscard]] virtual Status flush() { return {}; }
   /// Copies between host memory and the device, behind all of `after`, on kUploadStream and
-  /// kDownloadStream. `to`/`from` are device addresses of TensorView::data; the host bytes stay the
-  /// backend's up to the point.
+  /// kDownloadStream. `to`/`from` are device addresses of TensorView::data. Neither waits for the
+  /// device: it may take the first bytes alone, as many as have room now and at most one piece,
+  /// and the caller comes with the rest. Those bytes of the host stay the backend's up to the
+  /// part's point. Inline backends take everything.
   ///
   /// Errors: device_lost.
-  [[nodiscard]] virtual Result<TimelinePoint> upload(std::byte* to,
-                                                     std::span<const std::byte> from,
-                                                     std::span<const TimelinePoint> after) = 0;
-  [[nodiscard]] virtual Result<TimelinePoint> download(std::span<std::byte> to,
-                                                       const std::byte* from,
-                                                       std::span<const TimelinePoint> after) = 0;
+  /// Cost: at most the host's copy of one piece, unless the backend is inline.
+  [[nodiscard]] virtual Result<CopyPart> upload(std::byte* to,
+                                                std::span<const std::byte> from,
+                                                std::span<const TimelinePoint> after) = 0;
+  [[nodiscard]] virtual Result<CopyPart> download(std::span<std::byte> to,
+                                                  const std::byte* from,
+                                                  std::span<const TimelinePoint> after) = 0;
+  /// A download of which parts were taken is given up: from now on nothing comes into these bytes.
+  /// For backends that take downloads in parts.
+  virtual void forget_target(std::span<std::byte> target) noexcept { static_cast<void>(target); }
   /// The point of the newest copy on this stream that the device was given. A call of upload() or
   /// download() that fails may have begun: up to this point the device may touch its bytes, but
   /// not those of the host.

@@ -33,10 +33,11 @@ struct MemoryUsage {
 /// How often the device was short of memory, and which step of the ladder helped. Counts since the
 /// start.
 struct MemoryRungs {
-  std::uint64_t trim_count = 0;    ///< Idle pages were given back to make room for others.
-  std::uint64_t borrow_count = 0;  ///< A block went into pages kept for another kind.
-  std::uint64_t wait_count = 0;    ///< An op waited until others had released memory.
-  std::uint64_t refuse_count = 0;  ///< Nothing helped: out_of_memory.
+  std::uint64_t trim_count = 0;     ///< Idle pages were given back to make room for others.
+  std::uint64_t borrow_count = 0;   ///< A block went into pages kept for another kind.
+  std::uint64_t unstage_count = 0;  ///< The driver had no more: host memory kept for copies went.
+  std::uint64_t wait_count = 0;     ///< An op waited until others had released memory.
+  std::uint64_t refuse_count = 0;   ///< Nothing helped: out_of_memory.
 };
 
 /// A kind of pages and what lies in them: a line of the pool table.

@@ -128,6 +128,7 @@ struct Runtime::Impl {
   std::vector<Node> nodes;
   const detail::BackendFactory* backend_factory = nullptr;  // while the constructor runs
   std::vector<int> cpu_cores;  ///< Of all listed cpu devices, which share the memory.
+  int copy_threads = 1;        ///< Of each GPU.
   bool has_async_sims = false;
   bool compiles_block = false;
   bool allows_f16_sums = false;
@@ -204,6 +205,7 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .is_serial = executor->is_manual(),
       .sim_computes = options.sim_computes,
       .compiler = executor->is_manual() || compiles_block ? nullptr : executor,
+      .copy_threads = executor->is_manual() ? 1 : copy_threads,
       .log = &tables->log,
       .wait_limit = executor->is_manual() ? kDefaultWait : tables->wait_limit,
       .allows_f16_sums = allows_f16_sums,
@@ -431,6 +433,7 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
                                 .log = &impl_->tables->log});
   const DeviceList list = device_list(options, loc);
   impl_->cpu_cores = cpu_cores_of(list);
+  impl_->copy_threads = list.copy_threads;
   if (list.lacks_gpu) {
     impl_->tables->log.warn(list.choice);  // who asks for the best device expects a GPU
   } else if (!list.choice.empty()) {

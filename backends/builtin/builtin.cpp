@@ -68,6 +68,7 @@ Made make_vulkan(const BackendRequest& request, int number) {
                                       .executor = request.compiler,
                                       .log = request.log,
                                       .faults = request.faults,
+                                      .staging = {.threads = request.copy_threads},
                                       .wait_limit = request.wait_limit,
                                       .allows_f16_sums = request.allows_f16_sums});
 }

@@ -26,7 +26,8 @@ struct BackendRequest {
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
   /// vulkan: for threads that compile kernels; null = they are compiled when they are needed
   Executor* compiler = nullptr;
-  Log* log = nullptr;  ///< vulkan: for what happens where nobody waits for an answer; outlives it
+  int copy_threads = 1;  ///< vulkan: how many of the host's bring bytes into staging memory
+  Log* log = nullptr;    ///< vulkan: for what happens where nobody waits for an answer; outlives it
   FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
   /// vulkan: how long the device's own thread waits for work that does not come on
   std::chrono::nanoseconds wait_limit = kDefaultWait;

@@ -203,22 +203,22 @@ void CpuBackend::use_scratch(ScratchMemory& scratch) noexcept {
   machine_->scratch.use(scratch);
 }
 
-Result<TimelinePoint> CpuBackend::upload(std::byte* to,
-                                         std::span<const std::byte> from,
-                                         std::span<const TimelinePoint> /*after*/) {
+Result<CopyPart> CpuBackend::upload(std::byte* to,
+                                    std::span<const std::byte> from,
+                                    std::span<const TimelinePoint> /*after*/) {
   if (!from.empty()) {
     std::memcpy(to, from.data(), from.size());
   }
-  return TimelinePoint{};
+  return CopyPart{.size_bytes = from.size()};
 }
 
-Result<TimelinePoint> CpuBackend::download(std::span<std::byte> to,
-                                           const std::byte* from,
-                                           std::span<const TimelinePoint> /*after*/) {
+Result<CopyPart> CpuBackend::download(std::span<std::byte> to,
+                                      const std::byte* from,
+                                      std::span<const TimelinePoint> /*after*/) {
   if (!to.empty()) {
     std::memcpy(to.data(), from, to.size());
   }
-  return TimelinePoint{};
+  return CopyPart{.size_bytes = to.size()};
 }
 
 }  // namespace hearth::cpu

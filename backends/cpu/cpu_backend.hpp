@@ -54,12 +54,12 @@ class CpuBackend final : public Backend {
   /// nothing; out_of_memory when there is no scratch memory. Cost: about 20 ns beyond the kernel.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          std::span<const TimelinePoint> after) override;
 
   [[nodiscard]] IsaLevel isa() const noexcept;
 

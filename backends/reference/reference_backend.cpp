@@ -43,18 +43,18 @@ Status ReferenceBackend::run(const KernelCall& call) const {
   return error;
 }
 
-Result<TimelinePoint> ReferenceBackend::upload(std::byte* to,
-                                               std::span<const std::byte> from,
-                                               std::span<const TimelinePoint> /*after*/) {
+Result<CopyPart> ReferenceBackend::upload(std::byte* to,
+                                          std::span<const std::byte> from,
+                                          std::span<const TimelinePoint> /*after*/) {
   std::copy(from.begin(), from.end(), to);
-  return TimelinePoint{};
+  return CopyPart{.size_bytes = from.size()};
 }
 
-Result<TimelinePoint> ReferenceBackend::download(std::span<std::byte> to,
-                                                 const std::byte* from,
-                                                 std::span<const TimelinePoint> /*after*/) {
+Result<CopyPart> ReferenceBackend::download(std::span<std::byte> to,
+                                            const std::byte* from,
+                                            std::span<const TimelinePoint> /*after*/) {
   std::copy_n(from, to.size(), to.data());
-  return TimelinePoint{};
+  return CopyPart{.size_bytes = to.size()};
 }
 
 }  // namespace hearth::reference

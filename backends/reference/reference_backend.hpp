@@ -33,12 +33,12 @@ class ReferenceBackend final : public Backend {
   /// Errors: those of reference::evaluate, with this device's name.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          std::span<const TimelinePoint> after) override;
 
  private:
   [[nodiscard]] Status run(const KernelCall& call) const;

@@ -264,9 +264,9 @@ nanoseconds AsyncSim::copy_cost(std::size_t size_bytes) {
 
 // ---- copies ----
 
-Result<TimelinePoint> AsyncSim::upload(std::byte* to,
-                                       std::span<const std::byte> from,
-                                       std::span<const TimelinePoint> after) {
+Result<CopyPart> AsyncSim::upload(std::byte* to,
+                                  std::span<const std::byte> from,
+                                  std::span<const TimelinePoint> after) {
   const MutexLock lock(mutex_);
   if (is_lost_) {
     return lost();
@@ -288,12 +288,12 @@ Result<TimelinePoint> AsyncSim::upload(std::byte* to,
                     };
   auto [point, fault] = work_->add(kUploadStream, std::move(work), after);
   HEARTH_TRY_STATUS(report(std::move(fault)));
-  return point;
+  return CopyPart{.point = point, .size_bytes = from.size()};
 }
 
-Result<TimelinePoint> AsyncSim::download(std::span<std::byte> to,
-                                         const std::byte* from,
-                                         std::span<const TimelinePoint> after) {
+Result<CopyPart> AsyncSim::download(std::span<std::byte> to,
+                                    const std::byte* from,
+                                    std::span<const TimelinePoint> after) {
   const MutexLock lock(mutex_);
   if (is_lost_) {
     return lost();
@@ -318,7 +318,7 @@ Result<TimelinePoint> AsyncSim::download(std::span<std::byte> to,
       };
   auto [point, fault] = work_->add(kDownloadStream, std::move(work), after);
   HEARTH_TRY_STATUS(report(std::move(fault)));
-  return point;
+  return CopyPart{.point = point, .size_bytes = to.size()};
 }
 
 // ---- time ----

@@ -67,15 +67,15 @@ class AsyncSim final : public Backend {
                              std::span<const TimelinePoint> after) override HEARTH_EXCLUDES(mutex_);
   /// Notices at its end whether the host bytes have changed since the call.
   /// Errors: device_lost; internal, what shadow memory finds.
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             std::span<const TimelinePoint> after) override
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        std::span<const TimelinePoint> after) override
       HEARTH_EXCLUDES(mutex_);
   /// The host bytes are garbage up to the point.
   /// Errors: device_lost; internal, what shadow memory finds.
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               std::span<const TimelinePoint> after) override
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          std::span<const TimelinePoint> after) override
       HEARTH_EXCLUDES(mutex_);
   /// Does not move the clock.
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override

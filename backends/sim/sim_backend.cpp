@@ -130,9 +130,9 @@ void SimBackend::note(std::optional<ShadowReport> fault) {
 
 // ---- copies ----
 
-Result<TimelinePoint> SimBackend::upload(std::byte* to,
-                                         std::span<const std::byte> from,
-                                         std::span<const TimelinePoint> /*after*/) {
+Result<CopyPart> SimBackend::upload(std::byte* to,
+                                    std::span<const std::byte> from,
+                                    std::span<const TimelinePoint> /*after*/) {
   if (is_lost_) {
     return lost();
   }
@@ -142,12 +142,12 @@ Result<TimelinePoint> SimBackend::upload(std::byte* to,
   }
   HEARTH_TRY_STATUS(check({}, {&bytes, 1}));
   std::ranges::copy(from, to);
-  return TimelinePoint{};
+  return CopyPart{.size_bytes = from.size()};
 }
 
-Result<TimelinePoint> SimBackend::download(std::span<std::byte> to,
-                                           const std::byte* from,
-                                           std::span<const TimelinePoint> /*after*/) {
+Result<CopyPart> SimBackend::download(std::span<std::byte> to,
+                                      const std::byte* from,
+                                      std::span<const TimelinePoint> /*after*/) {
   if (is_lost_) {
     return lost();
   }
@@ -161,7 +161,7 @@ Result<TimelinePoint> SimBackend::download(std::span<std::byte> to,
   if (is_corrupt) {
     corrupt(to);
   }
-  return TimelinePoint{};
+  return CopyPart{.size_bytes = to.size()};
 }
 
 // ---- time and faults ----

@@ -63,13 +63,13 @@ class SimBackend final : public Backend {
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
   /// Errors: device_lost; internal; deadline_exceeded where an op hangs that uses the bytes.
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        std::span<const TimelinePoint> after) override;
   /// Errors: device_lost; internal; deadline_exceeded where the bytes come from an op that hangs.
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          std::span<const TimelinePoint> after) override;
   /// For all work, whatever points are named.
   /// Errors: device_lost; deadline_exceeded when an op hangs.
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;

@@ -1,24 +1,15 @@
 #include "transfers.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <functional>
 #include <utility>
+
+#include <hearth/runtime/base/assert.hpp>
 
 namespace hearth::vulkan {
 namespace {
 
-constexpr std::int64_t kRingBytes = std::int64_t{64} << 20;
-constexpr std::int64_t kPieceBytes =
-    kRingBytes / 4;  ///< So that copies of host and device overlap.
 constexpr std::uint64_t kAlignment = 64;
-
-// Where a piece of this size begins in a ring that is filled up to `end`: never over the ring's
-// end.
-std::uint64_t piece_begin(std::uint64_t end, std::uint64_t size) noexcept {
-  constexpr auto kSize = static_cast<std::uint64_t>(kRingBytes);
-  const std::uint64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
-  return begin % kSize + size > kSize ? begin + kSize - begin % kSize : begin;
-}
 
 bool meets(const Needs& reached, const Needs& needs) noexcept {
   return reached[0] >= needs[0] && reached[1] >= needs[1] && reached[2] >= needs[2];
@@ -28,15 +19,19 @@ bool meets(const Needs& reached, const Needs& needs) noexcept {
 
 Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanDevice> device,
                                                    const CommandStream& ops,
-                                                   const DevicePages& pages) {
-  std::unique_ptr<Transfers> made(new Transfers(std::move(device), ops, pages));  // NOLINT
+                                                   const DevicePages& pages,
+                                                   const StagingOptions& staging) {
+  HEARTH_ASSERT(staging.piece_bytes > 0 && 2 * staging.piece_bytes <= staging.ring_bytes,
+                "a ring that is empty has room for a piece, wherever it begins");
+  std::unique_ptr<Transfers> made(  // NOLINT
+      new Transfers(std::move(device), ops, pages, staging));
   using Work = CommandStream::Work;
   HEARTH_TRY(made->uploads_, CommandStream::make(made->device_, Work::uploads, VK_NULL_HANDLE));
   HEARTH_TRY(made->downloads_, CommandStream::make(made->device_, Work::downloads, VK_NULL_HANDLE));
   if (!made->device_->is_unified()) {
     made->pinned_ = std::make_shared<PinnedMemory>(made->device_);
-    HEARTH_TRY(made->up_, made->device_->make_buffer(kRingBytes, BufferPlace::host_write));
-    HEARTH_TRY(made->down_, made->device_->make_buffer(kRingBytes, BufferPlace::host_read));
+    HEARTH_TRY(made->up_, made->device_->make_buffer(staging.ring_bytes, BufferPlace::host_write));
+    HEARTH_TRY(made->down_, made->device_->make_buffer(staging.ring_bytes, BufferPlace::host_read));
   }
   return made;
 }
@@ -62,19 +57,29 @@ Result<Needs> Transfers::reached() const {
   return Needs{ops, uploads, downloads};
 }
 
-Result<std::uint64_t> Transfers::settle() {
+// The lock is let go between two: an owner who comes with a copy waits for one at most.
+Result<std::uint64_t> Transfers::settle(std::size_t most_bytes) {
   HEARTH_TRY(const Needs reached, this->reached());
-  const MutexLock lock(mutex_);
-  while (!pending_.empty() && meets(reached, pending_.front().needs)) {
-    const Download& download = pending_.front();
-    if (!download.to.empty()) {
-      std::memcpy(download.to.data(), download.from, download.to.size());
-    }
-    ended_downloads_ = download.value;
-    down_begin_ = std::max(down_begin_, download.ring_end);
-    pending_.pop_front();
+  while (settle_next(reached, most_bytes)) {
   }
+  const MutexLock lock(mutex_);
   return ended_downloads_;
+}
+
+bool Transfers::settle_next(const Needs& reached, std::size_t& bytes_left) {
+  const MutexLock lock(mutex_);
+  if (pending_.empty() || bytes_left == 0 || !meets(reached, pending_.front().needs)) {
+    return false;
+  }
+  const Download& download = pending_.front();
+  bytes_left -= std::min(bytes_left, download.to.size());
+  if (!download.to.empty()) {
+    copier_.copy(download.to.data(), {download.from, download.to.size()});
+  }
+  ended_downloads_ = download.value;
+  down_begin_ = std::max(down_begin_, download.ring_end);
+  pending_.pop_front();
+  return true;
 }
 
 Needs Transfers::needs_of(std::uint64_t value) {
@@ -109,13 +114,14 @@ Status Transfers::bring_down(std::uint64_t value) {
   return settle().status();
 }
 
-Result<bool> Transfers::have_ended(std::span<const TimelinePoint> points) {
+Result<std::optional<TimelinePoint>> Transfers::first_open(std::span<const TimelinePoint> points) {
   HEARTH_TRY(const std::uint64_t ended_downloads, settle());
   HEARTH_TRY(const Needs reached, this->reached());
-  return std::ranges::all_of(points, [&](const TimelinePoint& point) {
-    return point.value <=
+  const auto open = std::ranges::find_if(points, [&](const TimelinePoint& point) {
+    return point.value >
            (point.stream == kDownloadStream ? ended_downloads : reached[point.stream]);
   });
+  return open == points.end() ? std::optional<TimelinePoint>() : *open;
 }
 
 // Before the stream's next batch. A download has ended for the queues when its copy has, though the
@@ -139,17 +145,21 @@ Status Transfers::wait_for(CommandStream& stream, std::span<const TimelinePoint>
   return {};
 }
 
-void Transfers::add(Download download) {
+CopyPart Transfers::add(Download download, std::size_t size) {
+  download.value = ++issued_downloads_;
   const MutexLock lock(mutex_);
   pending_.push_back(download);
+  return {.point = {.value = download.value, .stream = kDownloadStream}, .size_bytes = size};
 }
 
 // Their copies on the device go on, and their room in the ring comes back when those have ended, so
 // the pieces stay in their order: only nobody takes their bytes any more.
-void Transfers::forget_targets(std::uint64_t behind) {
+void Transfers::forget_target(std::span<std::byte> target) noexcept {
+  const std::less<const std::byte*> is_before;
   const MutexLock lock(mutex_);
   for (Download& download : pending_) {
-    if (download.value > behind) {
+    if (!is_before(download.to.data(), target.data()) &&
+        is_before(download.to.data(), target.data() + target.size())) {
       download.to = {};
     }
   }
@@ -162,92 +172,133 @@ TimelinePoint Transfers::newest(std::uint8_t stream) const noexcept {
           .stream = stream};
 }
 
-// ---- up ----
+// ---- rings ----
 
-Result<TimelinePoint> Transfers::upload(std::byte* to,
-                                        std::span<const std::byte> from,
-                                        std::span<const TimelinePoint> after) {
-  if (from.empty()) {
-    return TimelinePoint{.value = 0, .stream = kUploadStream};
-  }
-  HEARTH_TRY(const PageBytes bytes, pages_.find(to));
-  if (bytes.host != nullptr) {
-    // The host writes by itself once everybody else has done with these bytes.
-    HEARTH_TRY(const bool is_free, have_ended(after));
-    if (!is_free) {
-      for (const TimelinePoint& point : after) {
-        const Needs needs = point.stream == kDownloadStream ? needs_of(point.value) : Needs{};
-        HEARTH_TRY_STATUS(device_->wait_until(
-            ops_.semaphore(), point.stream == kOpStream ? point.value : needs[kOpStream]));
-      }
-      HEARTH_TRY_STATUS(settle().status());
-    }
-    std::memcpy(bytes.host, from.data(), from.size());
-    return TimelinePoint{.value = 0, .stream = kUploadStream};
-  }
-  if (const auto place = pinned_->find(from)) {
-    HEARTH_TRY_STATUS(wait_for(*uploads_, after));
-    HEARTH_TRY_STATUS(uploads_->copy(place->buffer,
-                                     place->offset_bytes,
-                                     bytes.buffer,
-                                     bytes.offset_bytes,
-                                     static_cast<std::int64_t>(from.size())));
-    HEARTH_TRY_STATUS(uploads_->flush());
-  } else {
-    HEARTH_TRY_STATUS(stage_up(bytes, from, after));
-  }
-  return TimelinePoint{.value = uploads_->submitted(), .stream = kUploadStream};
+// Where a piece of this size begins in a ring that is filled up to `end`: never over the ring's
+// end.
+std::uint64_t Transfers::piece_begin(std::uint64_t end, std::uint64_t size) const noexcept {
+  const std::uint64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
+  const std::uint64_t place = begin % ring_bytes_;
+  return place + size > ring_bytes_ ? begin + ring_bytes_ - place : begin;
 }
 
-// Piece by piece: while the device copies one, the host fills the next. Each waits, as batches of
-// a queue may overlap.
-Status Transfers::stage_up(const PageBytes& to,
-                           std::span<const std::byte> from,
-                           std::span<const TimelinePoint> after) {
-  std::int64_t offset = 0;
-  while (!from.empty()) {
-    HEARTH_TRY_STATUS(wait_for(*uploads_, after));
-    const std::size_t size = std::min(from.size(), static_cast<std::size_t>(kPieceBytes));
-    const std::uint64_t begin = piece_begin(up_end_, size);
-    while (begin + size - up_begin_ > static_cast<std::uint64_t>(kRingBytes)) {
-      HEARTH_TRY_STATUS(device_->wait_until(uploads_->semaphore(), up_pieces_.front().value));
-      up_begin_ = up_pieces_.front().end;
-      up_pieces_.pop_front();
-    }
-    const auto place = static_cast<std::int64_t>(begin % static_cast<std::uint64_t>(kRingBytes));
-    std::memcpy(up_.host() + place, from.data(), size);
-    HEARTH_TRY_STATUS(uploads_->copy(
-        up_.handle(), place, to.buffer, to.offset_bytes + offset, static_cast<std::int64_t>(size)));
-    up_end_ = begin + size;
-    up_pieces_.push_back({uploads_->open_value(), up_end_});
-    HEARTH_TRY_STATUS(uploads_->flush());
-    from = from.subspan(size);
-    offset += static_cast<std::int64_t>(size);
+Result<bool> Transfers::has_room_up(std::uint64_t end) {
+  if (end - up_begin_ <= ring_bytes_) {
+    return true;
   }
-  return {};
+  HEARTH_TRY(const std::uint64_t ended, uploads_->completed());
+  while (!up_pieces_.empty() && up_pieces_.front().value <= ended) {
+    up_begin_ = up_pieces_.front().end;
+    up_pieces_.pop_front();
+  }
+  return end - up_begin_ <= ring_bytes_;
+}
+
+Result<bool> Transfers::has_room_down(std::uint64_t end) {
+  const auto has_room = [&] {
+    const MutexLock lock(mutex_);
+    return end - down_begin_ <= ring_bytes_;
+  };
+  if (has_room()) {
+    return true;
+  }
+  HEARTH_TRY_STATUS(settle_piece().status());
+  return has_room();
+}
+
+// 0, which has ended: another thread has just copied it out.
+std::uint64_t Transfers::oldest_in_ring() {
+  const MutexLock lock(mutex_);
+  const auto oldest = std::ranges::find_if(
+      pending_, [](const Download& download) { return download.ring_end != 0; });
+  return oldest == pending_.end() ? 0 : oldest->value;
+}
+
+// ---- up ----
+
+Result<CopyPart> Transfers::upload(std::byte* to,
+                                   std::span<const std::byte> from,
+                                   std::span<const TimelinePoint> after) {
+  if (from.empty()) {
+    return CopyPart{.point = {.value = 0, .stream = kUploadStream}};
+  }
+  HEARTH_TRY(const PageBytes bytes, pages_.find(to));
+  const auto piece = from.first(std::min(from.size(), piece_bytes_));
+  if (bytes.host != nullptr) {
+    return write_by_host(bytes.host, piece, after);
+  }
+  const auto place = pinned_->find(from);
+  return place ? bring_from(*place, from.size(), bytes, after) : stage_up(piece, bytes, after);
+}
+
+// The host writes by itself once everybody else has done with these bytes.
+Result<CopyPart> Transfers::write_by_host(std::byte* to,
+                                          std::span<const std::byte> from,
+                                          std::span<const TimelinePoint> after) {
+  HEARTH_TRY(const std::optional<TimelinePoint> open, first_open(after));
+  if (open) {
+    return CopyPart{.point = *open};
+  }
+  copier_.copy(to, from);
+  return CopyPart{.point = {.value = 0, .stream = kUploadStream}, .size_bytes = from.size()};
+}
+
+// All of it: the host has nothing to copy.
+Result<CopyPart> Transfers::bring_from(const PinnedMemory::Place& from,
+                                       std::size_t size,
+                                       const PageBytes& to,
+                                       std::span<const TimelinePoint> after) {
+  HEARTH_TRY_STATUS(wait_for(*uploads_, after));
+  HEARTH_TRY_STATUS(uploads_->copy(
+      from.buffer, from.offset_bytes, to.buffer, to.offset_bytes, static_cast<std::int64_t>(size)));
+  HEARTH_TRY_STATUS(uploads_->flush());
+  return CopyPart{.point = {.value = uploads_->submitted(), .stream = kUploadStream},
+                  .size_bytes = size};
+}
+
+// While the device copies one piece, the host fills the next. Each waits for `after`, as batches of
+// a queue may overlap.
+Result<CopyPart> Transfers::stage_up(std::span<const std::byte> from,
+                                     const PageBytes& to,
+                                     std::span<const TimelinePoint> after) {
+  const std::uint64_t begin = piece_begin(up_end_, from.size());
+  HEARTH_TRY(const bool has_room, has_room_up(begin + from.size()));
+  if (!has_room) {
+    return CopyPart{.point = {.value = up_pieces_.front().value, .stream = kUploadStream}};
+  }
+  const auto place = static_cast<std::int64_t>(begin % ring_bytes_);
+  copier_.copy(up_.host() + place, from);
+  HEARTH_TRY_STATUS(wait_for(*uploads_, after));
+  HEARTH_TRY_STATUS(uploads_->copy(
+      up_.handle(), place, to.buffer, to.offset_bytes, static_cast<std::int64_t>(from.size())));
+  up_end_ = begin + from.size();
+  up_pieces_.push_back({uploads_->open_value(), up_end_});
+  HEARTH_TRY_STATUS(uploads_->flush());
+  return CopyPart{.point = {.value = uploads_->submitted(), .stream = kUploadStream},
+                  .size_bytes = from.size()};
 }
 
 // ---- down ----
 
-Result<TimelinePoint> Transfers::download(std::span<std::byte> to,
-                                          const std::byte* from,
-                                          std::span<const TimelinePoint> after) {
+Result<CopyPart> Transfers::download(std::span<std::byte> to,
+                                     const std::byte* from,
+                                     std::span<const TimelinePoint> after) {
   if (to.empty()) {
-    add({.value = ++issued_downloads_, .needs = {}, .from = nullptr, .to = {}});
-    return TimelinePoint{.value = issued_downloads_, .stream = kDownloadStream};
+    return add({.needs = {}, .from = nullptr, .to = {}}, 0);
   }
   HEARTH_TRY(const PageBytes bytes, pages_.find(from));
-  if (bytes.host == nullptr) {
-    const auto place = pinned_->find(to);
-    const std::uint64_t before = issued_downloads_;
-    const Result<std::uint64_t> value =
-        place ? bring_to(*place, to.size(), bytes, after) : stage_down(to, bytes, after);
-    if (!value.has_value()) {
-      forget_targets(before);  // the caller frees them
-      return value.status();
-    }
-    return TimelinePoint{.value = value.value(), .stream = kDownloadStream};
+  const auto piece = to.first(std::min(to.size(), piece_bytes_));
+  if (bytes.host != nullptr) {
+    return read_by_host(piece, bytes.host, after);
   }
+  const auto place = pinned_->find(to);
+  return place ? bring_to(*place, to.size(), bytes, after) : stage_down(piece, bytes, after);
+}
+
+// It copies when it settles what has ended.
+CopyPart Transfers::read_by_host(std::span<std::byte> to,
+                                 const std::byte* from,
+                                 std::span<const TimelinePoint> after) {
   Needs needs{};
   for (const TimelinePoint& point : after) {
     const Needs of_point = point.stream == kDownloadStream ? needs_of(point.value) : Needs{};
@@ -258,62 +309,40 @@ Result<TimelinePoint> Transfers::download(std::span<std::byte> to,
       needs[point.stream] = std::max(needs[point.stream], point.value);
     }
   }
-  add({.value = ++issued_downloads_, .needs = needs, .from = bytes.host, .to = to});
-  return TimelinePoint{.value = issued_downloads_, .stream = kDownloadStream};
+  return add({.needs = needs, .from = from, .to = to}, to.size());
 }
 
 // The bytes come to where they are wanted: the host has nothing to copy.
-Result<std::uint64_t> Transfers::bring_to(const PinnedMemory::Place& to,
-                                          std::size_t size,
-                                          const PageBytes& from,
-                                          std::span<const TimelinePoint> after) {
+Result<CopyPart> Transfers::bring_to(const PinnedMemory::Place& to,
+                                     std::size_t size,
+                                     const PageBytes& from,
+                                     std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(wait_for(*downloads_, after));
   HEARTH_TRY_STATUS(downloads_->copy(
       from.buffer, from.offset_bytes, to.buffer, to.offset_bytes, static_cast<std::int64_t>(size)));
   const std::uint64_t value = downloads_->open_value();
   HEARTH_TRY_STATUS(downloads_->flush());
-  add({.value = ++issued_downloads_, .needs = {0, 0, value}, .from = nullptr, .to = {}});
-  return issued_downloads_;
+  return add({.needs = {0, 0, value}, .from = nullptr, .to = {}}, size);
 }
 
-Result<std::uint64_t> Transfers::stage_down(std::span<std::byte> to,
-                                            const PageBytes& from,
-                                            std::span<const TimelinePoint> after) {
-  std::int64_t offset = 0;
-  while (!to.empty()) {
-    HEARTH_TRY_STATUS(wait_for(*downloads_, after));
-    const std::size_t size = std::min(to.size(), static_cast<std::size_t>(kPieceBytes));
-    const std::uint64_t begin = piece_begin(down_end_, size);
-    const auto has_room = [&] {
-      const MutexLock lock(mutex_);
-      return begin + size - down_begin_ <= static_cast<std::uint64_t>(kRingBytes);
-    };
-    while (!has_room()) {
-      const Needs next = [&] {
-        const MutexLock lock(mutex_);
-        return pending_.empty() ? Needs{} : pending_.front().needs;
-      }();
-      HEARTH_TRY_STATUS(device_->wait_until(downloads_->semaphore(), next[kDownloadStream]));
-      HEARTH_TRY_STATUS(settle().status());
-    }
-    const auto place = static_cast<std::int64_t>(begin % static_cast<std::uint64_t>(kRingBytes));
-    HEARTH_TRY_STATUS(downloads_->copy(from.buffer,
-                                       from.offset_bytes + offset,
-                                       down_.handle(),
-                                       place,
-                                       static_cast<std::int64_t>(size)));
-    down_end_ = begin + size;
-    const std::uint64_t value = downloads_->open_value();
-    HEARTH_TRY_STATUS(downloads_->flush());
-    add({.value = ++issued_downloads_,
-         .needs = {0, 0, value},
-         .from = down_.host() + place,
-         .to = to.first(size),
-         .ring_end = down_end_});
-    to = to.subspan(size);
-    offset += static_cast<std::int64_t>(size);
+Result<CopyPart> Transfers::stage_down(std::span<std::byte> to,
+                                       const PageBytes& from,
+                                       std::span<const TimelinePoint> after) {
+  const std::uint64_t begin = piece_begin(down_end_, to.size());
+  HEARTH_TRY(const bool has_room, has_room_down(begin + to.size()));
+  if (!has_room) {
+    return CopyPart{.point = {.value = oldest_in_ring(), .stream = kDownloadStream}};
   }
-  return issued_downloads_;
+  const auto place = static_cast<std::int64_t>(begin % ring_bytes_);
+  HEARTH_TRY_STATUS(wait_for(*downloads_, after));
+  HEARTH_TRY_STATUS(downloads_->copy(
+      from.buffer, from.offset_bytes, down_.handle(), place, static_cast<std::int64_t>(to.size())));
+  down_end_ = begin + to.size();
+  const std::uint64_t value = downloads_->open_value();
+  HEARTH_TRY_STATUS(downloads_->flush());
+  return add(
+      {.needs = {0, 0, value}, .from = down_.host() + place, .to = to, .ring_end = down_end_},
+      to.size());
 }
 
 }  // namespace hearth::vulkan

@@ -1,22 +1,27 @@
-// Copies between the host and the device. Where the host sees the device's memory it copies by
-// itself, at once or when what it needs has ended; else with the copy queue, through two rings of
-// host memory where the host's bytes are not pinned. Threads: upload() and download() owner only;
-// settle() and needs_of() any. Invariants: (1) a download has ended when its bytes are in the
-// caller's memory, not before; (2) the memory of a call that has failed is touched no more.
+// Copies between the host and the device, a piece at a time. Where the host sees the device's
+// memory it copies by itself, at once or when what it needs has ended; else with the copy queue,
+// through two rings of host memory, or in one piece where the host's bytes are pinned. Threads:
+// upload() and download() owner only; settle() and needs_of() any. Invariants: (1) a download has
+// ended when its bytes are in the caller's memory, not before; (2) the memory of a call that has
+// failed, or of a target that is forgotten, is touched no more; (3) neither upload() nor download()
+// waits for the device.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/backends/vulkan/vulkan_backend.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
 #include "command_stream.hpp"
 #include "device_pages.hpp"
+#include "host_copier.hpp"
 #include "pinned_memory.hpp"
 
 namespace hearth::vulkan {
@@ -30,7 +35,8 @@ class Transfers final {
   [[nodiscard]] static Result<std::unique_ptr<Transfers>> make(
       std::shared_ptr<const VulkanDevice> device,
       const CommandStream& ops,
-      const DevicePages& pages);
+      const DevicePages& pages,
+      const StagingOptions& staging = {});
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
   ~Transfers() = default;
@@ -43,19 +49,26 @@ class Transfers final {
   [[nodiscard]] std::int64_t pinned_bytes() const noexcept;
   std::int64_t trim() noexcept;
   /// As Backend's. Requires that all of `after` was flushed.
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          std::span<const TimelinePoint> after);
+  void forget_target(std::span<std::byte> target) noexcept HEARTH_EXCLUDES(mutex_);
   /// As Backend's newest_copy().
   [[nodiscard]] TimelinePoint newest(std::uint8_t stream) const noexcept;
 
   /// Copies out what has come down, and says up to which download all have ended.
   ///
   /// Errors: device_lost.
-  [[nodiscard]] Result<std::uint64_t> settle() HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] Result<std::uint64_t> settle() HEARTH_EXCLUDES(mutex_) {
+    return settle(std::numeric_limits<std::size_t>::max());
+  }
+  /// The same, but no further than a piece of bytes: for the owner, who has others to serve.
+  [[nodiscard]] Result<std::uint64_t> settle_piece() HEARTH_EXCLUDES(mutex_) {
+    return settle(piece_bytes_);
+  }
   /// Downloads up to this one need the device's bytes no more, where the host reads those by
   /// itself. Blocks. Errors: device_lost.
   [[nodiscard]] Status bring_down(std::uint64_t value) HEARTH_EXCLUDES(mutex_);
@@ -75,27 +88,58 @@ class Transfers final {
 
   Transfers(std::shared_ptr<const VulkanDevice> device,
             const CommandStream& ops,
-            const DevicePages& pages) noexcept
-      : device_(std::move(device)), ops_(ops), pages_(pages) {}
-  [[nodiscard]] Result<bool> have_ended(std::span<const TimelinePoint> points);
+            const DevicePages& pages,
+            const StagingOptions& staging)
+      : device_(std::move(device)),
+        ops_(ops),
+        pages_(pages),
+        ring_bytes_(static_cast<std::uint64_t>(staging.ring_bytes)),
+        piece_bytes_(static_cast<std::size_t>(staging.piece_bytes)),
+        copier_(staging.threads) {}
+  /// The first of these that has not ended.
+  [[nodiscard]] Result<std::optional<TimelinePoint>> first_open(
+      std::span<const TimelinePoint> points);
   [[nodiscard]] Status wait_for(CommandStream& stream, std::span<const TimelinePoint> after);
-  [[nodiscard]] Status stage_up(const PageBytes& to,
-                                std::span<const std::byte> from,
-                                std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<std::uint64_t> bring_to(const PinnedMemory::Place& to,
-                                               std::size_t size,
-                                               const PageBytes& from,
+  [[nodiscard]] Result<CopyPart> write_by_host(std::byte* to,
+                                               std::span<const std::byte> from,
                                                std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<std::uint64_t> stage_down(std::span<std::byte> to,
-                                                 const PageBytes& from,
-                                                 std::span<const TimelinePoint> after);
-  void add(Download download) HEARTH_EXCLUDES(mutex_);
-  /// The bytes of the downloads after this one are nobody's any more.
-  void forget_targets(std::uint64_t behind) HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] CopyPart read_by_host(std::span<std::byte> to,
+                                      const std::byte* from,
+                                      std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<CopyPart> bring_from(const PinnedMemory::Place& from,
+                                            std::size_t size,
+                                            const PageBytes& to,
+                                            std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<CopyPart> bring_to(const PinnedMemory::Place& to,
+                                          std::size_t size,
+                                          const PageBytes& from,
+                                          std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<CopyPart> stage_up(std::span<const std::byte> from,
+                                          const PageBytes& to,
+                                          std::span<const TimelinePoint> after);
+  [[nodiscard]] Result<CopyPart> stage_down(std::span<std::byte> to,
+                                            const PageBytes& from,
+                                            std::span<const TimelinePoint> after);
+  /// Whether the ring has room up to this position; looks how far the device is where it must.
+  [[nodiscard]] Result<bool> has_room_up(std::uint64_t end);
+  [[nodiscard]] Result<bool> has_room_down(std::uint64_t end) HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] std::uint64_t piece_begin(std::uint64_t end, std::uint64_t size) const noexcept;
+  /// Of downloads.
+  CopyPart add(Download download, std::size_t size) HEARTH_EXCLUDES(mutex_);
+  /// Ends when that many bytes have been copied.
+  [[nodiscard]] Result<std::uint64_t> settle(std::size_t most_bytes) HEARTH_EXCLUDES(mutex_);
+  /// Copies out the next, if these reach its needs and bytes are left.
+  [[nodiscard]] bool settle_next(const Needs& reached, std::size_t& bytes_left)
+      HEARTH_EXCLUDES(mutex_);
+  /// Which download has to end so that the ring has more room.
+  [[nodiscard]] std::uint64_t oldest_in_ring() HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;
   const CommandStream& ops_;
   const DevicePages& pages_;
+  const std::uint64_t ring_bytes_;
+  const std::size_t piece_bytes_;
+  HostCopier copier_;
   std::unique_ptr<CommandStream> uploads_;
   std::unique_ptr<CommandStream> downloads_;
   std::shared_ptr<PinnedMemory> pinned_;  ///< Null where memory is unified.

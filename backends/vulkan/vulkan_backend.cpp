@@ -95,6 +95,10 @@ struct VulkanBackend::Parts {
     }
     return true;
   }
+  [[nodiscard]] Result<CopyPart> noted(Result<CopyPart> part) {
+    static_cast<void>(note(part.status()));
+    return part;
+  }
   /// A loss of a fault plan: the driver knows nothing of it.
   [[nodiscard]] Status lose(Error error) {
     is_losing.store(true, std::memory_order_release);
@@ -155,7 +159,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   if (seed) {
     parts->ops->shuffle(static_cast<std::uint64_t>(*seed));
   }
-  HEARTH_TRY(parts->transfers, Transfers::make(parts->device, *parts->ops, *parts->pages));
+  HEARTH_TRY(parts->transfers,
+             Transfers::make(parts->device, *parts->ops, *parts->pages, options.staging));
   parts->encoder = std::make_unique<LaunchEncoder>(*parts->device, *parts->shaders, *parts->ops);
   HEARTH_TRY_STATUS(parts->guards.open(*parts->device));
   HEARTH_TRY(parts->cells,
@@ -469,32 +474,27 @@ void VulkanBackend::use_scratch(ScratchMemory& scratch) noexcept {
 
 // ---- copies ----
 
-Result<TimelinePoint> VulkanBackend::upload(std::byte* to,
-                                            std::span<const std::byte> from,
-                                            std::span<const TimelinePoint> after) {
+Result<CopyPart> VulkanBackend::upload(std::byte* to,
+                                       std::span<const std::byte> from,
+                                       std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(flush());
-  Result<TimelinePoint> point = parts_->transfers->upload(to, from, after);
-  static_cast<void>(parts_->note(point.status()));
-  return point;
+  return parts_->noted(parts_->transfers->upload(to, from, after));
 }
-
-Result<TimelinePoint> VulkanBackend::download(std::span<std::byte> to,
-                                              const std::byte* from,
-                                              std::span<const TimelinePoint> after) {
+Result<CopyPart> VulkanBackend::download(std::span<std::byte> to,
+                                         const std::byte* from,
+                                         std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(flush());
-  Result<TimelinePoint> point = parts_->transfers->download(to, from, after);
-  static_cast<void>(parts_->note(point.status()));
-  return point;
+  return parts_->noted(parts_->transfers->download(to, from, after));
 }
-
+void VulkanBackend::forget_target(std::span<std::byte> target) noexcept {
+  parts_->transfers->forget_target(target);
+}
 TimelinePoint VulkanBackend::newest_copy(std::uint8_t stream) const noexcept {
   return parts_->transfers->newest(stream);
 }
-
 HostBytes VulkanBackend::host_bytes(std::size_t size) {
   return parts_->transfers->host_bytes(size);
 }
-
 std::int64_t VulkanBackend::pinned_bytes() const noexcept {
   return parts_->transfers->pinned_bytes();
 }
@@ -511,7 +511,7 @@ std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
   }
   const Result<std::uint64_t> value = stream == kOpStream       ? p.ops->completed()
                                       : stream == kUploadStream ? p.transfers->uploads().completed()
-                                                                : p.transfers->settle();
+                                                                : p.transfers->settle_piece();
   static_cast<void>(p.note(value.status()));  // the next submit or wait reports a loss
   if (!value.has_value() || p.has_left_a_loop()) {
     return stream == kOpStream ? p.known_ops : 0;

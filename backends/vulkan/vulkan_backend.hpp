@@ -20,6 +20,15 @@
 
 namespace hearth::vulkan {
 
+/// How copies go through staging memory.
+struct StagingOptions {
+  /// Of each direction's ring. Bench: hearth-gpu-bench transfers.
+  std::int64_t ring_bytes = std::int64_t{64} << 20;
+  /// What is copied at a time, at most half of the ring: others have their turn between two.
+  std::int64_t piece_bytes = std::int64_t{8} << 20;
+  int threads = 1;  ///< How many of the host's copy a piece.
+};
+
 struct VulkanOptions {
   std::string name = "vulkan:0";
   int index = 0;  ///< Which physical device, in the order of vulkan_devices().
@@ -29,6 +38,7 @@ struct VulkanOptions {
   Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
   /// Of it: lost_at_submit, lost_at_call, refused_at_call, hanging_submit, failing_compiles.
   FaultPlan faults = {};
+  StagingOptions staging = {};
   /// How long the owner's thread waits for work that does not come on.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool allows_f16_sums = false;  ///< As RuntimeOptions has it.
@@ -66,12 +76,13 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        std::span<const TimelinePoint> after) override;
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          std::span<const TimelinePoint> after) override;
+  void forget_target(std::span<std::byte> target) noexcept override;
   [[nodiscard]] TimelinePoint newest_copy(std::uint8_t stream) const noexcept override;
   void use_scratch(ScratchMemory& scratch) noexcept override;
   [[nodiscard]] Status flush() override;

@@ -25,132 +25,14 @@
 
 #include "bench/bench_models.hpp"
 #include "bench/gpu/encoder.hpp"
+#include "bench/gpu/figures.hpp"
 #include "bench/gpu/gpu_choice.hpp"
+#include "bench/gpu/transfer_figures.hpp"
 
 namespace hearth::bench {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return Seconds(std::chrono::steady_clock::now() - start).count();
-}
-
-struct Median {
-  double median = 0, least = 0, most = 0;
-};
-Median median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  return {values[values.size() / 2], values.front(), values.back()};
-}
-
-/// Of a run of many calls: the host's wait at its end, some 0.3 ms, is not to count. PyTorch's runs
-/// are timed by events of the device.
-constexpr double kSecondsOfRun = 0.04;
-
-/// What a call moves or computes, for the rate beside its time.
-struct Work {
-  double amount = 0;
-  const char* unit = "";  ///< "GBps" of bytes, "TFLOPs" of operations.
-};
-
-class Figures {
- public:
-  explicit Figures(Device device) : device_(std::move(device)) {}
-
-  [[nodiscard]] const Device& device() const noexcept { return device_; }
-
-  void warm_clocks() const {
-    Generator generator(3);
-    const Tensor x = random_normal(device_, {4096, 4096}, generator);
-    const auto start = std::chrono::steady_clock::now();
-    while (seconds_since(start) < 0.4) {
-      std::vector<Tensor> results;
-      for (int i = 0; i < 20; ++i) {
-        results.push_back(sin(x));
-      }
-      device_.sync();
-    }
-  }
-
-  void time(const std::string& name,
-            const std::string& more,
-            Work work,
-            int inner,
-            const std::function<Tensor()>& call) const {
-    time_all(name, more, work, inner, [&call] { return std::vector<Tensor>{call()}; });
-  }
-
-  /// `call` returns all that it computes.
-  void time_all(const std::string& name,
-                const std::string& more,
-                Work work,
-                int inner,
-                const std::function<std::vector<Tensor>()>& call) const {
-    // The last few calls' results are held, so that memory is not what is measured.
-    const auto run = [&](int count) {
-      std::vector<std::vector<Tensor>> results(static_cast<std::size_t>(inner));
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < count; ++i) {
-        std::vector<Tensor> made = call();
-        for (Tensor& result : made) {
-          result.publish();  // or several calls would become one kernel
-        }
-        results[static_cast<std::size_t>(i % inner)] = std::move(made);
-      }
-      device_.sync();
-      return seconds_since(start);
-    };
-    for (int i = 0; i < 3; ++i) {
-      run(inner);
-    }
-    warm_clocks();
-    const int count = std::max(inner, static_cast<int>(kSecondsOfRun / run(inner) * inner));
-    run(count);
-    const std::uint64_t before = device_.statistics().kernels;
-    std::vector<double> times;
-    for (int i = 0; i < 15; ++i) {
-      times.push_back(run(count) / count * 1e6);
-    }
-    const double kernels = static_cast<double>(device_.statistics().kernels - before) / 15 / count;
-    const Median found = median_of(times);
-    std::string rate;
-    if (work.amount > 0) {
-      const double scale = std::string_view(work.unit) == "GBps" ? 1e3 : 1e6;
-      rate = fmt::format(", \"{}\": {:.1f}", work.unit, work.amount / found.median / scale);
-    }
-    fmt::print(
-        "{{\"bench\": \"{}\", \"median_us\": {:.2f}, \"min_us\": {:.2f}, \"max_us\": {:.2f}, "
-        "\"kernels\": {:.1f}{}{}}}\n",
-        name,
-        found.median,
-        found.least,
-        found.most,
-        kernels,
-        rate,
-        more);
-    std::fflush(stdout);
-  }
-
- private:
-  Device device_;
-};
-
-std::string with(const char* key, std::string_view value) {
-  return fmt::format(", \"{}\": \"{}\"", key, value);
-}
-std::string with(const char* key, std::int64_t value) {
-  return fmt::format(", \"{}\": {}", key, value);
-}
 constexpr DType kFloats[] = {DType::f32, DType::f16, DType::bf16};
-
-Tensor normal(const Device& device, const Shape& shape, DType dtype = DType::f32) {
-  Generator generator(7);
-  return random_normal(device, shape, generator, 0.0, 1.0, dtype);
-}
-double bytes_of(const Tensor& x) {
-  return static_cast<double>(x.element_count() * size_bytes(x.dtype()));
-}
 
 void copies(const Figures& figures) {
   const Tensor x = normal(figures.device(), {1 << 28});
@@ -277,6 +159,23 @@ void products(const Figures& figures) {
 }
 
 /// The parts of a layer of the encoder below: forward, and forward with backward.
+// Of a batch of texts, of which a part is filled up with one word, as batches of unequal texts are.
+void embeddings(const Figures& figures) {
+  constexpr std::int64_t kWords = 10000;
+  const Shape batch{64, 512};
+  const Tensor table = normal(figures.device(), {kWords, 512});
+  for (const double part : {0.0, 0.5, 0.9}) {
+    Generator generator(11);
+    const Tensor drawn = randint(figures.device(), batch, generator, 1, kWords, DType::i64);
+    const Tensor fills = random_uniform(figures.device(), batch, generator) < part;
+    const Tensor words = where(fills, zeros(figures.device(), batch, DType::i64), drawn);
+    figures.time("embedding_grad", fmt::format(", \"filled\": {}", part), {}, 10, [&] {
+      const auto loss = [&](const std::vector<Tensor>& in) { return sum(embedding(in[0], words)); };
+      return grad(loss, {table})[0];
+    });
+  }
+}
+
 void layers(const Figures& figures) {
   const Device& device = figures.device();
   using Inputs = std::vector<Tensor>;
@@ -538,8 +437,17 @@ void checks(const Figures& figures) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  static constexpr std::string_view kSections[] = {
-      "check", "copy", "gelu", "rows", "matmul", "layers", "launch", "train", "cnn", "transformer"};
+  static constexpr std::string_view kSections[] = {"check",
+                                                   "copy",
+                                                   "transfers",
+                                                   "gelu",
+                                                   "rows",
+                                                   "matmul",
+                                                   "layers",
+                                                   "launch",
+                                                   "train",
+                                                   "cnn",
+                                                   "transformer"};
   const GpuChoice choice = parse_gpu_choice(arguments, kSections);
   if (choice.helps || !choice.unknown.empty()) {
     return explain_gpu_choice(choice, kSections);
@@ -552,10 +460,14 @@ int run(const std::vector<std::string>& arguments) {
   const std::function<void()> measures[] = {
       [&] { checks(figures); },
       [&] { copies(figures); },
+      [&] { TransferFigures(figures.device()).measure(name); },
       [&] { gelus(figures); },
       [&] { rows(figures); },
       [&] { products(figures); },
-      [&] { layers(figures); },
+      [&] {
+        layers(figures);
+        embeddings(figures);
+      },
       [&] { launches(figures, name); },
       [&] { trainings(figures); },
       [&] { cnn(figures); },

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """PyTorch's side of the GPU table: the measurements of gpu_bench.cpp under the same names, one JSON line each.
 
-torch_figures.py [SECTION ...]: copy gelu rows matmul layers launch train transformer. Times are medians of many calls that are queued back to back,
+torch_figures.py [SECTION ...]: copy transfers gelu rows matmul layers launch train transformer. Times are medians of many calls that are queued back to back,
 by events of the device, with clocks that were warmed by time.
 """
 import json
 import math
 import sys
+import threading
 import time
 
 import torch
@@ -53,6 +54,56 @@ def copy():
     y = torch.empty_like(x)
     measure("copy_1GiB_f32", lambda: y.copy_(x), 8 * x.numel(), "GBps")
     measure("axpy_1GiB_f32", lambda: torch.add(y, x, alpha=2.0), 12 * x.numel(), "GBps")
+
+
+def transfers():
+    def rate(bench, memory, call):
+        times = []
+        for _ in range(11):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            call()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - start) * 1e6)
+        say(bench, sorted(times)[len(times) // 2], 4 * (64 << 20), "GBps", memory=memory)
+
+    there = torch.ones(64 << 20, device=DEVICE)
+    for memory in ("ordinary", "host_bytes"):
+        host = torch.ones(64 << 20, pin_memory=memory == "host_bytes")
+        rate("upload_256MiB", memory, lambda: host.to(DEVICE, non_blocking=True))
+        rate("download_256MiB", memory, lambda: host.copy_(there, non_blocking=True))
+
+    small = torch.ones(1, device=DEVICE)
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def ask():
+        start = time.perf_counter()
+        with torch.cuda.stream(second):
+            (small + 1.0).item()
+        return (time.perf_counter() - start) * 1e6
+
+    def say_latency(name, times, upload_s):
+        times = sorted(times) or [float("nan")]
+        print(json.dumps({"bench": "small_op_" + name, "asked": len(times), "median_us": round(times[len(times) // 2], 1),
+                          "p99_us": round(times[len(times) * 99 // 100], 1), "max_us": round(times[-1], 1),
+                          "upload_ms": round(upload_s * 1e3, 1)}), flush=True)
+
+    say_latency("alone", [ask() for _ in range(1000)], 0)
+    large = torch.ones(256 << 20)
+
+    def upload():
+        with torch.cuda.stream(first):
+            large.to(DEVICE)
+            first.synchronize()
+
+    torch.cuda.synchronize()
+    thread = threading.Thread(target=upload)
+    start = time.perf_counter()
+    thread.start()
+    times = []
+    while thread.is_alive():
+        times.append(ask())
+    say_latency("beside_upload_1GiB", times, time.perf_counter() - start)
 
 
 def gelu():
@@ -125,6 +176,11 @@ def layers():
         both("linear_512_512", name, nn.functional.linear, rows, make(512, 512), make(512))
         both("gelu_8192_2048", name, nn.functional.gelu, wide)
         both("layer_norm_8192_512", name, lambda x, w, b: nn.functional.layer_norm(x, (512,), w, b), rows, make(512), make(512))
+    table = torch.randn(10000, 512, device=DEVICE, requires_grad=True)
+    for filled in (0.0, 0.5, 0.9):
+        words = torch.randint(1, 10000, (64, 512), device=DEVICE)
+        words[torch.rand(64, 512, device=DEVICE) < filled] = 0
+        measure("embedding_grad", lambda: torch.autograd.grad(nn.functional.embedding(words, table).sum(), table), filled=filled)
 
 
 def launch():
@@ -189,7 +245,7 @@ def transformer():
         steps("encoder_L12_d512_b32_s256_step", Encoder().to(FLOATS[name]), x, y, dtype=name)
 
 
-SECTIONS = [copy, gelu, rows, matmul, layers, launch, train, transformer]
+SECTIONS = [copy, transfers, gelu, rows, matmul, layers, launch, train, transformer]
 
 if __name__ == "__main__":
     print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}))

@@ -272,7 +272,7 @@ void DeviceActor::end_waits() {
   if (op.kind() == OpKind::matmul && join_.hold(lane, op)) {
     return false;
   }
-  if (records_.consume(lane, op) == Step::parked) {
+  if (records_.consume(lane, op) != Step::consumed) {
     after_record();  // what a lend leaves behind that waits for its loan
     return false;
   }
@@ -440,6 +440,8 @@ void DeviceActor::finish_stop() noexcept {
   const auto closed = std::make_shared<const Error>(endpoint_->closed_error());
   has_stopped_ = true;
   completions_.abandon(closed);
+  queues_.for_each(
+      [this](LaneState& lane) { dispatch_.end_copy(lane); });  // before its ticket goes
   for (DeviceMessage& message : endpoint_->stop_inbox()) {
     receive(message);  // it may look into the lanes, which are the actor's up to here
   }

@@ -73,9 +73,10 @@ void DeviceActor::restart() {
   // A device that is never idle answers before each prepared group has had its turn. What the group
   // holds goes back while its memory is there; at its turn the group asks again, and fails with its
   // operands.
-  // The same for bytes that were to be lent.
-  queues_.for_each([](LaneState& lane) {
+  // The same for bytes that were to be lent, and for copies in parts, which begin anew.
+  queues_.for_each([this](LaneState& lane) {
     lane.prepared.reset();
+    dispatch_.end_copy(lane);
     lane.lending.reset();
     lane.lending_copy = {};
     lane.awaited_work.reset();

@@ -179,6 +179,7 @@ MemoryStatistics DeviceActor::memory() const {
 // The strategy counts the rungs that it tries itself; waits and refusals happen above it.
 MemoryReport DeviceActor::memory_report() const {
   MemoryReport report = memory_->strategy->report();
+  report.rungs.unstage_count += dispatch_.rungs().unstage_count;
   report.rungs.wait_count += dispatch_.rungs().wait_count;
   report.rungs.refuse_count += dispatch_.rungs().refuse_count;
   report.pinned_bytes = memory_->backend->pinned_bytes();

@@ -155,6 +155,16 @@ void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
   }
 }
 
+// GPUs share the cores among themselves: their threads work while bytes go up or come down, when
+// those of cpu devices have seldom much to do. Few threads move what a card's link takes.
+int share_of_copies(const std::vector<DeviceOptions>& devices) {
+  constexpr std::size_t kMost = 8;
+  const auto gpus = static_cast<std::size_t>(std::ranges::count_if(
+      devices, [](const DeviceOptions& device) { return device.name.starts_with("vulkan:"); }));
+  return static_cast<int>(
+      std::clamp<std::size_t>(available_cores().size() / std::max<std::size_t>(gpus, 1), 1, kMost));
+}
+
 // The listed devices share 60 %. Those that nobody asked for yet take nothing from them: each has a
 // sixteenth.
 void share_memory(DeviceList& list) {
@@ -268,6 +278,7 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
   }
   share_cores(list.devices, loc);
   share_memory(list);
+  list.copy_threads = share_of_copies(list.devices);
   return list;
 }
 

@@ -44,6 +44,8 @@ class DeviceScratch final : public ScratchMemory {
     DeviceScratch& scratch_;
   };
   [[nodiscard]] bool is_short() const noexcept { return shortage_.has_value(); }
+  /// Requires is_short().
+  [[nodiscard]] Acquire shortage_outcome() const noexcept { return shortage_->outcome; }
   /// Why the last kernel had none, once.
   [[nodiscard]] std::optional<Shortage> take_shortage() noexcept {
     return std::exchange(shortage_, std::nullopt);

@@ -38,7 +38,7 @@ Ran Dispatch::run(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   }
   if (ran == Ran::short_of_memory) {
     note_put_off(releases, rule);  // it comes again, and counts then
-  } else {
+  } else if (ran != Ran::in_part) {
     statistics_.foreign_uses += op.foreign_uses();
   }
   return ran;
@@ -58,6 +58,7 @@ Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
 // Where an exception came out of the middle of an op, some of its outputs may be there already.
 // Never for want of anything: this is where failures end.
 void Dispatch::fail(const OpView& op, LaneState& lane, const ErrorRef& error) {
+  end_copy(lane);
   account(error, lane);
   poison_outputs(op, lane, error);
   consume_inputs(op);
@@ -379,9 +380,11 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
     return std::move(done.status);
   };
   Status status = guarded(what, run);
-  if (!status.has_value() && scratch_->is_short() && handles_.give_up_constants()) [[unlikely]] {
-    static_cast<void>(scratch_->take_shortage());
-    status = guarded(what, run);
+  for (int rung = 0; rung < 2 && !status.has_value() && scratch_->is_short(); ++rung) {
+    if (rung == 0 ? unstage(scratch_->shortage_outcome()) : handles_.give_up_constants()) {
+      static_cast<void>(scratch_->take_shortage());
+      status = guarded(what, run);
+    }
   }
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);

@@ -35,7 +35,8 @@
 namespace hearth {
 
 /// How an op came out. Where memory was short nothing has happened, and others may release some.
-enum class Ran : std::uint8_t { done, failed, short_of_memory };
+/// Of a copy `in_part` it comes again for the rest (LaneState::copy).
+enum class Ran : std::uint8_t { done, failed, short_of_memory, in_part };
 
 /// How a group of ops came out as one kernel. But for `ran` nothing has happened, and its ops may
 /// run singly; `not_now`: for want of memory, say, or as the backend refused this once.
@@ -143,10 +144,15 @@ class Dispatch {
   }
   /// Whether a loan lends a copy in host memory, as the host cannot touch the device's.
   [[nodiscard]] bool lends_copies() const noexcept { return !backend_->info().has_host_memory; }
-  /// Begins to bring a storage's first bytes into `copy`, or back; they are there once the
-  /// storage's last use has ended.
-  [[nodiscard]] Status copy_out(Storage& storage, const HostBytes& copy);
+  /// Begins to bring a storage's first bytes into `copy`, or goes on; that is over when the lane
+  /// has no copy any more, and the bytes are there once the storage's last use has ended.
+  [[nodiscard]] Status copy_out(Storage& storage, const HostBytes& copy, LaneState& lane);
+  /// Brings them back; the storage's last use is their end. Blocks where the device takes them in
+  /// parts: memory of host_bytes() it takes whole, unless the system gave no such memory.
   [[nodiscard]] Status copy_back(Storage& storage, const HostBytes& copy);
+  /// The lane's copy in parts is over, or given up: what the device has taken goes on, without the
+  /// host bytes of a reader.
+  void end_copy(LaneState& lane) noexcept;
   /// Host memory for the two.
   [[nodiscard]] HostBytes host_bytes(std::size_t size) { return backend_->host_bytes(size); }
   /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
@@ -283,6 +289,20 @@ class Dispatch {
   static void note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
   /// A copy of this storage has failed, of which the device may have a part.
   void note_begun_copy(Storage& storage, std::uint8_t stream);
+  /// The device takes the next part of the copy into or out of these host bytes.
+  [[nodiscard]] Status upload_part(PartialCopy& copy,
+                                   std::span<const std::byte> bytes,
+                                   const std::shared_ptr<const void>& owner);
+  [[nodiscard]] Status download_part(PartialCopy& copy,
+                                     std::span<std::byte> bytes,
+                                     const std::shared_ptr<const void>& owner);
+  /// The device has taken this part, up to `size_bytes` in all. It touches bytes of `owner` until
+  /// then.
+  void note_part(PartialCopy& copy,
+                 const CopyPart& part,
+                 std::size_t size_bytes,
+                 std::uint8_t stream,
+                 const std::shared_ptr<const void>& owner);
   /// Waits until the device has ended its ops, for a strategy that looks at the bytes. Blocks.
   [[nodiscard]] Status wait_for_ops();
   /// What a kernel that failed with this status failed of.
@@ -467,6 +487,9 @@ class Dispatch {
   [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
   /// The new tensor of an update that does not happen.
   void keep_old_value(const ResolvedOp& op, int output, LaneState& lane, const ErrorRef& error);
+  /// Where the machine has no more memory: drops staging memory that nobody holds, and says
+  /// whether there was any.
+  [[nodiscard]] bool unstage(Acquire outcome) noexcept;
   /// What the rule says, as a failure.
   [[nodiscard]] Status shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule);
   /// Whether the kernel wrote where it should not; for a strategy that knows.
@@ -481,11 +504,11 @@ class Dispatch {
                                            const Operand& operand,
                                            const Slot& from,
                                            OnShortage rule);
-  /// Brings the input's bytes; `point`: when they are there.
+  /// Begins to bring the input's bytes, or goes on, as the lane's copy.
   [[nodiscard]] Status download(const ResolvedOp& op,
                                 std::span<std::byte> target,
-                                OnShortage rule,
-                                TimelinePoint& point);
+                                LaneState& lane,
+                                OnShortage rule);
   [[nodiscard]] Result<HeldStorage> lendable(const ResolvedOp& op,
                                              LaneState& lane,
                                              OnShortage rule);

@@ -96,6 +96,9 @@ Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
   try {
     Acquire outcome = Acquire::ok;
     storage = handles_.allocate(size_bytes, kind, outcome, origin);
+    if (storage == nullptr && unstage(outcome)) [[unlikely]] {
+      storage = handles_.allocate(size_bytes, kind, outcome, origin);
+    }
     if (storage == nullptr && handles_.give_up_constants()) [[unlikely]] {
       storage = handles_.allocate(size_bytes, kind, outcome, origin);
     }
@@ -106,6 +109,15 @@ Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
     return strategy_threw();
   }
   return hold(storage);
+}
+
+// Before what kernels keep: that is lost for good, and the next copy makes its staging memory anew.
+bool Dispatch::unstage(Acquire outcome) noexcept {
+  if (outcome != Acquire::exhausted || backend_->trim() == 0) {
+    return false;
+  }
+  ++rungs_.unstage_count;
+  return true;
 }
 
 // What can never fit fails at once: no release helps it, and its lane would wait until the

@@ -9,7 +9,8 @@
 namespace hearth {
 
 // Phases: the ticket, and why there are no bytes; memory, or a wait for it, in which the record
-// keeps its ticket; the bytes.
+// keeps its ticket; the next part of the bytes, whose owner is in flight with it; behind the last
+// one the tensor.
 Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   std::unique_ptr<UploadTicket> ticket = take_ticket<UploadTicket>(op);
   ErrorRef error = lost_;
@@ -21,36 +22,39 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     fail(op, lane, error);
     return Ran::failed;
   }
-  const std::uint64_t releases = handles_.release_count();
-  Result<HeldStorage> storage = new_storage_for(op, 0, rule);
-  if (!storage.has_value()) {
-    if (is_short(storage.status())) {
-      static_cast<void>(ticket.release());
-      note_put_off(releases, rule);
-      return Ran::short_of_memory;
+  if (!lane.copy) {
+    const std::uint64_t releases = handles_.release_count();
+    Result<HeldStorage> storage = new_storage_for(op, 0, rule);
+    if (!storage.has_value()) {
+      if (is_short(storage.status())) {
+        static_cast<void>(ticket.release());
+        note_put_off(releases, rule);
+        return Ran::short_of_memory;
+      }
+      fail(op, lane, failure_of(storage.error(), op, lane.id));
+      return Ran::failed;
     }
-    fail(op, lane, failure_of(storage.error(), op, lane.id));
-    return Ran::failed;
+    const Block& block = storage.value()->block;
+    lane.copy.emplace(PartialCopy{
+        .data = block.data, .after = {block.ready_after, kOpStream}, .begin = traced_now()});
+    lane.copy->storage = std::move(storage).value();
   }
-  TimelinePoint point;
-  const detail::TimePoint begin = traced_now();
-  const TimelinePoint reusable{storage.value()->block.ready_after, kOpStream};
-  const Status status = guarded("the upload", [&]() -> Status {
-    HEARTH_TRY(point, backend_->upload(storage.value()->block.data, ticket->bytes, {&reusable, 1}));
-    return {};
-  });
+  const Status status =
+      upload_part(*lane.copy, ticket->bytes, ticket->transfer ? ticket->transfer : ticket->owner);
   if (!status.has_value()) {
-    note_begun_copy(*storage.value(), kUploadStream);
     fail(op, lane, error_of(status, op, lane.id));
     return Ran::failed;
   }
-  trace_copy(op, lane.id, TraceTrack::uploads, ticket->bytes.size(), begin, point);
-  if (!point.is_done()) {
-    note_copy(*storage.value(), point, true);
-    in_flight_.add(point, UploadEnd{std::move(ticket)});
+  if (lane.copy->done_bytes < ticket->bytes.size()) {
+    static_cast<void>(ticket.release());
+    return Ran::in_part;
   }
+  const TimelinePoint point = lane.copy->point;
+  trace_copy(op, lane.id, TraceTrack::uploads, ticket->bytes.size(), lane.copy->begin, point);
   const Operand out = op.output(0);
-  fill(handles_.slot(out.slot), out, lane.id, std::move(storage).value());
+  HeldStorage storage = std::move(lane.copy->storage);
+  end_copy(lane);
+  fill(handles_.slot(out.slot), out, lane.id, std::move(storage));
   return Ran::done;
 }
 
@@ -60,19 +64,23 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op.op());
   ErrorRef error = first_poison(op);
   TimelinePoint point;
-  const detail::TimePoint begin = traced_now();
   if (!error) {
-    const Status status = download(op, ticket->target, rule, point);
-    if (is_short(status)) {
+    const Status status = download(op, ticket->target, lane, rule);
+    const bool is_in_part = status.has_value() && lane.copy->done_bytes < ticket->target.size();
+    if (is_short(status) || is_in_part) {
       static_cast<void>(ticket.release());  // the record keeps it
-      return Ran::short_of_memory;
+      return is_in_part ? Ran::in_part : Ran::short_of_memory;
     }
     if (!status.has_value()) {
       error = error_of(status, op.op(), lane.id);
     } else {
-      trace_copy(op.op(), lane.id, TraceTrack::readbacks, ticket->target.size(), begin, point);
+      point = lane.copy->point;
+      lane.copy->target = {};  // all is on its way
+      trace_copy(
+          op.op(), lane.id, TraceTrack::readbacks, ticket->target.size(), lane.copy->begin, point);
     }
   }
+  end_copy(lane);
   const LateFailures late = error ? nullptr : op.slot(0).late;
   if (late != nullptr && ticket->target.empty()) {
     // No bytes to wait for, and yet what they depend on may have failed.
@@ -96,28 +104,96 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
 // waits for that like an op.
 Status Dispatch::download(const ResolvedOp& op,
                           std::span<std::byte> target,
-                          OnShortage rule,
-                          TimelinePoint& point) {
-  const Slot& slot = op.slot(0);
-  const auto bring = [&](Storage& storage, const std::byte* data) {
-    Status status = guarded("the download", [&]() -> Status {
-      HEARTH_TRY(point, backend_->download(target, data, {&storage.written, 1}));
-      if (!point.is_done()) {
-        note_copy(storage, point, false);
-      }
-      return {};
-    });
-    if (!status.has_value()) {
-      note_begun_copy(storage, kDownloadStream);
+                          LaneState& lane,
+                          OnShortage rule) {
+  if (!lane.copy) {
+    const detail::TimePoint begin = traced_now();
+    const Slot& slot = op.slot(0);
+    HeldStorage storage;
+    std::byte* data = slot.data;
+    if (slot.layout->contiguous) {
+      HandleTable::share(*slot.storage);
+      storage = hold(slot.storage);
+    } else {
+      HEARTH_TRY(storage, packed(op.op(), op.op().input(0), slot, rule));
+      data = storage->block.data;
     }
-    return status;
-  };
-  if (slot.layout->contiguous) {
-    return bring(*slot.storage, slot.data);
+    lane.copy.emplace(
+        PartialCopy{.data = data, .after = storage->written, .target = target, .begin = begin});
+    lane.copy->storage = std::move(storage);
   }
-  HEARTH_TRY(const HeldStorage storage, packed(op.op(), op.op().input(0), slot, rule));
-  return bring(*storage, storage->block.data);
+  return download_part(*lane.copy, target, nullptr);
 }
+
+// ---- parts ----
+
+Status Dispatch::upload_part(PartialCopy& copy,
+                             std::span<const std::byte> bytes,
+                             const std::shared_ptr<const void>& owner) {
+  Status status = guarded("the upload", [&]() -> Status {
+    HEARTH_TRY(const CopyPart part,
+               backend_->upload(
+                   copy.data + copy.done_bytes, bytes.subspan(copy.done_bytes), {&copy.after, 1}));
+    note_part(copy, part, bytes.size(), kUploadStream, owner);
+    return {};
+  });
+  if (!status.has_value()) {
+    note_begun_copy(*copy.storage, kUploadStream);
+  }
+  return status;
+}
+
+Status Dispatch::download_part(PartialCopy& copy,
+                               std::span<std::byte> bytes,
+                               const std::shared_ptr<const void>& owner) {
+  Status status = guarded("the download", [&]() -> Status {
+    HEARTH_TRY(const CopyPart part,
+               backend_->download(
+                   bytes.subspan(copy.done_bytes), copy.data + copy.done_bytes, {&copy.after, 1}));
+    note_part(copy, part, bytes.size(), kDownloadStream, owner);
+    return {};
+  });
+  if (!status.has_value()) {
+    note_begun_copy(*copy.storage, kDownloadStream);
+  }
+  return status;
+}
+
+// The entry without a ticket is there so that somebody looks when the part has ended.
+void Dispatch::note_part(PartialCopy& copy,
+                         const CopyPart& part,
+                         std::size_t size_bytes,
+                         std::uint8_t stream,
+                         const std::shared_ptr<const void>& owner) {
+  copy.room.reset();
+  if (part.size_bytes == 0 && size_bytes > 0) {
+    copy.room = part.point;
+    return;
+  }
+  copy.done_bytes += part.size_bytes;
+  if (part.point.is_done()) {
+    return;
+  }
+  copy.point = part.point;
+  note_copy(*copy.storage, part.point, stream == kUploadStream);
+  std::unique_ptr<UploadTicket> ticket;
+  if (owner != nullptr) {
+    ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = owner});
+  }
+  in_flight_.add(part.point, UploadEnd{std::move(ticket)});
+}
+
+void Dispatch::end_copy(LaneState& lane) noexcept {
+  if (!lane.copy) {
+    return;
+  }
+  if (!lane.copy->target.empty()) {
+    backend_->forget_target(lane.copy->target);
+  }
+  lane.copy.reset();
+}
+
+// ---- loans ----
 
 Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
                                               LaneState& lane,
@@ -161,40 +237,34 @@ void Dispatch::note_begun_copy(Storage& storage, std::uint8_t stream) {
   }
 }
 
-// The ticket keeps the host's bytes as long as the device may touch them.
-Status Dispatch::copy_out(Storage& storage, const HostBytes& copy) {
-  Status status = guarded("the copy of lent bytes", [&]() -> Status {
-    auto ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = copy.first});
-    HEARTH_TRY(const TimelinePoint point,
-               backend_->download(copy.span(), storage.block.data, {&storage.written, 1}));
-    if (!point.is_done()) {
-      note_copy(storage, point, false);
-      in_flight_.add(point, UploadEnd{std::move(ticket)});
-    }
-    return {};
-  });
-  if (!status.has_value()) {
-    note_begun_copy(storage, kDownloadStream);
+// In flight are entries that keep the host's bytes as long as the device may touch them.
+Status Dispatch::copy_out(Storage& storage, const HostBytes& copy, LaneState& lane) {
+  if (!lane.copy) {
+    HandleTable::share(storage);
+    lane.copy.emplace(PartialCopy{.data = storage.block.data, .after = storage.written});
+    lane.copy->storage = hold(&storage);
   }
-  return status;
+  HEARTH_TRY_STATUS(download_part(*lane.copy, copy.span(), copy.first));
+  if (lane.copy->done_bytes == copy.size) {
+    end_copy(lane);
+  }
+  return {};
 }
 
+// Its record has left the lane, so that nothing is there to come again.
 Status Dispatch::copy_back(Storage& storage, const HostBytes& copy) {
-  Status status = guarded("the return of lent bytes", [&]() -> Status {
-    auto ticket =
-        std::make_unique<UploadTicket>(UploadTicket{.bytes = copy.span(), .owner = copy.first});
-    HEARTH_TRY(const TimelinePoint point,
-               backend_->upload(storage.block.data, ticket->bytes, {&storage.written, 1}));
-    if (!point.is_done()) {
-      note_copy(storage, point, true);
-      in_flight_.add(point, UploadEnd{std::move(ticket)});
+  HandleTable::share(storage);
+  PartialCopy back{.data = storage.block.data, .after = storage.written};
+  back.storage = hold(&storage);
+  HEARTH_TRY_STATUS(upload_part(back, copy.span(), copy.first));
+  while (back.done_bytes < copy.size) {
+    if (back.room && !back.room->is_done()) {
+      HEARTH_TRY_STATUS(
+          backend_->wait({&*back.room, 1}, Deadline::in(endpoint_.tables().wait_limit)));
     }
-    return {};
-  });
-  if (!status.has_value()) {
-    note_begun_copy(storage, kUploadStream);
+    HEARTH_TRY_STATUS(upload_part(back, copy.span(), copy.first));
   }
-  return status;
+  return {};
 }
 
 void Dispatch::trace_loan(const Loan& loan, LaneId lane) {

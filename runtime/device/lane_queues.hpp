@@ -24,8 +24,9 @@
 
 namespace hearth {
 
-/// What became of the record at a lane's front: it is done, or it stays and its lane waits.
-enum class Step : std::uint8_t { consumed, parked };
+/// What became of the record at a lane's front: it is done; it stays and its lane waits; it stays,
+/// and goes on at its lane's next turn, behind the other lanes'.
+enum class Step : std::uint8_t { consumed, parked, yields };
 
 class LaneQueues final {
  public:

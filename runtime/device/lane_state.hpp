@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <hearth/backends/backend.hpp>
@@ -70,6 +71,19 @@ struct GroupMemory {
   /// Which records, in their order, overwrite what an earlier one of the group reads: no batch has
   /// both.
   std::vector<std::size_t> overwriters = {};
+};
+
+/// A copy between the host and the device that the device takes in parts: its record stays at the
+/// lane's front until the last one.
+struct PartialCopy {
+  HeldStorage storage = {};
+  std::byte* data = nullptr;               ///< The device's bytes, in that storage.
+  TimelinePoint after = {};                ///< What each part waits for.
+  std::size_t done_bytes = 0;              ///< That were taken.
+  TimelinePoint point = {};                ///< When those have been copied.
+  std::optional<TimelinePoint> room = {};  ///< The device had none for the next part, before this.
+  std::span<std::byte> target = {};        ///< The host's bytes of a reader.
+  detail::TimePoint begin = {};            ///< In a trace.
 };
 
 /// A failure of one of the lane's ops.
@@ -139,6 +153,7 @@ struct LaneState {
   std::optional<LastUse> awaited_work;   ///< while the record at its front waits for the device
   HeldStorage lending = {};              ///< bytes to lend once the device has ended with them
   HostBytes lending_copy = {};           ///< on its way from the device
+  std::optional<PartialCopy> copy;       ///< of the record at its front
   Loan loan;                             ///< the loan it waits for
   static constexpr std::size_t kMostFailures = 8;
   std::vector<NotedFailure> failures;  ///< of its ops since its last sync, not all of them read

@@ -24,11 +24,13 @@ Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   if (storage == nullptr && !find_bytes(resolved, lane, storage, error)) {
     return queues_.park_for_memory(lane);
   }
-  if (!error && !await_bytes(resolved, lane, storage, error)) {
+  const bool has_begun_copy = lane.lending_copy && !lane.awaited_work;
+  if (!error && !has_begun_copy && !await_bytes(resolved, lane, storage, error)) {
     return Step::parked;
   }
-  if (!error && dispatch_.lends_copies() && !await_copy(resolved, lane, storage, error)) {
-    return Step::parked;
+  Step step = Step::parked;
+  if (!error && dispatch_.lends_copies() && !await_copy(resolved, lane, storage, error, step)) {
+    return step;
   }
   const auto ticket = take_ticket<LendTicket>(op);
   if (error) {
@@ -91,27 +93,33 @@ bool Loans::await_bytes(const ResolvedOp& op,
 }
 
 // A lane that waited comes here again, and finds the copy begun.
-bool Loans::await_copy(const ResolvedOp& op,
-                       LaneState& lane,
-                       HeldStorage& storage,
-                       ErrorRef& error) {
-  if (!lane.lending_copy) {
-    try {
+bool Loans::await_copy(
+    const ResolvedOp& op, LaneState& lane, HeldStorage& storage, ErrorRef& error, Step& step) {
+  try {
+    const bool is_new = !lane.lending_copy;
+    if (is_new) {
       const Operand out = op.op().output(0);
       const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
       lane.lending_copy = dispatch_.host_bytes(
           static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype)));
-      if (const Status status = dispatch_.copy_out(*storage, lane.lending_copy);
+    }
+    if (is_new || lane.copy) {
+      if (const Status status = dispatch_.copy_out(*storage, lane.lending_copy, lane);
           !status.has_value()) {
         error = dispatch_.failure_of(status.error(), op.op(), lane.id);
         return true;
       }
-    } catch (...) {
-      error = dispatch_.thrown_by(op.op(), lane.id);
-      return true;
     }
+  } catch (...) {
+    error = dispatch_.thrown_by(op.op(), lane.id);
+    return true;
   }
-  return await_bytes(op, lane, storage, error);
+  if (!lane.copy) {
+    return await_bytes(op, lane, storage, error);
+  }
+  lane.lending = std::move(storage);
+  step = go_on_later(lane, in_flight_, queues_);
+  return false;
 }
 
 // Last, with the lane parked: where the taker throws, this is a loan like any other to recall.

@@ -64,11 +64,9 @@ class Loans final {
                                  HeldStorage& storage,
                                  ErrorRef& error);
   /// Where the host cannot touch the device's bytes a copy of them comes down. False: the lane
-  /// waits for it, and keeps both.
-  [[nodiscard]] bool await_copy(const ResolvedOp& op,
-                                LaneState& lane,
-                                HeldStorage& storage,
-                                ErrorRef& error);
+  /// waits for it, or goes on with it as `step` says, and keeps both.
+  [[nodiscard]] bool await_copy(
+      const ResolvedOp& op, LaneState& lane, HeldStorage& storage, ErrorRef& error, Step& step);
   void hand_over(LaneState& lane, LendTicket& ticket);
   /// The lane, if it waits for this loan.
   [[nodiscard]] LaneState* find_borrowed(LaneId id, std::uint64_t loan) const noexcept;

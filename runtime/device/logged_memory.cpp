@@ -16,11 +16,13 @@ namespace {
 constexpr std::int64_t kWorthALine = std::int64_t{1} << 20;  // bytes
 
 std::string describe(const MemoryRungs& rungs) {
-  return fmt::format("pages given back {} times, blocks borrowed {}, waited {}, refused {}",
-                     rungs.trim_count,
-                     rungs.borrow_count,
-                     rungs.wait_count,
-                     rungs.refuse_count);
+  return fmt::format(
+      "pages given back {} times, blocks borrowed {}, staging dropped {}, waited {}, refused {}",
+      rungs.trim_count,
+      rungs.borrow_count,
+      rungs.unstage_count,
+      rungs.wait_count,
+      rungs.refuse_count);
 }
 
 class LoggedMemory final : public ForwardingStrategy {

@@ -57,10 +57,12 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
     }
     lane.awaited_work.reset();  // of an op that has found an input poisoned meanwhile
   }
-  if (dispatch_.run(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory) [[unlikely]] {
-    return queues_.park_for_memory(lane);
-  }
-  return Step::consumed;
+  return step_after(dispatch_.run(op, lane, queues_.on_shortage(lane)), lane);
+}
+
+Step Records::come_again(LaneState& lane, Ran ran) {
+  return ran == Ran::in_part ? go_on_later(lane, in_flight_, queues_)
+                             : queues_.park_for_memory(lane);
 }
 
 Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& unborn) {
@@ -213,9 +215,13 @@ Step Records::upload(LaneState& lane, const OpView& op) {
     ticket->transfer->error =
         report_.late(op, lane, "bytes from another device did not come in time");
   }
-  return dispatch_.upload(op, lane, queues_.on_shortage(lane)) == Ran::short_of_memory
-             ? queues_.park_for_memory(lane)
-             : Step::consumed;
+  if (lane.awaited_work) [[unlikely]] {  // room for the next part
+    const Waited waited = wait_for_work(lane, {}, in_flight_, queues_);
+    if (waited != Waited::ended) {
+      return waited == Waited::parked ? Step::parked : fail_hung(lane, op);
+    }
+  }
+  return step_after(dispatch_.upload(op, lane, queues_.on_shortage(lane)), lane);
 }
 
 // The bytes may come before their record does: then nobody is parked, and upload() finds them.

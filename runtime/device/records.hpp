@@ -53,6 +53,12 @@ class Records final {
   /// update groups never are.
   [[nodiscard]] bool is_given_up(LaneState& lane, const OpView& op);
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);
+  [[nodiscard]] Step step_after(Ran ran, LaneState& lane) {
+    const bool is_over = ran == Ran::done || ran == Ran::failed;
+    return is_over ? Step::consumed : come_again(lane, ran);
+  }
+  /// The record stays at the lane's front: it is short of memory, or a copy in part.
+  [[nodiscard]] Step come_again(LaneState& lane, Ran ran);
   /// run_op() where an input is still to be made.
   [[nodiscard]] Step wait_for_input(LaneState& lane, const OpView& op, Slot& unborn);
   /// The device has not ended in time what the record had to wait for.

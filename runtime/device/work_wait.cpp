@@ -23,4 +23,14 @@ Waited wait_for_work(LaneState& lane,
   return Waited::parked;
 }
 
+Step go_on_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues) {
+  if (!lane.copy->room) {
+    return Step::yields;
+  }
+  LastUse uses;
+  uses.add(lane.copy->room->stream, lane.copy->room->value);
+  return wait_for_work(lane, uses, in_flight, queues) == Waited::parked ? Step::parked
+                                                                        : Step::yields;
+}
+
 }  // namespace hearth

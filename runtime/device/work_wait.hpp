@@ -21,5 +21,8 @@ enum class Waited : std::uint8_t {
                                    const LastUse& uses,
                                    InFlight& in_flight,
                                    LaneQueues& queues);
+/// The lane's copy, of which the device has taken a part, goes on at the lane's next turn: behind
+/// the other lanes, or, where the device had no room, once it has some.
+[[nodiscard]] Step go_on_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues);
 
 }  // namespace hearth

@@ -62,10 +62,12 @@ class AsyncWorld {
   }
   /// Borrows the values up to the point.
   TimelinePoint put(int place, const Four& values, Points after = {}) {
-    return sim.upload(at(place).data, std::as_bytes(std::span(values)), after).value();
+    return sim.upload(at(place).data, std::as_bytes(std::span(values)), after).value().point;
   }
   TimelinePoint get(int place, Four& values, Points after = {}) {
-    return sim.download(std::as_writable_bytes(std::span(values)), at(place).data, after).value();
+    return sim.download(std::as_writable_bytes(std::span(values)), at(place).data, after)
+        .value()
+        .point;
   }
   Issue run(const Launch& launch, Points after = {}) { return sim.submit({&launch, 1}, after); }
   Issue run(OpKind kind, const std::vector<int>& from, int to, Points after = {}) {

@@ -276,7 +276,7 @@ class DeviceNumbers {
         layout_(Shape{static_cast<std::int64_t>(values.size())}),
         page_(backend.pages().allocate_page(static_cast<std::int64_t>(values.size()) * 4).value()) {
     const TimelinePoint up =
-        backend.upload(page_.data, std::as_bytes(std::span(values)), {}).value();
+        backend.upload(page_.data, std::as_bytes(std::span(values)), {}).value().point;
     EXPECT_TRUE(backend.wait({&up, 1}, Deadline::in(kDefaultWait)).has_value());
   }
   DeviceNumbers(const DeviceNumbers&) = delete;
@@ -289,7 +289,7 @@ class DeviceNumbers {
   [[nodiscard]] std::vector<float> values() const {
     std::vector<float> out(static_cast<std::size_t>(layout_.shape.element_count()));
     const TimelinePoint down =
-        backend_.download(std::as_writable_bytes(std::span(out)), page_.data, {}).value();
+        backend_.download(std::as_writable_bytes(std::span(out)), page_.data, {}).value().point;
     EXPECT_TRUE(backend_.wait({&down, 1}, Deadline::in(kDefaultWait)).has_value());
     return out;
   }

@@ -71,16 +71,25 @@ class Mirror {
     HEARTH_TRY(page_, backend_.pages().allocate_page(std::max(size, kAlignment)));
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       pieces_[i].device = page_.data + offsets[i];
-      HEARTH_TRY(const TimelinePoint point,
-                 backend_.upload(pieces_[i].device, host(pieces_[i]), {}));
-      HEARTH_TRY_STATUS(wait(point));
+      std::size_t done = 0;
+      while (done < host(pieces_[i]).size()) {
+        HEARTH_TRY(const CopyPart part,
+                   backend_.upload(pieces_[i].device + done, host(pieces_[i]).subspan(done), {}));
+        HEARTH_TRY_STATUS(wait(part.point));
+        done += part.size_bytes;
+      }
     }
     return {};
   }
   Status down() {
     for (const Piece& piece : pieces_) {
-      HEARTH_TRY(const TimelinePoint point, backend_.download(host(piece), piece.device, {}));
-      HEARTH_TRY_STATUS(wait(point));
+      std::size_t done = 0;
+      while (done < host(piece).size()) {
+        HEARTH_TRY(const CopyPart part,
+                   backend_.download(host(piece).subspan(done), piece.device + done, {}));
+        HEARTH_TRY_STATUS(wait(part.point));
+        done += part.size_bytes;
+      }
     }
     return {};
   }

@@ -52,9 +52,9 @@ class StuckBackend final : public ForwardingBackend {
     }
     return ForwardingBackend::submit_one(launch, after);
   }
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               Points after) override {
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          Points after) override {
     if (control_->throws_at_download) {
       throw std::runtime_error("the cable was pulled");
     }

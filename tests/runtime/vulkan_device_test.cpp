@@ -4,10 +4,13 @@
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/stream.hpp>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -116,6 +119,34 @@ TEST(VulkanDevice, GivesItsMemoryBackOverManyLives) {
     device.restart();
     EXPECT_EQ(device.memory().live_bytes, 0);
   }
+}
+
+// As on a card, where they go through staging memory; beside them another stream works.
+TEST(VulkanDevice, CopiesLargerThanTheStagingRingsComeWhole) {
+  const EnvironmentVariable as_a_card("HEARTH_VULKAN_SHUFFLE", "7");
+  const Runtime runtime(one_vulkan());
+  const Device device = runtime.device();
+  constexpr std::int64_t kElements = 20'000'002;  // 80 MB
+  std::vector<float> values(kElements);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 9973);
+  }
+  Stream other(device);
+  const Tensor large = Tensor::from(device, values, {kElements});
+  const auto target = std::make_shared<std::vector<float>>(values.size());
+  const Pending<void> read = large.read_into(std::as_writable_bytes(std::span(*target)), target);
+  {
+    const StreamScope scope(other);
+    EXPECT_EQ(sum(full(device, {1000}, 2.0)).item(), 2000.0);
+    EXPECT_EQ(Tensor::from(device, values, {kElements}).to_vector<float>(), values);
+  }
+  EXPECT_TRUE(read.wait().has_value());
+  EXPECT_EQ(*target, values);
+  const std::vector<float> turned = transpose(reshape(large, {2, -1})).to_vector<float>();
+  EXPECT_EQ(turned[0], values[0]);
+  EXPECT_EQ(turned[1], values[kElements / 2]);
+  EXPECT_EQ(turned[turned.size() - 2], values[kElements / 2 - 1]);
+  EXPECT_EQ(turned.back(), values.back());
 }
 
 TEST(VulkanDevice, ADeviceThatIsNotThereSaysWhatThereIs) {

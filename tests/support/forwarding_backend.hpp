@@ -60,15 +60,18 @@ class ForwardingBackend : public Backend {
     }
     return all;
   }
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             Points after) override {
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        Points after) override {
     return inner_->upload(to, from, after);
   }
-  [[nodiscard]] Result<TimelinePoint> download(std::span<std::byte> to,
-                                               const std::byte* from,
-                                               Points after) override {
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          Points after) override {
     return inner_->download(to, from, after);
+  }
+  void forget_target(std::span<std::byte> target) noexcept override {
+    inner_->forget_target(target);
   }
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override {
     return inner_->completed(stream);

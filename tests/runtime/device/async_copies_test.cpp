@@ -24,15 +24,16 @@ class HalfCopies final : public testing::ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  [[nodiscard]] Result<TimelinePoint> upload(std::byte* to,
-                                             std::span<const std::byte> from,
-                                             Points after) override {
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        Points after) override {
     if (from.size() < kSize) {
       return ForwardingBackend::upload(to, from, after);
     }
     // What has begun comes from staging memory: the caller's bytes are the caller's again.
     staged_.emplace_back(from.begin(), from.end());
-    HEARTH_TRY(newest_, ForwardingBackend::upload(to, staged_.back(), after));
+    HEARTH_TRY(const CopyPart begun, ForwardingBackend::upload(to, staged_.back(), after));
+    newest_ = begun.point;
     return late();
   }
   [[nodiscard]] TimelinePoint newest_copy(std::uint8_t stream) const noexcept override {

@@ -452,5 +452,85 @@ TEST(DeviceMemory, AMakerThatGivesNothingIsRefused) {
   }
 }
 
+struct Kept {
+  std::int64_t bytes = 0;  ///< For copies; the machine has no page as long as there are some.
+  bool is_all_used = false;
+  int trims = 0;
+};
+
+class PagesOfAFullMachine final : public PageProvider {
+ public:
+  PagesOfAFullMachine(PageProvider& inner, const Kept& kept) : inner_(inner), kept_(kept) {}
+  [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override {
+    if (kept_.bytes > 0 || kept_.is_all_used) {
+      return Error{.code = ErrorCode::out_of_memory, .text = "the machine is full"};
+    }
+    return inner_.allocate_page(size_bytes);
+  }
+  void free_page(Page page) noexcept override { inner_.free_page(page); }
+  [[nodiscard]] std::int64_t alignment_bytes() const noexcept override {
+    return inner_.alignment_bytes();
+  }
+
+ private:
+  PageProvider& inner_;
+  const Kept& kept_;
+};
+
+class KeepsStaging final : public ForwardingBackend {
+ public:
+  KeepsStaging(std::unique_ptr<Backend> inner, Kept& kept)
+      : ForwardingBackend(std::move(inner)),
+        kept_(kept),
+        pages_(ForwardingBackend::pages(), kept) {}
+  [[nodiscard]] PageProvider& pages() noexcept override { return pages_; }
+  std::int64_t trim() noexcept override {
+    ++kept_.trims;
+    return std::exchange(kept_.bytes, 0);
+  }
+
+ private:
+  Kept& kept_;
+  PagesOfAFullMachine pages_;
+};
+
+TEST(DeviceMemory, WhatIsKeptForCopiesGoesBeforeAnOpIsRefused) {
+  Kept kept;
+  SteppedOptions options = one_sim({.name = "sim:0", .memory_budget_bytes = 64 * kMiB});
+  options.backends = detail::BackendFactory{.make = [&](const BackendRequest& request) {
+    return std::make_unique<KeepsStaging>(make_sim(request, {}), kept);
+  }};
+  stepped(options, [&](const World& world) {
+    const Tensor small = ones(world.device, {4});
+    world.device.sync();
+    kept.bytes = 5 * kMiB;
+    const Tensor large = ones(world.device, {10 * kUnit});
+    EXPECT_EQ(sum(large).item(), 10.0 * kUnit);
+    EXPECT_EQ(world.device.memory_report().rungs.unstage_count, 1U);
+    EXPECT_EQ(kept.trims, 1);
+    kept.is_all_used = true;
+    EXPECT_EQ(read_error(ones(world.device, {20 * kUnit})).code, ErrorCode::out_of_memory);
+    EXPECT_EQ(world.device.memory_report().rungs.unstage_count, 1U) << "there was none";
+    EXPECT_EQ(world.device.memory_report().rungs.refuse_count, 1U);
+    kept = {.bytes = 5 * kMiB, .trims = kept.trims};
+    EXPECT_EQ(sum(ones(world.device, {20 * kUnit})).item(), 20.0 * kUnit);
+    EXPECT_EQ(world.device.memory_report().rungs.unstage_count, 2U);
+  });
+}
+
+TEST(DeviceMemory, ABudgetThatIsUsedUpLeavesWhatIsKeptForCopies) {
+  Kept kept;
+  SteppedOptions options = one_sim({.name = "sim:0", .memory_budget_bytes = 8 * kMiB});
+  options.backends = detail::BackendFactory{.make = [&](const BackendRequest& request) {
+    return std::make_unique<KeepsStaging>(make_sim(request, {}), kept);
+  }};
+  stepped(options, [&](const World& world) {
+    const Tensor first = ones(world.device, {10 * kUnit});
+    EXPECT_EQ(read_error(first + 1).code, ErrorCode::out_of_memory);
+    EXPECT_EQ(kept.trims, 0);
+    EXPECT_EQ(world.device.memory_report().rungs.unstage_count, 0U);
+  });
+}
+
 }  // namespace
 }  // namespace hearth::testing
