@@ -22,7 +22,7 @@ namespace hearth::vulkan {
 
 /// How copies go through staging memory.
 struct StagingOptions {
-  /// Of each direction's ring. Bench: hearth-gpu-bench transfers.
+  /// Of each direction's ring. Bench: hearth-gpu-staging.
   std::int64_t ring_bytes = std::int64_t{64} << 20;
   /// What is copied at a time, at most half of the ring: others have their turn between two.
   std::int64_t piece_bytes = std::int64_t{8} << 20;
