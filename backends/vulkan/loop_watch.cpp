@@ -57,10 +57,11 @@ Result<std::unique_ptr<LoopWatch>> LoopWatch::make(const VulkanDevice& device) {
 }
 
 // Its address is no constant of the shader, which the driver's cache then would not know again.
-std::string LoopWatch::watched(std::string_view text) {
+std::string LoopWatch::watched(std::string_view text, bool may_hide_loops) {
   const std::size_t block = text.find(kBlock);
   const std::size_t main = text.find(kMain);
-  if (block == std::string_view::npos || main == std::string_view::npos || !has_loops(text)) {
+  if (block == std::string_view::npos || main == std::string_view::npos ||
+      (!may_hide_loops && !has_loops(text))) {
     return std::string(text);
   }
   const bool is_root = text.substr(block + kBlock.size()).starts_with("Root ");

@@ -28,8 +28,9 @@ class LoopWatch final {
   LoopWatch& operator=(const LoopWatch&) = delete;
   ~LoopWatch() = default;
 
-  /// The text, with the two steps where it has loops.
-  [[nodiscard]] static std::string watched(std::string_view text);
+  /// The text, with the two steps where it has loops, or may have some that are not written as ours
+  /// are: a program's own text.
+  [[nodiscard]] static std::string watched(std::string_view text, bool may_hide_loops);
   /// Where its shaders leave word: what they find behind their push constants.
   [[nodiscard]] std::uint64_t address() const noexcept { return word_.address(); }
   /// Whether a shader that has ended was left early.

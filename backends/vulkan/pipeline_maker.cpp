@@ -145,11 +145,19 @@ std::filesystem::path PipelineMaker::path_of(std::uint64_t hash) const {
   return folder_ / "spirv" / fmt::format("{:016x}", hash);
 }
 
-// A program is its file: what another one uses is no use to it.
+// A program is its file: what another one uses is no use to it, nor what it used with other matrix
+// units (HEARTH_VULKAN_WITHOUT).
 std::string PipelineMaker::used_name() const {
   std::error_code failed;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
-  return fmt::format("{}-{:016x}.used", device_->fingerprint(), xxh64(bytes_of(program)));
+  const DeviceLimits& limits = device_->limits();
+  return fmt::format("{}-{:016x}-{:d}{:d}{:d}{:d}.used",
+                     device_->fingerprint(),
+                     xxh64(bytes_of(program)),
+                     limits.has_cooperative_matrix,
+                     limits.has_khr_matrices,
+                     limits.has_cooperative_bf16,
+                     limits.has_cooperative_i8);
 }
 
 // What this device used, and then what was used before: a program may open several, for several
@@ -313,7 +321,8 @@ Status PipelineMaker::check_shared(const SpirvModule& words) const {
 
 Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& bare) {
   HEARTH_TRY_STATUS(begin());
-  const std::string text = watch_ != nullptr ? LoopWatch::watched(bare) : bare;
+  const std::string text =
+      watch_ != nullptr ? LoopWatch::watched(bare, key.family() == ShaderFamily::custom) : bare;
   if (const VkPipeline prepared = find_prepared(key, text); prepared != VK_NULL_HANDLE) {
     return prepared;
   }

@@ -21,8 +21,10 @@ Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanD
                                                    const CommandStream& ops,
                                                    const DevicePages& pages,
                                                    const StagingOptions& staging) {
-  HEARTH_ASSERT(staging.piece_bytes > 0 && 2 * staging.piece_bytes <= staging.ring_bytes,
-                "a ring that is empty has room for a piece, wherever it begins");
+  HEARTH_ASSERT(
+      staging.piece_bytes > 0 &&
+          2 * (staging.piece_bytes + static_cast<std::int64_t>(kAlignment)) <= staging.ring_bytes,
+      "a ring that is empty has room for a piece, wherever it begins");
   std::unique_ptr<Transfers> made(  // NOLINT
       new Transfers(std::move(device), ops, pages, staging));
   using Work = CommandStream::Work;
@@ -115,7 +117,7 @@ Status Transfers::bring_down(std::uint64_t value) {
 }
 
 Result<std::optional<TimelinePoint>> Transfers::first_open(std::span<const TimelinePoint> points) {
-  HEARTH_TRY(const std::uint64_t ended_downloads, settle());
+  HEARTH_TRY(const std::uint64_t ended_downloads, settle_piece());
   HEARTH_TRY(const Needs reached, this->reached());
   const auto open = std::ranges::find_if(points, [&](const TimelinePoint& point) {
     return point.value >

@@ -256,11 +256,11 @@ Status Dispatch::copy_back(Storage& storage, const HostBytes& copy) {
   HandleTable::share(storage);
   PartialCopy back{.data = storage.block.data, .after = storage.written};
   back.storage = hold(&storage);
+  const Deadline deadline = Deadline::in(endpoint_.tables().wait_limit);
   HEARTH_TRY_STATUS(upload_part(back, copy.span(), copy.first));
   while (back.done_bytes < copy.size) {
     if (back.room && !back.room->is_done()) {
-      HEARTH_TRY_STATUS(
-          backend_->wait({&*back.room, 1}, Deadline::in(endpoint_.tables().wait_limit)));
+      HEARTH_TRY_STATUS(backend_->wait({&*back.room, 1}, deadline));
     }
     HEARTH_TRY_STATUS(upload_part(back, copy.span(), copy.first));
   }

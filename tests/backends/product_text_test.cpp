@@ -1,6 +1,7 @@
 // The texts of products and of attention for devices that are not here: what a large GPU would get
 // compiles to valid SPIR-V, with and without matrix units.
 #include "backends/vulkan/kernels/attention.hpp"
+#include "backends/vulkan/kernels/indexing.hpp"
 #include "backends/vulkan/kernels/matrix_product.hpp"
 #include "backends/vulkan/kernels/window_product.hpp"
 #include "bench/gpu/large_gpu.hpp"
@@ -12,6 +13,7 @@
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -266,6 +268,31 @@ TEST(AttentionText, CompilesForAGpuOnMatrixUnitsWhereRowsLieInEights) {
       encode_attention_calls(encoder, dtype, width, width == 96);
       const bool on_units = (dtype == DType::f16 || dtype == DType::bf16) && width != 63;
       EXPECT_EQ(encoder.cooperative, on_units ? 3 : 0) << name(dtype) << " " << width;
+    }
+  }
+}
+
+// Rows of a table of 2^31 elements: places in it are 64-bit numbers.
+TEST(AddAtText, CompilesForResultsOfAnySize) {
+  for (const std::int64_t rows : {std::int64_t{1000}, std::int64_t{1} << 19}) {
+    const Layout table({rows, 4096});
+    const Layout added({2048, 4096});
+    const Layout index({2048});
+    for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
+      const AxisAttributes attributes{.axis = 0};
+      OpRecord record;
+      record.kind = OpKind::index_add;
+      std::memcpy(&record.immediate, &attributes, sizeof(attributes));
+      const std::array in{TensorView{nullptr, &added, dtype},
+                          TensorView{nullptr, &index, DType::i64}};
+      const TensorView out{nullptr, &table, dtype};
+      TextEncoder encoder(kLargeGpu);
+      const Status status = encode_add_at({OpView(record, nullptr), in, {&out, 1}}, encoder);
+      EXPECT_TRUE(status.has_value()) << name(dtype) << " " << rows << ": " << status.error().text;
+      const auto has_stretches = [](const std::string& text) {
+        return text.find("#define STRETCH") != std::string::npos;
+      };
+      EXPECT_EQ(std::ranges::count_if(encoder.texts, has_stretches), 2);
     }
   }
 }

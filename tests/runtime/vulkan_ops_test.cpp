@@ -168,7 +168,7 @@ TEST(VulkanLoops, ThatADriverLeavesAreALossThatSaysSo) {
   config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> { return {in[0]}; };
   config.glsl.text = R"(void kernel() {
   float sum = 0.0;
-  for (int i = 0; i < steps; ++i) {
+  for(int i = 0; i < steps; ++i) {
     sum += x(ID);
   }
   set_y(ID, sum);

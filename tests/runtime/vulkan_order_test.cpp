@@ -8,7 +8,6 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,7 +18,6 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/environment_variable.hpp"
-#include "tests/support/tolerance.hpp"
 
 namespace hearth {
 namespace {
@@ -177,37 +175,6 @@ TEST(VulkanOrder, WhatALoanPinnedIsSeenAndGivenBack) {
   EXPECT_EQ(device.memory_report().pinned_bytes, held) << "it is kept for the next loan";
   EXPECT_GE(device.trim(), held);
   EXPECT_EQ(device.memory_report().pinned_bytes, 0);
-}
-
-// With a driver that optimises: the second op of the group has one value for each row of the first.
-// LLVM 15 with AVX-512, in Mesa's driver in software, lost it where its sign had been put on by
-// masks of bits.
-TEST(VulkanOrder, AValueOfARowOutlivesABarrier) {
-  const Runtime runtime(
-      {.devices = {{.name = "vulkan:0"}, {.name = "reference:0"}}, .blocking_compiles = true});
-  using Function = std::function<Tensor(const Tensor&)>;
-  const std::array<Function, 3> functions{[](const Tensor& x) { return tanh(x); },
-                                          [](const Tensor& x) { return erf(x); },
-                                          [](const Tensor& x) { return sin(x); }};
-  for (const std::int64_t length : {5, 300, 5000}) {
-    for (const Function& function : functions) {
-      const auto values = [&](const char* name) {
-        const Device device = runtime.device(name);
-        const Tensor x = sub(arange(device, 0, 63, 1, DType::f32), 31.0) * 0.1;
-        const Tensor column = reshape(x, {63, 1});
-        static_cast<void>(column.to_vector<float>());
-        const Tensor rows = minimum(full(device, {63, 1}, 0.5), full(device, {63, length}, 0.25));
-        return std::pair(function(column).to_vector<float>(), rows);
-      };
-      const std::vector<float> got = values("vulkan:0").first;
-      const std::vector<float> want = values("reference:0").first;
-      const testing::Tolerance tolerance =
-          testing::tolerance(testing::Precision::function, DType::f32);
-      for (std::size_t i = 0; i < want.size(); ++i) {
-        EXPECT_TRUE(tolerance.accepts(got[i], want[i])) << got[i] << " is not " << want[i];
-      }
-    }
-  }
 }
 
 }  // namespace

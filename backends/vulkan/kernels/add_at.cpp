@@ -239,7 +239,8 @@ void main() {
 // The sums of stretches, in the order of the result's units, with stretches in the place of
 // targets.
 constexpr std::string_view kSums = R"(
-layout(buffer_reference, scalar, buffer_reference_align = ACC_BYTES) buffer Sums { ACC v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = ACC_BYTES) buffer Sums { ACC v; };
+#define SUM(unit, k) Sums(p.sums + uint64_t(int64_t(unit) * WIDTH + (k)) * ACC_BYTES).v
 )";
 
 constexpr std::string_view kStretches = R"(
@@ -264,7 +265,7 @@ void main() {
       add(sum, source + INDEX(place_of(entry)) * p.source_step);
     }
     [[unroll]] for (int k = 0; k < WIDTH; ++k) {
-      Sums(p.sums).v[i * WIDTH + k] = sum[k];
+      SUM(i, k) = sum[k];
     }
   }
 }
@@ -300,7 +301,7 @@ void main() {
         if (j % STRETCH == 0 && j + STRETCH <= p.places &&
             key_at(line, j + STRETCH - 1) == uint(target)) {
           [[unroll]] for (int k = 0; k < WIDTH; ++k) {
-            sum[k] += Sums(p.sums).v[(sums + j / STRETCH * p.row) * WIDTH + k];
+            sum[k] += SUM(sums + j / STRETCH * p.row, k);
           }
           j += STRETCH - 1;
           continue;
@@ -496,9 +497,12 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
       is_line && targets.rank - 1 != targets.index_axis && targets.last().size >= kLongRow;
   const std::int64_t list_bytes = lists ? 4 * axis_size : 0;
   const std::int64_t sort_bytes = (sort_scratch_bytes(sort, places) + 15) / 16 * 16;
-  add.has_stretches = places >= kManyPlaces;
+  // Of a source that is far smaller than the result they would be more than what they sum.
+  const std::int64_t all_sums = with.count / axis_size * (places / kStretch);
+  add.has_stretches = places >= kManyPlaces && all_sums * width <= source.element_count() &&
+                      (add.wide || !is_wide(all_sums * width));
   with.stretches = add.has_stretches ? places / kStretch : 0;
-  const std::int64_t sums = with.count / axis_size * with.stretches;
+  const std::int64_t sums = add.has_stretches ? all_sums : 0;
   HEARTH_TRY(const std::uint64_t scratch,
              encoder.scratch(sort_bytes + sums * width * sum_bytes(add.dtype) + list_bytes));
   HEARTH_TRY(with.index, encode_sorted(sort, scratch, encoder));
