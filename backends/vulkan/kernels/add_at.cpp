@@ -64,6 +64,14 @@ struct Targets {
               .source = next.source,
               .line = next.line};
   }
+  /// Of the axes behind that of the index.
+  [[nodiscard]] std::int64_t units_behind_index() const {
+    std::int64_t all = 1;
+    for (int i = index_axis + 1; i < rank; ++i) {
+      all *= axis[static_cast<std::size_t>(i)].size;
+    }
+    return all;
+  }
   /// Below element [0, 0, ...], and from the lowest to the highest.
   [[nodiscard]] std::int64_t reach(std::int64_t TargetAxis::*stride, bool only_down) const {
     std::int64_t all = 0;
@@ -378,6 +386,8 @@ struct AddBlock {
   std::int64_t row = 1;
   std::int64_t targets = 1;
   std::int64_t stretches = 0;
+
+  [[nodiscard]] std::int64_t sum_count() const noexcept { return count / targets * stretches; }
 };
 
 Status run(const AddCall& add,
@@ -419,6 +429,26 @@ Status run(const AddCall& add,
       [&] { return text_of(add, targets, block.size_bytes()); },
       block,
       encoder.linear((with.count + each - 1) / each));
+}
+
+// 0 where there are few places, and where the sums would be more than what they are of: of a source
+// that is far smaller than the result.
+std::int64_t stretches_of(const TensorView& source,
+                          int width,
+                          bool wide,
+                          const AddBlock& with) noexcept {
+  const std::int64_t stretches = with.places / kStretch;
+  const std::int64_t sums = with.count / with.targets * stretches * width;
+  const bool fits = sums <= source.element_count() && (wide || !is_wide(sums));
+  return with.places >= kManyPlaces && fits ? stretches : 0;
+}
+
+Status sum_stretches(AddCall add, Targets targets, AddBlock with, KernelEncoder& encoder) {
+  add.what = Adding::stretches;
+  TargetAxis& along_index = targets.axis[static_cast<std::size_t>(targets.index_axis)];
+  along_index.size = along_index.limit = with.stretches;
+  with.count = with.sum_count();
+  return run(add, targets, with, encoder);
 }
 
 }  // namespace
@@ -497,19 +527,15 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
       is_line && targets.rank - 1 != targets.index_axis && targets.last().size >= kLongRow;
   const std::int64_t list_bytes = lists ? 4 * axis_size : 0;
   const std::int64_t sort_bytes = (sort_scratch_bytes(sort, places) + 15) / 16 * 16;
-  // Of a source that is far smaller than the result they would be more than what they sum.
-  const std::int64_t all_sums = with.count / axis_size * (places / kStretch);
-  add.has_stretches = places >= kManyPlaces && all_sums * width <= source.element_count() &&
-                      (add.wide || !is_wide(all_sums * width));
-  with.stretches = add.has_stretches ? places / kStretch : 0;
-  const std::int64_t sums = add.has_stretches ? all_sums : 0;
-  HEARTH_TRY(const std::uint64_t scratch,
-             encoder.scratch(sort_bytes + sums * width * sum_bytes(add.dtype) + list_bytes));
+  with.targets = axis_size;
+  with.stretches = stretches_of(source, width, add.wide, with);
+  add.has_stretches = with.stretches > 0;
+  const std::int64_t sums_bytes = with.sum_count() * width * sum_bytes(add.dtype);
+  HEARTH_TRY(const std::uint64_t scratch, encoder.scratch(sort_bytes + sums_bytes + list_bytes));
   HEARTH_TRY(with.index, encode_sorted(sort, scratch, encoder));
   encoder.barrier();
   if (lists) {
-    with.firsts =
-        scratch + static_cast<std::uint64_t>(sort_bytes + sums * width * sum_bytes(add.dtype));
+    with.firsts = scratch + static_cast<std::uint64_t>(sort_bytes + sums_bytes);
     AddCall list = add;
     list.has_stretches = false;
     list.what = Adding::list;
@@ -522,18 +548,8 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
   }
   if (add.has_stretches) {
     with.sums = scratch + static_cast<std::uint64_t>(sort_bytes);
-    with.targets = axis_size;
-    for (int i = targets.index_axis + 1; i < targets.rank; ++i) {
-      with.row *= targets.axis[static_cast<std::size_t>(i)].size;
-    }
-    AddCall stretches = add;
-    stretches.what = Adding::stretches;
-    Targets of_stretches = targets;
-    TargetAxis& along_index = of_stretches.axis[static_cast<std::size_t>(targets.index_axis)];
-    along_index.size = along_index.limit = with.stretches;
-    AddBlock all = with;
-    all.count = sums;
-    HEARTH_TRY_STATUS(run(stretches, of_stretches, all, encoder));
+    with.row = targets.units_behind_index();
+    HEARTH_TRY_STATUS(sum_stretches(add, targets, with, encoder));
   }
   if (lists || add.has_stretches) {
     encoder.barrier();
