@@ -117,11 +117,13 @@ TEST_F(VulkanOps, AConvolutionHasItsGradientAtAnyStride) {
 
 // 1024 and then pieces that are too small for f16 to add one by one: exact is 1031.98.
 TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
-  const auto sum_of = [](bool allows_f16_sums) {
+  std::string description;
+  const auto sum_of = [&description](bool allows_f16_sums) {
     const Runtime runtime({.devices = {{.name = "vulkan:0"}},
                            .blocking_compiles = true,
                            .allow_f16_sums = allows_f16_sums});
     const Device device = runtime.device();
+    description = device.description();
     constexpr std::int64_t kDepth = 512;
     const Tensor first = full(device, {16, 1}, 1024.0, DType::f16);
     const Tensor rest = full(device, {16, kDepth - 1}, 1.0 / 64, DType::f16);
@@ -131,8 +133,12 @@ TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
   };
   EXPECT_NEAR(sum_of(false), 1032.0, 0.5) << "a product may go on as f32 to the next op";
   const double less = sum_of(true);
+  const bool is_card = description.find("llvmpipe") == std::string::npos;  // else they are emulated
+  if (is_card && description.find("sums of f16") == std::string::npos) {
+    GTEST_SKIP() << "the permission is no promise: " << description;
+  }
   EXPECT_GE(less, 1024.0);
-  EXPECT_LT(less, 1031.0) << "no device of CI is without matrix units that sum in f16";
+  EXPECT_LT(less, 1031.0);
 }
 
 // Mesa's driver in software leaves a shader's loops behind 65,535 steps, without a word.
