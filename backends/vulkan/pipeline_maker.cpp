@@ -319,11 +319,14 @@ Status PipelineMaker::check_shared(const SpirvModule& words) const {
                                    most)};
 }
 
+std::string PipelineMaker::watched(const ShaderKey& key, const std::string& bare) const {
+  return watch_ != nullptr ? LoopWatch::watched(bare, key.family() == ShaderFamily::custom) : bare;
+}
+
 Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& bare) {
   HEARTH_TRY_STATUS(begin());
-  const std::string text =
-      watch_ != nullptr ? LoopWatch::watched(bare, key.family() == ShaderFamily::custom) : bare;
-  if (const VkPipeline prepared = find_prepared(key, text); prepared != VK_NULL_HANDLE) {
+  const std::string text = watched(key, bare);
+  if (const VkPipeline prepared = find_watched(key, text); prepared != VK_NULL_HANDLE) {
     return prepared;
   }
   HEARTH_TRY(SpirvModule words, module_of(key.family(), text, hash_of(text)));
@@ -356,7 +359,7 @@ VkPipeline PipelineMaker::find_prepared(const ShaderKey& key) {
   return found->second.pipeline;
 }
 
-VkPipeline PipelineMaker::find_prepared(const ShaderKey& key, const std::string& text) {
+VkPipeline PipelineMaker::find_watched(const ShaderKey& key, const std::string& text) {
   const Used use{.hash = hash_of(text), .is_bf16 = is_cooperative_bf16(text) ? 1U : 0U, .key = key};
   const MutexLock lock(mutex_);
   note_used(use);

@@ -53,8 +53,10 @@ class PipelineMaker final {
   /// The pipeline of a text, if prepare() has made it; else null. Where it was this build that left
   /// it on disk, its key says which it is, and the text need not be made.
   [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key) HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key, const std::string& text)
-      HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key, const std::string& bare)
+      HEARTH_EXCLUDES(mutex_) {
+    return find_watched(key, watched(key, bare));
+  }
   /// How many pipelines this program used in earlier runs.
   [[nodiscard]] std::size_t known_count() const noexcept { return used_before_.size(); }
   /// Makes them, each once however many threads do, until `has_ended`. What cannot be made is left
@@ -89,6 +91,10 @@ class PipelineMaker final {
   PipelineMaker(std::shared_ptr<const VulkanDevice> device, std::uint64_t build) noexcept
       : device_(std::move(device)), build_(build) {}
   void load();
+  /// The text that is compiled, of the one that is asked for.
+  [[nodiscard]] std::string watched(const ShaderKey& key, const std::string& bare) const;
+  [[nodiscard]] VkPipeline find_watched(const ShaderKey& key, const std::string& text)
+      HEARTH_EXCLUDES(mutex_);
   /// Writes what is new to disk. At the end, when nobody makes pipelines any more. Errors:
   /// io_error.
   [[nodiscard]] Status save() HEARTH_EXCLUDES(mutex_);
