@@ -65,7 +65,7 @@ BatchNorm2d::BatchNorm2d(const Config& config, const Device& device, DType dtype
   }
   running_mean = zeros(device, {config.channels}, dtype, loc);
   running_variance = ones(device, {config.channels}, dtype, loc);
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor BatchNorm2d::forward(Arg x, Mode mode, StateUpdates& updates) const {

@@ -50,7 +50,7 @@ Conv1d::Conv1d(
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape)));
     bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor Conv1d::forward(Arg x) const {

@@ -59,7 +59,7 @@ Conv2d::Conv2d(
     const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape)));
     bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor Conv2d::forward(Arg x) const {

@@ -20,7 +20,7 @@ Embedding::Embedding(
   }
   const WeightScope weights(device);
   weight = random_normal(device, {config.count, config.width}, generator, 0, 1, dtype, loc);
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor Embedding::forward(Arg index) const {

@@ -25,7 +25,7 @@ GroupNorm::GroupNorm(const Config& config, const Device& device, DType dtype, So
     weight = ones(device, {config.channels}, dtype, loc);
     bias = zeros(device, {config.channels}, dtype, loc);
   }
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor GroupNorm::forward(Arg x) const {

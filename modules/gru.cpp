@@ -14,7 +14,7 @@ Gru::Gru(
     const Config& sizes, const Device& device, Generator& generator, DType dtype, SourceLoc loc)
     : layers(detail::recurrent_weights("Gru", 3, sizes, device, generator, dtype, loc)),
       config(sizes) {
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 // new + update*(hidden - new), where update says how much stays.

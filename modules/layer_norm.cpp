@@ -23,7 +23,7 @@ LayerNorm::LayerNorm(const Config& config, const Device& device, DType dtype, So
   if (config.bias) {
     bias = zeros(device, config.shape, dtype, loc);
   }
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor LayerNorm::forward(Arg x) const {

@@ -27,7 +27,7 @@ Linear::Linear(
     const double bound = 1 / std::sqrt(static_cast<double>(config.in));
     bias = random_uniform(device, {config.out}, generator, -bound, bound, dtype, loc);
   }
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 namespace {

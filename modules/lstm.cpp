@@ -14,7 +14,7 @@ Lstm::Lstm(
     const Config& sizes, const Device& device, Generator& generator, DType dtype, SourceLoc loc)
     : layers(detail::recurrent_weights("Lstm", 4, sizes, device, generator, dtype, loc)),
       config(sizes) {
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 LstmResult Lstm::run(Arg x, const std::optional<LstmState>& state) const {

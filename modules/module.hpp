@@ -18,6 +18,7 @@
 #include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/tied_tensors.hpp>
 
 #include <algorithm>
@@ -178,6 +179,16 @@ void set_paths(const Model& model,
     tensor.set_path(path);
   });
 }
+
+namespace detail {
+/// What a layer's constructor calls: paths in the layer itself, until a model names it.
+template <Module Layer>
+void set_first_paths(const Layer& layer, SourceLoc loc = SourceLoc::current()) {
+  visit_once(layer, "", [loc](const std::string& path, const Tensor& tensor) {
+    TensorAccess::set_first_path(tensor, path, loc);
+  });
+}
+}  // namespace detail
 
 /// A flush point: from here on another thread may use the module.
 template <Module Model>

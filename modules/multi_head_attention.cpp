@@ -167,7 +167,7 @@ MultiHeadAttention::MultiHeadAttention(
           loc),
       heads(config.heads),
       key_heads(filled(config, loc).key_heads) {
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor MultiHeadAttention::forward(Arg x, AttentionOptions options) const {

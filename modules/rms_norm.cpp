@@ -20,7 +20,7 @@ RmsNorm::RmsNorm(const Config& config, const Device& device, DType dtype, Source
   }
   const WeightScope weights(device);
   weight = ones(device, config.shape, dtype, loc);
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor RmsNorm::forward(Arg x) const {

@@ -92,7 +92,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(
       dropout({.p = config.dropout}, loc),
       activation(config.activation),
       norm_first(config.norm_first) {
-  set_paths(*this);
+  detail::set_first_paths(*this);
 }
 
 Tensor TransformerEncoderLayer::forward(Arg x, Mode mode, AttentionOptions options) const {

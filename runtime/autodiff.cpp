@@ -26,6 +26,10 @@ Tensor TapeScope::track(const Tensor& value) {
   return tape_->add_leaf(value, SourceLoc{});
 }
 
+void TapeScope::watch_weights(std::string_view model) {
+  tape_->watch_weights(model);
+}
+
 std::vector<Tensor> TapeScope::sweep(const Tensor& output,
                                      const GradientHook& on_ready,
                                      SourceLoc loc) {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ class TapeScope {
   ~TapeScope();
   /// The same values, tracked; the index counts the leaves from 0.
   [[nodiscard]] Tensor track(const Tensor& value);
+  /// Warns, while it lives, of weights that are used and not tracked: those of a layer that a
+  /// model of this name (empty: it has none) has left out of HEARTH_MODULE.
+  void watch_weights(std::string_view model);
   /// Gradients of `output` (one element, float) with respect to every leaf, in order of track().
   /// Leaves that the output does not depend on get zeros. The sweep calls `on_ready` with each
   /// leaf's gradient as soon as it is final, in the order of the sweep.
@@ -49,7 +53,7 @@ void track_parameters(Model& model, TapeScope& scope, std::vector<std::string>& 
   std::vector<const Tensor*> leaves;
   model.visit("", [&]<class Part>(const std::string& path, Part& part) {
     if constexpr (std::is_same_v<Part, Buffer>) {
-      return;
+      part.set_path(path);
     } else if (const TiedTensors::Place place = tied.meet(part); place.is_first) {
       part.set_path(path);
       part = scope.track(part);
@@ -59,6 +63,11 @@ void track_parameters(Model& model, TapeScope& scope, std::vector<std::string>& 
       part = *leaves[place.number];
     }
   });
+  if constexpr (requires { Model::module_name(); }) {
+    scope.watch_weights(Model::module_name());
+  } else {
+    scope.watch_weights({});
+  }
 }
 /// Errors: ArgumentError when there are parameters, and the loss depends on none.
 void require_tracked(const Tensor& loss, bool has_parameters, SourceLoc loc);
@@ -108,6 +117,9 @@ template <class Fn>
 ///
 /// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
 /// that uses another model than the one it is given does; ShapeError and DtypeError as grad().
+///
+/// A weight that takes part and that no visit() has named, a layer left out of HEARTH_MODULE, is
+/// told of in the log: it is not trained.
 ///
 /// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
 /// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),

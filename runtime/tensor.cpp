@@ -228,12 +228,19 @@ Tensor Tensor::detach() const {
 }
 
 void Tensor::set_path(std::string_view path, SourceLoc loc) const {
+  set_path(path, true, loc);
+}
+
+void Tensor::set_path(std::string_view path, bool is_of_model, SourceLoc loc) const {
   TensorImpl& impl = const_cast<TensorImpl&>(
       impl_of(*this, "set_path", loc));  // NOLINT: facts for error texts only
   const PathId id = impl.endpoint->tables().paths.intern(path);
   if (impl.path.load(std::memory_order_acquire) != id) {
     impl.path.store(id, std::memory_order_release);  // partner: the code that names it in an error
     impl.endpoint->note_path(impl, id);
+  }
+  if (is_of_model && impl.is_unnamed_weight.load(std::memory_order_acquire)) {
+    impl.is_unnamed_weight.store(false, std::memory_order_release);  // partner: WeightWatch
   }
 }
 

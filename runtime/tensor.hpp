@@ -283,6 +283,8 @@ class Tensor {
   friend class detail::TensorAccess;
   explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
   void publish(bool is_frozen, SourceLoc loc) const;
+  /// `is_of_model`: a model's walk names it, and not the layer alone that has made it.
+  void set_path(std::string_view path, bool is_of_model, SourceLoc loc) const;
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] ItemValue item_value(SourceLoc loc) const;
   /// Waits for the values with `wait`.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include <hearth/runtime/tensor.hpp>
@@ -31,6 +32,10 @@ class TensorAccess final {
     }
     tensor.tape_ = tape;
     tensor.node_ = node;
+  }
+  /// set_path() by the layer that has made it: it may yet be that no model names it.
+  static void set_first_path(const Tensor& tensor, std::string_view path, SourceLoc loc) {
+    tensor.set_path(path, false, loc);
   }
   /// publish() of a tensor whose uses need no bookkeeping any more.
   static void publish_frozen(const Tensor& tensor, SourceLoc loc) { tensor.publish(true, loc); }

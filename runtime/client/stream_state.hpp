@@ -32,6 +32,10 @@
 
 namespace hearth {
 
+namespace detail {
+class WeightWatch;
+}
+
 /// An update group that is open on a stream. Shared by the two: either may go first.
 struct OpenGroup {
   SourceLoc opened;
@@ -88,6 +92,12 @@ class StreamState final : public Sink {
   [[nodiscard]] PathId path() const noexcept { return path_; }
   /// Sets it, and returns the one before.
   PathId exchange_path(PathId path) noexcept { return std::exchange(path_, path); }
+
+  /// Who looks at each op that is submitted here: null but for a value_and_grad.
+  [[nodiscard]] const detail::WeightWatch* weight_watch() const noexcept { return weight_watch_; }
+  const detail::WeightWatch* exchange_weight_watch(const detail::WeightWatch* watch) noexcept {
+    return std::exchange(weight_watch_, watch);
+  }
 
   [[nodiscard]] bool has_open_group() const noexcept { return open_group_ != nullptr; }
   /// The update group that is open here, or nullptr; discards one that was given up.
@@ -153,6 +163,7 @@ class StreamState final : public Sink {
   std::uint32_t depth_ = 0;
   std::uint16_t record_flags_ = 0;
   PathId path_;
+  const detail::WeightWatch* weight_watch_ = nullptr;
   std::shared_ptr<OpenGroup> open_group_;
   Updates updates_;
 };
@@ -163,10 +174,10 @@ class DeviceClient final : public ContextAttachment {
   explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
       : default_stream_(std::move(endpoint)), current(&default_stream_) {}
 
-  /// The device is closed and no scope is open on it, neither a StreamScope nor a WeightScope.
+  /// The device is closed and no scope is open on it: a StreamScope, a WeightScope, value_and_grad.
   [[nodiscard]] bool is_obsolete() const noexcept override {
     return current == &default_stream_ && default_stream_.record_flags() == 0 &&
-           default_stream_.endpoint().is_closed();
+           default_stream_.weight_watch() == nullptr && default_stream_.endpoint().is_closed();
   }
 
  private:

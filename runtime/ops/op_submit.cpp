@@ -15,6 +15,7 @@
 #include "runtime/client/stream_state.hpp"
 #include "runtime/client/tensor_impl.hpp"
 #include "runtime/tape/tape.hpp"
+#include "runtime/tape/weight_watch.hpp"
 
 #include <hearth/runtime/tensor_access.hpp>
 
@@ -225,6 +226,9 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   StreamState& stream = current_stream(endpoint, submission.location);
   if (stream.has_open_group() && !is_update(submission.kind, submission.flags)) [[unlikely]] {
     require_made(stream, submission);
+  }
+  if (const WeightWatch* const watch = stream.weight_watch(); watch != nullptr) [[unlikely]] {
+    watch->look_at(submission);
   }
   Tape* tape = tape_of(submission);
   if (tape != nullptr) {

@@ -343,6 +343,7 @@ void Tape::close() noexcept {
   saved_.clear();
   saved_nodes_.clear();
   checkpoints_.clear();
+  weight_watch_.reset();
   budget_.reset();
   traffic_.reset();
   attribute_bytes_.clear();

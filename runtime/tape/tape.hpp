@@ -23,6 +23,7 @@
 #include <hearth/streams/op_attributes.hpp>
 
 #include "runtime/ops/op_submit.hpp"
+#include "weight_watch.hpp"
 
 namespace hearth {
 
@@ -92,6 +93,12 @@ class Tape final : public RefCounted<Tape> {
   /// untracked; its gradient is zeros. Errors: ArgumentError when it is empty, or tracked by an
   /// outer grad.
   [[nodiscard]] Tensor add_leaf(const Tensor& value, SourceLoc loc);
+
+  /// Warns of weights that the loss uses and that are none of the leaves, those of a model of this
+  /// name, until close().
+  void watch_weights(std::string_view model) {
+    weight_watch_ = std::make_unique<detail::WeightWatch>(model, leaves_);
+  }
 
   /// Before the op's input references are given away: saves what its gradient needs of them.
   /// `layer`: the path of its record where none of its inputs has one.
@@ -173,7 +180,8 @@ class Tape final : public RefCounted<Tape> {
   std::vector<std::unique_ptr<detail::CheckpointRecord>> checkpoints_;
   std::unique_ptr<TapeBudget> budget_;    ///< Null without a RecomputeScope.
   std::unique_ptr<TapeTraffic> traffic_;  ///< Null with one.
-  std::uint32_t region_ = kNoNode;        ///< The node of the open region.
+  std::unique_ptr<detail::WeightWatch> weight_watch_;
+  std::uint32_t region_ = kNoNode;  ///< The node of the open region.
   SourceLoc sweep_location_;
   std::uint64_t owner_thread_ = 0;
   std::atomic<bool> is_open_{true};

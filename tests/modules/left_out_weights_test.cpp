@@ -1,0 +1,134 @@
+// A layer that its model leaves out of HEARTH_MODULE is neither trained, moved nor saved: the log
+// says so at the first step that uses it, and says nothing of weights that are all right.
+#include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/linear.hpp>
+#include <hearth/modules/sgd.hpp>
+#include <hearth/modules/state_updates.hpp>
+
+#include "test_runtime.hpp"
+
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/recompute.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// What the log says while `program` runs on one device.
+template <class Program>
+std::string log_of(const Program& program) {
+  ::testing::internal::CaptureStderr();
+  {
+    TestRuntime test;
+    program(test.cpu);
+  }
+  return ::testing::internal::GetCapturedStderr();
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+struct WithoutFirst {
+  Linear first, second;
+  HEARTH_MODULE(WithoutFirst, second)
+};
+struct WithoutBlocks {
+  Linear first;
+  std::vector<Linear> blocks;
+  HEARTH_MODULE(WithoutBlocks, first)
+};
+struct Whole {
+  Linear first;
+  BatchNorm2d norm;
+  Linear second;
+  HEARTH_MODULE(Whole, first, norm, second)
+};
+
+Linear linear(const Device& device, Generator& generator) {
+  return {{.in = 4, .out = 4}, device, generator};
+}
+
+// The left-out layer comes first, so that nothing of it is on the tape.
+TEST(LeftOutWeights, AreToldOfWithModelShapeAndLine) {
+  const std::string log = log_of([](const Device& device) {
+    Generator generator(1);
+    const WithoutFirst model{linear(device, generator), linear(device, generator)};
+    const Tensor x = ones(device, {2, 4});
+    for (int step = 0; step < 3; ++step) {
+      const auto result = value_and_grad(
+          model, [&](const auto& net) { return mean(net.second.forward(net.first.forward(x))); });
+      EXPECT_EQ(result.gradients.size(), 2U);
+    }
+  });
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("f32[4, 4]"),
+                    HasSubstr("left_out_weights_test.cpp:"),
+                    HasSubstr("WithoutFirst does not name in HEARTH_MODULE")));
+  EXPECT_EQ(count_of(log, "does not name"), 2U) << "weight and bias, once each\n" << log;
+}
+
+TEST(LeftOutWeights, OfAListAndInACheckpointAreToldOf) {
+  const std::string log = log_of([](const Device& device) {
+    Generator generator(1);
+    const WithoutBlocks model{linear(device, generator), {linear(device, generator)}};
+    const Tensor x = ones(device, {2, 4});
+    static_cast<void>(value_and_grad(model, [&](const auto& net) {
+      const Tensor inner = net.first.forward(x);
+      const auto apply = [](const Linear& block, const Tensor& in) { return block.forward(in); };
+      return mean(checkpoint(apply, net.blocks[0], inner));
+    }));
+  });
+  EXPECT_THAT(log, HasSubstr("WithoutBlocks does not name"));
+}
+
+// Named ones, Buffers, those of another model that was walked once, and those that have a path.
+TEST(LeftOutWeights, AreNoOthers) {
+  const std::string log = log_of([](const Device& device) {
+    Generator generator(1);
+    Whole model{
+        linear(device, generator), BatchNorm2d({.channels = 2}, device), linear(device, generator)};
+    const WithoutFirst teacher{linear(device, generator), linear(device, generator)};
+    set_paths(teacher);
+    teacher.first.weight.set_path("teacher.first.weight");
+    teacher.first.bias->set_path("teacher.first.bias");
+    const Tensor x = ones(device, {2, 2, 1, 4});
+    Sgd optimizer({.learning_rate = 0.1});
+    for (const Mode mode : {Mode::train, Mode::eval}) {
+      StateUpdates updates;
+      const StateScope scope(updates);
+      auto result = value_and_grad(model, [&](const auto& net) {
+        const Tensor inner = net.norm.forward(net.first.forward(x), mode);
+        const Tensor aim = teacher.second.forward(teacher.first.forward(x));
+        return mean(net.second.forward(inner) - aim);
+      });
+      optimizer.step(model, std::move(result.gradients)).get();
+    }
+    // What a model takes part in without a gradient of its own is nobody's mistake.
+    const Linear other = linear(device, generator);
+    static_cast<void>(
+        grad([&](const std::vector<Tensor>& in) { return mean(other.forward(in[0])); },
+             {ones(device, {2, 4})}));
+    static_cast<void>(other.forward(ones(device, {2, 4})));
+  });
+  EXPECT_THAT(log, IsEmpty());
+}
+
+}  // namespace
+}  // namespace hearth
