@@ -38,7 +38,7 @@ struct TensorImpl {
   std::atomic<bool> is_foreign{
       false};  ///< used by a lane that is not its home since it was made or adopted
   std::atomic<bool> has_many_users{false};      ///< more foreign lanes than entries
-  const Layout* layout = nullptr;               ///< the interned contiguous layout of its shape
+  const detail::Layout* layout = nullptr;       ///< the interned contiguous layout of its shape
   std::atomic<std::uint64_t> home_sequence{0};  ///< last record of the home lane that names it
   std::array<LaneUse, kInlineLastUses> foreign_uses{};
   TensorImpl* next_drop = nullptr;  ///< link while its drop waits for room in the lane
