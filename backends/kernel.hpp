@@ -22,7 +22,7 @@ struct ScalarAttributes;
 /// device address.
 struct TensorView {
   std::byte* data = nullptr;
-  const Layout* layout = nullptr;
+  const detail::Layout* layout = nullptr;
   DType dtype = DType::f32;
   Constant* constant = nullptr;  ///< Of inputs: set where kernels may keep what they make of them.
 
@@ -46,7 +46,7 @@ struct Epilogue {
   const Expression* expression = nullptr;
   /// Of the op's own result. The call's outputs may have another shape, of as many elements in the
   /// same order, behind a kind that may_show_anchor() names.
-  const Layout* result = nullptr;
+  const detail::Layout* result = nullptr;
   std::span<const TensorView> inputs = {};
   std::span<const ScalarAttributes> parameters = {};
   /// Its inputs, then the call's outputs, as records name them: for explanations.

@@ -79,7 +79,8 @@ Explained explain_program(const Asked& asked) {
     explained.trace = read_trace(asked.name).value();
     program = [&explained, &device] { static_cast<void>(replay(*explained.trace, device)); };
   }
-  const bool is_limited = Settings::from_environment().text(Setting::fusion_limit).has_value();
+  const bool is_limited =
+      detail::Settings::from_environment().text(detail::Setting::fusion_limit).has_value();
   const int warm_runs = is_limited ? 0 : 2;
   for (int i = 0; i < warm_runs; ++i) {
     program();

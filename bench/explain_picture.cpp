@@ -152,7 +152,7 @@ std::string draw_explanation(const Explanation& explanation, const std::string& 
   std::string body = text(kLeft, y, kAllWidth, kTitle, title);
   body += text(kLeft, y, kAllWidth, kSums, words_of_sums(explanation));
   y += kRowGap;
-  for (const RepeatedKernels& some : repeated(kernels)) {
+  for (const detail::RepeatedKernels& some : detail::repeated(kernels)) {
     for (std::size_t i = some.first; i < some.first + some.length; ++i) {
       body += row(kernels[i], i + 1, some.times, y, kBarWidth / static_cast<double>(most));
     }

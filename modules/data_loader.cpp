@@ -196,16 +196,16 @@ struct DataLoader::Worker {
   // What it shares with its thread, which may be left behind.
   struct Desk {
     explicit Desk(std::size_t capacity) : batches({.capacity = capacity}) {}
-    Mailbox<Result<HostBatch>> batches;
+    detail::Mailbox<Result<HostBatch>> batches;
     std::atomic<std::int64_t> number{0};  // of the batch that it is at
   };
 
   std::shared_ptr<Desk> desk;
-  std::unique_ptr<OwnedThread> thread;
+  std::unique_ptr<detail::OwnedThread> thread;
 };
 
 DataLoader::DataLoader(const Dataset& dataset,
-                       Executor& executor,
+                       detail::Executor& executor,
                        LoaderOptions options,
                        SourceLoc where)
     : dataset_(dataset),
@@ -235,9 +235,9 @@ void DataLoader::start_workers(SourceLoc where) {
         Result<HostBatch> batch = assembler.assemble(number);
         goes_on = batch.has_value();
         // A prefetched batch waits as long as the program takes for the one before.
-        goes_on =
-            desk->batches.push(std::move(batch), Deadline::never()) == MailboxPush::accepted &&
-            goes_on;
+        goes_on = desk->batches.push(std::move(batch), Deadline::never()) ==
+                      detail::MailboxPush::accepted &&
+                  goes_on;
       }
     };
     const auto observe = [desk, count = batch_count_] {
@@ -247,13 +247,13 @@ void DataLoader::start_workers(SourceLoc where) {
           "is in Dataset::read() for batch {} of epoch {}", number % count, number / count);
     };
     const std::string name = fmt::format("loader-{}", i);
-    auto thread = std::make_unique<OwnedThread>(
+    auto thread = std::make_unique<detail::OwnedThread>(
         executor_,
-        ThreadOptions{.name = name},
-        OwnedThreadOptions{.subject = fmt::format("{}: {}", name_of(options_), name),
-                           .observe = observe,
-                           .limit = options_.shutdown_limit,
-                           .log = options_.log},
+        detail::ThreadOptions{.name = name},
+        detail::OwnedThreadOptions{.subject = fmt::format("{}: {}", name_of(options_), name),
+                                   .observe = observe,
+                                   .limit = options_.shutdown_limit,
+                                   .log = options_.log},
         std::move(body));
     workers_.push_back(std::make_unique<Worker>(Worker{desk, std::move(thread)}));
   }
@@ -294,7 +294,7 @@ Result<HostBatch> DataLoader::take(SourceLoc where) {
                                      name_of(options_),
                                      cursor_.batch,
                                      cursor_.epoch),
-                 .report = Report(fmt::format(
+                 .report = detail::Report(fmt::format(
                      "watchdog report, who waits for whom:\n  the reader: waits for loader-{}\n"
                      "  loader-{}: is in Dataset::read()",
                      turn_,

@@ -41,7 +41,7 @@ struct LoaderOptions {
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the
   /// loader.
-  Log* log = nullptr;
+  detail::Log* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
   /// What errors call the loader, of what a program wrote; empty: its class.
@@ -98,12 +98,12 @@ class DataLoader final {
   /// Errors: ArgumentError for an empty data set, for options out of range, and
   /// when drop_last leaves no batch.
   DataLoader(const Dataset& dataset,
-             Executor& executor,
+             detail::Executor& executor,
              LoaderOptions options,
              SourceLoc where = SourceLoc::current());
   /// The loader reads from the data set, which a temporary would not outlive.
   DataLoader(const Dataset&& dataset,
-             Executor& executor,
+             detail::Executor& executor,
              LoaderOptions options,
              SourceLoc where = SourceLoc::current()) = delete;
   DataLoader(const DataLoader&) = delete;
@@ -142,7 +142,7 @@ class DataLoader final {
   [[nodiscard]] Result<HostBatch> take(SourceLoc where);
 
   const Dataset& dataset_;
-  Executor& executor_;
+  detail::Executor& executor_;
   const std::weak_ptr<const void> executor_life_;
   const LoaderOptions options_;
   const std::int64_t batch_count_;

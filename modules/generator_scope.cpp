@@ -12,7 +12,7 @@
 namespace hearth {
 namespace {
 
-struct CurrentGenerator final : ContextAttachment {
+struct CurrentGenerator final : detail::ContextAttachment {
   Generator* generator = nullptr;
   Generator replayed;  ///< Stands in where checkpoint() knows the numbers, and the scope has ended.
 };
@@ -21,7 +21,7 @@ struct CurrentGenerator final : ContextAttachment {
 constexpr std::uint64_t kKey = 0x67656e657261746fU;
 
 Generator* exchange_current(Generator* generator) {
-  ThreadContext& context = current_context();
+  detail::ThreadContext& context = detail::current_context();
   auto* current = context.find<CurrentGenerator>(kKey);
   if (current == nullptr) {
     current = &context.attach(kKey, std::make_unique<CurrentGenerator>());
@@ -37,7 +37,7 @@ GeneratorScope::~GeneratorScope() {
 }
 
 Generator& current_generator(std::string_view user, SourceLoc loc) {
-  auto* current = current_context().find<CurrentGenerator>(kKey);
+  auto* current = detail::current_context().find<CurrentGenerator>(kKey);
   if (current != nullptr && current->generator == nullptr && is_recomputing()) {
     return current->replayed;
   }

@@ -63,7 +63,7 @@ void OptimizerState::require_steps_told(SourceLoc loc) {
   if (!lost) {
     return;
   }
-  mark_read(*lost);
+  detail::mark_read(*lost);
   throw_error(Error{
       .code = lost->code,
       .text = fmt::format("{}: an earlier step did not happen, and its report was dropped unread",

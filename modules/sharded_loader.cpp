@@ -18,7 +18,7 @@ LoaderOptions named(LoaderOptions options) {
 }  // namespace
 
 ShardedLoader::ShardedLoader(const Dataset& dataset,
-                             Executor& executor,
+                             detail::Executor& executor,
                              const LoaderOptions& options,
                              int world,
                              SourceLoc where)

@@ -17,7 +17,7 @@
 namespace hearth {
 namespace {
 
-struct CurrentUpdates final : ContextAttachment {
+struct CurrentUpdates final : detail::ContextAttachment {
   StateUpdates* updates = nullptr;
   StateUpdates ignored;  ///< Stands in where checkpoint() runs again, and the scope has ended.
 };
@@ -26,7 +26,7 @@ struct CurrentUpdates final : ContextAttachment {
 constexpr std::uint64_t kUpdatesKey = 0x7374617465757064U;
 
 StateUpdates* exchange_updates(StateUpdates* updates) {
-  ThreadContext& context = current_context();
+  detail::ThreadContext& context = detail::current_context();
   auto* current = context.find<CurrentUpdates>(kUpdatesKey);
   if (current == nullptr) {
     current = &context.attach(kUpdatesKey, std::make_unique<CurrentUpdates>());
@@ -157,7 +157,7 @@ StateScope::~StateScope() {
 }
 
 StateUpdates& current_state_updates(std::string_view user, SourceLoc loc) {
-  auto* current = current_context().find<CurrentUpdates>(kUpdatesKey);
+  auto* current = detail::current_context().find<CurrentUpdates>(kUpdatesKey);
   if (current != nullptr && current->updates == nullptr && is_recomputing()) {
     return current->ignored;
   }

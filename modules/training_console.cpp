@@ -46,7 +46,7 @@ ConsoleStyle chosen(const ConsoleOptions& options) {
   constexpr std::array kStyles = {
       ConsoleStyle::live, ConsoleStyle::dashboard, ConsoleStyle::plain, ConsoleStyle::silent};
   const std::optional<std::size_t> place =
-      Settings::from_environment().choice(Setting::console, kNames).value();
+      detail::Settings::from_environment().choice(detail::Setting::console, kNames).value();
   return place ? kStyles[*place] : by_output(options.out);
 }
 
@@ -70,7 +70,7 @@ void TrainingConsole::close() noexcept {
 
 bool TrainingConsole::wants_dashboard() const {
   return style_ == ConsoleStyle::dashboard &&
-         (!drawn_at_ || current_context().clock().now() - *drawn_at_ >= kDashboardPause);
+         (!drawn_at_ || detail::current_context().clock().now() - *drawn_at_ >= kDashboardPause);
 }
 
 void TrainingConsole::open_screen() {
@@ -98,7 +98,7 @@ void TrainingConsole::draw(DashboardFigures figures) {
   int columns = 0;
   screen_->measure(rows, columns);
   screen_->show(detail::draw_dashboard(figures, rows, columns, screen_->is_unicode()));
-  drawn_at_ = current_context().clock().now();
+  drawn_at_ = detail::current_context().clock().now();
 }
 
 void TrainingConsole::write(const std::string& text) {
@@ -123,7 +123,7 @@ void TrainingConsole::show(const RunPlace& place, double loss, double samples_pe
   if (style_ != ConsoleStyle::live) {
     return;
   }
-  const detail::TimePoint now = current_context().clock().now();
+  const detail::TimePoint now = detail::current_context().clock().now();
   if (drawn_at_ && place.batch != place.batch_count && now - *drawn_at_ < kPause) {
     return;
   }

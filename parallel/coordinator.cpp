@@ -49,19 +49,21 @@ bool detail::is_device_hang(const Error& error) noexcept {
   return is_of_op || (error.cause && is_device_hang(*error.cause));
 }
 
-StepCoordinator::StepCoordinator(Executor& executor, Collective& engine, CoordinatorOptions options)
+StepCoordinator::StepCoordinator(detail::Executor& executor,
+                                 Collective& engine,
+                                 CoordinatorOptions options)
     : mailbox_(std::make_shared<CoordinatorMailbox>()),
       watchdog_(options.watchdog),
       wait_limit_(options.wait_limit) {
-  OwnedThreadOptions thread{.subject = "the coordinator",
-                            .observe = [] { return std::string("its engine keeps it"); },
-                            .limit = options.shutdown_limit,
-                            .log = options.log};
+  detail::OwnedThreadOptions thread{.subject = "the coordinator",
+                                    .observe = [] { return std::string("its engine keeps it"); },
+                                    .limit = options.shutdown_limit,
+                                    .log = options.log};
   auto loop = std::make_unique<CoordinatorLoop>(mailbox_, engine, std::move(options));
-  thread_ = std::make_unique<OwnedThread>(
-      executor, ThreadOptions{.name = "coordinator"}, std::move(thread), [loop = std::move(loop)] {
-        loop->run();
-      });
+  thread_ = std::make_unique<detail::OwnedThread>(executor,
+                                                  detail::ThreadOptions{.name = "coordinator"},
+                                                  std::move(thread),
+                                                  [loop = std::move(loop)] { loop->run(); });
 }
 
 // The thread's own end waits, when the mailbox is closed.
@@ -82,7 +84,7 @@ Pending<DataParallelReport> StepCoordinator::begin(std::int64_t step,
 
 void StepCoordinator::require_steps_told(SourceLoc where) {
   if (const ErrorRef lost = mailbox_->lost.take_dropped()) {
-    mark_read(*lost);
+    detail::mark_read(*lost);
     throw_error(Error{
         .code = lost->code,
         .text = "DataParallel: an earlier step did not happen, and its report was dropped unread",

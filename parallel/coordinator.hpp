@@ -40,7 +40,7 @@ struct CoordinatorOptions {
   /// Of waits for its results that name no deadline.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// Who reports when a deadline passes, and asks the coordinator for others' reports; may be null.
-  IntrusivePtr<Watchdog> watchdog = nullptr;
+  IntrusivePtr<detail::Watchdog> watchdog = nullptr;
   /// From a step's failure on, a rank has `deadline` and the time of the last step to come to its
   /// end, and before there was one, this; then it is given up, and the step ends with its first
   /// error.
@@ -51,7 +51,7 @@ struct CoordinatorOptions {
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
   /// Lives as long as the thread, left behind or not: an engine that nobody else owns, say.
   std::shared_ptr<const void> kept_alive = nullptr;
-  Log* log =
+  detail::Log* log =
       nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
 };
 
@@ -121,7 +121,7 @@ class CoordinatorInbox final {
 
 class StepCoordinator final {
  public:
-  StepCoordinator(Executor& executor, Collective& engine, CoordinatorOptions options);
+  StepCoordinator(detail::Executor& executor, Collective& engine, CoordinatorOptions options);
   StepCoordinator(const StepCoordinator&) = delete;
   StepCoordinator& operator=(const StepCoordinator&) = delete;
   /// Cancels what is open, and calls the engine no more. At the limit, a call of the engine's that
@@ -159,9 +159,9 @@ class StepCoordinator final {
             .helper = {.watchdog = watchdog_, .limit = wait_limit_},
             .location = where};
   }
-  const IntrusivePtr<Watchdog> watchdog_;
+  const IntrusivePtr<detail::Watchdog> watchdog_;
   const std::chrono::nanoseconds wait_limit_;
-  std::unique_ptr<OwnedThread> thread_;
+  std::unique_ptr<detail::OwnedThread> thread_;
 };
 
 }  // namespace hearth

@@ -159,7 +159,7 @@ ErrorRef CoordinatorLoop::late(const Step& step,
                            what,
                            who,
                            std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
-       .report = Report(std::move(report))});
+       .report = detail::Report(std::move(report))});
 }
 
 }  // namespace hearth

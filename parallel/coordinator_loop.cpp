@@ -47,7 +47,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
   Step& step = steps_[begin.step];
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
   step.outcome = std::move(begin.outcome);
-  step.begun = current_context().clock().now();
+  step.begun = detail::current_context().clock().now();
   step.whole = Deadline::in(detail::saturated_sum(options_.step_limit, options_.deadline));
   step.names = names_;
   step.ranks.resize(names_->size());
@@ -266,8 +266,8 @@ void CoordinatorLoop::reduce(std::int64_t number,
 void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   if (step.failure) {
     // The report has the first failure alone.
-    if (find_failure(*error) != find_failure(*step.failure)) {
-      mark_read(*error);
+    if (detail::find_failure(*error) != detail::find_failure(*step.failure)) {
+      detail::mark_read(*error);
     }
     return;
   }
@@ -363,14 +363,14 @@ std::string CoordinatorLoop::describe() const {
                       number,
                       index,
                       coordinator::names_of(*step.names, coordinator::missing_from(bucket.regions)),
-                      time_left(bucket.deadline));
+                      detail::time_left(bucket.deadline));
     }
     for (const ReducingBucket& bucket : step.reducing) {
       if (!bucket.is_over->load(std::memory_order_acquire)) {  // partner: reduce
         text += fmt::format("\n    step {}, bucket {} waits for the engine: {}",
                             number,
                             bucket.index,
-                            time_left(bucket.deadline));
+                            detail::time_left(bucket.deadline));
       }
     }
     if (step.prepared_count > 0 && step.prepared_count < step.prepared.size()) {
@@ -378,7 +378,7 @@ std::string CoordinatorLoop::describe() const {
           fmt::format("\n    step {}, the update waits for {}: {}",
                       number,
                       coordinator::names_of(*step.names, coordinator::missing_from(step.prepared)),
-                      time_left(step.prepared_deadline));
+                      detail::time_left(step.prepared_deadline));
     }
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
       if (!step.ranks[rank].is_finished) {
@@ -410,7 +410,7 @@ void CoordinatorLoop::decide(Step& step) {
   ++statistics_.steps;
   forget_deadlines(step);
   const detail::TimePoint start = std::max(step.begun, last_end_);
-  last_end_ = current_context().clock().now();
+  last_end_ = detail::current_context().clock().now();
   next_whole_ = Deadline::in(detail::saturated_sum(options_.step_limit, options_.deadline));
   if (step.failure &&
       (detail::is_device_loss(*step.failure) || detail::is_device_hang(*step.failure))) {
@@ -437,7 +437,7 @@ void CoordinatorLoop::decide(Step& step) {
   step.report.weight = static_cast<double>(step.report.sample_count) * weight.value_or(1);
   step.report.late_failure = step.failure;
   if (step.failure) {
-    mark_read(*step.failure);  // the step has happened, and its report says this
+    detail::mark_read(*step.failure);  // the step has happened, and its report says this
   }
   step.outcome.set_value(step.report);
 }

@@ -79,7 +79,7 @@ using CoordinatorMessage = std::variant<BucketArrival,
                                         message::Rejoin>;
 
 struct CoordinatorMailbox {
-  Mailbox<CoordinatorMessage> messages;
+  detail::Mailbox<CoordinatorMessage> messages;
   std::atomic<bool> has_trouble{false};
   LostReports lost;
 };

@@ -160,7 +160,7 @@ std::unique_ptr<RankModel> RankReplica::take() {
 }
 
 Generator RankReplica::generator() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return draws_.decision && draws_.decision->is_committed() ? draws_.after : draws_.before;
 }
 
@@ -168,7 +168,7 @@ void RankReplica::note(Draws draws) {
   // The decision before may die with a failure that nobody read: the log, which is the user's, says
   // so outside of the lock.
   Draws before;
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   before = std::exchange(draws_, std::move(draws));
 }
 

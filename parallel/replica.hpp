@@ -110,7 +110,7 @@ class RankReplica final {
   std::optional<WeightAverage> average_;
   const std::unique_ptr<RankLoss> loss_;
   UpdateRule move_;
-  mutable Mutex mutex_;
+  mutable detail::Mutex mutex_;
   Draws draws_ HEARTH_GUARDED_BY(mutex_);
 };
 

@@ -53,7 +53,7 @@ void throw_file_error(const Status& status) {
   }
   const ErrorRef error = status.shared_error();
   if (error->code == ErrorCode::not_found) {
-    mark_read(*error);
+    detail::mark_read(*error);
     throw FileError(error);
   }
   status.value();

@@ -37,7 +37,7 @@ class ServedModel<Model> {
   /// Threads: any. Cost: a lock and a few pointers; the old weights go when the last request that
   /// uses them is done.
   void publish(Frozen<Model> next) HEARTH_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     std::swap(newest_, next);                          // what was there dies after the lock
     version_.fetch_add(1, std::memory_order_acq_rel);  // partner: Reader::current
   }
@@ -70,12 +70,12 @@ class ServedModel<Model> {
 
  private:
   [[nodiscard]] Frozen<Model> newest(std::uint64_t& version) const HEARTH_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     version = version_.load(std::memory_order_acquire);
     return newest_;
   }
 
-  mutable Mutex mutex_;
+  mutable detail::Mutex mutex_;
   Frozen<Model> newest_ HEARTH_GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> version_{1};
 };

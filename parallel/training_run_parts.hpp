@@ -29,7 +29,7 @@ inline void require_written(const Status& status, SourceLoc where) {
 }
 
 inline hearth::detail::TimePoint now() {
-  return current_context().clock().now();
+  return detail::current_context().clock().now();
 }
 
 }  // namespace hearth::training

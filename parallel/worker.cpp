@@ -52,13 +52,14 @@ DeviceWorker::DeviceWorker(const Runtime& runtime, const Device& device, WorkerO
         .subject = subject};
     desk->work(context);
   };
-  thread_ = std::make_unique<OwnedThread>(
+  thread_ = std::make_unique<detail::OwnedThread>(
       runtime.executor(),
-      ThreadOptions{.name = fmt::format("worker:{}", options.rank), .cores = device.cores()},
-      OwnedThreadOptions{.subject = subject_,
-                         .observe = look,
-                         .limit = options.shutdown_limit,
-                         .log = &runtime.log()},
+      detail::ThreadOptions{.name = fmt::format("worker:{}", options.rank),
+                            .cores = device.cores()},
+      detail::OwnedThreadOptions{.subject = subject_,
+                                 .observe = look,
+                                 .limit = options.shutdown_limit,
+                                 .log = &runtime.log()},
       std::move(body));
 }
 
@@ -80,7 +81,7 @@ bool DeviceWorker::end(Deadline deadline) {
 }
 
 void DeviceWorker::post(Job job) {
-  if (desk_->jobs.push(std::move(job)) != MailboxPush::accepted) {
+  if (desk_->jobs.push(std::move(job)) != detail::MailboxPush::accepted) {
     throw_error(Error{.code = ErrorCode::cancelled, .text = subject_ + " has ended"});
   }
 }
@@ -113,7 +114,7 @@ ErrorRef WorkerContext::failure() const {
     throw;
   } catch (const Exception& exception) {
     cause = exception.shared_error();
-    mark_unread(*cause);  // the function had it, and throws it on
+    detail::mark_unread(*cause);  // the function had it, and throws it on
     if (detail::tells_all(*cause)) {
       const bool is_of_file = dynamic_cast<const FileError*>(&exception) != nullptr;
       return device.failures().enter(own_error(cause, *this, is_of_file));

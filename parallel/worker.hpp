@@ -122,7 +122,7 @@ class DeviceWorker final {
   /// What the worker and its thread share.
   struct Desk {
     std::stop_source stop;
-    Mailbox<Job> jobs;
+    detail::Mailbox<Job> jobs;
     std::atomic<bool> is_running{false};
 
     [[nodiscard]] std::string look() const;
@@ -132,9 +132,9 @@ class DeviceWorker final {
   const Device device_;
   const WorkerOptions options_;
   const std::string subject_;
-  const IntrusivePtr<Watchdog> watchdog_;
+  const IntrusivePtr<detail::Watchdog> watchdog_;
   const std::shared_ptr<Desk> desk_ = std::make_shared<Desk>();
-  std::unique_ptr<OwnedThread> thread_;
+  std::unique_ptr<detail::OwnedThread> thread_;
 };
 
 }  // namespace hearth

@@ -37,7 +37,7 @@ struct Variant {
 };
 
 struct VariantPolicy {
-  using Id = hearth::Id<struct VariantTag>;
+  using Id = hearth::detail::Id<struct VariantTag>;
   using Key = Variant;
   using Entry = Variant;
   static std::uint64_t hash(const Variant& variant) noexcept {
@@ -71,7 +71,7 @@ struct CustomOp::State {
   std::string name;
   std::size_t operand_count;
   Function function;
-  Interner<VariantPolicy> variants{1024};
+  detail::Interner<VariantPolicy> variants{1024};
 
   /// The first tensor among the operands, beside which the numbers are taken. Errors: ArgumentError
   /// when there is none, or one is empty.

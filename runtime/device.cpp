@@ -29,11 +29,11 @@ DeviceEndpoint& Device::endpoint() const {
   return *endpoint_;
 }
 
-Log& Device::log() const {
+detail::Log& Device::log() const {
   return endpoint().tables().log;
 }
 
-FailureBook& Device::failures() const {
+detail::FailureBook& Device::failures() const {
   return endpoint().tables().failures();
 }
 
@@ -51,8 +51,8 @@ const std::vector<int>& Device::cores() const {
   return endpoint().cores();
 }
 
-PendingHelper Device::wait_terms() const {
-  PendingHelper terms = helper_of(endpoint());
+detail::PendingHelper Device::wait_terms() const {
+  detail::PendingHelper terms = helper_of(endpoint());
   terms.help = nullptr;
   terms.observe = nullptr;
   terms.whom = {};
@@ -130,7 +130,7 @@ Pending<void> Device::restart_later(SourceLoc loc) const {
       Error{.code = ErrorCode::device_lost,
             .text = fmt::format("device {} was restarted", endpoint.name()),
             .device = endpoint.name()}));
-  mark_read(*given_up);  // nobody has to be told of it
+  detail::mark_read(*given_up);  // nobody has to be told of it
   return ask_later<RestartDevice>(endpoint, loc, given_up);
 }
 

@@ -21,8 +21,10 @@ namespace hearth {
 
 class DeviceEndpoint;
 struct Explanation;
+namespace detail {
 class FailureBook;
 class Log;
+}  // namespace detail
 
 /// Exact figures of a device's memory. Units: bytes and counts.
 struct MemoryStatistics {
@@ -161,11 +163,11 @@ class Device {
   [[nodiscard]] DeviceEndpoint& endpoint() const;  ///< For the library.
   /// For results of others (workers) that come of work on this device: waits for them end as those
   /// for the device itself do.
-  [[nodiscard]] PendingHelper wait_terms() const;
+  [[nodiscard]] detail::PendingHelper wait_terms() const;
   /// Its runtime's, for lines about what is done with the device. Threads: any.
-  [[nodiscard]] Log& log() const;
+  [[nodiscard]] detail::Log& log() const;
   /// Its runtime's, for the library. Threads: any.
-  [[nodiscard]] FailureBook& failures() const;
+  [[nodiscard]] detail::FailureBook& failures() const;
 
  private:
   [[nodiscard]] Pending<void> restart_later(SourceLoc loc) const;

@@ -66,11 +66,11 @@ std::int64_t sum_of(const std::vector<ExplainedKernel>& kernels,
 }  // namespace
 
 // A single kernel that comes twice is one that does; a longer row has to come three times.
-std::vector<RepeatedKernels> repeated(const std::vector<ExplainedKernel>& kernels) {
+std::vector<detail::RepeatedKernels> detail::repeated(const std::vector<ExplainedKernel>& kernels) {
   constexpr std::size_t kLongest = 8;
-  std::vector<RepeatedKernels> all;
+  std::vector<detail::RepeatedKernels> all;
   for (std::size_t first = 0; first < kernels.size();) {
-    RepeatedKernels best{.first = first};
+    detail::RepeatedKernels best{.first = first};
     for (std::size_t length = 1; length <= kLongest; ++length) {
       std::size_t end = first + length;
       while (end < kernels.size() && kernels[end] == kernels[end - length]) {
@@ -117,7 +117,7 @@ std::string Explanation::to_text() const {
   if (has_one_end && !kernels.front().boundary.empty()) {
     text += fmt::format("      each ends: {}\n", kernels.front().boundary);
   }
-  for (const RepeatedKernels& some : repeated(kernels)) {
+  for (const detail::RepeatedKernels& some : detail::repeated(kernels)) {
     for (std::size_t i = some.first; i < some.first + some.length; ++i) {
       text += line_of(kernels[i], i + 1, some.times) + "\n";
       if (!has_one_end && !kernels[i].boundary.empty()) {

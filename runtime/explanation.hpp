@@ -27,6 +27,7 @@ struct ExplainedKernel {
   friend bool operator==(const ExplainedKernel&, const ExplainedKernel&) = default;
 };
 
+namespace detail {
 /// Kernels in a row that come again as they are: `length` of them, from `first` on, `times` times.
 struct RepeatedKernels {
   std::size_t first = 0;
@@ -35,6 +36,7 @@ struct RepeatedKernels {
 };
 /// All of the kernels, each once.
 [[nodiscard]] std::vector<RepeatedKernels> repeated(const std::vector<ExplainedKernel>& kernels);
+}  // namespace detail
 
 /// All kernels of a device in the order in which they were given to it.
 struct Explanation {

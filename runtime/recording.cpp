@@ -124,7 +124,7 @@ Status RecordScope::write_reduced(const OpTrace& trace) const {
   if (!has_failed || device.endpoint().is_closed()) {
     return {};
   }
-  Log& log = device.endpoint().tables().log;
+  detail::Log& log = device.endpoint().tables().log;
   if (device.is_lost()) {
     log.warn("record: " + device.name() + " is lost; there is no smaller program");
     return {};

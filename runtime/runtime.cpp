@@ -49,20 +49,21 @@ void require_writable(const LateFile& file) {
   }
 }
 
-std::string_view variable_of(Setting setting) {
-  return known_settings()[static_cast<std::size_t>(setting)].variable;
+std::string_view variable_of(detail::Setting setting) {
+  return detail::known_settings()[static_cast<std::size_t>(setting)].variable;
 }
 
 /// What HEARTH_FUSION says. Errors: ArgumentError for a mode that there is not.
-Fusion fusion_of(const Settings& settings) {
+Fusion fusion_of(const detail::Settings& settings) {
   constexpr std::array<std::string_view, 3> kModes = {"off", "single", "on"};
   constexpr auto kDefault = static_cast<std::size_t>(Fusion::on);
-  return static_cast<Fusion>(settings.choice(Setting::fusion, kModes).value().value_or(kDefault));
+  return static_cast<Fusion>(
+      settings.choice(detail::Setting::fusion, kModes).value().value_or(kDefault));
 }
 
 void save_trace(const Device& device, const std::string& file) {
   RuntimeTables& tables = device.endpoint().tables();
-  Result<TraceLog> log = tables.trace().stop();
+  Result<detail::TraceLog> log = tables.trace().stop();
   const Status written =
       log.has_value() ? detail::write_trace(device, log.value(), file) : log.status();
   if (!written.has_value()) {
@@ -107,16 +108,16 @@ struct Runtime::Impl {
   struct Node {
     IntrusivePtr<DeviceEndpoint> endpoint;
     std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be left behind
-    std::unique_ptr<OwnedThread> thread;
+    std::unique_ptr<detail::OwnedThread> thread;
     std::shared_ptr<CompletionWaiter> waiter;  ///< of an asynchronous device, with its thread
-    std::unique_ptr<OwnedThread> waiter_thread;
+    std::unique_ptr<detail::OwnedThread> waiter_thread;
     std::shared_ptr<const void> witness;
     bool is_listed = true;  ///< By Runtime::devices().
     PeakSubject measured = {};
   };
 
   ThreadExecutor threads;
-  Executor* executor = nullptr;
+  detail::Executor* executor = nullptr;
   std::chrono::nanoseconds shutdown_limit{};
   std::shared_ptr<RuntimeTables> tables;
   std::string trace_file;
@@ -153,12 +154,12 @@ struct Runtime::Impl {
   [[nodiscard]] PeakSubject peak_subject_of(const DeviceOptions& options,
                                             const BackendInfo& info) const;
   /// The thread that runs the actor's loop, which has begun when this returns.
-  [[nodiscard]] std::unique_ptr<OwnedThread> start_thread(
+  [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_thread(
       const DeviceOptions& options,
       const IntrusivePtr<DeviceEndpoint>& endpoint,
       const std::shared_ptr<DeviceActor>& actor);
   /// The thread that waits for an asynchronous device.
-  [[nodiscard]] std::unique_ptr<OwnedThread> start_waiter(
+  [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_waiter(
       const IntrusivePtr<DeviceEndpoint>& endpoint,
       const std::shared_ptr<CompletionWaiter>& waiter);
   /// Records the whole run, into record_file.
@@ -245,46 +246,47 @@ DeviceActorOptions Runtime::Impl::options_of_actor(const DeviceOptions& options,
   made.reopen = [factory = *backend_factory, request = request_for(options)] {
     return make_by(factory, request);
   };
-  if (tables->log.is_enabled(LogLevel::debug)) {
+  if (tables->log.is_enabled(detail::LogLevel::debug)) {
     made.make_memory = with_log(options.make_memory, options.memory, name, tables);
   }
   return made;
 }
 
-std::unique_ptr<OwnedThread> Runtime::Impl::start_thread(
+std::unique_ptr<detail::OwnedThread> Runtime::Impl::start_thread(
     const DeviceOptions& options,
     const IntrusivePtr<DeviceEndpoint>& endpoint,
     const std::shared_ptr<DeviceActor>& actor) {
   Promise<void> started(PendingOptions{.subject = "the start of a device"});
   Pending<void> ready = started.pending();
   auto body = [running = actor, endpoint, started = std::move(started)]() mutable {
-    endpoint->attach_loop(*running, IntrusivePtr<Parker>(&current_context().parker()));
+    endpoint->attach_loop(*running,
+                          IntrusivePtr<detail::Parker>(&detail::current_context().parker()));
     started.set_value();
     running->thread_main();
     endpoint->tables().log.debug([&] { return describe_end(*endpoint, *running); });
   };
-  auto thread = std::make_unique<OwnedThread>(
+  auto thread = std::make_unique<detail::OwnedThread>(
       *executor,
-      ThreadOptions{.name = endpoint->name(), .cores = options.cores},
-      OwnedThreadOptions{.subject = fmt::format("device {}", endpoint->name()),
-                         .observe = [endpoint] { return endpoint->what_holder_does(); },
-                         .limit = shutdown_limit,
-                         .log = &tables->log},
+      detail::ThreadOptions{.name = endpoint->name(), .cores = options.cores},
+      detail::OwnedThreadOptions{.subject = fmt::format("device {}", endpoint->name()),
+                                 .observe = [endpoint] { return endpoint->what_holder_does(); },
+                                 .limit = shutdown_limit,
+                                 .log = &tables->log},
       std::move(body));
   std::move(ready).get();
   return thread;
 }
 
-std::unique_ptr<OwnedThread> Runtime::Impl::start_waiter(
+std::unique_ptr<detail::OwnedThread> Runtime::Impl::start_waiter(
     const IntrusivePtr<DeviceEndpoint>& endpoint, const std::shared_ptr<CompletionWaiter>& waiter) {
   const std::string subject = fmt::format("the waiter of device {}", endpoint->name());
-  return std::make_unique<OwnedThread>(
+  return std::make_unique<detail::OwnedThread>(
       *executor,
-      ThreadOptions{.name = endpoint->name() + " waiter"},
-      OwnedThreadOptions{.subject = subject,
-                         .observe = [] { return std::string("waits for the device"); },
-                         .limit = shutdown_limit,
-                         .log = &tables->log},
+      detail::ThreadOptions{.name = endpoint->name() + " waiter"},
+      detail::OwnedThreadOptions{.subject = subject,
+                                 .observe = [] { return std::string("waits for the device"); },
+                                 .limit = shutdown_limit,
+                                 .log = &tables->log},
       [endpoint, waiter] { waiter->thread_main(*endpoint); });
 }
 
@@ -336,8 +338,9 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   auto waiter = info.runs_inline ? nullptr : std::make_shared<CompletionWaiter>();
   actor_options.waiter = waiter;
   auto actor = std::make_shared<DeviceActor>(endpoint, std::move(backend), actor_options);
-  std::unique_ptr<OwnedThread> waiter_thread = waiter ? start_waiter(endpoint, waiter) : nullptr;
-  std::unique_ptr<OwnedThread> thread = start_thread(options, endpoint, actor);
+  std::unique_ptr<detail::OwnedThread> waiter_thread =
+      waiter ? start_waiter(endpoint, waiter) : nullptr;
+  std::unique_ptr<detail::OwnedThread> thread = start_thread(options, endpoint, actor);
   std::shared_ptr<const void> witness =
       tables->watchdog->watch({.name = fmt::format("device {}", info.name),
                                .ask =
@@ -362,42 +365,46 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {
-  const Settings settings = Settings::from_environment();
-  has_async_sims = settings.boolean(Setting::async_sims).value().value_or(false);
+  const detail::Settings settings = detail::Settings::from_environment();
+  has_async_sims = settings.boolean(detail::Setting::async_sims).value().value_or(false);
   fusion = options.fusion.value_or(fusion_of(settings));
-  const bool is_eager = settings.boolean(Setting::eager_reports).value().value_or(false);
-  tables = std::make_shared<RuntimeTables>(RuntimeId{unique_number()},
-                                           LogOptions{.level = log_level(settings).value()},
-                                           options.wait_limit,
-                                           options.eager_reports || is_eager);
+  const bool is_eager = settings.boolean(detail::Setting::eager_reports).value().value_or(false);
+  tables = std::make_shared<RuntimeTables>(
+      RuntimeId{unique_number()},
+      detail::LogOptions{.level = detail::log_level(settings).value()},
+      options.wait_limit,
+      options.eager_reports || is_eager);
   tables->fuses = fusion == Fusion::on;
   const std::optional<std::int64_t> limit =
-      settings.integer(Setting::fusion_limit, 0, std::numeric_limits<std::int64_t>::max()).value();
+      settings.integer(detail::Setting::fusion_limit, 0, std::numeric_limits<std::int64_t>::max())
+          .value();
   if (options.fusion_limit || limit) {
     tables->fusion_limit.set(
         options.fusion_limit.value_or(static_cast<std::uint64_t>(limit.value_or(0))));
   }
-  const bool rounds = settings.boolean(Setting::round_intermediates).value().value_or(false);
+  const bool rounds =
+      settings.boolean(detail::Setting::round_intermediates).value().value_or(false);
   tables->is_deterministic =
-      options.deterministic || settings.boolean(Setting::deterministic).value().value_or(false);
+      options.deterministic ||
+      settings.boolean(detail::Setting::deterministic).value().value_or(false);
   tables->between = options.round_intermediates || rounds || tables->is_deterministic
                         ? Between::rounded
                         : Between::wide;
   allows_f16_sums = options.allow_f16_sums;
   compiles_block = tables->is_deterministic || options.blocking_compiles ||
-                   settings.boolean(Setting::blocking_compiles).value().value_or(false);
-  tables->failures().open(std::shared_ptr<Log>(tables, &tables->log));
-  for (const std::string& variable : unknown_settings()) {
+                   settings.boolean(detail::Setting::blocking_compiles).value().value_or(false);
+  tables->failures().open(std::shared_ptr<detail::Log>(tables, &tables->log));
+  for (const std::string& variable : detail::unknown_settings()) {
     tables->log.warn(fmt::format("{} is set, but there is no such setting", variable));
   }
-  trace_file = settings.text(Setting::trace_file).value_or("");
+  trace_file = settings.text(detail::Setting::trace_file).value_or("");
   const bool is_from_options = !options.record_file.empty();
-  record_file =
-      is_from_options ? options.record_file : settings.text(Setting::record_file).value_or("");
-  require_writable({trace_file, variable_of(Setting::trace_file)});
-  require_writable(
-      {record_file,
-       is_from_options ? "RuntimeOptions::record_file" : variable_of(Setting::record_file)});
+  record_file = is_from_options ? options.record_file
+                                : settings.text(detail::Setting::record_file).value_or("");
+  require_writable({trace_file, variable_of(detail::Setting::trace_file)});
+  require_writable({record_file,
+                    is_from_options ? "RuntimeOptions::record_file"
+                                    : variable_of(detail::Setting::record_file)});
   if (!trace_file.empty()) {
     tables->trace().start().value();
   }
@@ -572,16 +579,16 @@ DevicePeaks Runtime::measure_peaks(const Device& device, SourceLoc loc) const {
   return peaks.value();
 }
 
-Executor& Runtime::executor() const noexcept {
+detail::Executor& Runtime::executor() const noexcept {
   return *impl_->executor;
 }
-Log& Runtime::log() const noexcept {
+detail::Log& Runtime::log() const noexcept {
   return impl_->tables->log;
 }
 std::chrono::nanoseconds Runtime::wait_limit() const noexcept {
   return impl_->tables->wait_limit;
 }
-Watchdog& Runtime::watchdog() const noexcept {
+detail::Watchdog& Runtime::watchdog() const noexcept {
   return *impl_->tables->watchdog;
 }
 ContinuationRunner& Runtime::continuations() const noexcept {

@@ -27,8 +27,8 @@ namespace hearth {
 
 namespace detail {
 struct BackendFactory;
-}  // namespace detail
 class Log;
+}  // namespace detail
 class MemoryStrategy;
 class PageProvider;
 
@@ -113,7 +113,7 @@ struct RuntimeOptions {
   std::string record_file = {};
   /// Who runs the threads; nullptr = operating system threads. A ManualExecutor steps them, for a
   /// program's tests. Must outlive the Runtime.
-  Executor* executor = nullptr;
+  detail::Executor* executor = nullptr;
 };
 
 /// A device that this machine may offer to a runtime.
@@ -160,12 +160,12 @@ class Runtime {
   /// Errors: ArgumentError for a device of another runtime, or of a kind whose speed says nothing
   /// (reference, sim); OutOfMemory; DeviceError; FileError where it cannot be kept.
   DevicePeaks measure_peaks(const Device& device, SourceLoc loc = SourceLoc::current()) const;
-  [[nodiscard]] Executor& executor() const noexcept;
+  [[nodiscard]] detail::Executor& executor() const noexcept;
   /// Lines for the person who runs the program: all else that the library reports goes here.
-  [[nodiscard]] Log& log() const noexcept;
+  [[nodiscard]] detail::Log& log() const noexcept;
   /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers,
   /// servers) enter themselves.
-  [[nodiscard]] Watchdog& watchdog() const noexcept;
+  [[nodiscard]] detail::Watchdog& watchdog() const noexcept;
   /// RuntimeOptions::wait_limit, for the waits of others.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept;
   /// Where continuations of Pending::then run.

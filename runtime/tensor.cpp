@@ -78,7 +78,7 @@ PendingOptions reading(const TensorImpl& impl, SourceLoc loc) {
   // First, because it may throw: a helper counts its device, and only the state that takes it
   // gives that back.
   const Deadline work_ends = current_stream(*impl.endpoint, loc).limits().deadline;
-  PendingHelper helper = helper_of(*impl.endpoint);
+  detail::PendingHelper helper = helper_of(*impl.endpoint);
   helper.work_ends = work_ends;
   return PendingOptions{.subject = "a readback", .helper = std::move(helper), .location = loc};
 }

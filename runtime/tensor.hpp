@@ -28,9 +28,9 @@
 namespace hearth {
 
 class Device;
-class Tape;
 struct TensorImpl;
 namespace detail {
+class Tape;
 void release_tensor(TensorImpl* impl) noexcept;  // the last reference is gone: sends the drop
 void retain_tensor(TensorImpl* impl) noexcept;
 // A tracked tensor counts its tape, so that it may outlive the grad call that made it.
@@ -308,7 +308,7 @@ class Tensor {
   [[nodiscard]] ItemValue item_value(const WaitOptions& options, SourceLoc loc) const;
 
   TensorImpl* impl_ = nullptr;
-  Tape* tape_ = nullptr;
+  detail::Tape* tape_ = nullptr;
   std::uint32_t node_ = 0;
 };
 

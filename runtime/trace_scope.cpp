@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-Trace& trace_of(const Device& device) {
+detail::Trace& trace_of(const Device& device) {
   return device.endpoint().tables().trace();
 }
 
@@ -82,20 +82,20 @@ Status TraceScope::stop() {
   if (std::exchange(is_open_, false)) {
     catch_up(devices_, location_);
   }
-  HEARTH_TRY(const TraceLog log, trace_of(devices_.front()).stop());
+  HEARTH_TRY(const detail::TraceLog log, trace_of(devices_.front()).stop());
   return detail::write_trace(devices_.front(), log, file_);
 }
 
 TracePart::TracePart(const Device& device, std::string_view name, SourceLoc loc) {
-  Trace& trace = trace_of(device);
+  detail::Trace& trace = trace_of(device);
   if (!trace.is_on()) {
     return;
   }
   device_ = device;
   event_.name = trace.keep(name);
-  event_.track = TraceTrack::parts;
+  event_.track = detail::TraceTrack::parts;
   event_.location = loc;
-  event_.begin = current_context().clock().now();
+  event_.begin = detail::current_context().clock().now();
 }
 
 TracePart::TracePart(const Runtime& runtime, std::string_view name, SourceLoc loc)
@@ -103,13 +103,13 @@ TracePart::TracePart(const Runtime& runtime, std::string_view name, SourceLoc lo
 
 TracePart::~TracePart() {
   if (device_.is_valid()) {
-    event_.end = current_context().clock().now();
+    event_.end = detail::current_context().clock().now();
     trace_of(device_).add(event_);
   }
 }
 
 Status detail::write_trace(const Device& device,
-                           const TraceLog& log,
+                           const detail::TraceLog& log,
                            const std::filesystem::path& file) {
   RuntimeTables& tables = device.endpoint().tables();
   return write_chrome_trace(log, {.shapes = tables.shapes, .paths = tables.paths}, file);

@@ -27,7 +27,7 @@ class Runtime;
 
 struct TraceOptions {
   /// So many events are kept, of 128 bytes each; of the others the file has the number.
-  std::size_t most_events = Trace::kDefaultMostEvents;
+  std::size_t most_events = detail::Trace::kDefaultMostEvents;
 };
 
 class [[nodiscard]] TraceScope final {
@@ -68,7 +68,7 @@ class [[nodiscard]] TracePart final {
 
  private:
   Device device_;  // empty: the trace was off when the part began
-  TraceEvent event_;
+  detail::TraceEvent event_;
 };
 
 namespace detail {

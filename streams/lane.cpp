@@ -6,8 +6,8 @@
 
 namespace hearth {
 
-Parker& LanePolicy::current_parker() noexcept {
-  return current_context().parker();
+detail::Parker& LanePolicy::current_parker() noexcept {
+  return detail::current_context().parker();
 }
 
 template class BasicLane<LanePolicy>;

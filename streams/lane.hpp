@@ -23,8 +23,8 @@ namespace hearth {
 
 /// What a lane is made of; the model checker (tests/model) has one of its own, with small rings.
 struct LanePolicy {
-  using Atomics = StdAtomics;
-  using WaitingParker = Parker;
+  using Atomics = detail::StdAtomics;
+  using WaitingParker = detail::Parker;
   static constexpr std::uint64_t kCapacity = 256;           ///< records
   static constexpr std::uint64_t kBlobBytes = 64U * 1024U;  ///< bytes of the overflow ring
   /// How often a consumer looks whether the producer waits; divides kCapacity / 2.

@@ -31,7 +31,7 @@ SlotDirectory::~SlotDirectory() {
 }
 
 SlotPool* SlotDirectory::take_pool() {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (!spare_.empty()) {
     SlotPool* pool = spare_.back();
     spare_.pop_back();
@@ -42,12 +42,12 @@ SlotPool* SlotDirectory::take_pool() {
 }
 
 void SlotDirectory::leave_pool(SlotPool* pool) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   spare_.push_back(pool);
 }
 
 std::uint32_t SlotDirectory::lease(SlotPool& pool) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   const std::uint32_t number = block_count_.load(std::memory_order_acquire);
   if (number == kMaxSlotBlocks) {
     throw DeviceError(Error{.code = ErrorCode::out_of_memory,

@@ -63,7 +63,7 @@ class SlotDirectory {
   };
   std::unique_ptr<BlockTable, Free> blocks_;
   std::atomic<std::uint32_t> block_count_{0};
-  Mutex mutex_;
+  detail::Mutex mutex_;
   std::vector<std::unique_ptr<SlotPool>> pools_ HEARTH_GUARDED_BY(mutex_);
   std::vector<SlotPool*> spare_ HEARTH_GUARDED_BY(mutex_);
 };

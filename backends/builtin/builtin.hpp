@@ -25,9 +25,10 @@ struct BackendRequest {
   bool is_serial = false;       ///< never fork (manual executor)
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
   /// vulkan: for threads that compile kernels; null = they are compiled when they are needed
-  Executor* compiler = nullptr;
+  detail::Executor* compiler = nullptr;
   int copy_threads = 1;  ///< vulkan: how many of the host's bring bytes into staging memory
-  Log* log = nullptr;    ///< vulkan: for what happens where nobody waits for an answer; outlives it
+  /// vulkan: for what happens where nobody waits for an answer; outlives it
+  detail::Log* log = nullptr;
   FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
   /// vulkan: how long the device's own thread waits for work that does not come on
   std::chrono::nanoseconds wait_limit = kDefaultWait;

@@ -171,7 +171,7 @@ bool EpilogueBlocks::runs_anywhere() const noexcept {
 }
 
 void EpilogueBlocks::run_in_place(std::byte* elements, std::int64_t count) const {
-  const Layout layout(Shape{count});
+  const hearth::detail::Layout layout(Shape{count});
   const TensorView view{elements, &layout, call_->outputs[0].dtype};
   run_on({.inputs = {&view, 1}, .outputs = {&view, 1}, .parameters = call_->epilogue->parameters});
 }
@@ -187,7 +187,8 @@ void EpilogueBlocks::run_on(const ExpressionCall& call) const {
 void EpilogueBlocks::run(const ResultBox& box) const {
   const Epilogue& epilogue = *call_->epilogue;
   const Shape block(std::span(box.sizes).first(static_cast<std::size_t>(axes_)));
-  std::array<Layout, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1> layouts;
+  std::array<hearth::detail::Layout, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1>
+      layouts;
   std::array<TensorView, TileProgram::kMostInputs + TileProgram::kMostOutputs + 1> views;
   std::size_t count = 0;
   const auto add = [&](std::byte* data, DType dtype, const Steps& steps) {
@@ -197,7 +198,7 @@ void EpilogueBlocks::run(const ResultBox& box) const {
       first += box.first[axis] * steps[axis];
       strides[axis] = box.steps[axis] * steps[axis];
     }
-    layouts[count] = Layout(block, strides);
+    layouts[count] = hearth::detail::Layout(block, strides);
     views[count] = {data + first * size_bytes(dtype), &layouts[count], dtype};
     ++count;
   };

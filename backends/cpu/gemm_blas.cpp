@@ -60,7 +60,7 @@ std::string starving_threads() {
     return {};
   }
   // A thread that has not asked yet would find what the program leaves it by then.
-  const auto parker = make_intrusive<Parker>();
+  const auto parker = make_intrusive<hearth::detail::Parker>();
   int starved = 0;
   for (int looks = 0; fed_threads() < count; ++looks) {
     // While a thread starts, malloc reserves as much for a moment.

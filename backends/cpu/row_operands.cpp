@@ -20,7 +20,7 @@ std::int64_t bytes_of(const TensorView& view, DType type) noexcept {
 
 // A walk whose body only copies: the walk itself does the gathering and the cast.
 void lay_out(const TensorView& from, std::byte* to, DType type, KernelContext& context) {
-  const Layout layout(from.shape());
+  const hearth::detail::Layout layout(from.shape());
   const TensorView target{.data = to, .layout = &layout, .dtype = type};
   const WalkSpec spec{
       .inputs = {&from, 1}, .outputs = {&target, 1}, .input_types = {type}, .output_types = {type}};
@@ -67,7 +67,7 @@ void RowOperands::finish(KernelContext& context) const {
   if (output_ == result_.data) {
     return;
   }
-  const Layout layout(result_.shape());
+  const hearth::detail::Layout layout(result_.shape());
   const TensorView from{.data = output_, .layout = &layout, .dtype = type_};
   const WalkSpec spec{.inputs = {&from, 1},
                       .outputs = {&result_, 1},

@@ -76,7 +76,7 @@ TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLe
 
 // The common case.
 std::int64_t TileCall::flat_count(const TileProgram& program, const ExpressionCall& call) noexcept {
-  const Layout* const layout = call.outputs[0].layout;
+  const hearth::detail::Layout* const layout = call.outputs[0].layout;
   const std::int64_t count = layout->shape.element_count();
   const auto is_flat = [&](const TensorView& view) {
     // Mostly all have one layout; the rest are of the same size, or a single element.

@@ -21,7 +21,7 @@ Status evaluate_with_epilogue(const KernelCall& call) {
   HEARTH_TRY_STATUS(
       evaluate({.op = call.op, .inputs = call.inputs, .outputs = std::span(&made, 1)}));
   std::vector<Shape> shapes{shape};
-  std::vector<KernelTensor> inputs{{made.data, Layout(shape)}};
+  std::vector<KernelTensor> inputs{{made.data, detail::Layout(shape)}};
   for (const TensorView& in : epilogue.inputs) {
     shapes.push_back(in.shape());
     inputs.push_back({in.data, *in.layout});

@@ -41,7 +41,7 @@ Status run(const KernelCall& call) {
     for (std::size_t axis = 0; axis < kernel.outputs[i].map.size(); ++axis) {
       shape.push_back(space[static_cast<int>(axis)]);
     }
-    outputs.push_back({call.outputs[i].data, Layout(shape)});
+    outputs.push_back({call.outputs[i].data, detail::Layout(shape)});
   }
   const ExpressionParameters parameters(call.op, *call.expression);
   return interpret(kernel,

@@ -25,12 +25,12 @@ Error malformed(const OpRecord& record, std::string_view what) {
 
 /// Where a view finds its elements in a contiguous input.
 struct Source {
-  Layout layout;
+  detail::Layout layout;
   std::int64_t first_element = 0;
 };
 
-Source view_source(const OpView& op, const Layout& input, const Shape& result) {
-  Source source{.layout = Layout(result)};
+Source view_source(const OpView& op, const detail::Layout& input, const Shape& result) {
+  Source source{.layout = detail::Layout(result)};
   Strides& strides = source.layout.strides;
   if (op.kind() == OpKind::permute) {
     const auto axes = op.attributes<PermuteAttributes>().axes;

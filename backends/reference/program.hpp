@@ -24,7 +24,7 @@ struct RecordedOp {
 /// A contiguous tensor, or the error that spoiled it.
 struct HostTensor {
   DType dtype = DType::f32;
-  Layout layout = {};
+  detail::Layout layout = {};
   std::vector<std::byte> bytes = {};
   ErrorRef error = {};
 

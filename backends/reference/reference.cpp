@@ -227,7 +227,7 @@ Status evaluate(const KernelCall& call) {
   }
   // The copies lie beside the device's budget: it is the machine that must have them.
   if (const std::int64_t bytes = dense_bytes(call); !has_host_room(bytes)) {
-    return no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
+    return detail::no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
   }
   if (call.prologue != nullptr) {
     return evaluate_with_prologue(call);

@@ -67,15 +67,15 @@ AsyncSim::AsyncSim(AsyncSimOptions options)
   PageWatch watch;
   if (options_.schedule.checks_memory) {
     watch.added = [this](ByteRange page) {
-      const MutexLock lock(mutex_);
+      const detail::MutexLock lock(mutex_);
       work_->add_page(page);
     };
     watch.resized = [this](ByteRange before, std::int64_t size_bytes) {
-      const MutexLock lock(mutex_);
+      const detail::MutexLock lock(mutex_);
       report_stray(work_->resize_page(before, size_bytes));
     };
     watch.removed = [this](ByteRange page) {
-      const MutexLock lock(mutex_);
+      const detail::MutexLock lock(mutex_);
       report_stray(work_->remove_page(page));
     };
   }
@@ -95,7 +95,7 @@ Support AsyncSim::supports(const KernelCall& call) const {
 }
 
 Status AsyncSim::prepare(const KernelCall& call) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return faults_->compile(call);
 }
 
@@ -108,7 +108,7 @@ bool AsyncSim::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
 Issue AsyncSim::submit(std::span<const Launch> batch, std::span<const TimelinePoint> after) {
   Issue issue;
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     issue = submit_locked(batch, after);
   }
   if (!issue.status.has_value()) {
@@ -227,7 +227,7 @@ void AsyncSim::run(const StoredLaunch& launch) {
 }
 
 Status AsyncSim::cell_status(ErrorCell cell) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (is_lost_) {
     return lost();
   }
@@ -267,7 +267,7 @@ nanoseconds AsyncSim::copy_cost(std::size_t size_bytes) {
 Result<CopyPart> AsyncSim::upload(std::byte* to,
                                   std::span<const std::byte> from,
                                   std::span<const TimelinePoint> after) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (is_lost_) {
     return lost();
   }
@@ -294,7 +294,7 @@ Result<CopyPart> AsyncSim::upload(std::byte* to,
 Result<CopyPart> AsyncSim::download(std::span<std::byte> to,
                                     const std::byte* from,
                                     std::span<const TimelinePoint> after) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (is_lost_) {
     return lost();
   }
@@ -324,23 +324,23 @@ Result<CopyPart> AsyncSim::download(std::span<std::byte> to,
 // ---- time ----
 
 std::uint64_t AsyncSim::completed(std::uint8_t stream) noexcept {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   const std::uint64_t value = work_->ended(stream);
   work_->note_known({.value = value, .stream = stream});
   return value;
 }
 
 Status AsyncSim::wait(std::span<const TimelinePoint> any_of, Deadline deadline) {
-  WaitNode node;
-  for (Wake wake = Wake::unparked;;) {
+  detail::WaitNode node;
+  for (detail::Wake wake = detail::Wake::unparked;;) {
     if (std::optional<Status> status = progress(any_of)) {
       wake_waiters_of_lost();
       return std::move(*status);
     }
     {
       // Nothing can end any more: only a loss, or the deadline, ends the wait.
-      const MutexLock lock(mutex_);
-      if (!is_lost_ && wake == Wake::unparked) {
+      const detail::MutexLock lock(mutex_);
+      if (!is_lost_ && wake == detail::Wake::unparked) {
         waiters_.add(node);
       } else {
         waiters_.remove(node);
@@ -349,10 +349,10 @@ Status AsyncSim::wait(std::span<const TimelinePoint> any_of, Deadline deadline) 
         continue;
       }
     }
-    if (wake == Wake::deadline) {
+    if (wake == detail::Wake::deadline) {
       break;
     }
-    wake = current_context().parker().park(deadline);
+    wake = detail::current_context().parker().park(deadline);
   }
   return Error{
       .code = ErrorCode::deadline_exceeded,
@@ -363,7 +363,8 @@ Status AsyncSim::wait(std::span<const TimelinePoint> any_of, Deadline deadline) 
 std::optional<Status> AsyncSim::progress(std::span<const TimelinePoint> any_of) {
   int overrun = -1;  // how many pieces of work still end before the waiting thread notices
   for (;;) {
-    const MutexLock lock(mutex_);  // anew for each piece, so that the owner can submit meanwhile
+    const detail::MutexLock lock(
+        mutex_);  // anew for each piece, so that the owner can submit meanwhile
     bool has_ended = any_of.empty();
     for (const TimelinePoint& point : any_of) {
       if (!work_->is_issued(point)) {
@@ -405,7 +406,7 @@ std::optional<Status> AsyncSim::progress(std::span<const TimelinePoint> any_of) 
 
 void AsyncSim::advance(nanoseconds duration) {
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     if (is_lost_) {
       return;
     }
@@ -419,7 +420,7 @@ void AsyncSim::advance(nanoseconds duration) {
 }
 
 nanoseconds AsyncSim::now() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return work_->now();
 }
 
@@ -462,41 +463,41 @@ Error AsyncSim::lost() const {
 }
 
 void AsyncSim::wake_waiters_of_lost() {
-  std::vector<IntrusivePtr<Parker>> parkers;
+  std::vector<IntrusivePtr<detail::Parker>> parkers;
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     while (is_lost_ && !waiters_.empty()) {
       parkers.push_back(waiters_.take_first());
     }
   }
-  for (const IntrusivePtr<Parker>& parker : parkers) {
+  for (const IntrusivePtr<detail::Parker>& parker : parkers) {
     parker->unpark();
   }
 }
 
 Status AsyncSim::check_host_access(ByteRange range, bool writes) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return options_.schedule.checks_memory ? report(work_->note_host_access(range, writes))
                                          : Status();
 }
 
 bool AsyncSim::is_lost() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return is_lost_;
 }
 
 std::uint64_t AsyncSim::submitted() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return faults_->submitted();
 }
 
 std::size_t AsyncSim::remembered() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return work_->size();
 }
 
 std::vector<ShadowReport> AsyncSim::shadow_reports() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return shadow_reports_;
 }
 

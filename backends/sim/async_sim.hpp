@@ -138,7 +138,7 @@ class AsyncSim final : public Backend {
   const AsyncSimOptions options_;
   const BackendInfo info_;
   std::unique_ptr<SimPages> pages_;  // by the owner alone
-  mutable Mutex mutex_;
+  mutable detail::Mutex mutex_;
   const std::unique_ptr<PlannedFaults> faults_ HEARTH_PT_GUARDED_BY(mutex_);
   const std::unique_ptr<WorkStreams> work_ HEARTH_PT_GUARDED_BY(mutex_);
   std::map<ErrorCell, Error> cells_ HEARTH_GUARDED_BY(mutex_);  // those with a failure
@@ -148,7 +148,7 @@ class AsyncSim final : public Backend {
   std::uint64_t random_ HEARTH_GUARDED_BY(mutex_);
   bool is_lost_ HEARTH_GUARDED_BY(mutex_) = false;
   std::string when_lost_ HEARTH_GUARDED_BY(mutex_);
-  WaitList waiters_ HEARTH_GUARDED_BY(mutex_);
+  detail::WaitList waiters_ HEARTH_GUARDED_BY(mutex_);
 };
 
 }  // namespace hearth::sim

@@ -29,7 +29,7 @@ class StoredCall final {
 
   OpRecord record_;
   std::vector<std::byte> blob_;
-  std::vector<Layout> layouts_;
+  std::vector<detail::Layout> layouts_;
   std::vector<TensorView> views_;
   std::size_t input_count_;
   std::size_t beside_count_ = 0;  ///< Of the epilogue's inputs, between the others and the outputs.

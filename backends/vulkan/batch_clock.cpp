@@ -10,7 +10,7 @@ namespace hearth::vulkan {
 namespace {
 
 std::chrono::nanoseconds now() {
-  return current_context().clock().now().time_since_epoch();
+  return hearth::detail::current_context().clock().now().time_since_epoch();
 }
 
 }  // namespace

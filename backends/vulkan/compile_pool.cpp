@@ -49,7 +49,7 @@ CompilePool::~CompilePool() {
   has_ended_->store(true, std::memory_order_release);  // partner: the threads
   jobs_->close();
   const Deadline deadline = Deadline::in(kLongestRest);
-  for (const std::unique_ptr<OwnedThread>& thread : threads_) {
+  for (const std::unique_ptr<hearth::detail::OwnedThread>& thread : threads_) {
     thread->end(deadline);
   }
 }
@@ -62,17 +62,17 @@ bool CompilePool::add(std::shared_ptr<PipelineJob> job) {
       // With those that there are: the system gives a process so many threads and no more.
     }
   }
-  return has_makers_ && jobs_->push(std::move(job)) == MailboxPush::accepted;
+  return has_makers_ && jobs_->push(std::move(job)) == hearth::detail::MailboxPush::accepted;
 }
 
 template <class Body>
 void CompilePool::add_thread(Body body) {
-  threads_.push_back(std::make_unique<OwnedThread>(
+  threads_.push_back(std::make_unique<hearth::detail::OwnedThread>(
       executor_,
-      ThreadOptions{.name = "compile"},
-      OwnedThreadOptions{.subject = "a thread that makes pipelines",
-                         .observe = [] { return std::string("makes one"); },
-                         .limit = kLongestRest},
+      hearth::detail::ThreadOptions{.name = "compile"},
+      hearth::detail::OwnedThreadOptions{.subject = "a thread that makes pipelines",
+                                         .observe = [] { return std::string("makes one"); },
+                                         .limit = kLongestRest},
       std::move(body)));
 }
 

@@ -45,7 +45,7 @@ class PipelineJob final {
 class CompilePool final {
  public:
   /// Lifetime: the executor outlives it.
-  CompilePool(Executor& executor, std::shared_ptr<PipelineMaker> maker)
+  CompilePool(hearth::detail::Executor& executor, std::shared_ptr<PipelineMaker> maker)
       : executor_(executor), maker_(std::move(maker)) {}
   CompilePool(const CompilePool&) = delete;
   CompilePool& operator=(const CompilePool&) = delete;
@@ -57,17 +57,17 @@ class CompilePool final {
   [[nodiscard]] bool add(std::shared_ptr<PipelineJob> job);
 
  private:
-  using Jobs = Mailbox<std::shared_ptr<PipelineJob>>;
+  using Jobs = hearth::detail::Mailbox<std::shared_ptr<PipelineJob>>;
 
   void start();
   template <class Body>
   void add_thread(Body body);
 
-  Executor& executor_;
+  hearth::detail::Executor& executor_;
   const std::shared_ptr<PipelineMaker> maker_;
   const std::shared_ptr<Jobs> jobs_ = std::make_shared<Jobs>();
   const std::shared_ptr<std::atomic<bool>> has_ended_ = std::make_shared<std::atomic<bool>>(false);
-  std::vector<std::unique_ptr<OwnedThread>> threads_;
+  std::vector<std::unique_ptr<hearth::detail::OwnedThread>> threads_;
   bool has_makers_ = false;  ///< Some of them take jobs.
 };
 

@@ -54,7 +54,7 @@ bool any_overlaps(const std::vector<ByteSpan>& known, std::span<const ByteSpan> 
 }  // namespace
 
 ByteSpan span_of(const TensorView& view) noexcept {
-  const Layout& layout = *view.layout;
+  const hearth::detail::Layout& layout = *view.layout;
   std::int64_t first = 0;
   std::int64_t last = 0;
   for (int axis = 0; axis < layout.shape.rank(); ++axis) {

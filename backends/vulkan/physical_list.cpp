@@ -53,7 +53,8 @@ Result<PhysicalList> list_physical() {
   PhysicalList list;
   HEARTH_TRY(list.instance, VulkanInstance::open());
   list.devices = list.instance->devices();
-  if (const auto text = Settings::from_environment().text(Setting::vulkan_devices)) {
+  if (const auto text = hearth::detail::Settings::from_environment().text(
+          hearth::detail::Setting::vulkan_devices)) {
     HEARTH_TRY(list.devices, chosen(list.devices, *text));
   }
   return list;

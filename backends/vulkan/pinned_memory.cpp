@@ -12,7 +12,7 @@ HostBytes PinnedMemory::take(std::size_t size) {
       kLeastLog, static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(size, 1) - 1)));
   Buffer buffer;
   {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     if (!free_[log].empty()) {
       buffer = std::move(free_[log].back());
       free_[log].pop_back();
@@ -27,7 +27,7 @@ HostBytes PinnedMemory::take(std::size_t size) {
   }
   std::byte* const first = buffer.host();
   {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     held_.emplace(first, std::move(buffer));
   }
   return {std::shared_ptr<std::byte>(
@@ -36,7 +36,7 @@ HostBytes PinnedMemory::take(std::size_t size) {
 }
 
 std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte> bytes) const {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   auto behind = held_.upper_bound(bytes.data());
   if (behind == held_.begin()) {
     return std::nullopt;
@@ -50,7 +50,7 @@ std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte>
 }
 
 std::int64_t PinnedMemory::size_bytes() const noexcept {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   std::int64_t size = free_bytes();
   for (const auto& [first, buffer] : held_) {
     size += buffer.size_bytes();
@@ -70,7 +70,7 @@ std::int64_t PinnedMemory::free_bytes() const noexcept {
 
 std::int64_t PinnedMemory::trim() noexcept {
   std::array<std::vector<Buffer>, 64> free;
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   const std::int64_t size = free_bytes();
   std::swap(free, free_);
   return size;
@@ -79,7 +79,7 @@ std::int64_t PinnedMemory::trim() noexcept {
 // Without host memory to remember it by, it goes.
 void PinnedMemory::give_back(const std::byte* first) noexcept {
   Buffer buffer;
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   const auto found = held_.find(first);
   buffer = std::move(found->second);
   held_.erase(found);

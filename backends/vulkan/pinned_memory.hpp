@@ -50,7 +50,7 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   void give_back(const std::byte* first) noexcept HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;
-  mutable Mutex mutex_;
+  mutable hearth::detail::Mutex mutex_;
   std::map<const std::byte*, Buffer> held_ HEARTH_GUARDED_BY(mutex_);   ///< By their first byte.
   std::array<std::vector<Buffer>, 64> free_ HEARTH_GUARDED_BY(mutex_);  ///< By their size's log2.
 };

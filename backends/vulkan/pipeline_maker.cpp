@@ -137,7 +137,7 @@ PipelineMaker::~PipelineMaker() {
 }
 
 ShaderCounts PipelineMaker::counts() const noexcept {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   return counts_;
 }
 
@@ -165,7 +165,7 @@ std::string PipelineMaker::used_name() const {
 Status PipelineMaker::save_used() {
   std::vector<Used> used;
   {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     used = used_;
   }
   if (folder_.empty() || used.empty()) {
@@ -194,7 +194,7 @@ Status PipelineMaker::save() {
   Status used = save_used();  // the rest is worth more
   std::unordered_map<std::uint64_t, SpirvModule> modules;
   {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     if (folder_.empty() || !has_new_pipelines_) {
       return used;
     }
@@ -269,7 +269,7 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
                                              const std::string& text,
                                              std::uint64_t hash) {
   {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     if (const auto found = unsaved_.find(hash); found != unsaved_.end()) {
       return found->second;
     }
@@ -288,7 +288,7 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
                           {.validate = kValidates,
                            .converts_f16 = device_->limits().converts_f16(),
                            .has_long_grids = device_->limits().has_long_grids()}));
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   unsaved_.emplace(hash, module);
   ++counts_.compiled;
   return module;
@@ -296,7 +296,7 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
 
 // Whether this one may be made, by the plan of a test.
 Status PipelineMaker::begin() {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   ++begun_;
   if (std::ranges::find(failing_, begun_) == failing_.end()) {
     return {};
@@ -350,7 +350,7 @@ void PipelineMaker::note_used(const Used& use) {
 }
 
 VkPipeline PipelineMaker::find_prepared(const ShaderKey& key) {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   const auto found = prepared_keys_.find(key);
   if (found == prepared_keys_.end()) {
     return VK_NULL_HANDLE;
@@ -361,7 +361,7 @@ VkPipeline PipelineMaker::find_prepared(const ShaderKey& key) {
 
 VkPipeline PipelineMaker::find_watched(const ShaderKey& key, const std::string& text) {
   const Used use{.hash = hash_of(text), .is_bf16 = is_cooperative_bf16(text) ? 1U : 0U, .key = key};
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   note_used(use);
   const auto found = prepared_.find(use.hash);
   return found != prepared_.end() ? found->second : VK_NULL_HANDLE;
@@ -375,7 +375,7 @@ void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
     }
     const Used& use = used_before_[i];
     {
-      const MutexLock lock(mutex_);
+      const hearth::detail::MutexLock lock(mutex_);
       if (std::ranges::find(used_, use) != used_.end()) {
         continue;  // it was asked for already
       }
@@ -385,7 +385,7 @@ void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
       continue;
     }
     if (const auto made = pipeline_of(*std::move(words), use.is_bf16 != 0); made.has_value()) {
-      const MutexLock lock(mutex_);
+      const hearth::detail::MutexLock lock(mutex_);
       prepared_.emplace(use.hash, made.value());
       if (knows_keys_) {
         prepared_keys_.emplace(use.key, Prepared{made.value(), i});
@@ -424,7 +424,7 @@ Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
   if (result != VK_SUCCESS) {
     return device_->failed("vkCreateComputePipelines", result);
   }
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   made_.push_back(pipeline);
   ++counts_.pipelines;
   has_new_pipelines_ = true;

@@ -122,7 +122,7 @@ class PipelineMaker final {
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::filesystem::path folder_;          ///< Empty: nothing is kept.
   std::filesystem::path path_of_driver_;  ///< What the driver keeps.
-  mutable Mutex mutex_;
+  mutable hearth::detail::Mutex mutex_;
   std::vector<VkPipeline> made_ HEARTH_GUARDED_BY(mutex_);
   /// By the hash of their text.
   std::unordered_map<std::uint64_t, SpirvModule> unsaved_ HEARTH_GUARDED_BY(mutex_);

@@ -5,7 +5,7 @@
 namespace hearth::vulkan {
 
 Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device,
-                                                       Executor* executor,
+                                                       hearth::detail::Executor* executor,
                                                        std::vector<std::uint64_t> failing) {
   // A driver in software takes 0.4 s for each, cache or not; a test counts those that it fails.
   const bool prepares = !device->limits().is_cpu && failing.empty();

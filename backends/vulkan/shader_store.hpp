@@ -20,7 +20,7 @@ class ShaderStore final {
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::unique_ptr<ShaderStore>> make(
       std::shared_ptr<const VulkanDevice> device,
-      Executor* executor,
+      hearth::detail::Executor* executor,
       std::vector<std::uint64_t> failing = {});
 
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return maker_->layout(); }

@@ -20,7 +20,7 @@ StridedSpace<most_operands>::StridedSpace(const Shape& of) noexcept : rank(of.ra
 }
 
 template <std::size_t most_operands>
-void StridedSpace<most_operands>::add(const Layout& layout) noexcept {
+void StridedSpace<most_operands>::add(const hearth::detail::Layout& layout) noexcept {
   Strides& own = stride[operand_count++];
   const int behind = rank - layout.shape.rank();
   for (int axis = 0; axis < rank; ++axis) {

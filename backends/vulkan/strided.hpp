@@ -29,7 +29,7 @@ struct StridedSpace {
   explicit StridedSpace(const Shape& of) noexcept;
   /// An operand that broadcasts to the shape.
   void add(const TensorView& view) noexcept { add(*view.layout); }
-  void add(const Layout& layout) noexcept;
+  void add(const hearth::detail::Layout& layout) noexcept;
   /// Merges axes. Requires that the shape has an element. Axes from `pinned` on, of the shape, stay
   /// apart from those before it; returns the rank of what lies before it.
   int merge(int pinned = 0) noexcept;

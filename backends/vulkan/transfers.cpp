@@ -64,12 +64,12 @@ Result<std::uint64_t> Transfers::settle(std::size_t most_bytes) {
   HEARTH_TRY(const Needs reached, this->reached());
   while (settle_next(reached, most_bytes)) {
   }
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   return ended_downloads_;
 }
 
 bool Transfers::settle_next(const Needs& reached, std::size_t& bytes_left) {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   if (pending_.empty() || bytes_left == 0 || !meets(reached, pending_.front().needs)) {
     return false;
   }
@@ -85,7 +85,7 @@ bool Transfers::settle_next(const Needs& reached, std::size_t& bytes_left) {
 }
 
 Needs Transfers::needs_of(std::uint64_t value) {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   Needs needs{};
   for (const Download& download : pending_) {  // those before it end first
     if (download.value > value) {
@@ -101,7 +101,7 @@ Needs Transfers::needs_of(std::uint64_t value) {
 // Where the host reads the device's bytes by itself no queue can wait for it.
 Status Transfers::bring_down(std::uint64_t value) {
   const auto is_read_by_host = [&] {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     return std::ranges::any_of(pending_, [&](const Download& download) {
       return download.value <= value && download.ring_end == 0 && !download.to.empty();
     });
@@ -149,7 +149,7 @@ Status Transfers::wait_for(CommandStream& stream, std::span<const TimelinePoint>
 
 CopyPart Transfers::add(Download download, std::size_t size) {
   download.value = ++issued_downloads_;
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   pending_.push_back(download);
   return {.point = {.value = download.value, .stream = kDownloadStream}, .size_bytes = size};
 }
@@ -158,7 +158,7 @@ CopyPart Transfers::add(Download download, std::size_t size) {
 // the pieces stay in their order: only nobody takes their bytes any more.
 void Transfers::forget_target(std::span<std::byte> target) noexcept {
   const std::less<const std::byte*> is_before;
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   for (Download& download : pending_) {
     if (!is_before(download.to.data(), target.data()) &&
         is_before(download.to.data(), target.data() + target.size())) {
@@ -198,7 +198,7 @@ Result<bool> Transfers::has_room_up(std::uint64_t end) {
 
 Result<bool> Transfers::has_room_down(std::uint64_t end) {
   const auto has_room = [&] {
-    const MutexLock lock(mutex_);
+    const hearth::detail::MutexLock lock(mutex_);
     return end - down_begin_ <= ring_bytes_;
   };
   if (has_room()) {
@@ -210,7 +210,7 @@ Result<bool> Transfers::has_room_down(std::uint64_t end) {
 
 // 0, which has ended: another thread has just copied it out.
 std::uint64_t Transfers::oldest_in_ring() {
-  const MutexLock lock(mutex_);
+  const hearth::detail::MutexLock lock(mutex_);
   const auto oldest = std::ranges::find_if(
       pending_, [](const Download& download) { return download.ring_end != 0; });
   return oldest == pending_.end() ? 0 : oldest->value;

@@ -156,7 +156,7 @@ class Transfers final {
   std::uint64_t down_end_ = 0;
   std::uint64_t issued_downloads_ = 0;
 
-  Mutex mutex_;
+  hearth::detail::Mutex mutex_;
   std::deque<Download> pending_ HEARTH_GUARDED_BY(mutex_);
   std::uint64_t ended_downloads_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::uint64_t down_begin_ HEARTH_GUARDED_BY(mutex_) = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -153,9 +152,10 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
       parts->ops,
       CommandStream::make(parts->device, CommandStream::Work::kernels, parts->shaders->layout()));
   parts->ops->watch_loops(parts->shaders->loop_word());
-  HEARTH_TRY(const std::optional<std::int64_t> seed,
-             Settings::from_environment().integer(
-                 Setting::vulkan_shuffle, 0, std::numeric_limits<std::int64_t>::max()));
+  HEARTH_TRY(
+      const std::optional<std::int64_t> seed,
+      hearth::detail::Settings::from_environment().integer(
+          hearth::detail::Setting::vulkan_shuffle, 0, std::numeric_limits<std::int64_t>::max()));
   if (seed) {
     parts->ops->shuffle(static_cast<std::uint64_t>(*seed));
   }
@@ -196,7 +196,7 @@ void VulkanBackend::come_to_rest() noexcept {
   p.hangs = true;
   p.pages->keep_all();
   if (p.options.log != nullptr) {
-    p.options.log->write(LogLevel::warn, [&] {
+    p.options.log->write(hearth::detail::LogLevel::warn, [&] {
       return fmt::format(
           "device {}: its queue did not come to rest within {} s; what it may still touch is "
           "left to the end of the process",

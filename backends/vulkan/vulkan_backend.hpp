@@ -34,8 +34,8 @@ struct VulkanOptions {
   int index = 0;  ///< Which physical device, in the order of vulkan_devices().
   /// For the threads that compile while the device goes on; null: all is compiled where it is
   /// needed first. Outlives the backend.
-  Executor* executor = nullptr;
-  Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
+  hearth::detail::Executor* executor = nullptr;
+  hearth::detail::Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
   /// Of it: lost_at_submit, lost_at_call, refused_at_call, hanging_submit, failing_compiles.
   FaultPlan faults = {};
   StagingOptions staging = {};

@@ -257,8 +257,9 @@ Status VulkanDevice::pick_families() {
 
 // Of those that this program is to use.
 bool VulkanDevice::has_extension(std::string_view extension) const {
-  const std::string without =
-      Settings::from_environment().text(Setting::vulkan_without).value_or("");
+  const std::string without = hearth::detail::Settings::from_environment()
+                                  .text(hearth::detail::Setting::vulkan_without)
+                                  .value_or("");
   for (const auto& hidden : without | std::views::split(',')) {
     if (std::ranges::equal(hidden, extension)) {
       return false;
@@ -489,7 +490,9 @@ Status VulkanDevice::find_memory_types() {
   api_.vkDestroyBuffer(handle_, some, nullptr);
   const bool shares_memory =
       physical_.is_cpu() || physical_.type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
-  const bool acts_as_card = Settings::from_environment().text(Setting::vulkan_shuffle).has_value();
+  const bool acts_as_card = hearth::detail::Settings::from_environment()
+                                .text(hearth::detail::Setting::vulkan_shuffle)
+                                .has_value();
   const VkPhysicalDeviceMemoryProperties& all = memory.memoryProperties;
   const auto types = pick_memory_types(all, needs.memoryTypeBits, shares_memory && !acts_as_card);
   if (!types) {

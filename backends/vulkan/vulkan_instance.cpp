@@ -104,11 +104,11 @@ int rank_of(VkPhysicalDeviceType type) noexcept {
 // first instance stays, and nothing ends it: at the end of a process drivers may be gone before us.
 Result<std::shared_ptr<const VulkanInstance>> VulkanInstance::open() {
   struct Kept {
-    Mutex mutex;
+    hearth::detail::Mutex mutex;
     std::shared_ptr<const VulkanInstance> instance HEARTH_GUARDED_BY(mutex);
   };
   static Kept& kept = *std::make_unique<Kept>().release();
-  const MutexLock lock(kept.mutex);
+  const hearth::detail::MutexLock lock(kept.mutex);
   if (kept.instance == nullptr) {
     HEARTH_TRY(kept.instance, make());
   }

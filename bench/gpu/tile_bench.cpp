@@ -242,7 +242,7 @@ void main() {{
 
   void encode() {
     const OpRecord record;
-    const Layout layout(Shape{choice_.rows, choice_.columns});
+    const hearth::detail::Layout layout(Shape{choice_.rows, choice_.columns});
     const TensorView view{
         reinterpret_cast<std::byte*>(y_.address()), &layout, result_dtype()};  // NOLINT
     const KernelCall call{OpView(record, nullptr), {}, std::span(&view, 1), nullptr, nullptr};

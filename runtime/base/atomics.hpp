@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-namespace hearth {
+namespace hearth::detail {
 
 /// The real ones; costs nothing over std::atomic.
 struct StdAtomics {
@@ -18,4 +18,4 @@ struct StdAtomics {
   static void note_write(const void* /*memory*/) noexcept {}
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

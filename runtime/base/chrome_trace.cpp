@@ -27,8 +27,8 @@ constexpr int kBeside = 100'000;    // tracks of what overlaps: so much above th
 constexpr const char* kTrackNames[] = {
     "kernels", "uploads", "readbacks", "collectives", "waits", "parts", "memory", "queue"};
 
-bool is_counter(TraceTrack track) noexcept {
-  return track == TraceTrack::memory || track == TraceTrack::queue;
+bool is_counter(detail::TraceTrack track) noexcept {
+  return track == detail::TraceTrack::memory || track == detail::TraceTrack::queue;
 }
 
 /// Where an event is drawn.
@@ -39,7 +39,7 @@ struct Place {
 };
 
 struct Placed {
-  const TraceEvent* event = nullptr;
+  const detail::TraceEvent* event = nullptr;
   Place place;
 };
 
@@ -66,7 +66,7 @@ class Quoted {
 
 class Writer {
  public:
-  Writer(const TraceLog& log,
+  Writer(const detail::TraceLog& log,
          const TraceNames& names,
          const std::function<Status(std::string_view)>& write)
       : log_(log), names_(names), write_(write) {}
@@ -98,8 +98,8 @@ class Writer {
 
   void place_events() {
     std::map<std::string_view, int> devices;  // sorted, so that numbers do not depend on timing
-    for (const TraceLog::Thread& thread : log_.threads) {
-      for (const TraceEvent& event : thread.events) {
+    for (const detail::TraceLog::Thread& thread : log_.threads) {
+      for (const detail::TraceEvent& event : thread.events) {
         if (!event.device.empty()) {
           devices.emplace(event.device, 0);
         }
@@ -111,11 +111,11 @@ class Writer {
       processes_[number] = device;
     }
     int order = 0;
-    for (const TraceLog::Thread& thread : log_.threads) {
-      for (const TraceEvent& event : thread.events) {
+    for (const detail::TraceLog::Thread& thread : log_.threads) {
+      for (const detail::TraceEvent& event : thread.events) {
         Place place{.process = kHost, .track = 0};
         if (event.device.empty()) {
-          const bool is_part = event.track == TraceTrack::parts;
+          const bool is_part = event.track == detail::TraceTrack::parts;
           place.track = kTracksOfThread * order + (is_part ? 1 : 2);
           tracks_.try_emplace(place,
                               fmt::format("{}: {}", thread.name, is_part ? "parts" : "waits"));
@@ -207,10 +207,10 @@ class Writer {
   }
 
   void append(const Placed& placed) {
-    const TraceEvent& event = *placed.event;
+    const detail::TraceEvent& event = *placed.event;
     comma();
     if (is_counter(event.track)) {
-      const bool is_memory = event.track == TraceTrack::memory;
+      const bool is_memory = event.track == detail::TraceTrack::memory;
       fmt::format_to(
           std::back_inserter(text_),
           R"({{"ph":"C","name":"{}","pid":{},"tid":0,"ts":{:.3f},"args":{{"{}":{},"{}":{}}}}})",
@@ -235,7 +235,7 @@ class Writer {
     text_ += '}';
   }
 
-  void append_facts(const TraceEvent& event) {
+  void append_facts(const detail::TraceEvent& event) {
     const char* separator = ",\"args\":{";
     const auto fact = [&](std::string_view name, std::string_view json) {
       fmt::format_to(std::back_inserter(text_), "{}\"{}\":{}", separator, name, json);
@@ -274,7 +274,7 @@ class Writer {
     }
   }
 
-  const TraceLog& log_;
+  const detail::TraceLog& log_;
   const TraceNames& names_;
   const std::function<Status(std::string_view)>& write_;
   std::vector<Placed> placed_;
@@ -300,13 +300,13 @@ std::string_view layer_of(std::string_view path) noexcept {
   return point == std::string_view::npos ? path : path.substr(0, point);
 }
 
-Status write_chrome_trace(const TraceLog& log,
+Status write_chrome_trace(const detail::TraceLog& log,
                           const TraceNames& names,
                           const std::function<Status(std::string_view)>& write) {
   return Writer(log, names, write).run();
 }
 
-Status write_chrome_trace(const TraceLog& log,
+Status write_chrome_trace(const detail::TraceLog& log,
                           const TraceNames& names,
                           const std::filesystem::path& path) {
   return write_file_atomically(path, [&](FileWriter& file) {

@@ -29,11 +29,11 @@ struct TraceNames {
 [[nodiscard]] std::string_view layer_of(std::string_view path) noexcept;
 
 /// Gives the file's text piece by piece. Errors: those of `write`.
-[[nodiscard]] Status write_chrome_trace(const TraceLog& log,
+[[nodiscard]] Status write_chrome_trace(const detail::TraceLog& log,
                                         const TraceNames& names,
                                         const std::function<Status(std::string_view)>& write);
 /// Replaces or creates the file. Errors: io_error.
-[[nodiscard]] Status write_chrome_trace(const TraceLog& log,
+[[nodiscard]] Status write_chrome_trace(const detail::TraceLog& log,
                                         const TraceNames& names,
                                         const std::filesystem::path& path);
 

@@ -7,25 +7,26 @@
 
 namespace hearth {
 
-ContinuationRunner::ContinuationRunner(Executor& executor, ContinuationRunnerOptions options)
+ContinuationRunner::ContinuationRunner(detail::Executor& executor,
+                                       ContinuationRunnerOptions options)
     : queue_(make_intrusive<Queue>(executor, options)) {}
 
 ContinuationRunner::~ContinuationRunner() {
   queue_->close();
 }
 
-ContinuationRunner::Queue::Queue(Executor& executor, ContinuationRunnerOptions options)
+ContinuationRunner::Queue::Queue(detail::Executor& executor, ContinuationRunnerOptions options)
     : executor_(executor), options_(options) {}
 
 void ContinuationRunner::Queue::start() {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (thread_ || is_closed_) {
     return;
   }
-  thread_ = std::make_unique<OwnedThread>(
+  thread_ = std::make_unique<detail::OwnedThread>(
       executor_,
-      ThreadOptions{.name = "continuations"},
-      OwnedThreadOptions{
+      detail::ThreadOptions{.name = "continuations"},
+      detail::OwnedThreadOptions{
           .subject = "the thread of continuations",
           .observe = [this] { return fmt::format("runs one; {} more wait", tasks_.size()); },
           .limit = options_.shutdown_limit,
@@ -40,7 +41,7 @@ void ContinuationRunner::Queue::start() {
 void ContinuationRunner::Queue::post(UniqueFunction<void()> task) {
   // Refused only after close(); then the task dies here, and what it promised is cancelled. Never
   // push(): a token holder fulfils promises here, and that looks at the clock and may step aside.
-  if (tasks_.try_push(std::move(task)) != MailboxPush::accepted) {
+  if (tasks_.try_push(std::move(task)) != detail::MailboxPush::accepted) {
     drop(std::move(task));
   }
 }
@@ -48,7 +49,7 @@ void ContinuationRunner::Queue::post(UniqueFunction<void()> task) {
 // A task that dies cancels what it promised, whose own continuation comes here to die: from inside
 // the first one's death, so it waits until that is over.
 void ContinuationRunner::Queue::drop(UniqueFunction<void()> task) {
-  std::vector<UniqueFunction<void()>>*& dying = current_context().dying_tasks();
+  std::vector<UniqueFunction<void()>>*& dying = detail::current_context().dying_tasks();
   if (dying != nullptr) {
     dying->push_back(std::move(task));
     return;
@@ -63,9 +64,9 @@ void ContinuationRunner::Queue::drop(UniqueFunction<void()> task) {
 }
 
 void ContinuationRunner::Queue::close() {
-  std::unique_ptr<OwnedThread> thread;
+  std::unique_ptr<detail::OwnedThread> thread;
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     is_closed_ = true;
     thread = std::move(thread_);
   }

@@ -15,14 +15,14 @@ namespace hearth {
 
 struct ContinuationRunnerOptions {
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
-  Log* log =
+  detail::Log* log =
       nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
 };
 
 class ContinuationRunner final {
  public:
   /// The executor and the log outlive the runner.
-  explicit ContinuationRunner(Executor& executor, ContinuationRunnerOptions options = {});
+  explicit ContinuationRunner(detail::Executor& executor, ContinuationRunnerOptions options = {});
   ContinuationRunner(const ContinuationRunner&) = delete;
   ContinuationRunner& operator=(const ContinuationRunner&) = delete;
   /// Runs what was posted, then ends the thread. At the limit a continuation that does not return
@@ -34,7 +34,7 @@ class ContinuationRunner final {
   /// runner's end is dropped rather than run (its own result becomes `cancelled`).
   class Queue final : public RefCounted<Queue> {
    public:
-    Queue(Executor& executor, ContinuationRunnerOptions options);
+    Queue(detail::Executor& executor, ContinuationRunnerOptions options);
     /// Makes sure that the thread runs. Errors: those of Executor::spawn.
     void start() HEARTH_EXCLUDES(mutex_);
     /// Never waits for room and never runs `task` on the calling thread. start() has been called
@@ -48,11 +48,11 @@ class ContinuationRunner final {
    private:
     static void drop(UniqueFunction<void()> task);
 
-    Executor& executor_;
+    detail::Executor& executor_;
     const ContinuationRunnerOptions options_;
-    Mailbox<UniqueFunction<void()>> tasks_;
-    Mutex mutex_;
-    std::unique_ptr<OwnedThread> thread_ HEARTH_GUARDED_BY(mutex_);
+    detail::Mailbox<UniqueFunction<void()>> tasks_;
+    detail::Mutex mutex_;
+    std::unique_ptr<detail::OwnedThread> thread_ HEARTH_GUARDED_BY(mutex_);
     bool is_closed_ HEARTH_GUARDED_BY(mutex_) = false;
   };
 

@@ -48,6 +48,8 @@ enum class ErrorCode : std::uint8_t {
 [[nodiscard]] std::string_view name(ErrorCode code) noexcept;
 std::ostream& operator<<(std::ostream& out, ErrorCode code);
 
+namespace detail {
+
 /// Who waits for whom, in many lines, for an error of a deadline that passed (see Watchdog). To ask
 /// everybody takes time, so the program makes it when it wants it: it says how things stand then.
 /// RuntimeOptions::eager_reports has it made with the error.
@@ -75,6 +77,8 @@ class Report final {
 
 class Failure;
 
+}  // namespace detail
+
 struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string text;     ///< "matmul: inner dimensions differ: lhs f32[4, 8], rhs f32[9, 3]"
@@ -86,10 +90,10 @@ struct Error {
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
   /// Of a deadline that passed: `error.report()` says who waits for whom.
-  Report report = {};
+  detail::Report report = {};
   /// For the library: whether the program has read it (see FailureBook). Null for errors that are
   /// in no book.
-  std::shared_ptr<Failure> failure = {};
+  std::shared_ptr<detail::Failure> failure = {};
 
   /// All of it in one readable line per level; then the report, if it is made.
   [[nodiscard]] std::string to_string() const;

@@ -14,7 +14,7 @@
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 struct ThreadOptions {
   std::string name;             ///< For logs, debuggers and deadlock reports.
@@ -52,7 +52,7 @@ class Executor {
                                                         UniqueFunction<void()> body) = 0;
   /// Whether threads are stepped one at a time: then kernels run serially and time is virtual.
   [[nodiscard]] virtual bool is_manual() const noexcept = 0;
-  [[nodiscard]] virtual detail::Clock& clock() noexcept = 0;
+  [[nodiscard]] virtual Clock& clock() noexcept = 0;
 
   /// Expires with the executor: for who may be used after it, and is to say so.
   [[nodiscard]] std::weak_ptr<const void> life() const noexcept { return life_; }
@@ -61,4 +61,4 @@ class Executor {
   const std::shared_ptr<const void> life_ = std::make_shared<char>();
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -7,7 +7,7 @@
 
 #include <hearth/runtime/base/log.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 // Without the watchdog's report: it is long, and one that is still to be made holds on to what it
@@ -184,4 +184,4 @@ void FailureBook::report(Log& log) noexcept {
   }
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -19,7 +19,7 @@
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 class Log;
 
@@ -110,4 +110,4 @@ class FailureBook final : public RefCounted<FailureBook> {
   std::set<std::pair<std::string, std::uint64_t>> expecting_ HEARTH_GUARDED_BY(mutex_);
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

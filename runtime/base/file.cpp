@@ -381,17 +381,17 @@ Status make_folder(const fs::path& path) {
   return {};
 }
 
-Result<fs::path> cache_dir(const Settings& settings) {
-  HEARTH_TRY(std::optional<fs::path> chosen, settings.path(Setting::cache_dir));
+Result<fs::path> cache_dir(const detail::Settings& settings) {
+  HEARTH_TRY(std::optional<fs::path> chosen, settings.path(detail::Setting::cache_dir));
   if (chosen) {
     return std::move(*chosen);
   }
   // The desktop standard says to pass over a relative path here.
-  const Result<std::optional<fs::path>> xdg = settings.path(Setting::xdg_cache_home);
+  const Result<std::optional<fs::path>> xdg = settings.path(detail::Setting::xdg_cache_home);
   if (xdg.has_value() && xdg.value()) {
     return *xdg.value() / "hearth";
   }
-  const Result<std::optional<fs::path>> home = settings.path(Setting::home);
+  const Result<std::optional<fs::path>> home = settings.path(detail::Setting::home);
   if (home.has_value() && home.value()) {
     return *home.value() / ".cache" / "hearth";
   }

@@ -71,6 +71,6 @@ class FileWriter final {
 /// XDG_CACHE_HOME/hearth, else HOME/.cache/hearth. Makes no folder.
 /// Errors: invalid_argument (HEARTH_CACHE_DIR is relative), not_found (none of the three is set).
 [[nodiscard]] Result<std::filesystem::path> cache_dir(
-    const Settings& settings = Settings::from_environment());
+    const detail::Settings& settings = detail::Settings::from_environment());
 
 }  // namespace hearth

@@ -44,7 +44,7 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline d
                    .text = fmt::format("file {}: someone else holds the lock", path.string())};
     }
     // Only a pause: a wake-up meant for something else just makes it shorter.
-    current_context().parker().park(std::min(deadline, Deadline::in(pause)));
+    detail::current_context().parker().park(std::min(deadline, Deadline::in(pause)));
     pause = std::min<std::chrono::nanoseconds>(pause * 2, std::chrono::milliseconds(50));
   }
 }

@@ -6,7 +6,7 @@
 
 namespace hearth {
 
-Error no_host_memory(std::string_view op, std::size_t size_bytes, SourceLoc loc) {
+Error detail::no_host_memory(std::string_view op, std::size_t size_bytes, SourceLoc loc) {
   return Error{.code = ErrorCode::out_of_memory,
                .text = fmt::format("{}: no host memory for {} bytes", op, size_bytes),
                .op = std::string(op),

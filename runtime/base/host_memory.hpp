@@ -23,10 +23,10 @@ namespace hearth {
 /// end the program when they are asked for so much.
 inline constexpr std::size_t kMostHostBytes = std::size_t{1} << 47U;
 
+namespace detail {
 /// "to_vector: no host memory for 4503599627370496 bytes"; code out_of_memory.
 [[nodiscard]] Error no_host_memory(std::string_view op, std::size_t size_bytes, SourceLoc loc = {});
 
-namespace detail {
 /// Runs `fill`, which allocates so many elements. Errors: out_of_memory.
 template <class T, class Fill>
 [[nodiscard]] Status on_host(std::size_t count, std::string_view op, SourceLoc loc, Fill fill) {

@@ -19,7 +19,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 /// Policy: types Id, Key (cheap to pass), Entry (default constructible) and static functions
 /// hash(Key) -> uint64_t, equal(const Entry&, Key) -> bool, make(Key) -> Entry, full(cap) -> Error.
@@ -184,4 +184,4 @@ class Interner final {
   std::array<std::unique_ptr<Entry[]>, kChunkCount> storage_ HEARTH_GUARDED_BY(mutex_);
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

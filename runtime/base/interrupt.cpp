@@ -32,7 +32,7 @@ extern "C" void count_signal(int /*signal*/) {
 }
 
 struct Scopes {
-  Mutex mutex;
+  detail::Mutex mutex;
   std::size_t count HEARTH_GUARDED_BY(mutex) = 0;
   std::array<struct sigaction, kSignals.size()> before HEARTH_GUARDED_BY(mutex){};
 
@@ -68,7 +68,7 @@ Scopes& scopes() {
 
 InterruptScope::InterruptScope() : count_before_(signal_count.load(std::memory_order_acquire)) {
   Scopes& all = scopes();
-  const MutexLock lock(all.mutex);
+  const detail::MutexLock lock(all.mutex);
   if (all.count++ == 0) {
     all.install();
   }
@@ -76,7 +76,7 @@ InterruptScope::InterruptScope() : count_before_(signal_count.load(std::memory_o
 
 InterruptScope::~InterruptScope() {
   Scopes& all = scopes();
-  const MutexLock lock(all.mutex);
+  const detail::MutexLock lock(all.mutex);
   if (--all.count == 0) {
     all.restore();
   }

@@ -17,7 +17,7 @@ namespace hearth {
 
 /// Base of what IntrusivePtr counts: `class Parker final : public RefCounted<Parker>`.
 /// A class with subclasses needs a virtual destructor.
-template <class Derived, class Atomics = StdAtomics>
+template <class Derived, class Atomics = detail::StdAtomics>
 class RefCounted {
  public:
   RefCounted() = default;

@@ -15,7 +15,7 @@ namespace hearth {
 namespace {
 
 struct LastActs {
-  Mutex mutex;
+  detail::Mutex mutex;
   std::vector<LastAct*> acts HEARTH_GUARDED_BY(mutex);
   std::atomic<std::terminate_handler> handler = nullptr;  // of before
 };
@@ -37,7 +37,7 @@ void tell_failure() noexcept {
 
 LastAct::LastAct(UniqueFunction<void()> act) : act_(std::move(act)) {
   LastActs& all = last_acts();
-  const MutexLock lock(all.mutex);
+  const detail::MutexLock lock(all.mutex);
   if (all.handler.load() == nullptr) {
     all.handler.store(std::set_terminate(&LastAct::die));
   }
@@ -46,7 +46,7 @@ LastAct::LastAct(UniqueFunction<void()> act) : act_(std::move(act)) {
 
 LastAct::~LastAct() {
   LastActs& all = last_acts();
-  const MutexLock lock(all.mutex);
+  const detail::MutexLock lock(all.mutex);
   std::erase(all.acts, this);
 }
 
@@ -55,7 +55,7 @@ void LastAct::run_all() noexcept {
   for (;;) {
     UniqueFunction<void()> act;
     {
-      const MutexLock lock(all.mutex);
+      const detail::MutexLock lock(all.mutex);
       if (all.acts.empty()) {
         return;
       }

@@ -14,7 +14,7 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 constexpr std::array<std::string_view, 6> kNames = {
@@ -128,4 +128,4 @@ void Log::write(LogLevel level, std::string_view text) noexcept {
   }
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

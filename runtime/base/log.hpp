@@ -13,7 +13,7 @@
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/settings.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error, off };
 
@@ -85,4 +85,4 @@ class Log final {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -10,17 +10,17 @@ namespace hearth {
 
 ErrorRef LostReports::add(ErrorRef error) {
   auto reported = std::make_shared<const Error>(*error);
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   entries_.push_back({std::move(error), reported});
   return reported;
 }
 
 ErrorRef LostReports::take_dropped() {
   std::vector<Entry> read;  // dies after the lock: the end of an error may log a line
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   // clang 14 cannot parse what std::ranges::stable_partition returns.
   const auto known = std::stable_partition(entries_.begin(), entries_.end(), [](const Entry& it) {
-    const Failure* const failure = find_failure(*it.error);
+    const detail::Failure* const failure = detail::find_failure(*it.error);
     return failure != nullptr && !failure->is_read();
   });
   std::move(known, entries_.end(), std::back_inserter(read));

@@ -32,7 +32,7 @@ class LostReports final {
     std::weak_ptr<const Error> reported;
   };
 
-  Mutex mutex_;
+  detail::Mutex mutex_;
   std::vector<Entry> entries_ HEARTH_GUARDED_BY(mutex_);
 };
 

@@ -14,7 +14,7 @@
 #include <hearth/runtime/base/sync.hpp>
 #include <hearth/runtime/base/wait_list.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 struct MailboxOptions {
   std::size_t capacity =
@@ -166,4 +166,4 @@ class Mailbox final {
   WaitList poppers_ HEARTH_GUARDED_BY(mutex_);
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -33,7 +33,7 @@ class VirtualClock final : public detail::Clock {
 /// What a Handle knows of its thread, which may be gone.
 struct Completion {
   bool has_ended = false;
-  IntrusivePtr<Parker> joiner;
+  IntrusivePtr<detail::Parker> joiner;
 
   void end() noexcept {
     has_ended = true;
@@ -45,7 +45,7 @@ struct Completion {
 
 }  // namespace
 
-class ManualExecutor::Thread final : public LogicalThread {
+class ManualExecutor::Thread final : public detail::LogicalThread {
  public:
   Thread(Scheduler& scheduler, ThreadNumber number, std::string name, UniqueFunction<void()> body);
 
@@ -73,7 +73,7 @@ class ManualExecutor::Thread final : public LogicalThread {
   ThreadNumber number_;
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
   UniqueFunction<void()> body_;
-  ThreadContext context_;
+  detail::ThreadContext context_;
   bool is_parked_ = false;
   Deadline deadline_ = Deadline::never();
   std::unique_ptr<Fiber> fiber_;
@@ -130,7 +130,7 @@ class ManualExecutor::Scheduler final {
   std::vector<ThreadNumber> runnable_;            // of ready_, while the schedule chooses
 };
 
-class ManualExecutor::Handle final : public Joinable {
+class ManualExecutor::Handle final : public detail::Joinable {
  public:
   explicit Handle(std::shared_ptr<Completion> completion) : completion_(std::move(completion)) {}
   Handle(const Handle&) = delete;
@@ -139,12 +139,12 @@ class ManualExecutor::Handle final : public Joinable {
 
   bool join(Deadline deadline) override {
     // Outside run() nothing moves: the thread is either over or waits for the next run().
-    while (!is_detached_ && !completion_->has_ended && current_context().is_manual()) {
-      Parker& parker = current_context().parker();
-      completion_->joiner = IntrusivePtr<Parker>(&parker);
-      const Wake wake = parker.park(deadline);
+    while (!is_detached_ && !completion_->has_ended && detail::current_context().is_manual()) {
+      detail::Parker& parker = detail::current_context().parker();
+      completion_->joiner = IntrusivePtr<detail::Parker>(&parker);
+      const detail::Wake wake = parker.park(deadline);
       completion_->joiner = nullptr;
-      if (wake == Wake::deadline) {
+      if (wake == detail::Wake::deadline) {
         return completion_->has_ended;
       }
     }
@@ -170,9 +170,9 @@ ManualExecutor::Thread::Thread(Scheduler& scheduler,
       fiber_(std::make_unique<Fiber>([this] { run_body(); })) {}
 
 void ManualExecutor::Thread::resume() {
-  ThreadContext* const outer = exchange_current_context(&context_);
+  detail::ThreadContext* const outer = detail::exchange_current_context(&context_);
   fiber_->resume();
-  exchange_current_context(outer);
+  detail::exchange_current_context(outer);
   if (fiber_->has_ended()) {
     completion_->end();
   }
@@ -343,8 +343,8 @@ std::uint64_t ManualExecutor::step_count() const noexcept {
   return scheduler_->step_count();
 }
 
-std::unique_ptr<Joinable> ManualExecutor::spawn(ThreadOptions options,
-                                                UniqueFunction<void()> body) {
+std::unique_ptr<detail::Joinable> ManualExecutor::spawn(detail::ThreadOptions options,
+                                                        UniqueFunction<void()> body) {
   return std::make_unique<Handle>(scheduler_->add(std::move(options.name), std::move(body)));
 }
 

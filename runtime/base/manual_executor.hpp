@@ -22,7 +22,7 @@ struct ManualOptions {
   bool preempts_at_locks = false;
 };
 
-class ManualExecutor final : public Executor {
+class ManualExecutor final : public detail::Executor {
  public:
   /// Seed 0 runs the threads in turn; any other chooses at random among those that can run.
   explicit ManualExecutor(std::uint64_t seed = 0, ManualOptions options = {});
@@ -48,8 +48,8 @@ class ManualExecutor final : public Executor {
   [[nodiscard]] std::uint64_t step_count() const noexcept;
 
   /// May be called before run(); the thread starts with it.
-  [[nodiscard]] std::unique_ptr<Joinable> spawn(ThreadOptions options,
-                                                UniqueFunction<void()> body) override;
+  [[nodiscard]] std::unique_ptr<detail::Joinable> spawn(detail::ThreadOptions options,
+                                                        UniqueFunction<void()> body) override;
   [[nodiscard]] bool is_manual() const noexcept override { return true; }
   [[nodiscard]] detail::Clock& clock() noexcept override;
 

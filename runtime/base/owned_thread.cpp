@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace hearth {
+namespace hearth::detail {
 
 OwnedThread::OwnedThread(Executor& executor,
                          ThreadOptions thread,
@@ -32,4 +32,4 @@ bool OwnedThread::end(Deadline deadline) {
   return false;
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

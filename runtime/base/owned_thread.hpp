@@ -13,7 +13,7 @@
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/log.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 struct OwnedThreadOptions {
   std::string subject;  ///< How the log calls it: "worker 1 on sim:1".
@@ -44,4 +44,4 @@ class OwnedThread final {
   bool is_left_behind_ = false;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

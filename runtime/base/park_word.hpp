@@ -9,7 +9,7 @@
 
 #include <hearth/runtime/base/atomics.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 template <class Atomics>
 class ParkWord {
@@ -45,4 +45,4 @@ class ParkWord {
   typename Atomics::template Atomic<std::uint32_t> word_{kEmpty};
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
@@ -67,8 +67,8 @@ void Parker::wait_on_futex(Deadline deadline) noexcept {
     wait(nullptr);
     return;
   }
-  const detail::Clock& clock = current_context().clock();
-  const detail::TimePoint now = clock.now();
+  const Clock& clock = current_context().clock();
+  const TimePoint now = clock.now();
   // The steady clock is CLOCK_MONOTONIC, which is what a futex takes as an absolute time.
   const std::chrono::nanoseconds wake =
       now.time_since_epoch() + std::min(deadline.left(), Standstill::kBeat);
@@ -79,4 +79,4 @@ void Parker::wait_on_futex(Deadline deadline) noexcept {
   process_standstill().end_sleep(clock.now());
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -12,7 +12,7 @@
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/base/park_word.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 enum class Wake : std::uint8_t {
   unparked,  ///< Someone called unpark().
@@ -63,4 +63,4 @@ class Parker final : public RefCounted<Parker> {
   LogicalThread* logical_thread_ = nullptr;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -38,7 +38,7 @@ class PathTable final {
   [[nodiscard]] std::uint32_t size() const noexcept { return table_.size(); }
 
  private:
-  Interner<detail::PathPolicy> table_;
+  detail::Interner<detail::PathPolicy> table_;
 };
 
 }  // namespace hearth

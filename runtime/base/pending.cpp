@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace hearth {
+namespace hearth::detail {
 
 PendingStateBase::~PendingStateBase() {
   if (options_.helper.release != nullptr) {
@@ -58,8 +58,7 @@ bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_tok
         stop.stop_possible() ? Deadline::in(std::chrono::nanoseconds::zero()) : deadline;
     Watchdog* const watchdog = options_.helper.watchdog.get();
     const bool is_traced = watchdog != nullptr && watchdog->trace().is_on();
-    const detail::TimePoint begin =
-        is_traced ? current_context().clock().now() : detail::TimePoint();
+    const TimePoint begin = is_traced ? current_context().clock().now() : TimePoint();
     options_.helper.help(options_.helper.object, *this, helps_until);
     if (is_traced) [[unlikely]] {
       trace_wait(watchdog->trace(), begin, subject(), options_.location);
@@ -221,12 +220,12 @@ void PendingStateBase::cancel() noexcept {
       .code = ErrorCode::cancelled, .text = subject() + " was given up before it was there"}));
 }
 
-void detail::throw_empty_pending() {
+void throw_empty_pending() {
   throw_error(Error{.code = ErrorCode::invalid_argument,
                     .text = "Pending: it is empty: never filled, moved from, or already read"});
 }
 
-ErrorRef detail::error_of_current_exception() {
+ErrorRef error_of_current_exception() {
   std::string what = "something that is no std::exception";
   try {
     throw;
@@ -241,4 +240,4 @@ ErrorRef detail::error_of_current_exception() {
       Error{.code = ErrorCode::worker_failed, .text = "a continuation threw: " + what});
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -25,8 +25,6 @@
 
 namespace hearth {
 
-class PendingStateBase;
-
 /// When a wait ends without the result.
 struct WaitOptions {
   /// Empty: as long as the device gets on, until the runtime's wait_limit (kDefaultWait where there
@@ -35,6 +33,9 @@ struct WaitOptions {
   /// The wait ends when somebody asks it to. The work goes on, and may be waited for again.
   std::stop_token stop = {};
 };
+
+namespace detail {
+class PendingStateBase;
 
 /// How a waiting thread can do the awaited work itself: where a device's work runs inline, its
 /// reader borrows the device's token.
@@ -60,14 +61,17 @@ struct PendingHelper {
   /// that it may end as late as the kernel that it runs.
   Deadline work_ends = Deadline::never();
 };
+}  // namespace detail
 
 struct PendingOptions {
   std::string subject =
       "a result";  ///< What is waited for, for errors: "readback of f32[3] on cpu:0".
-  PendingHelper helper = {};
+  detail::PendingHelper helper = {};
   SourceLoc location = {};       ///< The call that asked for it, for errors of the wait.
   std::uint32_t then_count = 0;  ///< So many continuations stand between it and the subject.
 };
+
+namespace detail {
 
 /// The part of the shared state that does not know the value's type.
 class PendingStateBase : public RefCounted<PendingStateBase> {
@@ -134,7 +138,6 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
   UniqueFunction<void()> task_ HEARTH_GUARDED_BY(mutex_);
 };
 
-namespace detail {
 struct NoValue {};
 template <class T>
 using PendingValue = std::conditional_t<std::is_void_v<T>, NoValue, T>;
@@ -150,6 +153,7 @@ struct PendingAccess;
 [[noreturn]] void throw_empty_pending();
 /// The exception being handled, as an error that somebody is still to read.
 [[nodiscard]] ErrorRef error_of_current_exception();
+
 }  // namespace detail
 
 template <class T>

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 constexpr std::string_view kPrefix = "HEARTH_";
@@ -237,4 +237,4 @@ std::vector<std::string> unknown_settings() {
   return unknown;
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

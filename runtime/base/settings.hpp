@@ -17,7 +17,7 @@
 
 #include <hearth/runtime/base/result.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 enum class Setting : std::uint8_t {
   cache_dir,            ///< HEARTH_CACHE_DIR
@@ -82,4 +82,4 @@ class Settings final {
 /// HEARTH_* variables in the environment that the library does not know: likely typing errors.
 [[nodiscard]] std::vector<std::string> unknown_settings();
 
-}  // namespace hearth
+}  // namespace hearth::detail

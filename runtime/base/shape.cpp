@@ -78,7 +78,7 @@ Strides contiguous_strides(const Shape& shape) noexcept {
   return strides;
 }
 
-Layout::Layout(const Shape& of, const Strides& with) : shape(of), strides(with) {
+detail::Layout::Layout(const Shape& of, const Strides& with) : shape(of), strides(with) {
   const Strides wanted = contiguous_strides(of);
   for (int axis = 0; axis < of.rank(); ++axis) {
     const auto i = static_cast<std::size_t>(axis);
@@ -112,7 +112,7 @@ Result<Shape> broadcast(const Shape& a, const Shape& b) {
   return make_shape({dims.data(), static_cast<std::size_t>(rank)});
 }
 
-Strides broadcast_strides(const Layout& layout, const Shape& target) noexcept {
+Strides broadcast_strides(const detail::Layout& layout, const Shape& target) noexcept {
   Strides strides{};
   const int offset = target.rank() - layout.shape.rank();
   for (int axis = 0; axis < layout.shape.rank(); ++axis) {

@@ -73,6 +73,7 @@ using Strides = std::array<std::int64_t, kMaxRank>;
 /// Row-major strides; an axis of size 1 gets the stride it would have.
 [[nodiscard]] Strides contiguous_strides(const Shape& shape) noexcept;
 
+namespace detail {
 /// Where the elements of a tensor lie, relative to its first byte.
 struct Layout {
   Shape shape;
@@ -83,13 +84,14 @@ struct Layout {
   explicit Layout(const Shape& of) : shape(of), strides(contiguous_strides(of)) {}
   Layout(const Shape& of, const Strides& with);  ///< Finds out whether it is contiguous.
 };
+}  // namespace detail
 
 /// Numpy broadcasting of two shapes.
 /// Errors: shape_mismatch with both shapes in the text (without an op's name).
 [[nodiscard]] Result<Shape> broadcast(const Shape& a, const Shape& b);
 /// Strides of `layout` when read as `target` (0 on broadcast axes). Requires that layout.shape
 /// broadcasts to target.
-[[nodiscard]] Strides broadcast_strides(const Layout& layout, const Shape& target) noexcept;
+[[nodiscard]] Strides broadcast_strides(const detail::Layout& layout, const Shape& target) noexcept;
 /// Turns a possibly negative axis into 0…rank-1. Errors: invalid_argument naming op, axis and rank.
 [[nodiscard]] Result<int> normalize_axis(std::string_view op, int axis, int rank);
 /// "f32[4, 8]"

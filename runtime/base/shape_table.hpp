@@ -32,12 +32,12 @@ class ShapeTable final {
   /// Cost: about 15 ns for a known shape, without a lock.
   [[nodiscard]] Result<ShapeId> intern(const Shape& shape) { return table_.intern(shape); }
   /// The row-major layout of a shape; valid as long as the table.
-  [[nodiscard]] const Layout& layout(ShapeId id) const noexcept { return table_[id]; }
+  [[nodiscard]] const detail::Layout& layout(ShapeId id) const noexcept { return table_[id]; }
   [[nodiscard]] const Shape& shape(ShapeId id) const noexcept { return table_[id].shape; }
   [[nodiscard]] std::uint32_t size() const noexcept { return table_.size(); }
 
  private:
-  Interner<detail::ShapePolicy> table_;
+  detail::Interner<detail::ShapePolicy> table_;
 };
 
 }  // namespace hearth

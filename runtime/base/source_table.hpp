@@ -43,7 +43,7 @@ class SourceTable final {
 
  private:
   RuntimeId runtime_;
-  Interner<detail::SourcePolicy> table_;
+  detail::Interner<detail::SourcePolicy> table_;
 };
 
 /// One thread's memory of recent answers, for any number of tables.

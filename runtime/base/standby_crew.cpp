@@ -48,7 +48,7 @@ class StandbyCrew::Seat {
     }
     // Either this sees the parker, or serve(), which shows its parker first, sees the end.
     state_.store(State::over, std::memory_order_seq_cst);  // partner: serve
-    if (Parker* parker = parker_.load(std::memory_order_seq_cst)) {
+    if (detail::Parker* parker = parker_.load(std::memory_order_seq_cst)) {
       parker->unpark();
     }
     thread_->join();
@@ -64,13 +64,13 @@ class StandbyCrew::Seat {
   }
 
   /// Errors: those of Executor::spawn.
-  void wake(Executor& executor, const std::vector<int>& cores) {
+  void wake(detail::Executor& executor, const std::vector<int>& cores) {
     State asleep = State::asleep;
     if (!state_.compare_exchange_strong(
             asleep, State::waking, std::memory_order_acq_rel, std::memory_order_acquire)) {
       return;
     }
-    if (Parker* parker = parker_.load(std::memory_order_acquire)) {
+    if (detail::Parker* parker = parker_.load(std::memory_order_acquire)) {
       parker->unpark();
       return;
     }
@@ -117,7 +117,7 @@ class StandbyCrew::Seat {
   enum class State : std::uint8_t { asleep, waking, ready, offered, taken, over };
 
   void serve() noexcept {
-    own_parker_ = IntrusivePtr<Parker>(&current_context().parker());
+    own_parker_ = IntrusivePtr<detail::Parker>(&detail::current_context().parker());
     parker_.store(own_parker_.get(), std::memory_order_seq_cst);  // partner: ~Seat
     while (true) {
       State waking = State::waking;
@@ -127,7 +127,7 @@ class StandbyCrew::Seat {
       } else if (waking == State::over) {
         return;
       } else {
-        current_context().parker().park(Deadline::never());
+        detail::current_context().parker().park(Deadline::never());
       }
     }
   }
@@ -135,7 +135,7 @@ class StandbyCrew::Seat {
   // Takes shares until there is none for a while, or others want the core; then it is asleep. Or
   // until the end.
   void stand_by() noexcept {
-    const detail::Clock& clock = current_context().clock();
+    const detail::Clock& clock = detail::current_context().clock();
     detail::TimePoint seen = clock.now();
     detail::TimePoint idle_since = seen;
     while (true) {
@@ -175,12 +175,12 @@ class StandbyCrew::Seat {
   int index_ = 0;
   int count_ = 0;
   std::atomic<bool> hindered_{false};
-  std::atomic<Parker*> parker_{nullptr};
-  IntrusivePtr<Parker> own_parker_;
-  std::unique_ptr<Joinable> thread_;
+  std::atomic<detail::Parker*> parker_{nullptr};
+  IntrusivePtr<detail::Parker> own_parker_;
+  std::unique_ptr<detail::Joinable> thread_;
 };
 
-StandbyCrew::StandbyCrew(Executor& executor, std::vector<int> cores, int size)
+StandbyCrew::StandbyCrew(detail::Executor& executor, std::vector<int> cores, int size)
     : executor_(executor), cores_(std::move(cores)) {
   for (int i = 0; i < size; ++i) {
     seats_.push_back(std::make_unique<Seat>());
@@ -190,7 +190,7 @@ StandbyCrew::StandbyCrew(Executor& executor, std::vector<int> cores, int size)
 StandbyCrew::~StandbyCrew() = default;
 
 int StandbyCrew::muster() noexcept {
-  const detail::TimePoint now = current_context().clock().now();
+  const detail::TimePoint now = detail::current_context().clock().now();
   wishes_ = now - last_wish_ < kGap ? std::min(wishes_ + 1, kBurst) : 1;
   last_wish_ = now;
   int count = 1;
@@ -214,7 +214,7 @@ void StandbyCrew::wake() noexcept {
       seat->wake(executor_, cores_);
     }
   } catch (const std::exception& refused) {
-    Log().warn(fmt::format("short kernels stay on one core: {}", refused.what()));
+    detail::Log().warn(fmt::format("short kernels stay on one core: {}", refused.what()));
     seats_.clear();
   }
 }

@@ -32,7 +32,7 @@ class StandbyCrew final {
 
   /// `size` threads on these cores; they start when they are first woken. Lifetime: the executor
   /// outlives it.
-  StandbyCrew(Executor& executor, std::vector<int> cores, int size);
+  StandbyCrew(detail::Executor& executor, std::vector<int> cores, int size);
   StandbyCrew(const StandbyCrew&) = delete;
   StandbyCrew& operator=(const StandbyCrew&) = delete;
   ~StandbyCrew();
@@ -49,7 +49,7 @@ class StandbyCrew final {
   class Seat;
   void wake() noexcept;
 
-  Executor& executor_;
+  detail::Executor& executor_;
   const std::vector<int> cores_;
   std::vector<std::unique_ptr<Seat>> seats_;
   detail::TimePoint last_wish_{};

@@ -43,7 +43,7 @@
 #define HEARTH_TRY_ACQUIRE(...) HEARTH_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define HEARTH_RELEASE(...) HEARTH_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 
-namespace hearth {
+namespace hearth::detail {
 
 class HEARTH_CAPABILITY("mutex") Mutex final {
  public:
@@ -94,4 +94,4 @@ class HEARTH_SCOPED_CAPABILITY MutexLock final {
   Mutex& mutex_;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

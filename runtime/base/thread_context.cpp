@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
-namespace hearth {
-namespace detail {
+namespace hearth::detail {
 constinit thread_local ThreadContext* thread_context = nullptr;
-}  // namespace detail
 
 namespace {
 
@@ -26,15 +24,15 @@ struct ForeignContext {
   ~ForeignContext() {
     context.clear_attachments();
     has_foreign_context_ended = true;
-    if (detail::thread_context == &context) {
-      detail::thread_context = nullptr;
+    if (thread_context == &context) {
+      thread_context = nullptr;
     }
   }
 };
 
 }  // namespace
 
-ThreadContext& detail::make_foreign_context() {
+ThreadContext& make_foreign_context() {
   if (has_foreign_context_ended) {
     // A static object's destructor still uses the library: this context lives to the end of the
     // process.
@@ -47,7 +45,7 @@ ThreadContext& detail::make_foreign_context() {
 }
 
 ThreadContext* exchange_current_context(ThreadContext* context) noexcept {
-  return std::exchange(detail::thread_context, context);
+  return std::exchange(thread_context, context);
 }
 
 ThreadContext::ThreadContext(std::string name)
@@ -55,7 +53,7 @@ ThreadContext::ThreadContext(std::string name)
       name_(name.empty() ? "thread-" + std::to_string(id_.value) : std::move(name)),
       parker_(make_intrusive<Parker>()) {}
 
-ThreadContext::ThreadContext(std::string name, detail::Clock& clock, LogicalThread& logical_thread)
+ThreadContext::ThreadContext(std::string name, Clock& clock, LogicalThread& logical_thread)
     : id_(next_thread_id()),
       name_(std::move(name)),
       clock_(&clock),
@@ -112,4 +110,4 @@ void ThreadContext::clear_attachments() {
   }
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

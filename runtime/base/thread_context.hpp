@@ -20,7 +20,7 @@
 #include <hearth/runtime/base/parker.hpp>
 #include <hearth/runtime/base/unique_function.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 using ThreadId =
     Id<struct ThreadIdTag, std::uint64_t>;  ///< Never reused; 0 = none. Names, never steers.
@@ -42,14 +42,14 @@ class ThreadContext final {
   /// A context in real time. An empty name becomes "thread-<id>".
   explicit ThreadContext(std::string name);
   /// A context of a logical thread. The clock and the logical thread outlive it.
-  ThreadContext(std::string name, detail::Clock& clock, LogicalThread& logical_thread);
+  ThreadContext(std::string name, Clock& clock, LogicalThread& logical_thread);
   ThreadContext(const ThreadContext&) = delete;
   ThreadContext& operator=(const ThreadContext&) = delete;
   ~ThreadContext();
 
   [[nodiscard]] ThreadId id() const noexcept { return id_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] detail::Clock& clock() const noexcept { return *clock_; }
+  [[nodiscard]] Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] Parker& parker() const noexcept { return *parker_; }
   /// Null for a real thread.
   [[nodiscard]] LogicalThread* logical_thread() const noexcept { return logical_thread_; }
@@ -109,8 +109,8 @@ class ThreadContext final {
 
   ThreadId id_;
   std::string name_;
-  detail::SteadyClock steady_clock_;
-  detail::Clock* clock_ = &steady_clock_;
+  SteadyClock steady_clock_;
+  Clock* clock_ = &steady_clock_;
   LogicalThread* logical_thread_ = nullptr;
   IntrusivePtr<Parker> parker_;
   int held_lock_count_ = 0;
@@ -121,16 +121,14 @@ class ThreadContext final {
   std::vector<Entry> attachments_;
 };
 
-namespace detail {
 extern constinit thread_local ThreadContext* thread_context;
 ThreadContext& make_foreign_context();
-}  // namespace detail
 
 /// The calling thread's context; made on first use for threads that no executor started, such as
 /// main. Threads: any. Cost: one load.
 [[nodiscard]] inline ThreadContext& current_context() noexcept {
-  ThreadContext* const context = detail::thread_context;
-  return context != nullptr ? *context : detail::make_foreign_context();
+  ThreadContext* const context = thread_context;
+  return context != nullptr ? *context : make_foreign_context();
 }
 
 /// Makes another context the calling thread's, and returns the one before (null: none yet). For
@@ -140,7 +138,7 @@ ThreadContext* exchange_current_context(ThreadContext* context) noexcept;
 /// A place where the manual executor may let another thread run; nothing in real threads. Never
 /// while holding a Mutex.
 inline void schedule_point() {
-  ThreadContext* const context = detail::thread_context;
+  ThreadContext* const context = thread_context;
   if (context != nullptr && context->logical_thread() != nullptr) {
     HEARTH_ASSERT(context->held_lock_count() == 0, "a Mutex is held across a schedule point");
     context->logical_thread()->yield();
@@ -149,11 +147,11 @@ inline void schedule_point() {
 
 /// Where a lock is about to be taken; others may go first if the manual executor is told so.
 inline void lock_point() {
-  ThreadContext* const context = detail::thread_context;
+  ThreadContext* const context = thread_context;
   if (context != nullptr && context->logical_thread() != nullptr) {
     HEARTH_ASSERT(context->held_lock_count() == 0, "a Mutex is locked while another is held");
     context->logical_thread()->reach_lock();
   }
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

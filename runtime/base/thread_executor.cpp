@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 15;  // what the kernel keeps
 
-void run_body(ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended) {
-  ThreadContext context(std::move(options.name));
-  exchange_current_context(&context);
+void run_body(detail::ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended) {
+  detail::ThreadContext context(std::move(options.name));
+  detail::exchange_current_context(&context);
   pthread_setname_np(pthread_self(), context.name().substr(0, kMaxNameBytes).c_str());
   if (!options.cores.empty()) {
     static_cast<void>(pin_current_thread(options.cores));  // slower elsewhere, but not wrong
@@ -27,12 +27,12 @@ void run_body(ThreadOptions options, UniqueFunction<void()> body, Promise<void> 
   body = nullptr;
   context.clear_attachments();
   ended.set_value();
-  exchange_current_context(nullptr);
+  detail::exchange_current_context(nullptr);
 }
 
-class OsThread final : public Joinable {
+class OsThread final : public detail::Joinable {
  public:
-  OsThread(ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended)
+  OsThread(detail::ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended)
       : ended_(ended.pending()),
         thread_(run_body, std::move(options), std::move(body), std::move(ended)) {}
   OsThread(const OsThread&) = delete;
@@ -62,8 +62,8 @@ class OsThread final : public Joinable {
 
 }  // namespace
 
-std::unique_ptr<Joinable> ThreadExecutor::spawn(ThreadOptions options,
-                                                UniqueFunction<void()> body) {
+std::unique_ptr<detail::Joinable> ThreadExecutor::spawn(detail::ThreadOptions options,
+                                                        UniqueFunction<void()> body) {
   const std::string name = options.name;
   try {
     return std::make_unique<OsThread>(

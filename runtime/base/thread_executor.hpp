@@ -8,12 +8,12 @@
 
 namespace hearth {
 
-class ThreadExecutor final : public Executor {
+class ThreadExecutor final : public detail::Executor {
  public:
   /// Named (the first 15 bytes) and pinned to the cores of the options; where the process may use
   /// none of these, the thread runs anywhere.
-  [[nodiscard]] std::unique_ptr<Joinable> spawn(ThreadOptions options,
-                                                UniqueFunction<void()> body) override;
+  [[nodiscard]] std::unique_ptr<detail::Joinable> spawn(detail::ThreadOptions options,
+                                                        UniqueFunction<void()> body) override;
   [[nodiscard]] bool is_manual() const noexcept override { return false; }
   [[nodiscard]] detail::Clock& clock() noexcept override { return clock_; }
 

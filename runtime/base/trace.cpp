@@ -8,7 +8,7 @@
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/base/unique_number.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 struct Chunk {
@@ -35,7 +35,7 @@ struct Trace::Session {
         chunks_left(static_cast<std::int64_t>((most_events + kChunkEvents - 1) / kChunkEvents)) {}
 
   const std::uint64_t number;
-  const detail::TimePoint begin;
+  const TimePoint begin;
   std::atomic<std::int64_t> chunks_left;
   std::atomic<std::uint64_t> lost_count{0};  // of threads that got no buffer
   Mutex mutex;
@@ -207,4 +207,4 @@ TraceSpan::~TraceSpan() {
   }
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

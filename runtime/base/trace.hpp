@@ -22,7 +22,7 @@
 #include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 /// Where an event is drawn: a track of its device, one of its thread, or a counter of its device.
 enum class TraceTrack : std::uint8_t {
@@ -40,8 +40,8 @@ enum class TraceTrack : std::uint8_t {
 struct TraceEvent {
   std::string_view name;    ///< Lives as long as the trace: see Trace::keep().
   std::string_view device;  ///< "cpu:0"; empty for what belongs to a thread. Lives as long.
-  detail::TimePoint begin = {};
-  detail::TimePoint end = {};
+  TimePoint begin = {};
+  TimePoint end = {};
   SourceLoc location = {};  ///< The user's call; line 0 = unknown.
   LaneId lane = {};         ///< The stream; 0 = none.
   std::int64_t value = 0;   ///< Bytes moved; of a counter, its first figure …
@@ -64,7 +64,7 @@ struct TraceLog {
     std::string name;
     std::vector<TraceEvent> events;
   };
-  detail::TimePoint begin;
+  TimePoint begin;
   std::vector<Thread> threads;
   std::uint64_t dropped_count = 0;
 
@@ -138,4 +138,4 @@ class TraceSpan final {
   TraceEvent event;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -7,7 +7,7 @@
 #include <hearth/runtime/base/assert.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 /// One waiting thread.
 class WaitNode {
@@ -74,4 +74,4 @@ class WaitList final {
   WaitNode* last_ = nullptr;
 };
 
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -8,7 +8,7 @@
 
 #include <hearth/runtime/base/pending.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 std::string describe(const ThreadContext& thread) {
@@ -18,7 +18,7 @@ std::string describe(const ThreadContext& thread) {
 }  // namespace
 
 void trace_wait(Trace& trace,
-                detail::TimePoint begin,
+                TimePoint begin,
                 std::string_view subject,
                 SourceLoc location) noexcept {
   std::string_view name;
@@ -132,7 +132,7 @@ std::string Watchdog::report_of(const std::string& waiter,
   const Deadline limit = Deadline::in(kAnswerLimit);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     std::string answer;
-    if (!detail::PendingAccess::is_ready_by(answers[i], limit)) {
+    if (!PendingAccess::is_ready_by(answers[i], limit)) {
       answer = fmt::format("{}; no answer within {}", witnesses[i]->observe(), kAnswerLimit);
     } else if (const Status status = answers[i].wait(); !status.has_value()) {
       answer = "has ended";
@@ -155,4 +155,4 @@ std::string time_left(Deadline deadline) {
   return fmt::format("{:.3f} s more", left.count());
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

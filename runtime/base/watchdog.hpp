@@ -24,6 +24,8 @@ namespace hearth {
 template <class T>
 class Promise;
 
+namespace detail {
+
 class Watchdog final : public RefCounted<Watchdog> {
  public:
   /// How long a report waits for its witnesses, together.
@@ -59,7 +61,7 @@ class Watchdog final : public RefCounted<Watchdog> {
     const std::string_view whom_;
     Deadline deadline_;  // under the watchdog's mutex
     const ThreadContext* thread_ = nullptr;
-    std::optional<detail::TimePoint> traced_from_;  // it is an event of a trace, too
+    std::optional<TimePoint> traced_from_;  // it is an event of a trace, too
     Wait* previous_ = nullptr;
     Wait* next_ = nullptr;
   };
@@ -106,11 +108,13 @@ class Watchdog final : public RefCounted<Watchdog> {
 
 /// Keeps the event of a wait of the calling thread, from `begin` to now.
 void trace_wait(Trace& trace,
-                detail::TimePoint begin,
+                TimePoint begin,
                 std::string_view subject,
                 SourceLoc location) noexcept;
 
 /// "3.250 s more", "for ever": what is left of a wait, for reports.
 [[nodiscard]] std::string time_left(Deadline deadline);
+
+}  // namespace detail
 
 }  // namespace hearth

@@ -2,11 +2,11 @@
 
 namespace hearth {
 
-PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept {
+detail::PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept {
   endpoint.retain();
-  return PendingHelper{
+  return detail::PendingHelper{
       .help =
-          [](void* object, PendingStateBase& state, Deadline deadline) {
+          [](void* object, detail::PendingStateBase& state, Deadline deadline) {
             static_cast<DeviceEndpoint*>(object)->help(state, deadline);
           },
       .object = &endpoint,

@@ -17,7 +17,7 @@ namespace hearth {
 
 /// Lets the thread that waits run the device's loop meanwhile. Keeps the endpoint alive as long as
 /// the pending.
-[[nodiscard]] PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept;
+[[nodiscard]] detail::PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept;
 
 /// Submits a record that carries a ticket; the ticket belongs to the device once this returns.
 template <class Ticket>

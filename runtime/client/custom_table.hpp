@@ -28,7 +28,7 @@ using CustomRef = std::shared_ptr<const CustomDefinition>;
 
 namespace detail {
 struct CustomPolicy {
-  using Id = hearth::Id<struct CustomTag>;
+  using Id = hearth::detail::Id<struct CustomTag>;
   using Key = CustomRef;
   using Entry = CustomRef;
   static std::uint64_t hash(const CustomRef& kernel) noexcept {
@@ -47,7 +47,7 @@ struct CustomPolicy {
 }  // namespace detail
 
 using CustomId = detail::CustomPolicy::Id;
-using CustomTable = Interner<detail::CustomPolicy>;
+using CustomTable = detail::Interner<detail::CustomPolicy>;
 inline constexpr std::uint32_t kMostCustomKernels = 1U << 14U;
 
 }  // namespace hearth

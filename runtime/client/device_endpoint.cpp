@@ -42,14 +42,14 @@ DeviceEndpoint::DeviceEndpoint(std::string name,
 DeviceEndpoint::~DeviceEndpoint() = default;
 
 void DeviceEndpoint::set_peaks(const DevicePeaks& peaks) {
-  const MutexLock lock(peaks_mutex_);
+  const detail::MutexLock lock(peaks_mutex_);
   peaks_ = peaks;
   additions_per_byte_.store(static_cast<float>(peaks.additions_per_byte()),
                             std::memory_order_relaxed);
 }
 
 std::optional<DevicePeaks> DeviceEndpoint::peaks() const {
-  const MutexLock lock(peaks_mutex_);
+  const detail::MutexLock lock(peaks_mutex_);
   return peaks_;
 }
 
@@ -68,8 +68,8 @@ DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
   const std::uint64_t lane = progress_.lane.load(std::memory_order_acquire);
   // Two streams may be at ops of one kind and number.
   const std::uint64_t progress = record ^ (lane * 0x9e3779b97f4a7c15U);
-  const detail::TimePoint now = current_context().clock().now();
-  const MutexLock lock(sight_mutex_);
+  const detail::TimePoint now = detail::current_context().clock().now();
+  const detail::MutexLock lock(sight_mutex_);
   if (sight_.progress != progress || progress == 0) {
     sight_ = {progress, now};
   }
@@ -90,7 +90,7 @@ std::uint64_t DeviceEndpoint::progress() noexcept {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < count; ++i) {
     sum += reached[i]->record_progress();
-    const MutexLock lock(reached[i]->awaited_mutex_);
+    const detail::MutexLock lock(reached[i]->awaited_mutex_);
     for (const auto& next : reached[i]->awaited_) {
       const auto known = std::span(reached).first(count);
       if (count < reached.size() && std::ranges::find(known, next) == known.end()) {
@@ -102,13 +102,13 @@ std::uint64_t DeviceEndpoint::progress() noexcept {
 }
 
 void DeviceEndpoint::note_awaited(DeviceEndpoint& device) {
-  const MutexLock lock(awaited_mutex_);
+  const detail::MutexLock lock(awaited_mutex_);
   awaited_.emplace_back(&device);
 }
 
 void DeviceEndpoint::forget_awaited(const DeviceEndpoint& device) noexcept {
   IntrusivePtr<DeviceEndpoint> last;  // dies behind the lock
-  const MutexLock lock(awaited_mutex_);
+  const detail::MutexLock lock(awaited_mutex_);
   const auto entry =
       std::ranges::find_if(awaited_, [&](const auto& each) { return each.get() == &device; });
   if (entry != awaited_.end()) {
@@ -125,7 +125,8 @@ std::string DeviceEndpoint::what_holder_does() noexcept {
       progress_.record.load(std::memory_order_acquire);  // partner: note_record
   const SourceLoc call = tables_->sources.location(
       SourceId{progress_.source.load(std::memory_order_acquire)});  // partner: note_record
-  const std::chrono::duration<double> time = current_context().clock().now() - sight().since;
+  const std::chrono::duration<double> time =
+      detail::current_context().clock().now() - sight().since;
   return fmt::format(
       "thread number {} works for it and has been at op number {} of stream {}, {}{}, for {:.3f} s "
       "or longer",
@@ -137,7 +138,7 @@ std::string DeviceEndpoint::what_holder_does() noexcept {
       time.count());
 }
 
-void DeviceEndpoint::attach_loop(DeviceLoop& loop, IntrusivePtr<Parker> parker) noexcept {
+void DeviceEndpoint::attach_loop(DeviceLoop& loop, IntrusivePtr<detail::Parker> parker) noexcept {
   loop_ = &loop;
   loop_parker_ = std::move(parker);
 }
@@ -163,7 +164,7 @@ void DeviceEndpoint::wake_if_free() noexcept {
 
 void DeviceEndpoint::post(DeviceMessage message) {
   {
-    const MutexLock lock(inbox_mutex_);
+    const detail::MutexLock lock(inbox_mutex_);
     if (stopped_) {
       return;
     }
@@ -185,28 +186,28 @@ void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
 }
 
 void DeviceEndpoint::note_path(const TensorImpl& impl, PathId path) {
-  const MutexLock lock(paths_mutex_);
+  const detail::MutexLock lock(paths_mutex_);
   paths_.insert_or_assign(impl.slot.value, NotedPath{impl.generation, path});
 }
 
 PathId DeviceEndpoint::noted_path(SlotId slot, std::uint32_t generation) {
-  const MutexLock lock(paths_mutex_);
+  const detail::MutexLock lock(paths_mutex_);
   const auto known = paths_.find(slot.value);
   return known != paths_.end() && known->second.generation == generation ? known->second.path
                                                                          : PathId{};
 }
 
 std::vector<DeviceMessage> DeviceEndpoint::take_inbox() {
-  const MutexLock lock(inbox_mutex_);
+  const detail::MutexLock lock(inbox_mutex_);
   return std::exchange(inbox_, {});
 }
 
 std::vector<DeviceMessage> DeviceEndpoint::stop_inbox() {
   {
-    const MutexLock lock(awaited_mutex_);
+    const detail::MutexLock lock(awaited_mutex_);
     awaited_.clear();  // two devices that wait for each other would keep each other
   }
-  const MutexLock lock(inbox_mutex_);
+  const detail::MutexLock lock(inbox_mutex_);
   stopped_ = true;
   return std::exchange(inbox_, {});
 }
@@ -226,7 +227,7 @@ void DeviceEndpoint::require_no_holder(std::string_view awaited) const {
 // Who runs a kernel cannot leave it: a wait that is to be short is exact only when the actor's own
 // thread does the work. A wait that names no deadline comes with the end of its work, and is as
 // long as the runtime's limit.
-void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
+void DeviceEndpoint::help(detail::PendingStateBase& waiter, Deadline deadline) {
   if (is_holder()) [[unlikely]] {
     require_no_holder(waiter.subject());  // the text is made for those alone who read it
   }
@@ -244,7 +245,7 @@ void DeviceEndpoint::help(PendingStateBase& waiter, Deadline deadline) {
   if (doorbell.try_claim()) {
     loop_->run_borrowed(
         [](const void* awaited) noexcept {
-          return static_cast<const PendingStateBase*>(awaited)->is_ready();
+          return static_cast<const detail::PendingStateBase*>(awaited)->is_ready();
         },
         &waiter,
         deadline);

@@ -96,13 +96,13 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     progress_.lane.store(lane.value, std::memory_order_release);  // partner: sight
   }
   void note_holder() noexcept {
-    progress_.holder.store(current_context().id().value, std::memory_order_release);
+    progress_.holder.store(detail::current_context().id().value, std::memory_order_release);
   }
   /// Before the token is given back.
   void forget_holder() noexcept { progress_.holder.store(0, std::memory_order_release); }
   /// Whether the calling thread runs the device's loop at this moment.
   [[nodiscard]] bool is_holder() const noexcept {
-    return progress_.holder.load(std::memory_order_acquire) == current_context().id().value;
+    return progress_.holder.load(std::memory_order_acquire) == detail::current_context().id().value;
   }
   /// An asynchronous device has got on. Threads: token holder only.
   void note_work_ended() noexcept {
@@ -143,12 +143,12 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// `waiter` is ready, the deadline passes or nothing is runnable. With a deadline that is near,
   /// the actor's thread does it. Errors: ArgumentError stream_misuse for a thread that runs the
   /// loop already: it would wait for itself.
-  void help(PendingStateBase& waiter, Deadline deadline);
+  void help(detail::PendingStateBase& waiter, Deadline deadline);
   /// The same until `lane` has room.
   void help_drain(Lane& lane, Deadline deadline);
 
   /// Before the first client: who runs the loop, and how its own thread is woken.
-  void attach_loop(DeviceLoop& loop, IntrusivePtr<Parker> parker) noexcept;
+  void attach_loop(DeviceLoop& loop, IntrusivePtr<detail::Parker> parker) noexcept;
 
   Doorbell doorbell;
   LaneDirectory lanes;
@@ -168,8 +168,8 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> generation_{0};
   DeviceLoop* loop_ = nullptr;  ///< set before the first client; used by the token holder only
-  IntrusivePtr<Parker> loop_parker_;
-  Mutex inbox_mutex_;
+  IntrusivePtr<detail::Parker> loop_parker_;
+  detail::Mutex inbox_mutex_;
   std::vector<DeviceMessage> inbox_ HEARTH_GUARDED_BY(inbox_mutex_);
   bool stopped_ HEARTH_GUARDED_BY(inbox_mutex_) = false;
   // Written with each record, so on a cache line that no submitting thread reads
@@ -190,19 +190,19 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     detail::TimePoint since = {};
   };
   [[nodiscard]] Sight sight() noexcept HEARTH_EXCLUDES(sight_mutex_);
-  Mutex sight_mutex_;
+  detail::Mutex sight_mutex_;
   Sight sight_ HEARTH_GUARDED_BY(sight_mutex_);
   using Endpoints = std::vector<IntrusivePtr<DeviceEndpoint>>;
-  Mutex awaited_mutex_;
+  detail::Mutex awaited_mutex_;
   Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< One entry a lane that waits.
   struct NotedPath {
     std::uint32_t generation = 0;
     PathId path;
   };
-  Mutex paths_mutex_;
+  detail::Mutex paths_mutex_;
   /// By slot, so that there are no more than tensors with a path at a time.
   std::unordered_map<std::uint32_t, NotedPath> paths_ HEARTH_GUARDED_BY(paths_mutex_);
-  mutable Mutex peaks_mutex_;
+  mutable detail::Mutex peaks_mutex_;
   std::optional<DevicePeaks> peaks_ HEARTH_GUARDED_BY(peaks_mutex_);
   std::atomic<float> additions_per_byte_;
   std::string captured_;  // last: what every op looks at shares its cache lines

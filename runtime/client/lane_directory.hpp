@@ -35,7 +35,7 @@ class LaneDirectory {
   using Lanes = std::map<LaneId, std::unique_ptr<Lane>>;
 
   std::atomic<std::uint64_t> last_id_{0};
-  mutable Mutex mutex_;
+  mutable detail::Mutex mutex_;
   Lanes open_ HEARTH_GUARDED_BY(mutex_);
 };
 

@@ -26,12 +26,12 @@ namespace hearth {
 
 struct RuntimeTables {
   explicit RuntimeTables(RuntimeId runtime,
-                         LogOptions log_options = {},
+                         detail::LogOptions log_options = {},
                          std::chrono::nanoseconds limit = kDefaultWait,
                          bool makes_reports = false)
       : sources(runtime),
         log(std::move(log_options)),
-        watchdog(make_intrusive<Watchdog>(makes_reports)),
+        watchdog(make_intrusive<detail::Watchdog>(makes_reports)),
         wait_limit(limit) {}
 
   ShapeTable shapes;
@@ -39,8 +39,8 @@ struct RuntimeTables {
   PathTable paths;
   ExpressionTable expressions;
   CustomTable customs{kMostCustomKernels};
-  Log log;
-  const IntrusivePtr<Watchdog> watchdog;
+  detail::Log log;
+  const IntrusivePtr<detail::Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
   const std::chrono::nanoseconds wait_limit;  ///< Of a wait that names none.
   FusionLimit fusion_limit;
@@ -64,8 +64,8 @@ struct RuntimeTables {
                    : called_info(called_as(record.flags)).name;
     }
   }
-  [[nodiscard]] FailureBook& failures() const noexcept { return watchdog->failures(); }
-  [[nodiscard]] Trace& trace() const noexcept { return watchdog->trace(); }
+  [[nodiscard]] detail::FailureBook& failures() const noexcept { return watchdog->failures(); }
+  [[nodiscard]] detail::Trace& trace() const noexcept { return watchdog->trace(); }
 };
 
 }  // namespace hearth

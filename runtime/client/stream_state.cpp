@@ -65,9 +65,8 @@ TensorImpl* StreamState::make_tensor(DType dtype, ShapeId shape) {
   impl->shape_id = shape;
   impl->dtype = dtype;
   impl->home = lane_id_;
-  impl->is_unnamed_weight.store(
-      (record_flags_ & static_cast<unsigned>(RecordFlag::exclusive)) != 0,
-      std::memory_order_release);
+  impl->is_unnamed_weight.store((record_flags_ & static_cast<unsigned>(RecordFlag::exclusive)) != 0,
+                                std::memory_order_release);
   impl->path.store(PathId{}, std::memory_order_release);
   impl->layout = &endpoint_->tables().shapes.layout(shape);
   return impl;
@@ -110,7 +109,7 @@ bool StreamState::push(OpRecord& record, std::span<const std::byte> blob) {
   if (record.sequence % kWakeEvery == 0 && lane_.backlog() >= kWakeEvery) {
     endpoint_->wake_if_free();
   }
-  schedule_point();
+  detail::schedule_point();
   return true;
 }
 
@@ -185,20 +184,22 @@ void StreamState::wait_for_room(const OpRecord& record) {
   }
   ProgressLimit limit(wait_limit, endpoint_->progress());
   constexpr const char* kSubject = "room in a stream";
-  Watchdog& watchdog = *endpoint_->tables().watchdog;
-  Watchdog::Wait watched(&watchdog, kSubject, endpoint_->name(), std::min(limit.deadline(), end));
+  detail::Watchdog& watchdog = *endpoint_->tables().watchdog;
+  detail::Watchdog::Wait watched(
+      &watchdog, kSubject, endpoint_->name(), std::min(limit.deadline(), end));
   // Copies first: the stop may come while this wait ends.
-  const std::stop_callback on_stop(stop,
-                                   [parker = IntrusivePtr<Parker>(&current_context().parker())] {
-                                     const IntrusivePtr<Parker> kept = parker;
-                                     kept->unpark();
-                                   });
+  const std::stop_callback on_stop(
+      stop, [parker = IntrusivePtr<detail::Parker>(&detail::current_context().parker())] {
+        const IntrusivePtr<detail::Parker> kept = parker;
+        kept->unpark();
+      });
   while (lane_.announce_waiting()) {
     endpoint_->wake_if_free();
     if (stop.stop_requested()) {
       throw_full(record, {.code = ErrorCode::cancelled, .text = " until a stop was requested"});
     }
-    if (current_context().parker().park(std::min(limit.next_look(), end)) == Wake::deadline) {
+    if (detail::current_context().parker().park(std::min(limit.next_look(), end)) ==
+        detail::Wake::deadline) {
       Error error{.code = ErrorCode::deadline_exceeded, .text = ""};
       if (end.has_passed()) {
         error.text = " until its deadline";
@@ -346,7 +347,7 @@ void StreamState::drop(TensorImpl* impl) noexcept {
 
 // By thread number, not by a lock: two threads at once are a mistake to report, not to wait for.
 void StreamState::enter(SourceLoc loc) {
-  const std::uint64_t me = current_context().id().value;
+  const std::uint64_t me = detail::current_context().id().value;
   std::uint64_t user = 0;
   if (!user_.compare_exchange_strong(
           user, me, std::memory_order_acq_rel, std::memory_order_acquire) &&
@@ -373,9 +374,9 @@ DeviceClient& make_client(DeviceEndpoint& endpoint, SourceLoc loc) {
     throw_error(endpoint.closed_error(loc));
   }
   // A thread that outlives many runtimes must not keep a stream of each.
-  current_context().drop_obsolete();
+  detail::current_context().drop_obsolete();
   try {
-    return current_context().attach(
+    return detail::current_context().attach(
         endpoint.key(), std::make_unique<DeviceClient>(IntrusivePtr<DeviceEndpoint>(&endpoint)));
   } catch (const std::bad_alloc&) {
     throw_error(Error{

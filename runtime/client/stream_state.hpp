@@ -169,7 +169,7 @@ class StreamState final : public Sink {
 };
 
 /// A thread's streams on one device: its default one, and the one a StreamScope made current.
-class DeviceClient final : public ContextAttachment {
+class DeviceClient final : public detail::ContextAttachment {
  public:
   explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
       : default_stream_(std::move(endpoint)), current(&default_stream_) {}
@@ -190,7 +190,7 @@ class DeviceClient final : public ContextAttachment {
 /// The calling thread's client of a device; made on first use. Errors: DeviceError device_closed.
 [[nodiscard]] DeviceClient& make_client(DeviceEndpoint& endpoint, SourceLoc loc = {});
 [[nodiscard]] inline DeviceClient& current_client(DeviceEndpoint& endpoint, SourceLoc loc = {}) {
-  auto* client = current_context().find<DeviceClient>(endpoint.key());
+  auto* client = detail::current_context().find<DeviceClient>(endpoint.key());
   return client != nullptr ? *client : make_client(endpoint, loc);
 }
 /// The calling thread's current stream on a device.

@@ -39,7 +39,7 @@ struct TensorImpl {
       false};  ///< used by a lane that is not its home since it was made or adopted
   std::atomic<bool> has_many_users{false};      ///< more foreign lanes than entries
   std::atomic<bool> is_unnamed_weight{false};   ///< made in a WeightScope, and named by no model
-  const Layout* layout = nullptr;               ///< the interned contiguous layout of its shape
+  const detail::Layout* layout = nullptr;       ///< the interned contiguous layout of its shape
   std::atomic<std::uint64_t> home_sequence{0};  ///< last record of the home lane that names it
   std::array<LaneUse, kInlineLastUses> foreign_uses{};
   TensorImpl* next_drop = nullptr;  ///< link while its drop waits for room in the lane

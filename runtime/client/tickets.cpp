@@ -26,7 +26,7 @@ ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept {
             .text = fmt::format("{} threw: {}", whom, what_was_thrown()),
             .device = endpoint.name()});
   const std::string line = fmt::format("device {}: {}", endpoint.name(), error->text);
-  endpoint.tables().log.write_counted(LogLevel::error, line, [&line] { return line; });
+  endpoint.tables().log.write_counted(detail::LogLevel::error, line, [&line] { return line; });
   return error;
 }
 

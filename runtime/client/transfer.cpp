@@ -83,7 +83,7 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   transfer->source = impl_->endpoint;
   auto ticket = std::make_unique<UploadTicket>();
   ticket->transfer = transfer;
-  Tape* tape = detail::tape_of(submission);
+  detail::Tape* tape = detail::tape_of(submission);
   if (tape != nullptr) {
     tape->will_record(submission);
   }

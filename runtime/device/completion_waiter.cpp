@@ -38,7 +38,7 @@ bool CompletionWaiter::take_newest(std::optional<Request>& current) {
 void CompletionWaiter::thread_main(DeviceEndpoint& endpoint) {
   std::optional<Request> request;
   while (take_newest(request)) {
-    schedule_point();
+    detail::schedule_point();
     if (request->points.empty()) {
       request.reset();
       continue;

@@ -47,7 +47,7 @@ class CompletionWaiter final {
   /// The newest request; waits for one where `current` is none. False: the thread is to end.
   [[nodiscard]] bool take_newest(std::optional<Request>& current);
 
-  Mailbox<Request> requests_;
+  detail::Mailbox<Request> requests_;
 };
 
 }  // namespace hearth

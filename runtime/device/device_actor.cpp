@@ -91,9 +91,10 @@ bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   }
   if (timed) {
     ++timed_sleeps;
-    current_context().parker().park(std::min(until, Deadline::in(std::chrono::milliseconds(1))));
+    detail::current_context().parker().park(
+        std::min(until, Deadline::in(std::chrono::milliseconds(1))));
   } else {
-    current_context().parker().park(until);
+    detail::current_context().parker().park(until);
   }
   return false;
 }
@@ -111,7 +112,7 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
   endpoint_->note_holder();
   bool has_worked = false;  // before that, no deadline needs a look at the clock
   while (true) {
-    schedule_point();
+    detail::schedule_point();
     collect();
     if (queues_.has_memory_waits()) {
       serve_memory_waits();
@@ -312,7 +313,7 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
 // moment only, if it has a window. An orphaned lane that is empty ends.
 void DeviceActor::end_turn(LaneState& lane) {
   if (endpoint_->tables().trace().is_on()) [[unlikely]] {
-    trace_figures(current_context().clock().now());
+    trace_figures(detail::current_context().clock().now());
   }
   if (!lane.deferred.empty()) {
     records_.drops.settle(lane);

@@ -66,7 +66,7 @@ void DeviceActor::restart() {
   if (!lost) {
     return;  // two restarts were asked for at once, and the first has done it
   }
-  mark_read(*lost);  // a program that restarts a device knows that it was lost
+  detail::mark_read(*lost);  // a program that restarts a device knows that it was lost
   std::unique_ptr<Backend> backend = options_.reopen().value();
   auto memory = std::make_shared<DeviceMemory>(std::move(backend), options_);
   records_.loans.forget();

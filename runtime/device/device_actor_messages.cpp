@@ -144,17 +144,17 @@ void DeviceActor::trace_figures(detail::TimePoint now) {
     return;
   }
   figures_traced_at_ = now;
-  Trace& trace = endpoint_->tables().trace();
+  detail::Trace& trace = endpoint_->tables().trace();
   const MemoryReport report = memory_->strategy->report();
-  TraceEvent event{.name = {},
-                   .device = endpoint_->traced_name(),
-                   .begin = now,
-                   .end = now,
-                   .value = report.total.live_bytes,
-                   .other = report.total.reserved_bytes,
-                   .track = TraceTrack::memory};
+  detail::TraceEvent event{.name = {},
+                           .device = endpoint_->traced_name(),
+                           .begin = now,
+                           .end = now,
+                           .value = report.total.live_bytes,
+                           .other = report.total.reserved_bytes,
+                           .track = detail::TraceTrack::memory};
   trace.add(event);
-  event.track = TraceTrack::queue;
+  event.track = detail::TraceTrack::queue;
   event.value = 0;
   queues_.for_each([&](const LaneState& lane) {
     event.value += static_cast<std::int64_t>(lane.lane->pushed_seen() - lane.lane->consumed());

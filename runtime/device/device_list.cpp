@@ -228,15 +228,16 @@ std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
   if (!options.devices.empty()) {
     return options.devices;
   }
-  if (const auto names = Settings::from_environment().text(Setting::devices)) {
+  if (const auto names = detail::Settings::from_environment().text(detail::Setting::devices)) {
     return named_devices(*names);
   }
-  const int count = options.cpu_device_count != 0
-                        ? options.cpu_device_count
-                        : static_cast<int>(Settings::from_environment()
-                                               .integer(Setting::cpu_devices, 1, kMostDevices)
-                                               .value()
-                                               .value_or(1));
+  const int count =
+      options.cpu_device_count != 0
+          ? options.cpu_device_count
+          : static_cast<int>(detail::Settings::from_environment()
+                                 .integer(detail::Setting::cpu_devices, 1, kMostDevices)
+                                 .value()
+                                 .value_or(1));
   return default_devices(count);
 }
 

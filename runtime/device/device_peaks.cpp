@@ -124,14 +124,14 @@ class PeakRunner final {
  private:
   /// From one buffer to the other, and back.
   Result<double> run(const Expression& kernel, std::int64_t elements, int launches) {
-    const Layout layout(Shape{elements});
+    const detail::Layout layout(Shape{elements});
     OpRecord record;
     record.kind = OpKind::expression;
     record.input_count = 1;
     record.output_count = 1;
     record.operands[0].dtype = DType::f32;
     record.operands[1].dtype = DType::f32;
-    const auto begin = current_context().clock().now();
+    const auto begin = detail::current_context().clock().now();
     TimelinePoint last;
     for (int i = 0; i < launches; ++i) {
       const auto from = static_cast<std::size_t>(i % 2);
@@ -149,7 +149,7 @@ class PeakRunner final {
       HEARTH_TRY_STATUS(backend_.flush());
       HEARTH_TRY_STATUS(backend_.wait({&last, 1}, Deadline::in(kDefaultWait)));
     }
-    return std::chrono::duration<double>(current_context().clock().now() - begin).count();
+    return std::chrono::duration<double>(detail::current_context().clock().now() - begin).count();
   }
 
   Backend& backend_;
@@ -253,7 +253,7 @@ Result<DevicePeaks> PeakSubject::measure_now() const {
   return part_of(peaks);
 }
 
-std::optional<DevicePeaks> PeakSubject::known(Log& log) const {
+std::optional<DevicePeaks> PeakSubject::known(detail::Log& log) const {
   if (!open) {
     return {};
   }

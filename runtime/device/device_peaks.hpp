@@ -39,7 +39,7 @@ struct PeakSubject {
   /// What is kept. One that is automatic is measured besides at its first four openings, where
   /// there is a place to keep it: since others only ever take time away, the most of each counts.
   /// Empty: neither, which the log says where measuring failed.
-  [[nodiscard]] std::optional<DevicePeaks> known(Log& log) const;
+  [[nodiscard]] std::optional<DevicePeaks> known(detail::Log& log) const;
   /// Measures, and keeps that in place of what was. Requires `open`. Errors: those of opening and
   /// measuring; io_error, and not_found where there is no folder for caches.
   [[nodiscard]] Result<DevicePeaks> measure_now() const;

@@ -242,9 +242,9 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
   if (!tables.trace().is_on()) {
     return run();
   }
-  const TraceEvent event = event_of(call.op, traced_name(call), op_count, lane);
+  const detail::TraceEvent event = event_of(call.op, traced_name(call), op_count, lane);
   if (runs_inline_) {
-    const TraceSpan span(&tables.trace(), event);
+    const detail::TraceSpan span(&tables.trace(), event);
     return run();
   }
   in_flight_.keep_times(*backend_);
@@ -268,21 +268,22 @@ std::string_view Dispatch::traced_name(const KernelCall& call) const {
 }
 
 detail::TimePoint Dispatch::traced_now() const noexcept {
-  return endpoint_.tables().trace().is_on() ? current_context().clock().now() : detail::TimePoint();
+  return endpoint_.tables().trace().is_on() ? detail::current_context().clock().now()
+                                            : detail::TimePoint();
 }
 
-TraceEvent Dispatch::event_of(const OpView& op,
-                              std::string_view name,
-                              std::size_t op_count,
-                              LaneId lane) const {
+detail::TraceEvent Dispatch::event_of(const OpView& op,
+                                      std::string_view name,
+                                      std::size_t op_count,
+                                      LaneId lane) const {
   const OpRecord& record = op.record();
-  TraceEvent event{.name = name,
-                   .device = endpoint_.traced_name(),
-                   .begin = current_context().clock().now(),
-                   .location = endpoint_.tables().sources.location(record.source),
-                   .lane = lane,
-                   .path = record.path.value != 0 ? record.path : group_layer_,
-                   .op_count = static_cast<std::uint32_t>(op_count)};
+  detail::TraceEvent event{.name = name,
+                           .device = endpoint_.traced_name(),
+                           .begin = detail::current_context().clock().now(),
+                           .location = endpoint_.tables().sources.location(record.source),
+                           .lane = lane,
+                           .path = record.path.value != 0 ? record.path : group_layer_,
+                           .op_count = static_cast<std::uint32_t>(op_count)};
   if (record.output_count > 0) {
     const Operand result = op.output(0);
     event.shape = result.shape;
@@ -294,15 +295,15 @@ TraceEvent Dispatch::event_of(const OpView& op,
 
 void Dispatch::trace_copy(const OpView& op,
                           LaneId lane,
-                          TraceTrack track,
+                          detail::TraceTrack track,
                           std::size_t size_bytes,
                           detail::TimePoint begin,
                           TimelinePoint point) {
-  Trace& trace = endpoint_.tables().trace();
+  detail::Trace& trace = endpoint_.tables().trace();
   if (!trace.is_on() || begin == detail::TimePoint()) {
     return;
   }
-  TraceEvent event = event_of(op, endpoint_.tables().op_name(op.record()), 0, lane);
+  detail::TraceEvent event = event_of(op, endpoint_.tables().op_name(op.record()), 0, lane);
   event.end = event.begin;
   event.begin = begin;
   event.track = track;
@@ -416,7 +417,7 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
 }
 
 void Dispatch::fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage) {
-  const Layout* const layout = &endpoint_.tables().shapes.layout(operand.shape);
+  const detail::Layout* const layout = &endpoint_.tables().shapes.layout(operand.shape);
   std::byte* const data = storage->block.data;
   handles_.make_live(slot, operand, home, storage.release(), data, layout);
   wake_waiting(slot);
@@ -531,7 +532,7 @@ ErrorRef Dispatch::failure_of(const Error& error, const OpView& op, LaneId lane)
 
 void Dispatch::account(const ErrorRef& error, LaneState& lane) {
   ++statistics_.poisoned_ops;
-  if (Failure* const failure = find_failure(*error)) {
+  if (detail::Failure* const failure = detail::find_failure(*error)) {
     failure->count_op();
   }
   note_failure(error, lane);
@@ -546,7 +547,7 @@ void Dispatch::account_late(const ErrorRef& error, LaneState* lane) {
 }
 
 void Dispatch::note_failure(const ErrorRef& error, LaneState& lane) {
-  Failure* const failure = find_failure(*error);
+  detail::Failure* const failure = detail::find_failure(*error);
   if (failure == nullptr || failure->is_read()) {
     return;
   }
@@ -574,10 +575,11 @@ ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const {
 ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane) {
   Error said = status.error();
   if (said.code == ErrorCode::deadline_exceeded && said.report.empty()) {
-    said.report = Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
-                                     endpoint_.tables().watchdog->waits(),
-                                     endpoint_.name(),
-                                     endpoint_.what_holder_does()));
+    said.report =
+        detail::Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
+                                   endpoint_.tables().watchdog->waits(),
+                                   endpoint_.name(),
+                                   endpoint_.what_holder_does()));
   }
   ErrorRef error = failure_of(said, op, lane);
   // The first op that meets the loss names it; all others say that the device is lost, with this

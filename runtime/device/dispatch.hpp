@@ -337,14 +337,14 @@ class Dispatch {
                                       LaneId lane);
   /// A kernel of this op as an event that begins now, in a trace.
   [[nodiscard]] std::string_view traced_name(const KernelCall& call) const;
-  [[nodiscard]] TraceEvent event_of(const OpView& op,
-                                    std::string_view name,
-                                    std::size_t op_count,
-                                    LaneId lane) const;
+  [[nodiscard]] detail::TraceEvent event_of(const OpView& op,
+                                            std::string_view name,
+                                            std::size_t op_count,
+                                            LaneId lane) const;
   /// Bytes that come in or go out from `begin` to `point`: an event, where there is a trace.
   void trace_copy(const OpView& op,
                   LaneId lane,
-                  TraceTrack track,
+                  detail::TraceTrack track,
                   std::size_t size_bytes,
                   detail::TimePoint begin,
                   TimelinePoint point);
@@ -524,8 +524,8 @@ class Dispatch {
   bool runs_inline_;
   DeviceStatistics statistics_;
   std::unique_ptr<KernelJournal> journal_;
-  std::optional<TraceEvent> traced_;  // the launch that an asynchronous device is given now
-  PathId group_layer_;                // of the group that runs now, in a trace
+  std::optional<detail::TraceEvent> traced_;  // the launch that an asynchronous device is given now
+  PathId group_layer_;                        // of the group that runs now, in a trace
   ErrorRef lost_;
   bool may_have_begun_ = false;             // the launch that failed last
   bool is_compiling_ = false;               // the same

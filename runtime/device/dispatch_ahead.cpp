@@ -67,7 +67,7 @@ class LayoutsToCome {
  private:
   HandleTable& handles_;
   const RuntimeTables& tables_;
-  std::vector<std::pair<Operand, Layout>> views_;
+  std::vector<std::pair<Operand, detail::Layout>> views_;
   alignas(256) std::array<std::byte, 256> block_{};
 };
 

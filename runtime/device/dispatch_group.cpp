@@ -211,7 +211,7 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
 // One call runs them all, so that nobody knows when each of them ran: the time is shared out by the
 // bytes of their results.
 void Dispatch::trace_alike(std::span<const Launch> launches, LaneId lane, detail::TimePoint begin) {
-  Trace& trace = endpoint_.tables().trace();
+  detail::Trace& trace = endpoint_.tables().trace();
   if (!trace.is_on() || begin == detail::TimePoint() || launches.empty()) {
     return;
   }
@@ -223,12 +223,12 @@ void Dispatch::trace_alike(std::span<const Launch> launches, LaneId lane, detail
   for (const Launch& launch : launches) {
     all += bytes_of(launch);
   }
-  const detail::TimePoint end = current_context().clock().now();
+  const detail::TimePoint end = detail::current_context().clock().now();
   double done = 0;
   detail::TimePoint from = begin;
   for (const Launch& launch : launches) {
     const OpView& op = launch.call.op;
-    TraceEvent event = event_of(op, endpoint_.tables().op_name(op.record()), 1, lane);
+    detail::TraceEvent event = event_of(op, endpoint_.tables().op_name(op.record()), 1, lane);
     done += bytes_of(launch);
     event.begin = from;
     event.end =

@@ -87,7 +87,7 @@ bool Dispatch::are_alike(const OpView& a, const OpView& b) {
 std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   const OpView first(*lanes[0]->lane->front(), lanes[0]->lane->front_blob());
   const Slot& sample = handles_.slot(first.input(0).slot);
-  const Layout& out_layout = endpoint_.tables().shapes.layout(first.output(0).shape);
+  const detail::Layout& out_layout = endpoint_.tables().shapes.layout(first.output(0).shape);
   const std::int64_t in_bytes = sample.layout->shape.element_count() * size_bytes(sample.dtype);
   const std::int64_t out_bytes =
       out_layout.shape.element_count() * size_bytes(first.output(0).dtype);
@@ -150,8 +150,9 @@ Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
   }
   const OpView first(*lanes[0]->lane->front(), lanes[0]->lane->front_blob());
   const Operand result = first.output(0);
-  const Layout in_layout(stacked(handles_.slot(first.input(0).slot).layout->shape, lanes.size()));
-  const Layout out_layout(
+  const detail::Layout in_layout(
+      stacked(handles_.slot(first.input(0).slot).layout->shape, lanes.size()));
+  const detail::Layout out_layout(
       stacked(endpoint_.tables().shapes.layout(result.shape).shape, lanes.size()));
   views_.clear();
   for (int i = 0; i < first.record().input_count; ++i) {

@@ -33,7 +33,7 @@ BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
           .shape = out.shape};
 }
 
-std::int64_t bytes_of(const Operand& operand, const Layout& layout) noexcept {
+std::int64_t bytes_of(const Operand& operand, const detail::Layout& layout) noexcept {
   return layout.shape.element_count() * size_bytes(operand.dtype);
 }
 
@@ -65,7 +65,7 @@ void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
 // inputs alone, or a parameter would land in a moment's bytes.
 Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
   const Operand out = op.op().output(output_index);
-  const Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);
+  const detail::Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);
   const bool update = is_update(op.op().record());
   if (output_index > 0 && !update) {
     return nullptr;
@@ -157,7 +157,7 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
 // the same way. What all rows read, or a part of them, stays until the last row has.
 Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::Made& made) const {
   const Operand& out = made.operand;
-  const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+  const detail::Layout& layout = endpoint_.tables().shapes.layout(out.shape);
   const auto is_walked_alike = [&](const FusedGroup::Input& input) {
     return input.extent == made.extent &&
            (input.extent != GroupExtent::full || (group.has_space && out.shape == group.space));
@@ -186,7 +186,7 @@ bool Dispatch::get_memory(const FusedGroup& group) {
       continue;
     }
     if (Storage* const reused = reusable_storage(group, made)) {
-      const Layout& layout = endpoint_.tables().shapes.layout(made.operand.shape);
+      const detail::Layout& layout = endpoint_.tables().shapes.layout(made.operand.shape);
       handles_.replace(*reused, origin_of(made.op, made.operand), bytes_of(made.operand, layout));
       fused_outputs_.push_back(hold(reused));
       fused_in_place_ = true;
@@ -209,7 +209,7 @@ Status Dispatch::copy_to_contiguous(const OpView& op,
   record.kind = OpKind::copy;
   record.input_count = 1;
   record.output_count = 1;
-  const Layout target(from.layout->shape);
+  const detail::Layout target(from.layout->shape);
   const TensorView in{from.data, from.layout, from.dtype};
   const TensorView out{to.block.data, &target, from.dtype};
   if (!runs_inline_) [[unlikely]] {

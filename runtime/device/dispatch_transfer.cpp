@@ -50,7 +50,8 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     return Ran::in_part;
   }
   const TimelinePoint point = lane.copy->point;
-  trace_copy(op, lane.id, TraceTrack::uploads, ticket->bytes.size(), lane.copy->begin, point);
+  trace_copy(
+      op, lane.id, detail::TraceTrack::uploads, ticket->bytes.size(), lane.copy->begin, point);
   const Operand out = op.output(0);
   HeldStorage storage = std::move(lane.copy->storage);
   end_copy(lane);
@@ -76,8 +77,12 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     } else {
       point = lane.copy->point;
       lane.copy->target = {};  // all is on its way
-      trace_copy(
-          op.op(), lane.id, TraceTrack::readbacks, ticket->target.size(), lane.copy->begin, point);
+      trace_copy(op.op(),
+                 lane.id,
+                 detail::TraceTrack::readbacks,
+                 ticket->target.size(),
+                 lane.copy->begin,
+                 point);
     }
   }
   end_copy(lane);
@@ -271,7 +276,7 @@ void Dispatch::trace_loan(const Loan& loan, LaneId lane) {
   const auto size = static_cast<std::size_t>(
       endpoint_.tables().shapes.shape(loan.out.shape).element_count() * size_bytes(loan.out.dtype));
   const OpView op(loan.record, nullptr);
-  trace_copy(op, lane, TraceTrack::collectives, size, loan.begin, {});
+  trace_copy(op, lane, detail::TraceTrack::collectives, size, loan.begin, {});
 }
 
 // With an error the bytes go back here, unless the quarantine has a use of them, too.

@@ -19,7 +19,7 @@ Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
 bool Dispatch::show(const ResolvedOp& op, LaneState& lane) {
   const Operand out = op.op().output(0);
   Slot& from = op.slot(0);
-  const Layout& interned = endpoint_.tables().shapes.layout(out.shape);
+  const detail::Layout& interned = endpoint_.tables().shapes.layout(out.shape);
   const ViewLayout view = view_layout(op.op(), *from.layout, interned);
   if (!view.possible) {
     return false;

@@ -108,7 +108,7 @@ void GroupCall::add_inputs(const std::vector<FusedGroup::Input>& inputs) {
 
 // Behind an anchor a result lies in the space of the group, also where that is another shape.
 void GroupCall::add_outputs(const FusedGroup& group,
-                            const Layout* space,
+                            const detail::Layout* space,
                             std::span<const HeldStorage> outputs,
                             const RuntimeTables& tables) {
   std::size_t next = 0;

@@ -51,7 +51,7 @@ class GroupCall final {
                                      const RuntimeTables& tables);
   void add_inputs(const std::vector<FusedGroup::Input>& inputs);
   void add_outputs(const FusedGroup& group,
-                   const Layout* space,
+                   const detail::Layout* space,
                    std::span<const HeldStorage> outputs,
                    const RuntimeTables& tables);
   void write_parameters(const FusedGroup& group);

@@ -91,7 +91,7 @@ void HandleTable::make_live(Slot& slot,
                             LaneId home,
                             Storage* storage,
                             std::byte* data,
-                            const Layout* interned) {
+                            const detail::Layout* interned) {
   HEARTH_ASSERT(slot.state == SlotState::empty || slot.state == SlotState::pending,
                 "a slot was filled twice");
   slot.state = SlotState::live;
@@ -110,8 +110,8 @@ void HandleTable::make_view(Slot& slot,
                             LaneId home,
                             Storage* storage,
                             std::byte* data,
-                            Layout layout) {
-  std::unique_ptr<Layout> own = std::make_unique<Layout>(layout);
+                            detail::Layout layout) {
+  std::unique_ptr<detail::Layout> own = std::make_unique<detail::Layout>(layout);
   make_live(slot, operand, home, storage, data, nullptr);
   slot.view_layout = std::move(own);
   slot.layout = slot.view_layout.get();

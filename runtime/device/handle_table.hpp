@@ -70,8 +70,9 @@ struct Slot {
   LaneId home;
   Storage* storage = nullptr;
   std::byte* data = nullptr;
-  const Layout* layout = nullptr;
-  std::unique_ptr<Layout> view_layout;  ///< set when the layout is not the interned contiguous one
+  const detail::Layout* layout = nullptr;
+  /// set when the layout is not the interned contiguous one
+  std::unique_ptr<detail::Layout> view_layout;
   ErrorRef error;
   LateFailures late;                ///< kernels that may spoil it yet
   std::vector<LaneState*> waiting;  ///< lanes parked until this slot's next tensor is made
@@ -121,14 +122,14 @@ class HandleTable {
                  LaneId home,
                  Storage* storage,
                  std::byte* data,
-                 const Layout* interned);
+                 const detail::Layout* interned);
   /// The same with a layout of its own (a view).
   void make_view(Slot& slot,
                  const Operand& operand,
                  LaneId home,
                  Storage* storage,
                  std::byte* data,
-                 Layout layout);
+                 detail::Layout layout);
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
   /// A pending slot's tensor never reaches memory: it comes and goes at once.
   static void pass_over(Slot& slot, const Operand& operand) noexcept {

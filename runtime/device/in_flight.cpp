@@ -11,7 +11,7 @@ namespace hearth {
 namespace {
 
 detail::TimePoint now() {
-  return current_context().clock().now();
+  return detail::current_context().clock().now();
 }
 
 }  // namespace
@@ -35,13 +35,13 @@ void InFlight::add(TimelinePoint point, WorkEnd end) {
   ends_[point.stream].push_back({point.value, std::move(end)});
 }
 
-void InFlight::trace(TimelinePoint point, const TraceEvent& event) {
+void InFlight::trace(TimelinePoint point, const detail::TraceEvent& event) {
   traced_[point.stream].push_back({point.value, event});
 }
 
 // What a device's own clock says of a batch is shared out among its events; without it, the time
 // up to now among all that were seen to have ended.
-void InFlight::finish_traced(Trace& trace, Backend& backend) {
+void InFlight::finish_traced(detail::Trace& trace, Backend& backend) {
   std::map<std::uint64_t, BatchTime> times;
   if (keeps_times_) {
     for (const BatchTime& time : backend.take_batch_times()) {
@@ -82,12 +82,12 @@ void InFlight::keep_times(Backend& backend) {
 
 // The first `count` events that wait, one behind the other.
 void InFlight::share_out(
-    std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, Trace& trace) {
+    std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, detail::Trace& trace) {
   std::deque<Traced>& waiting = traced_[stream];
   const bool is_shared_out = count > 1;
   detail::TimePoint from = span.begin;
   for (std::int64_t left = count; left > 0; --left) {
-    TraceEvent& event = waiting.front().event;
+    detail::TraceEvent& event = waiting.front().event;
     event.begin = is_known ? from : std::max(event.begin, from);
     event.end = event.begin + (span.end - event.begin) / left;
     event.is_shared_out = is_shared_out;

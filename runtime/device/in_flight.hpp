@@ -74,7 +74,7 @@ class InFlight final {
   /// An op up to this point.
   void add_op(TimelinePoint point, const OpRecord& record, LaneId lane);
   /// An event of a trace that began when its work was given to the device, and ends with it.
-  void trace(TimelinePoint point, const TraceEvent& event);
+  void trace(TimelinePoint point, const detail::TraceEvent& event);
   /// To be taken out when the point has ended.
   void add(TimelinePoint point, WorkEnd end);
   /// Somebody waits until all of these have ended, and wants to know then.
@@ -105,7 +105,7 @@ class InFlight final {
   /// The events of what has ended, by the device's own clock, where it has one, and else as far as
   /// it can be seen from here: each begins when it was given to the device or the one before it
   /// ended. Those of one batch, or that were seen to have ended together, share the time.
-  void finish_traced(Trace& trace, Backend& backend);
+  void finish_traced(detail::Trace& trace, Backend& backend);
   /// A trace is on: the device keeps times from here on.
   void keep_times(Backend& backend);
   /// The next that has ended and was not taken yet.
@@ -143,7 +143,7 @@ class InFlight final {
 
   struct Traced {
     std::uint64_t value = 0;
-    TraceEvent event;
+    detail::TraceEvent event;
   };
 
   void note_issued(TimelinePoint point);
@@ -160,7 +160,7 @@ class InFlight final {
     detail::TimePoint end;
   };
   void share_out(
-      std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, Trace& trace);
+      std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, detail::Trace& trace);
 
   bool keeps_times_ = false;  ///< The device does, for the trace.
   std::array<detail::TimePoint, kStreams> traced_until_{};

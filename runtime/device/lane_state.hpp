@@ -88,7 +88,7 @@ struct PartialCopy {
 
 /// A failure of one of the lane's ops.
 struct NotedFailure {
-  std::shared_ptr<Failure> failure;
+  std::shared_ptr<detail::Failure> failure;
   /// Until the device has been idle for a moment: as long as it is here the failure does not die,
   /// so that the log does not report what a sync() right behind it throws.
   ErrorRef carrier;

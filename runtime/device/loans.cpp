@@ -99,7 +99,7 @@ bool Loans::await_copy(
     const bool is_new = !lane.lending_copy;
     if (is_new) {
       const Operand out = op.op().output(0);
-      const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+      const detail::Layout& layout = endpoint_.tables().shapes.layout(out.shape);
       lane.lending_copy = dispatch_.host_bytes(
           static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype)));
     }
@@ -125,7 +125,7 @@ bool Loans::await_copy(
 // Last, with the lane parked: where the taker throws, this is a loan like any other to recall.
 void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
   const Operand out = lane.loan.out;
-  const Layout& layout = endpoint_.tables().shapes.layout(out.shape);
+  const detail::Layout& layout = endpoint_.tables().shapes.layout(out.shape);
   const auto size = static_cast<std::size_t>(layout.shape.element_count() * size_bytes(out.dtype));
   const HostBytes& copy = lane.loan.copy;
   LentRegion region(IntrusivePtr<DeviceEndpoint>(&endpoint_),
@@ -141,11 +141,11 @@ void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
 
 // The work is the borrower's: what it throws must not end the loop.
 void Loans::run(RunOnLoan& run) {
-  const TraceSpan span(&endpoint_.tables().trace(),
-                       {.name = "combine",
-                        .device = endpoint_.traced_name(),
-                        .lane = run.lane,
-                        .track = TraceTrack::collectives});
+  const detail::TraceSpan span(&endpoint_.tables().trace(),
+                               {.name = "combine",
+                                .device = endpoint_.traced_name(),
+                                .lane = run.lane,
+                                .track = detail::TraceTrack::collectives});
   try {
     run.work();
   } catch (...) {

@@ -31,7 +31,7 @@ TensorOrigin describe(const BlockOrigin& origin, const RuntimeTables& tables) {
           .location = tables.sources.location(origin.source)};
 }
 
-MemoryJournal::MemoryJournal() : begin_(current_context().clock().now()) {}
+MemoryJournal::MemoryJournal() : begin_(detail::current_context().clock().now()) {}
 
 void MemoryJournal::note_present(Entry entry) {
   entry.time = begin_;
@@ -43,7 +43,7 @@ void MemoryJournal::note(Entry entry) {
     ++dropped_count_;
     return;
   }
-  entry.time = current_context().clock().now();
+  entry.time = detail::current_context().clock().now();
   entries_.push_back(entry);
 }
 

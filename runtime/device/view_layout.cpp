@@ -12,7 +12,7 @@ struct StridedShape {
 };
 
 // Axes of size 1 have strides that mean nothing: they would look like gaps.
-StridedShape without_ones(const Layout& layout) {
+StridedShape without_ones(const detail::Layout& layout) {
   StridedShape kept;
   for (int axis = 0; axis < layout.shape.rank(); ++axis) {
     if (layout.shape[axis] != 1) {
@@ -58,7 +58,7 @@ bool lies_without_gaps(const StridedShape& old, const AxisRun& run) {
 
 // Joins runs of axes that lie without gaps, and splits them again along the new shape. Fails where
 // a new axis would cross a gap.
-ViewLayout reshape_layout(const Layout& from, const Layout& to) {
+ViewLayout reshape_layout(const detail::Layout& from, const detail::Layout& to) {
   if (from.contiguous || to.shape.element_count() == 0) {
     return ViewLayout{.layout = to};
   }
@@ -79,12 +79,12 @@ ViewLayout reshape_layout(const Layout& from, const Layout& to) {
   for (int axis = run.new_end; axis < to.shape.rank(); ++axis) {
     strides[static_cast<std::size_t>(axis)] = 1;  // axes of size 1 at the end
   }
-  return ViewLayout{.layout = Layout(to.shape, strides)};
+  return ViewLayout{.layout = detail::Layout(to.shape, strides)};
 }
 
 }  // namespace
 
-ViewLayout view_layout(const OpView& op, const Layout& from, const Layout& to) {
+ViewLayout view_layout(const OpView& op, const detail::Layout& from, const detail::Layout& to) {
   Strides strides{};
   std::int64_t offset = 0;
   switch (op.kind()) {
@@ -114,7 +114,7 @@ ViewLayout view_layout(const OpView& op, const Layout& from, const Layout& to) {
     default:
       HEARTH_ASSERT(false, "not a view");
   }
-  return ViewLayout{.offset_elements = offset, .layout = Layout(to.shape, strides)};
+  return ViewLayout{.offset_elements = offset, .layout = detail::Layout(to.shape, strides)};
 }
 
 }  // namespace hearth

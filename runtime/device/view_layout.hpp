@@ -13,11 +13,13 @@ struct ViewLayout {
   bool possible =
       true;  ///< false: a reshape whose elements do not lie at fixed strides; it needs a copy
   std::int64_t offset_elements = 0;  ///< from the input's first element
-  Layout layout = {};
+  detail::Layout layout = {};
 };
 
 /// The view that `op` makes of a tensor laid out like `from`; `to` is the contiguous layout of the
 /// result's shape.
-[[nodiscard]] ViewLayout view_layout(const OpView& op, const Layout& from, const Layout& to);
+[[nodiscard]] ViewLayout view_layout(const OpView& op,
+                                     const detail::Layout& from,
+                                     const detail::Layout& to);
 
 }  // namespace hearth

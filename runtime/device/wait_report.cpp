@@ -57,7 +57,7 @@ std::string WaitReport::describe(const LaneState& lane) const {
   if (lane.parked != ParkReason::none) {
     text += fmt::format(", waits for {}: {}",
                         awaited_by(lane),
-                        time_left(lane.limit ? lane.limit->deadline() : lane.deadline));
+                        detail::time_left(lane.limit ? lane.limit->deadline() : lane.deadline));
   } else {
     text += lane.in_group ? ", in the middle of an update group" : ", ready to run";
   }
@@ -89,7 +89,8 @@ std::string WaitReport::describe_oldest() const {
       endpoint_.tables().op_name(record),
       source.line == 0 ? "" : fmt::format(", called at {}:{}", source.file, source.line));
   if (oldest->since) {
-    const std::chrono::duration<double> time = current_context().clock().now() - *oldest->since;
+    const std::chrono::duration<double> time =
+        detail::current_context().clock().now() - *oldest->since;
     text += fmt::format(", for {:.3f} s", time.count());
   }
   return text;
@@ -99,11 +100,11 @@ ErrorRef WaitReport::hung(const OpView& op, const LaneState& lane) const {
   return late(op, lane, fmt::format("the device does not answer: {}", describe_oldest()));
 }
 
-Report WaitReport::report() const {
-  return Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
-                            endpoint_.tables().watchdog->waits(),
-                            endpoint_.name(),
-                            describe()));
+detail::Report WaitReport::report() const {
+  return detail::Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
+                                    endpoint_.tables().watchdog->waits(),
+                                    endpoint_.name(),
+                                    describe()));
 }
 
 ErrorRef WaitReport::late(const OpView& op, const LaneState& lane, std::string text) const {

@@ -25,7 +25,7 @@ class WaitReport final {
   /// The device in a line, and one for each lane that has something to do.
   [[nodiscard]] std::string describe() const;
   /// Of a deadline that passed here: all that is waited for, and describe().
-  [[nodiscard]] Report report() const;
+  [[nodiscard]] detail::Report report() const;
   /// The failure of an op that waited in vain, with a report.
   [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane, std::string text) const;
   /// The same where the device did not end its work: names the op that it is at.

@@ -24,10 +24,10 @@ namespace {
 
 // What the environment says, but for folders, which are nobody else's business.
 void note_settings(std::map<std::string, std::string>& notes) {
-  const Settings settings = Settings::from_environment();
-  for (const Setting setting : {Setting::log_level, Setting::cpu_devices}) {
+  const detail::Settings settings = detail::Settings::from_environment();
+  for (const detail::Setting setting : {detail::Setting::log_level, detail::Setting::cpu_devices}) {
     if (const auto& text = settings.text(setting)) {
-      notes.emplace(known_settings()[static_cast<std::size_t>(setting)].variable, *text);
+      notes.emplace(detail::known_settings()[static_cast<std::size_t>(setting)].variable, *text);
     }
   }
 }
@@ -54,7 +54,7 @@ Status Recorder::start(std::span<const Device> devices, const RecordOptions& opt
                            static_cast<std::uint32_t>(state->trace.devices.size()));
     state->trace.devices.push_back(device.name());
   }
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (state_) {
     return Error{
         .code = ErrorCode::invalid_argument,
@@ -72,7 +72,7 @@ Status Recorder::start(std::span<const Device> devices, const RecordOptions& opt
 Result<OpTrace> Recorder::stop() {
   std::unique_ptr<State> state;
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     is_on_.store(false, std::memory_order_release);  // partner: is_on
     state = std::move(state_);
   }
@@ -84,7 +84,7 @@ Result<OpTrace> Recorder::stop() {
 }
 
 RecordedBytes Recorder::wanted_bytes() const {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   return state_ ? state_->options.bytes : RecordedBytes::none;
 }
 
@@ -241,7 +241,7 @@ void Recorder::end_early(State& state, std::string_view why) {
 }
 
 void Recorder::end_early(const Error& error) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (state_) {
     end_early(*state_, error.text);
   }
@@ -298,7 +298,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
                                                           const OpView& op) {
   std::vector<std::pair<Operand, Mark>> admitted;
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
     if (!device || is_left_out(*state_, *device, lane, op)) {
       return {};
@@ -359,7 +359,7 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
   }
   Mark mark;
   {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
     if (!device || !is_on()) {
       return std::nullopt;  // it ended while the bytes were copied
@@ -422,7 +422,7 @@ void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
 // The lane did not take the op after all (it stayed full, or the device closed); finished() leaves
 // it out. Not at once: others may have noted ops behind it, and places are numbers.
 void Recorder::cancel(const Mark& mark) {
-  const MutexLock lock(mutex_);
+  const detail::MutexLock lock(mutex_);
   if (state_ && recording_ == mark.recording) {
     state_->cancelled.insert(mark.op);
   }
@@ -432,7 +432,7 @@ void Recorder::note_drop(const DeviceEndpoint& endpoint,
                          LaneId lane,
                          const Operand& operand) noexcept {
   try {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     if (const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt) {
       add_drop(*state_, *device, lane, operand);
     }

@@ -125,7 +125,7 @@ class Recorder {
   const PathTable& paths_;
   const ExpressionTable& expressions_;
   std::atomic<bool> is_on_{false};
-  mutable Mutex mutex_;
+  mutable detail::Mutex mutex_;
   std::uint64_t recording_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<State> state_ HEARTH_GUARDED_BY(mutex_);
 };

@@ -47,7 +47,7 @@ bool is_given_up(const Error& error) noexcept {
     case ErrorCode::cancelled:
     case ErrorCode::deadline_exceeded:
     case ErrorCode::device_closed:
-      return find_failure(error) == nullptr;
+      return detail::find_failure(error) == nullptr;
     default:
       return false;
   }
@@ -64,7 +64,7 @@ void Recorder::finish(const Mark& mark,
     if (!error && wanted != RecordedBytes::none) {
       copy.assign(bytes.begin(), bytes.end());
     }
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     if (!state_ || recording_ != mark.recording) {
       return;
     }
@@ -101,9 +101,9 @@ void Recorder::note_failure(const DeviceEndpoint& endpoint,
                             const Error& error) noexcept {
   constexpr std::size_t kMostFailures = 16;
   try {
-    const MutexLock lock(mutex_);
+    const detail::MutexLock lock(mutex_);
     const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
-    Failure* const failure = find_failure(error);
+    detail::Failure* const failure = detail::find_failure(error);
     if (!device || failure == nullptr || state_->failed.size() == kMostFailures) {
       return;
     }

@@ -38,7 +38,7 @@ struct Recorder::State {
   struct FailedOp {
     std::size_t op = 0;
     ErrorCode code = ErrorCode::internal;
-    std::shared_ptr<const Failure> failure;
+    std::shared_ptr<const detail::Failure> failure;
   };
   std::vector<FailedOp> failed;
   std::int64_t size_bytes = 0;

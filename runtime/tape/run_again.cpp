@@ -30,7 +30,7 @@ bool is_view(OpKind kind) noexcept {
 }
 
 bool can_run_again(const TapeNode& node) noexcept {
-  if (node.leaf != Tape::kNoNode || node.checkpoint != 0) {
+  if (node.leaf != detail::Tape::kNoNode || node.checkpoint != 0) {
     return false;
   }
   return is_view(node.kind) || (op_facts(node.kind).fusion == FusionClass::elementwise &&

@@ -20,7 +20,7 @@
 
 #include <utility>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 // A leaf whose gradient has been handed over already.
@@ -59,7 +59,7 @@ Tape::Tape() : owner_thread_(current_context().id().value) {
   saved_.reserve(kNodes);
   saved_nodes_.reserve(kNodes);
   attribute_bytes_.reserve(16 * kNodes);
-  if (std::shared_ptr<detail::RecomputeState> state = detail::recompute_state()) {
+  if (std::shared_ptr<RecomputeState> state = recompute_state()) {
     budget_ = std::make_unique<TapeBudget>(*this, std::move(state));
   } else {
     traffic_ = std::make_unique<TapeTraffic>(*this);
@@ -87,21 +87,21 @@ Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
   nodes_.push_back(node);
   Tensor tracked = leaves_.back();
   if (is_float(tracked.dtype())) {
-    detail::TensorAccess::set_node(tracked, this, count32(nodes_.size() - 1));
+    TensorAccess::set_node(tracked, this, count32(nodes_.size() - 1));
   }
   return tracked;
 }
 
-[[gnu::always_inline]] inline VjpNeeds Tape::add_edges(const detail::Submission& submission,
+[[gnu::always_inline]] inline VjpNeeds Tape::add_edges(const Submission& submission,
                                                        std::size_t first_operand) {
   const VjpRow& row = vjp_row(submission.kind);
   VjpNeeds needs;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     const Tensor& input = submission.inputs[i].tensor();
-    const bool is_ours = detail::TensorAccess::tape(input) == this;
-    edges_.push_back({.layout = detail::TensorAccess::impl(input)->layout,
-                      .node = is_ours ? detail::TensorAccess::node(input) : kNoNode,
-                      .dtype = detail::TensorAccess::impl(input)->dtype});
+    const bool is_ours = TensorAccess::tape(input) == this;
+    edges_.push_back({.layout = TensorAccess::impl(input)->layout,
+                      .node = is_ours ? TensorAccess::node(input) : kNoNode,
+                      .dtype = TensorAccess::impl(input)->dtype});
     if (is_ours && first_operand + i < row.needs.size()) {
       const VjpNeeds& more = row.needs[first_operand + i];
       needs.operands = static_cast<std::uint8_t>(needs.operands | more.operands);
@@ -111,7 +111,7 @@ Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
   return needs;
 }
 
-std::uint8_t Tape::save_operands(const detail::Submission& submission,
+std::uint8_t Tape::save_operands(const Submission& submission,
                                  std::size_t first_operand,
                                  std::uint8_t needed) {
   std::uint8_t saved = 0;
@@ -121,8 +121,8 @@ std::uint8_t Tape::save_operands(const detail::Submission& submission,
     if ((needed & bit) != 0) {
       const Tensor& input = submission.inputs[i].tensor();
       saved_.push_back(untracked(input));
-      saved_nodes_.push_back(
-          detail::TensorAccess::tape(input) == this ? detail::TensorAccess::node(input) : kNoNode);
+      saved_nodes_.push_back(TensorAccess::tape(input) == this ? TensorAccess::node(input)
+                                                               : kNoNode);
       saved = static_cast<std::uint8_t>(saved | bit);
     }
   }
@@ -132,7 +132,7 @@ std::uint8_t Tape::save_operands(const detail::Submission& submission,
 // Phases: the edges to the inputs' nodes, and what their gradients need; the operands that are
 // needed; the attributes. An operand is saved only when a tracked input asks for it: x * w with a
 // tracked w saves x, not w.
-void Tape::will_record(const detail::Submission& submission, PathId layer) {
+void Tape::will_record(const Submission& submission, PathId layer) {
   if (region_ != kNoNode) [[unlikely]] {
     note_in_region(submission);
     return;
@@ -146,7 +146,7 @@ void Tape::will_record(const detail::Submission& submission, PathId layer) {
   node.leaf = kNoNode;
   for (const Arg& input : submission.inputs) {
     if (node.path.value == 0) {
-      node.path = detail::TensorAccess::impl(input.tensor())->path.load(std::memory_order_acquire);
+      node.path = TensorAccess::impl(input.tensor())->path.load(std::memory_order_acquire);
     }
   }
   if (node.path.value == 0) {
@@ -167,7 +167,7 @@ void Tape::will_record(const detail::Submission& submission, PathId layer) {
     // A copy between devices: its gradient goes back to where the input is. The attributes are the
     // number of its pair of devices.
     homes_.push_back(submission.inputs[0].tensor().device());
-    attributes = detail::bytes_of(home);
+    attributes = bytes_of(home);
   }
   node.first_attribute_byte = count32(attribute_bytes_.size());
   const std::span<const std::byte> parameters = submission.parameters;
@@ -180,7 +180,7 @@ void Tape::will_record(const detail::Submission& submission, PathId layer) {
 void Tape::did_record(std::span<Tensor> results) {
   if (region_ != kNoNode) [[unlikely]] {
     if (is_float(results[0].dtype())) {
-      detail::TensorAccess::set_node(results[0], this, region_);
+      TensorAccess::set_node(results[0], this, region_);
     }
     return;
   }
@@ -207,7 +207,7 @@ void Tape::did_record(std::span<Tensor> results) {
   if (node.kind == OpKind::upload) {
     homes_.push_back(results[0].device());
   }
-  detail::TensorAccess::set_node(results[0], this, index);
+  TensorAccess::set_node(results[0], this, index);
   if (budget_ != nullptr) [[unlikely]] {
     budget_->did_record(results[0]);
   } else if (saved_.size() > node.first_saved) {
@@ -272,8 +272,7 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
   }
   Tensor gradient = node.checkpoint != 0 ? Tensor() : take_gradient(index);
   if (gradient.is_valid()) {  // empty: the op did not lead to the result
-    const LayerOfGradient layer(current_stream(*detail::TensorAccess::impl(gradient)->endpoint),
-                                node.path);
+    const LayerOfGradient layer(current_stream(*TensorAccess::impl(gradient)->endpoint), node.path);
     if (traffic_ != nullptr) {
       traffic_->prepare(node);
     }
@@ -309,7 +308,7 @@ void Tape::require_swept(const Tensor& output, SourceLoc loc) const {
         "the function must return one element, not " + describe(output.dtype(), output.shape()),
         loc);
   }
-  if (output.is_tracked() && detail::TensorAccess::tape(output) != this) {
+  if (output.is_tracked() && TensorAccess::tape(output) != this) {
     throw_grad_error(
         ErrorCode::invalid_argument, "the function returned a tensor of another grad call", loc);
   }
@@ -320,9 +319,8 @@ std::vector<Tensor> Tape::sweep(const Tensor& output, const GradientHook& on_rea
   sweep_location_ = loc;
   gradients_.resize(nodes_.size());
   leaf_gradients_.resize(leaves_.size());
-  if (detail::TensorAccess::tape(output) ==
-      this) {  // else no input led to it, and every gradient is zeros
-    gradients_[detail::TensorAccess::node(output)] = ones_like(output, loc);
+  if (TensorAccess::tape(output) == this) {  // else no input led to it, and every gradient is zeros
+    gradients_[TensorAccess::node(output)] = ones_like(output, loc);
   }
   for (std::uint32_t index = count32(nodes_.size()); index-- > 0;) {
     sweep_node(index, on_ready);
@@ -355,22 +353,19 @@ void Tape::close() noexcept {
   unreached_.clear();
 }
 
-void Tape::require_owner(const detail::Submission& submission) const {
+void Tape::require_owner(const Submission& submission) const {
   if (owner_thread_ != current_context().id().value) {
-    detail::throw_op_error(
-        ErrorCode::invalid_argument,
-        submission.kind,
-        "an operand is tracked by a grad call of another thread: detach() it first",
-        submission.location);
+    throw_op_error(ErrorCode::invalid_argument,
+                   submission.kind,
+                   "an operand is tracked by a grad call of another thread: detach() it first",
+                   submission.location);
   }
 }
-
-namespace detail {
 
 Tape* find_tape(const Submission& submission) {
   Tape* found = nullptr;
   for (const Arg& input : submission.inputs) {
-    Tape* const tape = detail::TensorAccess::tape(input.tensor());
+    Tape* const tape = TensorAccess::tape(input.tensor());
     if (tape == nullptr || tape == found || !tape->is_open()) {
       continue;
     }
@@ -396,6 +391,4 @@ bool is_open(const Tape& tape) noexcept {
   return tape.is_open();
 }
 
-}  // namespace detail
-
-}  // namespace hearth
+}  // namespace hearth::detail

@@ -30,14 +30,16 @@ namespace hearth {
 struct VjpNeeds;
 class TapeBudget;
 class TapeTraffic;
+class VjpNode;
 namespace detail {
 class CheckpointRecord;
 }
 
 /// An input of a recorded op: where its gradient goes, and what it looks like.
 struct TapeEdge {
-  const Layout* layout = nullptr;  ///< Interned, so it lives as long as the runtime's tables.
-  std::uint32_t node = 0;          ///< The node that made it; kNoNode when it is untracked.
+  /// Interned, so it lives as long as the runtime's tables.
+  const detail::Layout* layout = nullptr;
+  std::uint32_t node = 0;  ///< The node that made it; kNoNode when it is untracked.
   DType dtype = DType::f32;
 };
 
@@ -82,6 +84,8 @@ struct TapeParts {
   std::vector<TapePart> parts;
 };
 
+namespace detail {
+
 class Tape final : public RefCounted<Tape> {
  public:
   static constexpr std::uint32_t kNoNode = 0xffffffffU;
@@ -102,7 +106,7 @@ class Tape final : public RefCounted<Tape> {
 
   /// Before the op's input references are given away: saves what its gradient needs of them.
   /// `layer`: the path of its record where none of its inputs has one.
-  void will_record(const detail::Submission& submission, PathId layer = {});
+  void will_record(const Submission& submission, PathId layer = {});
   /// The op was refused, and leaves no node.
   void did_not_record();
   /// After the op was queued: saves the results that its gradient needs, and tracks the first one.
@@ -112,8 +116,7 @@ class Tape final : public RefCounted<Tape> {
   /// again, until end_region(). Returns false where a region is open already.
   [[nodiscard]] bool begin_region();
   /// Tracks those of the results that depend on something tracked.
-  void end_region(std::span<Tensor* const> results,
-                  std::unique_ptr<detail::CheckpointRecord> record);
+  void end_region(std::span<Tensor* const> results, std::unique_ptr<CheckpointRecord> record);
   /// The function threw: nothing that it made has a gradient.
   void abandon_region() noexcept { region_ = kNoNode; }
 
@@ -129,24 +132,24 @@ class Tape final : public RefCounted<Tape> {
   // Partner: the store in close().
   [[nodiscard]] bool is_open() const noexcept { return is_open_.load(std::memory_order_acquire); }
   /// Errors: ArgumentError when the calling thread is not the one that opened the tape.
-  void require_owner(const detail::Submission& submission) const;
+  void require_owner(const Submission& submission) const;
 
  private:
-  friend class VjpNode;
-  friend class TapeBudget;
-  friend class TapeTraffic;
+  friend class hearth::VjpNode;
+  friend class hearth::TapeBudget;
+  friend class hearth::TapeTraffic;
 
   /// An edge for each input; what the gradients of the tracked ones need.
-  [[nodiscard]] VjpNeeds add_edges(const detail::Submission& submission, std::size_t first_operand);
+  [[nodiscard]] VjpNeeds add_edges(const Submission& submission, std::size_t first_operand);
   /// Saves the needed operands; which ones those are, by position.
-  [[nodiscard]] std::uint8_t save_operands(const detail::Submission& submission,
+  [[nodiscard]] std::uint8_t save_operands(const Submission& submission,
                                            std::size_t first_operand,
                                            std::uint8_t needed);
   /// Errors: ArgumentError, DtypeError or ShapeError when there is no gradient of this result here.
   void require_swept(const Tensor& output, SourceLoc loc) const;
   void sweep_node(std::uint32_t index, const GradientHook& on_ready);
   /// In a region: where the op's gradients will go.
-  void note_in_region(const detail::Submission& submission);
+  void note_in_region(const Submission& submission);
   /// Runs the function again behind the node, sweeps what it records, and forgets it.
   void sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready);
   /// Forgets all nodes behind this one, which is being swept.
@@ -177,7 +180,7 @@ class Tape final : public RefCounted<Tape> {
   std::unordered_map<std::uint32_t, std::vector<TapeParts>> parts_;
   std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
   std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
-  std::vector<std::unique_ptr<detail::CheckpointRecord>> checkpoints_;
+  std::vector<std::unique_ptr<CheckpointRecord>> checkpoints_;
   std::unique_ptr<TapeBudget> budget_;    ///< Null without a RecomputeScope.
   std::unique_ptr<TapeTraffic> traffic_;  ///< Null with one.
   std::unique_ptr<detail::WeightWatch> weight_watch_;
@@ -187,15 +190,13 @@ class Tape final : public RefCounted<Tape> {
   std::atomic<bool> is_open_{true};
 };
 
-namespace detail {
-
 /// The tape that an op belongs to when one of its inputs is tracked by it and the kind has a
 /// gradient; else nullptr. Errors: ArgumentError when its inputs are tracked by different tapes, or
 /// by another thread's.
 [[nodiscard]] Tape* find_tape(const Submission& submission);
 [[nodiscard]] inline Tape* tape_of(const Submission& submission) {
   for (const Arg& input : submission.inputs) {
-    if (detail::TensorAccess::tape(input.tensor()) != nullptr) {
+    if (TensorAccess::tape(input.tensor()) != nullptr) {
       return find_tape(submission);
     }
   }

@@ -24,8 +24,8 @@ std::int64_t TapeBudget::size_bytes_of(std::uint32_t node) const noexcept {
 
 std::uint32_t TapeBudget::base_of(std::uint32_t node) const noexcept {
   const auto is_view_of_tracked = [&](const TapeNode& each) {
-    return each.leaf == Tape::kNoNode && each.checkpoint == 0 && is_view(each.kind) &&
-           tape_->edges_[each.first_edge].node != Tape::kNoNode;
+    return each.leaf == detail::Tape::kNoNode && each.checkpoint == 0 && is_view(each.kind) &&
+           tape_->edges_[each.first_edge].node != detail::Tape::kNoNode;
   };
   while (is_view_of_tracked(tape_->nodes_[node])) {
     node = tape_->edges_[tape_->nodes_[node].first_edge].node;
@@ -49,11 +49,11 @@ bool TapeBudget::can_recompute(std::uint32_t node, int depth) const noexcept {
   }
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
     const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    if (maker == Tape::kNoNode) {
+    if (maker == detail::Tape::kNoNode) {
       if (!saves_input(made, input)) {
         return false;
       }
-    } else if (tape_->nodes_[maker].leaf == Tape::kNoNode && !has_value_by(maker, node) &&
+    } else if (tape_->nodes_[maker].leaf == detail::Tape::kNoNode && !has_value_by(maker, node) &&
                !can_recompute(maker, depth - 1)) {
       return false;
     }
@@ -74,7 +74,7 @@ void TapeBudget::keep(std::uint32_t node, std::uint32_t place) {
   if (base != node && std::ranges::find(values_[base].views, node) == values_[base].views.end()) {
     values_[base].views.push_back(node);
   }
-  if (!values_[base].is_kept && tape_->nodes_[base].leaf == Tape::kNoNode) {
+  if (!values_[base].is_kept && tape_->nodes_[base].leaf == detail::Tape::kNoNode) {
     values_[base].is_kept = true;
     kept_bytes_ += size_bytes_of(base);
     next_candidate_ = std::min(next_candidate_, base);
@@ -87,7 +87,7 @@ void TapeBudget::did_record(const Tensor& result) {
   values_.back().dtype = detail::TensorAccess::impl(result)->dtype;
   for (; registered_places_ < tape_->saved_.size(); ++registered_places_) {
     const std::uint32_t maker = tape_->saved_nodes_[registered_places_];
-    if (maker != Tape::kNoNode) {
+    if (maker != detail::Tape::kNoNode) {
       keep(maker, registered_places_);
     }
   }
@@ -125,7 +125,7 @@ std::vector<Tensor> TapeBudget::inputs_of(std::uint32_t node) {
   std::vector<Tensor> inputs;
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
     const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    if (maker != Tape::kNoNode) {
+    if (maker != detail::Tape::kNoNode) {
       inputs.push_back(value_of(maker));
       continue;
     }
@@ -138,7 +138,7 @@ std::vector<Tensor> TapeBudget::inputs_of(std::uint32_t node) {
 // the sweep has still to pass.
 Tensor TapeBudget::value_of(std::uint32_t node) {
   const TapeNode made = tape_->nodes_[node];
-  if (made.leaf != Tape::kNoNode) {
+  if (made.leaf != detail::Tape::kNoNode) {
     return tape_->leaves_[made.leaf];
   }
   for (const std::uint32_t place : values_[node].places) {
@@ -163,7 +163,7 @@ Tensor TapeBudget::value_of(std::uint32_t node) {
 
 void TapeBudget::restore(std::size_t place) {
   const std::uint32_t maker = tape_->saved_nodes_[place];
-  HEARTH_ASSERT(maker != Tape::kNoNode, "what is dropped was made by a node");
+  HEARTH_ASSERT(maker != detail::Tape::kNoNode, "what is dropped was made by a node");
   tape_->saved_[place] = value_of(maker);
 }
 
@@ -179,9 +179,9 @@ void TapeBudget::forget_behind(std::uint32_t node) {
   registered_places_ = static_cast<std::uint32_t>(end);
   for (std::uint32_t place = 0; place < registered_places_; ++place) {
     const std::uint32_t maker = tape_->saved_nodes_[place];
-    Value* const base = maker != Tape::kNoNode ? &values_[base_of(maker)] : nullptr;
+    Value* const base = maker != detail::Tape::kNoNode ? &values_[base_of(maker)] : nullptr;
     if (base != nullptr && !base->is_kept && tape_->saved_[place].is_valid() &&
-        tape_->nodes_[base_of(maker)].leaf == Tape::kNoNode) {
+        tape_->nodes_[base_of(maker)].leaf == detail::Tape::kNoNode) {
       base->is_kept = true;
       kept_bytes_ += size_bytes_of(base_of(maker));
     }

@@ -15,7 +15,7 @@ namespace hearth {
 
 class TapeBudget final {
  public:
-  TapeBudget(Tape& tape, std::shared_ptr<detail::RecomputeState> state) noexcept
+  TapeBudget(detail::Tape& tape, std::shared_ptr<detail::RecomputeState> state) noexcept
       : tape_(&tape), state_(std::move(state)) {}
 
   /// The tape's last node has saved what it needs, and gave this result: drops the oldest values
@@ -29,7 +29,7 @@ class TapeBudget final {
  private:
   /// What a node made, and where it is saved.
   struct Value {
-    const Layout* layout = nullptr;
+    const detail::Layout* layout = nullptr;
     DType dtype = DType::f32;
     std::vector<std::uint32_t> places = {};
     std::vector<std::uint32_t> views = {};  ///< Nodes that are saved, and views of this one.
@@ -48,7 +48,7 @@ class TapeBudget final {
   [[nodiscard]] Tensor value_of(std::uint32_t node);
   [[nodiscard]] std::vector<Tensor> inputs_of(std::uint32_t node);
 
-  Tape* tape_;
+  detail::Tape* tape_;
   std::shared_ptr<detail::RecomputeState> state_;
   std::vector<Value> values_;  ///< By node.
   std::uint32_t registered_places_ = 0;

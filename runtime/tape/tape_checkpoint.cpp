@@ -18,7 +18,7 @@
 #include <string>
 #include <utility>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 [[noreturn]] void throw_checkpoint_error(std::string_view what, SourceLoc loc) {
@@ -28,8 +28,8 @@ namespace {
                     .location = loc});
 }
 
-void require_same(const detail::CheckpointRecord& record,
-                  const detail::DrawScope& draws,
+void require_same(const CheckpointRecord& record,
+                  const DrawScope& draws,
                   const std::vector<Tensor>& results) {
   if (results.size() != record.result_count) {
     throw_checkpoint_error(fmt::format("the function returned {} tensors first, and {} when it ran "
@@ -38,7 +38,7 @@ void require_same(const detail::CheckpointRecord& record,
                                        results.size()),
                            record.location);
   }
-  for (const detail::CheckpointRecord::Result& first : record.results) {
+  for (const CheckpointRecord::Result& first : record.results) {
     const Tensor& again = results[first.place];
     if (!again.is_valid() || again.dtype() != first.dtype || again.shape() != first.shape) {
       throw_checkpoint_error(
@@ -74,20 +74,19 @@ bool Tape::begin_region() {
   return true;
 }
 
-void Tape::note_in_region(const detail::Submission& submission) {
+void Tape::note_in_region(const Submission& submission) {
   TapeNode& node = nodes_[region_];
   if (node.edge_count == 0) {
     node.location = submission.location;
   }
   for (const Arg& input : submission.inputs) {
     const Tensor& tensor = input.tensor();
-    if (detail::TensorAccess::tape(tensor) == this &&
-        detail::TensorAccess::node(tensor) < region_) {
-      edges_.push_back({.layout = detail::TensorAccess::impl(tensor)->layout,
-                        .node = detail::TensorAccess::node(tensor),
-                        .dtype = detail::TensorAccess::impl(tensor)->dtype});
+    if (TensorAccess::tape(tensor) == this && TensorAccess::node(tensor) < region_) {
+      edges_.push_back({.layout = TensorAccess::impl(tensor)->layout,
+                        .node = TensorAccess::node(tensor),
+                        .dtype = TensorAccess::impl(tensor)->dtype});
       ++node.edge_count;
-      TapeNode& maker = nodes_[detail::TensorAccess::node(tensor)];
+      TapeNode& maker = nodes_[TensorAccess::node(tensor)];
       if (maker.leaf != kNoNode && maker.first_consumer == kNoNode) {
         maker.first_consumer = region_;
       }
@@ -95,8 +94,7 @@ void Tape::note_in_region(const detail::Submission& submission) {
   }
 }
 
-void Tape::end_region(std::span<Tensor* const> results,
-                      std::unique_ptr<detail::CheckpointRecord> record) {
+void Tape::end_region(std::span<Tensor* const> results, std::unique_ptr<CheckpointRecord> record) {
   const std::uint32_t region = std::exchange(region_, kNoNode);
   const TapeNode node = nodes_[region];
   record->node = region;
@@ -104,8 +102,7 @@ void Tape::end_region(std::span<Tensor* const> results,
   record->result_count = results.size();
   for (std::size_t place = 0; place < results.size(); ++place) {
     Tensor& result = *results[place];
-    if (detail::TensorAccess::tape(result) != this ||
-        detail::TensorAccess::node(result) != region) {
+    if (TensorAccess::tape(result) != this || TensorAccess::node(result) != region) {
       continue;  // untracked, or an argument as it came
     }
     TapeNode arrival = node;
@@ -113,7 +110,7 @@ void Tape::end_region(std::span<Tensor* const> results,
     arrival.first_edge = static_cast<std::uint32_t>(edges_.size());
     const auto index = static_cast<std::uint32_t>(nodes_.size());
     nodes_.push_back(arrival);
-    detail::TensorAccess::set_node(result, this, index);
+    TensorAccess::set_node(result, this, index);
     record->results.push_back(
         {.place = place, .node = index, .dtype = result.dtype(), .shape = result.shape()});
   }
@@ -151,13 +148,13 @@ void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
         "a tensor that the function made was used outside of it: return it from the function",
         location);
   }
-  const std::unique_ptr<detail::CheckpointRecord> record = std::move(checkpoints_[number]);
+  const std::unique_ptr<CheckpointRecord> record = std::move(checkpoints_[number]);
   if (record == nullptr) {
     return;
   }
   std::vector<Tensor> gradients;
   bool is_reached = false;
-  for (const detail::CheckpointRecord::Result& result : record->results) {
+  for (const CheckpointRecord::Result& result : record->results) {
     gradients.push_back(take_gradient(result.node));
     is_reached = is_reached || gradients.back().is_valid();
   }
@@ -166,21 +163,21 @@ void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
   }
   forget_behind(index);
   {
-    const detail::DrawScope draws(record->draws, detail::DrawScope::Way::replay);
+    const DrawScope draws(record->draws, DrawScope::Way::replay);
     const std::vector<Tensor> results = record->again();
     record->again = nullptr;
     require_same(*record, draws, results);
     gradients_.resize(nodes_.size());
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const Tensor& result = results[record->results[i].place];
-      if (detail::TensorAccess::tape(result) != this) {
+      if (TensorAccess::tape(result) != this) {
         throw_checkpoint_error(
             "a result depended on something that is differentiated, and not when the function ran "
             "again for the gradient",
             location);
       }
       if (gradients[i].is_valid()) {
-        accumulate(detail::TensorAccess::node(result), std::move(gradients[i]), location);
+        accumulate(TensorAccess::node(result), std::move(gradients[i]), location);
       }
     }
   }
@@ -189,8 +186,6 @@ void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
   }
   forget_behind(index);
 }
-
-namespace detail {
 
 CheckpointRegion::CheckpointRegion() {
   IntrusivePtr<Tape> tape = innermost_tape();
@@ -212,7 +207,9 @@ void CheckpointRegion::finish(const std::vector<Tensor*>& results, Again again) 
   tape->end_region(results, std::move(record_));
 }
 
-}  // namespace detail
+}  // namespace hearth::detail
+
+namespace hearth {
 
 bool is_recomputing() noexcept {
   return detail::is_replaying();

@@ -8,11 +8,9 @@
 #include <hearth/runtime/base/intrusive_ptr.hpp>
 #include <hearth/runtime/recompute.hpp>
 
-namespace hearth {
+namespace hearth::detail {
 
 class Tape;
-
-namespace detail {
 
 /// Of one RecomputeScope, and of the tapes that were opened under it.
 struct RecomputeState {
@@ -46,6 +44,4 @@ std::shared_ptr<RecomputeState> exchange_recompute_state(std::shared_ptr<Recompu
 /// Replaces them, and returns those before.
 TrafficLimits exchange_traffic_limits(TrafficLimits limits);
 
-}  // namespace detail
-
-}  // namespace hearth
+}  // namespace hearth::detail

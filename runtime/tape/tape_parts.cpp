@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-namespace hearth {
+namespace hearth::detail {
 namespace {
 
 // Sorts them; true where they do not overlap. A part without elements overlaps nothing.
@@ -119,12 +119,12 @@ void Tape::accumulate_rest(std::vector<TapePart> parts) {
     const DType dtype = part.gradient.dtype();
     const Arg input(std::move(part.gradient), part.location);
     accumulate(node,
-               detail::submit({.kind = OpKind::slice_scatter,
-                               .location = part.location,
-                               .inputs = {&input, 1},
-                               .attributes = std::as_bytes(std::span(&part.cut, 1))},
-                              dtype,
-                              part.whole),
+               submit({.kind = OpKind::slice_scatter,
+                       .location = part.location,
+                       .inputs = {&input, 1},
+                       .attributes = std::as_bytes(std::span(&part.cut, 1))},
+                      dtype,
+                      part.whole),
                part.location);
   }
 }
@@ -141,4 +141,4 @@ Tensor Tape::take_gradient(std::uint32_t node) {
   return std::move(gradients_[node]);
 }
 
-}  // namespace hearth
+}  // namespace hearth::detail

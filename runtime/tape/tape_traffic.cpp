@@ -39,7 +39,7 @@ bool keeps_order(OpKind view) noexcept {
 
 bool TapeTraffic::is_worth(std::size_t place) const noexcept {
   const Tensor& value = tape_->saved_[place];
-  if (!value.is_valid() || tape_->saved_nodes_[place] == Tape::kNoNode) {
+  if (!value.is_valid() || tape_->saved_nodes_[place] == detail::Tape::kNoNode) {
     return false;
   }
   const TensorImpl& impl = impl_of(value);
@@ -101,14 +101,14 @@ bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
       ++user;
     }
     std::uint32_t maker = tape_->saved_nodes_[place];
-    if (!tape_->saved_[place].is_valid() || maker == Tape::kNoNode) {
+    if (!tape_->saved_[place].is_valid() || maker == detail::Tape::kNoNode) {
       continue;
     }
     if (maker == node && op_facts(tape_->nodes_[user].kind).fusion != FusionClass::elementwise) {
       return false;
     }
     const bool is_itself = maker == node;
-    while (maker != Tape::kNoNode && maker > node && is_view(tape_->nodes_[maker].kind)) {
+    while (maker != detail::Tape::kNoNode && maker > node && is_view(tape_->nodes_[maker].kind)) {
       maker = tape_->edges_[tape_->nodes_[maker].first_edge].node;
     }
     if (maker == node && !is_itself) {
@@ -158,12 +158,12 @@ void TapeTraffic::Chain::read_from(const Tensor& value) {
 }
 
 bool TapeTraffic::is_at_hand(std::uint32_t node) const noexcept {
-  return tape_->nodes_[node].leaf != Tape::kNoNode || find_kept(node) != nullptr;
+  return tape_->nodes_[node].leaf != detail::Tape::kNoNode || find_kept(node) != nullptr;
 }
 
 bool TapeTraffic::follow(std::uint32_t node, Chain& chain) const {
   const TapeNode& made = tape_->nodes_[node];
-  if (made.leaf != Tape::kNoNode) {
+  if (made.leaf != detail::Tape::kNoNode) {
     chain.read_from(tape_->leaves_[made.leaf]);
     return true;
   }
@@ -187,7 +187,7 @@ bool TapeTraffic::follow_inputs(std::uint32_t node, Chain& chain) const {
   const bool may_go_on = !is_view(made.kind) || keeps_order(made.kind);
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
     const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    if (maker != Tape::kNoNode) {
+    if (maker != detail::Tape::kNoNode) {
       if (!(may_go_on || is_at_hand(maker)) || !follow(maker, chain)) {
         return false;
       }
@@ -256,7 +256,7 @@ bool TapeTraffic::is_wanted_later(std::uint32_t node) const noexcept {
 
 Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape) {
   const TapeNode made = tape_->nodes_[node];
-  if (made.leaf != Tape::kNoNode) {
+  if (made.leaf != detail::Tape::kNoNode) {
     return tape_->leaves_[made.leaf];
   }
   if (const Tensor* const known = find(node)) {
@@ -265,7 +265,7 @@ Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape
   std::vector<Tensor> inputs;
   for (std::uint32_t input = 0; can_run_again(made) && input < made.edge_count; ++input) {
     const TapeEdge edge = tape_->edges_[made.first_edge + input];
-    if (edge.node != Tape::kNoNode) {
+    if (edge.node != detail::Tape::kNoNode) {
       inputs.push_back(value_of(edge.node, edge.dtype, edge.layout->shape));
     } else if (saves_input(made, input)) {
       inputs.push_back(tape_->saved_[place_of_input(made, input)]);

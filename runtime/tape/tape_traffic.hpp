@@ -21,7 +21,7 @@ namespace hearth {
 
 class TapeTraffic final {
  public:
-  explicit TapeTraffic(Tape& tape) : tape_(&tape), limits_(detail::traffic_limits()) {}
+  explicit TapeTraffic(detail::Tape& tape) : tape_(&tape), limits_(detail::traffic_limits()) {}
 
   /// The tape's last node has saved what it needs.
   void did_record();
@@ -38,7 +38,7 @@ class TapeTraffic final {
   /// Of a dropped value: where it lay, and what it is.
   struct Dropped {
     std::size_t place = 0;
-    const Layout* layout = nullptr;
+    const detail::Layout* layout = nullptr;
     DType dtype = DType::f32;
   };
   /// A value that stays for a user of another one, which is made from it.
@@ -76,7 +76,7 @@ class TapeTraffic final {
   [[nodiscard]] Tensor value_of(std::uint32_t node, DType dtype, const Shape& shape);
   [[nodiscard]] bool is_wanted_later(std::uint32_t node) const noexcept;
 
-  Tape* tape_;
+  detail::Tape* tape_;
   const detail::TrafficLimits limits_;
   std::vector<Dropped> dropped_;  ///< By place.
   std::vector<Held> held_;        ///< By user.

@@ -53,12 +53,12 @@ const TapeEdge& VjpNode::edge(int operand) const noexcept {
 
 bool VjpNode::is_permuted(int operand) const noexcept {
   const std::uint32_t maker = edge(operand).node;
-  return maker != Tape::kNoNode && tape_->nodes_[maker].leaf == Tape::kNoNode &&
+  return maker != detail::Tape::kNoNode && tape_->nodes_[maker].leaf == detail::Tape::kNoNode &&
          tape_->nodes_[maker].kind == OpKind::permute;
 }
 
 bool VjpNode::needs(int operand) const noexcept {
-  return !is_number(operand) && edge(operand).node != Tape::kNoNode;
+  return !is_number(operand) && edge(operand).node != detail::Tape::kNoNode;
 }
 
 std::span<const std::byte> VjpNode::attribute_bytes() const noexcept {

@@ -15,7 +15,7 @@ namespace hearth {
 
 class VjpNode {
  public:
-  VjpNode(Tape& tape, const TapeNode& node) noexcept : tape_(&tape), node_(&node) {}
+  VjpNode(detail::Tape& tape, const TapeNode& node) noexcept : tape_(&tape), node_(&node) {}
 
   [[nodiscard]] OpKind kind() const noexcept { return node_->kind; }
   /// Whether someone waits for the gradient of this operand.
@@ -74,7 +74,7 @@ class VjpNode {
   /// Computed again where the tape has dropped it.
   [[nodiscard]] Tensor& saved(std::size_t place) const;
 
-  Tape* tape_;
+  detail::Tape* tape_;
   const TapeNode* node_;
 };
 

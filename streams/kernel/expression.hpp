@@ -107,7 +107,7 @@ class ExpressionTable final {
   [[nodiscard]] std::uint32_t size() const noexcept { return table_.size(); }
 
  private:
-  Interner<detail::ExpressionPolicy> table_;
+  detail::Interner<detail::ExpressionPolicy> table_;
 };
 
 }  // namespace hearth

@@ -17,7 +17,7 @@ namespace hearth {
 /// An operand: where its element [0, 0, …] lies, and how. Its element type is that of the kernel.
 struct KernelTensor {
   std::byte* data = nullptr;
-  Layout layout = {};
+  detail::Layout layout = {};
 };
 
 struct KernelArguments {

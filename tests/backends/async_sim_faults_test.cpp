@@ -113,7 +113,7 @@ TEST(AsyncSimCells, InPlaceAGuardedKernelChangesNothing) {
 TEST(AsyncSimCells, WhatIsKeptIsReadThroughItsView) {
   DividingWorld world;
   static_cast<void>(world.fail_into(3));
-  Layout reversed(Shape{4});
+  detail::Layout reversed(Shape{4});
   reversed.strides[0] = -1;
   reversed.contiguous = false;
   const TensorView view{world.at(1).data + 12, &reversed, DType::f32};
@@ -304,12 +304,12 @@ TEST(AsyncSimHang, ALossWakesThoseWhoWait) {
       AsyncWorld world(in_round_figures({.faults = {.lost_at_submit = 2, .hanging_submit = 1}}));
       const TimelinePoint hung = world.negate(0, 1, {world.put(0, kOnes)});
       std::array<Status, 2> waits;
-      std::vector<std::unique_ptr<Joinable>> waiters;
+      std::vector<std::unique_ptr<detail::Joinable>> waiters;
       for (Status& status : waits) {
         waiters.push_back(executor.spawn({}, [&] { status = world.wait(hung); }));
       }
       if (seed % 2 == 0) {
-        current_context().parker().park(Deadline::in(1ms));  // they sleep by now
+        detail::current_context().parker().park(Deadline::in(1ms));  // they sleep by now
       }
       EXPECT_FALSE(world.run(OpKind::neg, {0}, 2).status.has_value());
       for (const auto& waiter : waiters) {
@@ -331,7 +331,7 @@ TEST(AsyncSimThreads, OthersWaitWhileTheOwnerSubmits) {
     executor.run([&executor, seed] {
       AsyncWorld world(in_round_figures({.schedule = {.queues = 2, .reorder_seed = seed}}));
       const TimelinePoint put = world.put(0, kOnes);
-      std::vector<std::unique_ptr<Joinable>> waiters;
+      std::vector<std::unique_ptr<detail::Joinable>> waiters;
       std::array<Four, 3> got{};
       for (std::size_t reader = 0; reader < got.size(); ++reader) {
         const int place = 1 + static_cast<int>(reader);

@@ -106,7 +106,7 @@ class AsyncWorld {
 
  private:
   Page page_;
-  Layout layout_{Shape{4}};
+  detail::Layout layout_{Shape{4}};
 };
 
 }  // namespace hearth::sim

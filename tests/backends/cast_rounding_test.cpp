@@ -91,8 +91,8 @@ TEST(CastRounding, TheInterpreterRoundsWideIntegersOnce) {
                                     std::array{TensorSpec{DType::i64, in.shape()}},
                                     std::array{TensorSpec{DType::bf16, in.shape()}})
                               .value();
-  const std::array from{KernelTensor{in.view().data, Layout(in.shape())}};
-  const std::array to{KernelTensor{out.view().data, Layout(in.shape())}};
+  const std::array from{KernelTensor{in.view().data, hearth::detail::Layout(in.shape())}};
+  const std::array to{KernelTensor{out.view().data, hearth::detail::Layout(in.shape())}};
   const std::array count{in.shape().element_count()};
   interpret(kernel, {.extents = count, .inputs = from, .outputs = to}).value();
   expect_rounded(out);

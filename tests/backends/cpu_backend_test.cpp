@@ -101,10 +101,10 @@ TEST(CpuBackend, NamesTheIndexThatIsOutsideItsAxis) {
   };
   EXPECT_EQ(text_of(OpKind::gather, index.view()),
             "gather: index 3 at [1, 0] is outside axis 1 of size 3");
-  const Layout turned(Shape{2, 2}, Strides{1, 2});
+  const hearth::detail::Layout turned(Shape{2, 2}, Strides{1, 2});
   EXPECT_EQ(text_of(OpKind::gather, index.view(turned, 0)),
             "gather: index 3 at [0, 1] is outside axis 1 of size 3");
-  const Layout backwards(Shape{2}, Strides{-1});
+  const hearth::detail::Layout backwards(Shape{2}, Strides{-1});
   EXPECT_EQ(text_of(OpKind::index_select, index.view(backwards, 3)),
             "index_select: index -1 at [0] is outside axis 1 of size 3");
 }
@@ -152,7 +152,7 @@ TEST(CpuBackend, AdditionsByIndexHaveTheBitsOfTheirOrder) {
   }
   const SmallTensor source(DType::f32, {kCount, kWidth}, values);
   const SmallTensor index(DType::i32, {kCount}, places);
-  const Layout repeated(Shape{kCount, kWidth}, Strides{1, 0});
+  const hearth::detail::Layout repeated(Shape{kCount, kWidth}, Strides{1, 0});
   std::vector<float> want(11 * kWidth, 0.0F);
   for (std::size_t i = 0; i < values.size(); ++i) {
     want[static_cast<std::size_t>(places[i / kWidth]) * kWidth + i % kWidth] +=
@@ -175,7 +175,7 @@ TEST(CpuBackend, AdditionsByIndexHaveTheBitsOfTheirOrder) {
     gapped.push_back(0);
   }
   const SmallTensor wide(DType::f32, {kCount, kWidth + 1}, gapped);
-  const Layout part(Shape{kCount, kWidth}, Strides{kWidth + 1, 1});
+  const hearth::detail::Layout part(Shape{kCount, kWidth}, Strides{kWidth + 1, 1});
   for (const OpKind kind : {OpKind::index_add, OpKind::scatter_add}) {
     for (CpuBackend* const backend : {&one, &all}) {
       EXPECT_EQ(sums_of(*backend, kind, source.view()), want) << name(kind);

@@ -148,7 +148,7 @@ TEST(CpuConv, AnImageIsTheSameInEveryBatch) {
   const SmallTensor w = random_tensor(DType::f32, many.w, 12);
   const SmallTensor y_many(DType::f32, many.y());
   const SmallTensor y_one(DType::f32, one.y());
-  const Layout first(one.x);
+  const detail::Layout first(one.x);
   const std::vector<double> all = computed(serial_device(), forward(many, x, w, y_many), y_many);
   const SmallCall single =
       SmallCall(OpKind::conv2d, {x.view(first, 0), w.view()}, {y_one.view()}).with(one.attributes);

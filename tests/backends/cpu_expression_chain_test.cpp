@@ -112,7 +112,7 @@ class Chain {
         step *= shape[axis];
       }
     }
-    layouts_.push_back(std::make_unique<Layout>(shape, strides));
+    layouts_.push_back(std::make_unique<hearth::detail::Layout>(shape, strides));
     std::vector<AffineIndex> map;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       const int of_space = axis + missing;
@@ -216,14 +216,14 @@ class Chain {
     const TensorView out = keep(result, shape_);
     // Every op has a result over all of the space, so that one kernel can hold them.
     if (views.size() == 1 && views[0].shape() != shape_) {
-      layouts_.push_back(
-          std::make_unique<Layout>(shape_, broadcast_strides(*views[0].layout, shape_)));
+      layouts_.push_back(std::make_unique<hearth::detail::Layout>(
+          shape_, broadcast_strides(*views[0].layout, shape_)));
       views[0].layout = layouts_.back().get();
     }
     if (views.size() > 1) {
       for (TensorView& view : views) {
-        layouts_.push_back(
-            std::make_unique<Layout>(shape_, broadcast_strides(*view.layout, shape_)));
+        layouts_.push_back(std::make_unique<hearth::detail::Layout>(
+            shape_, broadcast_strides(*view.layout, shape_)));
         view.layout = layouts_.back().get();
       }
     }
@@ -324,7 +324,7 @@ class Chain {
   ExpressionRunner runner_;
   std::unique_ptr<KernelBuilder> builder_;
   std::vector<std::unique_ptr<SmallTensor>> tensors_;
-  std::vector<std::unique_ptr<Layout>> layouts_;
+  std::vector<std::unique_ptr<hearth::detail::Layout>> layouts_;
   std::vector<TensorView> inputs_;
   std::vector<ChainValue> values_;
   std::vector<ScalarAttributes> parameters_;

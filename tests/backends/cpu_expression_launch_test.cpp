@@ -51,10 +51,10 @@ Status interpret_flat(const KernelIR& kernel,
   std::vector<KernelTensor> in;
   std::vector<KernelTensor> out;
   for (const TensorView& view : inputs) {
-    in.push_back({view.data, Layout(Shape{count})});
+    in.push_back({view.data, hearth::detail::Layout(Shape{count})});
   }
   for (const TensorView& view : outputs) {
-    out.push_back({view.data, Layout(Shape{count})});
+    out.push_back({view.data, hearth::detail::Layout(Shape{count})});
   }
   return interpret(kernel, {std::array{count}, in, out, parameters});
 }
@@ -162,7 +162,7 @@ TEST(Expression, RunsSetsThatDoNotLieFlatInTheSameLaunch) {
   const KernelIR kernel = b.take();
   const SmallTensor a(DType::f32, {40, 60}, waves(2400));
   const SmallTensor row(DType::f32, {60}, waves(60, 0.9));
-  const Layout transposed(Shape{40, 60}, Strides{1, 40});
+  const hearth::detail::Layout transposed(Shape{40, 60}, Strides{1, 40});
   std::vector<SmallTensor> results;
   for (int i = 0; i < 3; ++i) {
     results.emplace_back(DType::f32, Shape{40, 60});
@@ -210,7 +210,7 @@ void expect_as_interpreted(const KernelIR& kernel,
   }
   for (std::size_t i = 0; i < got.size(); ++i) {
     outputs.push_back(got[i].view());
-    out.push_back({want[i].view().data, Layout(want[i].shape())});
+    out.push_back({want[i].view().data, hearth::detail::Layout(want[i].shape())});
   }
   interpret(kernel, {extents, in, out, parameters}).value();
   for (const IsaLevel level : levels_here()) {

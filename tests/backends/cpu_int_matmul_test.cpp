@@ -29,11 +29,11 @@ SmallTensor random_bytes(const Shape& shape, unsigned seed) {
   return SmallTensor(DType::i8, shape, values);
 }
 
-Layout turned(const Shape& shape) {
+detail::Layout turned(const Shape& shape) {
   Strides strides{};
   strides[0] = 1;
   strides[1] = shape[0];
-  return Layout(shape, strides);
+  return detail::Layout(shape, strides);
 }
 
 // Few rows and few columns, whole and partial tiles, one and several blocks of depth and of tasks.
@@ -53,8 +53,8 @@ TEST(CpuIntMatmul, IsExactAtEveryLevelForEveryOrderOfRowsAndColumns) {
     const SmallTensor a = random_bytes({m, k}, 1);
     const SmallTensor b = random_bytes({k, n}, 2);
     const SmallTensor c(DType::i32, {m, n});
-    for (const Layout& a_layout : {Layout(a.shape()), turned(a.shape())}) {
-      for (const Layout& b_layout : {Layout(b.shape()), turned(b.shape())}) {
+    for (const detail::Layout& a_layout : {detail::Layout(a.shape()), turned(a.shape())}) {
+      for (const detail::Layout& b_layout : {detail::Layout(b.shape()), turned(b.shape())}) {
         const SmallCall call(
             OpKind::matmul, {a.view(a_layout, 0), b.view(b_layout, 0)}, {c.view()});
         std::vector<std::vector<double>> results;

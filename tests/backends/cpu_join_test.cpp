@@ -12,11 +12,11 @@ namespace {
 
 using ::testing::Each;
 
-Layout by_columns(const Shape& shape) {
+detail::Layout by_columns(const Shape& shape) {
   Strides strides{};
   strides[0] = 1;
   strides[1] = shape[0];
-  return Layout(shape, strides);
+  return detail::Layout(shape, strides);
 }
 
 /// Bytes of row `row` of x [rows, k] times w [k, n], plus bias, with the rows taken `at_once`.
@@ -32,8 +32,8 @@ std::vector<std::byte> product_bytes(cpu::CpuBackend& device,
   SmallTensor y(x.view().dtype, {rows, columns});
   for (std::int64_t row = 0; row < rows; row += at_once) {
     const std::int64_t count = std::min(at_once, rows - row);
-    const Layout in(Shape{count, depth});
-    const Layout out(Shape{count, columns});
+    const detail::Layout in(Shape{count, depth});
+    const detail::Layout out(Shape{count, columns});
     const SmallCall call(
         OpKind::matmul,
         {{x.view().data + row * depth * element, &in, x.view().dtype}, w, bias.view()},
@@ -52,12 +52,12 @@ TEST(CpuJoin, ARowOfAThinProductHasTheBitsItHasAlone) {
       const SmallTensor x = random_tensor(dtype, {16, kDepth}, 1);
       const SmallTensor w = random_tensor(dtype, {kDepth, columns}, 2);
       const SmallTensor bias = random_tensor(dtype, {columns}, 3);
-      const Layout transposed = by_columns({kDepth, columns});
+      const detail::Layout transposed = by_columns({kDepth, columns});
       for (const TensorView& view : {w.view(), TensorView{w.view().data, &transposed, dtype}}) {
         for (cpu::CpuBackend* device : devices.all()) {
           const std::vector<std::byte> alone = product_bytes(*device, x, view, bias, 1);
-          const Layout one(Shape{1, kDepth});
-          const Layout out(Shape{1, columns});
+          const detail::Layout one(Shape{1, kDepth});
+          const detail::Layout out(Shape{1, columns});
           const SmallCall single(OpKind::matmul,
                                  {{x.view().data, &one, dtype}, view, bias.view()},
                                  {{x.view().data, &out, dtype}});

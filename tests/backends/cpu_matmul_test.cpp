@@ -47,18 +47,18 @@ constexpr Sizes kSizes[] = {{1, 1, 1},
                             {1, 7, 0},
                             {20, 20, 0}};
 
-Layout transposed(const Shape& shape) {
+detail::Layout transposed(const Shape& shape) {
   Strides strides{};
   strides[0] = 1;
   strides[1] = shape[0];
-  return Layout(shape, strides);
+  return detail::Layout(shape, strides);
 }
 
-Layout spread(const Shape& shape, std::int64_t row_step, std::int64_t column_step) {
+detail::Layout spread(const Shape& shape, std::int64_t row_step, std::int64_t column_step) {
   Strides strides{};
   strides[0] = row_step;
   strides[1] = column_step;
-  return Layout(shape, strides);
+  return detail::Layout(shape, strides);
 }
 
 TEST(CpuMatmul, AgreesWithTheOracleForEveryOrderOfRowsAndColumns) {
@@ -69,10 +69,10 @@ TEST(CpuMatmul, AgreesWithTheOracleForEveryOrderOfRowsAndColumns) {
       const SmallTensor b = random_tensor(dtype, {sizes.k, sizes.n}, 2);
       const SmallTensor bias = random_tensor(dtype, {sizes.n}, 3);
       const SmallTensor c(dtype, {sizes.m, sizes.n});
-      const Layout a_layouts[] = {Layout(a.shape()), transposed(a.shape())};
-      const Layout b_layouts[] = {Layout(b.shape()), transposed(b.shape())};
-      for (const Layout& a_layout : a_layouts) {
-        for (const Layout& b_layout : b_layouts) {
+      const detail::Layout a_layouts[] = {detail::Layout(a.shape()), transposed(a.shape())};
+      const detail::Layout b_layouts[] = {detail::Layout(b.shape()), transposed(b.shape())};
+      for (const detail::Layout& a_layout : a_layouts) {
+        for (const detail::Layout& b_layout : b_layouts) {
           const SmallCall call(
               OpKind::matmul, {a.view(a_layout, 0), b.view(b_layout, 0), bias.view()}, {c.view()});
           expect_like_the_oracle(devices,
@@ -91,8 +91,8 @@ TEST(CpuMatmul, TakesOperandsWithGapsAndReversedRows) {
   const SmallTensor a = random_tensor(DType::f32, {21, 90}, 4);
   const SmallTensor b = random_tensor(DType::f32, {45, 66}, 5);
   const SmallTensor c(DType::f32, {21, 33});
-  const Layout every_second = spread({21, 45}, 90, 2);
-  const Layout reversed = spread({45, 33}, -66, 2);
+  const detail::Layout every_second = spread({21, 45}, 90, 2);
+  const detail::Layout reversed = spread({45, 33}, -66, 2);
   const SmallCall call(
       OpKind::matmul, {a.view(every_second, 0), b.view(reversed, 44 * 66)}, {c.view()});
   expect_like_the_oracle(devices, call, c, 45, "gaps");
@@ -151,7 +151,7 @@ TEST(CpuMatmul, TheBitsDoNotDependOnTheNumberOfCores) {
     const SmallTensor a = random_tensor(DType::f32, {sizes.m, sizes.k}, 10);
     const SmallTensor b = random_tensor(DType::f32, {sizes.n, sizes.k}, 11);
     const SmallTensor c(DType::f32, {sizes.m, sizes.n});
-    const Layout b_layout = spread({sizes.k, sizes.n}, 1, sizes.k);
+    const detail::Layout b_layout = spread({sizes.k, sizes.n}, 1, sizes.k);
     const SmallCall call(OpKind::matmul, {a.view(), b.view(b_layout, 0)}, {c.view()});
     const std::vector<double> alone = computed(serial_device(), call, c);
     EXPECT_EQ(computed({.cores = available_cores()}, call, c), alone) << sizes.text();
@@ -163,7 +163,7 @@ TEST(CpuMatmul, ARowOfALargeProductIsTheSameInASmallerOne) {
   const SmallTensor b = random_tensor(DType::f32, {250, 100}, 13);
   const SmallTensor large(DType::f32, {300, 100});
   const SmallTensor small(DType::f32, {20, 100});
-  const Layout first_rows(Shape{20, 250});
+  const detail::Layout first_rows(Shape{20, 250});
   const std::vector<double> all = computed(
       serial_device(), SmallCall(OpKind::matmul, {a.view(), b.view()}, {large.view()}), large);
   const std::vector<double> some =
@@ -179,8 +179,8 @@ TEST(CpuMatmul, AColumnOfALongSumOverRowsIsTheSameInASmallerOne) {
   const SmallTensor b = random_tensor(DType::f32, {400, 100}, 17);
   const SmallTensor large(DType::f32, {40, 100});
   const SmallTensor small(DType::f32, {40, 60});
-  const Layout turned = spread({40, 400}, 1, 40);
-  const Layout some_columns = spread({400, 60}, 100, 1);
+  const detail::Layout turned = spread({40, 400}, 1, 40);
+  const detail::Layout some_columns = spread({400, 60}, 100, 1);
   const std::vector<double> all =
       computed(serial_device(),
                SmallCall(OpKind::matmul, {a.view(turned, 0), b.view()}, {large.view()}),
@@ -200,7 +200,7 @@ TEST(CpuMatmul, RunningAgainGivesTheSameBits) {
   const SmallTensor x = random_tensor(DType::f32, {1, 300}, 14);
   const SmallTensor w = random_tensor(DType::f32, {77, 300}, 15);
   const SmallTensor y(DType::f32, {1, 77});
-  const Layout w_layout = transposed({300, 77});
+  const detail::Layout w_layout = transposed({300, 77});
   const SmallCall call(OpKind::matmul, {x.view(), w.view(w_layout, 0)}, {y.view()});
   cpu::CpuBackend device(serial_device());
   testing::run_call(device, call.call()).value();

@@ -309,7 +309,7 @@ TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
 // Leading axes, a bias, and a right side that lies along its columns.
 TEST(CpuPrologue, ProductsOfLeadingAxesAndOtherLayoutsHaveTheBitsOfTwoCalls) {
   const auto devices = devices_here();
-  const Layout turned({96, 40}, Strides{1, 96});
+  const detail::Layout turned({96, 40}, Strides{1, 96});
   for (const Shape& rows : {Shape{2, 3, 5, 96}, Shape{1, 200, 2, 96}, Shape{3, 1, 1, 96}}) {
     for (const MakerKind kind : {MakerKind::silu, MakerKind::norm}) {
       for (const bool is_turned : {false, true}) {
@@ -368,7 +368,7 @@ TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
       OpKind::matmul, {{DType::f32, {8, 4}}, {DType::f32, {4, 5}}}, DType::f32, {8, 5});
   expect_refused(*maker_of(MakerKind::norm, DType::f32, {4, 8}), product, "other rows");
 
-  const Layout turned({8, 4}, Strides{1, 8});
+  const detail::Layout turned({8, 4}, Strides{1, 8});
   const auto columns = maker_of(MakerKind::silu, DType::f32, {8, 4});
   columns->with_layout(0, turned);
   expect_refused(*columns, product, "along its columns");

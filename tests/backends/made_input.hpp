@@ -138,7 +138,7 @@ class OwnedCall {
     return *this;
   }
   /// Input `index` under other strides; the layout outlives this.
-  OwnedCall& with_layout(std::size_t index, const Layout& layout) {
+  OwnedCall& with_layout(std::size_t index, const detail::Layout& layout) {
     views_[index].layout = &layout;
     return *this;
   }

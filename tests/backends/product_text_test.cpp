@@ -73,7 +73,7 @@ class ProductCall final {
 
  private:
   OpRecord record_;
-  Layout layout_;
+  hearth::detail::Layout layout_;
   TensorView view_;
   const Epilogue* epilogue_;
 };
@@ -182,8 +182,8 @@ TEST(ProductText, EndsInAnEpilogueOfOperandsInAnyOrder) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     const Expression expression = after(dtype);
     for (const std::int64_t size : {3, 300, 4096}) {
-      const Layout row(Shape{size});
-      const Layout column(Shape{size, 1});
+      const hearth::detail::Layout row(Shape{size});
+      const hearth::detail::Layout column(Shape{size, 1});
       const std::array<TensorView, 2> inputs{TensorView{nullptr, &row, dtype},
                                              TensorView{nullptr, &column, dtype}};
       const Epilogue epilogue{.expression = &expression, .inputs = inputs};
@@ -245,9 +245,9 @@ void encode_attention_calls(TextEncoder& encoder, DType dtype, std::int64_t widt
   const AttentionAttributes attributes{.scale = 0.125, .causal = is_causal ? 1 : 0};
   OpRecord record;
   std::memcpy(&record.immediate, &attributes, sizeof(attributes));
-  const Layout queries(Shape{8, 300, width});
-  const Layout keys(Shape{8, 200, width});
-  const Layout rows(Shape{8, 300});
+  const hearth::detail::Layout queries(Shape{8, 300, width});
+  const hearth::detail::Layout keys(Shape{8, 200, width});
+  const hearth::detail::Layout rows(Shape{8, 300});
   const TensorView q{nullptr, &queries, dtype};
   const TensorView k{nullptr, &keys, dtype};
   const TensorView sums{nullptr, &rows, of_sums};
@@ -275,9 +275,9 @@ TEST(AttentionText, CompilesForAGpuOnMatrixUnitsWhereRowsLieInEights) {
 // Rows of a table of 2^31 elements: places in it are 64-bit numbers.
 TEST(AddAtText, CompilesForResultsOfAnySize) {
   for (const std::int64_t rows : {std::int64_t{1000}, std::int64_t{1} << 19}) {
-    const Layout table({rows, 4096});
-    const Layout added({2048, 4096});
-    const Layout index({2048});
+    const hearth::detail::Layout table({rows, 4096});
+    const hearth::detail::Layout added({2048, 4096});
+    const hearth::detail::Layout index({2048});
     for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
       const AxisAttributes attributes{.axis = 0};
       OpRecord record;

@@ -117,7 +117,7 @@ TEST(ReferenceAdjoint, SliceScatterIsTheAdjointOfSlice) {
   const SmallTensor x = random_tensor({4, 7}, 8);
   const SmallTensor grad = random_tensor({2, 3}, 9);
   const SliceAttributes slice{.start = {1, 6}, .step = {2, -2}};
-  const Layout layout(Shape{2, 3}, Strides{14, -2});
+  const detail::Layout layout(Shape{2, 3}, Strides{14, -2});
   const SmallTensor sliced(DType::f64, {2, 3});
   reference::evaluate(SmallCall(OpKind::copy, {x.view(layout, 7 + 6)}, {sliced.view()}).call())
       .value();

@@ -163,8 +163,8 @@ TEST(Reference, ScalarsTakeTheirSide) {
 
 TEST(Reference, ReadsNegativeAndZeroStrides) {
   const SmallTensor x(DType::f32, {6}, {1, 2, 3, 4, 5, 6});
-  const Layout backwards(Shape{2, 3}, Strides{-3, -1});
-  const Layout repeated(Shape{2, 3}, Strides{0, 2});
+  const detail::Layout backwards(Shape{2, 3}, Strides{-3, -1});
+  const detail::Layout repeated(Shape{2, 3}, Strides{0, 2});
   const SmallTensor out(DType::f32, {2, 3});
   reference::evaluate(
       SmallCall(OpKind::add, {x.view(backwards, 5), x.view(repeated, 0)}, {out.view()}).call())
@@ -174,7 +174,7 @@ TEST(Reference, ReadsNegativeAndZeroStrides) {
 
 TEST(Reference, OutputsMayShareBytesWithInputsInAnyWay) {
   const SmallTensor x(DType::f32, {4}, {1, 2, 3, 4});
-  const Layout backwards(Shape{4}, Strides{-1});
+  const detail::Layout backwards(Shape{4}, Strides{-1});
   reference::evaluate(SmallCall(OpKind::sub, {x.view(), x.view(backwards, 3)}, {x.view()}).call())
       .value();
   EXPECT_THAT(x.values(), ElementsAre(-3, -1, 1, 3));

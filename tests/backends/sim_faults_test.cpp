@@ -58,7 +58,7 @@ class World {
 
  private:
   Page page_;
-  Layout layout_{Shape{4}};
+  detail::Layout layout_{Shape{4}};
 };
 
 constexpr std::array<float, 4> kFour{1, 2, 3, 4};
@@ -152,7 +152,7 @@ TEST(SimShadow, BytesOutsideThePagesAreFound) {
 TEST(SimShadow, StridedReadsStayWithinTheirView) {
   World world({.has_shadow = true});
   world.put(0, kFour).value();
-  Layout reversed(Shape{4});
+  detail::Layout reversed(Shape{4});
   reversed.strides[0] = -1;
   reversed.contiguous = false;
   const TensorView view{world.at(0).data + 12, &reversed, DType::f32};

@@ -19,7 +19,7 @@ class SmallTensor {
  public:
   SmallTensor(DType dtype, const Shape& shape, const std::vector<double>& values = {})
       : dtype_(dtype),
-        layout_(std::make_unique<Layout>(shape)),
+        layout_(std::make_unique<detail::Layout>(shape)),
         bytes_(static_cast<std::size_t>(shape.element_count() * size_bytes(dtype))) {
     visit_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -37,7 +37,8 @@ class SmallTensor {
     return {const_cast<std::byte*>(bytes_.data()), layout_.get(), dtype_};
   }
   /// The same bytes under other strides, from an element on.
-  [[nodiscard]] TensorView view(const Layout& layout, std::int64_t first_element) const noexcept {
+  [[nodiscard]] TensorView view(const detail::Layout& layout,
+                                std::int64_t first_element) const noexcept {
     return {view().data + first_element * size_bytes(dtype_), &layout, dtype_};
   }
   [[nodiscard]] std::vector<double> values() const {
@@ -58,7 +59,7 @@ class SmallTensor {
 
  private:
   DType dtype_;
-  std::unique_ptr<Layout> layout_;
+  std::unique_ptr<detail::Layout> layout_;
   std::vector<std::byte> bytes_;
 };
 

@@ -296,7 +296,7 @@ class DeviceNumbers {
 
  private:
   Backend& backend_;
-  Layout layout_;
+  hearth::detail::Layout layout_;
   Page page_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-TraceEvent span(std::string_view name, std::string_view device, int begin_us, int end_us) {
+detail::TraceEvent span(std::string_view name, std::string_view device, int begin_us, int end_us) {
   return {.name = name,
           .device = device,
           .begin = detail::TimePoint(microseconds(begin_us)),
@@ -30,13 +30,13 @@ struct Tables {
   PathTable paths;
 };
 
-TraceLog log_of(std::vector<TraceEvent> events) {
-  TraceLog log{.begin = detail::TimePoint(microseconds(1000)), .threads = {}};
+detail::TraceLog log_of(std::vector<detail::TraceEvent> events) {
+  detail::TraceLog log{.begin = detail::TimePoint(microseconds(1000)), .threads = {}};
   log.threads.push_back({.id = 1, .name = "main", .events = std::move(events)});
   return log;
 }
 
-nlohmann::json written(const TraceLog& log, const Tables& tables) {
+nlohmann::json written(const detail::TraceLog& log, const Tables& tables) {
   std::string text;
   const Status status = write_chrome_trace(
       log, {.shapes = tables.shapes, .paths = tables.paths}, [&](std::string_view piece) -> Status {
@@ -72,7 +72,7 @@ TEST(ChromeTrace, WritesSpansInMicrosecondsByTime) {
 
 TEST(ChromeTrace, SaysWhatAKernelWas) {
   Tables tables;
-  TraceEvent kernel = span("matmul", "cpu:0", 1000, 1001);
+  detail::TraceEvent kernel = span("matmul", "cpu:0", 1000, 1001);
   kernel.shape = tables.shapes.intern(Shape{64, 10}).value();
   kernel.has_shape = true;
   kernel.path = tables.paths.intern("blocks.0.linear.weight");
@@ -104,10 +104,10 @@ TEST(ChromeTrace, GivesWhatOverlapsATrackBeside) {
 
 TEST(ChromeTrace, KeepsWaitsAndPartsOfAThreadApart) {
   const Tables tables;
-  TraceEvent wait = span("sync", "", 1000, 1010);
-  wait.track = TraceTrack::waits;
-  TraceEvent part = span("validation", "", 1001, 1020);
-  part.track = TraceTrack::parts;
+  detail::TraceEvent wait = span("sync", "", 1000, 1010);
+  wait.track = detail::TraceTrack::waits;
+  detail::TraceEvent part = span("validation", "", 1001, 1020);
+  part.track = detail::TraceTrack::parts;
   const nlohmann::json trace = written(log_of({wait, part}), tables);
   EXPECT_EQ(testing::schema_faults(trace), std::vector<std::string>{});
   std::vector<std::string> names;
@@ -121,8 +121,8 @@ TEST(ChromeTrace, KeepsWaitsAndPartsOfAThreadApart) {
 
 TEST(ChromeTrace, WritesCountersOfADevice) {
   const Tables tables;
-  TraceEvent memory = span("", "cpu:0", 1003, 1003);
-  memory.track = TraceTrack::memory;
+  detail::TraceEvent memory = span("", "cpu:0", 1003, 1003);
+  memory.track = detail::TraceTrack::memory;
   memory.value = 4096;
   memory.other = 8192;
   const nlohmann::json trace = written(log_of({memory}), tables);
@@ -141,7 +141,7 @@ TEST(ChromeTrace, EscapesWhateverANameHolds) {
 
 TEST(ChromeTrace, SaysWhatWasNotKept) {
   const Tables tables;
-  TraceLog log = log_of({});
+  detail::TraceLog log = log_of({});
   log.dropped_count = 7;
   const nlohmann::json trace = written(log, tables);
   EXPECT_TRUE(trace.at("traceEvents").empty());

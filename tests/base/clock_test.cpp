@@ -26,7 +26,7 @@ TEST(Deadline, NeverIsTheLatestAndNeverPasses) {
 }
 
 TEST(Deadline, HasPassedOnceTheClockReachesIt) {
-  EXPECT_TRUE(Deadline::at(current_context().clock().now()).has_passed());
+  EXPECT_TRUE(Deadline::at(detail::current_context().clock().now()).has_passed());
   EXPECT_FALSE(Deadline::in(std::chrono::hours(1)).has_passed());
 }
 

@@ -17,19 +17,19 @@ TEST(ContinuationRunner, RunsTasksInOrderOnItsOwnThread) {
   ManualExecutor executor;
   executor.run([&] {
     std::vector<int> order;
-    ThreadId id{};
+    detail::ThreadId id{};
     {
       ContinuationRunner runner(executor);
       runner.queue()->start();
       for (int i = 0; i < 3; ++i) {
         runner.queue()->post([&, i] {
           order.push_back(i);
-          id = current_context().id();
+          id = detail::current_context().id();
         });
       }
     }
     EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
-    EXPECT_NE(id, current_context().id());
+    EXPECT_NE(id, detail::current_context().id());
   });
 }
 
@@ -40,7 +40,7 @@ TEST(ContinuationRunner, APostIsOneStepOfTheThreadThatPosts) {
   executor.run([&] {
     ContinuationRunner runner(executor);
     runner.queue()->start();
-    schedule_point();
+    detail::schedule_point();
     const std::uint64_t before = executor.step_count();
     runner.queue()->post([] {});
     EXPECT_EQ(executor.step_count(), before);
@@ -51,7 +51,7 @@ TEST(ContinuationRunner, StartsNoThreadUntilItIsNeeded) {
   ManualExecutor executor;
   executor.run([&] {
     const ContinuationRunner runner(executor);
-    schedule_point();
+    detail::schedule_point();
   });
   EXPECT_EQ(executor.step_count(), 2U);
 }
@@ -69,7 +69,7 @@ TEST(ContinuationRunner, DropsTasksThatComeAfterItsEnd) {
     bool has_run = false;
     auto owned = std::make_shared<int>(1);
     queue->post([&has_run, owned] { has_run = true; });
-    schedule_point();
+    detail::schedule_point();
     EXPECT_FALSE(has_run);
     EXPECT_EQ(owned.use_count(), 1);
   });
@@ -79,7 +79,8 @@ TEST(ContinuationRunner, OneThatHangsIsLeftBehindAtTheLimitAndThoseBehindItAreCa
   ManualExecutor executor;
   executor.run([&] {
     std::vector<std::string> lines;
-    Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+    detail::Log log(
+        {.output = [&](detail::LogLevel, std::string_view line) { lines.emplace_back(line); }});
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());
     std::optional<ContinuationRunner> runner;

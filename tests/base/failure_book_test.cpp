@@ -17,10 +17,10 @@ namespace {
 
 struct Book {
   std::vector<std::string> lines;
-  std::shared_ptr<Log> log = std::make_shared<Log>(
-      LogOptions{.output = [this](LogLevel, std::string_view text) { lines.emplace_back(text); }});
-  IntrusivePtr<Watchdog> watchdog = make_intrusive<Watchdog>();
-  FailureBook& failures = watchdog->failures();
+  std::shared_ptr<detail::Log> log = std::make_shared<detail::Log>(detail::LogOptions{
+      .output = [this](detail::LogLevel, std::string_view text) { lines.emplace_back(text); }});
+  IntrusivePtr<detail::Watchdog> watchdog = make_intrusive<detail::Watchdog>();
+  detail::FailureBook& failures = watchdog->failures();
 
   Book() { failures.open(log); }
 
@@ -60,12 +60,12 @@ TEST(FailureBook, AFailureThatWasReadThroughOneCarrierDiesInSilence) {
   Book book;
   ErrorRef entered = book.failures.enter(some_error());
   const Error wrapped{.code = ErrorCode::worker_failed, .text = "outer", .cause = entered};
-  mark_read(wrapped);
-  EXPECT_TRUE(find_failure(*entered)->is_read());
+  detail::mark_read(wrapped);
+  EXPECT_TRUE(detail::find_failure(*entered)->is_read());
   EXPECT_EQ(book.failures.unread_count(), 0U);
-  mark_unread(*entered);
+  detail::mark_unread(*entered);
   EXPECT_EQ(book.failures.unread_count(), 1U);
-  mark_read(*entered);
+  detail::mark_read(*entered);
   entered.reset();
   EXPECT_TRUE(book.lines.empty());
 }
@@ -78,20 +78,20 @@ TEST(FailureBook, ACauseIsEnteredOnce) {
       Error{.code = ErrorCode::worker_failed, .text = "outer", .cause = entered});
   EXPECT_EQ(book.failures.enter(wrapped), wrapped);
   EXPECT_EQ(book.failures.unread_count(), 1U);
-  mark_read(*entered);
+  detail::mark_read(*entered);
 }
 
 TEST(FailureBook, WhatTheProgramAskedForIsNoFailureUnlessAnUpdateIsLost) {
   Book book;
   for (const ErrorCode code : {ErrorCode::cancelled, ErrorCode::device_closed}) {
-    EXPECT_EQ(find_failure(*book.failures.enter(some_error(7, code))), nullptr);
+    EXPECT_EQ(detail::find_failure(*book.failures.enter(some_error(7, code))), nullptr);
   }
   const ErrorRef closed = some_error(7, ErrorCode::device_closed);
   EXPECT_EQ(book.failures.enter_lost_update(closed), closed);
   const ErrorRef lost = book.failures.enter_lost_update(some_error(7, ErrorCode::cancelled));
-  ASSERT_NE(find_failure(*lost), nullptr);
+  ASSERT_NE(detail::find_failure(*lost), nullptr);
   EXPECT_EQ(book.failures.unread_count(), 1U);
-  mark_read(*lost);
+  detail::mark_read(*lost);
 }
 
 TEST(FailureBook, EqualFailuresInALoopAreCounted) {
@@ -116,10 +116,10 @@ TEST(FailureBook, ItsReportHasTheCountAndTheFirstCauses) {
   for (std::uint32_t line = 1; line <= 100; ++line) {
     carried.push_back(book.failures.enter(some_error((line + 1) / 2)));
   }
-  mark_read(*carried[0]);
-  mark_read(*carried[99]);
-  find_failure(*carried[1])->count_op();
-  find_failure(*carried[1])->count_op();
+  detail::mark_read(*carried[0]);
+  detail::mark_read(*carried[99]);
+  detail::find_failure(*carried[1])->count_op();
+  detail::find_failure(*carried[1])->count_op();
   book.failures.close();
   carried.clear();
   EXPECT_TRUE(book.lines.empty()) << "the report says it all";
@@ -134,7 +134,7 @@ TEST(FailureBook, ItsReportHasTheCountAndTheFirstCauses) {
 TEST(FailureBook, ItsReportNamesAFailureThatCameAfterManyThatWereRead) {
   Book book;
   for (std::uint32_t line = 1; line <= 100; ++line) {
-    mark_read(*book.failures.enter(some_error(line)));
+    detail::mark_read(*book.failures.enter(some_error(line)));
   }
   const ErrorRef last = book.failures.enter(some_error(101));
   book.failures.close();
@@ -218,7 +218,7 @@ TEST(FailureBook, ItsFailuresMayOutliveItsLog) {
     Book book;
     carried = book.failures.enter(some_error());
   }
-  EXPECT_FALSE(find_failure(*carried)->is_read());
+  EXPECT_FALSE(detail::find_failure(*carried)->is_read());
   carried.reset();
 }
 

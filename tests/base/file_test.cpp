@@ -402,31 +402,31 @@ TEST(MakeFolder, RefusesAPathThroughAFile) {
 }
 
 TEST(CacheDir, TakesTheFirstOfThreeVariables) {
-  Settings settings;
-  settings.set(Setting::home, "/home/ada");
+  detail::Settings settings;
+  settings.set(detail::Setting::home, "/home/ada");
   EXPECT_EQ(cache_dir(settings).value(), "/home/ada/.cache/hearth");
-  settings.set(Setting::xdg_cache_home, "/var/caches");
+  settings.set(detail::Setting::xdg_cache_home, "/var/caches");
   EXPECT_EQ(cache_dir(settings).value(), "/var/caches/hearth");
-  settings.set(Setting::cache_dir, "/fast/hearth-cache");
+  settings.set(detail::Setting::cache_dir, "/fast/hearth-cache");
   EXPECT_EQ(cache_dir(settings).value(), "/fast/hearth-cache");
 }
 
 TEST(CacheDir, PassesOverARelativeDesktopFolder) {
-  Settings settings;
-  settings.set(Setting::xdg_cache_home, "caches");
-  settings.set(Setting::home, "/home/ada");
+  detail::Settings settings;
+  settings.set(detail::Setting::xdg_cache_home, "caches");
+  settings.set(detail::Setting::home, "/home/ada");
   EXPECT_EQ(cache_dir(settings).value(), "/home/ada/.cache/hearth");
 }
 
 TEST(CacheDir, RefusesARelativeFolderOfOurOwn) {
-  Settings settings;
-  settings.set(Setting::cache_dir, "cache");
-  settings.set(Setting::home, "/home/ada");
+  detail::Settings settings;
+  settings.set(detail::Setting::cache_dir, "cache");
+  settings.set(detail::Setting::home, "/home/ada");
   EXPECT_EQ(cache_dir(settings).error().text, "HEARTH_CACHE_DIR=cache: expected an absolute path");
 }
 
 TEST(CacheDir, NeedsOneOfThem) {
-  EXPECT_EQ(cache_dir(Settings{}).error().code, ErrorCode::not_found);
+  EXPECT_EQ(cache_dir(detail::Settings{}).error().code, ErrorCode::not_found);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct CollidingPolicy {
 };
 
 TEST(Interner, TellsCollidingKeysApart) {
-  Interner<CollidingPolicy> table(1000);
+  detail::Interner<CollidingPolicy> table(1000);
   for (int key = 0; key < 300; ++key) {
     EXPECT_EQ(table.intern(key).value().value, static_cast<std::uint32_t>(key));
   }
@@ -40,7 +40,7 @@ TEST(Interner, TellsCollidingKeysApart) {
 }
 
 TEST(Interner, WhenFullStillKnowsTheOldKeys) {
-  Interner<CollidingPolicy> table(2);
+  detail::Interner<CollidingPolicy> table(2);
   EXPECT_TRUE(table.intern(7).has_value());
   EXPECT_TRUE(table.intern(8).has_value());
   const Result<PathId> refused = table.intern(9);
@@ -67,7 +67,7 @@ TEST(ShapeTable, GivesEqualShapesOneIdAndARowMajorLayout) {
 
 TEST(ShapeTable, KeepsLayoutsInPlaceWhileItGrows) {
   ShapeTable table;
-  std::vector<const Layout*> layouts;
+  std::vector<const detail::Layout*> layouts;
   for (std::int64_t size = 0; size < 20'000; ++size) {
     const ShapeId id = table.intern(Shape{size, 7}).value();
     EXPECT_EQ(id.value, static_cast<std::uint32_t>(size) + 1);

@@ -76,7 +76,7 @@ TEST(IntrusivePtr, CopiesInManyThreadsLeaveOneHolder) {
   int live = 0;
   const auto shared = make_intrusive<Counted>(live);
   ThreadExecutor executor;
-  std::vector<std::unique_ptr<Joinable>> threads;
+  std::vector<std::unique_ptr<detail::Joinable>> threads;
   for (int i = 0; i < 4; ++i) {
     threads.push_back(executor.spawn({.name = "copier"}, [shared] {
       for (int k = 0; k < 1000; ++k) {

@@ -11,8 +11,8 @@ namespace {
 
 struct Lines {
   std::vector<std::string> texts;
-  LogOptions options(LogLevel level) {
-    return {.level = level, .output = [this](LogLevel at, std::string_view text) {
+  detail::LogOptions options(detail::LogLevel level) {
+    return {.level = level, .output = [this](detail::LogLevel at, std::string_view text) {
               texts.push_back(std::string(name(at)) + ": " + std::string(text));
             }};
   }
@@ -20,7 +20,7 @@ struct Lines {
 
 TEST(Log, LeavesOutWhatIsBelowItsLevel) {
   Lines lines;
-  Log log(lines.options(LogLevel::warn));
+  detail::Log log(lines.options(detail::LogLevel::warn));
   log.debug("one");
   log.info("two");
   log.warn("three");
@@ -30,9 +30,12 @@ TEST(Log, LeavesOutWhatIsBelowItsLevel) {
 
 TEST(Log, WritesEachLevelUnderItsName) {
   Lines lines;
-  Log log(lines.options(LogLevel::trace));
-  for (const LogLevel level :
-       {LogLevel::trace, LogLevel::debug, LogLevel::info, LogLevel::warn, LogLevel::error}) {
+  detail::Log log(lines.options(detail::LogLevel::trace));
+  for (const detail::LogLevel level : {detail::LogLevel::trace,
+                                       detail::LogLevel::debug,
+                                       detail::LogLevel::info,
+                                       detail::LogLevel::warn,
+                                       detail::LogLevel::error}) {
     EXPECT_TRUE(log.is_enabled(level));
     log.write(level, "x");
   }
@@ -42,38 +45,38 @@ TEST(Log, WritesEachLevelUnderItsName) {
 
 TEST(Log, WhenOffWritesNothing) {
   Lines lines;
-  Log log(lines.options(LogLevel::off));
-  EXPECT_FALSE(log.is_enabled(LogLevel::error));
-  EXPECT_FALSE(log.is_enabled(LogLevel::off));
+  detail::Log log(lines.options(detail::LogLevel::off));
+  EXPECT_FALSE(log.is_enabled(detail::LogLevel::error));
+  EXPECT_FALSE(log.is_enabled(detail::LogLevel::off));
   log.error("x");
-  log.write(LogLevel::off, "x");
+  log.write(detail::LogLevel::off, "x");
   EXPECT_TRUE(lines.texts.empty());
 }
 
 TEST(Log, CountsLinesThatComeTooOften) {
   Lines lines;
-  Log log(lines.options(LogLevel::warn));
+  detail::Log log(lines.options(detail::LogLevel::warn));
   const auto text = [] { return std::string("again"); };
   for (int i = 0; i < 150; ++i) {
-    log.write_counted(LogLevel::error, "a", text);
-    log.write_counted(LogLevel::info, "a", text);
+    log.write_counted(detail::LogLevel::error, "a", text);
+    log.write_counted(detail::LogLevel::info, "a", text);
   }
-  log.write_counted(LogLevel::warn, "b", text);
+  log.write_counted(detail::LogLevel::warn, "b", text);
   EXPECT_EQ(lines.texts,
             (std::vector<std::string>{"error: again",
                                       "error: again (10 such lines so far)",
                                       "error: again (100 such lines so far)",
                                       "warn: again"}));
   for (int i = 0; i < 100; ++i) {
-    log.write_counted(LogLevel::warn, "c" + std::to_string(i), text);
+    log.write_counted(detail::LogLevel::warn, "c" + std::to_string(i), text);
   }
-  log.write_counted(LogLevel::warn, "a", text);
+  log.write_counted(detail::LogLevel::warn, "a", text);
   EXPECT_EQ(lines.texts.size(), 105U) << "the keys used last are remembered";
 }
 
 TEST(Log, MakesNoTextThatNobodyReads) {
   Lines lines;
-  Log log(lines.options(LogLevel::info));
+  detail::Log log(lines.options(detail::LogLevel::info));
   int made = 0;
   const auto text = [&made] {
     ++made;
@@ -82,34 +85,35 @@ TEST(Log, MakesNoTextThatNobodyReads) {
   log.trace(text);
   log.debug(text);
   EXPECT_EQ(made, 0);
-  log.write(LogLevel::info, text);
+  log.write(detail::LogLevel::info, text);
   EXPECT_EQ(made, 1);
   EXPECT_EQ(lines.texts, (std::vector<std::string>{"info: costly"}));
 }
 
 TEST(Log, SurvivesATextThatCannotBeMade) {
   Lines lines;
-  Log log(lines.options(LogLevel::debug));
+  detail::Log log(lines.options(detail::LogLevel::debug));
   EXPECT_NO_THROW(log.debug([]() -> std::string { throw std::runtime_error("no words"); }));
   EXPECT_EQ(lines.texts.size(), 1U);
 }
 
 TEST(Log, TakesTheTextAsItIs) {
   Lines lines;
-  Log log(lines.options(LogLevel::info));
+  detail::Log log(lines.options(detail::LogLevel::info));
   log.info("{} {0:d} %v");
   EXPECT_EQ(lines.texts, (std::vector<std::string>{"info: {} {0:d} %v"}));
 }
 
 TEST(Log, SurvivesAnOutputThatThrows) {
-  Log log({.level = LogLevel::info,
-           .output = [](LogLevel, std::string_view) { throw std::runtime_error("no paper"); }});
+  detail::Log log(
+      {.level = detail::LogLevel::info,
+       .output = [](detail::LogLevel, std::string_view) { throw std::runtime_error("no paper"); }});
   EXPECT_NO_THROW(log.info("x"));
 }
 
 TEST(Log, GoesToTheErrorStreamWithTimeAndLevel) {
   testing::internal::CaptureStderr();
-  Log().warn("careful");
+  detail::Log().warn("careful");
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find(" hearth "), std::string::npos) << text;
   EXPECT_NE(text.find("warn"), std::string::npos) << text;
@@ -117,12 +121,12 @@ TEST(Log, GoesToTheErrorStreamWithTimeAndLevel) {
 }
 
 TEST(LogLevel, ComesFromTheSettingElseIsWarn) {
-  Settings settings;
-  EXPECT_EQ(log_level(settings).value(), LogLevel::warn);
-  settings.set(Setting::log_level, "debug");
-  EXPECT_EQ(log_level(settings).value(), LogLevel::debug);
-  settings.set(Setting::log_level, "loud");
-  EXPECT_EQ(log_level(settings).error().text,
+  detail::Settings settings;
+  EXPECT_EQ(detail::log_level(settings).value(), detail::LogLevel::warn);
+  settings.set(detail::Setting::log_level, "debug");
+  EXPECT_EQ(detail::log_level(settings).value(), detail::LogLevel::debug);
+  settings.set(detail::Setting::log_level, "loud");
+  EXPECT_EQ(detail::log_level(settings).error().text,
             "HEARTH_LOG_LEVEL=loud: expected one of trace, debug, info, warn, error, off");
 }
 

@@ -11,7 +11,7 @@
 using namespace hearth;
 
 TEST(Mailbox, GivesMessagesInTheOrderOfPushing) {
-  Mailbox<std::unique_ptr<int>> mailbox;
+  detail::Mailbox<std::unique_ptr<int>> mailbox;
   mailbox.push(std::make_unique<int>(1));
   mailbox.push(std::make_unique<int>(2));
   EXPECT_EQ(mailbox.size(), 2U);
@@ -21,27 +21,27 @@ TEST(Mailbox, GivesMessagesInTheOrderOfPushing) {
 }
 
 TEST(Mailbox, APopFromAnEmptyOneEndsAtItsDeadline) {
-  Mailbox<int> mailbox;
+  detail::Mailbox<int> mailbox;
   EXPECT_FALSE(mailbox.pop(Deadline::in(std::chrono::nanoseconds::zero())).has_value());
   EXPECT_FALSE(mailbox.is_closed());
 }
 
 TEST(Mailbox, ARefusedMessageStaysWithItsSender) {
-  Mailbox<std::unique_ptr<int>> mailbox({.capacity = 1});
+  detail::Mailbox<std::unique_ptr<int>> mailbox({.capacity = 1});
   mailbox.push(std::make_unique<int>(1));
   auto message = std::make_unique<int>(2);
-  EXPECT_EQ(mailbox.try_push(std::move(message)), MailboxPush::deadline);
+  EXPECT_EQ(mailbox.try_push(std::move(message)), detail::MailboxPush::deadline);
   ASSERT_NE(message, nullptr);  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(mailbox.push(std::move(message), Deadline::in(std::chrono::nanoseconds::zero())),
-            MailboxPush::deadline);
+            detail::MailboxPush::deadline);
   ASSERT_NE(message, nullptr);  // NOLINT(bugprone-use-after-move)
   mailbox.close();
-  EXPECT_EQ(mailbox.push(std::move(message)), MailboxPush::closed);
+  EXPECT_EQ(mailbox.push(std::move(message)), detail::MailboxPush::closed);
   EXPECT_NE(message, nullptr);  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(Mailbox, AfterCloseTheRestCanBeTakenAndThenNothing) {
-  Mailbox<int> mailbox;
+  detail::Mailbox<int> mailbox;
   mailbox.push(7);
   mailbox.close();
   EXPECT_EQ(mailbox.pop(Deadline::never()), 7);
@@ -52,17 +52,17 @@ TEST(Mailbox, CloseWakesEveryWaitingThread) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     ManualExecutor executor(seed);
     executor.run([&] {
-      Mailbox<int> empty;
-      Mailbox<int> full({.capacity = 1});
+      detail::Mailbox<int> empty;
+      detail::Mailbox<int> full({.capacity = 1});
       full.push(0);
-      std::vector<std::unique_ptr<Joinable>> threads;
+      std::vector<std::unique_ptr<detail::Joinable>> threads;
       for (int i = 0; i < 3; ++i) {
         threads.push_back(executor.spawn({.name = "popper"},
                                          [&] { EXPECT_FALSE(empty.pop(Deadline::never())); }));
-        threads.push_back(executor.spawn({.name = "pusher"},
-                                         [&] { EXPECT_EQ(full.push(1), MailboxPush::closed); }));
+        threads.push_back(executor.spawn(
+            {.name = "pusher"}, [&] { EXPECT_EQ(full.push(1), detail::MailboxPush::closed); }));
       }
-      current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
+      detail::current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
       empty.close();
       full.close();
       threads.clear();
@@ -73,14 +73,14 @@ TEST(Mailbox, CloseWakesEveryWaitingThread) {
 TEST(Mailbox, APushIntoAFullOneWaitsForRoom) {
   ManualExecutor executor;
   executor.run([&] {
-    Mailbox<int> mailbox({.capacity = 2});
+    detail::Mailbox<int> mailbox({.capacity = 2});
     int pushed = 0;
     const auto producer = executor.spawn({.name = "producer"}, [&] {
       for (; pushed < 5; ++pushed) {
         mailbox.push(static_cast<int>(pushed));
       }
     });
-    current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
+    detail::current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
     EXPECT_EQ(pushed, 2);
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(mailbox.pop(Deadline::never()), i);
@@ -91,11 +91,11 @@ TEST(Mailbox, APushIntoAFullOneWaitsForRoom) {
 namespace {
 
 /// Two producers, two consumers, room for three; the sum of what was consumed.
-int exchange_numbers(Executor& executor) {
-  Mailbox<int> mailbox({.capacity = 3});
+int exchange_numbers(detail::Executor& executor) {
+  detail::Mailbox<int> mailbox({.capacity = 3});
   std::vector<int> sums(2, 0);
-  std::vector<std::unique_ptr<Joinable>> producers;
-  std::vector<std::unique_ptr<Joinable>> consumers;
+  std::vector<std::unique_ptr<detail::Joinable>> producers;
+  std::vector<std::unique_ptr<detail::Joinable>> consumers;
   for (int& sum : sums) {
     producers.push_back(executor.spawn({.name = "producer"}, [&] {
       for (int i = 1; i <= 1000; ++i) {

@@ -17,18 +17,18 @@ namespace {
 
 /// Three threads play: ping and pong hit a ball through mailboxes, and ping unparks the umpire
 /// after every ten hits. What the umpire saw, and the last ball.
-std::vector<int> play(Executor& executor) {
+std::vector<int> play(detail::Executor& executor) {
   constexpr int kHits = 60;
-  Mailbox<int> to_ping;
-  Mailbox<int> to_pong({.capacity = 1});
-  Mailbox<IntrusivePtr<Parker>> introductions;
+  detail::Mailbox<int> to_ping;
+  detail::Mailbox<int> to_pong({.capacity = 1});
+  detail::Mailbox<IntrusivePtr<detail::Parker>> introductions;
   std::atomic<int> hits{0};
   std::vector<int> result;
   const auto umpire = executor.spawn({.name = "umpire"}, [&] {
-    introductions.push(IntrusivePtr<Parker>(&current_context().parker()));
+    introductions.push(IntrusivePtr<detail::Parker>(&detail::current_context().parker()));
     for (int tens = 10; tens <= kHits; tens += 10) {
       while (hits.load(std::memory_order_acquire) < tens) {
-        current_context().parker().park(Deadline::in(kDefaultWait));
+        detail::current_context().parker().park(Deadline::in(kDefaultWait));
       }
       result.push_back(tens);
     }
@@ -40,7 +40,7 @@ std::vector<int> play(Executor& executor) {
   });
   int last = 0;
   const auto ping = executor.spawn({.name = "ping"}, [&] {
-    const IntrusivePtr<Parker> waiting = *introductions.pop(Deadline::never());
+    const IntrusivePtr<detail::Parker> waiting = *introductions.pop(Deadline::never());
     while (last < kHits) {
       to_pong.push(static_cast<int>(last));
       last = to_ping.pop(Deadline::in(kDefaultWait)).value_or(kHits);
@@ -97,12 +97,12 @@ TEST(ManualExecutor, TheSameSeedGivesTheSameOrder) {
     ManualExecutor executor(seed);
     std::string order;
     executor.run([&] {
-      std::vector<std::unique_ptr<Joinable>> threads;
+      std::vector<std::unique_ptr<detail::Joinable>> threads;
       for (const char letter : {'a', 'b', 'c'}) {
         threads.push_back(executor.spawn({.name = {letter}}, [&order, letter] {
           for (int i = 0; i < 5; ++i) {
             order += letter;
-            schedule_point();
+            detail::schedule_point();
           }
         }));
       }
@@ -120,7 +120,7 @@ TEST(ManualExecutor, TheSameSeedGivesTheSameOrder) {
 
 TEST(ManualExecutor, ADeadlockIsReportedWithTheNamesOfTheParked) {
   ManualExecutor executor(3);
-  Mailbox<int> silent;
+  detail::Mailbox<int> silent;
   EXPECT_EQ(message_of(executor,
                        [&] {
                          executor
@@ -136,7 +136,7 @@ TEST(ManualExecutor, ADeadlockInADestructorIsReportedToo) {
   EXPECT_EQ(message_of(executor,
                        [&] {
                          const auto one = executor.spawn({.name = "worker"}, [] {
-                           current_context().parker().park(Deadline::never());
+                           detail::current_context().parker().park(Deadline::never());
                          });
                          throw std::runtime_error("unwinds into the join");
                        }),
@@ -145,12 +145,12 @@ TEST(ManualExecutor, ADeadlockInADestructorIsReportedToo) {
 
 TEST(ManualExecutor, ThreadsParkedForEverEndWithMain) {
   ManualExecutor executor;
-  std::unique_ptr<Joinable> idle;
-  IntrusivePtr<Parker> parker;
+  std::unique_ptr<detail::Joinable> idle;
+  IntrusivePtr<detail::Parker> parker;
   executor.run([&] {
     idle = executor.spawn({.name = "idle"}, [&] {
-      parker = IntrusivePtr<Parker>(&current_context().parker());
-      current_context().parker().park(Deadline::never());
+      parker = IntrusivePtr<detail::Parker>(&detail::current_context().parker());
+      detail::current_context().parker().park(Deadline::never());
       ADD_FAILURE() << "nobody wakes it";
     });
   });
@@ -160,11 +160,11 @@ TEST(ManualExecutor, ThreadsParkedForEverEndWithMain) {
 
 TEST(ManualExecutor, ThreadsWithADeadlineGoOnAfterMain) {
   ManualExecutor executor;
-  std::unique_ptr<Joinable> late;
+  std::unique_ptr<detail::Joinable> late;
   bool has_run = false;
   executor.run([&] {
     late = executor.spawn({.name = "late"}, [&] {
-      current_context().parker().park(Deadline::in(std::chrono::hours(1)));
+      detail::current_context().parker().park(Deadline::in(std::chrono::hours(1)));
       has_run = true;
     });
   });
@@ -175,10 +175,10 @@ TEST(ManualExecutor, DeadlinesPassInTheirOrder) {
   ManualExecutor executor(5);
   std::vector<int> order;
   executor.run([&] {
-    std::vector<std::unique_ptr<Joinable>> threads;
+    std::vector<std::unique_ptr<detail::Joinable>> threads;
     for (const int seconds : {3, 1, 2}) {
       threads.push_back(executor.spawn({.name = "sleeper"}, [&, seconds] {
-        current_context().parker().park(Deadline::in(std::chrono::seconds(seconds)));
+        detail::current_context().parker().park(Deadline::in(std::chrono::seconds(seconds)));
         order.push_back(seconds);
       }));
     }
@@ -191,7 +191,7 @@ TEST(ManualExecutor, ARunThatNeverEndsStopsAtItsStepLimit) {
   EXPECT_EQ(message_of(executor,
                        [] {
                          for (;;) {
-                           schedule_point();
+                           detail::schedule_point();
                          }
                        }),
             "manual executor: more than 1000 steps: a thread polls without end; the last to run "
@@ -223,17 +223,17 @@ TEST(ManualExecutor, ExceptionsOfThreadsThatParkWhileHandlingThemDoNotMix) {
     ManualExecutor executor(seed);
     int right_count = 0;
     executor.run([&] {
-      std::vector<std::unique_ptr<Joinable>> threads;
+      std::vector<std::unique_ptr<detail::Joinable>> threads;
       for (int i = 0; i < 4; ++i) {
         threads.push_back(executor.spawn({.name = "thrower"}, [&right_count, i] {
           try {
             throw i;
           } catch (const int& caught) {
-            schedule_point();
+            detail::schedule_point();
             try {
               throw;
             } catch (const int& again) {
-              schedule_point();
+              detail::schedule_point();
               right_count += caught == i && again == i ? 1 : 0;
             }
           }
@@ -247,18 +247,18 @@ TEST(ManualExecutor, ExceptionsOfThreadsThatParkWhileHandlingThemDoNotMix) {
 
 TEST(ManualExecutor, EachLogicalThreadHasItsOwnContext) {
   ManualExecutor executor;
-  ThreadContext* const outside = &current_context();
+  detail::ThreadContext* const outside = &detail::current_context();
   executor.run([&] {
-    ThreadContext* const main = &current_context();
+    detail::ThreadContext* const main = &detail::current_context();
     EXPECT_NE(main, outside);
     EXPECT_EQ(main->name(), "main");
     EXPECT_TRUE(main->is_manual());
-    ThreadContext* worker = nullptr;
-    executor.spawn({.name = "worker"}, [&] { worker = &current_context(); })->join();
+    detail::ThreadContext* worker = nullptr;
+    executor.spawn({.name = "worker"}, [&] { worker = &detail::current_context(); })->join();
     EXPECT_NE(worker, main);
-    EXPECT_EQ(&current_context(), main);
+    EXPECT_EQ(&detail::current_context(), main);
   });
-  EXPECT_EQ(&current_context(), outside);
+  EXPECT_EQ(&detail::current_context(), outside);
 }
 
 TEST(ManualExecutor, AThreadSpawnedBeforeRunStartsWithIt) {

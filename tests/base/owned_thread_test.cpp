@@ -22,21 +22,23 @@ using ::testing::IsEmpty;
 // What a body waits for, and what it owns.
 class OwnedThreadTest : public ::testing::Test {
  protected:
-  [[nodiscard]] OwnedThread start(Executor& executor, std::chrono::nanoseconds limit) {
-    return OwnedThread(executor,
-                       {.name = "user's"},
-                       {.subject = "a test's thread",
-                        .observe = [] { return std::string("runs a function"); },
-                        .limit = limit,
-                        .log = &log_},
-                       [owned = owned_, released = released_] {
-                         static_cast<void>(released->wait({.deadline = Deadline::never()}));
-                         *owned = 2;
-                       });
+  [[nodiscard]] detail::OwnedThread start(detail::Executor& executor,
+                                          std::chrono::nanoseconds limit) {
+    return detail::OwnedThread(executor,
+                               {.name = "user's"},
+                               {.subject = "a test's thread",
+                                .observe = [] { return std::string("runs a function"); },
+                                .limit = limit,
+                                .log = &log_},
+                               [owned = owned_, released = released_] {
+                                 static_cast<void>(released->wait({.deadline = Deadline::never()}));
+                                 *owned = 2;
+                               });
   }
 
   std::vector<std::string> lines_;
-  Log log_{{.output = [this](LogLevel, std::string_view line) { lines_.emplace_back(line); }}};
+  detail::Log log_{
+      {.output = [this](detail::LogLevel, std::string_view line) { lines_.emplace_back(line); }}};
   std::shared_ptr<int> owned_ = std::make_shared<int>(1);
   Promise<void> release_;
   const std::shared_ptr<const Pending<void>> released_ =
@@ -52,10 +54,10 @@ TEST_F(OwnedThreadTest, ThatComesBackIsJoinedAndNothingIsSaid) {
     executor.run([&] {
       Promise<void> go;
       const auto wait = std::make_shared<const Pending<void>>(go.pending());
-      OwnedThread thread(executor,
-                         {.name = "user's"},
-                         {.subject = "a thread", .observe = [] { return std::string(); }},
-                         [wait, owned = owned_] { static_cast<void>(wait->wait()); });
+      detail::OwnedThread thread(executor,
+                                 {.name = "user's"},
+                                 {.subject = "a thread", .observe = [] { return std::string(); }},
+                                 [wait, owned = owned_] { static_cast<void>(wait->wait()); });
       go.set_value();
       EXPECT_TRUE(thread.end(Deadline::in(1s)));
       EXPECT_EQ(owned_.use_count(), 1);
@@ -71,7 +73,7 @@ TEST_F(OwnedThreadTest, ThatHangsIsNamedAtTheLimitAndLeftBehind) {
   executor.run([&] {
     const detail::TimePoint begin = executor.clock().now();
     {
-      OwnedThread thread = start(executor, 20s);
+      detail::OwnedThread thread = start(executor, 20s);
       EXPECT_FALSE(thread.end(Deadline::in(5s)));
       EXPECT_EQ(executor.clock().now() - begin, 5s);
       EXPECT_FALSE(thread.end(Deadline::in(5s)));
@@ -79,7 +81,7 @@ TEST_F(OwnedThreadTest, ThatHangsIsNamedAtTheLimitAndLeftBehind) {
     EXPECT_EQ(executor.clock().now() - begin, 5s);
     EXPECT_THAT(lines_, ElementsAre(kLine));
     release_.set_value();  // it ends after all, with what it owns
-    current_context().parker().park(Deadline::in(1s));
+    detail::current_context().parker().park(Deadline::in(1s));
     EXPECT_EQ(*owned_, 2);
     EXPECT_EQ(owned_.use_count(), 1);
   });
@@ -89,7 +91,7 @@ TEST_F(OwnedThreadTest, TheDestructorWaitsUpToTheLimitOfTheOptions) {
   ManualExecutor executor;
   executor.run([&] {
     const detail::TimePoint begin = executor.clock().now();
-    { const OwnedThread thread = start(executor, 7s); }
+    { const detail::OwnedThread thread = start(executor, 7s); }
     EXPECT_EQ(executor.clock().now() - begin, 7s);
     EXPECT_THAT(lines_, ElementsAre(kLine));
     release_.set_value();
@@ -101,7 +103,7 @@ TEST_F(OwnedThreadTest, AThreadOfTheSystemIsLeftBehindToo) {
   Promise<void> last;
   const Pending<void> ended = last.pending();
   {
-    const OwnedThread thread(
+    const detail::OwnedThread thread(
         executor,
         {.name = "user's"},
         {.subject = "a test's thread",
@@ -123,10 +125,10 @@ TEST_F(OwnedThreadTest, AThreadOfTheSystemIsLeftBehindToo) {
 TEST_F(OwnedThreadTest, AThreadOfTheSystemThatComesBackIsOverWhenEndSaysSo) {
   ThreadExecutor executor;
   for (int round = 0; round < 50; ++round) {
-    OwnedThread thread(executor,
-                       {.name = "user's"},
-                       {.subject = "a thread", .observe = [] { return std::string(); }},
-                       [owned = owned_] { *owned = 3; });
+    detail::OwnedThread thread(executor,
+                               {.name = "user's"},
+                               {.subject = "a thread", .observe = [] { return std::string(); }},
+                               [owned = owned_] { *owned = 3; });
     EXPECT_TRUE(thread.end(Deadline::in(kDefaultWait)));
     EXPECT_EQ(owned_.use_count(), 1);
   }

@@ -139,7 +139,7 @@ TEST(Pending, AWaitingThreadHelpsBeforeItParks) {
       .subject = "work",
       .helper = {
           .help =
-              [](void* object, PendingStateBase& state, Deadline) {
+              [](void* object, detail::PendingStateBase& state, Deadline) {
                 auto& self = *static_cast<Work*>(object);
                 EXPECT_FALSE(state.is_ready());
                 ++self.calls;
@@ -166,17 +166,17 @@ TEST(Pending, ContinuationsRunOnTheRunnersThreadInEachOrderOfSteps) {
       ContinuationRunner runner(executor);
       Promise<int> promise;
       const auto producer = executor.spawn({.name = "producer"}, [&] { promise.set_value(20); });
-      ThreadId id{};
+      detail::ThreadId id{};
       Pending<std::string> text =
           promise.pending()
               .then(runner,
                     [&](int value) {
-                      id = current_context().id();
+                      id = detail::current_context().id();
                       return std::make_unique<int>(value + 1);
                     })
               .then(runner, [](std::unique_ptr<int> value) { return std::to_string(2 * *value); });
       EXPECT_EQ(text.get(), "42") << "seed " << seed;
-      EXPECT_NE(id, current_context().id());
+      EXPECT_NE(id, detail::current_context().id());
     });
   }
 }

@@ -15,7 +15,7 @@ struct Source {
   std::uint64_t progress = 0;
   int holders = 1;  ///< The first state.
 
-  [[nodiscard]] PendingHelper helper(std::chrono::nanoseconds limit) {
+  [[nodiscard]] detail::PendingHelper helper(std::chrono::nanoseconds limit) {
     return {
         .object = this,
         .retain = [](void* object) noexcept { ++static_cast<Source*>(object)->holders; },
@@ -31,7 +31,9 @@ class ProgressLimitTest : public ::testing::Test {
   void run(Body body) {
     executor_.run([&] { body(); });
   }
-  void pass(std::chrono::nanoseconds time) { current_context().parker().park(Deadline::in(time)); }
+  void pass(std::chrono::nanoseconds time) {
+    detail::current_context().parker().park(Deadline::in(time));
+  }
   [[nodiscard]] detail::TimePoint now() { return executor_.clock().now(); }
 
   ManualExecutor executor_;

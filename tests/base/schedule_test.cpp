@@ -20,12 +20,12 @@ std::string letters(ScheduleFn schedule) {
   ManualExecutor executor(std::move(schedule));
   std::string order;
   executor.run([&] {
-    std::vector<std::unique_ptr<Joinable>> threads;
+    std::vector<std::unique_ptr<detail::Joinable>> threads;
     for (const char letter : {'a', 'b'}) {
       threads.push_back(executor.spawn({.name = {letter}}, [&order, letter] {
         for (int i = 0; i < 3; ++i) {
           order += letter;
-          schedule_point();
+          detail::schedule_point();
         }
       }));
     }
@@ -98,8 +98,8 @@ TEST(ManualExecutor, StopsAtLocksWhenTold) {
   for (const bool at_locks : {false, true}) {
     ManualExecutor executor(0, {.preempts_at_locks = at_locks});
     executor.run([] {
-      Mailbox<int> mailbox;
-      EXPECT_EQ(mailbox.try_push(1), MailboxPush::accepted);
+      detail::Mailbox<int> mailbox;
+      EXPECT_EQ(mailbox.try_push(1), detail::MailboxPush::accepted);
       EXPECT_EQ(mailbox.try_pop(), 1);
     });
     steps.at(at_locks ? 1 : 0) = executor.step_count();

@@ -72,18 +72,18 @@ TEST(ContiguousStrides, AreRowMajor) {
 }
 
 TEST(Layout, IsContiguousOnlyWithoutGaps) {
-  EXPECT_TRUE(Layout(Shape{2, 3}, Strides{3, 1}).contiguous);
-  EXPECT_FALSE(Layout(Shape{2, 3}, Strides{4, 1}).contiguous);
-  EXPECT_FALSE(Layout(Shape{2, 3}, Strides{1, 2}).contiguous);
-  EXPECT_FALSE(Layout(Shape{2, 3}, Strides{3, -1}).contiguous);
+  EXPECT_TRUE(detail::Layout(Shape{2, 3}, Strides{3, 1}).contiguous);
+  EXPECT_FALSE(detail::Layout(Shape{2, 3}, Strides{4, 1}).contiguous);
+  EXPECT_FALSE(detail::Layout(Shape{2, 3}, Strides{1, 2}).contiguous);
+  EXPECT_FALSE(detail::Layout(Shape{2, 3}, Strides{3, -1}).contiguous);
 }
 
 TEST(Layout, IgnoresTheStrideOfAnAxisOfSizeOne) {
-  EXPECT_TRUE(Layout(Shape{1, 3}, Strides{99, 1}).contiguous);
+  EXPECT_TRUE(detail::Layout(Shape{1, 3}, Strides{99, 1}).contiguous);
 }
 
 TEST(Layout, WithoutElementsIsContiguous) {
-  EXPECT_TRUE(Layout(Shape{0, 3}, Strides{7, 5}).contiguous);
+  EXPECT_TRUE(detail::Layout(Shape{0, 3}, Strides{7, 5}).contiguous);
 }
 
 TEST(Broadcast, StretchesAxesOfSizeOne) {
@@ -107,7 +107,7 @@ TEST(Broadcast, RefusesAResultThatIsTooLarge) {
 }
 
 TEST(BroadcastStrides, StandStillOnStretchedAxes) {
-  const Strides strides = broadcast_strides(Layout(Shape{3, 1}), Shape{2, 3, 5});
+  const Strides strides = broadcast_strides(detail::Layout(Shape{3, 1}), Shape{2, 3, 5});
   EXPECT_EQ(strides[0], 0);
   EXPECT_EQ(strides[1], 1);
   EXPECT_EQ(strides[2], 0);

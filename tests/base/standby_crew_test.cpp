@@ -29,14 +29,14 @@ int muster_until(StandbyCrew& crew, int wanted) {
 void rest(std::chrono::nanoseconds duration) {
   const Deadline deadline = Deadline::in(duration);
   while (!deadline.has_passed()) {
-    static_cast<void>(current_context().parker().park(deadline));
+    static_cast<void>(detail::current_context().parker().park(deadline));
   }
 }
 
 struct Work {
   std::array<std::atomic<int>, 4> runs{};
   std::atomic<int> on_others{0};
-  ThreadId caller = current_context().id();
+  detail::ThreadId caller = detail::current_context().id();
 
   static void share(const void* context, int index, int count) {
     auto* work = static_cast<Work*>(const_cast<void*>(context));
@@ -45,7 +45,7 @@ struct Work {
     while (busy.fetch_add(1, std::memory_order_relaxed) < 200) {
     }
     work->runs.at(static_cast<std::size_t>(index)).fetch_add(1, std::memory_order_relaxed);
-    work->on_others.fetch_add(current_context().id() != work->caller ? 1 : 0,
+    work->on_others.fetch_add(detail::current_context().id() != work->caller ? 1 : 0,
                               std::memory_order_relaxed);
   }
 };
@@ -114,10 +114,10 @@ TEST(StandbyCrew, EndsWhateverItDoes) {
   }
 }
 
-class RefusingExecutor final : public Executor {
+class RefusingExecutor final : public detail::Executor {
  public:
-  std::unique_ptr<Joinable> spawn(ThreadOptions /*options*/,
-                                  UniqueFunction<void()> /*body*/) override {
+  std::unique_ptr<detail::Joinable> spawn(detail::ThreadOptions /*options*/,
+                                          UniqueFunction<void()> /*body*/) override {
     throw_error(Error{.code = ErrorCode::out_of_memory, .text = "no thread for a test"});
   }
   [[nodiscard]] bool is_manual() const noexcept override { return false; }

@@ -68,7 +68,7 @@ TEST(Standstill, NoWaitInTheLibraryCountsIt) {
   ManualExecutor executor;
   executor.run([&] {
     const auto stopper = executor.spawn({.name = "stopper"}, [&] {
-      current_context().parker().park(Deadline::in(1s));
+      detail::current_context().parker().park(Deadline::in(1s));
       executor.stand_still(10s);
     });
     const detail::TimePoint start = executor.clock().now();
@@ -82,7 +82,7 @@ TEST(Standstill, NoWaitInTheLibraryCountsIt) {
     executor.stand_still(10s);
     EXPECT_FALSE(end.has_passed());
     EXPECT_EQ(Deadline::at(executor.clock().now() + 3s), end);
-    Mailbox<int> mailbox;
+    detail::Mailbox<int> mailbox;
     EXPECT_FALSE(mailbox.pop(end).has_value());
     EXPECT_TRUE(end.has_passed());
     EXPECT_EQ(executor.clock().now() - start, 25s);
@@ -93,7 +93,7 @@ TEST(Standstill, NoWaitInTheLibraryCountsIt) {
 // On the real clock: a sleeper looks at it in between, and sleeps on.
 TEST(Standstill, ASleepOfSeveralLooksEndsAtItsDeadline) {
   const Deadline end = Deadline::in(2 * Standstill::kBeat + 50ms);
-  EXPECT_EQ(current_context().parker().park(end), Wake::deadline);
+  EXPECT_EQ(detail::current_context().parker().park(end), detail::Wake::deadline);
   EXPECT_TRUE(end.has_passed());
 }
 

@@ -8,26 +8,26 @@ using namespace hearth;
 
 TEST(Mutex, OnlyOneThreadIsInsideAtATime) {
   struct {
-    Mutex mutex;
+    detail::Mutex mutex;
     int count HEARTH_GUARDED_BY(mutex) = 0;
   } shared;
   ThreadExecutor executor;
-  std::vector<std::unique_ptr<Joinable>> threads;
+  std::vector<std::unique_ptr<detail::Joinable>> threads;
   for (int i = 0; i < 3; ++i) {
     threads.push_back(executor.spawn({.name = "counter"}, [&] {
       for (int k = 0; k < 10'000; ++k) {
-        const MutexLock lock(shared.mutex);
+        const detail::MutexLock lock(shared.mutex);
         ++shared.count;
       }
     }));
   }
   threads.clear();
-  const MutexLock lock(shared.mutex);
+  const detail::MutexLock lock(shared.mutex);
   EXPECT_EQ(shared.count, 30'000);
 }
 
 TEST(Mutex, TryLockFailsWhileAnotherThreadIsInside) {
-  Mutex mutex;
+  detail::Mutex mutex;
   const auto can_lock = [&mutex] {
     const bool is_locked = mutex.try_lock();
     if (is_locked) {
@@ -38,7 +38,7 @@ TEST(Mutex, TryLockFailsWhileAnotherThreadIsInside) {
   ThreadExecutor executor;
   bool could_lock = true;
   {
-    const MutexLock lock(mutex);
+    const detail::MutexLock lock(mutex);
     executor.spawn({.name = "other"}, [&] { could_lock = can_lock(); })->join();
   }
   EXPECT_FALSE(could_lock);
@@ -50,9 +50,9 @@ TEST(MutexDeathTest, HoldingOneAcrossAParkIsCaught) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(
       {
-        Mutex mutex;
-        const MutexLock lock(mutex);
-        current_context().parker().park(Deadline::in(std::chrono::nanoseconds::zero()));
+        detail::Mutex mutex;
+        const detail::MutexLock lock(mutex);
+        detail::current_context().parker().park(Deadline::in(std::chrono::nanoseconds::zero()));
       },
       "a Mutex is held across a park");
 }

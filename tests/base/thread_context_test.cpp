@@ -11,25 +11,25 @@ using namespace hearth;
 
 namespace {
 
-struct Named final : ContextAttachment {
+struct Named final : detail::ContextAttachment {
   Named(std::string name_, std::vector<std::string>& deaths_)
       : name(std::move(name_)), deaths(deaths_) {}
   ~Named() override {
     deaths.push_back(name);
-    found_itself_dying |= current_context().find<Named>(1) == this;
-    died_on = current_context().id();
+    found_itself_dying |= detail::current_context().find<Named>(1) == this;
+    died_on = detail::current_context().id();
   }
   std::string name;
   std::vector<std::string>& deaths;
   static inline bool found_itself_dying = false;
-  static inline ThreadId died_on{};
+  static inline detail::ThreadId died_on{};
 };
 
 std::unique_ptr<Named> named(std::string name, std::vector<std::string>& deaths) {
   return std::make_unique<Named>(std::move(name), deaths);
 }
 
-std::string name_at(ThreadContext& context, std::uint64_t key) {
+std::string name_at(detail::ThreadContext& context, std::uint64_t key) {
   const Named* const found = context.find<Named>(key);
   return found != nullptr ? found->name : "nothing";
 }
@@ -37,18 +37,18 @@ std::string name_at(ThreadContext& context, std::uint64_t key) {
 }  // namespace
 
 TEST(ThreadContext, IsTheSameObjectForOneThreadAndAnotherForTheNext) {
-  ThreadContext* const mine = &current_context();
-  EXPECT_EQ(mine, &current_context());
+  detail::ThreadContext* const mine = &detail::current_context();
+  EXPECT_EQ(mine, &detail::current_context());
   ThreadExecutor executor;
-  ThreadContext* theirs = nullptr;
-  ThreadId their_id{};
+  detail::ThreadContext* theirs = nullptr;
+  detail::ThreadId their_id{};
   std::string their_name;
   executor
       .spawn({.name = "worker with a long name"},
              [&] {
-               theirs = &current_context();
-               their_id = current_context().id();
-               their_name = current_context().name();
+               theirs = &detail::current_context();
+               their_id = detail::current_context().id();
+               their_name = detail::current_context().name();
              })
       ->join();
   EXPECT_NE(theirs, mine);
@@ -59,7 +59,7 @@ TEST(ThreadContext, IsTheSameObjectForOneThreadAndAnotherForTheNext) {
 
 TEST(ThreadContext, FindsWhatWasAttachedUnderEachKey) {
   std::vector<std::string> deaths;
-  ThreadContext context("test");
+  detail::ThreadContext context("test");
   EXPECT_EQ(context.find<Named>(1), nullptr);
   context.attach(1, named("one", deaths));
   context.attach(2, named("two", deaths));
@@ -71,7 +71,7 @@ TEST(ThreadContext, FindsWhatWasAttachedUnderEachKey) {
 
 TEST(ThreadContext, ForgetsADetachedKeyEvenIfItWasLookedUpLast) {
   std::vector<std::string> deaths;
-  ThreadContext context("test");
+  detail::ThreadContext context("test");
   context.attach(1, named("one", deaths));
   ASSERT_NE(context.find<Named>(1), nullptr);
   context.detach(1);
@@ -83,14 +83,14 @@ TEST(ThreadContext, ForgetsADetachedKeyEvenIfItWasLookedUpLast) {
 TEST(ThreadContext, AttachmentsDieNewestFirstOnTheirOwnThread) {
   std::vector<std::string> deaths;
   ThreadExecutor executor;
-  ThreadId id{};
+  detail::ThreadId id{};
   executor
       .spawn({.name = "worker"},
              [&] {
-               id = current_context().id();
-               current_context().attach(1, named("one", deaths));
-               current_context().attach(2, named("two", deaths));
-               current_context().attach(3, named("three", deaths));
+               id = detail::current_context().id();
+               detail::current_context().attach(1, named("one", deaths));
+               detail::current_context().attach(2, named("two", deaths));
+               detail::current_context().attach(3, named("three", deaths));
              })
       ->join();
   EXPECT_EQ(deaths, (std::vector<std::string>{"three", "two", "one"}));
@@ -99,6 +99,6 @@ TEST(ThreadContext, AttachmentsDieNewestFirstOnTheirOwnThread) {
 }
 
 TEST(ThreadContext, AnUnnamedOneIsNamedByItsNumber) {
-  const ThreadContext context("");
+  const detail::ThreadContext context("");
   EXPECT_EQ(context.name(), "thread-" + std::to_string(context.id().value));
 }

@@ -25,7 +25,7 @@ TEST(ThreadExecutor, RunsTheBodyOnAThreadOfItsNameAndTime) {
       .spawn({.name = "cpu:0 actor and more"},
              [&] {
                pthread_getname_np(pthread_self(), name.data(), name.size());
-               is_manual = current_context().is_manual();
+               is_manual = detail::current_context().is_manual();
              })
       ->join();
   EXPECT_STREQ(name.data(), "cpu:0 actor and");

@@ -13,14 +13,14 @@
 namespace hearth {
 namespace {
 
-TraceEvent event(std::string_view name) {
+detail::TraceEvent event(std::string_view name) {
   return {.name = name, .device = "cpu:0"};
 }
 
-std::vector<std::string> names_of(const TraceLog& log) {
+std::vector<std::string> names_of(const detail::TraceLog& log) {
   std::vector<std::string> names;
-  for (const TraceLog::Thread& thread : log.threads) {
-    for (const TraceEvent& each : thread.events) {
+  for (const detail::TraceLog::Thread& thread : log.threads) {
+    for (const detail::TraceEvent& each : thread.events) {
       names.emplace_back(each.name);
     }
   }
@@ -28,14 +28,14 @@ std::vector<std::string> names_of(const TraceLog& log) {
 }
 
 TEST(Trace, KeepsWhatCameWhileItWasOn) {
-  Trace trace;
+  detail::Trace trace;
   trace.add(event("early"));
   EXPECT_FALSE(trace.is_on());
   ASSERT_TRUE(trace.start().has_value());
   EXPECT_TRUE(trace.is_on());
   trace.add(event("matmul"));
   trace.add(event("add"));
-  const TraceLog log = trace.stop().value();
+  const detail::TraceLog log = trace.stop().value();
   trace.add(event("late"));
   EXPECT_FALSE(trace.is_on());
   EXPECT_EQ(names_of(log), (std::vector<std::string>{"matmul", "add"}));
@@ -43,7 +43,7 @@ TEST(Trace, KeepsWhatCameWhileItWasOn) {
 }
 
 TEST(Trace, BeginsAnewEachTime) {
-  Trace trace;
+  detail::Trace trace;
   ASSERT_TRUE(trace.start().has_value());
   trace.add(event("first"));
   static_cast<void>(trace.stop().value());
@@ -53,7 +53,7 @@ TEST(Trace, BeginsAnewEachTime) {
 }
 
 TEST(Trace, IsOneAtATime) {
-  Trace trace;
+  detail::Trace trace;
   ASSERT_TRUE(trace.start().has_value());
   EXPECT_EQ(trace.start().error().code, ErrorCode::invalid_argument);
   EXPECT_TRUE(trace.stop().has_value());
@@ -61,24 +61,25 @@ TEST(Trace, IsOneAtATime) {
 }
 
 TEST(Trace, CountsWhatItHasNoRoomFor) {
-  Trace trace;
-  ASSERT_TRUE(trace.start(Trace::kChunkEvents + 1).has_value());  // rounded up to two chunks
-  for (std::size_t i = 0; i < 2 * Trace::kChunkEvents + 5; ++i) {
+  detail::Trace trace;
+  ASSERT_TRUE(
+      trace.start(detail::Trace::kChunkEvents + 1).has_value());  // rounded up to two chunks
+  for (std::size_t i = 0; i < 2 * detail::Trace::kChunkEvents + 5; ++i) {
     trace.add(event("add"));
   }
-  const TraceLog log = trace.stop().value();
-  EXPECT_EQ(log.event_count(), 2 * Trace::kChunkEvents);
+  const detail::TraceLog log = trace.stop().value();
+  EXPECT_EQ(log.event_count(), 2 * detail::Trace::kChunkEvents);
   EXPECT_EQ(log.dropped_count, 5U);
 }
 
 TEST(Trace, KeepsTheEventsOfEachThreadApart) {
-  Trace trace;
+  detail::Trace trace;
   ASSERT_TRUE(trace.start().has_value());
   trace.add(event("mine"));
   ThreadExecutor executor;
   ASSERT_TRUE(
       executor.spawn({.name = "other"}, [&] { trace.add(event("its")); })->join(Deadline::never()));
-  const TraceLog log = trace.stop().value();
+  const detail::TraceLog log = trace.stop().value();
   ASSERT_EQ(log.threads.size(), 2U);
   EXPECT_NE(log.threads[0].id, log.threads[1].id);
   EXPECT_EQ(log.threads[1].name, "other");
@@ -86,7 +87,7 @@ TEST(Trace, KeepsTheEventsOfEachThreadApart) {
 }
 
 TEST(Trace, KeepsTextsOnce) {
-  Trace trace;
+  detail::Trace trace;
   const std::string text = "a part";
   const std::string_view kept = trace.keep(text);
   EXPECT_EQ(kept, text);
@@ -95,23 +96,23 @@ TEST(Trace, KeepsTextsOnce) {
 }
 
 TEST(TraceSpan, MeasuresWithTheClockOfItsThread) {
-  Trace trace;
+  detail::Trace trace;
   ASSERT_TRUE(trace.start().has_value());
   ManualExecutor executor;
   executor.run([&] {
-    const TraceSpan span(&trace, event("nap"));
-    current_context().parker().park(Deadline::in(std::chrono::milliseconds(5)));
+    const detail::TraceSpan span(&trace, event("nap"));
+    detail::current_context().parker().park(Deadline::in(std::chrono::milliseconds(5)));
   });
-  const TraceLog log = trace.stop().value();
+  const detail::TraceLog log = trace.stop().value();
   ASSERT_EQ(log.event_count(), 1U);
-  const TraceEvent& nap = log.threads[0].events[0];
+  const detail::TraceEvent& nap = log.threads[0].events[0];
   EXPECT_EQ(nap.end - nap.begin, std::chrono::milliseconds(5));
 }
 
 TEST(TraceSpan, ThatBeganWhileOffStaysSilent) {
-  Trace trace;
+  detail::Trace trace;
   {
-    const TraceSpan span(&trace, event("early"));
+    const detail::TraceSpan span(&trace, event("early"));
     ASSERT_TRUE(trace.start().has_value());
   }
   EXPECT_EQ(trace.stop().value().event_count(), 0U);

@@ -5,10 +5,10 @@
 using namespace hearth;
 
 TEST(WaitList, TakesNodesInTheOrderInWhichTheyCame) {
-  WaitList list;
-  WaitNode first;
-  WaitNode second;
-  WaitNode third;
+  detail::WaitList list;
+  detail::WaitNode first;
+  detail::WaitNode second;
+  detail::WaitNode third;
   list.add(first);
   list.add(second);
   list.add(second);
@@ -16,7 +16,7 @@ TEST(WaitList, TakesNodesInTheOrderInWhichTheyCame) {
   list.remove(second);
   EXPECT_EQ(list.first(), &first);
   EXPECT_EQ(first.next(), &third);
-  EXPECT_EQ(list.take_first().get(), &current_context().parker());
+  EXPECT_EQ(list.take_first().get(), &detail::current_context().parker());
   EXPECT_EQ(list.first(), &third);
   EXPECT_TRUE(list.take_first());
   EXPECT_FALSE(list.take_first());
@@ -24,9 +24,9 @@ TEST(WaitList, TakesNodesInTheOrderInWhichTheyCame) {
 }
 
 TEST(WaitList, RemovingANodeThatWasTakenChangesNothing) {
-  WaitList list;
-  WaitNode first;
-  WaitNode second;
+  detail::WaitList list;
+  detail::WaitNode first;
+  detail::WaitNode second;
   list.add(first);
   list.add(second);
   static_cast<void>(list.take(first));

@@ -25,7 +25,7 @@ class WatchdogTest : public ::testing::Test {
   }
 
   ManualExecutor executor_;
-  IntrusivePtr<Watchdog> watchdog_ = make_intrusive<Watchdog>();
+  IntrusivePtr<detail::Watchdog> watchdog_ = make_intrusive<detail::Watchdog>();
 };
 
 TEST_F(WatchdogTest, ADeadlineThatPassesNamesWhoWaitsForWhom) {
@@ -64,10 +64,10 @@ TEST_F(WatchdogTest, AWaitThatIsOverIsNotInTheReport) {
 
 TEST_F(WatchdogTest, WitnessesAreAskedAndAnswerOnTheirOwnThread) {
   run([&] {
-    Mailbox<Promise<std::string>> questions;
+    detail::Mailbox<Promise<std::string>> questions;
     const auto worker = executor_.spawn({.name = "worker"}, [&] {
       while (auto question = questions.pop(Deadline::never())) {
-        question->set_value("asked on " + current_context().name());
+        question->set_value("asked on " + detail::current_context().name());
       }
     });
     {
@@ -95,7 +95,8 @@ TEST_F(WatchdogTest, AWitnessThatDoesNotAnswerIsNamedAtTheLimit) {
     }
     const detail::TimePoint start = executor_.clock().now();
     const std::string report = watchdog_->report("x");
-    EXPECT_EQ(executor_.clock().now() - start, Watchdog::kAnswerLimit) << "together, not each";
+    EXPECT_EQ(executor_.clock().now() - start, detail::Watchdog::kAnswerLimit)
+        << "together, not each";
     EXPECT_THAT(report, HasSubstr("first: it holds its token; no answer within 100ms"));
     EXPECT_THAT(report, HasSubstr("second: it holds its token; no answer within 100ms"));
   });
@@ -124,13 +125,13 @@ TEST_F(WatchdogTest, AWaitEndsAtItsDeadlineAndItsReportIsMadeWhenSomebodyAsks) {
     EXPECT_TRUE(kept.empty()) << "nobody was asked";
     EXPECT_EQ(status.error().report.made(), "");
     EXPECT_THAT(status.error().report(), HasSubstr("busy: it computes; no answer within 100ms"));
-    EXPECT_EQ(executor_.clock().now() - start, 5ms + Watchdog::kAnswerLimit);
+    EXPECT_EQ(executor_.clock().now() - start, 5ms + detail::Watchdog::kAnswerLimit);
   });
 }
 
 TEST_F(WatchdogTest, AnEagerOneMakesTheReportWithTheError) {
   run([&] {
-    watchdog_ = make_intrusive<Watchdog>(true);
+    watchdog_ = make_intrusive<detail::Watchdog>(true);
     std::string state = "it computes";
     const auto witness =
         watchdog_->watch({.name = "busy",

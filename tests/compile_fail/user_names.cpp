@@ -24,44 +24,95 @@ struct Decoder {};
 struct Edge {};
 struct Encoder {};
 struct Event {};
+struct Executor {};
+struct Failure {};
+struct FailureBook {};
 struct Graph {};
 struct Head {};
+struct Id {};
+struct Interner {};
 struct Job {};
+struct Joinable {};
 struct Kernel {};
 struct Layer {};
+struct Layout {};
+struct Log {};
+struct LogLevel {};
+struct LogOptions {};
 struct Logger {};
 struct Loss {};
+struct Mailbox {};
+struct MailboxOptions {};
 struct Metrics {};
 struct Mlp {};
 struct Model {};
+struct Mutex {};
+struct MutexLock {};
 struct Net {};
 struct Node {};
 struct Op {};
 struct Options {};
 struct Page {};
+struct Parker {};
 struct Point {};
 struct Pool {};
 struct Queue {};
+struct RepeatedKernels {};
 struct Replica {};
+struct Report {};
 struct Request {};
 struct Response {};
 struct Sample {};
 struct Server {};
 struct Session {};
+struct Setting {};
+struct SettingInfo {};
+struct Settings {};
 struct State {};
+struct Tape {};
 struct Task {};
+struct ThreadContext {};
+struct ThreadId {};
+struct ThreadOptions {};
 struct Timer {};
 struct Token {};
+struct Trace {};
+struct TraceEvent {};
+struct TraceLog {};
+struct TraceSpan {};
+struct TraceTrack {};
+struct WaitList {};
+struct WaitNode {};
+struct Wake {};
+struct Watchdog {};
 struct Worker {};
+
+// Functions of no argument: the call would be ambiguous.
+inline int current_context() {
+  return 1;
+}
+inline int lock_point() {
+  return 1;
+}
+inline int schedule_point() {
+  return 1;
+}
 
 template <class... Types>
 struct Named {};
 
-using All = Named<Acquire, Arguments, Attention, Block, Bucket, Cache, Client, Clock, Config>;
-using Early = Named<Coordinator, Decoder>;
-using More = Named<Edge, Encoder, Event, Graph, Head, Job, Kernel, Layer, Logger, Loss, Metrics>;
-using Others = Named<Mlp, Model, Net, Node, Op, Options, Page, Point, Pool, Queue, Request>;
-using Rest = Named<Replica, Response, Sample, Server, Session, State, Task, Timer, Token, Worker>;
+using First = Named<Acquire, Arguments, Attention, Block, Bucket, Cache, Client, Clock, Config>;
+using Second = Named<Coordinator, Decoder, Edge, Encoder, Event, Executor, Failure, FailureBook>;
+using Third = Named<Graph, Head, Id, Interner, Job, Joinable, Kernel, Layer, Layout, Log, LogLevel>;
+using Fourth = Named<LogOptions, Logger, Loss, Mailbox, MailboxOptions, Metrics, Mlp, Model, Mutex>;
+using Fifth = Named<MutexLock, Net, Node, Op, Options, Page, Parker, Point, Pool, Queue>;
+using Sixth = Named<RepeatedKernels, Replica, Report, Request, Response, Sample, Server, Session>;
+using Seventh = Named<Setting, SettingInfo, Settings, State, Tape, Task, ThreadContext, ThreadId>;
+using Eighth = Named<ThreadOptions, Timer, Token, Trace, TraceEvent, TraceLog, TraceSpan>;
+using Ninth = Named<TraceTrack, WaitList, WaitNode, Wake, Watchdog, Worker>;
+
+inline const int kCalled = current_context() + lock_point() + schedule_point();
+
 #ifdef HEARTH_MUST_FAIL
 struct Trainer {};
 using Ours = Named<Trainer>;

@@ -71,7 +71,7 @@ Number to_number(T element) {
 }
 
 /// The place of the element of row-major number `index`, in elements from element [0, 0, ...].
-std::int64_t offset_of(const Layout& layout, std::int64_t index) {
+std::int64_t offset_of(const detail::Layout& layout, std::int64_t index) {
   std::int64_t offset = 0;
   for (int axis = layout.shape.rank() - 1; axis >= 0; --axis) {
     offset += index % layout.shape[axis] * layout.strides[static_cast<std::size_t>(axis)];
@@ -104,7 +104,7 @@ bool is_distinct(LayoutKind kind, const Shape& shape) noexcept {
 }
 
 CaseTensor::CaseTensor(DType dtype, const Shape& shape)
-    : dtype_(dtype), layout_(std::make_unique<Layout>(shape)) {
+    : dtype_(dtype), layout_(std::make_unique<detail::Layout>(shape)) {
   place(shape.element_count(), 0);
 }
 
@@ -112,7 +112,7 @@ CaseTensor::CaseTensor(DType dtype,
                        const Shape& shape,
                        LayoutKind kind,
                        const std::vector<Number>& values)
-    : dtype_(dtype), layout_(std::make_unique<Layout>(shape, layout_strides(kind, shape))) {
+    : dtype_(dtype), layout_(std::make_unique<detail::Layout>(shape, layout_strides(kind, shape))) {
   const std::int64_t count = shape.element_count();
   switch (kind) {
     case LayoutKind::gapped:

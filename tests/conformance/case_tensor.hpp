@@ -58,7 +58,7 @@ class CaseTensor {
   void place(std::int64_t element_count, std::int64_t first_element);
 
   DType dtype_;
-  std::unique_ptr<Layout> layout_;  ///< Its address outlives moves.
+  std::unique_ptr<detail::Layout> layout_;  ///< Its address outlives moves.
   std::vector<std::byte> bytes_;
   std::byte* data_ = nullptr;
   std::int64_t begin_ = 0;  ///< Where the margin ends in bytes_.

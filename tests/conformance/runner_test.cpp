@@ -38,7 +38,7 @@ TEST(Runner, SeesAnErrorOfAFewUnitsInTheLastPlace) {
 TEST(Runner, SeesAKernelThatIgnoresStrides) {
   Target target = oracle();
   target.submit = [](const KernelCall& call) {
-    const Layout dense(call.inputs[0].shape());
+    const detail::Layout dense(call.inputs[0].shape());
     const TensorView input{call.inputs[0].data, &dense, call.inputs[0].dtype};
     return reference::evaluate({call.op, {&input, 1}, call.outputs});
   };

@@ -112,7 +112,8 @@ class Commands : public ::testing::Test {
     for (const std::string& variable : command.variables) {
       const std::string name = variable.substr(0, variable.find('='));
       const bool is_known = std::ranges::any_of(
-          known_settings(), [&](const SettingInfo& info) { return info.variable == name; });
+          detail::known_settings(),
+          [&](const detail::SettingInfo& info) { return info.variable == name; });
       if (name.starts_with("HEARTH_") && !is_known) {
         return "no setting " + name;
       }

@@ -75,7 +75,7 @@ Run run_of(Input input) {
   return run;
 }
 
-RuntimeOptions options_of(const Run& run, Executor* executor) {
+RuntimeOptions options_of(const Run& run, detail::Executor* executor) {
   RuntimeOptions options{
       .devices = {{.name = "vulkan:0"}, {.name = "vulkan:1"}, {.name = "reference:0"}},
       .fusion = Fusion::on,
@@ -107,7 +107,7 @@ void judge(const Run& run,
   wrong.insert(wrong.end(), program.wrong().begin(), program.wrong().end());
 }
 
-std::vector<std::string> run_program(const Run& run, Executor* executor) {
+std::vector<std::string> run_program(const Run& run, detail::Executor* executor) {
   std::vector<std::string> wrong;
   const Runtime runtime(options_of(run, executor));
   const std::array devices{runtime.device("vulkan:0"), runtime.device("vulkan:1")};

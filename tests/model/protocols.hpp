@@ -20,7 +20,8 @@ class ModelParker {
       return true;
     }
     for (;;) {
-      const bool is_over = word_.word().sleep_while(ParkWord<Atomics>::kParked, how);
+      const bool is_over =
+          word_.word().sleep_while(hearth::detail::ParkWord<Atomics>::kParked, how);
       if (word_.has_token() || is_over) {
         return word_.finish();
       }
@@ -38,7 +39,7 @@ class ModelParker {
   void release() const noexcept {}
 
  private:
-  ParkWord<Atomics> word_;
+  hearth::detail::ParkWord<Atomics> word_;
 };
 
 /// Two records, of which one may have a blob; room again below two.

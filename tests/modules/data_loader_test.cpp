@@ -394,7 +394,8 @@ TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGo
   executor.run([&] {
     PatientNumbers data;
     std::vector<std::string> lines;
-    Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+    detail::Log log(
+        {.output = [&](detail::LogLevel, std::string_view line) { lines.emplace_back(line); }});
     {
       DataLoader loader(data,
                         executor,
@@ -415,7 +416,7 @@ TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGo
                               "1 of epoch 0; its thread is left behind"));
     }
     data.release.set_value();
-    current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
+    detail::current_context().parker().park(Deadline::in(std::chrono::seconds(1)));
     EXPECT_EQ(data.reads, 2) << "each of those left behind has ended after its read";
     DataLoader loader(data, executor, {.batch_size = 4, .shuffle = false});
     EXPECT_THAT(numbers_of(*loader.next()), ElementsAre(0, 1, 2, 3));

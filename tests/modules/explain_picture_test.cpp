@@ -107,7 +107,7 @@ TEST(RepeatedKernels, AreTheShortestRowThatComesAgain) {
   const ExplainedKernel b{.name = "b"};
   const auto said = [](const std::vector<ExplainedKernel>& kernels) {
     std::string text;
-    for (const RepeatedKernels& some : repeated(kernels)) {
+    for (const detail::RepeatedKernels& some : detail::repeated(kernels)) {
       text += std::to_string(some.first) + "+" + std::to_string(some.length) + "x" +
               std::to_string(some.times) + " ";
     }

@@ -36,8 +36,8 @@ TEST(HandOver, AWorkerTrainsAModelThatItWasGivenAndGivesItBack) {
   };
   publish(given);
   x.publish();
-  Mailbox<Linear> back;
-  const std::unique_ptr<Joinable> worker =
+  detail::Mailbox<Linear> back;
+  const std::unique_ptr<detail::Joinable> worker =
       test.runtime.executor().spawn({.name = "worker"}, [&, model = std::move(given)]() mutable {
         adopt(model);
         train(model, x);
@@ -61,8 +61,8 @@ TEST(HandOver, GradientsOfAWorkerStepTheModelHere) {
   Linear replica = fork(model, test.cpu);
   publish(replica);
   x.publish();
-  Mailbox<Gradients> back;
-  const std::unique_ptr<Joinable> worker =
+  detail::Mailbox<Gradients> back;
+  const std::unique_ptr<detail::Joinable> worker =
       test.runtime.executor().spawn({.name = "worker"}, [&, mine = std::move(replica)]() mutable {
         adopt(mine);
         Gradients gradients = value_and_grad(mine, mean_square(x)).gradients;
@@ -100,7 +100,7 @@ TEST(HandOver, AnOptimizerMovesWithItsModel) {
   x.publish();
   std::vector<float> trained;
   std::int64_t count = 0;
-  const std::unique_ptr<Joinable> worker = test.runtime.executor().spawn(
+  const std::unique_ptr<detail::Joinable> worker = test.runtime.executor().spawn(
       {.name = "worker"}, [&, mine = std::move(model), with = std::move(optimizer)]() mutable {
         adopt(mine);
         adopt(with);

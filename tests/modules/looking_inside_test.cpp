@@ -268,14 +268,14 @@ TEST_F(LookingInside, TheFileSaysWhatThereWasNoRoomFor) {
   {
     const TraceScope trace(runtime, file("short.json"), {.most_events = 1});
     Tensor x = ones(device, {2});
-    for (std::size_t i = 0; i < 3 * Trace::kChunkEvents; ++i) {
+    for (std::size_t i = 0; i < 3 * detail::Trace::kChunkEvents; ++i) {
       x = x + 1;
     }
     static_cast<void>(x.to_vector<float>());
   }
   const Json other = read("short.json").at("otherData");
-  EXPECT_LE(other.at("events").get<std::size_t>(), Trace::kChunkEvents);
-  EXPECT_GT(other.at("dropped_events").get<std::size_t>(), Trace::kChunkEvents);
+  EXPECT_LE(other.at("events").get<std::size_t>(), detail::Trace::kChunkEvents);
+  EXPECT_GT(other.at("dropped_events").get<std::size_t>(), detail::Trace::kChunkEvents);
 }
 
 TEST_F(LookingInside, TheEnvironmentTracesAWholeRun) {

@@ -62,7 +62,7 @@ TEST(ShardedLoader, IsCalledByItsNameInWhatItsLoadersRefuse) {
     }
     return "nothing refused";
   };
-  Executor& executor = test.runtime.executor();
+  detail::Executor& executor = test.runtime.executor();
   EXPECT_EQ(refusal([&] { ShardedLoader(data, executor, {.batch_size = 0}, 2); }),
             "ShardedLoader: batch_size is 0, but must be 1 or more");
   EXPECT_EQ(refusal([&] { DataLoader(data, executor, {.batch_size = 0}); }),

@@ -194,12 +194,13 @@ TEST(TiedWeights, AreInATrainingStateOnceAndComeBackTied) {
 TEST(TiedWeights, StayTiedOnTheWayToAnotherThreadAndAreAtHomeThere) {
   TestRuntime test;
   constexpr std::int64_t kCount = 1 << 18;
-  Mailbox<Tied> back;
-  const std::unique_ptr<Joinable> maker = test.runtime.executor().spawn({.name = "maker"}, [&] {
-    Tied made = tied_ones(test.cpu, {kCount});
-    publish(made);
-    back.push(std::move(made));
-  });
+  detail::Mailbox<Tied> back;
+  const std::unique_ptr<detail::Joinable> maker =
+      test.runtime.executor().spawn({.name = "maker"}, [&] {
+        Tied made = tied_ones(test.cpu, {kCount});
+        publish(made);
+        back.push(std::move(made));
+      });
   std::optional<Tied> model = back.pop(Deadline::in(kDefaultWait));
   maker->join();
   ASSERT_TRUE(model.has_value());

@@ -379,10 +379,10 @@ TEST_F(TrainingState, AStepThatEndsAsItsWaitDoesIsCountedOrTheWaitIsLate) {
           Gradients({"p"}, {ones(device, {1, 2})}),
           {.decision = decision,
            .prepared = [&](Result<PreparedUpdate> update) { held = std::move(update).value(); }});
-      current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
+      detail::current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
       ASSERT_TRUE(held.is_valid());
       const auto decider = executor.spawn({.name = "decider"}, [&] {
-        current_context().parker().park(Deadline::in(kLimit));
+        detail::current_context().parker().park(Deadline::in(kLimit));
         EXPECT_TRUE(decision->commit());
         held.settle();
       });

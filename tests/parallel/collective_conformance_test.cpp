@@ -283,7 +283,7 @@ TEST_P(CollectiveConformance, ALoanThatHasRunOutIsNotFilledLater) {
     std::vector<Tensor> results;
     std::vector<LentRegion> regions =
         desk.borrow(std::move(given), results, Deadline::in(std::chrono::seconds(5)));
-    current_context().parker().park(Deadline::in(std::chrono::seconds(6)));
+    detail::current_context().parker().park(Deadline::in(std::chrono::seconds(6)));
     Outcome outcome;
     engine->all_reduce(std::move(regions), ReduceOp::sum, outcome.finished());
     EXPECT_TRUE(outcome.wait().has_value());

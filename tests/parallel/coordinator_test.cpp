@@ -24,7 +24,7 @@ ErrorRef error(ErrorCode code) {
 void rest(std::chrono::nanoseconds time) {
   const Deadline end = Deadline::in(time);
   while (!end.has_passed()) {
-    current_context().parker().park(end);
+    detail::current_context().parker().park(end);
   }
 }
 
@@ -190,7 +190,7 @@ TEST_F(CoordinatorTest, RanksThatDoNotCommitWithTheOthersStopEverything) {
 
 // Its caller has read why the step before went wrong, but not that this one did not happen.
 TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
-  const auto watchdog = make_intrusive<Watchdog>();
+  const auto watchdog = make_intrusive<detail::Watchdog>();
   coordinator_ =
       std::make_unique<StepCoordinator>(desk_.runtime().executor(),
                                         engine_,
@@ -216,7 +216,7 @@ TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
        !is_told && !end.has_passed();) {
     try {
       coordinator_->require_steps_told({});
-      current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
+      detail::current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
     } catch (const Exception&) {
       is_told = true;
     }
@@ -259,7 +259,8 @@ TEST(CoordinatorEnd, AnEngineWhoseCallDoesNotReturnIsLeftBehindAndCalledNoMore) 
     const LoanDesk desk(1, &executor);
     PatientEngine engine;
     std::vector<std::string> lines;
-    Log log({.output = [&](LogLevel, std::string_view line) { lines.emplace_back(line); }});
+    detail::Log log(
+        {.output = [&](detail::LogLevel, std::string_view line) { lines.emplace_back(line); }});
     auto coordinator = std::make_unique<StepCoordinator>(
         executor,
         engine,
@@ -302,7 +303,7 @@ TEST(CoordinatorEnd, KeepsWhatItWasGivenForAsLongAsItsEngineKeepsIt) {
   executor.run([&] {
     const LoanDesk desk(1, &executor);
     PatientEngine engine;
-    Log log({.output = [](LogLevel, std::string_view) {}});
+    detail::Log log({.output = [](detail::LogLevel, std::string_view) {}});
     auto kept = std::make_shared<int>(0);
     const std::weak_ptr<int> seen = kept;
     auto coordinator = std::make_unique<StepCoordinator>(

@@ -47,7 +47,7 @@ struct Committed {
 
 class Training {
  public:
-  Training(const Options& options, Executor& executor)
+  Training(const Options& options, detail::Executor& executor)
       : factory_(faulty_sims({{name_of(options.world - 1), options.faults}})),
         runtime_(runtime_options(options.world, executor), factory_),
         trainer_(runtime_,
@@ -82,7 +82,7 @@ class Training {
   static std::string name_of(int rank) { return "sim:" + std::to_string(rank); }
 
  private:
-  static RuntimeOptions runtime_options(int world, Executor& executor) {
+  static RuntimeOptions runtime_options(int world, detail::Executor& executor) {
     RuntimeOptions options{.devices = {}, .executor = &executor};
     for (int rank = 0; rank < world; ++rank) {
       options.devices.push_back({.name = name_of(rank), .memory = MemoryPooling::exclusive});

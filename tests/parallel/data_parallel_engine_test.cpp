@@ -56,7 +56,7 @@ class UnreliableEngine final : public Collective {
 
   InprocCollective inproc;
   std::atomic<Mode> mode{Mode::pass};
-  Mailbox<Kept> kept;
+  detail::Mailbox<Kept> kept;
 };
 using Mode = UnreliableEngine::Mode;
 
@@ -66,7 +66,7 @@ TinyNet tiny_net(const Device& device) {
 }
 
 struct Training {
-  explicit Training(UnreliableEngine& engine, Executor* executor = nullptr)
+  explicit Training(UnreliableEngine& engine, detail::Executor* executor = nullptr)
       : runtime(cpu_devices(2, executor)),
         trainer(runtime,
                 tiny_net(runtime.device("cpu:0")),
@@ -105,7 +105,7 @@ TEST(DataParallelEngine, TheSweepGoesOnWhileABucketIsReduced) {
     ASSERT_TRUE(first.has_value());
     engine.mode.store(Mode::pass, std::memory_order_release);
     // Virtual time passes only when nothing else can run.
-    current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
+    detail::current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
     EXPECT_EQ(training.kernels() - start, in_a_step + in_a_step - kBehindTheFirst);
     EXPECT_FALSE(step.is_ready());
     engine.release(std::move(*first));
@@ -137,10 +137,10 @@ TEST(DataParallelEngine, ABucketThatTheEngineKeepsEndsTheStepAtTheDeadline) {
     Training training(engine, &executor);
     const std::vector<double> before = weights_of(training.trainer.snapshot());
     engine.mode.store(Mode::keep, std::memory_order_release);
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     const Status status = training.trainer.step_later(training.batch()).wait();
     ASSERT_FALSE(status.has_value());
-    EXPECT_EQ(current_context().clock().now() - start, std::chrono::seconds(5));
+    EXPECT_EQ(detail::current_context().clock().now() - start, std::chrono::seconds(5));
     const Error& error = status.error();
     EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
     EXPECT_THAT(error.text, HasSubstr("bucket 0 of 6: the engine did not come within 5000ms"));
@@ -149,7 +149,7 @@ TEST(DataParallelEngine, ABucketThatTheEngineKeepsEndsTheStepAtTheDeadline) {
     EXPECT_THAT(error.report(), HasSubstr("worker 1 on cpu:1: runs one"));
     engine.mode.store(Mode::pass, std::memory_order_release);
     EXPECT_EQ(weights_of(training.trainer.snapshot()), before);
-    EXPECT_EQ(current_context().clock().now() - start, std::chrono::seconds(5));
+    EXPECT_EQ(detail::current_context().clock().now() - start, std::chrono::seconds(5));
     training.trainer.step(training.batch());
     EXPECT_TRUE(has_equal_replicas(training.trainer));
     const std::vector<double> after = weights_of(training.trainer.snapshot());
@@ -179,7 +179,7 @@ TEST(DataParallelEngine, ARankWithoutMemoryForTheUpdateKeepsAllFromIt) {
   RuntimeOptions options = cpu_devices(2);
   options.devices[1].memory_budget_bytes = 5 * kBytes / 2;
   const Runtime runtime(std::move(options));
-  Mailbox<Tensor> held;
+  detail::Mailbox<Tensor> held;
   std::atomic<bool> holds{false};
   const auto loss = [&](const Big& model, Unit&, WorkerContext& context) {
     if (context.rank == 1 && holds.load(std::memory_order_acquire)) {

@@ -46,7 +46,7 @@ struct Options {
   std::int64_t bucket_bytes = 64;
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   Collective* engine = nullptr;
-  Executor* executor = nullptr;
+  detail::Executor* executor = nullptr;
   OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05, .momentum = 0.9};
 };
 
@@ -273,7 +273,7 @@ TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
   for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) {
     ManualExecutor executor(seed);
     executor.run([&] {
-      Mailbox<int> release;
+      detail::Mailbox<int> release;
       Sabotage sabotage;
       sabotage.act = [&](const TinyNet& model, Samples& shard, WorkerContext& context) {
         EXPECT_TRUE(release.pop(Deadline::in(std::chrono::hours(1))).has_value());
@@ -282,7 +282,7 @@ TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
       Training training(sabotage.loss(), {.executor = &executor});
       training.step(1);
       const std::vector<double> before = training.weights();
-      const detail::TimePoint start = current_context().clock().now();
+      const detail::TimePoint start = detail::current_context().clock().now();
       sabotage.is_armed.store(true, std::memory_order_release);
       const ErrorRef error = training.failing_step(2);
       sabotage.is_armed.store(false, std::memory_order_release);
@@ -290,8 +290,8 @@ TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
       EXPECT_EQ(error->code, ErrorCode::deadline_exceeded);
       EXPECT_THAT(error->text, HasSubstr("step 2, bucket 0"));
       EXPECT_THAT(error->text, HasSubstr("rank 1 on cpu:1 did not come within 5000ms"));
-      EXPECT_GE(current_context().clock().now() - start, std::chrono::seconds(5));
-      EXPECT_LT(current_context().clock().now() - start, std::chrono::seconds(6));
+      EXPECT_GE(detail::current_context().clock().now() - start, std::chrono::seconds(5));
+      EXPECT_LT(detail::current_context().clock().now() - start, std::chrono::seconds(6));
       release.push(1);
       EXPECT_TRUE(has_equal_replicas(training.trainer()));
       EXPECT_EQ(training.weights(), before);
@@ -340,8 +340,8 @@ TEST(DataParallelFailure, ATrainerCanBeDestroyedWithStepsInFlight) {
 }
 
 TEST(DataParallelFailure, ATrainerCanBeDestroyedWhileARankIsStuck) {
-  Mailbox<int> stuck;
-  Mailbox<int> release;
+  detail::Mailbox<int> stuck;
+  detail::Mailbox<int> release;
   Sabotage sabotage;
   sabotage.act = [&](const TinyNet& model, Samples& shard, WorkerContext& context) {
     stuck.push(1);

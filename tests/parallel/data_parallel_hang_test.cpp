@@ -54,7 +54,7 @@ class HangingEngine final : public Collective {
       std::make_shared<const Pending<void>>(release_.pending());
 };
 
-Runtime three_sims(Executor* executor, const detail::BackendFactory& factory = {}) {
+Runtime three_sims(detail::Executor* executor, const detail::BackendFactory& factory = {}) {
   return Runtime(
       {.devices = {{.name = "sim:0"}, {.name = "sim:1"}, {.name = "sim:2"}}, .executor = executor},
       factory);
@@ -126,10 +126,10 @@ TEST(DataParallelHang, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProces
     Training training(runtime, {.engine = &engine});
     training.trainer.step(batch_of(0));
     engine.hangs.store(true, std::memory_order_release);
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     const Status status = training.trainer.step_later(batch_of(1)).wait();
     ASSERT_FALSE(status.has_value());
-    EXPECT_EQ(current_context().clock().now() - start, 5s + Watchdog::kAnswerLimit);
+    EXPECT_EQ(detail::current_context().clock().now() - start, 5s + detail::Watchdog::kAnswerLimit);
     expect_wait_graph(status.error());
     EXPECT_EQ(sum(ones(runtime.device("sim:1"), {3})).item(), 3);
     EXPECT_EQ(sum(ones(runtime.device("sim:2"), {3})).item(), 3);
@@ -149,11 +149,11 @@ TEST(DataParallelHang, ADeviceThatACollectiveKeepsIsGoneOnWithoutUnderShrink) {
     Training training(runtime, {.engine = &engine, .on_loss = DeviceLossPolicy::shrink});
     training.trainer.step(batch_of(0));
     engine.hangs.store(true, std::memory_order_release);
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     const DataParallelReport report = training.trainer.step([](const std::vector<Device>& ranks) {
       return divide(random_samples(6, TinyNet::kSide, 1), static_cast<int>(ranks.size()));
     });
-    EXPECT_LT(current_context().clock().now() - start, 10s);
+    EXPECT_LT(detail::current_context().clock().now() - start, 10s);
     EXPECT_EQ(report.step, 3);
     EXPECT_EQ(training.trainer.devices(), std::vector<Device>{runtime.device("sim:1")});
     engine.release();
@@ -182,14 +182,14 @@ TEST(DataParallelHang, ATrainerThatIsDestroyedWaitsForNoHang) {
   executor.run([&] {
     const Runtime runtime = three_sims(&executor);
     HangingEngine engine;
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     {
       Training training(runtime, {.engine = &engine});
       engine.hangs.store(true, std::memory_order_release);
       const Pending<DataParallelReport> step = training.trainer.step_later(batch_of(0));
       EXPECT_FALSE(detail::PendingAccess::is_ready_by(step, Deadline::in(1s)));
     }
-    EXPECT_EQ(current_context().clock().now() - start, 1s);
+    EXPECT_EQ(detail::current_context().clock().now() - start, 1s);
     engine.release();
   });
 }
@@ -226,7 +226,7 @@ TEST(DataParallelHang, ARankThatFailsWhileOthersAreMendedIsMendedToo) {
       const auto rescue = executor.spawn({.name = "rescue"}, [&] {
         const Deadline end = Deadline::in(1s);
         while (!end.has_passed()) {
-          current_context().parker().park(end);
+          detail::current_context().parker().park(end);
         }
         control.release.set_value();
       });

@@ -30,7 +30,7 @@ const std::string kHung = "sim:1";
 void pass(std::chrono::nanoseconds time) {
   const Deadline end = Deadline::in(time);
   while (!end.has_passed()) {
-    current_context().parker().park(end);
+    detail::current_context().parker().park(end);
   }
 }
 
@@ -43,7 +43,7 @@ using Prank = std::function<void(const std::string& device, int call)>;
 // A trainer on sim:0 to sim:2, whose loss function first plays a prank.
 class Hall {
  public:
-  explicit Hall(Executor* executor,
+  explicit Hall(detail::Executor* executor,
                 DeviceLossPolicy policy,
                 Prank prank = {},
                 FaultPlan of_first = {})
@@ -78,9 +78,9 @@ class Hall {
     }
   }
   static std::chrono::nanoseconds time_of(const std::function<void()>& act) {
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     act();
-    return current_context().clock().now() - start;
+    return detail::current_context().clock().now() - start;
   }
   /// An update of the replicas, or an evaluation, that hangs on one of them.
   void hang_in_update() {
@@ -109,7 +109,7 @@ class Hall {
   const Runtime runtime;
 
  private:
-  static RuntimeOptions options(Executor* executor, FaultPlan of_first) {
+  static RuntimeOptions options(detail::Executor* executor, FaultPlan of_first) {
     RuntimeOptions made{.devices = {}, .fusion = Fusion::off, .executor = executor};
     for (int i = 0; i < kWorld + 1; ++i) {
       made.devices.push_back({.name = "sim:" + std::to_string(i)});

@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace hearth::testing;  // NOLINT: a test's own words
 
-RuntimeOptions sims(Executor& executor) {
+RuntimeOptions sims(detail::Executor& executor) {
   return {.devices = {{.name = "sim:0"}, {.name = "sim:1"}}, .executor = &executor};
 }
 
@@ -59,9 +59,10 @@ TEST(DataParallelLimits, AStandstillOfTheProcessFailsNoStepAndLosesNoRank) {
       int calls = 0;
       const auto loss = [&](const TinyNet& model, Samples& shard, WorkerContext& context) {
         if (++calls == stopped_call) {
-          current_context().parker().park(Deadline::in(1s));  // the other rank waits for this one
+          detail::current_context().parker().park(
+              Deadline::in(1s));  // the other rank waits for this one
           executor.stand_still(1h);
-          current_context().parker().park(Deadline::in(1s));
+          detail::current_context().parker().park(Deadline::in(1s));
         }
         return loss_of(model, shard, context);
       };

@@ -58,7 +58,7 @@ TEST(DataParallelMending, ADeviceThatSomeoneRestartsGetsTheModelAgain) {
             const Device device = hall.runtime().device(kVictim);
             const auto other_hand = executor.spawn({.name = "other hand"}, [&] {
               for (std::uint64_t i = 0; i < seed * 7; ++i) {
-                schedule_point();
+                detail::schedule_point();
               }
               device.restart();
             });
@@ -180,7 +180,7 @@ TEST(DataParallelMending, StepsBehindTheOneThatHangsFailWithIt) {
   in_virtual_time([](ManualExecutor& executor) {
     Hall hall(&executor, hang_in(1));
     Trainer trainer = hall.trainer({.policy = DeviceLossPolicy::shrink});
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     std::vector<Pending<DataParallelReport>> steps;
     steps.reserve(3);
     for (int step = 0; step < 3; ++step) {
@@ -189,7 +189,7 @@ TEST(DataParallelMending, StepsBehindTheOneThatHangsFailWithIt) {
     EXPECT_EQ(steps[0].wait().error().code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(steps[1].wait().error().code, ErrorCode::collective_failed);
     EXPECT_EQ(steps[2].wait().error().code, ErrorCode::collective_failed);
-    EXPECT_EQ(current_context().clock().now() - start, 5s) << "once, for all of them";
+    EXPECT_EQ(detail::current_context().clock().now() - start, 5s) << "once, for all of them";
     EXPECT_THROW(trainer.step(divide(batch_of(0), kWorld)), ArgumentError);
     EXPECT_EQ(trainer.world(), kWorld - 1);
     trainer.step(divide(batch_of(0), kWorld - 1));
@@ -205,9 +205,9 @@ TEST(DataParallelMending, ATrainerThatIsDestroyedLeavesALossFunctionThatHangsBeh
       Trainer trainer = hall.trainer({});
       const Pending<DataParallelReport> step = trainer.step_later(divide(batch_of(0), kWorld));
       EXPECT_FALSE(detail::PendingAccess::is_ready_by(step, Deadline::in(1s)));
-      start = current_context().clock().now();
+      start = detail::current_context().clock().now();
     }
-    EXPECT_EQ(current_context().clock().now() - *start, kDefaultWait);
+    EXPECT_EQ(detail::current_context().clock().now() - *start, kDefaultWait);
   });
 }
 

@@ -76,7 +76,7 @@ void reduce_after_the_end() {
   outcome.wait().value();
 }
 
-void use_a_stream_twice(const Device& device, Executor& executor) {
+void use_a_stream_twice(const Device& device, detail::Executor& executor) {
   Stream stream(device);
   const StreamScope scope(stream);
   ErrorRef seen;
@@ -191,7 +191,7 @@ void provoke(ErrorCode code) {
     }
     case ErrorCode::internal: {
       ManualExecutor deadlocked;
-      deadlocked.run([] { current_context().parker().park(Deadline::never()); });
+      deadlocked.run([] { detail::current_context().parker().park(Deadline::never()); });
       return;
     }
   }

@@ -83,7 +83,7 @@ Samples batch_of(int step) {
   return random_samples(kBatch, TinyNet::kSide, static_cast<std::uint64_t>(step));
 }
 
-Hall::Hall(Executor* executor, Fault fault, TrainingOptions training)
+Hall::Hall(detail::Executor* executor, Fault fault, TrainingOptions training)
     : fault_(std::move(fault)),
       options_(std::move(training)),
       control_(fault_.stuck_at),
@@ -188,7 +188,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
   {
     Trainer trainer = hall.trainer(options);
     for (int step = 0; step < kSteps; ++step) {
-      const detail::TimePoint start = current_context().clock().now();
+      const detail::TimePoint start = detail::current_context().clock().now();
       int world = 0;
       try {
         const DataParallelReport report = trainer.step([&](const std::vector<Device>& ranks) {
@@ -202,7 +202,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
       } catch (const Exception& error) {
         result.errors.push_back(error.shared_error());
       }
-      EXPECT_LT(current_context().clock().now() - start, kMostOfAStep) << "step " << step;
+      EXPECT_LT(detail::current_context().clock().now() - start, kMostOfAStep) << "step " << step;
       if (!result.errors.empty() ||
           (has_late_failure && options.policy == DeviceLossPolicy::stop)) {
         hall.let_go();

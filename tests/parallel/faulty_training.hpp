@@ -98,7 +98,7 @@ struct Outcome {
 /// All that a training needs, of which a thread that is left behind may outlive the trainer only.
 class Hall {
  public:
-  Hall(Executor* executor, Fault fault, TrainingOptions training = {});
+  Hall(detail::Executor* executor, Fault fault, TrainingOptions training = {});
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
   ~Hall();  // whatever a test says, nobody hangs for ever

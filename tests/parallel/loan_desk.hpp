@@ -20,7 +20,7 @@ namespace hearth::testing {
 
 class LoanDesk {
  public:
-  explicit LoanDesk(int devices, Executor* executor = nullptr)
+  explicit LoanDesk(int devices, detail::Executor* executor = nullptr)
       : runtime_(std::in_place, cpu_devices(devices, executor)) {}
 
   [[nodiscard]] const Runtime& runtime() const { return runtime_.value(); }
@@ -37,7 +37,7 @@ class LoanDesk {
       std::size_t rank;
       Result<LentRegion> region;
     };
-    const auto arrivals = std::make_shared<Mailbox<Arrival>>();
+    const auto arrivals = std::make_shared<detail::Mailbox<Arrival>>();
     results.clear();
     for (std::size_t rank = 0; rank < tensors.size(); ++rank) {
       results.push_back(lend(

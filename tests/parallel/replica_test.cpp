@@ -110,7 +110,7 @@ TEST(GradientExchange, AnAnswerAtTheVeryLimitIsTheAnswerOrTheLateError) {
       };
       constexpr std::chrono::nanoseconds kLimit = std::chrono::seconds(5);
       const auto other = executor.spawn({.name = "rank 1"}, [&] {
-        current_context().parker().park(Deadline::in(kLimit));
+        detail::current_context().parker().park(Deadline::in(kLimit));
         static_cast<void>(rank(1, std::chrono::minutes(1)));
       });
       ++(rank(0, kLimit) ? late : answered);

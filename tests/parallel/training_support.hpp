@@ -25,7 +25,7 @@
 namespace hearth::testing {
 
 /// `count` cpu devices, each on its share of the cores.
-inline RuntimeOptions cpu_devices(int count, Executor* executor = nullptr) {
+inline RuntimeOptions cpu_devices(int count, detail::Executor* executor = nullptr) {
   RuntimeOptions options{.devices = {}, .executor = executor};
   for (int i = 0; i < count; ++i) {
     options.devices.push_back(

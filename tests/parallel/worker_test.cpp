@@ -151,7 +151,7 @@ TEST(Worker, RunsOnTheCoresOfItsDevice) {
 
 TEST(Worker, AsksTheFunctionThatRunsToStop) {
   OneDevice test;
-  Mailbox<int> started;
+  detail::Mailbox<int> started;
   Promise<void> never;
   Pending<void> nothing = never.pending();
   auto worker = std::make_unique<DeviceWorker>(test.runtime, test.device);
@@ -169,8 +169,8 @@ TEST(Worker, AsksTheFunctionThatRunsToStop) {
 
 TEST(Worker, GivesUpWhatIsQueuedWhenItEnds) {
   OneDevice test;
-  Mailbox<int> started;
-  Mailbox<int> release;
+  detail::Mailbox<int> started;
+  detail::Mailbox<int> release;
   auto worker = std::make_unique<DeviceWorker>(test.runtime, test.device);
   Pending<int> running = worker->run([&](WorkerContext&) {
     started.push(1);
@@ -211,7 +211,7 @@ TEST(Worker, AFunctionThatDoesNotComeBackIsLeftBehindWithAllThatItsThreadTouches
     EXPECT_THAT(runtime.watchdog().report("a test"), HasSubstr("worker 2 on cpu:0: runs one"));
     release.set_value();
     EXPECT_EQ(hung.get(), 4);
-    current_context().parker().park(Deadline::in(1s));
+    detail::current_context().parker().park(Deadline::in(1s));
     EXPECT_THAT(runtime.watchdog().report("a test"), Not(HasSubstr("worker 2")));
   });
 }
@@ -251,7 +251,7 @@ TEST(Worker, AWaitForAWorkerWhoseDeviceGetsOnGoesOn) {
       for (int i = 0; i < 20; ++i) {
         sum = std::move(sum) + 1;
         context.device.sync();
-        current_context().parker().park(Deadline::in(500ms));
+        detail::current_context().parker().park(Deadline::in(500ms));
       }
       return sum.item<float>();
     });
@@ -266,7 +266,7 @@ TEST(Worker, AThreadThatHangsOutlivesItsWorkerAndItsRuntime) {
   Pending<int> hung;
   {
     OneDevice test;
-    Mailbox<int> started;
+    detail::Mailbox<int> started;
     DeviceWorker worker(test.runtime, test.device, {.shutdown_limit = 1ms});
     hung = worker.run([released, &started](WorkerContext& context) {
       started.push(1);

@@ -67,7 +67,7 @@ TEST_F(Readme, ShowsTheTrainerAsItIsInFifteenLines) {
 }
 
 TEST_F(Readme, ListsEverySetting) {
-  for (const SettingInfo& setting : known_settings()) {
+  for (const detail::SettingInfo& setting : detail::known_settings()) {
     EXPECT_NE(settings.find(setting.variable), std::string::npos) << setting.variable;
   }
 }

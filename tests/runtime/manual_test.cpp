@@ -21,7 +21,7 @@ std::vector<float> train_three(const World& world) {
   const Tensor data = random_normal(world.device, {8, 4}, generator);
   const Tensor target = random_normal(world.device, {8, 2}, generator);
   std::vector<std::optional<Tensor>> results(3);
-  std::vector<std::unique_ptr<Joinable>> threads;
+  std::vector<std::unique_ptr<detail::Joinable>> threads;
   for (std::size_t worker = 0; worker < results.size(); ++worker) {
     threads.push_back(world.spawn("worker", [&, worker] {
       Generator own(worker + 1);
@@ -104,7 +104,7 @@ TEST(Manual, AnIdleActorWakesForTheFirstRing) {
     const Pending<void> done = world.device.sync_later();
     const detail::TimePoint start = testing::now();
     while (!done.is_ready()) {
-      schedule_point();
+      detail::schedule_point();
       ASSERT_EQ(testing::now(), start) << "time had to pass before the actor looked";
     }
   });

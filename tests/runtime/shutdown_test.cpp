@@ -81,7 +81,7 @@ TEST(Shutdown, TensorsDevicesAndPendingsOutliveTheRuntime) {
 TEST(Shutdown, AThreadWithoutALaneMeetsAClosedDevice) {
   with_runtime([](std::optional<Runtime>& runtime, const Device& device) {
     Tensor x = zeros(device, {2});
-    Executor& executor = runtime->executor();
+    detail::Executor& executor = runtime->executor();
     runtime.reset();
     executor
         .spawn({.name = "late"},
@@ -198,12 +198,12 @@ TEST(Shutdown, ARuntimeThatCannotOpenADeviceEndsThoseItHad) {
 // A thread has pushed a record and is about to ring while the actor ends: the record is that
 // thread's to reject, and nobody else's.
 TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
-  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'000}, LogOptions{});
+  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'000}, detail::LogOptions{});
   auto backend = std::make_unique<sim::SimBackend>();
   const auto endpoint = make_intrusive<DeviceEndpoint>(
       "sim:0", "", tables, std::uint64_t{1'000'000}, true, std::vector<int>{});
   DeviceActor actor(endpoint, std::move(backend), {.budget_bytes = 1 << 20});
-  endpoint->attach_loop(actor, IntrusivePtr<Parker>(&current_context().parker()));
+  endpoint->attach_loop(actor, IntrusivePtr<detail::Parker>(&detail::current_context().parker()));
   Lane& rung = endpoint->lanes.open();
   Lane& about_to_ring = endpoint->lanes.open();
   OpRecord record;
@@ -223,11 +223,11 @@ TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
 }
 
 TEST(Shutdown, WhatAnActorReceivesAtItsEndMeetsLanesThatAreStillItsOwn) {
-  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'001}, LogOptions{});
+  const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'001}, detail::LogOptions{});
   const auto endpoint = make_intrusive<DeviceEndpoint>(
       "sim:0", "", tables, std::uint64_t{1'000'001}, true, std::vector<int>{});
   DeviceActor actor(endpoint, std::make_unique<sim::SimBackend>(), {.budget_bytes = 1 << 20});
-  endpoint->attach_loop(actor, IntrusivePtr<Parker>(&current_context().parker()));
+  endpoint->attach_loop(actor, IntrusivePtr<detail::Parker>(&detail::current_context().parker()));
   Lane& lane = endpoint->lanes.open();
   std::uint64_t consumed_meanwhile = 0;
   endpoint->post(StopDevice{.limit = Deadline::in(0s)});

@@ -55,7 +55,7 @@ struct World {
 
   /// Another logical thread; join it before the body ends.
   template <class Fn>
-  [[nodiscard]] std::unique_ptr<Joinable> spawn(std::string name, Fn fn) const {
+  [[nodiscard]] std::unique_ptr<detail::Joinable> spawn(std::string name, Fn fn) const {
     return executor.spawn({.name = std::move(name)}, std::move(fn));
   }
   [[nodiscard]] Tensor f32(const std::vector<float>& values) const {
@@ -77,7 +77,10 @@ struct World {
 
 /// Whether this run of the program is the one in which all sims are asynchronous.
 [[nodiscard]] inline bool are_sims_asynchronous() {
-  return Settings::from_environment().boolean(Setting::async_sims).value().value_or(false);
+  return detail::Settings::from_environment()
+      .boolean(detail::Setting::async_sims)
+      .value()
+      .value_or(false);
 }
 
 /// Runs `body` with a runtime, and ends the runtime.
@@ -109,11 +112,11 @@ void stepped(Body body) {
 inline void pass(std::chrono::nanoseconds duration) {
   const Deadline end = Deadline::in(duration);
   while (!end.has_passed()) {
-    current_context().parker().park(end);
+    detail::current_context().parker().park(end);
   }
 }
 [[nodiscard]] inline detail::TimePoint now() {
-  return current_context().clock().now();
+  return detail::current_context().clock().now();
 }
 
 /// The calling thread's current stream, held up by a loan until let_go().

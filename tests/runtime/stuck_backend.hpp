@@ -40,7 +40,7 @@ class StuckBackend final : public ForwardingBackend {
 
   [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
     for (const Deadline end = Deadline::in(control_->kernel_time); !end.has_passed();) {
-      current_context().parker().park(end);
+      detail::current_context().parker().park(end);
     }
     if (++count_ == control_->stuck_at) {
       control_->entered.set_value();

@@ -42,7 +42,7 @@ class Release {
     control_.release.set_value();
     const Deadline end = Deadline::in(std::chrono::seconds(1));
     while (!end.has_passed()) {
-      current_context().parker().park(end);
+      detail::current_context().parker().park(end);
     }
   }
 
@@ -89,7 +89,7 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
                    .on_loss = DeviceLossPolicy::shrink});
   Trained result;
   for (std::uint64_t step = 0; step < kSteps; ++step) {
-    const detail::TimePoint start = current_context().clock().now();
+    const detail::TimePoint start = detail::current_context().clock().now();
     std::size_t world = 0;
     try {
       static_cast<void>(trainer.step([&](const std::vector<Device>& ranks) {
@@ -101,7 +101,8 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
       world = 0;  // as a whole, or the replicas would differ below
     }
     result.worlds.push_back(world);
-    require(current_context().clock().now() - start < std::chrono::seconds(10), "a step hung");
+    require(detail::current_context().clock().now() - start < std::chrono::seconds(10),
+            "a step hung");
   }
   control.stuck_at = 0;  // else it would be looking at the weights that hangs
   require(has_equal_replicas(trainer), "the replicas differ");

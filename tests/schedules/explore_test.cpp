@@ -19,17 +19,17 @@ using ::testing::HasSubstr;
 // The sleeper looks at the flag, then says where it sleeps, and does not look again.
 void lose_a_wake(ManualExecutor& executor) {
   bool is_ready = false;
-  IntrusivePtr<Parker> sleeper;
+  IntrusivePtr<detail::Parker> sleeper;
   const auto waiting = executor.spawn({.name = "sleeper"}, [&] {
-    schedule_point();
+    detail::schedule_point();
     if (!is_ready) {
-      schedule_point();
-      sleeper = IntrusivePtr<Parker>(&current_context().parker());
-      current_context().parker().park(Deadline::never());
+      detail::schedule_point();
+      sleeper = IntrusivePtr<detail::Parker>(&detail::current_context().parker());
+      detail::current_context().parker().park(Deadline::never());
     }
   });
   const auto waking = executor.spawn({.name = "waker"}, [&] {
-    schedule_point();
+    detail::schedule_point();
     is_ready = true;
     if (sleeper) {
       sleeper->unpark();
@@ -45,9 +45,9 @@ void lose_an_update(ManualExecutor& executor) {
   const auto increment = [&count] {
     for (int i = 0; i < 3; ++i) {
       const int seen = count;
-      schedule_point();
+      detail::schedule_point();
       count = seen + 1;
-      schedule_point();
+      detail::schedule_point();
     }
   };
   const auto one = executor.spawn({.name = "one"}, increment);
@@ -59,7 +59,7 @@ void lose_an_update(ManualExecutor& executor) {
 
 // Two keys, fetched in opposite orders.
 void embrace(ManualExecutor& executor) {
-  std::array<Mailbox<int>, 2> keys;
+  std::array<detail::Mailbox<int>, 2> keys;
   keys[0].push(1);
   keys[1].push(1);
   const auto hold_both = [&keys](std::size_t first) {
@@ -76,7 +76,7 @@ void embrace(ManualExecutor& executor) {
 
 // The size is asked under one lock and the message taken under another.
 void ask_then_take(ManualExecutor& executor) {
-  Mailbox<int> mailbox;
+  detail::Mailbox<int> mailbox;
   mailbox.push(1);
   const auto take = [&mailbox] {
     if (mailbox.size() > 0) {
@@ -109,7 +109,7 @@ const std::vector<KnownBug>& known_bugs() {
 
 // Programs that are right, and near to the ones above.
 void keep_the_wake(ManualExecutor& executor) {
-  Mailbox<int> mailbox;
+  detail::Mailbox<int> mailbox;
   const auto waiting = executor.spawn({.name = "sleeper"}, [&] {
     require(mailbox.pop(Deadline::never()) == 1, "not the message");
   });
@@ -166,28 +166,28 @@ TEST(Exploration, WithoutPreemptionsTheLostUpdateStaysHidden) {
 // between two neighbouring steps of the first.
 void hide_among_many(ManualExecutor& executor) {
   int stage = 0;
-  std::vector<std::unique_ptr<Joinable>> threads;
+  std::vector<std::unique_ptr<detail::Joinable>> threads;
   for (int i = 0; i < 20; ++i) {
     threads.push_back(executor.spawn({.name = "crowd"}, [] {
       for (int step = 0; step < 10; ++step) {
-        schedule_point();
+        detail::schedule_point();
       }
     }));
   }
   threads.push_back(executor.spawn({.name = "first"}, [&] {
     for (int step = 0; step < 10; ++step) {
       stage = 1;
-      schedule_point();
+      detail::schedule_point();
       require(stage == 1, "the second went in between");
       stage = 0;
-      schedule_point();
+      detail::schedule_point();
     }
   }));
   threads.push_back(executor.spawn({.name = "second"}, [&] {
-    schedule_point();
+    detail::schedule_point();
     const int seen = stage;
     for (int step = 0; step < 20; ++step) {
-      schedule_point();
+      detail::schedule_point();
       if (stage != 1) {
         return;
       }
@@ -217,11 +217,11 @@ TEST(Exploration, AThreadThatPollsIsNoHang) {
                 [](ManualExecutor& executor) {
                   bool is_ready = false;
                   const auto setter = executor.spawn({.name = "setter"}, [&] {
-                    schedule_point();
+                    detail::schedule_point();
                     is_ready = true;
                   });
                   while (!is_ready) {
-                    schedule_point();
+                    detail::schedule_point();
                   }
                   setter->join();
                 });
@@ -234,7 +234,7 @@ TEST(Exploration, APollThatNeverEndsIsReported) {
       explore({.name = "polling_for_ever", .max_steps = 5000}, [](ManualExecutor& executor) {
         const auto other = executor.spawn({.name = "poller"}, [] {
           for (;;) {
-            schedule_point();
+            detail::schedule_point();
           }
         });
         other->join();
@@ -258,10 +258,10 @@ TEST(Exploration, AProgramThatDoesNotRepeatItselfIsReported) {
   int runs = 0;
   const Exploration found = explore(
       {.name = "forgetful", .strategy = Strategy::exhaustive}, [&](ManualExecutor& executor) {
-        std::vector<std::unique_ptr<Joinable>> threads;
+        std::vector<std::unique_ptr<detail::Joinable>> threads;
         const int count = ++runs == 1 ? 3 : 2;
         for (int i = 0; i < count; ++i) {
-          threads.push_back(executor.spawn({.name = "thread"}, [] { schedule_point(); }));
+          threads.push_back(executor.spawn({.name = "thread"}, [] { detail::schedule_point(); }));
         }
         for (const auto& thread : threads) {
           thread->join();
@@ -276,7 +276,7 @@ TEST(ExplorationDeathTest, AnAbortLeavesAReplayFile) {
   const auto program = [](ManualExecutor& executor) {
     bool is_set = false;
     const auto setter = executor.spawn({.name = "setter"}, [&] { is_set = true; });
-    schedule_point();
+    detail::schedule_point();
     if (is_set) {
       detail::assert_failed("!is_set", "the seeded bug", SourceLoc::current());
     }

@@ -255,7 +255,7 @@ TEST(Plans, AreTheSameUnderEveryOrderOfStreams) {
       const Tensor bias = full(world.device, {4}, 0.25);
       weight.publish();
       bias.publish();
-      std::vector<std::unique_ptr<Joinable>> threads;
+      std::vector<std::unique_ptr<detail::Joinable>> threads;
       threads.reserve(8);
       for (int lane = 0; lane < 8; ++lane) {
         threads.push_back(world.spawn("lane", [&, lane] {

@@ -27,7 +27,7 @@ Runtime runtime_of(ManualExecutor& executor) {
 void require_empty(const Runtime& runtime) {
   const Deadline end = Deadline::in(std::chrono::milliseconds(10));
   while (!end.has_passed()) {
-    current_context().parker().park(end);
+    detail::current_context().parker().park(end);
   }
   for (const Device& device : runtime.devices()) {
     require(device.memory().live_tensor_count == 0, "a tensor is left on " + device.name());
@@ -105,7 +105,7 @@ void fill_a_lane(ManualExecutor& executor) {
 
 // The runtime ends while a thread still reads: it gets the value, or learns that it is over.
 void close_while_read(ManualExecutor& executor) {
-  std::unique_ptr<Joinable> other;
+  std::unique_ptr<detail::Joinable> other;
   {
     const Runtime runtime = runtime_of(executor);
     const Tensor value = Tensor::from(runtime.device("sim:0"), Values{1, 2}, Shape{2}) * 2.0;
@@ -116,7 +116,7 @@ void close_while_read(ManualExecutor& executor) {
         require(error.code() == ErrorCode::device_closed, error.what());
       }
     });
-    schedule_point();
+    detail::schedule_point();
   }
   other->join();
 }

@@ -57,7 +57,7 @@ class KernelExample {
   /// What the reference makes of the bytes of dense inputs.
   [[nodiscard]] Result<std::vector<Bytes>> evaluate(std::vector<Bytes>& inputs) const {
     std::vector<Bytes> results;
-    std::vector<Layout> layouts;
+    std::vector<detail::Layout> layouts;
     layouts.reserve(inputs_.size() + outputs_.size());
     std::vector<TensorView> in;
     std::vector<TensorView> out;

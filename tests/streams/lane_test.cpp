@@ -168,8 +168,8 @@ TEST(Lane, AWaitingProducerIsWokenWhenThereIsRoom) {
         while (pushed < 1000) {
           while (!push(lane, pushed + 1, blob_bytes)) {
             while (lane.announce_waiting()) {
-              ASSERT_EQ(current_context().parker().park(Deadline::in(kDefaultWait)),
-                        Wake::unparked);
+              ASSERT_EQ(detail::current_context().parker().park(Deadline::in(kDefaultWait)),
+                        detail::Wake::unparked);
             }
           }
           ++pushed;
@@ -177,7 +177,7 @@ TEST(Lane, AWaitingProducerIsWokenWhenThereIsRoom) {
       });
       for (std::uint32_t tag = 1; tag <= 1000; ++tag) {
         while (lane.front() == nullptr) {
-          schedule_point();
+          detail::schedule_point();
         }
         ASSERT_TRUE(front_is(lane, tag, blob_bytes));
         lane.pop();
@@ -190,8 +190,8 @@ TEST(Lane, AWaitingProducerIsWokenWhenThereIsRoom) {
 
 // Whether this thread was woken since the last call.
 bool was_woken() {
-  return current_context().parker().park(Deadline::in(std::chrono::nanoseconds::zero())) ==
-         Wake::unparked;
+  return detail::current_context().parker().park(Deadline::in(std::chrono::nanoseconds::zero())) ==
+         detail::Wake::unparked;
 }
 
 // The consumer may then turn to other lanes for long: whoever waits for room must not depend on its

@@ -32,7 +32,7 @@ std::uint32_t push_count() {
 bool push_waiting(Lane& lane, OpRecord& record, std::span<const std::byte> blob) {
   while (!lane.try_push(record, blob)) {
     while (lane.announce_waiting()) {
-      if (current_context().parker().park(Deadline::in(kWait)) == Wake::deadline) {
+      if (detail::current_context().parker().park(Deadline::in(kWait)) == detail::Wake::deadline) {
         return false;
       }
     }
@@ -169,7 +169,7 @@ class Ringing {
     return all == pushes_ || is_stuck();
   }
   void act() {
-    actor_parker_ = IntrusivePtr<Parker>(&current_context().parker());
+    actor_parker_ = IntrusivePtr<detail::Parker>(&detail::current_context().parker());
     is_actor_there_.store(true, std::memory_order_release);  // partner: run
     for (int round = 0; !is_done(); ++round) {
       if (doorbell_.try_claim()) {
@@ -185,7 +185,8 @@ class Ringing {
       return;
     }
     const Deadline until = Deadline::in(is_nap ? std::chrono::microseconds(100) : kWait);
-    if (current_context().parker().park(until) == Wake::deadline && !is_nap && !is_done()) {
+    if (detail::current_context().parker().park(until) == detail::Wake::deadline && !is_nap &&
+        !is_done()) {
       is_stuck_.store(true, std::memory_order_release);
     }
   }
@@ -202,7 +203,7 @@ class Ringing {
   const std::uint64_t pushes_ = push_count() / 4 / kProducers * kProducers;
   Doorbell doorbell_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  IntrusivePtr<Parker> actor_parker_;  // set before is_actor_there_
+  IntrusivePtr<detail::Parker> actor_parker_;  // set before is_actor_there_
   std::atomic<bool> is_actor_there_{false};
   std::atomic<bool> is_stuck_{false};
   std::uint64_t consumed_ = 0;  // the holder's

@@ -86,7 +86,7 @@ TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
     weights.publish();
     std::vector<Stream> streams;
     std::vector<std::stop_source> stops(kClients);
-    Mutex mutex;  // of the stops, which clients replace
+    detail::Mutex mutex;  // of the stops, which clients replace
     std::vector<std::thread> threads;
     std::atomic<std::size_t> left{kClients};
     for (std::size_t me = 0; me < kClients; ++me) {
@@ -100,7 +100,7 @@ TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
           if (i % 3 == 0) {
             limits.deadline = Deadline::in(std::chrono::microseconds(i % 50));
           } else {
-            const MutexLock lock(mutex);
+            const detail::MutexLock lock(mutex);
             stops[me] = std::stop_source();
             limits.stop = stops[me].get_token();
           }
@@ -123,7 +123,7 @@ TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
     for (std::size_t turn = 0; left.load(std::memory_order_acquire) > 0; ++turn) {
       const std::size_t victim = turn % kClients;
       if (turn % 2 == 0) {
-        const MutexLock lock(mutex);
+        const detail::MutexLock lock(mutex);
         stops[victim].request_stop();
       } else {
         streams[victim].cancel();
@@ -151,7 +151,7 @@ TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
   const Device device = runtime.device("cpu:0");
   const int turns = rounds(300);
   {
-    std::vector<Mailbox<Tensor>> boxes(kThreads);
+    std::vector<detail::Mailbox<Tensor>> boxes(kThreads);
     std::vector<double> sums(kThreads, 0);
     std::vector<std::thread> threads;
     for (std::size_t me = 0; me < kThreads; ++me) {

@@ -15,8 +15,10 @@ namespace hearth {
 /// These devices, and as many cpu devices beside them as HEARTH_CPU_DEVICES says: all share the
 /// machine's cores, so each gets fewer of them, or one core serves several.
 inline std::vector<DeviceOptions> crowded(std::vector<DeviceOptions> devices) {
-  const std::int64_t wanted =
-      Settings::from_environment().integer(Setting::cpu_devices, 1, 64).value().value_or(0);
+  const std::int64_t wanted = detail::Settings::from_environment()
+                                  .integer(detail::Setting::cpu_devices, 1, 64)
+                                  .value()
+                                  .value_or(0);
   for (std::int64_t i = 0; i < wanted; ++i) {
     const std::string name = "cpu:" + std::to_string(i);
     if (std::ranges::find(devices, name, &DeviceOptions::name) == devices.end()) {

@@ -61,7 +61,7 @@ detail::BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
 void settle(const Runtime& runtime, bool hangs) {
   const Deadline end = Deadline::in(hangs ? 3 * kDefaultWait : std::chrono::milliseconds(10));
   while (!end.has_passed()) {
-    current_context().parker().park(end);
+    detail::current_context().parker().park(end);
   }
   for (const Device& device : runtime.devices()) {
     static_cast<void>(device.statistics());  // the actor's answer: it has looked at its lanes
@@ -86,7 +86,7 @@ void look_for_leaks(const Runtime& runtime, const Sims& sims, std::vector<std::s
 /// Runs the program and judges it, inside of the executor.
 std::vector<std::string> judge_program(const FaultyRun& run,
                                        const Runtime& runtime,
-                                       Executor& executor,
+                                       detail::Executor& executor,
                                        const Sims& sims,
                                        FaultFigures& figures) {
   std::optional<RecordScope> recording;

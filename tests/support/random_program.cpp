@@ -37,7 +37,7 @@ Shape pick_shape(ByteReader& bytes) {
 
 RandomProgram::RandomProgram(std::span<const std::byte> bytes,
                              const std::array<Device, 2>& devices,
-                             Executor* executor,
+                             detail::Executor* executor,
                              const ProgramOptions& options)
     : bytes_(bytes), executor_(executor), devices_(devices), options_(options) {}
 

@@ -98,7 +98,7 @@ class RandomProgram {
   /// `executor` spawns the further threads.
   RandomProgram(std::span<const std::byte> bytes,
                 const std::array<Device, 2>& devices,
-                Executor* executor,
+                detail::Executor* executor,
                 const ProgramOptions& options);
 
   /// Runs all of it. Reads all that has a handle twice at the end.
@@ -179,14 +179,14 @@ class RandomProgram {
   void set(std::size_t i, Tensor made);
 
   ByteReader bytes_;
-  Executor* executor_;
+  detail::Executor* executor_;
   std::array<Device, 2> devices_;
   const ProgramOptions options_;
   std::deque<Node> nodes_;  // references stay while it grows
   std::deque<Step> steps_;
   std::deque<Work> works_;
   std::deque<std::stop_source> stops_;  // of streams of any thread
-  std::deque<std::unique_ptr<Joinable>> threads_;
+  std::deque<std::unique_ptr<detail::Joinable>> threads_;
   int running_ = 1;
   std::size_t bytes_to_leave_ = 0;
   std::vector<Observation> observations_;

@@ -138,7 +138,7 @@ Result<RowPlan> plan_rows(const KernelCall& call, const KernelEncoder& encoder) 
       continue;
     }
     // It has 1 along the axes of a row, or lacks them.
-    const Layout& own = *call.inputs[i].layout;
+    const hearth::detail::Layout& own = *call.inputs[i].layout;
     Strides& stride = plan.space.stride[plan.space.operand_count++];
     for (int axis = 0; axis < space.rank(); ++axis) {
       const auto at = static_cast<std::size_t>(axis);

@@ -219,7 +219,7 @@ TEST(Actor, AContinuationNeverRunsOnTheTokenHolder) {
       Pending<std::string> where =
           x.read_bytes().then(world.runtime.continuations(), [&](const std::vector<std::byte>&) {
             EXPECT_EQ(x.item(), 1) << "a continuation may wait for the device";
-            return current_context().name();
+            return detail::current_context().name();
           });
       EXPECT_EQ(std::move(where).get(), "continuations");
     });

@@ -239,7 +239,7 @@ TEST(AsyncDevice, ALoanThatWasGivenUpLeavesNothingToTheNext) {
       const StreamScope scope(stream);
       Lent first = lend_out(world.f32({1, 2}) + 1);
       for (std::uint64_t i = 0; i < seed; ++i) {
-        schedule_point();  // the actor comes to the loan, or not, or the device to its end
+        detail::schedule_point();  // the actor comes to the loan, or not, or the device to its end
       }
       stream.cancel();
       if (first.region.wait().has_value()) {

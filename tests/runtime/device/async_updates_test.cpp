@@ -48,7 +48,7 @@ class HeldSim final : public testing::ForwardingBackend {
 
   [[nodiscard]] Status wait(Points any_of, Deadline deadline) override {
     while (time_.is_held && !deadline.has_passed()) {
-      current_context().parker().park(Deadline::in(1ms));
+      detail::current_context().parker().park(Deadline::in(1ms));
     }
     if (time_.is_held) {
       return Error{.code = ErrorCode::deadline_exceeded, .text = "time is held"};

@@ -86,7 +86,7 @@ TEST_F(DevicePeaksTest, AFileOfAnotherDeviceIsNone) {
 }
 
 TEST_F(DevicePeaksTest, OneThatIsKnownIsNotMeasuredAgain) {
-  Log log{LogOptions{}};
+  detail::Log log{detail::LogOptions{}};
   ASSERT_TRUE(subject("known").measure_now().has_value());
   PeakSubject half = subject("known");
   half.is_automatic = true;
@@ -99,7 +99,7 @@ TEST_F(DevicePeaksTest, OneThatIsKnownIsNotMeasuredAgain) {
 
 // Other programs take time away, so the best of some openings counts.
 TEST_F(DevicePeaksTest, TheFirstOpeningsMeasure) {
-  Log log{LogOptions{}};
+  detail::Log log{detail::LogOptions{}};
   PeakSubject automatic = subject("automatic");
   automatic.is_automatic = true;
   double most = 0;
@@ -117,7 +117,7 @@ TEST_F(DevicePeaksTest, TheFirstOpeningsMeasure) {
 
 // What could not be measured at one opening is at the next.
 TEST_F(DevicePeaksTest, AFailureIsOfOneOpening) {
-  Log log{LogOptions{.level = LogLevel::off}};
+  detail::Log log{detail::LogOptions{.level = detail::LogLevel::off}};
   PeakSubject automatic = subject("recovers", 1);
   automatic.is_automatic = true;
   EXPECT_FALSE(automatic.known(log).has_value());
@@ -126,7 +126,7 @@ TEST_F(DevicePeaksTest, AFailureIsOfOneOpening) {
 
 // Each program would be late by it.
 TEST_F(DevicePeaksTest, NothingIsMeasuredThatCannotBeKept) {
-  Log log{LogOptions{}};
+  detail::Log log{detail::LogOptions{}};
   std::ofstream(folder_.path() / "peaks") << "a file where the folder should be";
   PeakSubject automatic = subject("homeless");
   automatic.is_automatic = true;
@@ -138,7 +138,7 @@ TEST_F(DevicePeaksTest, NothingIsMeasuredThatCannotBeKept) {
 }
 
 TEST_F(DevicePeaksTest, AreOfNothingWhereTheyCannotBeMeasured) {
-  Log log{LogOptions{}};
+  detail::Log log{detail::LogOptions{}};
   EXPECT_FALSE(subject("by hand").known(log).has_value());
   PeakSubject small = subject("small");
   small.is_automatic = true;

@@ -47,7 +47,7 @@ TEST(Lifetime, TensorsMadeOnOneThreadAreUsedOnAnotherAtOnce) {
       std::optional<Tensor> handed;
       const auto maker = world.spawn("maker", [&] { handed = world.f32({1, 2}) * 3; });
       while (!handed) {
-        schedule_point();
+        detail::schedule_point();
       }
       const Tensor mine = std::move(*handed) + 1;
       EXPECT_THAT(mine.to_vector<float>(), ElementsAre(4, 7)) << "seed " << seed;
@@ -61,7 +61,7 @@ void drop_while_others_use(int users, std::uint64_t seed) {
   SCOPED_TRACE(::testing::Message() << users << " users, seed " << seed);
   stepped({.seed = seed}, [users](const World& world) {
     const std::int64_t before = live_tensors(world.device);
-    std::vector<std::unique_ptr<Joinable>> threads;
+    std::vector<std::unique_ptr<detail::Joinable>> threads;
     std::vector<std::vector<float>> results(static_cast<std::size_t>(users));
     {
       const Tensor shared = world.f32({1, 2, 3});

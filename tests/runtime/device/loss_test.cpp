@@ -286,7 +286,7 @@ TEST(Restart, AJointUpdateThatIsPreparedComesToNothingAndItsMemoryGoesWithTheOld
       }
     }
     for (int i = 0; i < 10; ++i) {
-      schedule_point();  // the actor has met them all when the restart comes
+      detail::schedule_point();  // the actor has met them all when the restart comes
     }
     world.device.restart();
     EXPECT_EQ(testing::code_of(done.wait()), ErrorCode::device_lost);

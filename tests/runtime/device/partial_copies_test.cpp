@@ -121,7 +121,7 @@ class InParts final : public testing::ForwardingBackend {
       return ForwardingBackend::wait(points, deadline);
     }
     while (!deadline.has_passed()) {
-      current_context().parker().park(deadline);
+      detail::current_context().parker().park(deadline);
     }
     return Error{.code = ErrorCode::deadline_exceeded, .text = "copies are held"};
   }

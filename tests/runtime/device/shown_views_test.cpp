@@ -138,7 +138,7 @@ TEST(ShownViews, WhoseTurnComesAfterARestartAreLostToo) {
         }
       }
       for (int i = 0; i < 10; ++i) {
-        schedule_point();  // the actor has met them all when the restart comes
+        detail::schedule_point();  // the actor has met them all when the restart comes
       }
       world.device.restart();
       EXPECT_GT(waiting_records(world), 0U) << "some lanes' turns come now";

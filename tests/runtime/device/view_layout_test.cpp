@@ -18,7 +18,7 @@ struct Places {
   std::vector<std::int64_t> of;
 };
 
-std::vector<std::int64_t> places_of(const Layout& layout, std::int64_t offset) {
+std::vector<std::int64_t> places_of(const detail::Layout& layout, std::int64_t offset) {
   std::vector<std::int64_t> places;
   const std::int64_t count = layout.shape.element_count();
   std::vector<std::int64_t> index(static_cast<std::size_t>(layout.shape.rank()), 0);
@@ -42,7 +42,7 @@ std::vector<std::int64_t> places_of(const Layout& layout, std::int64_t offset) {
 template <class Source>
 Places gathered(const Places& from, const Shape& shape, const Source& source) {
   Places result{shape, {}};
-  const Layout target(shape);
+  const detail::Layout target(shape);
   const Strides strides = contiguous_strides(from.shape);
   for (std::int64_t flat = 0; flat < shape.element_count(); ++flat) {
     std::vector<std::int64_t> index;
@@ -60,7 +60,10 @@ Places gathered(const Places& from, const Shape& shape, const Source& source) {
 }
 
 template <class Attributes>
-ViewLayout view(OpKind kind, const Attributes& attributes, const Layout& from, const Shape& to) {
+ViewLayout view(OpKind kind,
+                const Attributes& attributes,
+                const detail::Layout& from,
+                const Shape& to) {
   OpRecord record;
   record.kind = kind;
   record.input_count = 1;
@@ -73,13 +76,13 @@ ViewLayout view(OpKind kind, const Attributes& attributes, const Layout& from, c
     blob.assign(bytes.begin(), bytes.end());
     record.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
   }
-  return view_layout(OpView(record, blob.data()), from, Layout(to));
+  return view_layout(OpView(record, blob.data()), from, detail::Layout(to));
 }
 
 /// One random view of a tensor that is itself a view.
 class RandomView {
  public:
-  RandomView(std::mt19937_64& random, const Layout& from, const Places& places)
+  RandomView(std::mt19937_64& random, const detail::Layout& from, const Places& places)
       : random_(random), from_(from), places_(places) {
     switch (random() % 4) {
       case 0:
@@ -192,7 +195,7 @@ class RandomView {
   }
 
   std::mt19937_64& random_;
-  const Layout& from_;
+  const detail::Layout& from_;
   const Places& places_;
 };
 
@@ -203,9 +206,9 @@ TEST(ViewLayout, ChainsOfRandomViewsReadTheRightElements) {
   int views = 0;
   int copies = 0;
   for (int round = 0; round < 5000; ++round) {
-    Layout layout{Shape{static_cast<std::int64_t>(random() % 4 + 1),
-                        static_cast<std::int64_t>(random() % 6),
-                        static_cast<std::int64_t>(random() % 5 + 1)}};
+    detail::Layout layout{Shape{static_cast<std::int64_t>(random() % 4 + 1),
+                                static_cast<std::int64_t>(random() % 6),
+                                static_cast<std::int64_t>(random() % 5 + 1)}};
     Places places{layout.shape, places_of(layout, 0)};
     std::int64_t offset = 0;
     for (int depth = 0; depth < 5; ++depth) {
@@ -224,7 +227,7 @@ TEST(ViewLayout, ChainsOfRandomViewsReadTheRightElements) {
           << "round " << round << ", depth " << depth << ", "
           << (step.kind == OpKind::reshape ? "reshape" : "another kind") << " to "
           << layout.shape.to_string();
-      std::vector<std::int64_t> in_order = places_of(Layout(layout.shape), offset);
+      std::vector<std::int64_t> in_order = places_of(detail::Layout(layout.shape), offset);
       ASSERT_TRUE(!layout.contiguous || places.of == in_order);
     }
   }
@@ -233,13 +236,13 @@ TEST(ViewLayout, ChainsOfRandomViewsReadTheRightElements) {
 }
 
 TEST(ViewLayout, AReshapeOfATransposedMatrixNeedsACopy) {
-  const Layout transposed(Shape{3, 2}, Strides{1, 3});
+  const detail::Layout transposed(Shape{3, 2}, Strides{1, 3});
   EXPECT_FALSE(view(OpKind::reshape, AxisAttributes{}, transposed, Shape{6}).possible);
   EXPECT_TRUE(view(OpKind::reshape, AxisAttributes{}, transposed, Shape{3, 1, 2}).possible);
 }
 
 TEST(ViewLayout, AReshapeOfARepeatedRowMayJoinTheRepeatsOnly) {
-  const Layout repeated(Shape{4, 3}, Strides{0, 1});
+  const detail::Layout repeated(Shape{4, 3}, Strides{0, 1});
   EXPECT_TRUE(view(OpKind::reshape, AxisAttributes{}, repeated, Shape{2, 2, 3}).possible);
   EXPECT_FALSE(view(OpKind::reshape, AxisAttributes{}, repeated, Shape{12}).possible);
 }

@@ -136,7 +136,7 @@ TEST(Watchdog, AnActorThatDoesNotAnswerIsNamedWithTheOpItIsAt) {
             EXPECT_EQ(testing::now() - start, 5s) << "nobody is asked yet";
             EXPECT_THAT(status.error().text, HasSubstr("op number 2 of stream 1, exp, called at "));
             const std::string report = status.error().report();
-            EXPECT_EQ(testing::now() - start, 5s + Watchdog::kAnswerLimit);
+            EXPECT_EQ(testing::now() - start, 5s + detail::Watchdog::kAnswerLimit);
             EXPECT_THAT(report, HasSubstr("device sim:0: thread number "));
             EXPECT_THAT(report, HasSubstr("op number 2 of stream 1, exp, called at "));
             EXPECT_THAT(report, HasSubstr("no answer within 100ms"));
@@ -309,7 +309,7 @@ TEST(Watchdog, EagerReportsComeWithTheError) {
               EXPECT_THAT(error.what(), HasSubstr("watchdog report: thread main (number "));
               EXPECT_THAT(error.what(), HasSubstr("device sim:0: thread number "));
             }
-            EXPECT_EQ(testing::now() - start, 3s + Watchdog::kAnswerLimit);
+            EXPECT_EQ(testing::now() - start, 3s + detail::Watchdog::kAnswerLimit);
             control.release.set_value();
             EXPECT_EQ(sum.item(), 1);
           });

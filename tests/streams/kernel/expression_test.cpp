@@ -96,10 +96,10 @@ TEST(Pointwise, SpreadsOverShapesThatBroadcast) {
   std::array<float, 3> row{10, 20, 30};
   std::array<float, 6> result{};
   const std::array inputs{
-      KernelTensor{std::as_writable_bytes(std::span(column)).data(), Layout(shapes[0])},
-      KernelTensor{std::as_writable_bytes(std::span(row)).data(), Layout(shapes[1])}};
+      KernelTensor{std::as_writable_bytes(std::span(column)).data(), detail::Layout(shapes[0])},
+      KernelTensor{std::as_writable_bytes(std::span(row)).data(), detail::Layout(shapes[1])}};
   const std::array outputs{
-      KernelTensor{std::as_writable_bytes(std::span(result)).data(), Layout(out)}};
+      KernelTensor{std::as_writable_bytes(std::span(result)).data(), detail::Layout(out)}};
   const std::array parameters{ScalarAttributes{.real = 0.5}};
   interpret(kernel, {out.dims(), inputs, outputs, parameters}).value();
   EXPECT_EQ(result, (std::array<float, 6>{10.5F, 20.5F, 30.5F, 11, 21, 31}));

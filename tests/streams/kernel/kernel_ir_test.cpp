@@ -22,7 +22,7 @@ using testing::axis;
 
 template <class T>
 KernelTensor tensor(std::vector<T>& values, const Shape& shape) {
-  return {reinterpret_cast<std::byte*>(values.data()), Layout(shape)};
+  return {reinterpret_cast<std::byte*>(values.data()), detail::Layout(shape)};
 }
 
 TEST(KernelIR, PrintsTheThreeExamples) {
@@ -130,7 +130,8 @@ TEST(KernelInterpreter, RunsTheFirstExampleOnStridedOperands) {
   }
   std::vector<f16> bias{f16(0.5F), f16(1.0F), f16(-100.0F)};
   std::vector<f16> y(6);
-  const KernelTensor by_column{reinterpret_cast<std::byte*>(x.data()), Layout({2, 3}, {1, 2})};
+  const KernelTensor by_column{reinterpret_cast<std::byte*>(x.data()),
+                               detail::Layout({2, 3}, {1, 2})};
   const std::array inputs{by_column, tensor(bias, {3})};
   const std::array outputs{tensor(y, {2, 3})};
   const std::array extents{std::int64_t{2}, std::int64_t{3}};
