@@ -1,8 +1,13 @@
-# One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, DEFINE, MAX_LINES (may be empty), INCLUDES (separated by |).
+# One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, DEFINE, MAX_LINES (may be empty), INCLUDES (separated by |),
+# HEADER_FOLDER (may be empty), with what compile_header.cmake has left there.
 # Without MATCH it is the control: the file has to compile.
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND -I)
-set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes} ${FILE})
+set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes})
+if(HEADER_FOLDER)
+  list(APPEND compile -include ${HEADER_FOLDER}/all_of_hearth.hpp)
+endif()
+list(APPEND compile ${FILE})
 
 if(NOT DEFINED MATCH)
   execute_process(COMMAND ${compile} RESULT_VARIABLE status ERROR_VARIABLE messages)
