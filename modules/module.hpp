@@ -237,8 +237,9 @@ template <Module Model>
   for (const TensorRef& ref : tensor_refs(copy)) {
     detail::require_tensor("fork", ref.path, *ref.tensor, loc);
     const detail::SoleName sole(ref);
+    const bool is_unnamed = detail::TensorAccess::is_unnamed_weight(*ref.tensor);
     *ref.tensor = detail::forked(*ref.tensor, device, loc);
-    ref.tensor->set_path(ref.path);
+    detail::TensorAccess::set_copied_path(*ref.tensor, is_unnamed, ref.path, loc);
   }
   return copy;
 }
@@ -254,8 +255,9 @@ template <Module Model>
     detail::require_tensor("to_dtype", ref.path, tensor, loc);
     if (is_float(tensor.dtype()) && tensor.dtype() != dtype) {
       const detail::SoleName sole(ref);
+      const bool is_unnamed = detail::TensorAccess::is_unnamed_weight(tensor);
       tensor = detail::with_dtype(tensor, dtype, loc);
-      tensor.set_path(ref.path);
+      detail::TensorAccess::set_copied_path(tensor, is_unnamed, ref.path, loc);
     }
   }
   return copy;

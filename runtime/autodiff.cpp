@@ -26,8 +26,8 @@ Tensor TapeScope::track(const Tensor& value) {
   return tape_->add_leaf(value, SourceLoc{});
 }
 
-void TapeScope::watch_weights(std::string_view model) {
-  tape_->watch_weights(model);
+void TapeScope::watch_weights(std::string_view model, SourceLoc loc) {
+  tape_->watch_weights(model, loc);
 }
 
 std::vector<Tensor> TapeScope::sweep(const Tensor& output,

@@ -29,9 +29,9 @@ class TapeScope {
   ~TapeScope();
   /// The same values, tracked; the index counts the leaves from 0.
   [[nodiscard]] Tensor track(const Tensor& value);
-  /// Warns, while it lives, of weights that are used and not tracked: those of a layer that a
-  /// model of this name (empty: it has none) has left out of HEARTH_MODULE.
-  void watch_weights(std::string_view model);
+  /// Warns, while it lives, of weights that are used and that no model has named: those of a layer
+  /// that a model of this name (empty: it has none) has left out of HEARTH_MODULE.
+  void watch_weights(std::string_view model, SourceLoc loc);
   /// Gradients of `output` (one element, float) with respect to every leaf, in order of track().
   /// Leaves that the output does not depend on get zeros. The sweep calls `on_ready` with each
   /// leaf's gradient as soon as it is final, in the order of the sweep.
@@ -48,12 +48,17 @@ class TapeScope {
 /// Tracks the parameters of a module, each once, and names them in `paths`: those with several
 /// names by their first.
 template <class Model>
-void track_parameters(Model& model, TapeScope& scope, std::vector<std::string>& paths) {
+void track_parameters(Model& model,
+                      TapeScope& scope,
+                      std::vector<std::string>& paths,
+                      SourceLoc loc) {
   TiedTensors tied;
   std::vector<const Tensor*> leaves;
   model.visit("", [&]<class Part>(const std::string& path, Part& part) {
     if constexpr (std::is_same_v<Part, Buffer>) {
-      part.set_path(path);
+      if (part.is_valid()) {
+        part.set_path(path, loc);
+      }
     } else if (const TiedTensors::Place place = tied.meet(part); place.is_first) {
       part.set_path(path);
       part = scope.track(part);
@@ -64,9 +69,9 @@ void track_parameters(Model& model, TapeScope& scope, std::vector<std::string>& 
     }
   });
   if constexpr (requires { Model::module_name(); }) {
-    scope.watch_weights(Model::module_name());
+    scope.watch_weights(Model::module_name(), loc);
   } else {
-    scope.watch_weights({});
+    scope.watch_weights({}, loc);
   }
 }
 /// Errors: ArgumentError when there are parameters, and the loss depends on none.
@@ -118,8 +123,8 @@ template <class Fn>
 /// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
 /// that uses another model than the one it is given does; ShapeError and DtypeError as grad().
 ///
-/// A weight that takes part and that no visit() has named, a layer left out of HEARTH_MODULE, is
-/// told of in the log: it is not trained.
+/// A weight of one of the library's layers that takes part twice, on a device of the parameters,
+/// and that no model has named, is told of in the log: a layer was left out of HEARTH_MODULE.
 ///
 /// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
 /// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),
@@ -133,7 +138,7 @@ template <class Model, class Fn>
   detail::TapeScope scope;
   Model tracked = model;  // shares the values
   std::vector<std::string> paths;
-  detail::track_parameters(tracked, scope, paths);
+  detail::track_parameters(tracked, scope, paths, loc);
   auto value = std::forward<Fn>(fn)(std::as_const(tracked));
   using Value = decltype(value);
   const Tensor loss = detail::loss_of(value);

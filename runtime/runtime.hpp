@@ -27,10 +27,18 @@ namespace hearth {
 
 namespace detail {
 struct BackendFactory;
+class Executor;
 class Log;
+class Watchdog;
 }  // namespace detail
 class MemoryStrategy;
 class PageProvider;
+
+/// What Runtime::executor(), log() and watchdog() give, for functions of your own that pass it on;
+/// an executor of your own derives from the first (`runtime/base/executor.hpp`).
+using RuntimeExecutor = detail::Executor;
+using RuntimeLog = detail::Log;
+using RuntimeWatchdog = detail::Watchdog;
 
 /// One device for the runtime to open.
 struct DeviceOptions {
@@ -113,7 +121,7 @@ struct RuntimeOptions {
   std::string record_file = {};
   /// Who runs the threads; nullptr = operating system threads. A ManualExecutor steps them, for a
   /// program's tests. Must outlive the Runtime.
-  detail::Executor* executor = nullptr;
+  RuntimeExecutor* executor = nullptr;
 };
 
 /// A device that this machine may offer to a runtime.
@@ -160,12 +168,12 @@ class Runtime {
   /// Errors: ArgumentError for a device of another runtime, or of a kind whose speed says nothing
   /// (reference, sim); OutOfMemory; DeviceError; FileError where it cannot be kept.
   DevicePeaks measure_peaks(const Device& device, SourceLoc loc = SourceLoc::current()) const;
-  [[nodiscard]] detail::Executor& executor() const noexcept;
+  [[nodiscard]] RuntimeExecutor& executor() const noexcept;
   /// Lines for the person who runs the program: all else that the library reports goes here.
-  [[nodiscard]] detail::Log& log() const noexcept;
+  [[nodiscard]] RuntimeLog& log() const noexcept;
   /// Who waits for whom: what an error says of a deadline that passed. Waits of others (workers,
   /// servers) enter themselves.
-  [[nodiscard]] detail::Watchdog& watchdog() const noexcept;
+  [[nodiscard]] RuntimeWatchdog& watchdog() const noexcept;
   /// RuntimeOptions::wait_limit, for the waits of others.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept;
   /// Where continuations of Pending::then run.

@@ -227,6 +227,10 @@ Tensor Tensor::detach() const {
   return same;
 }
 
+bool detail::TensorAccess::is_unnamed_weight(const Tensor& tensor) noexcept {
+  return tensor.impl_->unnamed_weight.load(std::memory_order_acquire) != 0;
+}
+
 void Tensor::set_path(std::string_view path, SourceLoc loc) const {
   set_path(path, true, loc);
 }
@@ -239,8 +243,9 @@ void Tensor::set_path(std::string_view path, bool is_of_model, SourceLoc loc) co
     impl.path.store(id, std::memory_order_release);  // partner: the code that names it in an error
     impl.endpoint->note_path(impl, id);
   }
-  if (is_of_model && impl.is_unnamed_weight.load(std::memory_order_acquire)) {
-    impl.is_unnamed_weight.store(false, std::memory_order_release);  // partner: WeightWatch
+  const std::uint64_t unnamed = is_of_model ? 0 : kUnseenWeight;
+  if (impl.unnamed_weight.load(std::memory_order_acquire) != unnamed) {
+    impl.unnamed_weight.store(unnamed, std::memory_order_release);  // partner: WeightWatch
   }
 }
 

@@ -283,7 +283,7 @@ class Tensor {
   friend class detail::TensorAccess;
   explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
   void publish(bool is_frozen, SourceLoc loc) const;
-  /// `is_of_model`: a model's walk names it, and not the layer alone that has made it.
+  /// `is_of_model`: a model's walk names it, and not the layer alone that has made it as a weight.
   void set_path(std::string_view path, bool is_of_model, SourceLoc loc) const;
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] ItemValue item_value(SourceLoc loc) const;

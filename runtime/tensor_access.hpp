@@ -37,6 +37,15 @@ class TensorAccess final {
   static void set_first_path(const Tensor& tensor, std::string_view path, SourceLoc loc) {
     tensor.set_path(path, false, loc);
   }
+  /// Whether that was all.
+  [[nodiscard]] static bool is_unnamed_weight(const Tensor& tensor) noexcept;
+  /// set_path() of a copy: it is named where what it is copied from was.
+  static void set_copied_path(const Tensor& tensor,
+                              bool is_unnamed_weight,
+                              std::string_view path,
+                              SourceLoc loc) {
+    tensor.set_path(path, !is_unnamed_weight, loc);
+  }
   /// publish() of a tensor whose uses need no bookkeeping any more.
   static void publish_frozen(const Tensor& tensor, SourceLoc loc) { tensor.publish(true, loc); }
 };

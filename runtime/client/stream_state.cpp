@@ -65,8 +65,7 @@ TensorImpl* StreamState::make_tensor(DType dtype, ShapeId shape) {
   impl->shape_id = shape;
   impl->dtype = dtype;
   impl->home = lane_id_;
-  impl->is_unnamed_weight.store((record_flags_ & static_cast<unsigned>(RecordFlag::exclusive)) != 0,
-                                std::memory_order_release);
+  impl->unnamed_weight.store(0, std::memory_order_release);  // partner: WeightWatch
   impl->path.store(PathId{}, std::memory_order_release);
   impl->layout = &endpoint_->tables().shapes.layout(shape);
   return impl;

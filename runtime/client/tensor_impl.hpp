@@ -26,6 +26,9 @@ struct LaneUse {
   std::atomic<std::uint64_t> sequence{0};
 };
 
+/// A layer's weight that no model has named and no WeightWatch has seen.
+inline constexpr std::uint64_t kUnseenWeight = 1;
+
 struct TensorImpl {
   std::atomic<std::uint32_t> references{1};
   std::uint32_t generation = 0;
@@ -38,10 +41,11 @@ struct TensorImpl {
   std::atomic<bool> is_foreign{
       false};  ///< used by a lane that is not its home since it was made or adopted
   std::atomic<bool> has_many_users{false};      ///< more foreign lanes than entries
-  std::atomic<bool> is_unnamed_weight{false};   ///< made in a WeightScope, and named by no model
   const detail::Layout* layout = nullptr;       ///< the interned contiguous layout of its shape
   std::atomic<std::uint64_t> home_sequence{0};  ///< last record of the home lane that names it
   std::array<LaneUse, kInlineLastUses> foreign_uses{};
+  /// 0: no weight, or a model has named it; kUnseenWeight; or the WeightWatch that saw it first.
+  std::atomic<std::uint64_t> unnamed_weight{0};
   TensorImpl* next_drop = nullptr;  ///< link while its drop waits for room in the lane
   IntrusivePtr<DeviceEndpoint> endpoint;
 

@@ -100,8 +100,9 @@ class Tape final : public RefCounted<Tape> {
 
   /// Warns of weights that the loss uses and that are none of the leaves, those of a model of this
   /// name, until close().
-  void watch_weights(std::string_view model) {
-    weight_watch_ = std::make_unique<detail::WeightWatch>(model, leaves_);
+  void watch_weights(std::string_view model, SourceLoc loc) {
+    weight_watch_ = std::make_unique<detail::WeightWatch>(model);
+    weight_watch_->watch(leaves_, loc);
   }
 
   /// Before the op's input references are given away: saves what its gradient needs of them.

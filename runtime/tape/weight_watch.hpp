@@ -1,10 +1,12 @@
-// Looks out for weights that a loss uses and its model does not name: a layer that was left out of
+// Looks out for weights that a loss uses and no model names: a layer that was left out of
 // HEARTH_MODULE is neither trained, moved nor saved, and nothing else would tell. Private to
 // runtime. Threads: one, on which it lives and dies; it watches what that thread submits to its
-// current stream of each device. Invariant: every walk that tracks, loads, moves or steps a
-// model names its tensors by set_path(), so what none has named is no model's.
+// current stream of each device. Invariants: (1) every walk that tracks, loads, moves or steps a
+// model names its tensors by set_path(); (2) a weight is told of once, when the loss of a second
+// value_and_grad uses it: at the first, the model that has it may not have been walked yet.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,18 +25,23 @@ struct Submission;
 
 class WeightWatch final {
  public:
-  /// On the devices of `leaves`, the parameters of a model of this name; empty: it has none.
-  WeightWatch(std::string_view model, std::span<const Tensor> leaves);
+  /// Of the loss of a model of this name; empty: it has none.
+  explicit WeightWatch(std::string_view model);
   WeightWatch(const WeightWatch&) = delete;
   WeightWatch& operator=(const WeightWatch&) = delete;
   ~WeightWatch();
 
-  /// Writes a warning for each input of the op that is a weight which no model has named: the first
-  /// time, the tenth, the hundredth.
+  /// On the devices of these, the model's parameters. Errors: as the ops of the call at `loc`.
+  void watch(std::span<const Tensor> leaves, SourceLoc loc);
+  /// Writes a warning for a weight among the op's inputs that no model has named: the first of a
+  /// model, the tenth, the hundredth.
   void look_at(const Submission& submission) const;
 
  private:
-  std::string model_;
+  void tell(const Submission& submission, const TensorImpl& weight) const;
+
+  const std::string model_;
+  const std::uint64_t number_;
   std::vector<std::pair<StreamState*, const WeightWatch*>> before_;  ///< What each stream had.
 };
 

@@ -1,10 +1,14 @@
 # <hearth/hearth.hpp> as the compiler keeps it: COMPILER, HEADER_FOLDER, INCLUDES (separated by |).
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND -I)
-file(WRITE ${HEADER_FOLDER}/all_of_hearth.hpp "#include <hearth/hearth.hpp>\n")
+set(header ${HEADER_FOLDER}/all_of_hearth.hpp)
+file(REMOVE ${header}.gch) # a failure leaves none behind
+file(WRITE ${header} "#include <hearth/hearth.hpp>\n")
+string(RANDOM name) # another run of the tests may be reading the one there was
 execute_process(COMMAND ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fmessage-length=0 ${includes} -x c++-header
-                        ${HEADER_FOLDER}/all_of_hearth.hpp -o ${HEADER_FOLDER}/all_of_hearth.hpp.gch
+                        ${header} -o ${HEADER_FOLDER}/${name}
                 RESULT_VARIABLE status ERROR_VARIABLE messages)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "hearth.hpp does not compile:\n${messages}")
 endif()
+file(RENAME ${HEADER_FOLDER}/${name} ${header}.gch)

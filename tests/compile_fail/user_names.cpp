@@ -19,6 +19,7 @@ struct Cache {};
 struct Client {};
 struct Clock {};
 struct Config {};
+struct ContextAttachment {};
 struct Coordinator {};
 struct Decoder {};
 struct Edge {};
@@ -40,9 +41,11 @@ struct Log {};
 struct LogLevel {};
 struct LogOptions {};
 struct Logger {};
+struct LogicalThread {};
 struct Loss {};
 struct Mailbox {};
 struct MailboxOptions {};
+struct MailboxPush {};
 struct Metrics {};
 struct Mlp {};
 struct Model {};
@@ -52,8 +55,13 @@ struct Net {};
 struct Node {};
 struct Op {};
 struct Options {};
+struct OwnedThread {};
+struct OwnedThreadOptions {};
 struct Page {};
+struct ParkWord {};
 struct Parker {};
+struct PendingHelper {};
+struct PendingStateBase {};
 struct Point {};
 struct Pool {};
 struct Queue {};
@@ -69,6 +77,7 @@ struct Setting {};
 struct SettingInfo {};
 struct Settings {};
 struct State {};
+struct StdAtomics {};
 struct Tape {};
 struct Task {};
 struct ThreadContext {};
@@ -81,6 +90,7 @@ struct TraceEvent {};
 struct TraceLog {};
 struct TraceSpan {};
 struct TraceTrack {};
+struct Trainer {};
 struct WaitList {};
 struct WaitNode {};
 struct Wake {};
@@ -91,6 +101,10 @@ struct Worker {};
 inline int current_context() {
   return 1;
 }
+inline int known_settings() {
+  return 1;
+}
+inline constexpr int kSettingCount = 1;
 inline int lock_point() {
   return 1;
 }
@@ -110,8 +124,11 @@ using Sixth = Named<RepeatedKernels, Replica, Report, Request, Response, Sample,
 using Seventh = Named<Setting, SettingInfo, Settings, State, Tape, Task, ThreadContext, ThreadId>;
 using Eighth = Named<ThreadOptions, Timer, Token, Trace, TraceEvent, TraceLog, TraceSpan>;
 using Ninth = Named<TraceTrack, WaitList, WaitNode, Wake, Watchdog, Worker>;
+using Tenth = Named<ContextAttachment, LogicalThread, MailboxPush, OwnedThread, OwnedThreadOptions>;
+using Eleventh = Named<ParkWord, PendingHelper, PendingStateBase, StdAtomics>;
 
-inline const int kCalled = current_context() + lock_point() + schedule_point();
+inline const int kCalled =
+    current_context() + known_settings() + kSettingCount + lock_point() + schedule_point();
 
 #ifdef HEARTH_MUST_FAIL
 struct Trainer {};
