@@ -189,6 +189,7 @@ void StreamState::wait_for_room(const OpRecord& record) {
   // Copies first: the stop may come while this wait ends.
   const std::stop_callback on_stop(
       stop, [parker = IntrusivePtr<detail::Parker>(&detail::current_context().parker())] {
+        // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): this may go before its end
         const IntrusivePtr<detail::Parker> kept = parker;
         kept->unpark();
       });
