@@ -216,7 +216,8 @@ void note_uses(const Submission& submission,
   }
 }
 
-// Phases: the tape saves what the gradient needs; operands become record entries, and last uses are
+// Phases: inside value_and_grad, weights that no model names are told of; the tape saves what the
+// gradient needs; operands become record entries, and last uses are
 // decided; results get slots; the record goes out; then, and only then, are inputs given away or
 // marked as used. A submit that throws has changed nothing.
 void submit_on_stream(DeviceEndpoint& endpoint,
