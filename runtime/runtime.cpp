@@ -205,7 +205,8 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .cores = options.cores,
       .is_serial = executor->is_manual(),
       .sim_computes = options.sim_computes,
-      .compiler = executor->is_manual() || compiles_block ? nullptr : executor,
+      .executor = executor->is_manual() ? nullptr : executor,
+      .compiles_beside = !compiles_block,
       .copy_threads = executor->is_manual() ? 1 : copy_threads,
       .log = &tables->log,
       .wait_limit = executor->is_manual() ? kDefaultWait : tables->wait_limit,
@@ -298,7 +299,7 @@ PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
     return {};
   }
   BackendRequest request = request_for(options);
-  request.compiler = nullptr;
+  request.executor = nullptr;
   PeakSubject subject{.name = info.peaks_name,
                       .is_automatic = info.runs_inline && is_build_of_full_speed(),
                       .most_bytes = options.memory_budget_bytes / 2};

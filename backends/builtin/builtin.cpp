@@ -65,7 +65,8 @@ Made make_sim(const BackendRequest& request, int /*number*/) {
 Made make_vulkan(const BackendRequest& request, int number) {
   return vulkan::VulkanBackend::open({.name = request.name,
                                       .index = number,
-                                      .executor = request.compiler,
+                                      .executor = request.executor,
+                                      .compiles_beside = request.compiles_beside,
                                       .log = request.log,
                                       .faults = request.faults,
                                       .staging = {.threads = request.copy_threads},

@@ -24,9 +24,10 @@ struct BackendRequest {
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
   bool is_serial = false;       ///< never fork (manual executor)
   bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
-  /// vulkan: for threads that compile kernels; null = they are compiled when they are needed
-  detail::Executor* compiler = nullptr;
-  int copy_threads = 1;  ///< vulkan: how many of the host's bring bytes into staging memory
+  /// vulkan: for threads that work for it beside the device's own; null = there are none
+  detail::Executor* executor = nullptr;
+  bool compiles_beside = true;  ///< vulkan: by such threads, not where a kernel is needed first
+  int copy_threads = 1;         ///< vulkan: how many of the host's bring bytes into staging memory
   /// vulkan: for what happens where nobody waits for an answer; outlives it
   detail::Log* log = nullptr;
   FaultPlan faults = {};  ///< sim, vulkan: what goes wrong

@@ -51,12 +51,11 @@ BatchQueries BatchClock::begin(VkCommandBuffer commands) {
   return queries;
 }
 
-void BatchClock::end(VkCommandBuffer commands, BatchQueries& queries) const {
+void BatchClock::end(const VulkanDevice& device, VkCommandBuffer commands, BatchQueries& queries) {
   if (queries.pool == VK_NULL_HANDLE) [[likely]] {
     return;
   }
-  device_.api().vkCmdWriteTimestamp(
-      commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.pool, 1);
+  device.api().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.pool, 1);
   queries.submitted = now();
 }
 

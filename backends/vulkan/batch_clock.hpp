@@ -1,7 +1,7 @@
 // When batches ran, by the device's clock, for traces: two timestamps a batch, as times of the
 // host. The host's clock is found from what the host sees: a batch begins after it was submitted
 // and ends before that is seen, which bounds the difference of the clocks more closely with each.
-// Owned by a command stream. Threads: owner only.
+// Owned by a command stream. Threads: owner only, but for end().
 #pragma once
 
 #include <chrono>
@@ -34,8 +34,8 @@ class BatchClock final {
   void keep(bool keeps) noexcept;
   /// A batch's commands begin; nothing where none are kept, or the driver gives no room for them.
   [[nodiscard]] BatchQueries begin(VkCommandBuffer commands);
-  /// They end, and are submitted next.
-  void end(VkCommandBuffer commands, BatchQueries& queries) const;
+  /// They end, and are submitted next. Threads: any, of a batch that is its own.
+  static void end(const VulkanDevice& device, VkCommandBuffer commands, BatchQueries& queries);
   /// The batch has ended.
   void read(std::uint64_t value, const BatchQueries& queries);
   [[nodiscard]] std::vector<BatchTime> take() { return std::exchange(times_, {}); }

@@ -16,7 +16,10 @@ constexpr std::uint64_t kParameterAlignment = 16;
 }  // namespace
 
 Result<std::unique_ptr<CommandStream>> CommandStream::make(
-    std::shared_ptr<const VulkanDevice> device, Work work, VkPipelineLayout layout) {
+    std::shared_ptr<const VulkanDevice> device,
+    Work work,
+    VkPipelineLayout layout,
+    RecorderThread recorder) {
   std::unique_ptr<CommandStream> stream(
       new CommandStream(std::move(device), work, layout));  // NOLINT
   VkSemaphoreTypeCreateInfo type{};
@@ -31,6 +34,16 @@ Result<std::unique_ptr<CommandStream>> CommandStream::make(
   if (result != VK_SUCCESS) {
     return d.failed("vkCreateSemaphore", result);
   }
+  const VkQueue queue = work == Work::kernels   ? d.compute_queue()
+                        : work == Work::uploads ? d.upload_queue()
+                                                : d.download_queue();
+  stream->recorder_ =
+      std::make_unique<BatchRecorder>(BatchRecorder::Target{.device = stream->device_,
+                                                            .queue = queue,
+                                                            .semaphore = stream->semaphore_,
+                                                            .layout = layout,
+                                                            .is_kernels = work == Work::kernels},
+                                      recorder);
   if (work == Work::kernels) {
     HEARTH_TRY(stream->ring_, d.make_buffer(kRingBytes, BufferPlace::shared));
   }
@@ -38,11 +51,12 @@ Result<std::unique_ptr<CommandStream>> CommandStream::make(
 }
 
 CommandStream::~CommandStream() {
+  recorder_.reset();  // its thread has some of the batches
   const DeviceApi& api = device_->api();
-  const auto destroy = [&](const Batch& batch) {
-    if (batch.pool != VK_NULL_HANDLE) {
-      clock_.forget(batch.queries);
-      api.vkDestroyCommandPool(device_->handle(), batch.pool, nullptr);
+  const auto destroy = [&](const std::unique_ptr<Batch>& batch) {
+    if (batch != nullptr) {
+      clock_.forget(batch->queries);
+      api.vkDestroyCommandPool(device_->handle(), batch->pool, nullptr);
     }
   };
   destroy(open_);
@@ -65,15 +79,18 @@ Result<std::uint64_t> CommandStream::completed() const {
 
 // ---- batches ----
 
+// What the queue has reached may still be with the thread that submitted it.
 Status CommandStream::retire() {
   if (running_.empty()) {
     return {};
   }
-  HEARTH_TRY(const std::uint64_t value, completed());
-  while (!running_.empty() && running_.front().value <= value) {
-    ring_begin_ = running_.front().parameters_end;
-    clock_.read(running_.front().value, std::exchange(running_.front().queries, {}));
-    free_.push_back(running_.front());
+  HEARTH_TRY(const std::uint64_t reached, completed());
+  const std::uint64_t ended = std::min(reached, recorder_->done());
+  while (!running_.empty() && running_.front()->value <= ended) {
+    Batch& batch = *running_.front();
+    ring_begin_ = batch.parameters_end;
+    clock_.read(batch.value, std::exchange(batch.queries, {}));
+    free_.push_back(std::move(running_.front()));
     running_.pop_front();
   }
   return {};
@@ -83,39 +100,44 @@ Status CommandStream::wait_for_oldest() {
   if (running_.empty()) {
     return {};
   }
-  HEARTH_TRY_STATUS(device_->wait_until(semaphore_, running_.front().value));
+  HEARTH_TRY_STATUS(settle(Deadline::in(kDefaultWait)));
+  HEARTH_TRY_STATUS(device_->wait_until(semaphore_, running_.front()->value));
   return retire();
 }
 
-Result<CommandStream::Batch> CommandStream::take_batch() {
+Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
   HEARTH_TRY_STATUS(retire());
   if (!free_.empty()) {
-    const Batch batch = free_.back();
-    const VkResult result = device_->api().vkResetCommandPool(device_->handle(), batch.pool, 0);
+    const VkResult result =
+        device_->api().vkResetCommandPool(device_->handle(), free_.back()->pool, 0);
     if (result != VK_SUCCESS) {
       return device_->failed("vkResetCommandPool", result);  // it stays among the free ones
     }
+    std::unique_ptr<Batch> batch = std::move(free_.back());
     free_.pop_back();
+    batch->dispatches.clear();
+    batch->recorded = 0;
+    batch->bound = VK_NULL_HANDLE;
     return batch;
   }
-  Batch batch;
+  auto batch = std::make_unique<Batch>();
   VkCommandPoolCreateInfo pool{};
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.queueFamilyIndex =
       work_ == Work::kernels ? device_->compute_family() : device_->copy_family();
   VkResult result =
-      device_->api().vkCreateCommandPool(device_->handle(), &pool, nullptr, &batch.pool);
+      device_->api().vkCreateCommandPool(device_->handle(), &pool, nullptr, &batch->pool);
   if (result != VK_SUCCESS) {
     return device_->failed("vkCreateCommandPool", result);
   }
   VkCommandBufferAllocateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-  info.commandPool = batch.pool;
+  info.commandPool = batch->pool;
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
-  result = device_->api().vkAllocateCommandBuffers(device_->handle(), &info, &batch.commands);
+  result = device_->api().vkAllocateCommandBuffers(device_->handle(), &info, &batch->commands);
   if (result != VK_SUCCESS) {
-    device_->api().vkDestroyCommandPool(device_->handle(), batch.pool, nullptr);
+    device_->api().vkDestroyCommandPool(device_->handle(), batch->pool, nullptr);
     return device_->failed("vkAllocateCommandBuffers", result);
   }
   return batch;
@@ -126,28 +148,32 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
   if (has_open()) {
     return {};
   }
-  HEARTH_TRY(open_, take_batch());
-  open_.value = open_value();
-  open_count_ = 0;
-  bound_ = VK_NULL_HANDLE;
+  if (has_failed()) {
+    return failure();
+  }
+  HEARTH_TRY(std::unique_ptr<Batch> batch, take_batch());
   VkCommandBufferBeginInfo begin{};
   begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
   begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  const VkResult result = device_->api().vkBeginCommandBuffer(open_.commands, &begin);
+  const VkResult result = device_->api().vkBeginCommandBuffer(batch->commands, &begin);
   if (result != VK_SUCCESS) {
-    free_.push_back(std::exchange(open_, {}));
+    free_.push_back(std::move(batch));
     return device_->failed("vkBeginCommandBuffer", result);
   }
   if (loop_word_ != 0) {
-    device_->api().vkCmdPushConstants(open_.commands,
+    device_->api().vkCmdPushConstants(batch->commands,
                                       layout_,
                                       VK_SHADER_STAGE_COMPUTE_BIT,
                                       static_cast<std::uint32_t>(kPushBytes),
                                       sizeof loop_word_,
                                       &loop_word_);
   }
-  open_.queries = clock_.begin(open_.commands);
-  record_barrier();
+  batch->value = open_value();
+  batch->queries = clock_.begin(batch->commands);
+  record_barrier(*device_, batch->commands, work_ == Work::kernels);
+  open_ = std::move(batch);
+  open_count_ = 0;
+  has_barrier_ = false;
   if (launch == LaunchAtHand::goes_on) {
     hazards_.barrier();
   } else {
@@ -173,123 +199,61 @@ Status CommandStream::go_on_in_next_batch() {
   return open_batch(LaunchAtHand::goes_on);
 }
 
-// The batch cannot go on, and its launches count as issued: all that comes behind them would find
-// their bytes as they were. So its commands go, and the device with them.
-Error CommandStream::give_up(std::string_view call, VkResult result) {
-  clock_.forget(std::exchange(open_.queries, {}));
-  free_.push_back(std::exchange(open_, {}));
-  waits_.clear();
-  held_.clear();
-  return device_->give_up(call, result);
+// Its launches count as issued, and all that comes behind them would find their bytes as they were.
+// So its commands go, and the device with them.
+void CommandStream::drop(std::unique_ptr<Batch> batch) {
+  clock_.forget(std::exchange(batch->queries, {}));
+  free_.push_back(std::move(batch));
 }
 
-Status CommandStream::flush() {
+Status CommandStream::flush(Recording recording) {
   if (!has_open()) {
-    return {};
+    return has_failed() ? Status(failure()) : Status();
   }
-  const DeviceApi& api = device_->api();
-  barrier_for_host();
-  clock_.end(open_.commands, open_.queries);
-  VkResult result = api.vkEndCommandBuffer(open_.commands);
-  if (result != VK_SUCCESS) {
-    return give_up("vkEndCommandBuffer", result);
+  open_->waits = std::exchange(waits_, {});
+  open_->parameters_end = ring_end_;
+  open_->hangs = hangs_;
+  if (has_failed()) {
+    drop(std::move(open_));
+    return failure();
   }
-  std::vector<VkSemaphore> semaphores;
-  std::vector<std::uint64_t> values;
-  for (const Wait& wait : waits_) {
-    semaphores.push_back(wait.semaphore);
-    values.push_back(wait.value);
+  if (shuffle_) [[unlikely]] {
+    mix_dispatches();
   }
-  const VkPipelineStageFlags stage = work_ == Work::kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
-                                                            : VK_PIPELINE_STAGE_TRANSFER_BIT;
-  const std::vector<VkPipelineStageFlags> stages(semaphores.size(), stage);
-  VkTimelineSemaphoreSubmitInfo timeline{};
-  timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
-  timeline.waitSemaphoreValueCount = static_cast<std::uint32_t>(values.size());
-  timeline.pWaitSemaphoreValues = values.data();
-  timeline.signalSemaphoreValueCount = 1;
-  timeline.pSignalSemaphoreValues = &open_.value;
-  VkSubmitInfo submit{};
-  submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  submit.pNext = &timeline;
-  submit.waitSemaphoreCount = static_cast<std::uint32_t>(semaphores.size());
-  submit.pWaitSemaphores = semaphores.data();
-  submit.pWaitDstStageMask = stages.data();
-  submit.commandBufferCount = 1;
-  submit.pCommandBuffers = &open_.commands;
-  submit.signalSemaphoreCount = 1;
-  submit.pSignalSemaphores = &semaphore_;
-  const VkQueue queue = work_ == Work::kernels   ? device_->compute_queue()
-                        : work_ == Work::uploads ? device_->upload_queue()
-                                                 : device_->download_queue();
-  result = hangs_ ? VK_SUCCESS : api.vkQueueSubmit(queue, 1, &submit, VK_NULL_HANDLE);
-  if (result != VK_SUCCESS) {
-    return give_up("vkQueueSubmit", result);
+  const std::uint64_t value = open_->value;
+  running_.push_back(std::move(open_));
+  Batch& batch = *running_.back();
+  is_beside_ = recording == Recording::beside || is_shuffled();
+  if ((!is_beside_ && recorder_->is_idle()) || !recorder_->hand_over(batch)) {
+    is_beside_ = is_shuffled();
+    if (Status status = recorder_->record(batch); !status.has_value()) {
+      drop(std::move(running_.back()));
+      running_.pop_back();
+      return status;
+    }
   }
-  submitted_ = open_.value;
-  open_.parameters_end = ring_end_;
-  running_.push_back(std::exchange(open_, {}));
-  waits_.clear();
+  submitted_ = value;
   return {};
 }
 
 // ---- what is recorded ----
 
 void CommandStream::barrier() {
-  record_barrier();
+  has_barrier_ = true;
   hazards_.barrier();
-}
-
-void CommandStream::record_barrier() {
-  record_held();
-  const bool is_kernels = work_ == Work::kernels;
-  const VkPipelineStageFlags stage =
-      is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
-  VkMemoryBarrier memory{};
-  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
-  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
-  memory.dstAccessMask = is_kernels ? VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT
-                                    : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-  device_->api().vkCmdPipelineBarrier(
-      open_.commands, stage, stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
-}
-
-// What a batch has written the host may read once its value is reached.
-void CommandStream::barrier_for_host() {
-  record_held();
-  const bool is_kernels = work_ == Work::kernels;
-  VkMemoryBarrier memory{};
-  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
-  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
-  memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
-  device_->api().vkCmdPipelineBarrier(
-      open_.commands,
-      is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT,
-      VK_PIPELINE_STAGE_HOST_BIT,
-      0,
-      1,
-      &memory,
-      0,
-      nullptr,
-      0,
-      nullptr);
 }
 
 Status CommandStream::begin_launch(std::span<const ByteSpan> reads,
                                    std::span<const ByteSpan> writes) {
   HEARTH_TRY_STATUS(open_batch());
-  if (hazards_.begin(reads, writes)) {
-    record_barrier();
-  }
+  has_barrier_ = hazards_.begin(reads, writes) || has_barrier_;
   return {};
 }
 
 Status CommandStream::also_touches(std::span<const ByteSpan> reads,
                                    std::span<const ByteSpan> writes) {
   HEARTH_TRY_STATUS(open_batch());
-  if (hazards_.also(reads, writes)) {
-    record_barrier();
-  }
+  has_barrier_ = hazards_.also(reads, writes) || has_barrier_;
   return {};
 }
 
@@ -300,41 +264,30 @@ Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parame
     HEARTH_TRY(address, store(bytes));
     bytes = std::as_bytes(std::span(&address, 1));
   }
-  if (shuffle_) [[unlikely]] {
-    held_.push_back({pipeline, {bytes.begin(), bytes.end()}, grid});
-  } else {
-    record(pipeline, bytes, grid);
+  Dispatch& each = open_->dispatches.emplace_back();
+  each.pipeline = pipeline;
+  each.grid = grid;
+  each.is_behind_barrier = std::exchange(has_barrier_, false);
+  each.parameter_bytes = static_cast<std::uint32_t>(bytes.size());
+  std::ranges::copy(bytes, each.parameters.begin());
+  if (!is_beside_) {
+    recorder_->record_dispatches(*open_);  // now, not when somebody waits for the batch
   }
   ++open_count_;
   return {};
 }
 
-void CommandStream::record(VkPipeline pipeline, std::span<const std::byte> parameters, Grid grid) {
-  const DeviceApi& api = device_->api();
-  if (pipeline != bound_) {
-    api.vkCmdBindPipeline(open_.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-    bound_ = pipeline;
+// Between two barriers any order will do.
+void CommandStream::mix_dispatches() {
+  std::vector<Dispatch>& all = open_->dispatches;
+  for (auto first = all.begin(); first != all.end();) {
+    const auto last = std::find_if(
+        first + 1, all.end(), [](const Dispatch& each) { return each.is_behind_barrier; });
+    const bool is_behind_barrier = std::exchange(first->is_behind_barrier, false);
+    std::shuffle(first, last, *shuffle_);
+    first->is_behind_barrier = is_behind_barrier;
+    first = last;
   }
-  if (!parameters.empty()) {
-    api.vkCmdPushConstants(open_.commands,
-                           layout_,
-                           VK_SHADER_STAGE_COMPUTE_BIT,
-                           0,
-                           static_cast<std::uint32_t>(parameters.size()),
-                           parameters.data());
-  }
-  api.vkCmdDispatch(open_.commands, grid.x, grid.y, grid.z);
-}
-
-void CommandStream::record_held() {
-  if (held_.empty()) [[likely]] {
-    return;
-  }
-  std::ranges::shuffle(held_, *shuffle_);
-  for (const Held& each : held_) {
-    record(each.pipeline, each.parameters, each.grid);
-  }
-  held_.clear();
 }
 
 // A piece never runs over the end of the ring. Room that the open batch itself has filled comes
@@ -368,7 +321,7 @@ Status CommandStream::copy(VkBuffer from,
   region.srcOffset = static_cast<VkDeviceSize>(from_offset_bytes);
   region.dstOffset = static_cast<VkDeviceSize>(to_offset_bytes);
   region.size = static_cast<VkDeviceSize>(size_bytes);
-  device_->api().vkCmdCopyBuffer(open_.commands, from, to, 1, &region);
+  device_->api().vkCmdCopyBuffer(open_->commands, from, to, 1, &region);
   ++open_count_;
   return {};
 }

@@ -1,7 +1,8 @@
 // Commands for one queue in batches, each with the value of a timeline that it reaches at its end.
-// A batch is recorded while it is open, and begins to run at flush(). Owned by the backend; owner
-// only, but for semaphore(). Invariants: (1) batches run and end in order; (2) a batch's command
-// buffer and parameters are used again only when it has ended.
+// A batch is gathered while it is open, and recorded and submitted at flush(). Owned by the
+// backend; owner only, but for semaphore(), settle() and what is said there. Invariants: (1)
+// batches run and end in order; (2) a batch's command buffer and parameters are used again only
+// when it has ended.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +14,8 @@
 #include <span>
 #include <vector>
 
-#include "batch_clock.hpp"
+#include "batch_recorder.hpp"
 #include "hazard_tracker.hpp"
-#include "kernel_encoder.hpp"
-#include "vulkan_device.hpp"
 
 namespace hearth::vulkan {
 
@@ -26,7 +25,10 @@ class CommandStream final {
 
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::unique_ptr<CommandStream>> make(
-      std::shared_ptr<const VulkanDevice> device, Work work, VkPipelineLayout layout);
+      std::shared_ptr<const VulkanDevice> device,
+      Work work,
+      VkPipelineLayout layout,
+      RecorderThread recorder = {});
   ~CommandStream();
   CommandStream(const CommandStream&) = delete;
   CommandStream& operator=(const CommandStream&) = delete;
@@ -36,7 +38,7 @@ class CommandStream final {
   /// The value of the batch that is open, or of the next.
   [[nodiscard]] std::uint64_t open_value() const noexcept { return submitted_ + 1; }
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
-  [[nodiscard]] bool has_open() const noexcept { return open_.pool != VK_NULL_HANDLE; }
+  [[nodiscard]] bool has_open() const noexcept { return open_ != nullptr; }
   [[nodiscard]] std::uint32_t open_count() const noexcept { return open_count_; }
   /// The value up to which batches have ended. Errors: device_lost.
   [[nodiscard]] Result<std::uint64_t> completed() const;
@@ -60,14 +62,34 @@ class CommandStream final {
                             VkBuffer to,
                             std::int64_t to_offset_bytes,
                             std::int64_t size_bytes);
-  /// Submits the open batch. Errors: device_lost, whatever Vulkan refuses it for.
-  [[nodiscard]] Status flush();
+  /// Whether flush() returns when the open batch is in the queue, or leaves it to a thread, where
+  /// there is one, and the recording of the next one, too.
+  enum class Recording : std::uint8_t { here, beside };
+  /// Submits the open batch; behind those that a thread still has, by that thread.
+  /// Errors: device_lost, whatever Vulkan refuses it or one before it for.
+  [[nodiscard]] Status flush(Recording recording = Recording::here);
+  /// Waits until the queue has all batches that were flushed. Threads: any.
+  /// Errors: deadline_exceeded; device_lost.
+  [[nodiscard]] Status settle(Deadline deadline) { return recorder_->settle(deadline); }
+  /// Whether the queue has all of them, or never will. Threads: any.
+  [[nodiscard]] bool is_settled() const noexcept { return recorder_->is_idle(); }
+  /// Whether a thread could not submit a batch: no value from there on comes. Threads: any.
+  [[nodiscard]] bool has_failed() const noexcept { return recorder_->has_failed(); }
+  /// Requires has_failed(). Threads: any.
+  [[nodiscard]] Error failure() const { return recorder_->failure(); }
+  /// The last value that the queue will reach. Threads: any.
+  [[nodiscard]] std::uint64_t in_queue() const noexcept { return recorder_->submitted(); }
+  /// Leaves a thread behind that does not come back; then this stays, too.
+  void leave_behind() noexcept { recorder_->leave_behind(); }
 
   /// From here on nothing that is submitted ever runs: a queue that hangs, for tests.
   void hang() noexcept { hangs_ = true; }
   /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
   /// that a device which runs one after the other shows where a barrier is missing.
-  void shuffle(std::uint64_t seed) { shuffle_.emplace(seed); }
+  void shuffle(std::uint64_t seed) {
+    shuffle_.emplace(seed);
+    is_beside_ = true;
+  }
   /// Where shaders leave word that a loop was left (LoopWatch), before anything is recorded.
   void watch_loops(std::uint64_t word) noexcept { loop_word_ = word; }
   [[nodiscard]] bool is_shuffled() const noexcept { return shuffle_.has_value(); }
@@ -76,25 +98,6 @@ class CommandStream final {
   [[nodiscard]] std::vector<BatchTime> take_times();
 
  private:
-  struct Batch {
-    VkCommandPool pool = VK_NULL_HANDLE;
-    VkCommandBuffer commands = VK_NULL_HANDLE;
-    std::uint64_t value = 0;
-    std::uint64_t parameters_end = 0;  ///< Of the ring, when it has ended.
-    BatchQueries queries = {};
-  };
-  struct Wait {
-    VkSemaphore semaphore;
-    std::uint64_t value;
-  };
-
-  /// A dispatch that waits for its place.
-  struct Held {
-    VkPipeline pipeline;
-    std::vector<std::byte> parameters;
-    Grid grid;
-  };
-
   CommandStream(std::shared_ptr<const VulkanDevice> device,
                 Work work,
                 VkPipelineLayout layout) noexcept
@@ -103,35 +106,36 @@ class CommandStream final {
   enum class LaunchAtHand : std::uint8_t { none, goes_on };
   [[nodiscard]] Status open_batch(LaunchAtHand launch = LaunchAtHand::none);
   [[nodiscard]] Status go_on_in_next_batch();
-  [[nodiscard]] Result<Batch> take_batch();
+  [[nodiscard]] Result<std::unique_ptr<Batch>> take_batch();
   /// Takes back the batches that have ended.
   [[nodiscard]] Status retire();
   /// The address of a copy of the parameters, good until the open batch has ended.
   [[nodiscard]] Result<std::uint64_t> store(std::span<const std::byte> parameters);
   [[nodiscard]] Status wait_for_oldest();
-  [[nodiscard]] Error give_up(std::string_view call, VkResult result);
-  void record(VkPipeline pipeline, std::span<const std::byte> parameters, Grid grid);
-  void record_held();
-  void record_barrier();
-  void barrier_for_host();
+  /// The batch will not run.
+  void drop(std::unique_ptr<Batch> batch);
+  void mix_dispatches();
 
   std::shared_ptr<const VulkanDevice> device_;
   Work work_;
   VkPipelineLayout layout_;
   VkSemaphore semaphore_ = VK_NULL_HANDLE;
   std::uint64_t submitted_ = 0;
-  Batch open_;
+  std::unique_ptr<BatchRecorder> recorder_;
+  std::unique_ptr<Batch> open_;
   std::uint32_t open_count_ = 0;
-  VkPipeline bound_ = VK_NULL_HANDLE;
-  std::vector<Wait> waits_;
+  /// Its dispatches are recorded at its end, by the thread: the last one was long, so what comes is
+  /// not waited for.
+  bool is_beside_ = false;
+  bool has_barrier_ = false;  ///< Behind the last dispatch of the open batch.
+  std::vector<SemaphoreValue> waits_;
   BatchClock clock_;
-  std::deque<Batch> running_;
-  std::vector<Batch> free_;
+  std::deque<std::unique_ptr<Batch>> running_;
+  std::vector<std::unique_ptr<Batch>> free_;
   HazardTracker hazards_;
   bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
-  std::uint64_t loop_word_ = 0;  ///< 0: nowhere.
-  std::vector<Held> held_;
+  std::uint64_t loop_word_ = 0;   ///< 0: nowhere.
   Buffer ring_;                   ///< Of parameters too long for push constants.
   std::uint64_t ring_begin_ = 0;  ///< Positions only grow; modulo the size they are places.
   std::uint64_t ring_end_ = 0;

@@ -12,115 +12,18 @@
 #include <hearth/runtime/base/settings.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "batch_length.hpp"
-#include "command_stream.hpp"
-#include "device_pages.hpp"
-#include "error_cells.hpp"
-#include "guards.hpp"
+#include "backend_parts.hpp"
 #include "kernel_table.hpp"
-#include "launch_encoder.hpp"
 #include "leave_behind.hpp"
 #include "physical_list.hpp"
-#include "shader_store.hpp"
-#include "transfers.hpp"
 
 namespace hearth::vulkan {
 namespace {
 
-constexpr ErrorCell kMostCells = 16384;
-/// How long the end of a device waits for what was submitted.
-constexpr std::chrono::seconds kLongestRest{2};
+/// How long a wait lasts while a batch is not in the queue yet.
+constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(20);
 
 }  // namespace
-
-struct VulkanBackend::Parts {
-  VulkanOptions options;
-  std::shared_ptr<const VulkanDevice> device;
-  BackendInfo info;
-  std::unique_ptr<ShaderStore> shaders;
-  std::unique_ptr<DevicePages> pages;
-  std::unique_ptr<CommandStream> ops;
-  BatchLength length;
-  std::unique_ptr<Transfers> transfers;
-  std::unique_ptr<LaunchEncoder> encoder;
-  Guards guards;
-  bool has_guard_kernel = false;  ///< Made, whether or not the host knows too late what failed.
-  Buffer cells;
-  std::atomic<bool> is_losing{false};  ///< Somebody saw the loss first, and asks the driver why.
-  std::atomic<bool> is_lost{false};
-  bool has_rested = false;
-  bool hangs = false;         ///< It did not come to rest: what the queue may touch stays.
-  std::string why_lost;       ///< What the driver said; written before is_lost.
-  std::uint64_t submits = 0;  ///< Launches, for planned faults.
-  std::uint64_t known_ops = 0;
-  std::vector<ByteSpan> reads;  ///< Of the launch at hand.
-  std::vector<ByteSpan> writes;
-
-  [[nodiscard]] Error lost() const {
-    return {.code = ErrorCode::device_lost,
-            .text = fmt::format(
-                "{}: the device is lost{}{}", info.name, why_lost.empty() ? "" : ": ", why_lost),
-            .device = info.name};
-  }
-  /// Remembers a loss, with what the driver says of it.
-  [[nodiscard]] Status note(Status status) {
-    if (status.has_value() || status.error().code != ErrorCode::device_lost ||
-        is_losing.exchange(true, std::memory_order_acq_rel)) {
-      return status;
-    }
-    if (device->is_given_up() && !comes_to_rest(kLongestRest)) {
-      pages->keep_all();  // what still runs may touch what goes back from here on
-    }
-    why_lost = device->is_given_up() ? status.error().text : device->fault_text();
-    is_lost.store(true, std::memory_order_release);  // partner: has_lost
-    if (device->is_given_up() || why_lost.empty()) {
-      return status;
-    }
-    Error error = status.error();
-    error.text = fmt::format("{}: {}", error.text, why_lost);
-    return error;
-  }
-  /// Whether a driver in software has left a loop early: then the device counts as lost.
-  [[nodiscard]] bool has_left_a_loop() {
-    if (!shaders->has_left_a_loop()) [[likely]] {
-      return false;
-    }
-    if (!is_losing.exchange(true, std::memory_order_acq_rel)) {
-      why_lost =
-          "a kernel needed more steps than this driver in software lets loops take (65,535), and "
-          "what it has computed is wrong; the same op runs on cpu:0, on a GPU, or in smaller "
-          "pieces";
-      is_lost.store(true, std::memory_order_release);  // partner: has_lost
-    }
-    return true;
-  }
-  [[nodiscard]] Result<CopyPart> noted(Result<CopyPart> part) {
-    static_cast<void>(note(part.status()));
-    return part;
-  }
-  /// A loss of a fault plan: the driver knows nothing of it.
-  [[nodiscard]] Status lose(Error error) {
-    is_losing.store(true, std::memory_order_release);
-    is_lost.store(true, std::memory_order_release);  // partner: has_lost
-    return error;
-  }
-  /// Whether all that was submitted ends within this time, or has no end any more.
-  [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within) const;
-  [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
-  [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
-    return cells.address() + sizeof(ErrorCellWords) * std::uint64_t{cell};
-  }
-  [[nodiscard]] Status accept(const Launch& launch);
-  [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after);
-  void clear(ErrorCell cell, OpKind kind);
-  [[nodiscard]] Status encode(const Launch& launch);
-  [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);
-  [[nodiscard]] bool has_ended(const TimelinePoint& point,
-                               const Needs& reached,
-                               std::uint64_t downloads) const noexcept {
-    return point.value <= (point.stream == kDownloadStream ? downloads : reached[point.stream]);
-  }
-};
 
 // ---- opening ----
 
@@ -146,11 +49,15 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                  .wait_limit = options.wait_limit,
                                  .allows_f16_sums = options.allows_f16_sums}));
   HEARTH_TRY(parts->shaders,
-             ShaderStore::make(parts->device, options.executor, options.faults.failing_compiles));
+             ShaderStore::make(parts->device,
+                               options.compiles_beside ? options.executor : nullptr,
+                               options.faults.failing_compiles));
   parts->pages = std::make_unique<DevicePages>(parts->device);
-  HEARTH_TRY(
-      parts->ops,
-      CommandStream::make(parts->device, CommandStream::Work::kernels, parts->shaders->layout()));
+  HEARTH_TRY(parts->ops,
+             CommandStream::make(parts->device,
+                                 CommandStream::Work::kernels,
+                                 parts->shaders->layout(),
+                                 {.executor = options.executor, .log = options.log}));
   parts->ops->watch_loops(parts->shaders->loop_word());
   HEARTH_TRY(
       const std::optional<std::int64_t> seed,
@@ -195,6 +102,7 @@ void VulkanBackend::come_to_rest() noexcept {
   }
   p.hangs = true;
   p.pages->keep_all();
+  p.ops->leave_behind();
   if (p.options.log != nullptr) {
     p.options.log->write(hearth::detail::LogLevel::warn, [&] {
       return fmt::format(
@@ -204,25 +112,6 @@ void VulkanBackend::come_to_rest() noexcept {
           kLongestRest.count());
     });
   }
-}
-
-bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) const {
-  const std::array semaphores{
-      ops->semaphore(), transfers->uploads().semaphore(), transfers->downloads().semaphore()};
-  const std::array values{
-      ops->submitted(), transfers->uploads().submitted(), transfers->downloads().submitted()};
-  VkSemaphoreWaitInfo wait{};
-  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  wait.semaphoreCount = static_cast<std::uint32_t>(semaphores.size());
-  wait.pSemaphores = semaphores.data();
-  wait.pValues = values.data();
-  if (options.faults.lost_at_call != 0) {
-    device->api().vkDeviceWaitIdle(
-        device->handle());  // it may still run what it seems to have lost
-  }
-  const VkResult result = device->api().vkWaitSemaphores(
-      device->handle(), &wait, static_cast<std::uint64_t>(within.count()));
-  return result != VK_TIMEOUT;  // what is lost has ended
 }
 
 void VulkanBackend::keep_batch_times(bool keeps) {
@@ -285,34 +174,6 @@ void VulkanBackend::foresee(const KernelCall& call) {
   }
 }
 
-// Encodes the call for its pipelines alone. An update's launch comes with guards, which make
-// another shader.
-Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms terms) {
-  static constexpr std::array<std::int8_t, kMostGroupOutputs> kReplaced = [] {
-    std::array<std::int8_t, kMostGroupOutputs> inputs{};
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      inputs[i] = static_cast<std::int8_t>(i == 0 ? 0 : i + 1);  // behind the gradient
-    }
-    return inputs;
-  }();
-  constexpr std::uint64_t kSomeGuard = 4;
-  if (is_update(call.op.record())) {
-    if (!terms.may_come_later && !std::exchange(has_guard_kernel, true)) {
-      constexpr ErrorCell kSomeCell = 1;
-      encoder->begin(terms);
-      HEARTH_TRY_STATUS(guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *encoder));
-      guards.forget();  // nothing was recorded
-    }
-    LaunchTerms guarded = terms;
-    guarded.guard = kSomeGuard;
-    guarded.keeps = std::span(kReplaced).first(call.outputs.size());
-    encoder->begin(guarded);
-    HEARTH_TRY_STATUS(kernel_row(call.op.kind()).encode(call, *encoder));
-  }
-  encoder->begin(terms);
-  return kernel_row(call.op.kind()).encode(call, *encoder);
-}
-
 // What cannot be encoded is refused at once.
 bool VulkanBackend::has_kernel(const KernelCall& call) {
   if (!supports(call).yes) {
@@ -321,102 +182,6 @@ bool VulkanBackend::has_kernel(const KernelCall& call) {
   parts_->encoder->begin({.records = false, .only_asks = true});
   return !kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
          !parts_->encoder->is_compiling();
-}
-
-Status VulkanBackend::Parts::accept(const Launch& launch) {
-  if (has_lost()) {
-    return lost();
-  }
-  ++submits;
-  if (submits == options.faults.lost_at_submit) {
-    return lose(Error{
-        .code = ErrorCode::device_lost,
-        .text = fmt::format("{}: the device is lost, as planned, at submit {}", info.name, submits),
-        .device = info.name});
-  }
-  if (submits == options.faults.hanging_submit) {
-    ops->hang();
-  }
-  const KernelRow& row = kernel_row(launch.call.op.kind());
-  if (row.encode == nullptr || launch.cell >= kMostCells) {
-    return Error{
-        .code = ErrorCode::unsupported,
-        .text = row.encode == nullptr
-                    ? fmt::format("{}: Vulkan devices have no kernel for this op",
-                                  name(launch.call.op.kind()))
-                    : fmt::format("more than {} ops that may fail are under way", kMostCells),
-        .op = std::string(name(launch.call.op.kind())),
-        .device = info.name};
-  }
-  return {};
-}
-
-// What is on another queue is waited for where a batch begins.
-Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) {
-  for (const TimelinePoint& point : after) {
-    if (point.is_done() || point.stream == kOpStream) {
-      continue;
-    }
-    HEARTH_TRY_STATUS(ops->flush());
-    if (point.stream == kUploadStream) {
-      ops->wait_for(transfers->uploads().semaphore(), point.value);
-      continue;
-    }
-    HEARTH_TRY_STATUS(transfers->bring_down(point.value));
-    const Needs needs = transfers->needs_of(point.value);
-    ops->wait_for(transfers->uploads().semaphore(), needs[kUploadStream]);
-    ops->wait_for(transfers->downloads().semaphore(), needs[kDownloadStream]);
-  }
-  return {};
-}
-
-void VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
-  const ErrorCellWords words{.kind = static_cast<std::uint32_t>(kind)};
-  std::memcpy(cells.host() + sizeof(words) * std::size_t{cell}, &words, sizeof(words));
-  guards.forget();
-}
-
-// Phases: the bytes that it touches; its cell and its guards; its order; its dispatches.
-Status VulkanBackend::Parts::encode(const Launch& launch) {
-  const KernelCall& call = launch.call;
-  reads.clear();
-  writes.clear();
-  for (const TensorView& input : call.inputs) {
-    reads.push_back(span_of(input));
-  }
-  if (call.epilogue != nullptr) {
-    for (const TensorView& input : call.epilogue->inputs) {
-      reads.push_back(span_of(input));
-    }
-  }
-  for (const TensorView& output : call.outputs) {
-    writes.push_back(span_of(output));
-  }
-  std::uint64_t cell = 0;
-  if (launch.cell != 0) {
-    clear(launch.cell, call.op.kind());
-    cell = cell_address(launch.cell);
-    writes.push_back({cell, cell + sizeof(ErrorCellWords)});
-  }
-  std::uint64_t guard = 0;
-  if (!launch.guards.empty()) {
-    guard = guards.known(launch.guards);
-    if (guard == 0) {
-      guard = guards.next_word();
-      const ByteSpan all{cell_address(0), cell_address(kMostCells)};
-      const ByteSpan word{guard, guard + 4};
-      HEARTH_TRY_STATUS(ops->begin_launch({&all, 1}, {&word, 1}));
-      encoder->begin({});
-      HEARTH_TRY_STATUS(guards.look(launch.guards, cell_address(0), guard, *encoder));
-    }
-    reads.push_back({guard, guard + 4});
-  }
-  HEARTH_TRY_STATUS(ops->begin_launch(reads, writes));
-  encoder->begin({.may_come_later = launch.may_come_later && shaders->has_pool(),
-                  .cell = cell,
-                  .guard = guard,
-                  .keeps = launch.keeps});
-  return kernel_row(call.op.kind()).encode(call, *encoder);
 }
 
 Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> after) {
@@ -452,8 +217,11 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     const auto has_work = [&] {
       return p.ops->is_shuffled() || completed(kOpStream) != p.ops->submitted();
     };
-    if (p.length.is_enough(p.ops->open_count(), has_work)) {
-      if (Status status = p.note(p.ops->flush()); !status.has_value()) {
+    if (const std::uint32_t count = p.ops->open_count(); p.length.is_enough(count, has_work)) {
+      // A shorter one is what the device waits for: a thread would wake up too late.
+      using Recording = CommandStream::Recording;
+      const Recording how = count < BatchLength::kMost ? Recording::here : Recording::beside;
+      if (Status status = p.note(p.ops->flush(how)); !status.has_value()) {
         issue.status = std::move(status);
         issue.may_have_begun = true;
         --issue.issued;
@@ -464,8 +232,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
 }
 
 Status VulkanBackend::flush() {
-  parts_->length.begin_anew();
-  return parts_->has_lost() ? Status(parts_->lost()) : parts_->note(parts_->ops->flush());
+  return parts_->flush();
 }
 
 void VulkanBackend::use_scratch(ScratchMemory& scratch) noexcept {
@@ -477,13 +244,13 @@ void VulkanBackend::use_scratch(ScratchMemory& scratch) noexcept {
 Result<CopyPart> VulkanBackend::upload(std::byte* to,
                                        std::span<const std::byte> from,
                                        std::span<const TimelinePoint> after) {
-  HEARTH_TRY_STATUS(flush());
+  HEARTH_TRY_STATUS(parts_->begin_copy());
   return parts_->noted(parts_->transfers->upload(to, from, after));
 }
 Result<CopyPart> VulkanBackend::download(std::span<std::byte> to,
                                          const std::byte* from,
                                          std::span<const TimelinePoint> after) {
-  HEARTH_TRY_STATUS(flush());
+  HEARTH_TRY_STATUS(parts_->begin_copy());
   return parts_->noted(parts_->transfers->download(to, from, after));
 }
 void VulkanBackend::forget_target(std::span<std::byte> target) noexcept {
@@ -513,6 +280,9 @@ std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
                                       : stream == kUploadStream ? p.transfers->uploads().completed()
                                                                 : p.transfers->settle_piece();
   static_cast<void>(p.note(value.status()));  // the next submit or wait reports a loss
+  if (p.ops->has_failed()) {
+    static_cast<void>(p.note(p.ops->failure()));
+  }
   if (!value.has_value() || p.has_left_a_loop()) {
     return stream == kOpStream ? p.known_ops : 0;
   }
@@ -531,6 +301,10 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
   while (true) {
     if (p.has_lost()) {
       return p.lost();
+    }
+    const bool is_settled = p.ops->is_settled();  // before the question for a failure
+    if (p.ops->has_failed()) {
+      return p.note(p.ops->failure());
     }
     const Result<std::uint64_t> downloads = p.transfers->settle();
     const Result<Needs> reached =
@@ -570,8 +344,9 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
     info.semaphoreCount = static_cast<std::uint32_t>(waited.size());
     info.pSemaphores = waited.data();
     info.pValues = values.data();
-    const std::chrono::nanoseconds left =
-        std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::hours(1));
+    // What a thread cannot submit never comes, and only it knows.
+    const std::chrono::nanoseconds most = is_settled ? std::chrono::hours(1) : kLook;
+    const std::chrono::nanoseconds left = std::min<std::chrono::nanoseconds>(deadline.left(), most);
     const VkResult result = p.device->api().vkWaitSemaphores(
         p.device->handle(),
         &info,

@@ -32,9 +32,10 @@ struct StagingOptions {
 struct VulkanOptions {
   std::string name = "vulkan:0";
   int index = 0;  ///< Which physical device, in the order of vulkan_devices().
-  /// For the threads that compile while the device goes on; null: all is compiled where it is
-  /// needed first. Outlives the backend.
+  /// For the threads that compile, and record batches, while the device goes on; null: there are
+  /// none. Outlives the backend.
   hearth::detail::Executor* executor = nullptr;
+  bool compiles_beside = true;         ///< Else all is compiled where it is needed first.
   hearth::detail::Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
   /// Of it: lost_at_submit, lost_at_call, refused_at_call, hanging_submit, failing_compiles.
   FaultPlan faults = {};

@@ -104,6 +104,56 @@ TEST(VulkanFaults, ABatchThatIsRefusedIsALossThatARestartEnds) {
   EXPECT_GE(refused, 4);
 }
 
+// A stream so long that a thread records its batches, while the device's own goes on.
+double sum_of_a_long_chain(const Device& device) {
+  Tensor sums = full(device, {8, 8}, 0.0);
+  const Tensor one = full(device, {8, 8}, 1.0);
+  for (int i = 0; i < 700; ++i) {
+    sums = sums + one;
+  }
+  return sum(sums).item();
+}
+
+TEST(VulkanFaults, ABatchThatIsRefusedBesideTheDevicesThreadIsALossToo) {
+  constexpr double kWant = 700.0 * 64;
+  for (const bool is_lost : {false, true}) {
+    int failed = 0;
+    for (std::uint64_t call = 1;; call += call < 8 ? 1 : call / 3) {
+      SCOPED_TRACE((is_lost ? "lost at call " : "refused at call ") + std::to_string(call));
+      RuntimeOptions options =
+          steady(is_lost ? FaultPlan{.lost_at_call = call} : FaultPlan{.refused_at_call = call});
+      options.fusion = Fusion::off;
+      const Runtime runtime(options);
+      const Device device = runtime.device();
+      try {
+        EXPECT_EQ(sum_of_a_long_chain(device), kWant);
+        if (!device.is_lost()) {
+          break;
+        }
+      } catch (const DeviceError& error) {
+        EXPECT_EQ(error.code(), ErrorCode::device_lost) << error.what();
+        EXPECT_THAT(error.what(), HasSubstr(is_lost ? "vulkan:0" : "VK_ERROR_OUT_OF_HOST_MEMORY"));
+      }
+      ++failed;
+      EXPECT_TRUE(device.is_lost());
+      device.restart();
+      EXPECT_EQ(sum_of_a_long_chain(device), kWant);
+    }
+    EXPECT_GE(failed, 8);
+  }
+}
+
+TEST(VulkanFaults, AHangBesideTheDevicesThreadCostsItsOwnDeviceOnly) {
+  RuntimeOptions options = steady({.hanging_submit = 400});
+  options.fusion = Fusion::off;
+  options.wait_limit = 4s;
+  const Runtime runtime(options);
+  const Device device = runtime.device();
+  EXPECT_THROW(static_cast<void>(sum_of_a_long_chain(device)), DeadlineExceeded);
+  device.restart();
+  EXPECT_EQ(sum_of_a_long_chain(device), 700.0 * 64);
+}
+
 struct Held {
   std::size_t descriptors = 0;
   std::size_t threads = 0;

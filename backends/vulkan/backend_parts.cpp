@@ -1,0 +1,179 @@
+#include "backend_parts.hpp"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <hearth/streams/op_table.hpp>
+
+#include "kernel_table.hpp"
+
+namespace hearth::vulkan {
+
+// ---- launches ----
+
+Status VulkanBackend::Parts::accept(const Launch& launch) {
+  if (has_lost()) {
+    return lost();
+  }
+  ++submits;
+  if (submits == options.faults.lost_at_submit) {
+    return lose(Error{
+        .code = ErrorCode::device_lost,
+        .text = fmt::format("{}: the device is lost, as planned, at submit {}", info.name, submits),
+        .device = info.name});
+  }
+  if (submits == options.faults.hanging_submit) {
+    ops->hang();
+  }
+  const KernelRow& row = kernel_row(launch.call.op.kind());
+  if (row.encode == nullptr || launch.cell >= kMostCells) {
+    return Error{
+        .code = ErrorCode::unsupported,
+        .text = row.encode == nullptr
+                    ? fmt::format("{}: Vulkan devices have no kernel for this op",
+                                  name(launch.call.op.kind()))
+                    : fmt::format("more than {} ops that may fail are under way", kMostCells),
+        .op = std::string(name(launch.call.op.kind())),
+        .device = info.name};
+  }
+  return {};
+}
+
+// What is on another queue is waited for where a batch begins.
+Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) {
+  for (const TimelinePoint& point : after) {
+    if (point.is_done() || point.stream == kOpStream) {
+      continue;
+    }
+    HEARTH_TRY_STATUS(ops->flush());
+    if (point.stream == kUploadStream) {
+      ops->wait_for(transfers->uploads().semaphore(), point.value);
+      continue;
+    }
+    HEARTH_TRY_STATUS(transfers->bring_down(point.value));
+    const Needs needs = transfers->needs_of(point.value);
+    ops->wait_for(transfers->uploads().semaphore(), needs[kUploadStream]);
+    ops->wait_for(transfers->downloads().semaphore(), needs[kDownloadStream]);
+  }
+  return {};
+}
+
+void VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
+  const ErrorCellWords words{.kind = static_cast<std::uint32_t>(kind)};
+  std::memcpy(cells.host() + sizeof(words) * std::size_t{cell}, &words, sizeof(words));
+  guards.forget();
+}
+
+// Phases: the bytes that it touches; its cell and its guards; its order; its dispatches.
+Status VulkanBackend::Parts::encode(const Launch& launch) {
+  const KernelCall& call = launch.call;
+  reads.clear();
+  writes.clear();
+  for (const TensorView& input : call.inputs) {
+    reads.push_back(span_of(input));
+  }
+  if (call.epilogue != nullptr) {
+    for (const TensorView& input : call.epilogue->inputs) {
+      reads.push_back(span_of(input));
+    }
+  }
+  for (const TensorView& output : call.outputs) {
+    writes.push_back(span_of(output));
+  }
+  std::uint64_t cell = 0;
+  if (launch.cell != 0) {
+    clear(launch.cell, call.op.kind());
+    cell = cell_address(launch.cell);
+    writes.push_back({cell, cell + sizeof(ErrorCellWords)});
+  }
+  std::uint64_t guard = 0;
+  if (!launch.guards.empty()) {
+    guard = guards.known(launch.guards);
+    if (guard == 0) {
+      guard = guards.next_word();
+      const ByteSpan all{cell_address(0), cell_address(kMostCells)};
+      const ByteSpan word{guard, guard + 4};
+      HEARTH_TRY_STATUS(ops->begin_launch({&all, 1}, {&word, 1}));
+      encoder->begin({});
+      HEARTH_TRY_STATUS(guards.look(launch.guards, cell_address(0), guard, *encoder));
+    }
+    reads.push_back({guard, guard + 4});
+  }
+  HEARTH_TRY_STATUS(ops->begin_launch(reads, writes));
+  encoder->begin({.may_come_later = launch.may_come_later && shaders->has_pool(),
+                  .cell = cell,
+                  .guard = guard,
+                  .keeps = launch.keeps});
+  return kernel_row(call.op.kind()).encode(call, *encoder);
+}
+
+// Encodes the call for its pipelines alone. An update's launch comes with guards, which make
+// another shader.
+Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms terms) {
+  static constexpr std::array<std::int8_t, kMostGroupOutputs> kReplaced = [] {
+    std::array<std::int8_t, kMostGroupOutputs> inputs{};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      inputs[i] = static_cast<std::int8_t>(i == 0 ? 0 : i + 1);  // behind the gradient
+    }
+    return inputs;
+  }();
+  constexpr std::uint64_t kSomeGuard = 4;
+  if (is_update(call.op.record())) {
+    if (!terms.may_come_later && !std::exchange(has_guard_kernel, true)) {
+      constexpr ErrorCell kSomeCell = 1;
+      encoder->begin(terms);
+      HEARTH_TRY_STATUS(guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *encoder));
+      guards.forget();  // nothing was recorded
+    }
+    LaunchTerms guarded = terms;
+    guarded.guard = kSomeGuard;
+    guarded.keeps = std::span(kReplaced).first(call.outputs.size());
+    encoder->begin(guarded);
+    HEARTH_TRY_STATUS(kernel_row(call.op.kind()).encode(call, *encoder));
+  }
+  encoder->begin(terms);
+  return kernel_row(call.op.kind()).encode(call, *encoder);
+}
+
+// ---- time ----
+
+Status VulkanBackend::Parts::flush() {
+  length.begin_anew();
+  return has_lost() ? Status(lost()) : note(ops->flush());
+}
+
+// What a copy waits for has to be in its queue: the queues may be one, and none may wait for a
+// batch that cannot be submitted.
+Status VulkanBackend::Parts::begin_copy() {
+  HEARTH_TRY_STATUS(flush());
+  return note(ops->settle(Deadline::in(options.wait_limit)));
+}
+
+bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) {
+  const std::array semaphores{
+      ops->semaphore(), transfers->uploads().semaphore(), transfers->downloads().semaphore()};
+  const Deadline deadline = Deadline::in(within);
+  if (const Status status = ops->settle(deadline);
+      !status.has_value() && status.error().code == ErrorCode::deadline_exceeded) {
+    return false;
+  }
+  const std::array values{
+      ops->in_queue(), transfers->uploads().in_queue(), transfers->downloads().in_queue()};
+  VkSemaphoreWaitInfo wait{};
+  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  wait.semaphoreCount = static_cast<std::uint32_t>(semaphores.size());
+  wait.pSemaphores = semaphores.data();
+  wait.pValues = values.data();
+  if (options.faults.lost_at_call != 0) {
+    device->api().vkDeviceWaitIdle(
+        device->handle());  // it may still run what it seems to have lost
+  }
+  const std::chrono::nanoseconds left = deadline.left();
+  const VkResult result = device->api().vkWaitSemaphores(
+      device->handle(), &wait, static_cast<std::uint64_t>(left.count()));
+  return result != VK_TIMEOUT;  // what is lost has ended
+}
+
+}  // namespace hearth::vulkan

@@ -1,0 +1,264 @@
+#include "batch_recorder.hpp"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/mailbox.hpp>
+#include <hearth/runtime/base/pending.hpp>
+#include <hearth/runtime/base/sync.hpp>
+
+namespace hearth::vulkan {
+namespace {
+
+/// How long the end waits for a thread that has nothing to do.
+constexpr std::chrono::seconds kLongestEnd{10};
+
+VkPipelineStageFlags stage_of(bool is_kernels) noexcept {
+  return is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
+}
+
+// What a batch has written the host may read once its value is reached.
+void barrier_for_host(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels) {
+  VkMemoryBarrier memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
+  device.api().vkCmdPipelineBarrier(commands,
+                                    stage_of(is_kernels),
+                                    VK_PIPELINE_STAGE_HOST_BIT,
+                                    0,
+                                    1,
+                                    &memory,
+                                    0,
+                                    nullptr,
+                                    0,
+                                    nullptr);
+}
+
+}  // namespace
+
+void record_barrier(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels) {
+  VkMemoryBarrier memory{};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = is_kernels ? VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT
+                                    : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  device.api().vkCmdPipelineBarrier(
+      commands, stage_of(is_kernels), stage_of(is_kernels), 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+// ---- what owner and thread share ----
+
+/// Shared, so that a thread in a driver which does not come back has it still.
+struct BatchRecorder::State {
+  explicit State(Target its_target) : target(std::move(its_target)) {}
+
+  void record_dispatches(Batch& batch) const;
+  [[nodiscard]] Status record(Batch& batch) const;
+  /// On the thread: records it, unless one before it failed.
+  void take(Batch& batch) noexcept;
+
+  const Target target;
+  std::atomic<std::uint64_t> done{0};
+  std::atomic<std::uint64_t> submitted{0};
+  std::atomic<bool> has_failed{false};
+  mutable hearth::detail::Mutex mutex;
+  Error failure HEARTH_GUARDED_BY(mutex);
+};
+
+void BatchRecorder::State::record_dispatches(Batch& batch) const {
+  const DeviceApi& api = target.device->api();
+  for (; batch.recorded < batch.dispatches.size(); ++batch.recorded) {
+    const Dispatch& each = batch.dispatches[batch.recorded];
+    if (each.is_behind_barrier) {
+      record_barrier(*target.device, batch.commands, target.is_kernels);
+    }
+    if (each.pipeline != batch.bound) {
+      api.vkCmdBindPipeline(batch.commands, VK_PIPELINE_BIND_POINT_COMPUTE, each.pipeline);
+      batch.bound = each.pipeline;
+    }
+    if (each.parameter_bytes > 0) {
+      api.vkCmdPushConstants(batch.commands,
+                             target.layout,
+                             VK_SHADER_STAGE_COMPUTE_BIT,
+                             0,
+                             each.parameter_bytes,
+                             each.parameters.data());
+    }
+    api.vkCmdDispatch(batch.commands, each.grid.x, each.grid.y, each.grid.z);
+  }
+}
+
+// Phases: dispatches; what the host needs; the queue.
+Status BatchRecorder::State::record(Batch& batch) const {
+  const VulkanDevice& device = *target.device;
+  const DeviceApi& api = device.api();
+  const bool is_kernels = target.is_kernels;
+  record_dispatches(batch);
+  barrier_for_host(device, batch.commands, is_kernels);
+  BatchClock::end(device, batch.commands, batch.queries);
+  VkResult result = api.vkEndCommandBuffer(batch.commands);
+  if (result != VK_SUCCESS) {
+    return device.give_up("vkEndCommandBuffer", result);
+  }
+  std::vector<VkSemaphore> semaphores;
+  std::vector<std::uint64_t> values;
+  for (const SemaphoreValue& wait : batch.waits) {
+    semaphores.push_back(wait.semaphore);
+    values.push_back(wait.value);
+  }
+  const std::vector<VkPipelineStageFlags> stages(semaphores.size(), stage_of(is_kernels));
+  VkTimelineSemaphoreSubmitInfo timeline{};
+  timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  timeline.waitSemaphoreValueCount = static_cast<std::uint32_t>(values.size());
+  timeline.pWaitSemaphoreValues = values.data();
+  timeline.signalSemaphoreValueCount = 1;
+  timeline.pSignalSemaphoreValues = &batch.value;
+  VkSubmitInfo submit{};
+  submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  submit.pNext = &timeline;
+  submit.waitSemaphoreCount = static_cast<std::uint32_t>(semaphores.size());
+  submit.pWaitSemaphores = semaphores.data();
+  submit.pWaitDstStageMask = stages.data();
+  submit.commandBufferCount = 1;
+  submit.pCommandBuffers = &batch.commands;
+  submit.signalSemaphoreCount = 1;
+  submit.pSignalSemaphores = &target.semaphore;
+  result = batch.hangs ? VK_SUCCESS : device.submit(target.queue, submit);
+  if (result != VK_SUCCESS) {
+    return device.give_up("vkQueueSubmit", result);
+  }
+  return {};
+}
+
+void BatchRecorder::State::take(Batch& batch) noexcept {
+  const std::uint64_t value = batch.value;
+  if (!has_failed.load(std::memory_order_relaxed)) {  // this thread alone writes it
+    Status status;
+    try {
+      status = record(batch);
+    } catch (const std::exception&) {  // no memory for its lists
+      status = target.device->give_up("recording a batch", VK_ERROR_OUT_OF_HOST_MEMORY);
+    }
+    if (status.has_value()) {
+      submitted.store(value, std::memory_order_release);  // partner: submitted()
+    } else {
+      const hearth::detail::MutexLock lock(mutex);
+      failure = status.error();
+      has_failed.store(true, std::memory_order_release);  // partner: has_failed()
+    }
+  }
+  done.store(value, std::memory_order_release);  // partner: done()
+}
+
+/// A batch, or somebody who waits for its turn to come.
+struct BatchRecorder::Job {
+  Batch* batch = nullptr;
+  std::optional<Promise<void>> reached = {};
+};
+
+struct BatchRecorder::Thread {
+  std::shared_ptr<hearth::detail::Mailbox<Job>> jobs =
+      std::make_shared<hearth::detail::Mailbox<Job>>();
+  std::optional<hearth::detail::OwnedThread> thread;
+};
+
+// ---- the owner's ----
+
+BatchRecorder::BatchRecorder(Target target, RecorderThread thread)
+    : state_(std::make_shared<State>(std::move(target))), terms_(thread) {}
+
+BatchRecorder::~BatchRecorder() {
+  if (thread_ != nullptr) {
+    thread_->jobs->close();
+    thread_->thread->end(Deadline::in(kLongestEnd));
+  }
+}
+
+std::uint64_t BatchRecorder::done() const noexcept {
+  return state_->done.load(std::memory_order_acquire);  // partner: take
+}
+
+std::uint64_t BatchRecorder::submitted() const noexcept {
+  return state_->submitted.load(std::memory_order_acquire);  // partner: take
+}
+
+bool BatchRecorder::has_failed() const noexcept {
+  return state_->has_failed.load(std::memory_order_acquire);  // partner: take
+}
+
+Error BatchRecorder::failure() const {
+  const hearth::detail::MutexLock lock(state_->mutex);
+  return state_->failure;
+}
+
+void BatchRecorder::record_dispatches(Batch& batch) const {
+  state_->record_dispatches(batch);
+}
+
+Status BatchRecorder::record(Batch& batch) {
+  HEARTH_TRY_STATUS(state_->record(batch));
+  state_->submitted.store(batch.value, std::memory_order_release);  // partner: submitted()
+  state_->done.store(batch.value, std::memory_order_release);       // partner: done()
+  return {};
+}
+
+// Where the system gives no thread the owner records, now and from here on.
+bool BatchRecorder::hand_over(Batch& batch) {
+  if (terms_.executor == nullptr || terms_.executor->is_manual()) {
+    return false;
+  }
+  if (thread_ == nullptr) {
+    auto made = std::make_unique<Thread>();
+    try {
+      made->thread.emplace(*terms_.executor,
+                           hearth::detail::ThreadOptions{.name = "record"},
+                           hearth::detail::OwnedThreadOptions{
+                               .subject = fmt::format("the thread that records for {}",
+                                                      state_->target.device->name()),
+                               .observe = [] { return std::string("is in the driver"); },
+                               .limit = kLongestEnd,
+                               .log = terms_.log},
+                           [state = state_, jobs = made->jobs] {
+                             while (std::optional<Job> job = jobs->pop(Deadline::never())) {
+                               if (job->batch != nullptr) {
+                                 state->take(*job->batch);
+                               }
+                               if (job->reached) {
+                                 job->reached->set_value();
+                               }
+                             }
+                           });
+    } catch (const std::exception&) {
+      return false;
+    }
+    thread_ = std::move(made);
+  }
+  // Behind thread_, which settle() reads on another thread.
+  handed_over_.store(batch.value, std::memory_order_release);  // partner: is_idle
+  static_cast<void>(
+      thread_->jobs->push({.batch = &batch, .reached = {}}));  // without limit, and not closed
+  return true;
+}
+
+Status BatchRecorder::settle(Deadline deadline) {
+  if (!is_idle()) {
+    Promise<void> reached{PendingOptions{.subject = "a batch that is being recorded"}};
+    const Pending<void> all = reached.pending();
+    static_cast<void>(thread_->jobs->push({.reached = std::move(reached)}));
+    HEARTH_TRY_STATUS(all.wait({.deadline = deadline}));
+  }
+  return has_failed() ? Status(failure()) : Status();
+}
+
+void BatchRecorder::leave_behind() noexcept {
+  if (thread_ != nullptr) {
+    thread_->jobs->close();
+    thread_->thread->end(Deadline::in(std::chrono::nanoseconds(0)));
+  }
+}
+
+}  // namespace hearth::vulkan

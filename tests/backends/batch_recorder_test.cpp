@@ -1,0 +1,97 @@
+// Batches that a thread records: their order, and what a batch that is refused there costs. What
+// stands in them is the business of all other tests of Vulkan devices: with HEARTH_VULKAN_SHUFFLE
+// the thread has every batch.
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/physical_list.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include <hearth/runtime/base/thread_executor.hpp>
+
+namespace hearth::vulkan {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using Recording = CommandStream::Recording;
+
+class BatchRecorderTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<CommandStream> stream(const VulkanDeviceOptions& options,
+                                        bool has_thread = true) {
+    const PhysicalList list = list_physical().value();
+    device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), options).value();
+    return CommandStream::make(device_,
+                               CommandStream::Work::kernels,
+                               VK_NULL_HANDLE,
+                               {.executor = has_thread ? &executor_ : nullptr})
+        .value();
+  }
+  /// One batch without dispatches.
+  static Status add(CommandStream& to, Recording recording) {
+    HEARTH_TRY_STATUS(to.begin_launch({}, {}));
+    return to.flush(recording);
+  }
+
+  hearth::ThreadExecutor executor_;
+  std::shared_ptr<const VulkanDevice> device_;
+};
+
+TEST_F(BatchRecorderTest, BatchesReachTheQueueInTheirOrder) {
+  const std::unique_ptr<CommandStream> all = stream({});
+  for (std::uint64_t i = 1; i <= 300; ++i) {
+    ASSERT_TRUE(add(*all, i % 7 == 0 ? Recording::here : Recording::beside).has_value());
+    ASSERT_EQ(all->submitted(), i);
+    ASSERT_LE(all->in_queue(), i);
+    if (i % 50 == 0) {
+      ASSERT_TRUE(all->settle(Deadline::in(20s)).has_value());
+      ASSERT_TRUE(all->is_settled());
+      ASSERT_EQ(all->in_queue(), i);
+      ASSERT_TRUE(device_->wait_until(all->semaphore(), i).has_value());
+      ASSERT_EQ(all->completed().value(), i);
+    }
+  }
+}
+
+TEST_F(BatchRecorderTest, WithoutAThreadTheOwnerRecords) {
+  const std::unique_ptr<CommandStream> all = stream({}, false);
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    ASSERT_TRUE(add(*all, Recording::beside).has_value());
+    ASSERT_TRUE(all->is_settled());
+    ASSERT_EQ(all->in_queue(), i);
+  }
+  EXPECT_TRUE(device_->wait_until(all->semaphore(), 20).has_value());
+}
+
+// Call k is the end of a batch or its submission, in turns. Batches behind it are not submitted,
+// and the owner hears of it with the next one, or where it asks.
+TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
+  for (std::uint64_t call = 1; call <= 12; ++call) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    const std::unique_ptr<CommandStream> all = stream({.refused_at_call = call});
+    Status status;
+    for (int i = 0; i < 20 && status.has_value(); ++i) {
+      status = add(*all, Recording::beside);
+    }
+    const Status settled = all->settle(Deadline::in(20s));
+    ASSERT_FALSE(settled.has_value());
+    EXPECT_EQ(settled.error().code, ErrorCode::device_lost);
+    EXPECT_THAT(settled.error().text,
+                HasSubstr(call % 2 == 1 ? "vkEndCommandBuffer" : "vkQueueSubmit"));
+    EXPECT_TRUE(all->has_failed());
+    EXPECT_TRUE(device_->is_given_up());
+    EXPECT_EQ(all->in_queue(), (call - 1) / 2);
+    EXPECT_FALSE(add(*all, Recording::here).has_value());
+    EXPECT_FALSE(all->flush().has_value());
+    if (all->in_queue() > 0) {
+      EXPECT_TRUE(device_->wait_until(all->semaphore(), all->in_queue()).has_value());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hearth::vulkan
