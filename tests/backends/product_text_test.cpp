@@ -134,6 +134,21 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
   }
 }
 
+// 8192 are 51 rows of tiles of 160 and 32 rows more, which tiles of 128 rows take with their
+// neighbours; 8320 are whole tiles; 1024 are too few.
+TEST(ProductText, LeavesRowsThatDoNotFitToOtherTiles) {
+  const auto kinds = [](DType dtype, std::int64_t rows) {
+    TextEncoder encoder(kLargeGpu);
+    EXPECT_TRUE(encode(encoder, dtype, rows, 8192, 8192, false, false).has_value());
+    return encoder.texts.size();
+  };
+  EXPECT_EQ(kinds(DType::f16, 8192), 2U);
+  EXPECT_EQ(kinds(DType::bf16, 8192), 2U);
+  EXPECT_EQ(kinds(DType::f16, 8320), 1U);
+  EXPECT_EQ(kinds(DType::f16, 1024), 1U);
+  EXPECT_EQ(kinds(DType::f32, 8192), 1U);
+}
+
 TEST(ProductText, SumsInF16WhereThatIsAllowed) {
   for (const bool allows : {false, true}) {
     DeviceLimits limits = kLargeGpu;

@@ -171,6 +171,31 @@ TEST(VulkanDevice, StandsAmongTheDevicesOfTheMachine) {
   EXPECT_EQ(devices[1].lack, "");
 }
 
+// Products of many rounds leave rows to tiles of another kind; parts of them do not, nor do
+// products that no tile of them fits. Small whole numbers have exact sums.
+TEST(VulkanDevice, ALargeProductIsThatOfItsParts) {
+  const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
+  const Device device = runtime.device();
+  if (std::string(device.description()).find("matrix units for f16") == std::string::npos) {
+    GTEST_SKIP() << "this device has no matrix units";
+  }
+  Generator generator(1);
+  for (const std::int64_t rows : {8192, 6144, 7000}) {
+    const Tensor a = randint(device, {rows, 512}, generator, -2, 3, DType::f16);
+    const Tensor b = randint(device, {512, 8192}, generator, -2, 3, DType::f16);
+    const Tensor c = randint(device, {1, 8192}, generator, -2, 3, DType::f16);
+    const Tensor whole = matmul(a, b);
+    const Tensor with_more = matmul(a, b) * 2.0 + c;
+    for (std::int64_t first = 0; first < rows; first += 1000) {
+      const Range range{.start = first, .stop = std::min(rows, first + 1000)};
+      const Tensor part = matmul(slice(a, 0, range), b);
+      EXPECT_EQ(max(abs(slice(whole, 0, range) - part)).item(), 0.0) << rows << ", from " << first;
+      EXPECT_EQ(max(abs(slice(with_more, 0, range) - (part * 2.0 + c))).item(), 0.0)
+          << rows << ", from " << first;
+    }
+  }
+}
+
 // Drivers of before 2023 know the units by NVIDIA's extension alone.
 TEST(VulkanDevice, DoesWithoutAnExtensionThatItIsNotToUse) {
   const auto description = [] {

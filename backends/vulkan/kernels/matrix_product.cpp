@@ -4,6 +4,7 @@
 #include "matrix_product.hpp"
 
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -374,7 +375,8 @@ Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncod
                          .rows = p.rows,
                          .columns = p.columns,
                          .depth = p.depth};
-  HEARTH_TRY(const ProductPlan plan, plan_product(request, encoder.limits()));
+  HEARTH_TRY(ProductPlan plan, plan_product(request, encoder.limits()));
+  const std::optional<ProductPlan> rest = leave_rows(request, plan, encoder.limits());
   layouts.result.set_width(request.put_width);
   std::uint64_t partial = 0;
   if (plan.scratch_bytes > 0) {
@@ -388,10 +390,14 @@ Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncod
       key.add(static_cast<std::uint64_t>(stride));
     }
   }
-  return dispatch_product(
-      encoder, request, plan, key, parameters_of(layouts, request, plan, partial), [&] {
-        return functions_of(layouts, request, plan);
-      });
+  const auto dispatch = [&](const ProductPlan& part) {
+    return dispatch_product(
+        encoder, request, part, key, parameters_of(layouts, request, part, partial), [&] {
+          return functions_of(layouts, request, part);
+        });
+  };
+  HEARTH_TRY_STATUS(dispatch(plan));
+  return rest ? dispatch(*rest) : Status();
 }
 
 }  // namespace hearth::vulkan

@@ -283,6 +283,18 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
   return best;
 }
 
+// The time of a tile by time_of(), when there are so many that their last round does not count.
+double tile_time(const ProductRequest& request, const CooperativeTile& tile) noexcept {
+  for (const CooperativeCandidate& each : kCooperativeTiles) {
+    if (each.tile.rows == tile.rows && each.tile.columns == tile.columns &&
+        each.tile.warp_columns == tile.warp_columns) {
+      return tile.rows * tile.columns * (static_cast<double>(request.depth) + each.more_depth) /
+             each.use_for(request, tile);
+    }
+  }
+  return 0;
+}
+
 int power_above(std::int64_t value, int most) noexcept {
   const auto capped = static_cast<std::uint64_t>(std::clamp<std::int64_t>(value, 1, most));
   return static_cast<int>(std::bit_ceil(capped));
@@ -405,6 +417,7 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
                     request.columns >= tile_columns && request.depth > 0 &&
                     request.depth % unit == 0;
   }
+  plan.end_row = static_cast<int>(request.rows);
   choose_splits(request, unit, limits, plan);
   if (plan.groups > kMostProductAxis) {
     return Error{.code = ErrorCode::unsupported,
@@ -415,6 +428,58 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
                                      request.columns)};
   }
   return plan;
+}
+
+// Of all ways to leave up to so many rows of tiles to whole tiles of another kind the shortest,
+// where that saves a hundredth. Fewer rounds than these end unevenly in any case.
+std::optional<ProductPlan> leave_rows(const ProductRequest& request,
+                                      ProductPlan& plan,
+                                      const DeviceLimits& limits) noexcept {
+  constexpr int kFewestRounds = 8;
+  constexpr int kMostLeft = 8;
+  constexpr double kWorth = 0.99;
+  if (!plan.is_exact || !plan.is_cooperative || limits.is_cpu || limits.only_tile >= 0 ||
+      plan.splits > 1 || request.matrices > 1 ||
+      plan.groups < std::int64_t{kFewestRounds} * limits.multiprocessors) {
+    return std::nullopt;
+  }
+  const CooperativeTile& tile = plan.cooperative;
+  const double own_time = tile_time(request, tile);
+  double best_time = kWorth * static_cast<double>(plan.groups) * own_time;
+  std::optional<ProductPlan> best;
+  for (int kept = std::max(1, plan.tiles_down - kMostLeft); kept < plan.tiles_down; ++kept) {
+    ProductRequest left = request;
+    left.rows = request.rows - std::int64_t{kept} * tile.rows;
+    for (std::size_t i = 0; i < kCooperativeTiles.size(); ++i) {
+      const CooperativeTile other = tile_for(kCooperativeTiles[i].tile, request, limits);
+      if (kCooperativeTiles[i].use_for(request, other) == 0 || left.rows % other.rows != 0 ||
+          shared_bytes(other, request) > limits.shared_bytes ||
+          other.threads() > static_cast<int>(limits.most_group_threads)) {
+        continue;
+      }
+      DeviceLimits only = limits;
+      only.only_tile = static_cast<int>(i);
+      const Result<ProductPlan> rest = plan_product(left, only);
+      if (!rest.has_value() || !rest.value().is_exact || rest.value().splits > 1) {
+        continue;
+      }
+      const double time =
+          static_cast<double>(std::int64_t{kept} * plan.tiles_across) * own_time +
+          static_cast<double>(rest.value().groups) * tile_time(request, rest.value().cooperative);
+      if (time < best_time) {
+        best_time = time;
+        best = rest.value();
+        best->first_row = kept * tile.rows;
+      }
+    }
+  }
+  if (best) {
+    plan.end_row = best->first_row;
+    plan.tiles_down = plan.end_row / tile.rows;
+    plan.groups = std::int64_t{plan.tiles_down} * plan.tiles_across;
+    best->end_row = static_cast<int>(request.rows);
+  }
+  return best;
 }
 
 void add_product(ParameterBlock& parameters,
@@ -449,6 +514,9 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
   }
   if (plan.is_cooperative) {
     const CooperativeTile& tile = plan.cooperative;
+    if (plan.is_exact) {
+      key.add(plan.first_row).add(plan.end_row);
+    }
     key.add(static_cast<std::uint32_t>(tile.rows) | static_cast<std::uint32_t>(tile.columns) << 16U)
         .add(static_cast<std::uint32_t>(tile.depth) |
              static_cast<std::uint32_t>(tile.warp_rows) << 8U |

@@ -32,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -115,6 +116,8 @@ struct ProductPlan {
   int tiles_across = 1;
   int splits = 1;
   int split_depth = 0;
+  int first_row = 0;  ///< Of an exact product, what it makes of it: rows up to end_row.
+  int end_row = 0;
   std::int64_t groups = 0;
   std::int64_t scratch_bytes = 0;  ///< Of the parts' sums.
 };
@@ -153,6 +156,12 @@ inline constexpr int kLongestSlice = 16;
 /// Takes a request with results and axes of up to kMostProductAxis, and narrows its forms and what
 /// it puts to what the kernel has. Errors: unsupported, more tiles than a launch can have.
 [[nodiscard]] Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits);
+
+/// Where the last row of an exact product's tiles would make much again: leaves the last rows to
+/// the plan that it returns, which has tiles that fit. Dispatches of both may run at once.
+[[nodiscard]] std::optional<ProductPlan> leave_rows(const ProductRequest& request,
+                                                    ProductPlan& plan,
+                                                    const DeviceLimits& limits) noexcept;
 
 void add_product(ParameterBlock& parameters,
                  const ProductRequest& request,

@@ -7,7 +7,6 @@
 #include "product.hpp"
 
 #include <string>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -71,7 +70,8 @@ void find_tile() {
   own_row = tile_down * TILE_ROWS;
   own_column = tile_across * TILE_COLUMNS;
 #if EXACT
-  first_row = min(own_row, p.rows - TILE_ROWS);
+  own_row += p.first_row;
+  first_row = min(own_row, p.end_row - TILE_ROWS);
   first_column = min(own_column, p.columns - TILE_COLUMNS);
 #else
   first_row = own_row;
@@ -462,18 +462,20 @@ std::string_view value_of(SideForm form) noexcept {
 }
 
 // Where sizes are baked, numbers stand for them.
-std::string with_sizes(const ProductRequest& request, std::string text) {
+std::string with_sizes(const ProductRequest& request, const ProductPlan& plan, std::string text) {
   if (!request.is_baked) {
     return text;
   }
-  const std::pair<std::string_view, std::int64_t> sizes[] = {
-      {"p.rows", request.rows}, {"p.columns", request.columns}, {"p.depth", request.depth}};
-  for (const auto& [name, size] : sizes) {
-    const std::string number = std::to_string(size);
+  const auto put = [&text](std::string_view name, std::int64_t size) {
     for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
-      text.replace(at, name.size(), number);
+      text.replace(at, name.size(), std::to_string(size));
     }
-  }
+  };
+  put("p.rows", request.rows);
+  put("p.first_row", plan.first_row);
+  put("p.end_row", plan.end_row);
+  put("p.columns", request.columns);
+  put("p.depth", request.depth);
   return text;
 }
 
@@ -540,6 +542,7 @@ std::string product_text(const ProductRequest& request,
   if (plan.is_cooperative) {
     const CooperativeTile& tile = plan.cooperative;
     return with_sizes(request,
+                      plan,
                       fmt::format("{}{}{}{}{}",
                                   head(request,
                                        functions,
@@ -571,6 +574,7 @@ std::string product_text(const ProductRequest& request,
       a_is_enough ? "a_tile" : "b_tile",
       request.put_width == 4 && (plan.splits > 1 || !request.has_epilogue) ? 1 : 0);
   return with_sizes(request,
+                    plan,
                     fmt::format("{}{}{}{}{}{}",
                                 head(request,
                                      functions,
