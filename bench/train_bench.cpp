@@ -125,6 +125,51 @@ BENCHMARK(BM_TrainFloor_Mlp)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
+// What no step of examples/char_gpt can do without: the products of its four layers and its head,
+// forwards and backwards, of 32 texts of 64 letters, one after the other by our own kernels.
+void BM_TrainFloor_Gpt(benchmark::State& state) {
+  const Runtime runtime = cpu_runtime(state.range(0), Fusion::off);
+  const Device device = runtime.device("cpu:0");
+  Generator generator(1);
+  constexpr std::int64_t kTokens = 32 * 64;
+  constexpr int kLayers = 4;
+  struct Product {
+    std::int64_t in, out;
+    int times;
+  };
+  constexpr std::array<Product, 5> kProducts{{{128, 384, kLayers},
+                                              {128, 128, kLayers},
+                                              {128, 512, kLayers},
+                                              {512, 128, kLayers},
+                                              {128, 65, 1}}};
+  std::vector<std::array<Tensor, 3>> operands;  // input, weight, gradient of the result
+  double flops = 0;
+  for (const Product& each : kProducts) {
+    for (int i = 0; i < each.times; ++i) {
+      operands.push_back({random_normal(device, {kTokens, each.in}, generator),
+                          random_normal(device, {each.in, each.out}, generator),
+                          random_normal(device, {kTokens, each.out}, generator)});
+      flops += 3 * 2.0 * static_cast<double>(kTokens * each.in * each.out);
+    }
+  }
+  for (auto _ : state) {
+    for (const auto& [input, weight, gradient] : operands) {
+      const Tensor forward = matmul(input, weight);
+      const Tensor of_weight = matmul(transpose(input), gradient);
+      const Tensor of_input = matmul(gradient, transpose(weight));
+    }
+    device.sync();
+  }
+  state.counters["flops"] =
+      benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+BENCHMARK(BM_TrainFloor_Gpt)
+    ->ArgName("cores")
+    ->Arg(1)
+    ->Arg(2)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
 template <class Model>
 void infer(benchmark::State& state) {
   const Runtime runtime = cpu_runtime(state.range(1));
