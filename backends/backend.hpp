@@ -214,7 +214,7 @@ class Backend {
   /// part's point. Inline backends take everything.
   ///
   /// Errors: device_lost.
-  /// Cost: at most the host's copy of one piece, unless the backend is inline.
+  /// Cost: at most the host's copy of one piece, and recording what was submitted; inline: all.
   [[nodiscard]] virtual Result<CopyPart> upload(std::byte* to,
                                                 std::span<const std::byte> from,
                                                 std::span<const TimelinePoint> after) = 0;

@@ -148,14 +148,14 @@ Status VulkanBackend::Parts::flush() {
 // batch that cannot be submitted.
 Status VulkanBackend::Parts::begin_copy() {
   HEARTH_TRY_STATUS(flush());
-  return note(ops->settle(Deadline::in(options.wait_limit)));
+  return note(ops->settle(options.wait_limit));
 }
 
 bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) {
   const std::array semaphores{
       ops->semaphore(), transfers->uploads().semaphore(), transfers->downloads().semaphore()};
   const Deadline deadline = Deadline::in(within);
-  if (const Status status = ops->settle(deadline);
+  if (const Status status = ops->settle(within);
       !status.has_value() && status.error().code == ErrorCode::deadline_exceeded) {
     return false;
   }

@@ -57,9 +57,10 @@ struct BatchRecorder::State {
   explicit State(Target its_target) : target(std::move(its_target)) {}
 
   void record_dispatches(Batch& batch) const;
-  [[nodiscard]] Status record(Batch& batch) const;
-  /// On the thread: records it, unless one before it failed.
+  [[nodiscard]] Status submit(Batch& batch) const;
+  /// Records and submits it, unless one before it failed, and says so to all.
   void take(Batch& batch) noexcept;
+  void fail(Error error) noexcept;
 
   const Target target;
   std::atomic<std::uint64_t> done{0};
@@ -93,7 +94,7 @@ void BatchRecorder::State::record_dispatches(Batch& batch) const {
 }
 
 // Phases: dispatches; what the host needs; the queue.
-Status BatchRecorder::State::record(Batch& batch) const {
+Status BatchRecorder::State::submit(Batch& batch) const {
   const VulkanDevice& device = *target.device;
   const DeviceApi& api = device.api();
   const bool is_kernels = target.is_kernels;
@@ -117,17 +118,17 @@ Status BatchRecorder::State::record(Batch& batch) const {
   timeline.pWaitSemaphoreValues = values.data();
   timeline.signalSemaphoreValueCount = 1;
   timeline.pSignalSemaphoreValues = &batch.value;
-  VkSubmitInfo submit{};
-  submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  submit.pNext = &timeline;
-  submit.waitSemaphoreCount = static_cast<std::uint32_t>(semaphores.size());
-  submit.pWaitSemaphores = semaphores.data();
-  submit.pWaitDstStageMask = stages.data();
-  submit.commandBufferCount = 1;
-  submit.pCommandBuffers = &batch.commands;
-  submit.signalSemaphoreCount = 1;
-  submit.pSignalSemaphores = &target.semaphore;
-  result = batch.hangs ? VK_SUCCESS : device.submit(target.queue, submit);
+  VkSubmitInfo work{};
+  work.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  work.pNext = &timeline;
+  work.waitSemaphoreCount = static_cast<std::uint32_t>(semaphores.size());
+  work.pWaitSemaphores = semaphores.data();
+  work.pWaitDstStageMask = stages.data();
+  work.commandBufferCount = 1;
+  work.pCommandBuffers = &batch.commands;
+  work.signalSemaphoreCount = 1;
+  work.pSignalSemaphores = &target.semaphore;
+  result = batch.hangs ? VK_SUCCESS : api.vkQueueSubmit(target.queue, 1, &work, VK_NULL_HANDLE);
   if (result != VK_SUCCESS) {
     return device.give_up("vkQueueSubmit", result);
   }
@@ -136,22 +137,29 @@ Status BatchRecorder::State::record(Batch& batch) const {
 
 void BatchRecorder::State::take(Batch& batch) noexcept {
   const std::uint64_t value = batch.value;
-  if (!has_failed.load(std::memory_order_relaxed)) {  // this thread alone writes it
+  if (!has_failed.load(std::memory_order_acquire)) {  // partner: fail
     Status status;
     try {
-      status = record(batch);
+      status = submit(batch);
     } catch (const std::exception&) {  // no memory for its lists
       status = target.device->give_up("recording a batch", VK_ERROR_OUT_OF_HOST_MEMORY);
     }
     if (status.has_value()) {
       submitted.store(value, std::memory_order_release);  // partner: submitted()
     } else {
-      const hearth::detail::MutexLock lock(mutex);
-      failure = status.error();
-      has_failed.store(true, std::memory_order_release);  // partner: has_failed()
+      fail(status.error());
     }
   }
   done.store(value, std::memory_order_release);  // partner: done()
+}
+
+// The first failure is the one that counts.
+void BatchRecorder::State::fail(Error error) noexcept {
+  const hearth::detail::MutexLock lock(mutex);
+  if (!has_failed.load(std::memory_order_relaxed)) {
+    failure = std::move(error);
+    has_failed.store(true, std::memory_order_release);  // partner: has_failed()
+  }
 }
 
 /// A batch, or somebody who waits for its turn to come.
@@ -161,9 +169,33 @@ struct BatchRecorder::Job {
 };
 
 struct BatchRecorder::Thread {
-  std::shared_ptr<hearth::detail::Mailbox<Job>> jobs =
-      std::make_shared<hearth::detail::Mailbox<Job>>();
-  std::optional<hearth::detail::OwnedThread> thread;
+  using Jobs = hearth::detail::Mailbox<Job>;
+
+  Thread(const std::shared_ptr<State>& state, const RecorderThread& terms)
+      : thread(*terms.executor,
+               hearth::detail::ThreadOptions{.name = "record"},
+               hearth::detail::OwnedThreadOptions{
+                   .subject =
+                       fmt::format("the thread that records for {}", state->target.device->name()),
+                   .observe = [] { return std::string("is in the driver"); },
+                   .limit = kLongestEnd,
+                   .log = terms.log},
+               [state, all = jobs, before_each = terms.before_each] {
+                 while (std::optional<Job> job = all->pop(Deadline::never())) {
+                   if (job->batch != nullptr) {
+                     if (before_each) {
+                       before_each();
+                     }
+                     state->take(*job->batch);
+                   }
+                   if (job->reached) {
+                     job->reached->set_value();
+                   }
+                 }
+               }) {}
+
+  const std::shared_ptr<Jobs> jobs = std::make_shared<Jobs>();
+  hearth::detail::OwnedThread thread;
 };
 
 // ---- the owner's ----
@@ -174,7 +206,7 @@ BatchRecorder::BatchRecorder(Target target, RecorderThread thread)
 BatchRecorder::~BatchRecorder() {
   if (thread_ != nullptr) {
     thread_->jobs->close();
-    thread_->thread->end(Deadline::in(kLongestEnd));
+    thread_->thread.end(Deadline::in(kLongestEnd));
   }
 }
 
@@ -200,10 +232,8 @@ void BatchRecorder::record_dispatches(Batch& batch) const {
 }
 
 Status BatchRecorder::record(Batch& batch) {
-  HEARTH_TRY_STATUS(state_->record(batch));
-  state_->submitted.store(batch.value, std::memory_order_release);  // partner: submitted()
-  state_->done.store(batch.value, std::memory_order_release);       // partner: done()
-  return {};
+  state_->take(batch);
+  return has_failed() ? Status(failure()) : Status();
 }
 
 // Where the system gives no thread the owner records, now and from here on.
@@ -212,52 +242,55 @@ bool BatchRecorder::hand_over(Batch& batch) {
     return false;
   }
   if (thread_ == nullptr) {
-    auto made = std::make_unique<Thread>();
     try {
-      made->thread.emplace(*terms_.executor,
-                           hearth::detail::ThreadOptions{.name = "record"},
-                           hearth::detail::OwnedThreadOptions{
-                               .subject = fmt::format("the thread that records for {}",
-                                                      state_->target.device->name()),
-                               .observe = [] { return std::string("is in the driver"); },
-                               .limit = kLongestEnd,
-                               .log = terms_.log},
-                           [state = state_, jobs = made->jobs] {
-                             while (std::optional<Job> job = jobs->pop(Deadline::never())) {
-                               if (job->batch != nullptr) {
-                                 state->take(*job->batch);
-                               }
-                               if (job->reached) {
-                                 job->reached->set_value();
-                               }
-                             }
-                           });
+      thread_ = std::make_unique<Thread>(state_, terms_);
     } catch (const std::exception&) {
+      terms_.executor = nullptr;
       return false;
     }
-    thread_ = std::move(made);
+  }
+  const std::uint64_t value = batch.value;
+  try {
+    static_cast<void>(thread_->jobs->push({.batch = &batch, .reached = {}}));  // has no limit
+  } catch (const std::exception&) {
+    state_->fail(
+        state_->target.device->give_up("handing over a batch", VK_ERROR_OUT_OF_HOST_MEMORY));
+    return true;
   }
   // Behind thread_, which settle() reads on another thread.
-  handed_over_.store(batch.value, std::memory_order_release);  // partner: is_idle
-  static_cast<void>(
-      thread_->jobs->push({.batch = &batch, .reached = {}}));  // without limit, and not closed
+  handed_over_.store(value, std::memory_order_release);  // partner: is_idle
   return true;
 }
 
-Status BatchRecorder::settle(Deadline deadline) {
-  if (!is_idle()) {
-    Promise<void> reached{PendingOptions{.subject = "a batch that is being recorded"}};
+Status BatchRecorder::settle(std::chrono::nanoseconds limit) {
+  while (!is_idle()) {
+    const std::uint64_t before = done();
+    Promise<void> reached{PendingOptions{.subject = "batches that are being recorded"}};
     const Pending<void> all = reached.pending();
-    static_cast<void>(thread_->jobs->push({.reached = std::move(reached)}));
-    HEARTH_TRY_STATUS(all.wait({.deadline = deadline}));
+    static_cast<void>(thread_->jobs->push({.batch = nullptr, .reached = std::move(reached)}));
+    const bool hung = hangs_.load(std::memory_order_acquire);  // partner: below
+    const Deadline deadline = Deadline::in(hung ? std::chrono::nanoseconds(0) : limit);
+    if (all.wait({.deadline = deadline}).has_value()) {
+      break;
+    }
+    if (done() == before) {
+      hangs_.store(true, std::memory_order_release);  // partner: the next wait
+      return Error{.code = ErrorCode::deadline_exceeded,
+                   .text = fmt::format("{}: its driver does not come back with what is recorded",
+                                       state_->target.device->name()),
+                   .device = state_->target.device->name()};
+    }
   }
+  hangs_.store(false, std::memory_order_release);  // partner: the next wait
   return has_failed() ? Status(failure()) : Status();
 }
 
+// A thread that has nothing to do needs a moment to end.
 void BatchRecorder::leave_behind() noexcept {
   if (thread_ != nullptr) {
     thread_->jobs->close();
-    thread_->thread->end(Deadline::in(std::chrono::nanoseconds(0)));
+    thread_->thread.end(is_idle() ? Deadline::in(kLongestEnd)
+                                  : Deadline::in(std::chrono::nanoseconds(0)));
   }
 }
 

@@ -100,7 +100,7 @@ Status CommandStream::wait_for_oldest() {
   if (running_.empty()) {
     return {};
   }
-  HEARTH_TRY_STATUS(settle(Deadline::in(kDefaultWait)));
+  HEARTH_TRY_STATUS(settle(device_->wait_limit()));
   HEARTH_TRY_STATUS(device_->wait_until(semaphore_, running_.front()->value));
   return retire();
 }
@@ -213,6 +213,7 @@ Status CommandStream::flush(Recording recording) {
   open_->waits = std::exchange(waits_, {});
   open_->parameters_end = ring_end_;
   open_->hangs = hangs_;
+  const bool is_idle = recorder_->is_idle();  // before the question for a failure
   if (has_failed()) {
     drop(std::move(open_));
     return failure();
@@ -224,7 +225,7 @@ Status CommandStream::flush(Recording recording) {
   running_.push_back(std::move(open_));
   Batch& batch = *running_.back();
   is_beside_ = recording == Recording::beside || is_shuffled();
-  if ((!is_beside_ && recorder_->is_idle()) || !recorder_->hand_over(batch)) {
+  if ((!is_beside_ && is_idle) || !recorder_->hand_over(batch)) {
     is_beside_ = is_shuffled();
     if (Status status = recorder_->record(batch); !status.has_value()) {
       drop(std::move(running_.back()));

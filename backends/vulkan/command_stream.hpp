@@ -5,6 +5,7 @@
 // when it has ended.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -62,24 +63,25 @@ class CommandStream final {
                             VkBuffer to,
                             std::int64_t to_offset_bytes,
                             std::int64_t size_bytes);
-  /// Whether flush() returns when the open batch is in the queue, or leaves it to a thread, where
-  /// there is one, and the recording of the next one, too.
+  /// Who records the open batch, and the next one's dispatches: the owner, in time for who waits
+  /// for them, or a thread beside it, where there is one.
   enum class Recording : std::uint8_t { here, beside };
   /// Submits the open batch; behind those that a thread still has, by that thread.
   /// Errors: device_lost, whatever Vulkan refuses it or one before it for.
   [[nodiscard]] Status flush(Recording recording = Recording::here);
-  /// Waits until the queue has all batches that were flushed. Threads: any.
-  /// Errors: deadline_exceeded; device_lost.
-  [[nodiscard]] Status settle(Deadline deadline) { return recorder_->settle(deadline); }
+  /// Waits until the queue has all batches that were flushed, unless none of them comes on within
+  /// the limit. Threads: any. Errors: deadline_exceeded; device_lost.
+  [[nodiscard]] Status settle(std::chrono::nanoseconds limit) { return recorder_->settle(limit); }
   /// Whether the queue has all of them, or never will. Threads: any.
   [[nodiscard]] bool is_settled() const noexcept { return recorder_->is_idle(); }
-  /// Whether a thread could not submit a batch: no value from there on comes. Threads: any.
+  /// Whether a batch could not be submitted: no value from there on comes. Threads: any; behind
+  /// is_settled(), if that is asked, too.
   [[nodiscard]] bool has_failed() const noexcept { return recorder_->has_failed(); }
   /// Requires has_failed(). Threads: any.
   [[nodiscard]] Error failure() const { return recorder_->failure(); }
   /// The last value that the queue will reach. Threads: any.
   [[nodiscard]] std::uint64_t in_queue() const noexcept { return recorder_->submitted(); }
-  /// Leaves a thread behind that does not come back; then this stays, too.
+  /// Before this is left behind, with what a queue that hangs may still touch.
   void leave_behind() noexcept { recorder_->leave_behind(); }
 
   /// From here on nothing that is submitted ever runs: a queue that hangs, for tests.

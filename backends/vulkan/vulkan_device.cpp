@@ -203,11 +203,6 @@ Error VulkanDevice::give_up(std::string_view call, VkResult result) const {
   return error;
 }
 
-VkResult VulkanDevice::submit(VkQueue queue, const VkSubmitInfo& work) const {
-  const hearth::detail::MutexLock lock(queues_);
-  return api_.vkQueueSubmit(queue, 1, &work, VK_NULL_HANDLE);
-}
-
 Status VulkanDevice::wait_until(VkSemaphore semaphore, std::uint64_t value) const {
   VkSemaphoreWaitInfo wait{};
   wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;

@@ -12,7 +12,6 @@
 #include <string>
 
 #include <hearth/runtime/base/deadline.hpp>
-#include <hearth/runtime/base/sync.hpp>
 
 #include "device_limits.hpp"
 #include "memory_types.hpp"
@@ -105,9 +104,8 @@ class VulkanDevice final {
   /// For the store of compiled pipelines: card and driver version.
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
 
-  /// vkQueueSubmit of one piece of work. Threads: any; the queues may be one, so one at a time.
-  [[nodiscard]] VkResult submit(VkQueue queue, const VkSubmitInfo& work) const
-      HEARTH_EXCLUDES(queues_);
+  /// Of VulkanDeviceOptions.
+  [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return wait_limit_; }
   /// Errors: out_of_memory; what Vulkan refuses.
   [[nodiscard]] Result<Buffer> make_buffer(std::int64_t size_bytes, BufferPlace place) const;
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
@@ -158,7 +156,6 @@ class VulkanDevice final {
   std::int64_t largest_bytes_ = 0;
   std::string fingerprint_;
   std::chrono::nanoseconds wait_limit_ = kDefaultWait;
-  mutable hearth::detail::Mutex queues_;          ///< Vulkan lets one thread at a time submit.
   mutable std::atomic<bool> hangs_{false};        ///< The last wait was too long.
   mutable std::atomic<bool> is_given_up_{false};  ///< The driver knows of no loss.
 };

@@ -14,7 +14,7 @@
 //   parallel/served_model.hpp             the newest weights, copied when they change
 //   parallel/replica.hpp                  which random numbers a rank goes on with
 //   backends/vulkan/vulkan_instance.cpp   the one instance of Vulkan
-//   backends/vulkan/pipeline_maker.hpp    what threads that compile have made
+//   backends/vulkan/pipeline_maker.hpp, batch_recorder.cpp   pipelines by threads; why one failed
 //   backends/vulkan/transfers.hpp         bytes that come down, which waiting threads copy out
 //   backends/sim/async_sim.hpp            a simulated device's time, which waiting threads move on
 //   runtime/record/recorder.hpp           one recording of all threads

@@ -7,9 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <thread>
+#include <utility>
 
+#include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
 namespace hearth::vulkan {
@@ -22,13 +27,15 @@ using Recording = CommandStream::Recording;
 class BatchRecorderTest : public ::testing::Test {
  protected:
   std::unique_ptr<CommandStream> stream(const VulkanDeviceOptions& options,
-                                        bool has_thread = true) {
+                                        bool has_thread = true,
+                                        std::function<void()> before_each = {}) {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), options).value();
     return CommandStream::make(device_,
                                CommandStream::Work::kernels,
                                VK_NULL_HANDLE,
-                               {.executor = has_thread ? &executor_ : nullptr})
+                               {.executor = has_thread ? &executor_ : nullptr,
+                                .before_each = std::move(before_each)})
         .value();
   }
   /// One batch without dispatches.
@@ -48,7 +55,7 @@ TEST_F(BatchRecorderTest, BatchesReachTheQueueInTheirOrder) {
     ASSERT_EQ(all->submitted(), i);
     ASSERT_LE(all->in_queue(), i);
     if (i % 50 == 0) {
-      ASSERT_TRUE(all->settle(Deadline::in(20s)).has_value());
+      ASSERT_TRUE(all->settle(20s).has_value());
       ASSERT_TRUE(all->is_settled());
       ASSERT_EQ(all->in_queue(), i);
       ASSERT_TRUE(device_->wait_until(all->semaphore(), i).has_value());
@@ -77,7 +84,7 @@ TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
     for (int i = 0; i < 20 && status.has_value(); ++i) {
       status = add(*all, Recording::beside);
     }
-    const Status settled = all->settle(Deadline::in(20s));
+    const Status settled = all->settle(20s);
     ASSERT_FALSE(settled.has_value());
     EXPECT_EQ(settled.error().code, ErrorCode::device_lost);
     EXPECT_THAT(settled.error().text,
@@ -91,6 +98,47 @@ TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
       EXPECT_TRUE(device_->wait_until(all->semaphore(), all->in_queue()).has_value());
     }
   }
+}
+
+// While the owner adds the next batch, by itself or not, the thread's is refused at any moment.
+TEST_F(BatchRecorderTest, NothingIsSubmittedBehindABatchThatIsRefused) {
+  for (int round = 0; round < 200; ++round) {
+    const std::unique_ptr<CommandStream> all = stream({.refused_at_call = 2});
+    static_cast<void>(add(*all, Recording::beside));
+    for (int wait = 0; wait < round * 20; ++wait) {
+      ASSERT_LE(all->submitted(), 1U);
+    }
+    static_cast<void>(add(*all, Recording::here));
+    ASSERT_FALSE(all->settle(20s).has_value());
+    ASSERT_EQ(all->in_queue(), 0U);
+    ASSERT_EQ(all->completed().value(), 0U);
+  }
+}
+
+// Whoever waits is told within the limit, and then at once; the owner may go on adding meanwhile.
+TEST_F(BatchRecorderTest, ADriverThatDoesNotComeBackKeepsNobodyForLong) {
+  Promise<void> release;
+  const auto comes = std::make_shared<Pending<void>>(release.pending());
+  const std::unique_ptr<CommandStream> all =
+      stream({}, true, [comes] { static_cast<void>(comes->wait()); });
+  ASSERT_TRUE(add(*all, Recording::beside).has_value());
+  for (const auto limit : std::array<std::chrono::nanoseconds, 2>{50ms, 1h}) {
+    const Status status = all->settle(limit);
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_EQ(status.error().device, "vulkan:0");
+    EXPECT_THAT(status.error().text, HasSubstr("does not come back"));
+  }
+  ASSERT_TRUE(add(*all, Recording::here).has_value()) << "behind the one that the thread has";
+  EXPECT_FALSE(all->is_settled());
+  EXPECT_EQ(all->in_queue(), 0U);
+  release.set_value();
+  for (int i = 0; i < 2000 && !all->is_settled(); ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  ASSERT_TRUE(all->settle(20s).has_value());
+  EXPECT_EQ(all->in_queue(), 2U);
+  EXPECT_TRUE(device_->wait_until(all->semaphore(), 2).has_value());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -134,19 +135,46 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
   }
 }
 
-// 8192 are 51 rows of tiles of 160 and 32 rows more, which tiles of 128 rows take with their
-// neighbours; 8320 are whole tiles; 1024 are too few.
-TEST(ProductText, LeavesRowsThatDoNotFitToOtherTiles) {
-  const auto kinds = [](DType dtype, std::int64_t rows) {
-    TextEncoder encoder(kLargeGpu);
-    EXPECT_TRUE(encode(encoder, dtype, rows, 8192, 8192, false, false).has_value());
-    return encoder.texts.size();
+// The rows that an exact product's dispatch makes, as its text has them.
+std::pair<std::int64_t, std::int64_t> rows_of(const std::string& text) {
+  const auto number = [&text](const std::string& before) {
+    const std::size_t at = text.find(before);
+    return at == std::string::npos ? -1 : std::stoll(text.substr(at + before.size()));
   };
-  EXPECT_EQ(kinds(DType::f16, 8192), 2U);
-  EXPECT_EQ(kinds(DType::bf16, 8192), 2U);
-  EXPECT_EQ(kinds(DType::f16, 8320), 1U);
-  EXPECT_EQ(kinds(DType::f16, 1024), 1U);
-  EXPECT_EQ(kinds(DType::f32, 8192), 1U);
+  return {number("own_row += "), number("first_row = min(own_row, ")};
+}
+
+// 8192 are 51 rows of tiles of 160 and 32 rows more, which tiles of 128 rows take with some of
+// their neighbours. 8320 are whole tiles; 1024 are too few; and where a smaller tile was chosen for
+// its rounds, none of its rows are left to the tile that it was preferred to.
+TEST(ProductText, LeavesRowsThatDoNotFitToOtherTiles) {
+  struct Sizes {
+    DType dtype;
+    std::int64_t rows, columns, depth;
+    std::size_t kinds;
+  };
+  for (const Sizes& sizes : {Sizes{DType::f16, 8192, 8192, 8192, 2},
+                             Sizes{DType::bf16, 8192, 8192, 8192, 2},
+                             Sizes{DType::f16, 8320, 8192, 8192, 1},
+                             Sizes{DType::f16, 1024, 8192, 8192, 1},
+                             Sizes{DType::f16, 2048, 13824, 4096, 1},
+                             Sizes{DType::f16, 3072, 5632, 1024, 1},
+                             Sizes{DType::f16, 4608, 4608, 1024, 1},
+                             Sizes{DType::f32, 8192, 8192, 8192, 1}}) {
+    SCOPED_TRACE(std::to_string(sizes.rows) + " x " + std::to_string(sizes.columns));
+    TextEncoder encoder(kLargeGpu);
+    ASSERT_TRUE(encode(encoder, sizes.dtype, sizes.rows, sizes.columns, sizes.depth, false, false)
+                    .has_value());
+    ASSERT_EQ(encoder.texts.size(), sizes.kinds);
+    if (sizes.kinds == 2) {
+      const auto [first, kept] = rows_of(encoder.texts[0]);
+      const auto [left, end] = rows_of(encoder.texts[1]);
+      EXPECT_EQ(first, 0);
+      EXPECT_EQ(kept, left);
+      EXPECT_EQ(end, sizes.rows);
+      EXPECT_GT(kept, sizes.rows * 3 / 4);
+    }
+  }
 }
 
 TEST(ProductText, SumsInF16WhereThatIsAllowed) {

@@ -33,6 +33,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Groups are those of the program, whatever the time, and wait for their kernels.
 RuntimeOptions steady(FaultPlan faults = {}) {
@@ -104,6 +105,17 @@ TEST(VulkanFaults, ABatchThatIsRefusedIsALossThatARestartEnds) {
   EXPECT_GE(refused, 4);
 }
 
+bool has_thread(const std::string& name) {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string comm;
+    std::getline(std::ifstream(task.path() / "comm"), comm);
+    if (comm == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // A stream so long that a thread records its batches, while the device's own goes on.
 double sum_of_a_long_chain(const Device& device) {
   Tensor sums = full(device, {8, 8}, 0.0);
@@ -127,6 +139,7 @@ TEST(VulkanFaults, ABatchThatIsRefusedBesideTheDevicesThreadIsALossToo) {
       const Device device = runtime.device();
       try {
         EXPECT_EQ(sum_of_a_long_chain(device), kWant);
+        EXPECT_TRUE(has_thread("record"));
         if (!device.is_lost()) {
           break;
         }
@@ -149,9 +162,14 @@ TEST(VulkanFaults, AHangBesideTheDevicesThreadCostsItsOwnDeviceOnly) {
   options.wait_limit = 4s;
   const Runtime runtime(options);
   const Device device = runtime.device();
+  ::testing::internal::CaptureStderr();
   EXPECT_THROW(static_cast<void>(sum_of_a_long_chain(device)), DeadlineExceeded);
   device.restart();
   EXPECT_EQ(sum_of_a_long_chain(device), 700.0 * 64);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("device vulkan:0: its queue did not come to rest within 2 s"));
+  EXPECT_THAT(said, Not(HasSubstr("thread")))
+      << "the thread that records has nothing to do with it";
 }
 
 struct Held {

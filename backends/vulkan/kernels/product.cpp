@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -283,16 +284,25 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
   return best;
 }
 
-// The time of a tile by time_of(), when there are so many that their last round does not count.
+// Of one tile, as time_of() has it.
 double tile_time(const ProductRequest& request, const CooperativeTile& tile) noexcept {
-  for (const CooperativeCandidate& each : kCooperativeTiles) {
-    if (each.tile.rows == tile.rows && each.tile.columns == tile.columns &&
-        each.tile.warp_columns == tile.warp_columns) {
-      return tile.rows * tile.columns * (static_cast<double>(request.depth) + each.more_depth) /
-             each.use_for(request, tile);
-    }
-  }
-  return 0;
+  const auto known = std::ranges::find_if(kCooperativeTiles, [&](const CooperativeCandidate& each) {
+    return each.tile.rows == tile.rows && each.tile.columns == tile.columns &&
+           each.tile.depth * (unit_word(request.dtype) / 8) == tile.depth &&
+           each.tile.warp_columns == tile.warp_columns;
+  });
+  return tile.rows * tile.columns * (static_cast<double>(request.depth) + known->more_depth) /
+         known->use_for(request, tile);
+}
+
+// Of groups of two kinds, the second behind the first: whole rounds, a round of both, and what is
+// left of the second.
+double time_of_both(double groups, double time, double more, double more_time, double processors) {
+  const double whole = std::floor(groups / processors);
+  const double left = groups - whole * processors;
+  const double beside = left == 0 ? 0 : (processors - left) * std::floor(time / more_time);
+  const double behind = std::ceil(std::max(0.0, more - beside) / processors);
+  return (whole + (left == 0 ? 0 : 1)) * time + behind * more_time;
 }
 
 int power_above(std::int64_t value, int most) noexcept {
@@ -430,22 +440,26 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
   return plan;
 }
 
-// Of all ways to leave up to so many rows of tiles to whole tiles of another kind the shortest,
-// where that saves a hundredth. Fewer rounds than these end unevenly in any case.
+// Of all ways to leave up to so many rows of tiles to whole tiles of another kind the one with the
+// least work, where that is a hundredth less, as the card's power is the limit, and takes no more
+// rounds. Few rounds end unevenly in any case.
 std::optional<ProductPlan> leave_rows(const ProductRequest& request,
                                       ProductPlan& plan,
                                       const DeviceLimits& limits) noexcept {
   constexpr int kFewestRounds = 8;
   constexpr int kMostLeft = 8;
   constexpr double kWorth = 0.99;
+  const CooperativeTile& tile = plan.cooperative;
   if (!plan.is_exact || !plan.is_cooperative || limits.is_cpu || limits.only_tile >= 0 ||
-      plan.splits > 1 || request.matrices > 1 ||
+      plan.splits > 1 || request.matrices > 1 || request.rows % tile.rows == 0 ||
       plan.groups < std::int64_t{kFewestRounds} * limits.multiprocessors) {
     return std::nullopt;
   }
-  const CooperativeTile& tile = plan.cooperative;
   const double own_time = tile_time(request, tile);
-  double best_time = kWorth * static_cast<double>(plan.groups) * own_time;
+  const auto processors = static_cast<double>(limits.multiprocessors);
+  const auto groups = static_cast<double>(plan.groups);
+  const double most_time = std::ceil(groups / processors) * own_time;
+  double least_work = kWorth * groups * own_time;
   std::optional<ProductPlan> best;
   for (int kept = std::max(1, plan.tiles_down - kMostLeft); kept < plan.tiles_down; ++kept) {
     ProductRequest left = request;
@@ -463,11 +477,13 @@ std::optional<ProductPlan> leave_rows(const ProductRequest& request,
       if (!rest.has_value() || !rest.value().is_exact || rest.value().splits > 1) {
         continue;
       }
-      const double time =
-          static_cast<double>(std::int64_t{kept} * plan.tiles_across) * own_time +
-          static_cast<double>(rest.value().groups) * tile_time(request, rest.value().cooperative);
-      if (time < best_time) {
-        best_time = time;
+      const double kept_groups = static_cast<double>(std::int64_t{kept} * plan.tiles_across);
+      const auto rest_groups = static_cast<double>(rest.value().groups);
+      const double rest_time = tile_time(request, rest.value().cooperative);
+      const double work = kept_groups * own_time + rest_groups * rest_time;
+      if (work < least_work &&
+          time_of_both(kept_groups, own_time, rest_groups, rest_time, processors) <= most_time) {
+        least_work = work;
         best = rest.value();
         best->first_row = kept * tile.rows;
       }
