@@ -26,6 +26,7 @@
 #include "bench/bench_models.hpp"
 #include "bench/gpu/encoder.hpp"
 #include "bench/gpu/figures.hpp"
+#include "bench/gpu/first_use.hpp"
 #include "bench/gpu/gpu_choice.hpp"
 #include "bench/gpu/transfer_figures.hpp"
 
@@ -447,6 +448,7 @@ int run(const std::vector<std::string>& arguments) {
                                                    "launch",
                                                    "train",
                                                    "cnn",
+                                                   "first",
                                                    "transformer"};
   const GpuChoice choice = parse_gpu_choice(arguments, kSections);
   if (choice.helps || !choice.unknown.empty()) {
@@ -471,6 +473,7 @@ int run(const std::vector<std::string>& arguments) {
       [&] { launches(figures, name); },
       [&] { trainings(figures); },
       [&] { cnn(figures); },
+      [&] { FirstUse(figures.device()).measure(); },
       [&] { transformers(figures); },
   };
   static_assert(std::size(measures) == std::size(kSections));

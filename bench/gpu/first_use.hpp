@@ -1,0 +1,80 @@
+// The section `first` of hearth-gpu-bench: how long a chain of ops takes that the device has never
+// seen, with results that are waited for. While its own kernel is made its ops run one by one.
+// Threads: one.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/ops.hpp>
+
+#include "figures.hpp"
+
+namespace hearth::bench {
+
+/// Chains of six ops of eight kinds, each another one; the kinds' own kernels are there from the
+/// ninth on, unless a cache folder that is not empty has brought them before.
+class FirstUse final {
+ public:
+  explicit FirstUse(const Device& device) : x_(full(device, {64, 1024}, 0.5)), device_(device) {}
+
+  void measure() const {
+    device_.sync();
+    constexpr int kChains = 32;
+    std::vector<double> firsts;
+    for (int i = 0; i < kChains; ++i) {
+      firsts.push_back(microseconds_of(i));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its kernel is made meanwhile
+    }
+    std::vector<double> steady;
+    for (int i = 0; i < kChains; ++i) {
+      steady.push_back(microseconds_of(i));
+    }
+    constexpr int kAcquainted = 8;
+    print("first_chain_of_unknown_ops", {firsts.begin(), firsts.begin() + kAcquainted});
+    print("first_chain_of_known_ops", {firsts.begin() + kAcquainted, firsts.end()});
+    print("steady_chain", steady);
+  }
+
+ private:
+  [[nodiscard]] double microseconds_of(int chain) const {
+    using Op = Tensor (*)(const Tensor&);
+    static constexpr std::array<Op, 8> kOps{[](const Tensor& x) { return exp(x); },
+                                            [](const Tensor& x) { return tanh(x); },
+                                            [](const Tensor& x) { return erf(x); },
+                                            [](const Tensor& x) { return sqrt(abs(x)); },
+                                            [](const Tensor& x) { return x * 0.5; },
+                                            [](const Tensor& x) { return x + 0.25; },
+                                            [](const Tensor& x) { return sigmoid(x); },
+                                            [](const Tensor& x) { return -x; }};
+    const auto start = std::chrono::steady_clock::now();
+    Tensor y = x_;
+    auto choice = static_cast<std::size_t>(chain) * 2654435761U + 1;
+    for (int i = 0; i < 6; ++i) {
+      y = kOps[choice % kOps.size()](y);
+      choice = choice / kOps.size() * 31 + choice % kOps.size() * 5 + 3;
+    }
+    device_.sync();
+    return seconds_since(start) * 1e6;
+  }
+  static void print(const char* name, const std::vector<double>& values) {
+    const Median found = median_of(values);
+    fmt::print(
+        "{{\"bench\": \"{}\", \"median_us\": {:.0f}, \"min_us\": {:.0f}, \"max_us\": {:.0f}}}\n",
+        name,
+        found.median,
+        found.least,
+        found.most);
+    std::fflush(stdout);
+  }
+
+  Tensor x_;
+  Device device_;
+};
+
+}  // namespace hearth::bench
