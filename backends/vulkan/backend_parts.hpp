@@ -3,6 +3,7 @@
 // calls: any.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -30,7 +31,7 @@ inline constexpr ErrorCell kMostCells = 16384;
 /// How long the end of a device waits for what was submitted.
 inline constexpr std::chrono::seconds kLongestRest{2};
 
-struct VulkanBackend::Parts {
+struct VulkanBackend::Parts final : LeftBehind::Thing {
   VulkanOptions options;
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
@@ -65,7 +66,7 @@ struct VulkanBackend::Parts {
         is_losing.exchange(true, std::memory_order_acq_rel)) {
       return status;
     }
-    if (device->is_given_up() && !comes_to_rest(kLongestRest)) {
+    if (device->is_given_up() && !comes_to_rest(longest_rest())) {
       pages->keep_all();  // what still runs may touch what goes back from here on
     }
     why_lost = device->is_given_up() ? status.error().text : device->fault_text();
@@ -100,6 +101,16 @@ struct VulkanBackend::Parts {
     is_losing.store(true, std::memory_order_release);
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
     return error;
+  }
+  /// Half of what others wait for at most: who restarts a device waits for that.
+  [[nodiscard]] std::chrono::nanoseconds longest_rest() const noexcept {
+    return std::min<std::chrono::nanoseconds>(kLongestRest, options.wait_limit / 2);
+  }
+  [[nodiscard]] LeftBehind::Owner owner() const {
+    return options.executor == nullptr ? LeftBehind::Owner() : options.executor->life();
+  }
+  [[nodiscard]] bool has_ended() noexcept override {
+    return options.faults.lost_at_call == 0 && comes_to_rest(std::chrono::nanoseconds(0));
   }
   /// Whether all that was submitted ends within this time, or has no end any more.
   [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within);

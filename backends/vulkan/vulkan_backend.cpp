@@ -14,7 +14,6 @@
 
 #include "backend_parts.hpp"
 #include "kernel_table.hpp"
-#include "leave_behind.hpp"
 #include "physical_list.hpp"
 
 namespace hearth::vulkan {
@@ -52,6 +51,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
              ShaderStore::make(parts->device,
                                options.compiles_beside ? options.executor : nullptr,
                                options.faults.failing_compiles));
+  parts->device->left_behind().sweep(options.executor == nullptr ? LeftBehind::Owner()
+                                                                 : options.executor->life());
   parts->pages = std::make_unique<DevicePages>(parts->device);
   HEARTH_TRY(parts->ops,
              CommandStream::make(parts->device,
@@ -87,17 +88,20 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
 VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
 
 // A queue that hangs must not hang whoever ends a runtime, or restarts a device: what the queue may
-// still touch after kLongestRest stays, for the rest of the process.
+// still touch stays until a later device of the runtime finds it at rest.
 VulkanBackend::~VulkanBackend() {
   come_to_rest();
+  LeftBehind& left = parts_->device->left_behind();
+  const LeftBehind::Owner owner = parts_->owner();
   if (parts_->hangs) {
-    leave_behind(std::move(parts_));
+    left.keep(owner, std::move(parts_));
   }
+  left.sweep(owner);
 }
 
 void VulkanBackend::come_to_rest() noexcept {
   Parts& p = *parts_;
-  if (std::exchange(p.has_rested, true) || p.comes_to_rest(kLongestRest)) {
+  if (std::exchange(p.has_rested, true) || p.comes_to_rest(p.longest_rest())) {
     return;
   }
   p.hangs = true;
@@ -106,10 +110,10 @@ void VulkanBackend::come_to_rest() noexcept {
   if (p.options.log != nullptr) {
     p.options.log->write(hearth::detail::LogLevel::warn, [&] {
       return fmt::format(
-          "device {}: its queue did not come to rest within {} s; what it may still touch is "
-          "left to the end of the process",
+          "device {}: its queue did not come to rest within {:g} s; what it may still touch stays "
+          "until a later restart, trim() or opening of a device of this runtime finds it at rest",
           p.info.name,
-          kLongestRest.count());
+          std::chrono::duration<double>(p.longest_rest()).count());
     });
   }
 }
@@ -266,6 +270,7 @@ std::int64_t VulkanBackend::pinned_bytes() const noexcept {
   return parts_->transfers->pinned_bytes();
 }
 std::int64_t VulkanBackend::trim() noexcept {
+  parts_->device->left_behind().sweep(parts_->owner());
   return parts_->transfers->trim();
 }
 

@@ -104,6 +104,8 @@ class VulkanDevice final {
   /// For the store of compiled pipelines: card and driver version.
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
 
+  /// Of its instance.
+  [[nodiscard]] LeftBehind& left_behind() const noexcept { return instance_->left_behind(); }
   /// Of VulkanDeviceOptions.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return wait_limit_; }
   /// Errors: out_of_memory; what Vulkan refuses.

@@ -1,6 +1,6 @@
 // An instance of Vulkan and the physical devices that it shows: each card once, however many
 // drivers show it; real GPUs before software. Owned by the devices that were opened from it,
-// through shared ownership. Immutable once made. Threads: any.
+// through shared ownership. Immutable once made, but for what is left behind. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "left_behind.hpp"
 #include "vulkan_api.hpp"
 
 namespace hearth::vulkan {
@@ -46,6 +47,7 @@ class VulkanInstance final {
     return library_->vkGetInstanceProcAddr(handle_, name);
   }
   [[nodiscard]] const std::vector<PhysicalDevice>& devices() const noexcept { return devices_; }
+  [[nodiscard]] LeftBehind& left_behind() const noexcept { return left_behind_; }
 
  private:
   [[nodiscard]] static Result<std::shared_ptr<const VulkanInstance>> make();
@@ -55,6 +57,7 @@ class VulkanInstance final {
   VkInstance handle_;
   InstanceApi api_;
   std::vector<PhysicalDevice> devices_;
+  mutable LeftBehind left_behind_;
 };
 
 }  // namespace hearth::vulkan

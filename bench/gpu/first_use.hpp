@@ -17,41 +17,48 @@
 
 namespace hearth::bench {
 
-/// Chains of six ops of eight kinds, each another one; the kinds' own kernels are there from the
-/// ninth on, unless a cache folder that is not empty has brought them before.
+/// Chains of six ops of eight kinds, each another one, before and after the kinds have been seen
+/// by themselves.
 class FirstUse final {
  public:
   explicit FirstUse(const Device& device) : x_(full(device, {64, 1024}, 0.5)), device_(device) {}
 
   void measure() const {
     device_.sync();
-    constexpr int kChains = 32;
-    std::vector<double> firsts;
-    for (int i = 0; i < kChains; ++i) {
-      firsts.push_back(microseconds_of(i));
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its kernel is made meanwhile
+    print("first_chain_of_unknown_ops", firsts(0, kChains));
+    for (const Op op : kOps) {
+      const Tensor y = op(x_);
+      device_.sync();
     }
+    print("first_chain_of_known_ops", firsts(kChains, 2 * kChains));
     std::vector<double> steady;
-    for (int i = 0; i < kChains; ++i) {
+    for (int i = 0; i < 2 * kChains; ++i) {
       steady.push_back(microseconds_of(i));
     }
-    constexpr int kAcquainted = 8;
-    print("first_chain_of_unknown_ops", {firsts.begin(), firsts.begin() + kAcquainted});
-    print("first_chain_of_known_ops", {firsts.begin() + kAcquainted, firsts.end()});
     print("steady_chain", steady);
   }
 
  private:
+  using Op = Tensor (*)(const Tensor&);
+  static constexpr int kChains = 16;
+  static constexpr std::array<Op, 8> kOps{[](const Tensor& x) { return exp(x); },
+                                          [](const Tensor& x) { return tanh(x); },
+                                          [](const Tensor& x) { return erf(x); },
+                                          [](const Tensor& x) { return sqrt(abs(x)); },
+                                          [](const Tensor& x) { return x * 0.5; },
+                                          [](const Tensor& x) { return x + 0.25; },
+                                          [](const Tensor& x) { return sigmoid(x); },
+                                          [](const Tensor& x) { return -x; }};
+
+  [[nodiscard]] std::vector<double> firsts(int from, int to) const {
+    std::vector<double> all;
+    for (int i = from; i < to; ++i) {
+      all.push_back(microseconds_of(i));
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // its kernel is made meanwhile
+    }
+    return all;
+  }
   [[nodiscard]] double microseconds_of(int chain) const {
-    using Op = Tensor (*)(const Tensor&);
-    static constexpr std::array<Op, 8> kOps{[](const Tensor& x) { return exp(x); },
-                                            [](const Tensor& x) { return tanh(x); },
-                                            [](const Tensor& x) { return erf(x); },
-                                            [](const Tensor& x) { return sqrt(abs(x)); },
-                                            [](const Tensor& x) { return x * 0.5; },
-                                            [](const Tensor& x) { return x + 0.25; },
-                                            [](const Tensor& x) { return sigmoid(x); },
-                                            [](const Tensor& x) { return -x; }};
     const auto start = std::chrono::steady_clock::now();
     Tensor y = x_;
     auto choice = static_cast<std::size_t>(chain) * 2654435761U + 1;

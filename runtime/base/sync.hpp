@@ -13,7 +13,7 @@
 //   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names
 //   parallel/served_model.hpp             the newest weights, copied when they change
 //   parallel/replica.hpp                  which random numbers a rank goes on with
-//   backends/vulkan/vulkan_instance.cpp   the one instance of Vulkan
+//   backends/vulkan/vulkan_instance.cpp, left_behind.hpp   the one instance of Vulkan; what hung
 //   backends/vulkan/pipeline_maker.hpp, batch_recorder.cpp   pipelines by threads; why one failed
 //   backends/vulkan/transfers.hpp         bytes that come down, which waiting threads copy out
 //   backends/sim/async_sim.hpp            a simulated device's time, which waiting threads move on

@@ -18,6 +18,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -236,6 +237,42 @@ TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
   EXPECT_EQ(after.threads, before.threads);
   // A life has 256 KiB of tensors, 4 MiB of parameters and more of staging.
   EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{24} << 20);
+}
+
+// A restart waits for a queue that only has much to do no longer than for one that hangs; what it
+// leaves behind goes with a later one.
+TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
+  RuntimeOptions options{.devices = {{.name = "vulkan:0"}}};
+  options.wait_limit = 400ms;
+  const Runtime runtime(options);
+  const Device device = runtime.device();
+  const auto live = [&](int products) {
+    Tensor x = full(device, {768, 768}, 1.0);
+    const Tensor large = full(device, {1 << 24}, 1.0);  // 64 MiB
+    for (int i = 0; i < products; ++i) {
+      x = matmul(x, x);
+    }
+    static_cast<void>(Tensor::from(device, {1.0}) + 1.0);  // begins what was submitted
+    static_cast<void>(device.statistics());
+    device.restart();
+  };
+  live(0);
+  live(0);
+  const Held before = held();
+  ::testing::internal::CaptureStderr();
+  live(6);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (said.find("did not come to rest within 0.2 s") == std::string::npos) {
+    GTEST_SKIP() << "this device has done six products of 768 within 0.2 s";
+  }
+  for (int i = 0; i < 60 && held().threads > before.threads; ++i) {
+    std::this_thread::sleep_for(500ms);
+    device.restart();
+  }
+  const Held after = held();
+  EXPECT_LE(after.threads, before.threads);
+  EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{48} << 20);
+  EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
 }
 
 // On a device whose memory the host writes by itself the device's own thread waits for the bytes.

@@ -1,0 +1,38 @@
+#include "left_behind.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace hearth::vulkan {
+namespace {
+
+bool is_same(const LeftBehind::Owner& a, const LeftBehind::Owner& b) noexcept {
+  return !a.owner_before(b) && !b.owner_before(a);
+}
+
+}  // namespace
+
+void LeftBehind::keep(Owner owner, std::unique_ptr<Thing> thing) {
+  const hearth::detail::MutexLock lock(mutex_);
+  kept_.push_back({std::move(owner), std::move(thing)});
+}
+
+// The driver is asked, and what has ended is freed, without the lock.
+void LeftBehind::sweep(const Owner& owner) {
+  std::vector<Kept> own;
+  {
+    const hearth::detail::MutexLock lock(mutex_);
+    const auto first = std::partition(
+        kept_.begin(), kept_.end(), [&](const Kept& each) { return !is_same(each.owner, owner); });
+    std::move(first, kept_.end(), std::back_inserter(own));
+    kept_.erase(first, kept_.end());
+  }
+  for (Kept& each : own) {
+    if (!each.thing->has_ended()) {
+      keep(std::move(each.owner), std::move(each.thing));
+    }
+  }
+}
+
+}  // namespace hearth::vulkan
