@@ -40,6 +40,35 @@ class KernelEncoder {
                                         ShaderText text,
                                         const ParameterBlock& parameters,
                                         Grid grid) = 0;
+  /// The same by a kernel that stands in for one that is being made: false, and nothing is added,
+  /// where it is itself not made yet.
+  [[nodiscard]] virtual Result<bool> dispatch_made(const ShaderKey& key,
+                                                   ShaderText text,
+                                                   const ParameterBlock& parameters,
+                                                   Grid grid) {
+    HEARTH_TRY_STATUS(dispatch(key, text, parameters, grid));
+    return true;
+  }
+  /// dispatch(), but where the pipeline is being made by others, `meanwhile(encoder)` may do the
+  /// work in its place: whether it has.
+  template <class Meanwhile>
+  [[nodiscard]] Status dispatch_or(const ShaderKey& key,
+                                   ShaderText text,
+                                   const ParameterBlock& parameters,
+                                   Grid grid,
+                                   const Meanwhile& meanwhile) {
+    if (!is_made_later(key, text)) {
+      return dispatch(key, text, parameters, grid);
+    }
+    HEARTH_TRY(const bool is_done, meanwhile());
+    return is_done ? Status() : dispatch(key, text, parameters, grid);
+  }
+  /// Whether another thread is making, from now on or already, what this launch begins with.
+  [[nodiscard]] virtual bool is_made_later(const ShaderKey& key, ShaderText text) {
+    static_cast<void>(key);
+    static_cast<void>(text);
+    return false;
+  }
   /// What this launch dispatches from here on sees what it has written so far.
   virtual void barrier() = 0;
   /// The address of memory that is this launch's until it ends; 64-aligned, not cleared. One piece

@@ -36,6 +36,30 @@ Status LaunchEncoder::dispatch(const ShaderKey& key,
   return ops_.dispatch(pipeline, parameters, grid);
 }
 
+// Where all is made at once, as by a deterministic runtime, nothing stands in for it.
+bool LaunchEncoder::is_made_later(const ShaderKey& key, ShaderText text) {
+  if (limits().interprets_always) {
+    return true;
+  }
+  if (terms_.only_asks || dispatches_ > 0 || !shaders_.has_pool() ||
+      !(terms_.records || terms_.may_come_later)) {
+    return false;
+  }
+  const Result<VkPipeline> made = shaders_.pipeline_if_made(key, text);
+  return made.has_value() && made.value() == VK_NULL_HANDLE;
+}
+
+Result<bool> LaunchEncoder::dispatch_made(const ShaderKey& key,
+                                          ShaderText text,
+                                          const ParameterBlock& parameters,
+                                          Grid grid) {
+  if (is_made_later(key, text) && !limits().interprets_always) {
+    return false;
+  }
+  HEARTH_TRY_STATUS(dispatch(key, text, parameters, grid));
+  return true;
+}
+
 void LaunchEncoder::barrier() {
   if (terms_.records) {
     ops_.barrier();

@@ -53,6 +53,11 @@ class LaunchEncoder final : public KernelEncoder {
                                 ShaderText text,
                                 const ParameterBlock& parameters,
                                 Grid grid) override;
+  [[nodiscard]] Result<bool> dispatch_made(const ShaderKey& key,
+                                           ShaderText text,
+                                           const ParameterBlock& parameters,
+                                           Grid grid) override;
+  [[nodiscard]] bool is_made_later(const ShaderKey& key, ShaderText text) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }

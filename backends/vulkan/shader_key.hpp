@@ -31,6 +31,7 @@ enum class ShaderFamily : std::uint32_t {
   attention,
   guards,
   custom,
+  interpreter,
 };
 
 class ShaderKey final {

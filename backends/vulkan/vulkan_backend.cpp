@@ -46,7 +46,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                 {.lost_at_call = options.faults.lost_at_call,
                                  .refused_at_call = options.faults.refused_at_call,
                                  .wait_limit = options.wait_limit,
-                                 .allows_f16_sums = options.allows_f16_sums}));
+                                 .allows_f16_sums = options.allows_f16_sums,
+                                 .interprets_always = options.interprets_always}));
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device,
                                options.compiles_beside ? options.executor : nullptr,

@@ -43,6 +43,8 @@ struct VulkanOptions {
   /// How long the owner's thread waits for work that does not come on.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool allows_f16_sums = false;  ///< As RuntimeOptions has it.
+  /// For tests: pointwise kernels run by the interpreter (kernels/interpreter.hpp) that can.
+  bool interprets_always = false;
 };
 
 /// What vulkan_devices() tells of a physical device.

@@ -159,6 +159,7 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
   device->wait_limit_ = options.wait_limit;
   HEARTH_TRY_STATUS(device->pick_families());
   device->read_limits();
+  device->limits_.interprets_always = options.interprets_always;
   HEARTH_TRY_STATUS(device->create(options.allows_f16_sums));
   HEARTH_TRY_STATUS(device->find_memory_types());
   if (options.lost_at_call != 0) {

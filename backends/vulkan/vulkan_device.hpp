@@ -54,6 +54,7 @@ struct VulkanDeviceOptions {
   std::uint64_t refused_at_call = 0;
   std::chrono::nanoseconds wait_limit = kDefaultWait;  ///< Of wait_until().
   bool allows_f16_sums = false;                        ///< As RuntimeOptions has it.
+  bool interprets_always = false;                      ///< As DeviceLimits has it.
 };
 
 /// Where a buffer's memory lies.

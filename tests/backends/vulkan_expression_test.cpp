@@ -124,14 +124,20 @@ class ExpressionCase {
 
 class VulkanExpression : public ::testing::Test {
  protected:
-  /// Runs it here and on the interpreter; `term` is the largest of what is summed.
+  /// Runs it here and on the reference's interpreter; `term` is the largest of what is summed.
   template <class Make>
   void compare(const Make& make, double length, double term, const std::string& what) {
+    compare_on(*backend_, make, length, term, what);
+  }
+
+  template <class Make>
+  void compare_on(
+      Backend& backend, const Make& make, double length, double term, const std::string& what) {
     ExpressionCase mine = make();
     ExpressionCase theirs = make();
-    const Support support = backend_->supports(mine.call());
+    const Support support = backend.supports(mine.call());
     ASSERT_TRUE(support.yes) << support.reason;
-    const Status got = testing::run_mirrored(*backend_, mine.call());
+    const Status got = testing::run_mirrored(backend, mine.call());
     const Status want = reference::evaluate(theirs.call());
     ASSERT_TRUE(want.has_value()) << what << ": " << want.error().text;
     ASSERT_TRUE(got.has_value()) << what << ": " << got.error().text;
@@ -152,6 +158,8 @@ class VulkanExpression : public ::testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = VulkanBackend::open({}).value();
+  /// As kernels run that are still being made (kernels/interpreter.hpp).
+  std::unique_ptr<Backend> interpreting_ = VulkanBackend::open({.interprets_always = true}).value();
 };
 
 KernelValue widened(KernelBuilder& b, KernelValue x) {
@@ -212,6 +220,48 @@ TEST_F(VulkanExpression, IsTheInterpretersElementByElement) {
   for (const DType dtype : kFloats) {
     compare([&] { return ExpressionCase(gelu(dtype), {{33, 129}}, {{33, 129}}); }, 1, 4, "gelu");
   }
+}
+
+// Each primitive of floats and bools, over strides.
+KernelIR all_of_floats(DType dtype) {
+  KernelBuilder b({0, 1});
+  const std::vector<AffineIndex> map{axis(0), axis(1)};
+  const KernelValue x = b.convert(b.input(dtype, map), DType::f32);
+  const KernelValue y = b.convert(b.input(dtype, map), DType::f32);
+  const KernelValue mask = b.input(DType::boolean, map);
+  const KernelValue rate = b.parameter(DType::f32);
+  const KernelValue positive = abs(x) + 0.5;
+  const KernelValue waves = sin(x) + cos(y) - erf(x) * tanh(y);
+  const KernelValue powers = pow(positive, min(y, rate)) / sqrt(positive) + log(positive);
+  b.output(b.convert(select(mask, waves, max(-x, exp(y * 0.5))), dtype));
+  b.output(logical_or(logical_and(less(x, y), mask), logical_not(less_equal(x, rate))));
+  b.output(b.convert(b.convert(powers, DType::bf16), DType::f32));
+  b.output(b.convert(b.convert(equal(x, y), DType::f32) + b.convert(mask, DType::f32), dtype));
+  return b.take();
+}
+
+// As while its own kernel is being made: one serves them all.
+TEST_F(VulkanExpression, IsInterpretedWhereItsKernelIsNotThere) {
+  const std::unique_ptr<Backend> interpreting =
+      VulkanBackend::open({.interprets_always = true}).value();
+  for (const LayoutKind layout : {LayoutKind::dense, LayoutKind::transposed}) {
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+      compare_on(
+          *interpreting,
+          [&] {
+            return ExpressionCase(all_of_floats(dtype),
+                                  {{33, 17}, {33, 1}, {33, 17}},
+                                  {{33, 17}, {33, 17}, {33, 17}, {33, 17}},
+                                  {0.75},
+                                  0,
+                                  layout);
+          },
+          4,
+          64,
+          fmt::format("{} {}", name(dtype), name(layout)));
+    }
+  }
+  EXPECT_EQ(interpreting->compile_counts().kernels, 1U);
 }
 
 TEST_F(VulkanExpression, TakesSixteenInputsOfEightAxes) {

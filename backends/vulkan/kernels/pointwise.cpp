@@ -20,6 +20,7 @@
 #include <hearth/streams/op_table.hpp>
 
 #include "backends/vulkan/strided.hpp"
+#include "interpreter.hpp"
 #include "pointwise_text.hpp"
 
 namespace hearth::vulkan {
@@ -439,7 +440,18 @@ Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder) {
   const auto make_text = [&] {
     return pointwise_text(kernel_of(call), plan.form, parameters.size_bytes());
   };
-  return encoder.dispatch(key, make_text, parameters, grid_of(plan, encoder));
+  if (!interprets(encoder.limits()) || plan.form.may_fail) {
+    return encoder.dispatch(key, make_text, parameters, grid_of(plan, encoder));
+  }
+  return encoder.dispatch_or(
+      key, make_text, parameters, grid_of(plan, encoder), [&]() -> Result<bool> {
+        std::vector<ScalarAttributes> scalars;
+        const DType dtype = call.inputs.empty() ? call.outputs[0].dtype : call.inputs[0].dtype;
+        for (const KernelParameter& each : op_parameters(call.op, dtype)) {
+          scalars.push_back(each.value);
+        }
+        return interpret(call, kernel_of(call), scalars, encoder);
+      });
 }
 
 Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encoder) {
@@ -464,7 +476,13 @@ Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encode
   const auto make_text = [&] {
     return pointwise_text(expression.kernel, plan.form, parameters.size_bytes());
   };
-  return encoder.dispatch(key, make_text, parameters, grid_of(plan, encoder));
+  if (!interprets(encoder.limits()) || expression.may_fail) {
+    return encoder.dispatch(key, make_text, parameters, grid_of(plan, encoder));
+  }
+  return encoder.dispatch_or(
+      key, make_text, parameters, grid_of(plan, encoder), [&]() -> Result<bool> {
+        return interpret(call, expression.kernel, scalars.all(), encoder);
+      });
 }
 
 }  // namespace hearth::vulkan
