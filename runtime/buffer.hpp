@@ -17,8 +17,8 @@ namespace hearth {
 ///     HEARTH_MODULE(Scaled, weight, mean)
 ///   };
 ///
-/// A loss function sees its model const: it returns new values beside the loss, and the program
-/// assigns them (with DataParallel, in update_replicas(), the same on every rank).
+/// A loss function sees its model const: it moves a Buffer by current_state_updates().blend(), or
+/// returns new values, which the program assigns (DataParallel: in update_replicas()).
 class Buffer final : public Tensor {
  public:
   Buffer() noexcept = default;

@@ -18,6 +18,7 @@
 
 #include "runtime/client/custom_table.hpp"
 #include "runtime/client/tensor_impl.hpp"
+#include "runtime/ops/glsl_words.hpp"
 #include "runtime/ops/op_submit.hpp"
 
 namespace hearth {
@@ -45,7 +46,7 @@ bool is_identifier(std::string_view name) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   return !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
          std::ranges::all_of(name, [&](char c) { return is_letter(c) || c == '_'; }) &&
-         !name.starts_with("gl_") && name.find("__") == std::string_view::npos;
+         name.find("__") == std::string_view::npos;
 }
 
 // Names that stand in the text that a GLSL kernel is put into.
@@ -61,6 +62,13 @@ void check_names(const CustomKernelConfig& config, SourceLoc loc) {
               "'{}' is no name for {}: letters, digits and single _, a letter first", name, what),
           loc);
     }
+    // A name with _ behind it is one of the text, too, and gl_ begins the names of GLSL's own.
+    if (name == "gl" || detail::is_glsl_word(name)) {
+      refuse_kernel(config.name,
+                    ErrorCode::invalid_argument,
+                    fmt::format("'{}' is a word of GLSL's own, no name for {}", name, what),
+                    loc);
+    }
     if (!taken.insert(name).second) {
       refuse_kernel(config.name,
                     ErrorCode::invalid_argument,
@@ -70,6 +78,13 @@ void check_names(const CustomKernelConfig& config, SourceLoc loc) {
   };
   for (const CustomInput& input : config.inputs) {
     take(input.name, "an input");
+    if (detail::is_glsl_function(input.name)) {
+      refuse_kernel(
+          config.name,
+          ErrorCode::invalid_argument,
+          fmt::format("'{}' is a function of GLSL's own, no name for an input", input.name),
+          loc);
+    }
   }
   for (const std::string& output : config.outputs) {
     take(output, "a result");

@@ -72,6 +72,38 @@ std::string without_letters_beyond_ascii(std::string_view text) {
   return out;
 }
 
+// What is wrong with a text as a whole shows in the lines behind it, which call its kernel(), or as
+// it is linked; empty where it is nothing of that.
+std::string wrong_whole(std::string_view log, std::string_view own) {
+  const auto is_said = [&](std::string_view words) {
+    return log.find(words) != std::string_view::npos;
+  };
+  if (is_said("ERROR: 2:1: '' :  syntax error")) {
+    const std::string_view last = trimmed(last_line_of(own.substr(0, own.find(kProgramLinesEnd))));
+    return fmt::format(
+        " it ends too early: a brace, a bracket or a semicolon is missing, at its "
+        "end or before\n    {}",
+        last);
+  }
+  if (is_said("'kernel' : no matching overloaded function")) {
+    return " it has no function 'void kernel()', without parameters, which is what runs";
+  }
+  if (is_said("'main' : function already has a body")) {
+    return " it has a function 'main', which is Hearth's own: call it 'kernel'";
+  }
+  // "Recursion detected:", and on lines of their own "f(f1; calling g(f1;"
+  constexpr std::string_view kRecursion = "Recursion detected:";
+  if (const std::size_t at = log.find(kRecursion); at != std::string_view::npos) {
+    std::string_view calls = log.substr(at + kRecursion.size());
+    calls.remove_prefix(std::min(calls.find_first_not_of(" \t\r\n"), calls.size()));
+    return fmt::format(
+        " the function '{}' calls itself, or others that call it, and GLSL has no "
+        "recursion",
+        calls.substr(0, calls.find('(')));
+  }
+  return "";
+}
+
 // The compiler writes "ERROR: STRING:LINE: words"; string 1 is the program's. What it says of other
 // lines follows from those, or, where there are none, is all that there is to say. Where it
 // stumbles over the first line behind the program's, something there has no end.
@@ -98,12 +130,8 @@ std::optional<Error> wrong_program_text(std::string_view log, std::string_view t
         without_letters_beyond_ascii(trimmed(said.substr(std::min(colon + 1, said.size())))),
         trimmed(line_of(own, number)));
   }
-  if (what.empty() && log.find("ERROR: 2:1: '' :  syntax error") != std::string_view::npos) {
-    const std::string_view last = trimmed(last_line_of(own.substr(0, own.find(kProgramLinesEnd))));
-    what = fmt::format(
-        " it ends too early: a brace, a bracket or a semicolon is missing, at its "
-        "end or before\n    {}",
-        last);
+  if (what.empty()) {
+    what = wrong_whole(log, own);
   }
   return Error{.code = ErrorCode::kernel_failed,
                .text = "the GLSL text does not compile:" +

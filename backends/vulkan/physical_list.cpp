@@ -47,14 +47,35 @@ Result<std::vector<PhysicalDevice>> chosen(const std::vector<PhysicalDevice>& al
   return devices;
 }
 
+// "VK_KHR_a,VK_EXT_b", as VulkanDevice reads them.
+Status check_names(std::string_view text) {
+  std::string_view rest = text;
+  for (bool has_more = true; has_more;) {
+    const std::size_t end = rest.find(',');
+    if (const std::string_view name = rest.substr(0, end);
+        !name.starts_with("VK_") || name.find(' ') != std::string_view::npos) {
+      return Error{.code = ErrorCode::invalid_argument,
+                   .text = fmt::format("HEARTH_VULKAN_WITHOUT={}: expected names of extensions, "
+                                       "VK_..., with commas and nothing else between them",
+                                       text)};
+    }
+    has_more = end != std::string_view::npos;
+    rest.remove_prefix(has_more ? end + 1 : 0);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<PhysicalList> list_physical() {
   PhysicalList list;
+  const hearth::detail::Settings settings = hearth::detail::Settings::from_environment();
+  if (const auto& text = settings.text(hearth::detail::Setting::vulkan_without)) {
+    HEARTH_TRY_STATUS(check_names(*text));
+  }
   HEARTH_TRY(list.instance, VulkanInstance::open());
   list.devices = list.instance->devices();
-  if (const auto text = hearth::detail::Settings::from_environment().text(
-          hearth::detail::Setting::vulkan_devices)) {
+  if (const auto& text = settings.text(hearth::detail::Setting::vulkan_devices)) {
     HEARTH_TRY(list.devices, chosen(list.devices, *text));
   }
   return list;

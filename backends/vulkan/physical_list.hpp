@@ -16,7 +16,7 @@ struct PhysicalList {
 };
 
 /// Errors: not_found without a loader or a driver; invalid_argument, a setting that names what is
-/// not there.
+/// not there, or a HEARTH_VULKAN_WITHOUT that has no names of extensions.
 [[nodiscard]] Result<PhysicalList> list_physical();
 
 /// "vulkan:0 is NVIDIA H200, vulkan:1 is ..."

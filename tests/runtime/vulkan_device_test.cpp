@@ -263,6 +263,19 @@ TEST_F(VulkanChoice, ACardThatIsNotThereIsRefusedForAutoToo) {
   }
 }
 
+TEST_F(VulkanChoice, AWordThatIsNoNameOfAnExtensionIsRefused) {
+  for (const char* const name : {"auto", "vulkan:0"}) {
+    for (const char* const words : {"KHR_cooperative_matrix", "VK_A,", "VK_A, VK_B", "yes"}) {
+      const testing::EnvironmentVariable variable("HEARTH_VULKAN_WITHOUT", words);
+      EXPECT_EXIT(std::exit(say_device(name)),
+                  ::testing::ExitedWithCode(1),
+                  "refused: HEARTH_VULKAN_WITHOUT=.*: expected names of extensions");
+    }
+  }
+  const testing::EnvironmentVariable absent("HEARTH_VULKAN_WITHOUT", "VK_EXT_nothing,VK_B");
+  EXPECT_EXIT(std::exit(say_device("vulkan:0")), ::testing::ExitedWithCode(0), "it is vulkan:0");
+}
+
 TEST_F(VulkanChoice, AutoWithoutADriverIsTheCpuAndSaysWhy) {
   const testing::EnvironmentVariable none("VK_DRIVER_FILES", "/nonexistent");
   const testing::EnvironmentVariable none_either("VK_ICD_FILENAMES", "/nonexistent");

@@ -345,11 +345,30 @@ TEST_P(CustomKernels, SayWhereATextThatHasNoEndEnds) {
                 static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
               }),
               HasSubstr("it ends too early"));
-  config.glsl.text = "void main() {}\nvoid kernel() {}";
-  EXPECT_THAT(text_of([&] {
-                static_cast<void>(custom_op(config)({x, x}).to_vector<float>());
-              }),
-              HasSubstr("'main'"));
+}
+
+TEST_P(CustomKernels, SayWhatIsWrongWithATextAsAWhole) {
+  if (!is_vulkan()) {
+    GTEST_SKIP() << "it has no text";
+  }
+  const Tensor x = f32({1, 2}, {2});
+  const auto said = [&](const char* text) {
+    CustomKernelConfig config = product();
+    config.glsl.text = text;
+    return text_of([&] { static_cast<void>(custom_op(config)({x, x}).to_vector<float>()); });
+  };
+  constexpr const char* kNoKernel =
+      "my_product: the GLSL text does not compile: it has no function 'void kernel()', without "
+      "parameters, which is what runs";
+  EXPECT_EQ(said("void kernal() {}"), kNoKernel);
+  EXPECT_EQ(said("void kernel(int i) {}"), kNoKernel);
+  EXPECT_EQ(said("void main() {}\nvoid kernel() {}"),
+            "my_product: the GLSL text does not compile: it has a function 'main', which is "
+            "Hearth's own: call it 'kernel'");
+  EXPECT_EQ(said("float f(float x) { return f(x - 1.0); }\n"
+                 "void kernel() { set_y(ID, f(a(ID))); }"),
+            "my_product: the GLSL text does not compile: the function 'f' calls itself, or others "
+            "that call it, and GLSL has no recursion");
 }
 
 // The compiler names a letter that it does not know by its first byte.
@@ -458,6 +477,35 @@ TEST(CustomKernelConfigs, AreCheckedWhenTheyAreMade) {
   EXPECT_EQ(
       made([](CustomKernelConfig& c) { c.outputs[0] = "2y"; }),
       "my_product: '2y' is no name for a result: letters, digits and single _, a letter first");
+  for (const char* const word : {"input",
+                                 "filter",
+                                 "half",
+                                 "buffer",
+                                 "for",
+                                 "float",
+                                 "vec4",
+                                 "u64vec2",
+                                 "mat3",
+                                 "dmat2x4",
+                                 "uint8_t",
+                                 "sampler2DArrayShadow",
+                                 "uimage2D",
+                                 "gl_x",
+                                 "gl"}) {
+    EXPECT_EQ(
+        made([&](CustomKernelConfig& c) { c.inputs[1].name = word; }),
+        std::string("my_product: '") + word + "' is a word of GLSL's own, no name for an input");
+  }
+  EXPECT_EQ(made([](CustomKernelConfig& c) { c.inputs[1].name = "sign"; }),
+            "my_product: 'sign' is a function of GLSL's own, no name for an input");
+  EXPECT_EQ(made([](CustomKernelConfig& c) { c.outputs[0] = "sign"; }), "nothing was thrown");
+  EXPECT_EQ(made([](CustomKernelConfig& c) { c.outputs[0] = "output"; }),
+            "my_product: 'output' is a word of GLSL's own, no name for a result");
+  EXPECT_EQ(made([](CustomKernelConfig& c) { c.numbers = {{"sample"}}; }),
+            "my_product: 'sample' is a word of GLSL's own, no name for a number");
+  for (const char* const name : {"image", "texture", "vec5", "matrix", "mat3x", "inputs", "vec"}) {
+    EXPECT_EQ(made([&](CustomKernelConfig& c) { c.inputs[1].name = name; }), "nothing was thrown");
+  }
   EXPECT_EQ(made([](CustomKernelConfig& c) {
               c.numbers = {{"n", DType::i64}};
             }),

@@ -1,0 +1,101 @@
+#include "glsl_words.hpp"
+
+#include <cstddef>
+
+namespace hearth::detail {
+namespace {
+
+// Those of types that come in families are below.
+constexpr std::string_view kKeywords =
+    " const uniform buffer shared attribute varying coherent devicecoherent queuefamilycoherent "
+    "workgroupcoherent subgroupcoherent shadercallcoherent nonprivate volatile restrict "
+    "readonly writeonly layout centroid flat smooth noperspective patch sample invariant "
+    "precise in out inout lowp mediump highp precision subroutine struct break continue do for "
+    "while switch case default if else discard return true false void bool int uint float "
+    "double atomic_uint sampler samplerShadow ";
+
+constexpr std::string_view kKeptForLater =
+    " common partition active asm class union enum typedef template this resource goto inline "
+    "noinline public static extern external interface long short half fixed unsigned superp "
+    "input output filter sizeof cast namespace using sampler3DRect ";
+
+constexpr std::string_view kNumberTypes =
+    " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16_t float32_t "
+    "float64_t ";
+
+// In front of vec2 to vec4: i of ivec2.
+constexpr std::string_view kVectorKinds =
+    "  i u b d h f i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 ";
+// In front of mat2 to mat4x4.
+constexpr std::string_view kMatrixKinds = "  d f16 f32 f64 ";
+
+// Behind sampler, image and texture: their shapes.
+constexpr std::string_view kImageShapes =
+    " 1D 2D 3D Cube Buffer 2DRect 2DMS 1DArray 2DArray CubeArray 2DMSArray ";
+
+constexpr std::string_view kFunctionsOfOneInteger =
+    " abs sign bitCount bitfieldReverse findLSB findMSB intBitsToFloat unpack8 unpack16 "
+    "unpackInt2x16 ";
+
+// Each of the words has a space before and behind it; between two spaces stands the empty one.
+bool is_among(std::string_view words, std::string_view word) {
+  for (std::size_t at = words.find(word); at != std::string_view::npos;
+       at = words.find(word, at + 1)) {
+    if (at > 0 && words[at - 1] == ' ' && words.substr(at + word.size()).starts_with(' ')) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_size(std::string_view text) {
+  return text == "2" || text == "3" || text == "4";
+}
+
+bool is_vector(std::string_view name) {
+  const std::size_t at = name.find("vec");
+  return at != std::string_view::npos && is_among(kVectorKinds, name.substr(0, at)) &&
+         is_size(name.substr(at + 3));
+}
+
+bool is_matrix(std::string_view name) {
+  const std::size_t at = name.find("mat");
+  if (at == std::string_view::npos || !is_among(kMatrixKinds, name.substr(0, at))) {
+    return false;
+  }
+  const std::string_view sizes = name.substr(at + 3);
+  return is_size(sizes) || (sizes.size() == 3 && is_size(sizes.substr(0, 1)) && sizes[1] == 'x' &&
+                            is_size(sizes.substr(2)));
+}
+
+bool is_image(std::string_view name) {
+  if (name.starts_with('u') || (name.starts_with('i') && !name.starts_with("image"))) {
+    name.remove_prefix(1);
+  }
+  if (name == "subpassInput" || name == "subpassInputMS") {
+    return true;
+  }
+  for (const std::string_view kind : {"sampler", "image", "texture"}) {
+    if (name.starts_with(kind)) {
+      std::string_view shape = name.substr(kind.size());
+      if (kind == "sampler" && shape.ends_with("Shadow")) {
+        shape.remove_suffix(std::string_view("Shadow").size());
+      }
+      return is_among(kImageShapes, shape);
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_glsl_word(std::string_view name) {
+  return name.starts_with("gl_") || is_among(kKeywords, name) || is_among(kKeptForLater, name) ||
+         is_among(kNumberTypes, name) || is_vector(name) || is_matrix(name) || is_image(name);
+}
+
+bool is_glsl_function(std::string_view name) {
+  return is_among(kFunctionsOfOneInteger, name) || name.starts_with("subgroup");
+}
+
+}  // namespace hearth::detail
