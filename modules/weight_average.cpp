@@ -100,6 +100,7 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
     if (tensors_[i].is_valid()) {
       const detail::SoleName sole(parameters[i]);
       *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
+      parameters[i].tensor->set_path(parameters[i].path, loc);  // the next sum has its own again
     }
   }
 }
