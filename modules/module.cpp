@@ -20,6 +20,20 @@ Tensor taken(const Arg& x, std::string_view layer) {
 
 namespace detail {
 
+std::string key_path(const std::string& prefix, const std::string& key) {
+  if (key.empty() || key.find('.') != std::string::npos) {
+    throw_error(
+        Error{.code = ErrorCode::invalid_argument,
+              .text = fmt::format("HEARTH_MODULE: the key '{}' of the map '{}' is {}: it is "
+                                  "a part of the paths of what it stands for",
+                                  key,
+                                  prefix,
+                                  key.empty() ? "empty" : "no name, as it has a dot"),
+              .module_path = prefix});
+  }
+  return join_path(prefix, key);
+}
+
 void require_tensor(std::string_view op,
                     const std::string& path,
                     const Tensor& tensor,

@@ -36,14 +36,20 @@
 ///     HEARTH_MODULE(Classifier, inner, outer)
 ///   };
 ///
-/// A member that is not named is no part of the module: it is neither trained, moved nor saved.
+/// A member that is not named is no part of the module: it is neither trained, moved nor saved. A
+/// derived class names its base's members too: its HEARTH_MODULE takes the place of its base's, and
+/// without one of its own it has its base's members alone.
 ///
 /// It adds visit(prefix, fn), which calls fn(path, tensor) for every tensor: "inner.weight" for a
-/// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, std::array or
-/// std::tuple; a std::optional has its content's path, or none. The tensor is const where the
-/// module is; fn may take it as an auto&, and sees then which one is a Buffer: state that is not
-/// trained. Members of other types (options, numbers) are passed by; pointers do not compile. The
-/// struct may stand inside a function. module_name() is "Classifier", for messages.
+/// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, array, deque, list,
+/// pair or tuple, "heads.left.weight" in a std::map, in the order of its keys (strings or
+/// integers); a std::optional has its content's path, or none. The tensor is const where the module
+/// is; fn may take it as an auto&, and sees then which one is a Buffer: state that is not trained.
+/// Members without tensors (options, numbers) are passed by; pointers, and tensors or layers in
+/// other types (std::variant, std::unordered_map), do not compile. The struct may stand inside a
+/// function. module_name() is "Classifier", for messages.
+///
+/// Errors: visit() throws ArgumentError for a key of a map that is empty or has a dot.
 #define HEARTH_MODULE(Type, ...)                                                               \
   static constexpr std::string_view module_name() noexcept {                                   \
     return #Type;                                                                              \

@@ -1,5 +1,5 @@
-// How visit() walks the members of a module: tensors, modules, and lists, tuples and optionals of
-// them; members of other types are passed by. Header-internal: users write HEARTH_MODULE.
+// How visit() walks the members of a module: tensors, modules, and lists, maps, tuples and
+// optionals of them; members without any are passed by. Header-internal: users write HEARTH_MODULE.
 // Threads: any. Invariants: (1) the order is that of the members, front to back; (2) the same
 // module always gives the same paths.
 #pragma once
@@ -11,6 +11,9 @@
 
 #include <array>
 #include <concepts>
+#include <deque>
+#include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,14 +42,42 @@ struct IsOptional<std::optional<T>> : std::true_type {};
 template <class T>
 struct IsList : std::false_type {};
 template <class T>
-struct IsList<std::vector<T>> : std::true_type {};
+struct ListOf : std::true_type {
+  using Element = T;
+};
+template <class T>
+struct IsList<std::vector<T>> : ListOf<T> {};
+template <class T>
+struct IsList<std::deque<T>> : ListOf<T> {};
+template <class T>
+struct IsList<std::list<T>> : ListOf<T> {};
 template <class T, std::size_t kSize>
-struct IsList<std::array<T, kSize>> : std::true_type {};
+struct IsList<std::array<T, kSize>> : ListOf<T> {};
+template <class T, std::size_t kSize>
+struct IsList<T[kSize]> : ListOf<T> {};
+
+/// What can be a part of a path.
+template <class T>
+concept PathKey = std::same_as<T, std::string> ||
+    (std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>);
 
 template <class T>
-struct IsTuple : std::false_type {};
-template <class... Parts>
-struct IsTuple<std::tuple<Parts...>> : std::true_type {};
+struct IsMap : std::false_type {};
+template <PathKey Key, class T, class Less>
+struct IsMap<std::map<Key, T, Less>> : std::true_type {};
+
+template <class T>
+struct IsTuple : std::false_type {
+  using Parts = std::tuple<>;
+};
+template <class... All>
+struct IsTuple<std::tuple<All...>> : std::true_type {
+  using Parts = std::tuple<All...>;
+};
+template <class A, class B>
+struct IsTuple<std::pair<A, B>> : std::true_type {
+  using Parts = std::tuple<A, B>;
+};
 
 template <class T>
 struct IsPointer : std::is_pointer<T> {};
@@ -63,10 +94,14 @@ template <class T>
 constexpr bool holds_tensors() {
   if constexpr (std::derived_from<T, Tensor> || HasVisit<T>) {
     return true;
-  } else if constexpr (IsOptional<T>::value || IsList<T>::value) {
+  } else if constexpr (IsOptional<T>::value) {
     return holds_tensors<typename T::value_type>();
+  } else if constexpr (IsList<T>::value) {
+    return holds_tensors<typename IsList<T>::Element>();
+  } else if constexpr (IsMap<T>::value) {
+    return holds_tensors<typename T::mapped_type>();
   } else if constexpr (IsTuple<T>::value) {
-    return any_holds_tensors(std::type_identity<T>{});
+    return any_holds_tensors(std::type_identity<typename IsTuple<T>::Parts>{});
   } else {
     return false;
   }
@@ -85,10 +120,14 @@ template <class T>
 constexpr bool is_unnamed_layer() {
   if constexpr (std::derived_from<T, Tensor> || HasVisit<T>) {
     return false;
-  } else if constexpr (IsOptional<T>::value || IsList<T>::value) {
+  } else if constexpr (IsOptional<T>::value) {
     return is_unnamed_layer<typename T::value_type>();
+  } else if constexpr (IsList<T>::value) {
+    return is_unnamed_layer<typename IsList<T>::Element>();
+  } else if constexpr (IsMap<T>::value) {
+    return is_unnamed_layer<typename T::mapped_type>();
   } else if constexpr (IsTuple<T>::value) {
-    return any_unnamed_layer(std::type_identity<T>{});
+    return any_unnamed_layer(std::type_identity<typename IsTuple<T>::Parts>{});
   } else {
     return HasForward<T> && !std::is_empty_v<T>;
   }
@@ -96,6 +135,55 @@ constexpr bool is_unnamed_layer() {
 template <class... Parts>
 constexpr bool any_unnamed_layer(std::type_identity<std::tuple<Parts...>> /*tuple*/) {
   return (is_unnamed_layer<Parts>() || ...);
+}
+
+/// Whether a type that is complete is a layer, or holds tensors or layers.
+template <class T>
+constexpr bool is_worth_a_visit() {
+  if constexpr (requires { sizeof(T); }) {
+    return holds_tensors<T>() || is_unnamed_layer<T>();
+  } else {
+    return false;
+  }
+}
+
+template <class... Parts>
+constexpr bool any_hidden(std::type_identity<std::tuple<Parts...>>);
+template <class T>
+struct ArgumentsOf {
+  static constexpr bool kHoldTensors = false;
+};
+template <template <class...> class Holder, class... Parts>
+struct ArgumentsOf<Holder<Parts...>> {
+  static constexpr bool kHoldTensors =
+      (is_worth_a_visit<Parts>() || ...) || any_hidden(std::type_identity<std::tuple<Parts...>>{});
+};
+
+/// Whether a member of this type has tensors where visit() does not go: those of a
+/// std::unordered_map, which has no order, a std::variant, or pointers in a list.
+template <class T>
+constexpr bool hides_tensors() {
+  if constexpr (!requires { sizeof(T); }) {
+    return false;
+  } else if constexpr (std::is_pointer_v<T>) {
+    return is_worth_a_visit<std::remove_cv_t<std::remove_pointer_t<T>>>();
+  } else if constexpr (std::derived_from<T, Tensor> || HasVisit<T> || is_unnamed_layer<T>()) {
+    return false;
+  } else if constexpr (IsOptional<T>::value) {
+    return hides_tensors<typename T::value_type>();
+  } else if constexpr (IsList<T>::value) {
+    return hides_tensors<typename IsList<T>::Element>();
+  } else if constexpr (IsMap<T>::value) {
+    return hides_tensors<typename T::mapped_type>();
+  } else if constexpr (IsTuple<T>::value) {
+    return any_hidden(std::type_identity<typename IsTuple<T>::Parts>{});
+  } else {
+    return !std::is_empty_v<T> && ArgumentsOf<T>::kHoldTensors;
+  }
+}
+template <class... Parts>
+constexpr bool any_hidden(std::type_identity<std::tuple<Parts...>> /*tuple*/) {
+  return (hides_tensors<Parts>() || ...);
 }
 
 inline std::string join_path(const std::string& prefix, std::string_view name) {
@@ -107,6 +195,10 @@ inline std::string join_path(const std::string& prefix, std::string_view name) {
   path.append(prefix).append(1, '.').append(name);
   return path;
 }
+
+/// The path of what a std::map has under this key. Errors: ArgumentError for a key that is empty or
+/// has a dot.
+[[nodiscard]] std::string key_path(const std::string& prefix, const std::string& key);
 
 /// Takes the first name off a list like "inner, outer".
 inline std::string_view take_name(std::string_view& names) {
@@ -137,6 +229,14 @@ void visit_part(const std::string& path, Part& part, Fn& fn) {
     for (auto& element : part) {
       visit_part(join_path(path, std::to_string(index++)), element, fn);
     }
+  } else if constexpr (IsMap<Plain>::value) {
+    for (auto& element : part) {
+      if constexpr (std::is_same_v<typename Plain::key_type, std::string>) {
+        visit_part(key_path(path, element.first), element.second, fn);
+      } else {
+        visit_part(join_path(path, std::to_string(element.first)), element.second, fn);
+      }
+    }
   } else {
     const auto visit_each = [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
       (visit_part(join_path(path, std::to_string(kIndex)), std::get<kIndex>(part), fn), ...);
@@ -162,6 +262,14 @@ void visit_members([[maybe_unused]] const std::string& prefix,
   static_assert((!is_unnamed_layer<std::remove_cv_t<Members>>() && ...),
                 "a member has forward() and is no module: name its members with "
                 "HEARTH_MODULE(Type, members...) inside of its struct");
+  static_assert(((!hides_tensors<std::remove_cv_t<Members>>() ||
+                  IsPointer<std::remove_cv_t<Members>>::value) &&
+                 ...),
+                "a member holds layers or tensors where visit() does not go, so they would be "
+                "neither trained "
+                "nor saved: hold them by value, in a std::vector, array, deque, list, optional, "
+                "pair, tuple, or "
+                "a std::map whose keys are strings or integers");
   static_assert(((!std::is_const_v<Members> || !holds_tensors<std::remove_cv_t<Members>>()) && ...),
                 "a member with tensors is const: training, loading and moving replace them");
   (visit_member(join_path(prefix, take_name(names)), members, fn), ...);

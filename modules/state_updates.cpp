@@ -97,7 +97,9 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
   const double first = known->share * (1 - share);
   const double whole = first + share;
   if (whole > 0) {
-    known->value = known->value * (first / whole) + next * (share / whole);
+    Tensor before = mul(Arg(known->value, loc), Arg(first / whole, loc));
+    Tensor added = mul(Arg(next, loc), Arg(share / whole, loc));
+    known->value = add(Arg(std::move(before), loc), Arg(std::move(added), loc));
   }
   known->share = whole;
 }
@@ -144,8 +146,9 @@ std::vector<Tensor> StateUpdates::take_moves(const std::vector<TensorRef>& buffe
                          describe(update.buffer.dtype(), update.buffer.shape())),
              loc);
     }
+    Tensor way = sub(Arg(update.value, loc), Arg(update.buffer, loc));
     moves[static_cast<std::size_t>(&owner - buffers.data())] =
-        (update.value - update.buffer) * (update.share * factor);
+        mul(Arg(std::move(way), loc), Arg(update.share * factor, loc));
   }
   updates_.clear();
   return moves;

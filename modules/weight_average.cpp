@@ -76,8 +76,9 @@ void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc)
     }
     const Tensor newest = parameters[i].tensor->detach().to(tensors_[i].dtype(), loc);
     const WeightScope scope(newest.device());
-    tensors_[i] = add(mul(Arg(std::move(tensors_[i]), loc), Arg(1 - share, loc)),
-                      mul(Arg(newest, loc), Arg(share, loc)));
+    Tensor before = mul(Arg(std::move(tensors_[i]), loc), Arg(1 - share, loc));
+    Tensor added = mul(Arg(newest, loc), Arg(share, loc));
+    tensors_[i] = add(Arg(std::move(before), loc), Arg(std::move(added), loc));
     tensors_[i].set_path("average." + parameters[i].path);
   }
   ++update_count_;
@@ -99,6 +100,7 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
     if (tensors_[i].is_valid()) {
       const detail::SoleName sole(parameters[i]);
       *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
+      parameters[i].tensor->set_path(parameters[i].path, loc);  // the next sum has its own again
     }
   }
 }

@@ -4,6 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
 namespace hearth::detail {
 
 void Freezing::take(const std::string& path, Tensor& tensor, SourceLoc loc) {
@@ -51,6 +56,46 @@ Device Freezing::finish(SourceLoc loc) {
   }
   device_.catch_up_later(loc).get();
   return device_;
+}
+
+void require_alike(const std::vector<NamedTensor>& served,
+                   const std::vector<NamedTensor>& next,
+                   SourceLoc loc) {
+  const auto refuse = [loc](const std::string& path, const std::string& text) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("ServedModel::publish: tensor '{}' {}", path, text),
+                      .op = "ServedModel::publish",
+                      .module_path = path,
+                      .location = loc});
+  };
+  const auto described = [](const Tensor& tensor) {
+    return describe(tensor.dtype(), tensor.shape());
+  };
+  const auto find = [](const std::vector<NamedTensor>& all, const std::string& name) {
+    return std::ranges::find(all, name, &NamedTensor::name);
+  };
+  for (std::size_t i = 0; i < served.size(); ++i) {
+    const NamedTensor& wanted = served[i];
+    const auto found = i < next.size() && next[i].name == wanted.name
+                           ? next.begin() + static_cast<std::ptrdiff_t>(i)
+                           : find(next, wanted.name);
+    if (found == next.end()) {
+      refuse(wanted.name, fmt::format("is missing: expected {}", described(wanted.tensor)));
+    }
+    if (described(found->tensor) != described(wanted.tensor)) {
+      refuse(wanted.name,
+             fmt::format("is {}: expected {}, as served until now",
+                         described(found->tensor),
+                         described(wanted.tensor)));
+    }
+  }
+  for (const NamedTensor& given : next) {
+    if (next.size() != served.size() && find(served, given.name) == served.end()) {
+      refuse(given.name,
+             fmt::format("({}) belongs to no parameter of the model that is served",
+                         described(given.tensor)));
+    }
+  }
 }
 
 }  // namespace hearth::detail

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <hearth/modules/module.hpp>
+#include <hearth/modules/named_tensor.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/freeze_tensor.hpp>
@@ -34,6 +35,11 @@ class Freezing {
   Device device_;
   std::vector<Pending<std::vector<std::byte>>> corners_;  // one element of each
 };
+/// Errors: ArgumentError naming the first tensor that only one of them has, or that has another
+/// shape or type.
+void require_alike(const std::vector<NamedTensor>& served,
+                   const std::vector<NamedTensor>& next,
+                   SourceLoc loc);
 }  // namespace detail
 
 /// For a model that is no module.

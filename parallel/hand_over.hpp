@@ -20,17 +20,12 @@ namespace hearth {
 namespace detail {
 
 template <class T>
-struct IsPair : std::false_type {};
-template <class A, class B>
-struct IsPair<std::pair<A, B>> : std::true_type {};
-
-template <class T>
 struct IsValueAndGradients : std::false_type {};
 template <class T>
 struct IsValueAndGradients<ValueAndGradients<T>> : std::true_type {};
 
 /// Calls fn with each part of `value` that has publish() and adopt(): tensors, gradients, modules,
-/// and those in batches, pairs, tuples, lists, optionals and what value_and_grad returns.
+/// and those in batches, pairs, tuples, lists, maps, optionals and what value_and_grad returns.
 template <class T, class Fn>
 void for_each_handed(T& value, Fn& fn) {
   using Plain = std::remove_cv_t<T>;
@@ -51,12 +46,16 @@ void for_each_handed(T& value, Fn& fn) {
       for_each_handed(*value, fn);
     }
   } else if constexpr (IsList<Plain>::value) {
-    if constexpr (!std::is_arithmetic_v<typename Plain::value_type>) {
+    if constexpr (!std::is_arithmetic_v<typename IsList<Plain>::Element>) {
       for (auto& element : value) {
         for_each_handed(element, fn);
       }
     }
-  } else if constexpr (IsPair<Plain>::value || IsTuple<Plain>::value) {
+  } else if constexpr (IsMap<Plain>::value) {
+    for (auto& element : value) {
+      for_each_handed(element.second, fn);
+    }
+  } else if constexpr (IsTuple<Plain>::value) {
     std::apply([&](auto&... parts) { (for_each_handed(parts, fn), ...); }, value);
   }
 }

@@ -38,6 +38,9 @@ struct LossOutputs {
   Tensor outputs = {};  ///< What a Trainer's metrics look at, with the targets.
   Tensor targets = {};
   Tensor weight = {};  ///< What the sum of all devices' losses is to be divided by: LossSum's.
+
+  /// The loss, divided by its weight where there is one: what value_and_grad differentiates.
+  [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;
 };
 
 class RankModel {
@@ -179,11 +182,16 @@ class LossOf final : public RankLoss {
     using Result = std::invoke_result_t<Loss&, const Model&, Shard&, WorkerContext&>;
     static_assert(kIsLossResult<Result>,
                   "a loss function returns a Tensor, a LossSum or a LossOutputs");
-    return std::make_unique<LossOf>(
-        [loss = std::move(loss)](const Model& model, Shard& shard, WorkerContext& context) mutable {
-          return loss_outputs(loss(model, shard, context));
-        },
-        !std::is_same_v<Result, Tensor>);
+    if constexpr (kIsLossResult<Result>) {
+      return std::make_unique<LossOf>(
+          [loss = std::move(loss)](
+              const Model& model, Shard& shard, WorkerContext& context) mutable {
+            return loss_outputs(loss(model, shard, context));
+          },
+          !std::is_same_v<Result, Tensor>);
+    } else {
+      return nullptr;
+    }
   }
   [[nodiscard]] std::unique_ptr<RankLoss> copy() const override {
     return std::make_unique<LossOf>(fn_, can_have_weight_);

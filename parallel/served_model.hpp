@@ -3,7 +3,7 @@
 // weights, without a lock while there are none. A request that began with the old weights ends with
 // them: it sees one version, whole. Threads: publish() from any; a Reader is used by one at a time.
 // The place outlives its readers. Invariant: versions only grow; a version's weights live until the
-// place and all readers have gone on.
+// place and all readers have gone on; all versions have the same names, shapes and types.
 #pragma once
 
 #include <hearth/parallel/frozen.hpp>
@@ -11,7 +11,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace hearth {
 
@@ -34,9 +36,12 @@ class ServedModel<Model> {
 
   /// From each reader's next request on, these weights are used.
   ///
-  /// Threads: any. Cost: a lock and a few pointers; the old weights go when the last request that
-  /// uses them is done.
-  void publish(Frozen<Model> next) HEARTH_EXCLUDES(mutex_) {
+  /// Errors: ArgumentError naming the first tensor that is not as it was served until now: its
+  /// name, its shape or its type; then those go on. Threads: any. Cost: a walk over both models, a
+  /// lock and a few pointers; the old weights go when the last request that uses them is done.
+  void publish(Frozen<Model> next, SourceLoc loc = SourceLoc::current()) HEARTH_EXCLUDES(mutex_) {
+    std::uint64_t version = 0;
+    detail::require_alike(all_tensors(*newest(version)), all_tensors(*next), loc);
     const detail::MutexLock lock(mutex_);
     std::swap(newest_, next);                          // what was there dies after the lock
     version_.fetch_add(1, std::memory_order_acq_rel);  // partner: Reader::current
@@ -69,6 +74,14 @@ class ServedModel<Model> {
   };
 
  private:
+  /// Tied ones under each of their names: whether they are tied makes no difference here.
+  [[nodiscard]] static std::vector<NamedTensor> all_tensors(const Model& model) {
+    std::vector<NamedTensor> all;
+    model.visit("", [&](const std::string& path, const Tensor& tensor) {
+      all.push_back({path, tensor});
+    });
+    return all;
+  }
   [[nodiscard]] Frozen<Model> newest(std::uint64_t& version) const HEARTH_EXCLUDES(mutex_) {
     const detail::MutexLock lock(mutex_);
     version = version_.load(std::memory_order_acquire);

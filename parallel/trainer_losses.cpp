@@ -66,6 +66,10 @@ Tensor weights_like(const Tensor& outputs,
 
 }  // namespace
 
+Tensor LossOutputs::mean(SourceLoc loc) const {
+  return weight.is_valid() ? LossSum{.sum = loss, .weight = weight}.mean(loc) : loss;
+}
+
 CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options, SourceLoc where)
     : options_(std::move(options)), where_(where) {
   if (!(options_.label_smoothing >= 0 && options_.label_smoothing <= 1)) {

@@ -4,9 +4,11 @@
 // Threads: any; each call works on its own.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -76,14 +78,42 @@ void track_parameters(Model& model,
 }
 /// Errors: ArgumentError when there are parameters, and the loss depends on none.
 void require_tracked(const Tensor& loss, bool has_parameters, SourceLoc loc);
+
+// What a function can return as its loss: a Tensor; a sum and its weight, which have a mean(); a
+// pair or a tuple whose first is a Tensor.
+template <class Result>
+concept LossTensor = std::derived_from<Result, Tensor>;
+template <class Result>
+concept LossParts = requires(const Result& parts, SourceLoc loc) {
+  { parts.mean(loc) } -> std::same_as<Tensor>;
+};
+template <class Result>
+concept LossFirst = requires(Result& all) {
+  { std::get<0>(all) } -> std::same_as<Tensor&>;
+};
+
+/// What value_and_grad keeps of it: the loss, or the pair.
+template <class Result>
+auto loss_value(Result result, [[maybe_unused]] SourceLoc loc) {
+  if constexpr (LossParts<Result>) {
+    return result.mean(loc);
+  } else if constexpr (LossTensor<Result>) {
+    return Tensor(std::move(result));
+  } else {
+    return result;
+  }
+}
 template <class Value>
-const Tensor& loss_of(const Value& value) {
+Tensor& loss_of(Value& value) {
   if constexpr (std::is_same_v<Value, Tensor>) {
     return value;
   } else {
-    return value.first;
+    return std::get<0>(value);
   }
 }
+/// What stands for a call's result where a static_assert has failed: it is never called.
+template <class Result>
+std::conditional_t<std::is_void_v<Result>, Tensor, Result> refused();
 }  // namespace detail
 
 /// The value of fn and the gradients of its loss with respect to the model's parameters.
@@ -94,9 +124,9 @@ struct ValueAndGradients {
 };
 
 /// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and
-/// returns a float tensor with one element. Errors: ShapeError when the result has more than one
-/// element; DtypeError when it is not a float; ArgumentError when an input is tracked by an outer
-/// grad.
+/// returns a float tensor with one element, a LossSum or a LossOutputs. Errors: ShapeError when the
+/// result has more than one element; DtypeError when it is not a float; ArgumentError when an input
+/// is tracked by an outer grad.
 template <class Fn>
 [[nodiscard]] std::vector<Tensor> grad(Fn&& fn,
                                        const std::vector<Tensor>& inputs,
@@ -107,18 +137,26 @@ template <class Fn>
   for (const Tensor& input : inputs) {
     tracked.push_back(scope.track(input));
   }
-  const Tensor output = std::forward<Fn>(fn)(std::as_const(tracked));
-  tracked.clear();
-  return scope.sweep(output, {}, loc);
+  using Result = std::decay_t<decltype(std::forward<Fn>(fn)(std::as_const(tracked)))>;
+  constexpr bool kIsLoss = detail::LossTensor<Result> || detail::LossParts<Result>;
+  static_assert(kIsLoss, "the function of grad() returns the loss, a Tensor");
+  if constexpr (kIsLoss) {
+    const Tensor output =
+        detail::loss_value<Result>(std::forward<Fn>(fn)(std::as_const(tracked)), loc);
+    tracked.clear();
+    return scope.sweep(output, {}, loc);
+  } else {
+    return {};
+  }
 }
 
 /// Runs fn(model) and differentiates its loss with respect to every parameter that the model's
 /// visit() names, but for Buffers. A tensor with several names (tied weights) is one parameter: it
 /// has one gradient, the sum, under its first name. A parameter on which the loss does not depend
 /// has zeros, and Gradients::has_gradient() says so. fn gets a const Model& whose tensors are
-/// tracked, and returns the loss (a float tensor with one element) or a std::pair of the loss and
-/// anything else. `on_ready` is called on this thread as each gradient becomes final, last layers
-/// first.
+/// tracked, and returns the loss (a float tensor with one element), a std::pair or std::tuple of
+/// the loss and anything else, or a LossSum or LossOutputs, whose mean() is the loss then and the
+/// value. `on_ready` is called on this thread as each gradient becomes final, last layers first.
 ///
 /// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
 /// that uses another model than the one it is given does; ShapeError and DtypeError as grad().
@@ -139,19 +177,26 @@ template <class Model, class Fn>
   Model tracked = model;  // shares the values
   std::vector<std::string> paths;
   detail::track_parameters(tracked, scope, paths, loc);
-  auto value = std::forward<Fn>(fn)(std::as_const(tracked));
-  using Value = decltype(value);
-  const Tensor loss = detail::loss_of(value);
-  detail::require_tracked(loss, !paths.empty(), loc);
-  tracked.visit("", [](const std::string&, Tensor& parameter) { parameter = Tensor(); });
-  if constexpr (std::is_same_v<Value, Tensor>) {
-    value = value.detach();
+  using Result = std::decay_t<decltype(std::forward<Fn>(fn)(std::as_const(tracked)))>;
+  constexpr bool kIsLoss =
+      detail::LossTensor<Result> || detail::LossParts<Result> || detail::LossFirst<Result>;
+  static_assert(
+      kIsLoss,
+      "the function of value_and_grad() returns the loss, a Tensor, or a pair whose first "
+      "is the loss");
+  if constexpr (kIsLoss) {
+    auto value = detail::loss_value<Result>(std::forward<Fn>(fn)(std::as_const(tracked)), loc);
+    const Tensor loss = detail::loss_of(value);
+    detail::require_tracked(loss, !paths.empty(), loc);
+    tracked.visit("", [](const std::string&, Tensor& parameter) { parameter = Tensor(); });
+    detail::loss_of(value) = loss.detach();
+    std::vector<Tensor> gradients = scope.sweep(loss, on_ready, loc);
+    return ValueAndGradients<decltype(value)>{
+        std::move(value),
+        Gradients(std::move(paths), std::move(gradients), scope.take_unreached())};
   } else {
-    value.first = value.first.detach();
+    return ValueAndGradients<decltype(detail::refused<Result>())>{detail::refused<Result>(), {}};
   }
-  std::vector<Tensor> gradients = scope.sweep(loss, on_ready, loc);
-  return ValueAndGradients<Value>{
-      std::move(value), Gradients(std::move(paths), std::move(gradients), scope.take_unreached())};
 }
 
 /// For a model that is no module.

@@ -15,6 +15,9 @@ namespace hearth {
 struct LossSum {
   Tensor sum;     ///< Of rank 0. Not NaN where nothing counts, but 0.
   Tensor weight;  ///< What the sum is to be divided by: one number, not differentiated.
+
+  /// The one divided by the other: NaN where nothing counts.
+  [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;
 };
 
 /// cross_entropy(logits, targets, options) before the division: the sum over all targets that are

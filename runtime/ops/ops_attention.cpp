@@ -50,6 +50,7 @@ Tensor from_plain_ops(
     const Arg& q, const Arg& k, const Arg& v, const Arg& mask, double scale, bool is_causal) {
   const SourceLoc loc = q.location();
   const DType dtype = q.tensor().dtype();
+  const Device device = q.tensor().device();
   const Shape shape = q.tensor().shape();
   const int rank = shape.rank();
   const std::int64_t heads = rank > 2 ? shape[rank - 3] : 1;
@@ -60,7 +61,7 @@ Tensor from_plain_ops(
   scores = add(Arg(std::move(scores), loc), Arg(detail::wide(mask), loc));
   if (is_causal) {
     const Shape& both = scores.shape();
-    Tensor seen = causal_mask(q.tensor().device(), both[rank - 2], both[rank - 1], loc);
+    Tensor seen = causal_mask(device, both[rank - 2], both[rank - 1], loc);
     scores = where(Arg(std::move(seen), loc),
                    Arg(std::move(scores), loc),
                    Arg(-std::numeric_limits<double>::infinity(), loc));

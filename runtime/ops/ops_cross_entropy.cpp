@@ -156,6 +156,10 @@ Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options
   });
 }
 
+Tensor LossSum::mean(SourceLoc loc) const {
+  return div(Arg(sum, loc), Arg(cast(Arg(weight.detach(), loc), sum.dtype()), loc));
+}
+
 LossSum cross_entropy_sum(Arg logits, Arg targets, const CrossEntropyOptions& options) {
   return detail::named_as("cross_entropy_sum", [&] {
     RowLosses rows = row_losses(logits, targets, options);

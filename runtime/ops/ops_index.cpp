@@ -118,7 +118,9 @@ Tensor embedding(Arg weight, Arg index) {
     const SourceLoc loc = weight.location();
     const TensorImpl& named = detail::operand(kKind, index);
     const Shape places = named.layout->shape;
-    const TensorSpec line{named.dtype, {places.element_count()}};
+    // What is no index is refused with the shape that the program gave it.
+    const bool is_index = named.dtype == DType::i32 || named.dtype == DType::i64;
+    const TensorSpec line{named.dtype, is_index ? Shape{places.element_count()} : places};
     const Shape table = detail::operand(kKind, weight).layout->shape;
     static_cast<void>(detail::checked(
         rules::index_select(detail::spec_of(kKind, weight), line, 0), kKind, weight));

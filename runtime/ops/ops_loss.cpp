@@ -110,11 +110,13 @@ Tensor smooth_l1_loss(Arg prediction, Arg target, double beta) {
   return detail::named_as("smooth_l1_loss", [&] {
     const DType dtype = detail::operand(OpKind::reduce_mean, prediction).dtype;
     const SourceLoc loc = prediction.location();
+    if (beta != 0) {
+      check_above_zero("beta", beta, prediction);
+    }
     Tensor distance = distances(prediction, target);
     if (beta == 0) {
       return mean_of(std::move(distance), dtype, loc);
     }
-    check_above_zero("beta", beta, prediction);
     Tensor losses = huber_of(distance, beta, loc);
     return mean_of(div(Arg(std::move(losses), loc), Arg(beta, loc)), dtype, loc);
   });
@@ -180,6 +182,9 @@ Tensor binary_cross_entropy_with_logits(Arg logits,
                                         const BinaryCrossEntropyOptions& options) {
   return detail::named_as("binary_cross_entropy_with_logits", [&] {
     check_alike("logits", logits, targets);
+    if (options.positive_weight.is_valid()) {
+      check_positive_weight(logits, options.positive_weight);
+    }
     const SourceLoc loc = logits.location();
     const DType dtype = logits.tensor().dtype();
     const Tensor wanted = detail::wide(detail::shared_operand(targets));
@@ -192,7 +197,6 @@ Tensor binary_cross_entropy_with_logits(Arg logits,
       Tensor straight = sub(Arg(std::move(above), loc), Arg(std::move(product), loc));
       return mean_of(add(Arg(std::move(straight), loc), Arg(std::move(bend), loc)), dtype, loc);
     }
-    check_positive_weight(logits, options.positive_weight);
     Tensor surplus =
         sub(Arg(cast(Arg(options.positive_weight, loc), x.dtype()), loc), Arg(1.0, loc));
     Tensor factor =

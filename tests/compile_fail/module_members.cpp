@@ -1,5 +1,13 @@
 // What HEARTH_MODULE names: members that are there, and none with tensors that is const, because
-// what trains, loads and moves a module replaces them. A const number may be named.
+// what trains, loads and moves a module replaces them. A const number may be named. Nor any with
+// tensors where the walk does not go.
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
 #include <hearth/hearth.hpp>
 
 struct Net {
@@ -23,4 +31,17 @@ void use(const Net& net) {
 #else
   net.visit("", [](const std::string&, const hearth::Tensor&) {});
 #endif
+}
+
+#ifndef HEARTH_HIDDEN
+#define HEARTH_HIDDEN std::map<std::string, hearth::Linear>
+#endif
+struct Holder {
+  HEARTH_HIDDEN layers;
+  std::unordered_map<std::string, int> numbers;
+  std::variant<int, std::string> choice;
+  HEARTH_MODULE(Holder, layers, numbers, choice)
+};
+void save_holder(const Holder& holder) {
+  hearth::save_weights(holder, "folder");
 }

@@ -21,8 +21,11 @@
 #include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/safetensors.hpp>
 #include <hearth/modules/sequential.hpp>
+#include <hearth/modules/state_updates.hpp>
 #include <hearth/modules/training_state.hpp>
+#include <hearth/modules/weight_average.hpp>
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <cstdint>
@@ -285,6 +288,38 @@ TEST_F(Locations, WhatFindsNoMemoryLaterNamesTheCallersLine) {
        }},
   });
   EXPECT_EQ(mean(held.inner).item(), 1) << "what had memory is as it was";
+}
+
+// What the library computes for a call of the program is at the line of that call.
+TEST_F(Locations, WhatRunsLaterIsAtTheCallersLine) {
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
+  const Device device = runtime.device("cpu:0");
+  Weights weights{ones(device, {3})};
+  const Buffer buffer(ones(device, {3}));
+  const std::vector<TensorRef> buffers{{.path = "mean", .tensor = const_cast<Buffer*>(&buffer)}};
+  const Tensor value = zeros(device, {3});
+  WeightAverage average(0.5);
+  average.update(weights);
+  StateUpdates updates;
+  updates.blend(buffer, value, 0.5);
+  struct Program {
+    std::uint32_t line;
+    std::size_t op_count;
+    std::function<void()> run;
+  };
+  std::vector<Tensor> moves;
+  for (const Program& program : std::vector<Program>{
+           {__LINE__, 3, [&] { average.update(weights); }},
+           {__LINE__, 3, [&] { updates.blend(buffer, value, 0.5); }},
+           {__LINE__, 2, [&] { moves = updates.take_moves(buffers, 1); }},
+       }) {
+    const Explanation explanation = explain(device, program.run);
+    EXPECT_EQ(explanation.kernels.size(), program.op_count) << "line " << program.line;
+    for (const ExplainedKernel& kernel : explanation.kernels) {
+      EXPECT_THAT(kernel.location.file, EndsWith("locations_test.cpp")) << kernel.name;
+      EXPECT_EQ(kernel.location.line, program.line) << kernel.name;
+    }
+  }
 }
 
 }  // namespace

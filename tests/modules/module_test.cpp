@@ -9,6 +9,9 @@
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <array>
+#include <deque>
+#include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -83,6 +86,55 @@ TEST(Module, NamesTensorsInEveryKindOfMember) {
                           "pair.1",
                           "mixed.0.weight",
                           "mixed.2"));
+}
+
+TEST(Module, NamesTensorsInEveryKindOfContainer) {
+  struct Containers {
+    std::deque<Leaf> queue;
+    std::list<Tensor> chain;
+    std::pair<Leaf, Tensor> both;
+    std::map<std::string, Leaf> by_name;
+    std::map<int, std::vector<Leaf>> by_number;
+    Leaf fixed[2];
+    std::map<std::string, double> rates;
+    HEARTH_MODULE(Containers, queue, chain, both, by_name, by_number, fixed, rates)
+  };
+  Containers all;
+  all.queue.resize(1);
+  all.chain.resize(2);
+  all.by_name["right"];
+  all.by_name["left"];
+  all.by_number[-3].resize(1);
+  all.rates["left"] = 0.5;
+  EXPECT_THAT(paths_of(all),
+              ElementsAre("queue.0.weight",
+                          "chain.0",
+                          "chain.1",
+                          "both.0.weight",
+                          "both.1",
+                          "by_name.left.weight",
+                          "by_name.right.weight",
+                          "by_number.-3.0.weight",
+                          "fixed.0.weight",
+                          "fixed.1.weight"));
+  EXPECT_EQ(parameter_refs(all).size(), 10U);
+}
+
+TEST(Module, HasNoMapWithKeysThatAreNoPartsOfAPath) {
+  struct Named {
+    std::map<std::string, Leaf> parts;
+    HEARTH_MODULE(Named, parts)
+  };
+  for (const char* key : {"", "a.b"}) {
+    Named model;
+    model.parts[key];
+    try {
+      static_cast<void>(paths_of(model));
+      ADD_FAILURE() << "a key '" << key << "' was taken";
+    } catch (const ArgumentError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(std::string("the key '") + key + "' of the map 'parts'"));
+    }
+  }
 }
 
 TEST(Module, MayStandInsideAFunction) {

@@ -52,6 +52,24 @@ TEST(WeightAverage, IsTheWeightedSumOfAllUpdates) {
   EXPECT_EQ(last.weight.to_vector<float>()[0], 4) << "the model keeps its weights";
 }
 
+TEST(WeightAverage, WhatItGivesHasThePathsOfTheModel) {
+  TestRuntime test;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    WeightAverage average(0.5);
+    for (int i = 0; i < 2; ++i) {
+      Pair model = make_pair(test.cpu, 2, dtype);
+      average.update(model);
+      const Pair averaged = average.applied_to(model);
+      try {
+        static_cast<void>(averaged.weight + zeros(test.cpu, {3}, dtype));
+        ADD_FAILURE() << "sizes that differ were taken";
+      } catch (const ShapeError& error) {
+        EXPECT_EQ(error.error().module_path, "weight");
+      }
+    }
+  }
+}
+
 TEST(WeightAverage, OfOneUpdateItIsTheWeights) {
   TestRuntime test;
   WeightAverage average(0.999);

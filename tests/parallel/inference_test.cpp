@@ -323,5 +323,52 @@ TEST(ServedModel, ARequestSeesTheOldWeightsOrTheNewOnesNeverSomeOfEach) {
   EXPECT_EQ(bench.device.memory().live_tensor_count, before);
 }
 
+struct Layers {
+  std::vector<Linear> all;
+  HEARTH_MODULE(Layers, all)
+};
+
+TEST(ServedModel, RefusesAModelThatIsNotLikeTheOneItServes) {
+  const Bench bench;
+  Generator generator(1);
+  const auto model = [&](const std::vector<std::int64_t>& widths) {
+    Layers layers;
+    for (const std::int64_t out : widths) {
+      layers.all.emplace_back(
+          Linear::Config{.in = 2, .out = out, .bias = false}, bench.device, generator);
+    }
+    return layers;
+  };
+  ServedModel<Layers> served(freeze(model({3, 4})));
+  ServedModel<Layers>::Reader reader(served);
+  std::uint32_t line = 0;
+  const auto refused = [&](const Layers& next) -> std::string {
+    const Frozen<Layers> frozen = freeze(next);
+    try {
+      line = __LINE__ + 1;
+      served.publish(frozen);
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.error().location.line, line);
+      return error.error().text;
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(refused(model({3, 5})),
+            "ServedModel::publish: tensor 'all.1.weight' is f32[5, 2]: expected f32[4, 2], as "
+            "served until now");
+  EXPECT_EQ(refused(to_dtype(model({3, 4}), DType::f16)),
+            "ServedModel::publish: tensor 'all.0.weight' is f16[3, 2]: expected f32[3, 2], as "
+            "served until now");
+  EXPECT_EQ(refused(model({3})),
+            "ServedModel::publish: tensor 'all.1.weight' is missing: expected f32[4, 2]");
+  EXPECT_EQ(refused(model({3, 4, 7})),
+            "ServedModel::publish: tensor 'all.2.weight' (f32[7, 2]) belongs to no parameter of "
+            "the model that is served");
+  EXPECT_EQ(served.version(), 1U);
+  EXPECT_EQ(reader.current()->all[1].weight.shape(), (Shape{4, 2})) << "that goes on";
+  EXPECT_EQ(refused(model({3, 4})), "nothing");
+  EXPECT_EQ(served.version(), 2U);
+}
+
 }  // namespace
 }  // namespace hearth

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -49,6 +50,32 @@ class LossObjects : public ::testing::Test {
   std::vector<double> x;
   std::vector<double> t;
 };
+
+TEST_F(LossObjects, OfClassesAreALossForValueAndGrad) {
+  struct Logits {
+    Tensor values;
+    HEARTH_MODULE(Logits, values)
+  };
+  const Logits model{outputs};
+  const Tensor classes = Tensor::from<std::int64_t>(device, {0, 2, 1, 0, 2});
+  const Tensor weights = Tensor::from<double>(device, {1, 2, 4});
+  for (const CrossEntropyOptions& options : {CrossEntropyOptions{},
+                                             CrossEntropyOptions{.ignore_index = 0},
+                                             CrossEntropyOptions{.class_weights = weights}}) {
+    const CrossEntropyLoss object(options);
+    auto [want, wanted] = value_and_grad(model, [&](const Logits& tracked) {
+      return std::tuple(cross_entropy(tracked.values, classes, options), 3);
+    });
+    auto [loss, gradients] = value_and_grad(
+        model, [&](const Logits& tracked) { return object(tracked.values, classes); });
+    EXPECT_NEAR(loss.item(), std::get<0>(want).item(), 1e-12);
+    EXPECT_NEAR(gradients.norm().item(), wanted.norm().item(), 1e-12);
+    EXPECT_NEAR(object(outputs, classes).mean().item(), loss.item(), 1e-12);
+    const std::vector<Tensor> slopes =
+        grad([&](const std::vector<Tensor>& in) { return object(in[0], classes); }, {outputs});
+    EXPECT_NEAR(sum(square(slopes[0])).item(), std::pow(wanted.norm().item(), 2), 1e-12);
+  }
+}
 
 TEST_F(LossObjects, AreWhatPyTorchDefines) {
   const auto huber = [](double delta) {

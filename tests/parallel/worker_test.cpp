@@ -7,7 +7,10 @@
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 
+#include <deque>
+#include <map>
 #include <stdexcept>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,6 +85,23 @@ TEST(Worker, HandsOverWhatPairsListsAndOptionalsHold) {
   take_over(back);
   EXPECT_EQ(back.first[0].to_vector<float>(), (std::vector<float>{2, 2}));
   EXPECT_EQ(back.second->item(), 3);
+  EXPECT_EQ(test.device.statistics().foreign_uses, before);
+}
+
+TEST(Worker, HandsOverWhatMapsAndDequesHold) {
+  OneDevice test;
+  DeviceWorker worker(test.runtime, test.device);
+  using Parts = std::map<std::string, std::deque<Tensor>>;
+  const auto add_one = [](WorkerContext&, Parts parts) {
+    parts["a"][0] = parts["a"][0] + 1;
+    return parts;
+  };
+  Parts parts;
+  parts["a"].push_back(ones(test.device, {2}));
+  const std::uint64_t before = test.device.statistics().foreign_uses;
+  Parts back = worker.run(add_one, std::move(parts)).get();
+  take_over(back);
+  EXPECT_EQ(back["a"][0].to_vector<float>(), (std::vector<float>{2, 2}));
   EXPECT_EQ(test.device.statistics().foreign_uses, before);
 }
 

@@ -147,6 +147,10 @@ TEST_F(AttentionTest, AMaskMayHaveAGradient) {
         },
         tensors));
     expect_close(seen, reals(masked(tensors)), 1e-12);
+    const auto of_temporary = [&](const Tensors& in) {
+      return sum(attention(in[0] + 0, in[1], in[2], in[3], {.causal = is_causal}));
+    };
+    EXPECT_EQ(grad(of_temporary, tensors).size(), 4U);
   }
 }
 

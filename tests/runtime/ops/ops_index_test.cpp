@@ -184,6 +184,10 @@ TEST_P(OpsIndexTest, MistakesAreRefusedBeforeAnythingIsQueued) {
               HasSubstr("index_select: the index must be i32 or i64"));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)embedding(x, counting({2})); }),
               HasSubstr("embedding: the index must be i32 or i64"));
+  EXPECT_THAT(thrown_text<DtypeError>([&] {
+                (void)embedding(x, counting({1, 8}));
+              }),
+              HasSubstr("f32[1, 8]"));
   EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)index_select(x, 2, index); }),
               HasSubstr("index_select: axis 2"));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)index_add(x, 0, index, cast(x, DType::f64)); }),

@@ -84,6 +84,26 @@ TEST_F(LossTest, BinaryCrossEntropyCountsPositivesByTheirWeight) {
             "is f64[2, 3]");
 }
 
+TEST_F(LossTest, BinaryCrossEntropyTakesLogitsThatAreATemporary) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = cast(f64({-2, 0.5, 3}, {3}), dtype);
+    const Tensor targets = cast(f64({1, 0, 0.5}, {3}), dtype);
+    const Tensor weight = f64({3, 0.5, 1}, {3});
+    const BinaryCrossEntropyOptions options{.positive_weight = weight};
+    const double want = binary_cross_entropy_with_logits(x, targets, options).item();
+    EXPECT_EQ(binary_cross_entropy_with_logits(x + 0, targets, options).item(), want);
+    EXPECT_EQ(binary_cross_entropy_with_logits(x + 0, targets + 0, options).item(), want);
+    Tensor taken = x + 0;
+    EXPECT_EQ(binary_cross_entropy_with_logits(std::move(taken), targets, options).item(), want);
+  }
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)binary_cross_entropy_with_logits(
+                  counting({3}) + 0, counting({3}), {.positive_weight = counting({2})});
+            }),
+            "binary_cross_entropy_with_logits: positive_weight must broadcast to the logits' [3], "
+            "is f64[2]");
+}
+
 TEST_F(LossTest, NegativeLogLikelihoodOfALogSoftmaxIsCrossEntropy) {
   const Tensor x = f64({1, 2, -1, 0.5, 0, 3}, {2, 3});
   const Tensor targets = i32({2, 0}, {2});
