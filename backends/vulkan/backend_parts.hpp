@@ -33,6 +33,7 @@ inline constexpr std::chrono::seconds kLongestRest{2};
 
 struct VulkanBackend::Parts final : LeftBehind::Thing {
   VulkanOptions options;
+  LeftBehind::Owner owner;  ///< The executor's life; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
   std::unique_ptr<ShaderStore> shaders;
@@ -106,11 +107,12 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   [[nodiscard]] std::chrono::nanoseconds longest_rest() const noexcept {
     return std::min<std::chrono::nanoseconds>(kLongestRest, options.wait_limit / 2);
   }
-  [[nodiscard]] LeftBehind::Owner owner() const {
-    return options.executor == nullptr ? LeftBehind::Owner() : options.executor->life();
-  }
   [[nodiscard]] bool has_ended() noexcept override {
-    return options.faults.lost_at_call == 0 && comes_to_rest(std::chrono::nanoseconds(0));
+    return options.faults.lost_at_call == 0 && ops->is_settled() &&
+           comes_to_rest(std::chrono::nanoseconds(0));
+  }
+  [[nodiscard]] std::int64_t size_bytes() const noexcept override {
+    return pages->allocated_bytes();
   }
   /// Whether all that was submitted ends within this time, or has no end any more.
   [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within);

@@ -103,8 +103,8 @@ class BatchRecorder final {
   /// and not again while none does. Threads: any.
   /// Errors: deadline_exceeded; failure().
   [[nodiscard]] Status settle(std::chrono::nanoseconds limit);
-  /// Before what the thread uses is left behind: ends it, or leaves it behind, too. Nothing else
-  /// may be called then.
+  /// Before what the thread uses is left behind: ends it, or leaves it behind, too. Then only what
+  /// is const may be called, and settle() where is_idle().
   void leave_behind() noexcept;
 
  private:

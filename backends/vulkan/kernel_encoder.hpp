@@ -41,7 +41,7 @@ class KernelEncoder {
                                         const ParameterBlock& parameters,
                                         Grid grid) = 0;
   /// The same by a kernel that stands in for one that is being made: false, and nothing is added,
-  /// where it is itself not made yet.
+  /// where it is itself not made yet, or cannot be made.
   [[nodiscard]] virtual Result<bool> dispatch_made(const ShaderKey& key,
                                                    ShaderText text,
                                                    const ParameterBlock& parameters,

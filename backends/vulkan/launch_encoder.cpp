@@ -53,8 +53,12 @@ Result<bool> LaunchEncoder::dispatch_made(const ShaderKey& key,
                                           ShaderText text,
                                           const ParameterBlock& parameters,
                                           Grid grid) {
-  if (is_made_later(key, text) && !limits().interprets_always) {
-    return false;
+  if (!limits().interprets_always) {
+    // One that cannot be made stands in for nobody: the launch waits for its own.
+    const Result<VkPipeline> made = shaders_.pipeline_if_made(key, text);
+    if (!made.has_value() || made.value() == VK_NULL_HANDLE) {
+      return false;
+    }
   }
   HEARTH_TRY_STATUS(dispatch(key, text, parameters, grid));
   return true;

@@ -19,7 +19,7 @@ void LeftBehind::keep(Owner owner, std::unique_ptr<Thing> thing) {
 }
 
 // The driver is asked, and what has ended is freed, without the lock.
-void LeftBehind::sweep(const Owner& owner) {
+std::int64_t LeftBehind::sweep(const Owner& owner) {
   std::vector<Kept> own;
   {
     const hearth::detail::MutexLock lock(mutex_);
@@ -28,11 +28,15 @@ void LeftBehind::sweep(const Owner& owner) {
     std::move(first, kept_.end(), std::back_inserter(own));
     kept_.erase(first, kept_.end());
   }
+  std::int64_t freed_bytes = 0;
   for (Kept& each : own) {
-    if (!each.thing->has_ended()) {
+    if (each.thing->has_ended()) {
+      freed_bytes += each.thing->size_bytes();
+    } else {
       keep(std::move(each.owner), std::move(each.thing));
     }
   }
+  return freed_bytes;
 }
 
 }  // namespace hearth::vulkan

@@ -2,6 +2,7 @@
 // rest of the process. Owned by the instance, which stays. Threads: any.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -19,13 +20,16 @@ class LeftBehind final {
     virtual ~Thing() = default;
     /// Whether nothing touches it any more. Does not wait.
     [[nodiscard]] virtual bool has_ended() noexcept = 0;
+    /// Of the device's memory, which goes with it.
+    [[nodiscard]] virtual std::int64_t size_bytes() const noexcept = 0;
   };
   /// The life of the executor whose threads it has; empty where it has none.
   using Owner = std::weak_ptr<const void>;
 
   void keep(Owner owner, std::unique_ptr<Thing> thing) HEARTH_EXCLUDES(mutex_);
-  /// Frees what has ended of this owner, who lives: another's threads may be gone.
-  void sweep(const Owner& owner) HEARTH_EXCLUDES(mutex_);
+  /// Frees what has ended of this owner, who lives: another's threads may be gone. How many bytes
+  /// that were.
+  std::int64_t sweep(const Owner& owner) HEARTH_EXCLUDES(mutex_);
 
  private:
   struct Kept {

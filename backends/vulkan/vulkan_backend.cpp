@@ -52,8 +52,10 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
              ShaderStore::make(parts->device,
                                options.compiles_beside ? options.executor : nullptr,
                                options.faults.failing_compiles));
-  parts->device->left_behind().sweep(options.executor == nullptr ? LeftBehind::Owner()
-                                                                 : options.executor->life());
+  if (options.executor != nullptr) {
+    parts->owner = options.executor->life();
+  }
+  parts->device->left_behind().sweep(parts->owner);
   parts->pages = std::make_unique<DevicePages>(parts->device);
   HEARTH_TRY(parts->ops,
              CommandStream::make(parts->device,
@@ -92,12 +94,16 @@ VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std
 // still touch stays until a later device of the runtime finds it at rest.
 VulkanBackend::~VulkanBackend() {
   come_to_rest();
-  LeftBehind& left = parts_->device->left_behind();
-  const LeftBehind::Owner owner = parts_->owner();
+  const std::shared_ptr<const VulkanDevice> device = parts_->device;
+  const LeftBehind::Owner owner = parts_->owner;
+  const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
-    left.keep(owner, std::move(parts_));
+    parts_->options.log = nullptr;  // which that may outlive
+    device->left_behind().keep(owner, std::move(parts_));
   }
-  left.sweep(owner);
+  if (!has_executor || !owner.expired()) {
+    device->left_behind().sweep(owner);
+  }
 }
 
 void VulkanBackend::come_to_rest() noexcept {
@@ -271,8 +277,7 @@ std::int64_t VulkanBackend::pinned_bytes() const noexcept {
   return parts_->transfers->pinned_bytes();
 }
 std::int64_t VulkanBackend::trim() noexcept {
-  parts_->device->left_behind().sweep(parts_->owner());
-  return parts_->transfers->trim();
+  return parts_->device->left_behind().sweep(parts_->owner) + parts_->transfers->trim();
 }
 
 // ---- time ----

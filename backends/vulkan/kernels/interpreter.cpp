@@ -26,11 +26,12 @@ constexpr std::size_t kMostOperands = 16;  // inputs, then outputs
 constexpr int kMostAxes = 6;
 constexpr std::size_t kMostSteps = 160;
 constexpr int kRegisters = 32;
-constexpr int kThreads = 256;
+constexpr int kThreads = static_cast<int>(kInterpreterThreads);
 /// Places below this leave room for what a grid has too much.
 constexpr std::int64_t kMostPlaces = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
 /// Beside the primitives, whose numbers stay below.
+static_assert(static_cast<int>(Primitive::log_softmax_backward) < 64);
 enum Step : std::uint32_t { value = 64, load, store, move, to_f16, to_bf16, to_bool };
 
 struct Program {

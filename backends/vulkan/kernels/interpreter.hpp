@@ -10,9 +10,12 @@
 
 namespace hearth::vulkan {
 
+inline constexpr std::uint32_t kInterpreterThreads = 256;  ///< Of a workgroup.
+
 /// Whether that is done at all. Software drivers take long to compile the interpreter itself.
 [[nodiscard]] inline bool interprets(const DeviceLimits& limits) noexcept {
-  return !limits.is_cpu || limits.interprets_always;
+  return (!limits.is_cpu && limits.most_group_threads >= kInterpreterThreads) ||
+         limits.interprets_always;
 }
 
 /// Dispatches the call by the interpreter, if that can say the kernel, and is there. `parameters`:
