@@ -163,7 +163,7 @@ struct ArgumentsOf<Holder<Parts...>> {
 /// std::unordered_map, which has no order, a std::variant, or pointers in a list.
 template <class T>
 constexpr bool hides_tensors() {
-  if constexpr (!requires { sizeof(T); }) {
+  if constexpr (!requires { sizeof(T); }) {  // NOLINT(bugprone-branch-clone): asked first
     return false;
   } else if constexpr (std::is_pointer_v<T>) {
     return is_worth_a_visit<std::remove_cv_t<std::remove_pointer_t<T>>>();

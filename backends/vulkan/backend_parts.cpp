@@ -42,7 +42,7 @@ Status VulkanBackend::Parts::accept(const Launch& launch) {
 }
 
 // What is on another queue is waited for where a batch begins.
-Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) {
+Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) const {
   for (const TimelinePoint& point : after) {
     if (point.is_done() || point.stream == kOpStream) {
       continue;

@@ -123,7 +123,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   [[nodiscard]] Status flush();
   [[nodiscard]] Status begin_copy();
   [[nodiscard]] Status accept(const Launch& launch);
-  [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after);
+  [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after) const;
   void clear(ErrorCell cell, OpKind kind);
   [[nodiscard]] Status encode(const Launch& launch);
   [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);

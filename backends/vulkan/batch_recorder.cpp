@@ -201,7 +201,7 @@ struct BatchRecorder::Thread {
 // ---- the owner's ----
 
 BatchRecorder::BatchRecorder(Target target, RecorderThread thread)
-    : state_(std::make_shared<State>(std::move(target))), terms_(thread) {}
+    : state_(std::make_shared<State>(std::move(target))), terms_(std::move(thread)) {}
 
 BatchRecorder::~BatchRecorder() {
   if (thread_ != nullptr) {

@@ -43,7 +43,7 @@ Result<std::unique_ptr<CommandStream>> CommandStream::make(
                                                             .semaphore = stream->semaphore_,
                                                             .layout = layout,
                                                             .is_kernels = work == Work::kernels},
-                                      recorder);
+                                      std::move(recorder));
   if (work == Work::kernels) {
     HEARTH_TRY(stream->ring_, d.make_buffer(kRingBytes, BufferPlace::shared));
   }

@@ -35,7 +35,7 @@ static_assert(static_cast<int>(Primitive::log_softmax_backward) < 64);
 enum Step : std::uint32_t { value = 64, load, store, move, to_f16, to_bf16, to_bool };
 
 struct Program {
-  std::array<std::uint32_t, 2 * kMostSteps> words;
+  std::array<std::uint32_t, 2 * kMostSteps> words{};
   std::size_t steps = 0;
 
   [[nodiscard]] bool add(
@@ -182,11 +182,9 @@ class Writer {
       case Primitive::min:
       case Primitive::max:
         return is_f32 && program_.add(operation, target, from[0], from[1]);
+      case Primitive::equal:
       case Primitive::less:
       case Primitive::less_equal:
-        return type_of(node, 0) == DType::f32 && program_.add(operation, target, from[0], from[1]);
-      case Primitive::equal:
-        // Of bools the numbers 0 and 1 are compared, as floats next to zero: those of their bits.
         return type_of(node, 0) == DType::f32 && program_.add(operation, target, from[0], from[1]);
       case Primitive::logical_not:
       case Primitive::logical_and:
@@ -355,6 +353,46 @@ std::string interpreter_text() {
       main);
 }
 
+// In the order of the members that interpreter_text() declares.
+ParameterBlock block_of(const KernelCall& call,
+                        const StridedSpace<kMostExpressionInputs>& space,
+                        const Program& program) {
+  const std::size_t inputs = call.inputs.size();
+  const std::size_t operands = inputs + call.outputs.size();
+  ParameterBlock block;
+  const auto view_of = [&](std::size_t i) -> const TensorView& {
+    return i < inputs ? call.inputs[i] : call.outputs[i - inputs];
+  };
+  for (std::size_t i = 0; i < kMostOperands; ++i) {
+    block.add(i < operands ? std::uint64_t{reinterpret_cast<std::uintptr_t>(  // NOLINT: an address
+                                 view_of(i).data)}
+                           : 0);
+  }
+  block.add(static_cast<std::int32_t>(call.outputs[0].element_count()))
+      .add(static_cast<std::int32_t>(program.steps))
+      .add(static_cast<std::int32_t>(space.rank));
+  for (std::size_t i = 0; i < kMostOperands; ++i) {
+    block.add(i < operands ? static_cast<std::uint32_t>(view_of(i).dtype) : 0U);
+  }
+  for (int axis = 0; axis < kMostAxes; ++axis) {
+    block.add(axis < space.rank
+                  ? static_cast<std::uint32_t>(space.size[static_cast<std::size_t>(axis)])
+                  : 1U);
+  }
+  for (std::size_t i = 0; i < kMostOperands; ++i) {
+    for (int axis = 0; axis < kMostAxes; ++axis) {
+      const bool is_walked = i < inputs && axis < space.rank;
+      block.add(is_walked
+                    ? static_cast<std::int32_t>(space.stride[i][static_cast<std::size_t>(axis)])
+                    : 0);
+    }
+  }
+  for (std::size_t i = 0; i < 2 * program.steps; ++i) {
+    block.add(program.words[i]);
+  }
+  return block;
+}
+
 }  // namespace
 
 Result<bool> interpret(const KernelCall& call,
@@ -383,37 +421,7 @@ Result<bool> interpret(const KernelCall& call,
   if (!program) {
     return false;
   }
-  ParameterBlock block;
-  const auto view_of = [&](std::size_t i) -> const TensorView& {
-    return i < inputs ? call.inputs[i] : call.outputs[i - inputs];
-  };
-  for (std::size_t i = 0; i < kMostOperands; ++i) {
-    block.add(i < operands ? std::uint64_t{reinterpret_cast<std::uintptr_t>(  // NOLINT: an address
-                                 view_of(i).data)}
-                           : 0);
-  }
-  block.add(static_cast<std::int32_t>(count))
-      .add(static_cast<std::int32_t>(program->steps))
-      .add(static_cast<std::int32_t>(space.rank));
-  for (std::size_t i = 0; i < kMostOperands; ++i) {
-    block.add(i < operands ? static_cast<std::uint32_t>(view_of(i).dtype) : 0U);
-  }
-  for (int axis = 0; axis < kMostAxes; ++axis) {
-    block.add(axis < space.rank
-                  ? static_cast<std::uint32_t>(space.size[static_cast<std::size_t>(axis)])
-                  : 1U);
-  }
-  for (std::size_t i = 0; i < kMostOperands; ++i) {
-    for (int axis = 0; axis < kMostAxes; ++axis) {
-      const bool is_walked = i < inputs && axis < space.rank;
-      block.add(is_walked
-                    ? static_cast<std::int32_t>(space.stride[i][static_cast<std::size_t>(axis)])
-                    : 0);
-    }
-  }
-  for (std::size_t i = 0; i < 2 * program->steps; ++i) {
-    block.add(program->words[i]);
-  }
+  const ParameterBlock block = block_of(call, space, *program);
   const auto make_text = [] { return interpreter_text(); };
   return encoder.dispatch_made(ShaderKey(ShaderFamily::interpreter),
                                make_text,

@@ -286,11 +286,12 @@ CooperativeTile choose_cooperative(const ProductRequest& request,
 
 // Of one tile, as time_of() has it.
 double tile_time(const ProductRequest& request, const CooperativeTile& tile) noexcept {
-  const auto known = std::ranges::find_if(kCooperativeTiles, [&](const CooperativeCandidate& each) {
-    return each.tile.rows == tile.rows && each.tile.columns == tile.columns &&
-           each.tile.depth * (unit_word(request.dtype) / 8) == tile.depth &&
-           each.tile.warp_columns == tile.warp_columns;
-  });
+  const auto* const known =
+      std::ranges::find_if(kCooperativeTiles, [&](const CooperativeCandidate& each) {
+        return each.tile.rows == tile.rows && each.tile.columns == tile.columns &&
+               each.tile.depth * (unit_word(request.dtype) / 8) == tile.depth &&
+               each.tile.warp_columns == tile.warp_columns;
+      });
   return tile.rows * tile.columns * (static_cast<double>(request.depth) + known->more_depth) /
          known->use_for(request, tile);
 }
