@@ -38,7 +38,7 @@ class Adam {
   // For what is no module.
   template <class Model>
   requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
-    static_assert(detail::NoModule<Model>::kIsRefused);
+    static_assert(detail::refuse_no_module<Model>());
   }
   /// Updates the model, all of it or nothing. The model's tensors are replaced by the updated ones
   /// at once; their memory is reused where nobody else holds them.

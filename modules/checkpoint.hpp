@@ -109,12 +109,12 @@ template <class Model>
 requires(!Module<Model>) void save_weights(const Model& /*model*/,
                                            const std::filesystem::path& /*where*/,
                                            const Metadata& /*metadata*/ = {}) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
 }
 template <class Model>
 requires(!Module<Model>) Metadata
     load_weights(Model& /*model*/, const std::filesystem::path& /*where*/) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return {};
 }
 

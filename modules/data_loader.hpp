@@ -11,11 +11,10 @@
 #include <hearth/modules/named_tensor.hpp>
 
 #include <hearth/runtime/base/deadline.hpp>
-#include <hearth/runtime/base/executor.hpp>
-#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/source_loc.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 #include <cstdint>
@@ -41,7 +40,7 @@ struct LoaderOptions {
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   /// Hears of a worker that is left behind; nullptr: the standard error stream. Outlives the
   /// loader.
-  detail::Log* log = nullptr;
+  RuntimeLog* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
   /// What errors call the loader, of what a program wrote; empty: its class.
@@ -98,12 +97,12 @@ class DataLoader final {
   /// Errors: ArgumentError for an empty data set, for options out of range, and
   /// when drop_last leaves no batch.
   DataLoader(const Dataset& dataset,
-             detail::Executor& executor,
+             RuntimeExecutor& executor,
              LoaderOptions options,
              SourceLoc where = SourceLoc::current());
   /// The loader reads from the data set, which a temporary would not outlive.
   DataLoader(const Dataset&& dataset,
-             detail::Executor& executor,
+             RuntimeExecutor& executor,
              LoaderOptions options,
              SourceLoc where = SourceLoc::current()) = delete;
   DataLoader(const DataLoader&) = delete;
@@ -142,7 +141,7 @@ class DataLoader final {
   [[nodiscard]] Result<HostBatch> take(SourceLoc where);
 
   const Dataset& dataset_;
-  detail::Executor& executor_;
+  RuntimeExecutor& executor_;
   const std::weak_ptr<const void> executor_life_;
   const LoaderOptions options_;
   const std::int64_t batch_count_;

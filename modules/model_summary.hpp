@@ -38,7 +38,7 @@ struct ModelSummary {
 // For what is no module.
 template <class Model>
 requires(!Module<Model>) [[nodiscard]] ModelSummary model_summary(const Model& /*model*/) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return {};
 }
 

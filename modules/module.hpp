@@ -218,17 +218,17 @@ void adopt(Model& model, SourceLoc loc = SourceLoc::current()) {
 // For what is no module.
 template <class Model>
 requires(!Module<Model>) std::int64_t parameter_count(const Model& /*model*/) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return 0;
 }
 template <class Model>
 requires(!Module<Model>) Model fork(const Model& model, const Device& /*device*/) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return model;
 }
 template <class Model>
 requires(!Module<Model>) Model to_dtype(const Model& model, DType /*dtype*/) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return model;
 }
 

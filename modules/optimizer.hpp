@@ -23,7 +23,7 @@ class Optimizer final {
   // For what is no module.
   template <class Model>
   requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
-    static_assert(detail::NoModule<Model>::kIsRefused);
+    static_assert(detail::refuse_no_module<Model>());
   }
   /// As Sgd's and Adam's.
   template <Module Model>

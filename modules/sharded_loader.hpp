@@ -22,13 +22,13 @@ class ShardedLoader final {
   /// looked at. Each rank has `options.worker_count` workers.
   /// Errors: those of DataLoader; ArgumentError when `world` is below 1.
   ShardedLoader(const Dataset& dataset,
-                detail::Executor& executor,
+                RuntimeExecutor& executor,
                 const LoaderOptions& options,
                 int world,
                 SourceLoc where = SourceLoc::current());
   /// The loader reads from the data set, which a temporary would not outlive.
   ShardedLoader(const Dataset&& dataset,
-                detail::Executor& executor,
+                RuntimeExecutor& executor,
                 const LoaderOptions& options,
                 int world,
                 SourceLoc where = SourceLoc::current()) = delete;
@@ -55,7 +55,7 @@ class ShardedLoader final {
 
  private:
   const Dataset& dataset_;
-  detail::Executor& executor_;
+  RuntimeExecutor& executor_;
   const LoaderOptions options_;
   std::vector<std::unique_ptr<DataLoader>> loaders_;  ///< By rank.
 };

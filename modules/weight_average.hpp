@@ -37,11 +37,11 @@ class WeightAverage final {
   template <class Model>
   requires(!Module<Model> &&
            !std::convertible_to<Model&, std::span<const TensorRef>>) void update(Model& /*model*/) {
-    static_assert(detail::NoModule<Model>::kIsRefused);
+    static_assert(detail::refuse_no_module<Model>());
   }
   template <class Model>
   requires(!Module<Model>) [[nodiscard]] Model applied_to(const Model& model) const {
-    static_assert(detail::NoModule<Model>::kIsRefused);
+    static_assert(detail::refuse_no_module<Model>());
     return model;
   }
 

@@ -42,7 +42,7 @@ concept BatchDivider = requires(Divide& divide, const std::vector<Device>& devic
 /// For a model that is no module.
 template <class Model, BatchShard Shard>
 class DataParallel {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
 
  public:
   template <class Loss>

@@ -45,7 +45,7 @@ void require_alike(const std::vector<NamedTensor>& served,
 /// For a model that is no module.
 template <class Model>
 class Frozen {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
 };
 template <Module Model>
 class Frozen<Model>;
@@ -90,7 +90,7 @@ template <Module Model>
 // For what is no module.
 template <class Model>
 requires(!Module<Model>) Frozen<Model> freeze(const Model& /*model*/) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return {};
 }
 

@@ -20,7 +20,7 @@ namespace hearth {
 /// For a model that is no module.
 template <class Model>
 class ServedModel {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
 
  public:
   explicit ServedModel(const Frozen<Model>& first);

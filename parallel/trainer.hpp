@@ -50,7 +50,7 @@ concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
 /// For a model that is no module.
 template <class Model, BatchShard Shard = HostBatch>
 class Trainer {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
 
  public:
   template <class Loss = detail::LossFunction>

@@ -206,7 +206,7 @@ requires(!detail::HasVisit<Model>)
                                              Fn&& /*fn*/,
                                              const GradientHook& /*on_ready*/ = {},
                                              SourceLoc /*loc*/ = SourceLoc::current()) {
-  static_assert(detail::NoModule<Model>::kIsRefused);
+  static_assert(detail::refuse_no_module<Model>());
   return {};
 }
 

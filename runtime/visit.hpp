@@ -18,13 +18,13 @@ concept HasVisit = requires(T& part, const std::string& prefix, AnyVisitor& visi
   part.visit(prefix, visitor);
 };
 
-/// For overloads that take what is no module: the compiler says so in one sentence.
+/// For overloads and templates that take what is no module: the compiler says so in one sentence.
 template <class Model>
-struct NoModule {
+constexpr bool refuse_no_module() {
   static_assert(sizeof(Model) == 0,
                 "this model is no module: name its members with HEARTH_MODULE(Type, "
                 "members...) inside of its struct");
-  static constexpr bool kIsRefused = true;
-};
+  return true;
+}
 
 }  // namespace hearth::detail

@@ -54,19 +54,28 @@ TEST(StandbyCrew, RunsEachShareOnceWhetherItIsAwakeOrNot) {
   ThreadExecutor executor;
   StandbyCrew crew(executor, {}, 3);
   Work work;
-  constexpr int kTimes = 20'000;
-  for (int i = 0; i < kTimes; ++i) {
-    static_cast<void>(crew.muster());
-    crew.run(1 + i % 4, &Work::share, &work);
+  // On a machine that is busy the crew may not get to run for a while.
+  const bool has_others = available_cores().size() > 1;
+  const Deadline deadline = Deadline::in(20s);
+  int times = 0;
+  while (times < 20'000 || (has_others && work.on_others.load() == 0 && !deadline.has_passed())) {
+    for (int count = 1; count <= 4; ++count) {
+      static_cast<void>(crew.muster());
+      crew.run(count, &Work::share, &work);
+    }
+    times += 4;
   }
-  EXPECT_EQ(work.runs[0].load(), kTimes);
-  EXPECT_EQ(work.runs[1].load(), kTimes * 3 / 4);
-  EXPECT_EQ(work.runs[2].load(), kTimes / 2);
-  EXPECT_EQ(work.runs[3].load(), kTimes / 4);
-  EXPECT_TRUE(work.on_others.load() > 0 || available_cores().size() == 1);
+  EXPECT_EQ(work.runs[0].load(), times);
+  EXPECT_EQ(work.runs[1].load(), times / 4 * 3);
+  EXPECT_EQ(work.runs[2].load(), times / 2);
+  EXPECT_EQ(work.runs[3].load(), times / 4);
+  EXPECT_TRUE(work.on_others.load() > 0 || !has_others);
 }
 
 TEST(StandbyCrew, IsWokenByABurstAndSleepsAgain) {
+  if (available_cores().size() == 1) {
+    GTEST_SKIP() << "on one core the crew may never come to a share";
+  }
   ThreadExecutor executor;
   StandbyCrew crew(executor, {}, 1);
   for (int i = 1; i < StandbyCrew::kBurst; ++i) {

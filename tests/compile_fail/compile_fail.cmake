@@ -3,7 +3,7 @@
 # Without MATCH it is the control: the file has to compile.
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND -I)
-set(compile ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes})
+set(compile ${CMAKE_COMMAND} -E env LC_ALL=C ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes})
 if(HEADER_FOLDER)
   list(APPEND compile -include ${HEADER_FOLDER}/all_of_hearth.hpp)
 endif()

@@ -16,6 +16,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/temporary_folder.hpp"
+
 namespace hearth {
 namespace {
 
@@ -28,7 +30,7 @@ RuntimeOptions asynchronous(FaultPlan faults = {}) {
                        .faults = std::move(faults),
                        .sim_schedule = SimSchedule{.queues = 2, .reorder_seed = 3, .cost_seed = 3}},
                       {.name = "reference:0"}},
-          .wait_limit = std::chrono::seconds(2)};
+          .wait_limit = std::chrono::seconds(10)};
 }
 
 struct TwoHeads {
@@ -114,8 +116,8 @@ TEST(AsyncSteps, SkippedStepsCountForNothingAsWhereTheHostCounts) {
 }
 
 TEST(AsyncSteps, AStateIsSavedAndLoadedWhereverTheStepsAreCounted) {
-  const std::filesystem::path file =
-      std::filesystem::path(::testing::TempDir()) / "async_steps.safetensors";
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "async_steps.safetensors";
   for (std::size_t kind = 0; kind < optimizers().size(); ++kind) {
     SCOPED_TRACE("optimizer " + std::to_string(kind));
     const Runtime runtime(asynchronous());
@@ -134,7 +136,6 @@ TEST(AsyncSteps, AStateIsSavedAndLoadedWhereverTheStepsAreCounted) {
       }
     }
   }
-  std::filesystem::remove(file);
 }
 
 // A step that waited for the one before would wait for what hangs, up to the limit, and throw.

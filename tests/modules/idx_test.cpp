@@ -251,7 +251,8 @@ TEST_F(IdxTest, RefusesTrainingPicturesOfAnotherSize) {
 
 TEST(Mnist, TheRealFilesHoldTenThousandPicturesOfTenDigits) {
   const char* data_folder = std::getenv("HEARTH_DATA_DIR");
-  if (data_folder == nullptr) {
+  if (data_folder == nullptr ||
+      !std::filesystem::is_directory(std::filesystem::path(data_folder) / "mnist")) {
     GTEST_SKIP() << "HEARTH_DATA_DIR names no folder with mnist/";
   }
   const MnistData data = find_mnist(std::filesystem::path(data_folder) / "mnist");

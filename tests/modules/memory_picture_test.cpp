@@ -74,7 +74,7 @@ TEST(MemoryPicture, NamesEachBlockAndHasRoundTicks) {
 
 // A block that is too thin for a number inside has one above, with a line to it.
 TEST(MemoryPicture, EachBlockOfASmallOneHasItsNumber) {
-  const Runtime runtime({.devices = {{.name = "cpu:0"}}});
+  const Runtime runtime({.devices = {{.name = "cpu:0"}}, .deterministic = true});
   const Device device = runtime.device("cpu:0");
   Generator generator(1);
   const Linear inner({.in = 8, .out = 16}, device, generator);

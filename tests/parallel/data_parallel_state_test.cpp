@@ -169,8 +169,8 @@ TEST(DataParallelState, ASaveDoesNotWaitForARankThatHangs) {
                     return mean_loss(model, samples, context.device, DType::f32);
                   },
                   {.devices = {device},
-                   .deadline = std::chrono::milliseconds(50),
-                   .step_limit = std::chrono::milliseconds(100)});
+                   .deadline = std::chrono::milliseconds(500),
+                   .step_limit = std::chrono::seconds(1)});
   const Pending<DataParallelReport> step =
       trainer.step_later({random_samples(4, TinyNet::kSide, 1)});
   try {
@@ -178,7 +178,7 @@ TEST(DataParallelState, ASaveDoesNotWaitForARankThatHangs) {
     ADD_FAILURE() << "it was written";
   } catch (const Exception& error) {
     EXPECT_EQ(error.code(), ErrorCode::deadline_exceeded);
-    EXPECT_THAT(error.what(), HasSubstr("rank 0 on cpu:0 did not begin to write within 200ms"));
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 on cpu:0 did not begin to write within 2000ms"));
     EXPECT_THAT(error.error().location.file, ::testing::EndsWith("data_parallel_state_test.cpp"));
   }
   release.set_value();
@@ -201,13 +201,19 @@ TEST(DataParallelState, ANameThatIsNoneForWeightsIsRefusedAtTheCall) {
 TEST(DataParallelState, WritingHasALimit) {
   const TemporaryFolder folder;
   StateRun run(1, {.optimizer = Adam::Config{}, .save_limit = std::chrono::nanoseconds(1)});
-  try {
-    run.trainer.save_weights(folder.path() / "weights.safetensors");
-    ADD_FAILURE() << "it was written in no time";
-  } catch (const Exception& error) {
-    EXPECT_EQ(error.code(), ErrorCode::deadline_exceeded);
-    EXPECT_THAT(error.what(), HasSubstr("did not end writing"));
+  // A caller that does not get to run meanwhile finds the file written.
+  const Deadline late = Deadline::in(std::chrono::seconds(20));
+  bool was_in_time = true;
+  while (was_in_time && !late.has_passed()) {
+    try {
+      run.trainer.save_weights(folder.path() / "weights.safetensors");
+    } catch (const Exception& error) {
+      was_in_time = false;
+      EXPECT_EQ(error.code(), ErrorCode::deadline_exceeded);
+      EXPECT_THAT(error.what(), HasSubstr("did not end writing"));
+    }
   }
+  EXPECT_FALSE(was_in_time) << "it was written in no time";
   run.step(1);  // the training goes on
   EXPECT_THROW(StateRun(1, {.save_limit = std::chrono::nanoseconds(0)}), ArgumentError);
 }

@@ -63,7 +63,11 @@ TEST(Trainer, NeedsNoValidationAndNoFolder) {
   const TrainingResult result = digits.trainer(digits.options).fit(digits.train);
   ASSERT_EQ(result.history.epochs.size(), 3U);
   EXPECT_GT(result.median_step, std::chrono::nanoseconds::zero());
-  EXPECT_GT(result.history.epochs[0].duration, result.median_step) << "of seven steps";
+  std::chrono::nanoseconds all{};
+  for (const auto& epoch : result.history.epochs) {
+    all += epoch.duration;
+  }
+  EXPECT_GT(all, 10 * result.median_step) << "of 21 steps";
   EXPECT_GT(result.samples_per_s, 0);
   EXPECT_FALSE(result.history.epochs[0].validation_loss);
   EXPECT_EQ(result.history.epochs[0].sample_count, 64);

@@ -83,9 +83,12 @@ struct World {
       .value_or(false);
 }
 
-/// Runs `body` with a runtime, and ends the runtime.
-template <class Body>
-void stepped(const SteppedOptions& options, Body body) {
+/// A body that any lambda is, compiled once for all of them: there are hundreds of tests.
+struct SteppedBody {
+  void* body;
+  void (*call)(void* body, const World& world);
+};
+inline void run_stepped(const SteppedOptions& options, SteppedBody body) {
   ManualExecutor executor(options.seed, {.max_steps = 5'000'000});
   const detail::BackendFactory factory = options.backends.value_or(faulty_sims(options.faults));
   executor.run([&] {
@@ -99,13 +102,20 @@ void stepped(const SteppedOptions& options, Body body) {
                      .deterministic = options.deterministic,
                      .executor = &executor},
                     factory);
-    body(World{runtime, executor, runtime.device(options.devices.front().name)});
+    body.call(body.body, World{runtime, executor, runtime.device(options.devices.front().name)});
   });
+}
+
+/// Runs `body` with a runtime, and ends the runtime.
+template <class Body>
+void stepped(const SteppedOptions& options, Body body) {
+  run_stepped(options, {&body, [](void* whole, const World& world) {
+                          (*static_cast<Body*>(whole))(world);
+                        }});
 }
 template <class Body>
 void stepped(Body body) {
-  const SteppedOptions options;
-  stepped(options, std::move(body));
+  stepped(SteppedOptions{}, std::move(body));
 }
 
 /// Virtual time passes; everybody else may run.

@@ -189,12 +189,22 @@ Held held() {
           .resident_bytes = pages * sysconf(_SC_PAGESIZE)};
 }
 
+// The system may count a thread for a moment after it was joined.
+Held held_with(std::size_t threads) {
+  const Deadline late = Deadline::in(20s);
+  Held now = held();
+  while (now.threads != threads && !late.has_passed()) {
+    now = held();
+  }
+  return now;
+}
+
 // What the queue was given never ends: those who wait are told, and the others go on.
 TEST(VulkanFaults, AQueueThatHangsCostsItsOwnDeviceOnly) {
   const EnvironmentVariable twice("HEARTH_VULKAN_DEVICES", "0,0");
   RuntimeOptions options = steady({.hanging_submit = 20});
   options.devices.push_back({.name = "vulkan:1"});
-  options.wait_limit = 4s;
+  options.wait_limit = 8s;  // a first use of kernels has that, too
   auto runtime = std::make_unique<Runtime>(options);
   Device device = runtime->device("vulkan:0");
   Device other = runtime->device("vulkan:1");
@@ -231,7 +241,7 @@ TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
   live(10);  // what the driver keeps for good is there
   const Held before = held();
   live(100);
-  const Held after = held();
+  const Held after = held_with(before.threads);
   EXPECT_EQ(after.descriptors, before.descriptors);
   EXPECT_EQ(after.threads, before.threads);
   // A life has 256 KiB of tensors, 4 MiB of parameters and more of staging.
@@ -264,14 +274,16 @@ TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
   if (said.find("did not come to rest within 1 s") == std::string::npos) {
     GTEST_SKIP() << "this device has done eight products of 768 within 1 s";
   }
-  const Deadline late = Deadline::in(30s);
-  while (held().threads > before.threads && !late.has_passed()) {
-    EXPECT_EQ(sum(full(device, {8}, 1.0)).item<double>({.deadline = Deadline::in(30s)}), 8.0);
+  const auto has_more = [&](const Held& now) {
+    return now.threads > before.threads ||
+           now.resident_bytes - before.resident_bytes >= std::int64_t{48} << 20;
+  };
+  const Deadline late = Deadline::in(120s);
+  while (has_more(held()) && !late.has_passed()) {
+    EXPECT_EQ(sum(full(device, {8}, 1.0)).item<double>({.deadline = Deadline::in(60s)}), 8.0);
     device.restart();
   }
-  const Held after = held();
-  EXPECT_LE(after.threads, before.threads);
-  EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{48} << 20);
+  EXPECT_FALSE(has_more(held()));
   EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
 }
 

@@ -18,6 +18,8 @@
 #include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/update_group.hpp>
 
+#include "tests/base/temporary_folder.hpp"
+
 namespace hearth::testing {
 namespace {
 
@@ -136,8 +138,8 @@ TEST(Regressions, AdamRecoversFromMemoryThatWasShortOnItsFirstStep) {
 }
 
 TEST(Regressions, ADeeplyNestedWeightsFileIsRefused) {
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path() / "hearth_deep.safetensors";
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "deep.safetensors";
   const std::string text = "{\"a\":" + std::string(200'000, '[') + std::string(200'000, ']') + "}";
   {
     std::ofstream file(path, std::ios::binary);
@@ -150,7 +152,6 @@ TEST(Regressions, ADeeplyNestedWeightsFileIsRefused) {
   Linear model({.in = 2, .out = 2}, runtime.device("cpu:0"), generator);
   EXPECT_THROW(static_cast<void>(load_weights(model, path)), FileError);
   EXPECT_THROW(save_weights(model, path, {{"key", "\xff\xfe"}}), Exception);
-  std::filesystem::remove(path);
 }
 
 }  // namespace
