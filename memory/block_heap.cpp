@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <utility>
 
 namespace hearth::detail {
 
@@ -21,6 +22,7 @@ BlockHeap::BlockHeap(std::int64_t granule_bytes)
   for (auto& row : heads_) {
     row.fill(kNone);
   }
+  resting_.fill(kNone);
 }
 
 // Row 0 holds 0..31 granules, one column each; row r holds [2^(r+4), 2^(r+5)) granules in 32 equal
@@ -184,8 +186,12 @@ std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes)
   return rest;
 }
 
-std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
-  const std::uint32_t index = find(size_bytes);
+std::uint32_t BlockHeap::take_joined(std::int64_t size_bytes) {
+  std::uint32_t index = find(size_bytes);
+  if (index == kNone && any_rests_) {
+    settle();
+    index = find(size_bytes);
+  }
   if (index == kNone) {
     return kNone;
   }
@@ -193,6 +199,16 @@ std::uint32_t BlockHeap::take(std::int64_t size_bytes) {
   if (pieces_[index].size_bytes > size_bytes) {
     link(split_off(index, pieces_[index].size_bytes - size_bytes));
   }
+  return index;
+}
+
+std::uint32_t BlockHeap::wake(std::size_t granules) noexcept {
+  const std::uint32_t index = resting_[granules];
+  Piece& piece = pieces_[index];
+  resting_[granules] = piece.next;
+  piece.next = kNone;
+  piece.rests = false;
+  free_bytes_ -= piece.size_bytes;
   return index;
 }
 
@@ -213,9 +229,36 @@ void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   drop_piece(right);
 }
 
+// Joining, and splitting again for the next of the size, takes as long as all else of a release and
+// an acquire together: programs of small ops pay for it with each.
 void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
-  HEARTH_ASSERT(!pieces_[index].is_free, "a piece was given back twice");
-  pieces_[index].ready_after = std::max(pieces_[index].ready_after, ready_after);
+  Piece& piece = pieces_[index];
+  HEARTH_ASSERT(!piece.is_free && !piece.rests, "a piece was given back twice");
+  piece.ready_after = std::max(piece.ready_after, ready_after);
+  const auto granules = static_cast<std::size_t>(piece.size_bytes >> granule_shift_);
+  if (granules >= kRestSizes) {
+    join(index);
+    return;
+  }
+  piece.rests = true;
+  piece.next = resting_[granules];
+  resting_[granules] = index;
+  any_rests_ = true;
+  free_bytes_ += piece.size_bytes;
+}
+
+void BlockHeap::settle() noexcept {
+  if (!std::exchange(any_rests_, false)) {
+    return;
+  }
+  for (std::size_t granules = 1; granules < kRestSizes; ++granules) {
+    while (resting_[granules] != kNone) {
+      join(wake(granules));
+    }
+  }
+}
+
+void BlockHeap::join(std::uint32_t index) noexcept {
   // A gap beside it is not free: it has no memory. So a page full of gaps never becomes one piece
   // by itself.
   const std::uint32_t right = pieces_[index].right;
@@ -240,7 +283,8 @@ bool BlockHeap::is_in_growing_page(std::uint32_t index) const noexcept {
 }
 
 // A gap is filled from the side on which a free piece lies already, and only as far as need be.
-BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) const noexcept {
+BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) noexcept {
+  settle();
   // At the end of the page, unless a gap needs no more.
   Room best{.size_bytes = std::max<std::int64_t>(size_bytes - tail_bytes(), 0)};
   const auto free_beside = [this](std::uint32_t index) {
@@ -311,6 +355,7 @@ std::vector<std::uint32_t> BlockHeap::large_free_pieces() const {
 std::int64_t BlockHeap::make_gaps(PageProvider& provider,
                                   std::int64_t size_bytes,
                                   std::uint64_t completed) {
+  settle();
   std::int64_t given_bytes = 0;
   for (const std::uint32_t index : large_free_pieces()) {
     if (given_bytes >= size_bytes) {
@@ -426,6 +471,7 @@ void BlockHeap::drop_empty_growing_page(PageProvider& provider) noexcept {
 std::int64_t BlockHeap::trim(PageProvider& provider,
                              std::int64_t size_bytes,
                              std::uint64_t completed) noexcept {
+  settle();
   const std::int64_t before_bytes = reserved_bytes_;
   const auto missing_bytes = [&] { return size_bytes - (before_bytes - reserved_bytes_); };
   static_cast<void>(trim_tail(provider, size_bytes, completed));
@@ -449,7 +495,8 @@ std::int64_t BlockHeap::trim(PageProvider& provider,
 
 // Whether waiting for the device helps trim(): asked before a wait, so it may cost more than
 // take().
-bool BlockHeap::has_page_in_flight(std::uint64_t completed) const {
+bool BlockHeap::has_page_in_flight(std::uint64_t completed) {
+  settle();
   const bool tail_waits = tail_bytes() > 0 && pieces_[tail_].ready_after > completed;
   const std::vector<std::uint32_t> others = large_free_pieces();
   const bool gap_waits = std::any_of(others.begin(), others.end(), [&](std::uint32_t index) {
@@ -473,7 +520,8 @@ void BlockHeap::free_all_pages(PageProvider& provider) noexcept {
 }
 
 // The largest piece is in the highest class, but not at a known place of its list.
-std::int64_t BlockHeap::largest_free_bytes() const {
+std::int64_t BlockHeap::largest_free_bytes() {
+  settle();
   if (row_bits_ == 0) {
     return 0;
   }

@@ -1,8 +1,10 @@
-// The free and used pieces of a set of pages: two-level segregated fit with immediate coalescing.
-// Owned by a DevicePool, which keeps one heap for each class of lifetimes and sizes: no locks.
-// All bookkeeping lies beside the pages, whose bytes the host need not be able to touch.
-// Invariants: (1) the pieces of a page tile it, in address order, each a multiple of the granule;
-// (2) no two free neighbours; (3) a free piece is in exactly one list, the one of its size class;
+// The free and used pieces of a set of pages: two-level segregated fit. What is freed is joined
+// with its free neighbours at once, but for small pieces, which rest as they are for the next of
+// their size, until a piece is wanted that only joining can give. Owned by a DevicePool, which
+// keeps one heap for each class of lifetimes and sizes: no locks. All bookkeeping lies beside the
+// pages, whose bytes the host need not be able to touch. Invariants: (1) the pieces of a page tile
+// it, in address order, each a multiple of the granule; (2) no two free neighbours; (3) a free
+// piece is in exactly one list, the one of its size class, and one that rests in that of its size;
 // (4) a page's first piece keeps its index; (5) at most one page grows, and `tail_` is its last
 // piece; (6) a gap is a piece of that page without memory, in no list but `gaps_`, and no neighbour
 // of another.
@@ -33,6 +35,7 @@ class BlockHeap {
     std::uint32_t next = kNone;
     bool is_free = false;
     bool is_gap = false;
+    bool rests = false;
   };
   /// What more memory would make room, and where: at the end of the growing page, or in a gap of
   /// it.
@@ -55,7 +58,7 @@ class BlockHeap {
   /// The least memory after which a piece of this size is free.
   ///
   /// Cost: O(gaps).
-  [[nodiscard]] Room cheapest_room(std::int64_t size_bytes) const noexcept;
+  [[nodiscard]] Room cheapest_room(std::int64_t size_bytes) noexcept;
   /// Errors: the provider's, and then nothing has changed.
   [[nodiscard]] Status fill_gap(PageProvider& provider, const Room& room);
   /// Free bytes at the end of the growing page.
@@ -65,12 +68,19 @@ class BlockHeap {
   /// Takes a piece of exactly size_bytes, a positive multiple of the granule; kNone when no free
   /// piece is large enough.
   ///
-  /// Cost: O(1). Looks at up to kMaxScan pieces of the exact class, then at one that surely fits.
-  [[nodiscard]] std::uint32_t take(std::int64_t size_bytes);
-  /// Gives a piece back and joins it with its free neighbours.
+  /// Cost: O(1), but where only joining what rests gives one. Looks at what rests of the size, then
+  /// at up to kMaxScan pieces of the exact class, then at one that surely fits.
+  [[nodiscard]] std::uint32_t take(std::int64_t size_bytes) {
+    const auto granules = static_cast<std::size_t>(size_bytes >> granule_shift_);
+    return granules < kRestSizes && resting_[granules] != kNone ? wake(granules)
+                                                                : take_joined(size_bytes);
+  }
+  /// Gives a piece back; it rests, if it is small, or is joined with its free neighbours.
   ///
   /// Cost: O(1).
   void give(std::uint32_t index, std::uint64_t ready_after) noexcept;
+  /// Joins what rests with its neighbours. Cost: O(pieces that rest).
+  void settle() noexcept;
   [[nodiscard]] const Piece& piece(std::uint32_t index) const noexcept { return pieces_[index]; }
 
   /// Hands what is free to the provider where its uses are done at home value `completed`, until
@@ -85,7 +95,7 @@ class BlockHeap {
   /// Cost: O(free pieces of kPageGapBytes and more).
   std::int64_t make_gaps(PageProvider& provider, std::int64_t size_bytes, std::uint64_t completed);
   /// Whether there is something to trim, but not done at `completed`.
-  [[nodiscard]] bool has_page_in_flight(std::uint64_t completed) const;
+  [[nodiscard]] bool has_page_in_flight(std::uint64_t completed);
   void free_all_pages(PageProvider& provider) noexcept;
 
   [[nodiscard]] std::int64_t reserved_bytes() const noexcept { return reserved_bytes_; }
@@ -93,7 +103,7 @@ class BlockHeap {
     return static_cast<std::int64_t>(pages_.size()) + (growing_.size_bytes > gap_bytes_ ? 1 : 0);
   }
   [[nodiscard]] std::int64_t free_bytes() const noexcept { return free_bytes_; }
-  [[nodiscard]] std::int64_t largest_free_bytes() const;
+  [[nodiscard]] std::int64_t largest_free_bytes();
 
  private:
   struct PageEntry {
@@ -108,7 +118,11 @@ class BlockHeap {
   static constexpr std::uint32_t kColumns = 1U << kColumnBits;
   static constexpr std::uint32_t kRows = 48;
   static constexpr int kMaxScan = 8;
+  static constexpr std::size_t kRestSizes = 65;  ///< Up to 64 granules.
 
+  [[nodiscard]] std::uint32_t wake(std::size_t granules) noexcept;
+  [[nodiscard]] std::uint32_t take_joined(std::int64_t size_bytes);
+  void join(std::uint32_t index) noexcept;
   [[nodiscard]] SizeClass class_of(std::int64_t size_bytes) const noexcept;
   [[nodiscard]] std::uint32_t find(std::int64_t size_bytes) const noexcept;
   [[nodiscard]] bool is_whole_page(const PageEntry& entry) const noexcept;
@@ -137,6 +151,8 @@ class BlockHeap {
   std::uint64_t row_bits_ = 0;
   std::array<std::uint32_t, kRows> column_bits_{};
   std::array<std::array<std::uint32_t, kColumns>, kRows> heads_{};
+  std::array<std::uint32_t, kRestSizes> resting_{};  ///< [granules]: what was freed last is first.
+  bool any_rests_ = false;
   std::vector<Piece> pieces_;
   std::uint32_t unused_ = kNone;
   std::vector<PageEntry> pages_;

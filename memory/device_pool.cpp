@@ -286,7 +286,7 @@ void DevicePool::count_reserved(std::uint32_t heap,
 // done with it.
 bool DevicePool::can_wait() const {
   return counts_.total.waiting_bytes > 0 ||
-         std::any_of(heaps_.begin(), heaps_.end(), [this](const detail::BlockHeap& heap) {
+         std::any_of(heaps_.begin(), heaps_.end(), [this](detail::BlockHeap& heap) {
            return heap.has_page_in_flight(waiting_.completed(0));
          });
 }

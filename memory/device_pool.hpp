@@ -90,8 +90,8 @@ class DevicePool final : public MemoryStrategy {
   PageProvider& provider_;
   PoolOptions options_;
   std::int64_t granule_bytes_;
-  std::array<detail::BlockHeap, kHeapCount> heaps_;
-  bool pages_grow_ = true;            // until the provider says no
+  mutable std::array<detail::BlockHeap, kHeapCount> heaps_;  // who asks may join what rests
+  bool pages_grow_ = true;                                   // until the provider says no
   std::int64_t most_live_bytes_ = 0;  // since the start, as far as the pool had to grow for it
   detail::ReleaseQueue waiting_;
   MemoryReport counts_;

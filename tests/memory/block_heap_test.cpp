@@ -53,6 +53,48 @@ TEST_F(BlockHeapTest, JoinsFreedNeighboursWhateverTheOrder) {
   }
 }
 
+// The last one first, each with the readiness that it came with, not its neighbour's.
+TEST_F(BlockHeapTest, SmallPiecesRestForTheNextOfTheirSize) {
+  add_page(1 << 20);
+  const std::uint32_t first = take(512);
+  const std::uint32_t second = take(512);
+  heap.give(first, 3);
+  heap.give(second, 7);
+  EXPECT_EQ(heap.free_bytes(), 1 << 20);
+  EXPECT_EQ(take(512), second);
+  EXPECT_EQ(take(512), first);
+  EXPECT_EQ(heap.piece(first).ready_after, 3U);
+  EXPECT_EQ(heap.piece(second).ready_after, 7U);
+  EXPECT_EQ(heap.free_bytes(), (1 << 20) - 1024);
+}
+
+TEST_F(BlockHeapTest, WhatRestsIsJoinedWhereNothingElseFits) {
+  constexpr std::size_t kCount = 1024;
+  const auto rest_of_all = [this] {
+    std::vector<std::uint32_t> taken(kCount);
+    for (std::uint32_t& index : taken) {
+      index = take((1 << 20) / kCount);
+    }
+    EXPECT_EQ(take(64), BlockHeap::kNone);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      heap.give(taken[i * 7 % kCount], i);
+    }
+  };
+  add_page(1 << 20);
+  rest_of_all();
+  EXPECT_EQ(heap.largest_free_bytes(), 1 << 20);
+  rest_of_all();
+  const std::uint32_t whole = take(1 << 20);
+  ASSERT_NE(whole, BlockHeap::kNone);
+  EXPECT_EQ(heap.piece(whole).ready_after, kCount - 1);
+  heap.give(whole, 0);
+  rest_of_all();
+  EXPECT_TRUE(heap.has_page_in_flight(kCount - 2));
+  EXPECT_EQ(heap.trim(pages, kAll, kCount - 2), 0);
+  EXPECT_EQ(heap.trim(pages, kAll, kCount - 1), 1 << 20);
+  EXPECT_EQ(pages.out_bytes, 0);
+}
+
 TEST_F(BlockHeapTest, NeverJoinsPiecesOfTwoPages) {
   add_page(1 << 18);
   add_page(1 << 18);
