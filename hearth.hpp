@@ -1,7 +1,8 @@
 // Hearth whole, for programs: tensors and devices, modules, training and serving.
 #pragma once
 
-// First, so that a compiler that tells how it came to a forgotten HEARTH_MODULE has little to tell.
+// First, so that a compiler that tells how it came to a sentence of theirs has little to tell.
+#include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/visit.hpp>
 
 #include <hearth/modules/all.hpp>

@@ -55,6 +55,8 @@
     return #Type;                                                                              \
   }                                                                                            \
   void visit(const std::string& hearth_prefix, ::hearth::TensorVisitor hearth_fn) {            \
+    static_assert(::hearth::detail::are_distinct(#__VA_ARGS__),                                \
+                  "HEARTH_MODULE names a member twice");                                       \
     ::hearth::detail::visit_members(                                                           \
         hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);                    \
   }                                                                                            \

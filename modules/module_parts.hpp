@@ -9,6 +9,7 @@
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/visit.hpp>
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <deque>
@@ -252,6 +253,31 @@ void visit_member(const std::string& path, Member& member, const TensorVisitor& 
   } else if constexpr (!std::is_const_v<Member>) {
     visit_part(path, member, fn);
   }
+}
+
+/// Whether no name comes twice in "inner, outer".
+constexpr bool are_distinct(std::string_view names) {
+  const auto next = [](std::string_view& rest) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    std::string_view name = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    while (name.starts_with(' ')) {
+      name.remove_prefix(1);
+    }
+    while (name.ends_with(' ')) {
+      name.remove_suffix(1);
+    }
+    return name;
+  };
+  while (!names.empty()) {
+    const std::string_view name = next(names);
+    for (std::string_view rest = names; !rest.empty();) {
+      if (next(rest) == name) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 template <class... Members>

@@ -23,7 +23,8 @@ class ServedModel {
   static_assert(detail::refuse_no_module<Model>());
 
  public:
-  explicit ServedModel(const Frozen<Model>& first);
+  template <class... Args>
+  explicit ServedModel(const Args&... /*args*/) {}
 };
 
 template <Module Model>

@@ -12,7 +12,7 @@ namespace hearth {
 /// Shapes: logits [n, classes], targets i32 or i64 [n] -> [n], the loss of each row. Errors: a
 /// class outside [0, classes) poisons the result with out_of_range.
 [[nodiscard]] Tensor cross_entropy_per_row(Arg logits, Arg targets);
-/// The mean over the rows.
+/// The mean over the rows; of logits of a higher rank as with options that say nothing.
 [[nodiscard]] Tensor cross_entropy(Arg logits, Arg targets);
 struct CrossEntropyOptions {
   /// Targets of this number count for nothing: padding, for instance.

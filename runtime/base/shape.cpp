@@ -52,6 +52,17 @@ void Shape::push_back(std::int64_t size, SourceLoc loc) {
   ++rank_;
 }
 
+void Shape::throw_no_axis(const detail::AxisAt& at) const {
+  throw ArgumentError(Error{
+      .code = ErrorCode::invalid_argument,
+      .text = fmt::format("shape: axis {} is outside {}, {}",
+                          at.axis,
+                          to_string(),
+                          rank_ == 0 ? "which has no axes"
+                                     : fmt::format("whose axes are {} to {}", -rank_, rank_ - 1)),
+      .location = at.location});
+}
+
 Result<Shape> make_shape(std::span<const std::int64_t> dims) {
   try {
     return Shape(dims, SourceLoc{});  // the code that reports it knows the line

@@ -19,6 +19,16 @@ namespace hearth {
 
 inline constexpr int kMaxRank = 8;
 
+namespace detail {
+/// An axis with the line that names it: operators take no further parameter.
+struct AxisAt {
+  int axis;
+  SourceLoc location;
+  constexpr AxisAt(int of, SourceLoc loc = SourceLoc::current()) noexcept  // NOLINT: a number
+      : axis(of), location(loc) {}
+};
+}  // namespace detail
+
 class Shape {
  public:
   constexpr Shape() = default;                     ///< A scalar: rank 0, one element.
@@ -33,7 +43,13 @@ class Shape {
         SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] constexpr int rank() const noexcept { return rank_; }
-  [[nodiscard]] constexpr std::int64_t operator[](int axis) const noexcept {
+  /// Counts from the end where the axis is negative, as everywhere. Errors: ArgumentError where
+  /// there is no such axis.
+  [[nodiscard]] constexpr std::int64_t operator[](detail::AxisAt at) const {
+    const int axis = at.axis < 0 ? at.axis + rank_ : at.axis;
+    if (axis < 0 || axis >= rank_) [[unlikely]] {
+      throw_no_axis(at);
+    }
     return dims_[static_cast<std::size_t>(axis)];
   }
   /// Sets one dimension. Requires 0 ≤ axis < rank() and size ≥ 0.
@@ -59,6 +75,8 @@ class Shape {
   friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
  private:
+  [[noreturn]] void throw_no_axis(const detail::AxisAt& at) const;
+
   std::array<std::int64_t, kMaxRank> dims_{};
   std::int32_t rank_ = 0;
 };

@@ -3,6 +3,7 @@
 // std::source_location is not used because clang-tidy 14 cannot parse it with libstdc++ 12.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 namespace hearth {
@@ -10,6 +11,12 @@ namespace hearth {
 struct SourceLoc {
   const char* file = "";  ///< A string literal (static lifetime), as __builtin_FILE gives.
   std::uint32_t line = 0;
+
+  constexpr SourceLoc() noexcept = default;
+  /// Of a string alone, so that {0, 4} is a shape wherever one may stand too.
+  template <std::same_as<const char*> File>
+  constexpr SourceLoc(File in_file, std::uint32_t at_line) noexcept
+      : file(in_file), line(at_line) {}
 
   /// The place of the caller, when used as a default argument.
   static constexpr SourceLoc current(const char* file = __builtin_FILE(),

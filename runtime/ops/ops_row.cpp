@@ -127,7 +127,10 @@ void detail::require_classes(const Arg& logits, const Arg& targets) {
 
 Tensor cross_entropy(Arg logits, Arg targets) {
   const SourceLoc location = logits.location();
-  static_cast<void>(detail::accepted_operand(OpKind::cross_entropy, logits));
+  const TensorImpl& given = detail::accepted_operand(OpKind::cross_entropy, logits);
+  if (given.layout->shape.rank() > 2) {
+    return cross_entropy(logits, targets, CrossEntropyOptions{});
+  }
   detail::require_classes(logits, targets);
   Tensor losses = loss_of_rows(logits, targets);
   return mean(Arg(std::move(losses), location));

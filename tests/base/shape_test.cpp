@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace hearth {
@@ -27,6 +28,26 @@ TEST(Shape, ComparesRankAndSizes) {
   EXPECT_NE((Shape{4, 8}), (Shape{8, 4}));
   EXPECT_NE((Shape{4}), (Shape{4, 1}));
   EXPECT_NE((Shape{}), (Shape{0}));
+}
+
+TEST(Shape, CountsAxesFromTheEndToo) {
+  const Shape shape{2, 4, 16, 32};
+  EXPECT_EQ(shape[-1], 32);
+  EXPECT_EQ(shape[-4], 2);
+  EXPECT_EQ(shape[3], 32);
+  for (const int axis : {-5, 4, 100}) {
+    try {
+      static_cast<void>(shape[axis]);
+      ADD_FAILURE() << "there is an axis " << axis;
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.error().text,
+                "shape: axis " + std::to_string(axis) +
+                    " is outside [2, 4, 16, 32], whose axes are -4 to 3");
+      EXPECT_THAT(error.error().location.file, ::testing::EndsWith("shape_test.cpp"));
+    }
+  }
+  EXPECT_THROW(static_cast<void>(Shape()[0]), ArgumentError);
+  EXPECT_THROW(static_cast<void>(Shape()[-1]), ArgumentError);
 }
 
 TEST(Shape, RefusesNegativeSizesAndNineDimensions) {

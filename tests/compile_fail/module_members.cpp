@@ -17,8 +17,10 @@ struct Net {
 #else
   hearth::Linear inner_layer;
 #endif
-#ifdef HEARTH_MISSPELT
+#if defined(HEARTH_MISSPELT)
   HEARTH_MODULE(Net, count, inner_layr)
+#elif defined(HEARTH_TWICE)
+  HEARTH_MODULE(Net, inner_layer, count, inner_layer)
 #else
   HEARTH_MODULE(Net, count, inner_layer)
 #endif

@@ -90,6 +90,7 @@ TEST_F(CrossEntropyTest, TakesClassesOnAnyAxis) {
   EXPECT_NEAR(cross_entropy(rows, targets, {.class_axis = -1}).item(), want, 1e-12);
   EXPECT_NEAR(
       cross_entropy(permute(rows, {0, 2, 1}), targets, CrossEntropyOptions{}).item(), want, 1e-12);
+  EXPECT_NEAR(cross_entropy(permute(rows, {0, 2, 1}), targets).item(), want, 1e-12);
   EXPECT_EQ(
       thrown_text<ShapeError>([&] { (void)cross_entropy(rows, targets, CrossEntropyOptions{}); }),
       "cross_entropy: targets must be [2, 3], are i64[2, 4]: logits f64[2, 4, 3], classes on "

@@ -45,6 +45,9 @@ TEST_F(OpsTest, NumbersInARowInMemoryAreCopiedFromWhateverHoldsThem) {
   const std::array<std::int64_t, 3> whole{1, 2, 3};
   EXPECT_EQ(Tensor::from(device(), whole).dtype(), DType::i64);
   EXPECT_EQ(Tensor::from(device(), whole, {3, 1}).shape(), (Shape{3, 1}));
+  const std::vector<float> none;  // a 0 in braces is a size, not the null pointer of a place
+  EXPECT_EQ(Tensor::from(device(), none, {0, 4}).shape(), (Shape{0, 4}));
+  EXPECT_EQ(Tensor::from(device(), none, {0}).shape(), Shape{0});
   const double bare[] = {1, 2};
   EXPECT_EQ(Tensor::from(device(), bare).dtype(), DType::f64);
   const std::array<bool, 2> truths{true, false};
