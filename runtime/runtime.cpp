@@ -32,6 +32,22 @@
 namespace hearth {
 namespace {
 
+// Opens a device that HEARTH_DEVICES names: that is where a mistake is mended.
+template <class Open>
+void in_variables_name(const Open& open) {
+  try {
+    open();
+  } catch (const ArgumentError& mistake) {
+    constexpr std::string_view kOptions = "RuntimeOptions: ";
+    Error error = mistake.error();
+    if (error.text.starts_with(kOptions)) {
+      error.text.erase(0, kOptions.size());
+    }
+    error.text.insert(0, "HEARTH_DEVICES: ");
+    throw_error(std::move(error));
+  }
+}
+
 /// A file that is written when the runtime ends, and the setting that names it.
 struct LateFile {
   std::string path;
@@ -448,7 +464,12 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
     impl_->tables->log.info(list.choice);
   }
   for (const DeviceOptions& device : list.devices) {
-    impl_->open(device, loc);
+    const bool is_of_variable = list.is_of_variable && impl_->nodes.size() < list.listed_count;
+    if (is_of_variable) {
+      in_variables_name([&] { impl_->open(device, loc); });
+    } else {
+      impl_->open(device, loc);
+    }
     impl_->nodes.back().is_listed = impl_->nodes.size() <= list.listed_count;
   }
   if (!impl_->record_file.empty()) {

@@ -180,7 +180,7 @@ void share_memory(DeviceList& list) {
 }
 
 // Names with commas between them. Errors: ArgumentError where one is missing.
-std::vector<DeviceOptions> named_devices(const std::string& text) {
+std::vector<DeviceOptions> named_devices(const std::string& text, SourceLoc loc) {
   std::vector<DeviceOptions> devices;
   std::size_t begin = 0;
   while (begin <= text.size()) {
@@ -189,7 +189,8 @@ std::vector<DeviceOptions> named_devices(const std::string& text) {
       throw_error(Error{.code = ErrorCode::invalid_argument,
                         .text = fmt::format("HEARTH_DEVICES={}: expected names of devices with "
                                             "commas between them",
-                                            text)});
+                                            text),
+                        .location = loc});
     }
     devices.push_back({.name = text.substr(begin, end - begin)});
     begin = end + 1;
@@ -224,12 +225,12 @@ std::string automatic_device(DeviceList& list, SourceLoc loc) {
 }
 
 /// The devices that the options ask for; those of the environment where they ask for none.
-std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
+DeviceList listed_devices(const RuntimeOptions& options, SourceLoc loc) {
   if (!options.devices.empty()) {
-    return options.devices;
+    return {.devices = options.devices};
   }
   if (const auto names = detail::Settings::from_environment().text(detail::Setting::devices)) {
-    return named_devices(*names);
+    return {.devices = named_devices(*names, loc), .is_of_variable = true};
   }
   const int count =
       options.cpu_device_count != 0
@@ -238,7 +239,7 @@ std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
                                  .integer(detail::Setting::cpu_devices, 1, kMostDevices)
                                  .value()
                                  .value_or(1));
-  return default_devices(count);
+  return {.devices = default_devices(count)};
 }
 
 }  // namespace
@@ -267,7 +268,7 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
 }
 
 DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
-  DeviceList list{.devices = listed_devices(options)};
+  DeviceList list = listed_devices(options, loc);
   for (DeviceOptions& device : list.devices) {
     if (device.name == "auto") {
       device.name = automatic_device(list, loc);

@@ -15,6 +15,7 @@ struct DeviceList {
   std::size_t listed_count = 0;  ///< By Runtime::devices(); those come first.
   int copy_threads = 1;          ///< How many of the host's each GPU has for its copies.
   std::string choice = {};       ///< Which device "auto" is, and why; empty where none is.
+  bool is_of_variable = false;   ///< HEARTH_DEVICES names those that are listed.
   bool lacks_gpu = false;        ///< It is the CPU, although this build has GPUs.
 };
 
