@@ -4,6 +4,7 @@
 #include <chrono>
 #include <initializer_list>
 #include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -242,6 +243,20 @@ DeviceList listed_devices(const RuntimeOptions& options, SourceLoc loc) {
   return {.devices = default_devices(count)};
 }
 
+void require_different_names(const DeviceList& list, SourceLoc loc) {
+  std::set<std::string_view> names;
+  for (const DeviceOptions& device : list.devices) {
+    if (!names.insert(device.name).second) {
+      throw_error(
+          Error{.code = ErrorCode::invalid_argument,
+                .text = fmt::format("{}: two devices are called '{}'",
+                                    list.is_of_variable ? "HEARTH_DEVICES" : "RuntimeOptions",
+                                    device.name),
+                .location = loc});
+    }
+  }
+}
+
 }  // namespace
 
 void require_sound(const RuntimeOptions& options, SourceLoc loc) {
@@ -275,6 +290,7 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
     }
   }
   list.listed_count = list.devices.size();
+  require_different_names(list, loc);
   if (options.devices.empty()) {
     std::ranges::move(unlisted_devices(list.devices), std::back_inserter(list.devices));
   }
@@ -282,6 +298,13 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
   share_memory(list);
   list.copy_threads = share_of_copies(list.devices);
   return list;
+}
+
+Error mistake_of(const DeviceList& list, std::size_t index, Error mistake) {
+  if (list.is_of_variable && index < list.listed_count) {
+    mistake.text.insert(0, "HEARTH_DEVICES: ");
+  }
+  return mistake;
 }
 
 }  // namespace hearth
