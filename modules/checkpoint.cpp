@@ -80,6 +80,9 @@ void write_weights(const fs::path& where,
                    const Metadata& metadata,
                    SourceLoc loc) {
   require_weights_name(where, loc);
+  for (const NamedTensor& named : tensors) {
+    require_tensor("save_weights", named.name, named.tensor, loc);
+  }
   const fs::path file = weights_file(where);
   if (file != where) {
     const Status made = make_folder(where);

@@ -33,8 +33,9 @@ void write_weights(const std::filesystem::path& where,
 /// to all.
 ///
 /// Errors: ArgumentError for a file of another name, or an ending that other programs give to files
-/// of weights (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …), unless that is a folder;
-/// DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
+/// of weights (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …), unless that is a folder, and
+/// naming a tensor that is empty; DeviceError when one is poisoned; FileError io_error. The old
+/// file is kept.
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
@@ -64,8 +65,12 @@ LoadedWeights load_weights(Model& model,
                            const std::filesystem::path& where,
                            const LoadWeightsOptions& options,
                            SourceLoc loc = SourceLoc::current()) {
+  const std::vector<NamedTensor> wanted = named_tensors(model);
+  for (const NamedTensor& named : wanted) {
+    detail::require_tensor("load_weights", named.name, named.tensor, loc);
+  }
   const SafetensorsFile file = SafetensorsFile::read(weights_file(where), loc);
-  WeightMatches matches = file.match(named_tensors(model), options, loc);
+  WeightMatches matches = file.match(wanted, options, loc);
   const std::vector<TensorRef> refs = tensor_refs(model);
   std::vector<Tensor> loaded(refs.size());
   for (std::size_t i = 0; i < refs.size(); ++i) {

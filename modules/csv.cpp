@@ -20,9 +20,13 @@ namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-[[noreturn]] void refuse_call(const std::string& text, SourceLoc loc) {
-  throw_error(Error{
-      .code = ErrorCode::invalid_argument, .text = "CsvTable: " + text, .op = {}, .location = loc});
+[[noreturn]] void refuse_call(const std::string& text,
+                              SourceLoc loc,
+                              const char* call = "CsvTable") {
+  throw_error(Error{.code = ErrorCode::invalid_argument,
+                    .text = fmt::format("{}: {}", call, text),
+                    .op = call,
+                    .location = loc});
 }
 
 std::string names_of(const std::vector<CsvColumn>& columns) {
@@ -298,26 +302,45 @@ std::vector<T> chosen(const std::vector<T>& from, std::span<const std::int64_t> 
   return values;
 }
 
-}  // namespace
-
-double CsvColumn::number(std::int64_t row) const {
-  const auto at = static_cast<std::size_t>(row);
-  if (type == CsvType::text || is_missing.at(at) != 0) {
-    return kNoNumber;
+// Of a column that a program fills by hand, vectors may differ in size.
+template <class T>
+const T& element(const std::vector<T>& values,
+                 std::int64_t row,
+                 const std::string& column,
+                 SourceLoc loc) {
+  if (row < 0 || row >= static_cast<std::int64_t>(values.size())) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("CsvColumn: '{}' has no row {}: there are {}, counted "
+                                          "from 0",
+                                          column,
+                                          row,
+                                          values.size()),
+                      .op = "CsvColumn",
+                      .location = loc});
   }
-  return type == CsvType::integer ? static_cast<double>(integers.at(at)) : reals.at(at);
+  return values[static_cast<std::size_t>(row)];
 }
 
-std::string CsvColumn::text(std::int64_t row) const {
-  const auto at = static_cast<std::size_t>(row);
-  if (is_missing.at(at) != 0) {
+}  // namespace
+
+double CsvColumn::number(std::int64_t row, SourceLoc loc) const {
+  const bool is_absent = element(is_missing, row, name, loc) != 0;
+  if (type == CsvType::text || is_absent) {
+    return kNoNumber;
+  }
+  return type == CsvType::integer ? static_cast<double>(element(integers, row, name, loc))
+                                  : element(reals, row, name, loc);
+}
+
+std::string CsvColumn::text(std::int64_t row, SourceLoc loc) const {
+  if (element(is_missing, row, name, loc) != 0) {
     return {};
   }
-  if (!texts.empty()) {
-    return texts.at(at);
+  if (type == CsvType::text || !texts.empty()) {
+    return element(texts, row, name, loc);
   }
-  return type == CsvType::integer ? std::to_string(integers.at(at))
-                                  : fmt::format("{}", reals.at(at));
+  return type == CsvType::integer ? std::to_string(element(integers, row, name, loc))
+                                  : fmt::format("{}", element(reals, row, name, loc));
 }
 
 std::optional<double> detail::csv_number(std::string_view text) noexcept {
@@ -435,7 +458,7 @@ TableSplit split_rows(const CsvTable& table,
                       std::uint64_t seed,
                       SourceLoc loc) {
   if (!(train_share >= 0 && train_share <= 1)) {
-    refuse_call(fmt::format("the share {} is not in 0 to 1", train_share), loc);
+    refuse_call(fmt::format("the train_share {} is not in 0 to 1", train_share), loc, "split_rows");
   }
   const std::int64_t count = table.row_count();
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));

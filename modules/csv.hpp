@@ -31,10 +31,12 @@ struct CsvColumn {
                                               ///< that was read has those of numbers too.
   std::vector<std::uint8_t> is_missing = {};  ///< One a row.
 
-  /// The number in that row, of type integer or real; NaN where it is missing.
-  [[nodiscard]] double number(std::int64_t row) const;
+  /// The number in that row, of type integer or real; NaN where it is missing. Errors:
+  /// ArgumentError for a row that is not there.
+  [[nodiscard]] double number(std::int64_t row, SourceLoc loc = SourceLoc::current()) const;
   /// The value in that row as it was written ("007"), or else printed; empty where it is missing.
-  [[nodiscard]] std::string text(std::int64_t row) const;
+  /// Errors: as number().
+  [[nodiscard]] std::string text(std::int64_t row, SourceLoc loc = SourceLoc::current()) const;
 };
 
 struct CsvOptions {

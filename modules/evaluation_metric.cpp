@@ -257,6 +257,9 @@ EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
   EvaluationMetric metric = confusion_metric(class_count, loc);
   metric.name = "F1";
   metric.figure = "mean F1";
+  metric.measure = [class_count, loc](const Tensor& outputs, const Tensor& targets) {
+    return confusion_of("f1_metric", class_count, outputs, targets, loc);
+  };
   metric.value = [metric](const Statistics& all) {
     return confusion_matrix_of(metric, all).macro_f1();
   };
@@ -302,7 +305,7 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
                           .measure =
                               [class_count, loc](const Tensor& outputs, const Tensor& targets) {
                                 return confusion_of(
-                                    "confusion matrix", class_count, outputs, targets, loc);
+                                    "confusion_metric", class_count, outputs, targets, loc);
                               },
                           .value = {},
                           .class_count = class_count,

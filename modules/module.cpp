@@ -34,19 +34,6 @@ std::string key_path(const std::string& prefix, const std::string& key) {
   return join_path(prefix, key);
 }
 
-void require_tensor(std::string_view op,
-                    const std::string& path,
-                    const Tensor& tensor,
-                    SourceLoc loc) {
-  if (!tensor.is_valid()) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("{}: '{}' is an empty tensor", op, path),
-                      .op = std::string(op),
-                      .module_path = path,
-                      .location = loc});
-  }
-}
-
 Tensor with_dtype(const Tensor& tensor, DType dtype, SourceLoc loc) {
   const WeightScope weights(tensor.device());
   return tensor.detach().to(dtype, loc);

@@ -17,6 +17,7 @@
 
 #include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/model_tensor.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/tied_tensors.hpp>
@@ -77,11 +78,6 @@ concept Module = detail::HasVisit<T> && detail::HasVisit<const T>;
 [[nodiscard]] Tensor taken(const Arg& x, std::string_view layer);
 
 namespace detail {
-/// Errors: ArgumentError naming the path, when a module's tensor is empty.
-void require_tensor(std::string_view op,
-                    const std::string& path,
-                    const Tensor& tensor,
-                    SourceLoc loc);
 /// The same values in memory of their own on `device`, cut from any tape.
 [[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device, SourceLoc loc);
 /// The same values in another type, cut from any tape.

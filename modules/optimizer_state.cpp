@@ -89,6 +89,7 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
                    {},
                    loc);
     }
+    require_own(parameters, loc);
     return;
   }
   for (const ParameterRef& parameter : parameters) {
@@ -107,6 +108,28 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
   }
   if (!parameters.empty()) {
     make_tensors(parameters, loc);
+  }
+}
+
+void OptimizerState::require_own(std::span<const ParameterRef> parameters, SourceLoc loc) const {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& path = parameters[i].path;
+    const Tensor& tensor = *parameters[i].tensor;
+    detail::require_tensor(optimizer_, path, tensor, loc);
+    for (const std::vector<Tensor>& slot : tensors_) {
+      const auto code = slot[i].is_valid() ? mismatch_of(slot[i], tensor) : std::nullopt;
+      if (code) {
+        throw_misfit(*code,
+                     optimizer_,
+                     fmt::format("'{}' is {}, and the optimizer's state for it {}: that is of "
+                                 "another model; take an optimizer of its own for this one",
+                                 path,
+                                 describe(tensor),
+                                 describe(slot[i])),
+                     path,
+                     loc);
+      }
+    }
   }
 }
 

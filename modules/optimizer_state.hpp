@@ -66,6 +66,9 @@ class OptimizerState final {
   /// not end.
   void prepare(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// Errors: ArgumentError naming the parameter that has no gradient of its shape, type and device.
+  /// Errors: ArgumentError when the state is of other parameters of the same names, or one of these
+  /// is empty.
+  void require_own(std::span<const ParameterRef> parameters, SourceLoc loc) const;
   void require_fit(std::span<const ParameterRef> parameters,
                    const Gradients& gradients,
                    SourceLoc loc) const;

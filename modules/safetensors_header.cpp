@@ -96,10 +96,14 @@ Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
   const std::optional<std::uint64_t> begin = is_pair ? as_count(offsets[0]) : std::nullopt;
   const std::optional<std::uint64_t> end = is_pair ? as_count(offsets[1]) : std::nullopt;
   if (!begin || !end || *begin > *end || *end > data_size) {
-    return bad("tensor '{}': data_offsets {} do not lie in the {} bytes of data",
-               name,
-               offsets.dump(),
-               data_size);
+    return bad(
+        "tensor '{}': data_offsets {} do not lie in the {} bytes of data{}",
+        name,
+        offsets.dump(),
+        data_size,
+        begin && end && *begin <= *end
+            ? ": the file is shorter than its header says, so it was cut short, or is damaged"
+            : "");
   }
   entry.offset_bytes = *begin;
   entry.size_bytes = *end - *begin;

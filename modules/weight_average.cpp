@@ -20,6 +20,12 @@ namespace {
                     .location = loc});
 }
 
+void require_full(std::span<const TensorRef> parameters, SourceLoc loc) {
+  for (const TensorRef& parameter : parameters) {
+    detail::require_tensor("WeightAverage", parameter.path, *parameter.tensor, loc);
+  }
+}
+
 DType sum_dtype(DType dtype) {
   return dtype == DType::f64 ? DType::f64 : DType::f32;
 }
@@ -67,6 +73,7 @@ void WeightAverage::prepare(std::span<const TensorRef> parameters, SourceLoc loc
 void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc) {
   prepare(parameters, loc);
   require_same(parameters, loc);
+  require_full(parameters, loc);
   // The share of the newest weights in a sum whose shares are 1 together.
   const double share =
       (1 - decay_) / (1 - std::pow(decay_, static_cast<double>(update_count_ + 1)));
@@ -96,6 +103,7 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
     return;
   }
   require_same(parameters, loc);
+  require_full(parameters, loc);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].is_valid()) {
       const detail::SoleName sole(parameters[i]);

@@ -1,5 +1,9 @@
 #include <hearth/parallel/bucket_plan.hpp>
 
+#include <hearth/runtime/base/error.hpp>
+
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace hearth {
@@ -23,6 +27,19 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
     bucket.element_count += count;
     is_open = !stands_alone && bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
   }
+}
+
+const std::optional<BucketPlace>& BucketPlan::place_of(std::size_t parameter, SourceLoc loc) const {
+  if (parameter >= places_.size()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("BucketPlan: there is no parameter {}: there are {}, "
+                                          "counted from 0",
+                                          static_cast<std::int64_t>(parameter),
+                                          places_.size()),
+                      .op = "BucketPlan",
+                      .location = loc});
+  }
+  return places_[parameter];
 }
 
 }  // namespace hearth

@@ -9,6 +9,7 @@
 
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/shape.hpp>
+#include <hearth/runtime/base/source_loc.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -52,10 +53,10 @@ class BucketPlan final {
   /// In the order in which they are filled.
   [[nodiscard]] std::span<const GradientBucket> buckets() const noexcept { return buckets_; }
   [[nodiscard]] std::span<const ParameterForm> parameters() const noexcept { return parameters_; }
-  /// Nothing for a parameter without a gradient (integers).
-  [[nodiscard]] const std::optional<BucketPlace>& place_of(std::size_t parameter) const {
-    return places_.at(parameter);
-  }
+  /// Nothing for a parameter without a gradient (integers). Errors: ArgumentError for one that is
+  /// not there.
+  [[nodiscard]] const std::optional<BucketPlace>& place_of(
+      std::size_t parameter, SourceLoc loc = SourceLoc::current()) const;
 
  private:
   std::vector<ParameterForm> parameters_;

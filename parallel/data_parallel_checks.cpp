@@ -2,6 +2,7 @@
 
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/weight_average.hpp>
+#include <hearth/runtime/mistake_name.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -29,7 +30,8 @@ namespace detail {
 void require_sound(const DataParallelOptions& options, SourceLoc where) {
   require_sound(options.clip, "DataParallel", where);
   if (options.average_decay != 0) {
-    static_cast<void>(WeightAverage(options.average_decay, where));  // refuses a bad one
+    const auto make = [&] { return WeightAverage(options.average_decay, where); };
+    static_cast<void>(mistakes_named("DataParallel", make));  // refuses a bad one
   }
   if (options.devices.empty()) {
     throw_argument("there are no devices", where);

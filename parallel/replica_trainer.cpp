@@ -40,6 +40,9 @@ BucketPlan checked_plan(RankModel& model,
                         const RankLoss& loss,
                         const DataParallelOptions& options,
                         SourceLoc where) {
+  for (const TensorRef& ref : model.tensors()) {
+    detail::require_tensor("DataParallel", ref.path, *ref.tensor, where);
+  }
   const std::vector<TensorRef> parameters = model.parameters();
   detail::require_trainable(parameters, where);
   detail::require_groups(options.optimizer, parameters, where);

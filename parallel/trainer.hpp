@@ -18,6 +18,7 @@
 #include <hearth/parallel/trainer_losses.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/parallel/training_run.hpp>
+#include <hearth/runtime/mistake_name.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -95,7 +96,8 @@ class Trainer<Model, Shard> final {
       : runtime_(runtime),
         options_(with_devices(std::move(options), runtime)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
-        summary_(model_summary(model, where).to_string()),
+        summary_(detail::mistakes_named("Trainer",
+                                        [&] { return model_summary(model, where).to_string(); })),
         parallel_(detail::in_trainers_name([&] {
           return DataParallel<Model, Shard>(
               runtime,

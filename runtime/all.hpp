@@ -37,6 +37,7 @@
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/memory_trace.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/optional_arg.hpp>
 #include <hearth/runtime/prepared_update.hpp>
 #include <hearth/runtime/priority.hpp>
 #include <hearth/runtime/promotion.hpp>

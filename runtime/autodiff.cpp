@@ -22,8 +22,8 @@ TapeScope::~TapeScope() {
   forget_closed_tapes();
 }
 
-Tensor TapeScope::track(const Tensor& value) {
-  return tape_->add_leaf(value, SourceLoc{});
+Tensor TapeScope::track(const Tensor& value, std::string_view caller, SourceLoc loc) {
+  return tape_->add_leaf(value, caller, loc);
 }
 
 void TapeScope::watch_weights(std::string_view model, SourceLoc loc) {

@@ -15,6 +15,7 @@
 
 #include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/gradients.hpp>
+#include <hearth/runtime/model_tensor.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tied_tensors.hpp>
 #include <hearth/runtime/visit.hpp>
@@ -30,7 +31,10 @@ class TapeScope {
   TapeScope& operator=(const TapeScope&) = delete;
   ~TapeScope();
   /// The same values, tracked; the index counts the leaves from 0.
-  [[nodiscard]] Tensor track(const Tensor& value);
+  /// Errors: ArgumentError of `caller` when it is empty, or tracked by another tape.
+  [[nodiscard]] Tensor track(const Tensor& value,
+                             std::string_view caller = "grad",
+                             SourceLoc loc = SourceLoc::current());
   /// Warns, while it lives, of weights that are used and that no model has named: those of a layer
   /// that a model of this name (empty: it has none) has left out of HEARTH_MODULE.
   void watch_weights(std::string_view model, SourceLoc loc);
@@ -62,8 +66,9 @@ void track_parameters(Model& model,
         part.set_path(path, loc);
       }
     } else if (const TiedTensors::Place place = tied.meet(part); place.is_first) {
-      part.set_path(path);
-      part = scope.track(part);
+      require_tensor("value_and_grad", path, part, loc);
+      part.set_path(path, loc);
+      part = scope.track(part, "value_and_grad", loc);
       paths.push_back(path);
       leaves.push_back(&part);
     } else {
@@ -126,7 +131,7 @@ struct ValueAndGradients {
 /// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and
 /// returns a float tensor with one element, a LossSum or a LossOutputs. Errors: ShapeError when the
 /// result has more than one element; DtypeError when it is not a float; ArgumentError when an input
-/// is tracked by an outer grad.
+/// is empty, or tracked by an outer grad.
 template <class Fn>
 [[nodiscard]] std::vector<Tensor> grad(Fn&& fn,
                                        const std::vector<Tensor>& inputs,
@@ -135,7 +140,7 @@ template <class Fn>
   std::vector<Tensor> tracked;
   tracked.reserve(inputs.size());
   for (const Tensor& input : inputs) {
-    tracked.push_back(scope.track(input));
+    tracked.push_back(scope.track(input, "grad", loc));
   }
   using Result = std::decay_t<decltype(std::forward<Fn>(fn)(std::as_const(tracked)))>;
   constexpr bool kIsLoss = detail::LossTensor<Result> || detail::LossParts<Result>;
@@ -159,7 +164,8 @@ template <class Fn>
 /// value. `on_ready` is called on this thread as each gradient becomes final, last layers first.
 ///
 /// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
-/// that uses another model than the one it is given does; ShapeError and DtypeError as grad().
+/// that uses another model than the one it is given does, and naming a parameter that is empty or
+/// tracked by an outer one; ShapeError and DtypeError as grad().
 ///
 /// A weight of one of the library's layers that takes part twice, on a device of the parameters,
 /// and that no model has named, is told of in the log: a layer was left out of HEARTH_MODULE.

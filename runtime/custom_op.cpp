@@ -236,7 +236,7 @@ ExpressionGradient CustomOp::State::gradient(const Signature& signature,
     detail::TapeScope scope;
     std::vector<Tensor> tracked;
     for (const Tensor& tensor : tensors.first(tensors.size() - 1)) {
-      tracked.push_back(scope.track(tensor));
+      tracked.push_back(scope.track(tensor, name, loc));
     }
     const Tensor value = run(signature, tracked, numbers);
     std::vector<Tensor> gradients;

@@ -6,13 +6,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace hearth {
 namespace {
 
 [[noreturn]] void throw_argument(ErrorCode code, std::string text, SourceLoc loc) {
-  throw_error(Error{.code = code, .text = "gradients: " + std::move(text), .location = loc});
+  throw_error(Error{
+      .code = code, .text = "gradients: " + std::move(text), .op = "gradients", .location = loc});
 }
 
 // The type that squares are added up in: 16-bit floats would overflow.
@@ -40,26 +42,41 @@ Gradients::Gradients(std::vector<std::string> paths,
   }
 }
 
-bool Gradients::is_reached(std::size_t index) const {
-  return unreached_.empty() || !unreached_.at(index).is_valid();
+void Gradients::throw_no_gradient(detail::GradientNumber index) const {
+  throw_argument(ErrorCode::invalid_argument,
+                 fmt::format("there is no gradient {}: there are {}, counted from 0",
+                             static_cast<std::int64_t>(index.value),
+                             tensors_.size()),
+                 index.loc);
 }
 
-bool Gradients::has_gradient(std::size_t index) const {
-  return is_reached(index) || detail::TensorAccess::impl(unreached_[index]) !=
-                                  detail::TensorAccess::impl(tensors_.at(index));
+const std::string& Gradients::path(detail::GradientNumber index) const {
+  require(index);
+  return paths_[index.value];
 }
 
-void Gradients::leave_out(std::size_t index) {
+bool Gradients::is_reached(detail::GradientNumber index) const {
+  require(index);
+  return unreached_.empty() || !unreached_[index.value].is_valid();
+}
+
+bool Gradients::has_gradient(detail::GradientNumber index) const {
+  return is_reached(index) || detail::TensorAccess::impl(unreached_[index.value]) !=
+                                  detail::TensorAccess::impl(tensors_[index.value]);
+}
+
+void Gradients::leave_out(detail::GradientNumber index) {
+  require(index);
   unreached_.resize(tensors_.size());
-  unreached_.at(index) = tensors_.at(index);
+  unreached_[index.value] = tensors_[index.value];
 }
 
-const Tensor& Gradients::at(std::string_view path) const {
+const Tensor& Gradients::at(std::string_view path, SourceLoc loc) const {
   const auto found = std::ranges::find(paths_, path);
   if (found == paths_.end()) {
     throw_argument(ErrorCode::not_found,
                    fmt::format("no parameter '{}'; there are: {}", path, fmt::join(paths_, ", ")),
-                   {});
+                   loc);
   }
   return tensors_[static_cast<std::size_t>(found - paths_.begin())];
 }

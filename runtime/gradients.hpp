@@ -4,6 +4,7 @@
 // has_gradient() is false until they are replaced.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,18 @@ namespace hearth {
 /// Hears of leaf `index`'s finished gradient and may replace it (a bucketed all-reduce does).
 using GradientHook = std::function<void(std::size_t index, Tensor& gradient)>;
 
+namespace detail {
+/// The number of a gradient, with the line that asks for it.
+struct GradientNumber {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  GradientNumber(std::size_t number, SourceLoc line = SourceLoc::current()) noexcept
+      : value(number), loc(line) {}
+
+  std::size_t value;
+  SourceLoc loc;
+};
+}  // namespace detail
+
 class Gradients {
  public:
   Gradients() = default;
@@ -27,18 +40,26 @@ class Gradients {
 
   [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
   [[nodiscard]] bool empty() const noexcept { return tensors_.empty(); }
-  [[nodiscard]] const std::string& path(std::size_t index) const { return paths_.at(index); }
-  [[nodiscard]] const Tensor& operator[](std::size_t index) const { return tensors_.at(index); }
-  [[nodiscard]] Tensor& operator[](std::size_t index) { return tensors_.at(index); }
+  /// By the parameter's number, in visit order. Errors, as of all that take one: ArgumentError
+  /// where there are not so many.
+  [[nodiscard]] const std::string& path(detail::GradientNumber index) const;
+  [[nodiscard]] const Tensor& operator[](detail::GradientNumber index) const {
+    require(index);
+    return tensors_[index.value];
+  }
+  [[nodiscard]] Tensor& operator[](detail::GradientNumber index) {
+    require(index);
+    return tensors_[index.value];
+  }
   /// Whether the loss depends on the parameter. An optimizer leaves the others alone: no decay, no
   /// momentum. A tensor that the program puts in place of the zeros counts as a gradient.
-  [[nodiscard]] bool has_gradient(std::size_t index) const;
+  [[nodiscard]] bool has_gradient(detail::GradientNumber index) const;
   /// Whether the sweep came to the parameter, whatever a GradientHook did then.
-  [[nodiscard]] bool is_reached(std::size_t index) const;
+  [[nodiscard]] bool is_reached(detail::GradientNumber index) const;
   /// Says that what stands here is no gradient.
-  void leave_out(std::size_t index);
+  void leave_out(detail::GradientNumber index);
   /// By path. Errors: ArgumentError not_found.
-  [[nodiscard]] const Tensor& at(std::string_view path) const;
+  [[nodiscard]] const Tensor& at(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
   /// Adds `other`, parameter by parameter (gradient accumulation). Errors: ArgumentError when the
   /// paths differ.
@@ -53,6 +74,13 @@ class Gradients {
   void adopt();
 
  private:
+  void require(detail::GradientNumber index) const {
+    if (index.value >= tensors_.size()) [[unlikely]] {
+      throw_no_gradient(index);
+    }
+  }
+  [[noreturn]] void throw_no_gradient(detail::GradientNumber index) const;
+
   std::vector<std::string> paths_;
   std::vector<Tensor> tensors_;
   std::vector<Tensor> unreached_;  ///< By parameter, empty where there is a gradient; or of size 0.

@@ -20,6 +20,7 @@
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/losses.hpp>
+#include <hearth/runtime/optional_arg.hpp>
 #include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/size2d.hpp>
 #include <hearth/runtime/tensor.hpp>
@@ -175,7 +176,7 @@ enum class GeluForm : std::uint8_t {
 ///
 /// Dtypes: numbers; the result has the type that x and the bounds meet in. Errors: ArgumentError
 /// without a bound, for a NaN, and for a number that the type does not hold.
-[[nodiscard]] Tensor clamp(Arg x, std::optional<Arg> low, std::optional<Arg> high = {});
+[[nodiscard]] Tensor clamp(Arg x, OptionalArg low, OptionalArg high = {});
 /// Whether it is neither NaN nor infinite, as bool. Dtypes: floats.
 [[nodiscard]] Tensor is_finite(Arg x);
 /// Sets each element to 0 with probability p and divides the others by 1 - p.

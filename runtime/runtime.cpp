@@ -143,7 +143,6 @@ struct Runtime::Impl {
   /// Log, trace and failure book, and where the files of the run go.
   void open_tables(const RuntimeOptions& options);
   void open(DeviceOptions options, SourceLoc loc);
-  void require_new_name(const std::string& name, SourceLoc loc) const;
   /// The device's first backend, which alone has the faults that were asked for.
   [[nodiscard]] std::unique_ptr<Backend> open_backend(const DeviceOptions& options,
                                                       SourceLoc loc) const;
@@ -186,16 +185,6 @@ void Runtime::Impl::close() {
     }
   }
   nodes.clear();
-}
-
-void Runtime::Impl::require_new_name(const std::string& name, SourceLoc loc) const {
-  for (const Node& node : nodes) {
-    if (node.endpoint->name() == name) {
-      throw_error(Error{.code = ErrorCode::invalid_argument,
-                        .text = fmt::format("RuntimeOptions: two devices are called '{}'", name),
-                        .location = loc});
-    }
-  }
 }
 
 BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
@@ -319,7 +308,6 @@ PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
 // the actor; the actor's thread, and one that waits for an asynchronous device; the watchdog's
 // witness.
 void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
-  require_new_name(options.name, loc);
   std::unique_ptr<Backend> backend = open_backend(options, loc);
   const BackendInfo info = backend->info();
   if (options.memory_budget_bytes == 0) {
@@ -448,7 +436,11 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
     impl_->tables->log.info(list.choice);
   }
   for (const DeviceOptions& device : list.devices) {
-    impl_->open(device, loc);
+    try {
+      impl_->open(device, loc);
+    } catch (const ArgumentError& mistake) {
+      throw_error(mistake_of(list, impl_->nodes.size(), mistake.error()));
+    }
     impl_->nodes.back().is_listed = impl_->nodes.size() <= list.listed_count;
   }
   if (!impl_->record_file.empty()) {

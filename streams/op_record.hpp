@@ -57,6 +57,12 @@ enum class CalledAs : std::uint8_t {
   nll_loss,
   nll_loss_backward,
   one_hot,
+  floor_divide,
+  remainder,
+  ones,
+  ones_like,
+  zeros,
+  zeros_like,
 };
 inline constexpr unsigned kCalledAsShift = 8;
 [[nodiscard]] constexpr std::uint16_t flags_of(CalledAs called) noexcept {

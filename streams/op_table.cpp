@@ -423,6 +423,12 @@ constexpr CalledInfo kCalled[] = {
     {.name = "nll_loss", .hint = {}, .kind = OpKind::gather},
     {.name = "nll_loss_backward", .hint = {}, .kind = OpKind::scatter_add},
     {.name = "one_hot", .hint = {}, .kind = OpKind::scatter_add},
+    {.name = "floor_divide", .hint = {}, .kind = OpKind::div},
+    {.name = "remainder", .hint = {}, .kind = OpKind::div},
+    {.name = "ones", .hint = {}, .kind = OpKind::fill},
+    {.name = "ones_like", .hint = {}, .kind = OpKind::fill},
+    {.name = "zeros", .hint = {}, .kind = OpKind::fill},
+    {.name = "zeros_like", .hint = {}, .kind = OpKind::fill},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tensor_access.hpp>
@@ -72,7 +73,8 @@ OpRecord import_record(const TensorImpl& from,
 
 Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   const Arg arg(*this, loc);
-  const TensorSpec spec = detail::spec_of(OpKind::upload, arg);
+  const TensorSpec spec =
+      detail::mistakes_named("to", [&] { return detail::spec_of(OpKind::upload, arg); });
   DeviceEndpoint& destination = device.endpoint();
   if (impl_->endpoint.get() == &destination) {
     return *this;

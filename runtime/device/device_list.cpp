@@ -4,6 +4,7 @@
 #include <chrono>
 #include <initializer_list>
 #include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -180,7 +181,7 @@ void share_memory(DeviceList& list) {
 }
 
 // Names with commas between them. Errors: ArgumentError where one is missing.
-std::vector<DeviceOptions> named_devices(const std::string& text) {
+std::vector<DeviceOptions> named_devices(const std::string& text, SourceLoc loc) {
   std::vector<DeviceOptions> devices;
   std::size_t begin = 0;
   while (begin <= text.size()) {
@@ -189,7 +190,8 @@ std::vector<DeviceOptions> named_devices(const std::string& text) {
       throw_error(Error{.code = ErrorCode::invalid_argument,
                         .text = fmt::format("HEARTH_DEVICES={}: expected names of devices with "
                                             "commas between them",
-                                            text)});
+                                            text),
+                        .location = loc});
     }
     devices.push_back({.name = text.substr(begin, end - begin)});
     begin = end + 1;
@@ -224,12 +226,12 @@ std::string automatic_device(DeviceList& list, SourceLoc loc) {
 }
 
 /// The devices that the options ask for; those of the environment where they ask for none.
-std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
+DeviceList listed_devices(const RuntimeOptions& options, SourceLoc loc) {
   if (!options.devices.empty()) {
-    return options.devices;
+    return {.devices = options.devices};
   }
   if (const auto names = detail::Settings::from_environment().text(detail::Setting::devices)) {
-    return named_devices(*names);
+    return {.devices = named_devices(*names, loc), .is_of_variable = true};
   }
   const int count =
       options.cpu_device_count != 0
@@ -238,7 +240,21 @@ std::vector<DeviceOptions> listed_devices(const RuntimeOptions& options) {
                                  .integer(detail::Setting::cpu_devices, 1, kMostDevices)
                                  .value()
                                  .value_or(1));
-  return default_devices(count);
+  return {.devices = default_devices(count)};
+}
+
+void require_different_names(const DeviceList& list, SourceLoc loc) {
+  std::set<std::string_view> names;
+  for (const DeviceOptions& device : list.devices) {
+    if (!names.insert(device.name).second) {
+      throw_error(
+          Error{.code = ErrorCode::invalid_argument,
+                .text = fmt::format("{}: two devices are called '{}'",
+                                    list.is_of_variable ? "HEARTH_DEVICES" : "RuntimeOptions",
+                                    device.name),
+                .location = loc});
+    }
+  }
 }
 
 }  // namespace
@@ -267,13 +283,14 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
 }
 
 DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
-  DeviceList list{.devices = listed_devices(options)};
+  DeviceList list = listed_devices(options, loc);
   for (DeviceOptions& device : list.devices) {
     if (device.name == "auto") {
       device.name = automatic_device(list, loc);
     }
   }
   list.listed_count = list.devices.size();
+  require_different_names(list, loc);
   if (options.devices.empty()) {
     std::ranges::move(unlisted_devices(list.devices), std::back_inserter(list.devices));
   }
@@ -281,6 +298,13 @@ DeviceList device_list(const RuntimeOptions& options, SourceLoc loc) {
   share_memory(list);
   list.copy_threads = share_of_copies(list.devices);
   return list;
+}
+
+Error mistake_of(const DeviceList& list, std::size_t index, Error mistake) {
+  if (list.is_of_variable && index < list.listed_count) {
+    mistake.text.insert(0, "HEARTH_DEVICES: ");
+  }
+  return mistake;
 }
 
 }  // namespace hearth

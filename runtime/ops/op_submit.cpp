@@ -58,15 +58,20 @@ std::string_view op_name(const Submission& submission) noexcept {
     throw_outside(submission, b.endpoint->captured(), a);
   }
   const std::string_view op = op_name(submission);
+  const bool is_one_runtime = &a.endpoint->tables() == &b.endpoint->tables();
   throw_error(Error{
       .code = ErrorCode::device_mismatch,
       .text = fmt::format(
-          "{}: operands live on different devices: {} on {}, {} on {}; move one with to(device)",
+          "{}: operands live on different devices{}: {} on {}, {} on {}; {}",
           op,
+          is_one_runtime ? "" : ", of two Runtimes",
           describe(a.dtype, a.layout->shape),
           a.endpoint->name(),
           describe(b.dtype, b.layout->shape),
-          b.endpoint->name()),
+          b.endpoint->name(),
+          is_one_runtime ? "move one with to(device)"
+                         : "tensors of two Runtimes do not mix: a program makes one, and uses it "
+                           "throughout"),
       .op = std::string(op),
       .module_path = module_path_of(submission.inputs),
       .location = submission.location});

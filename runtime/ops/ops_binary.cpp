@@ -3,6 +3,7 @@
 #include "op_operand.hpp"
 #include "op_promotion.hpp"
 #include "op_submit.hpp"
+#include "ops_binary.hpp"
 
 #include <hearth/runtime/tensor_access.hpp>
 
@@ -20,9 +21,9 @@ DType result_dtype_of(const OpInfo& info, DType operands) noexcept {
   return info.dtype_rule == DtypeRule::comparison ? DType::boolean : operands;
 }
 
-Tensor binary(OpKind kind, const Arg& a, const Arg& b);
+Tensor binary(OpKind kind, const Arg& a, const Arg& b, CalledAs called = CalledAs::itself);
 
-Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
+Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
   if (a.is_scalar() && b.is_scalar()) [[unlikely]] {
     detail::throw_op_error(ErrorCode::invalid_argument,
                            kind,
@@ -37,23 +38,25 @@ Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
   if (common != detail::TensorAccess::impl(tensor.tensor())->dtype && accepts(kind, common))
       [[unlikely]] {
     const detail::PromotedArg promoted(tensor, common);
-    return is_left ? with_scalar(kind, a, promoted.arg()) : with_scalar(kind, promoted.arg(), b);
+    return is_left ? with_scalar(kind, a, promoted.arg(), called)
+                   : with_scalar(kind, promoted.arg(), b, called);
   }
   const TensorImpl& impl = detail::accepted_operand(kind, tensor);
   const ScalarAttributes scalar = detail::scalar_of(name(kind), is_left ? a : b, impl, impl.dtype);
   const RecordFlag flag = is_left ? RecordFlag::scalar_lhs : RecordFlag::scalar_rhs;
-  return detail::submit({.kind = kind,
-                         .location = tensor.location(),
-                         .inputs = {&tensor, 1},
-                         .attributes = detail::bytes_of(scalar),
-                         .flags = static_cast<std::uint16_t>(flag)},
-                        result_dtype_of(op_info(kind), impl.dtype),
-                        impl.layout->shape);
+  return detail::submit(
+      {.kind = kind,
+       .location = tensor.location(),
+       .inputs = {&tensor, 1},
+       .attributes = detail::bytes_of(scalar),
+       .flags = static_cast<std::uint16_t>(static_cast<std::uint16_t>(flag) | flags_of(called))},
+      result_dtype_of(op_info(kind), impl.dtype),
+      impl.layout->shape);
 }
 
 // Two tensors of different types: their rule is asked in the type that they meet in, and only then
 // are they cast, so that nothing is queued when it is broken.
-[[gnu::noinline]] Tensor mixed(OpKind kind, const Arg& a, const Arg& b) {
+[[gnu::noinline]] Tensor mixed(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
   const std::array inputs{a, b};
   const TensorSpec left = detail::spec_of(kind, a);
   const TensorSpec right = detail::spec_of(kind, b);
@@ -73,20 +76,21 @@ Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b) {
                       std::span<const Arg>(inputs)));
   const detail::PromotedArg lhs(a, common);
   const detail::PromotedArg rhs(b, common);
-  return binary(kind, lhs.arg(), rhs.arg());
+  return binary(kind, lhs.arg(), rhs.arg(), called);
 }
 
-Tensor binary(OpKind kind, const Arg& a, const Arg& b) {
+Tensor binary(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
   if (a.is_scalar() || b.is_scalar()) {
-    return with_scalar(kind, a, b);
+    return with_scalar(kind, a, b, called);
   }
   const TensorImpl& left = detail::operand(kind, a);
   const TensorImpl& right = detail::operand(kind, b);
   const std::array inputs{a, b};
   if (left.dtype != right.dtype) [[unlikely]] {
-    return mixed(kind, a, b);
+    return mixed(kind, a, b, called);
   }
-  const detail::Submission submission{.kind = kind, .location = a.location(), .inputs = inputs};
+  const detail::Submission submission{
+      .kind = kind, .location = a.location(), .inputs = inputs, .flags = flags_of(called)};
   // Interned layouts: equal pointers are equal shapes, which need no rule and no copy.
   if (left.layout == right.layout && accepts(kind, left.dtype)) [[likely]] {
     return detail::submit(
@@ -182,6 +186,9 @@ Tensor mul(Arg a, Arg b) {
 }
 Tensor div(Arg a, Arg b) {
   return binary(OpKind::div, a, b);
+}
+Tensor detail::div_as(CalledAs called, const Arg& a, const Arg& b) {
+  return binary(OpKind::div, a, b, called);
 }
 Tensor pow(Arg a, Arg b) {
   return binary(OpKind::pow, a, b);

@@ -20,7 +20,8 @@ Tensor create(OpKind kind,
               const Attributes& attributes,
               DType dtype,
               const Shape& shape,
-              SourceLoc location) {
+              SourceLoc location,
+              CalledAs called = CalledAs::itself) {
   if (!accepts(kind, dtype)) {
     detail::throw_op_error(
         ErrorCode::dtype_mismatch,
@@ -32,7 +33,8 @@ Tensor create(OpKind kind,
                            {.kind = kind,
                             .location = location,
                             .inputs = {},
-                            .attributes = detail::bytes_of(attributes)},
+                            .attributes = detail::bytes_of(attributes),
+                            .flags = flags_of(called)},
                            dtype,
                            shape);
 }
@@ -109,9 +111,12 @@ Tensor random(OpKind kind,
   return result;
 }
 
-}  // namespace
-
-Tensor full(const Device& device, const Shape& shape, double value, DType dtype, SourceLoc loc) {
+Tensor filled(CalledAs called,
+              const Device& device,
+              const Shape& shape,
+              double value,
+              DType dtype,
+              SourceLoc loc) {
   require_fit(OpKind::fill, value, dtype, loc);
   ScalarAttributes attributes;
   if (is_float(dtype)) {
@@ -119,8 +124,28 @@ Tensor full(const Device& device, const Shape& shape, double value, DType dtype,
   } else {
     attributes.integer = static_cast<std::int64_t>(value);
   }
-  return create(OpKind::fill, device, attributes, dtype, shape, loc);
+  return create(OpKind::fill, device, attributes, dtype, shape, loc, called);
 }
+
+// Of a name of its own, which errors say, now and later.
+Tensor filled_as(CalledAs called,
+                 const Device& device,
+                 const Shape& shape,
+                 double value,
+                 DType dtype,
+                 SourceLoc loc) {
+  return detail::named_as(called_info(called).name,
+                          [&] { return filled(called, device, shape, value, dtype, loc); });
+}
+
+Tensor filled_like(CalledAs called, const Tensor& like, double value, SourceLoc loc) {
+  return detail::named_as(called_info(called).name, [&] {
+    const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
+    return filled(called, like.device(), impl.layout->shape, value, impl.dtype, loc);
+  });
+}
+
+}  // namespace
 
 Tensor detail::full_integer(
     const Device& device, const Shape& shape, std::int64_t value, DType dtype, SourceLoc loc) {
@@ -137,23 +162,20 @@ Tensor detail::full_integer(
   return create(OpKind::fill, device, attributes, dtype, shape, loc);
 }
 
+Tensor full(const Device& device, const Shape& shape, double value, DType dtype, SourceLoc loc) {
+  return filled(CalledAs::itself, device, shape, value, dtype, loc);
+}
 Tensor zeros(const Device& device, const Shape& shape, DType dtype, SourceLoc loc) {
-  return detail::named_as("zeros", [&] { return full(device, shape, 0, dtype, loc); });
+  return filled_as(CalledAs::zeros, device, shape, 0, dtype, loc);
 }
 Tensor ones(const Device& device, const Shape& shape, DType dtype, SourceLoc loc) {
-  return detail::named_as("ones", [&] { return full(device, shape, 1, dtype, loc); });
+  return filled_as(CalledAs::ones, device, shape, 1, dtype, loc);
 }
 Tensor zeros_like(const Tensor& like, SourceLoc loc) {
-  return detail::named_as("zeros_like", [&] {
-    const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
-    return zeros(like.device(), impl.layout->shape, impl.dtype, loc);
-  });
+  return filled_like(CalledAs::zeros_like, like, 0, loc);
 }
 Tensor ones_like(const Tensor& like, SourceLoc loc) {
-  return detail::named_as("ones_like", [&] {
-    const TensorImpl& impl = detail::operand(OpKind::fill, Arg(like, loc));
-    return ones(like.device(), impl.layout->shape, impl.dtype, loc);
-  });
+  return filled_like(CalledAs::ones_like, like, 1, loc);
 }
 
 Tensor arange(

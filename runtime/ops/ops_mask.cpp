@@ -83,7 +83,7 @@ Tensor triangle(const Arg& x, std::int64_t diagonal, bool is_lower) {
 
 }  // namespace
 
-Tensor clamp(Arg x, std::optional<Arg> low, std::optional<Arg> high) {
+Tensor clamp(Arg x, OptionalArg low, OptionalArg high) {
   return detail::named_as("clamp", [&] {
     static_cast<void>(detail::accepted_operand(OpKind::less, x));
     if (!low.has_value() && !high.has_value()) {
@@ -91,7 +91,7 @@ Tensor clamp(Arg x, std::optional<Arg> low, std::optional<Arg> high) {
           ErrorCode::invalid_argument, OpKind::less, "needs a bound: low, high or both", x);
     }
     std::vector<Arg> operands{x};
-    for (const std::optional<Arg>& bound : {low, high}) {
+    for (const OptionalArg& bound : {low, high}) {
       if (bound.has_value()) {
         if (!bound->is_scalar()) {
           static_cast<void>(detail::accepted_operand(OpKind::less, *bound));

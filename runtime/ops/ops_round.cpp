@@ -4,6 +4,7 @@
 #include "op_operand.hpp"
 #include "op_parts.hpp"
 #include "op_promotion.hpp"
+#include "ops_binary.hpp"
 
 #include <hearth/runtime/tensor_access.hpp>
 
@@ -54,8 +55,8 @@ Tensor is_on_other_side(const Tensor& rest, const Arg& b, SourceLoc loc) {
 }
 
 // div truncates; where something is left on the other side, the quotient is one less.
-Division divide_integers(const Arg& a, const Arg& b, DType dtype, SourceLoc loc) {
-  Tensor quotient = div(a, b);
+Division divide_integers(CalledAs called, const Arg& a, const Arg& b, DType dtype, SourceLoc loc) {
+  Tensor quotient = detail::div_as(called, a, b);
   Tensor product = mul(Arg(quotient, loc), b);
   Tensor rest = sub(a, Arg(std::move(product), loc));
   if (dtype == DType::u8) {
@@ -93,7 +94,7 @@ Arg rounded_number(const Arg& number, DType dtype) {
 }
 
 // Phases: the rule of a binary op; the type that both meet in; the division in it, or in f64.
-Division divide(const Arg& a, const Arg& b, DType* dtype) {
+Division divide(CalledAs called, const Arg& a, const Arg& b, DType* dtype) {
   constexpr OpKind kKind = OpKind::div;
   const std::array inputs{a, b};
   for (const Arg& input : inputs) {
@@ -125,8 +126,11 @@ Division divide(const Arg& a, const Arg& b, DType* dtype) {
   if (!is_float(*dtype)) {
     const detail::PromotedArg left(detail::shared_operand(a), *dtype);
     const detail::PromotedArg right(detail::shared_operand(b), *dtype);
-    return divide_integers(
-        detail::shared_operand(left.arg()), detail::shared_operand(right.arg()), *dtype, loc);
+    return divide_integers(called,
+                           detail::shared_operand(left.arg()),
+                           detail::shared_operand(right.arg()),
+                           *dtype,
+                           loc);
   }
   const detail::PromotedArg left(rounded_number(a, *dtype), DType::f64);
   const detail::PromotedArg right(rounded_number(b, *dtype), DType::f64);
@@ -168,14 +172,14 @@ Tensor sign(Arg x) {
 Tensor floor_divide(Arg a, Arg b) {
   return detail::named_as("floor_divide", [&] {
     DType dtype = DType::f32;
-    Tensor quotient = divide(a, b, &dtype).quotient;
+    Tensor quotient = divide(CalledAs::floor_divide, a, b, &dtype).quotient;
     return cast(Arg(std::move(quotient), a.location()), dtype);
   });
 }
 Tensor remainder(Arg a, Arg b) {
   return detail::named_as("remainder", [&] {
     DType dtype = DType::f32;
-    Tensor rest = divide(a, b, &dtype).rest;
+    Tensor rest = divide(CalledAs::remainder, a, b, &dtype).rest;
     return cast(Arg(std::move(rest), a.location()), dtype);
   });
 }

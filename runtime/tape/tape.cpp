@@ -18,6 +18,8 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace hearth::detail {
@@ -26,9 +28,14 @@ namespace {
 // A leaf whose gradient has been handed over already.
 constexpr std::uint32_t kFinished = Tape::kNoNode - 1;
 
-[[noreturn]] void throw_grad_error(ErrorCode code, std::string text, SourceLoc loc) {
-  throw_error(
-      Error{.code = code, .text = "grad: " + std::move(text), .op = "grad", .location = loc});
+[[noreturn]] void throw_grad_error(ErrorCode code,
+                                   std::string_view text,
+                                   SourceLoc loc,
+                                   std::string_view caller = "grad") {
+  throw_error(Error{.code = code,
+                    .text = fmt::format("{}: {}", caller, text),
+                    .op = std::string(caller),
+                    .location = loc});
 }
 
 /// What a gradient is made of counts to the layer of its op.
@@ -68,15 +75,16 @@ Tape::Tape() : owner_thread_(current_context().id().value) {
 
 Tape::~Tape() = default;
 
-Tensor Tape::add_leaf(const Tensor& value, SourceLoc loc) {
+Tensor Tape::add_leaf(const Tensor& value, std::string_view caller, SourceLoc loc) {
   if (!value.is_valid()) {
-    throw_grad_error(ErrorCode::invalid_argument, "an input is an empty tensor", loc);
+    throw_grad_error(ErrorCode::invalid_argument, "an input is an empty tensor", loc, caller);
   }
   if (value.is_tracked()) {
     throw_grad_error(ErrorCode::invalid_argument,
                      "an input is tracked by an outer grad, and gradients of gradients are not "
                      "supported: detach() it",
-                     loc);
+                     loc,
+                     caller);
   }
   TapeNode node;
   node.leaf = count32(leaves_.size());

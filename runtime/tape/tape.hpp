@@ -96,7 +96,7 @@ class Tape final : public RefCounted<Tape> {
   /// The same values, tracked, as the next leaf. A tensor whose type has no gradients comes back
   /// untracked; its gradient is zeros. Errors: ArgumentError when it is empty, or tracked by an
   /// outer grad.
-  [[nodiscard]] Tensor add_leaf(const Tensor& value, SourceLoc loc);
+  [[nodiscard]] Tensor add_leaf(const Tensor& value, std::string_view caller, SourceLoc loc);
 
   /// Warns of weights that the loss uses and that are none of the leaves, those of a model of this
   /// name, until close().

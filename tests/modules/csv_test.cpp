@@ -173,6 +173,32 @@ TEST(CsvTable, IsMadeOfColumnsOfOneSize) {
                ArgumentError);
 }
 
+TEST(CsvTable, RefusesRowsAndSharesThatAreNoneAtTheirLines) {
+  const CsvTable table = parse_csv("a,b\n1,x\n2,y\n");
+  const auto expect_refused = [](const auto& ask, const char* text, std::uint32_t line) {
+    try {
+      ask();
+      ADD_FAILURE() << "taken: " << text;
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.error().text, text);
+      EXPECT_EQ(error.error().location.line, line);
+      EXPECT_FALSE(error.error().op.empty());
+    }
+  };
+  expect_refused([&] { (void)table.column("a").number(7); },
+                 "CsvColumn: 'a' has no row 7: there are 2, counted from 0",
+                 __LINE__ - 2);
+  expect_refused([&] { (void)table.column("b").number(2); },
+                 "CsvColumn: 'b' has no row 2: there are 2, counted from 0",
+                 __LINE__ - 2);
+  expect_refused([&] { (void)table.column("b").text(-1); },
+                 "CsvColumn: 'b' has no row -1: there are 2, counted from 0",
+                 __LINE__ - 2);
+  expect_refused([&] { (void)split_rows(table, 1.5); },
+                 "split_rows: the train_share 1.5 is not in 0 to 1",
+                 __LINE__ - 2);
+}
+
 TEST(CsvTable, SplitsIntoTwoPartsThatLeaveNoRowOut) {
   std::string text = "a\n";
   for (int i = 0; i < 100; ++i) {

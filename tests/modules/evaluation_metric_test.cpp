@@ -127,7 +127,7 @@ TEST_F(EvaluationMetrics, WhatDoesNotFitIsRefusedWithItsShapes) {
       confusion_metric(2),
       logits,
       labels({0, 2}),
-      "confusion matrix: the target of row 1 is 2, but outputs [2, 2] are of the classes 0 to 1");
+      "confusion_metric: the target of row 1 is 2, but outputs [2, 2] are of the classes 0 to 1");
   expect_refused(r_squared_metric(), logits, floats({1}, {1}), "equally many elements");
   expect_refused(accuracy_metric(),
                  logits,

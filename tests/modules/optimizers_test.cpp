@@ -198,6 +198,35 @@ TEST(Optimizers, NameTheMismatchOfAGradientAsPlainOpsDo) {
   EXPECT_THROW(step(Tensor()), ShapeError);
 }
 
+TEST(Optimizers, RefuseAModelOfOtherShapesThanTheirStateIsOf) {
+  TestRuntime test;
+  Point point{ones(test.cpu, {2})};
+  Point wide{ones(test.cpu, {3})};
+  Adam adam({});
+  Sgd sgd({.momentum = 0.9});
+  const auto step = [&](auto& optimizer, Point& model) {
+    return optimizer.step(model, Gradients({"p"}, {ones(test.cpu, model.p.shape())})).get();
+  };
+  const auto expect_refused = [&](auto& optimizer, const char* text) {
+    static_cast<void>(step(optimizer, point));
+    try {
+      static_cast<void>(step(optimizer, wide));
+      FAIL() << "taken: " << text;
+    } catch (const ShapeError& error) {
+      EXPECT_EQ(error.error().text, text);
+      EXPECT_EQ(error.error().module_path, "p");
+    }
+    EXPECT_EQ(wide.p.to_vector<float>(), (std::vector<float>{1, 1, 1}));
+    EXPECT_EQ(optimizer.step_count(), 1);
+  };
+  expect_refused(adam,
+                 "Adam: 'p' is f32[3] on cpu:0, and the optimizer's state for it f32[2] on cpu:0: "
+                 "that is of another model; take an optimizer of its own for this one");
+  expect_refused(sgd,
+                 "Sgd: 'p' is f32[3] on cpu:0, and the optimizer's state for it f32[2] on cpu:0: "
+                 "that is of another model; take an optimizer of its own for this one");
+}
+
 TEST(Optimizers, RefuseAModelOnSeveralDevices) {
   TestRuntime test;
   TwoParameters model{ones(test.cpu, {2}), ones(test.reference, {2})};

@@ -2,6 +2,7 @@
 // parameter.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/conv1d.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/dropout.hpp>
@@ -16,12 +17,16 @@
 #include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/modules/transformer_encoder_layer.hpp>
+#include <hearth/modules/weight_average.hpp>
 
 #include "test_runtime.hpp"
+#include "tests/base/temporary_folder.hpp"
 
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
@@ -223,6 +228,42 @@ TEST(Refusals, AGradientThatIsNoNumberNamesItsParameterAndStep) {
   EXPECT_EQ(error.code, ErrorCode::non_finite);
   EXPECT_EQ(error.module_path, "0.weight");
   EXPECT_THAT(error.text, HasSubstr("gradient of '0.weight' in step 7 has 2 values of 4"));
+}
+
+TEST(Refusals, AModelThatLacksATensorNamesItsPathAndTheCall) {
+  TestRuntime test;
+  const TemporaryFolder folder;
+  Generator generator(1);
+  Block model{.inner = {{.in = 4, .out = 2}, test.cpu, generator},
+              .filter = {{.in = 1, .out = 1, .kernel = 1}, test.cpu, generator}};
+  WeightAverage average(0.9);
+  average.update(model);
+  const Block taken = std::move(model);
+  const auto expect_named = [](const char* call, std::uint32_t line, const auto& fails) {
+    const Error error = refusal(fails);
+    EXPECT_EQ(error.text,
+              std::string(call) +
+                  ": the model's 'inner.weight' is empty: the model was moved "
+                  "from, or the member was never set");
+    EXPECT_EQ(error.op, call);
+    EXPECT_EQ(error.module_path, "inner.weight");
+    EXPECT_EQ(error.location.line, line) << call;
+  };
+  // NOLINTBEGIN(bugprone-use-after-move): what happens then is the subject
+  const auto loss = [](const Block& m) { return sum(m.inner.weight); };
+  expect_named("value_and_grad", __LINE__, [&] { (void)value_and_grad(model, loss); });
+  const auto nested = [&](const Block& outer) { return value_and_grad(outer, loss).value; };
+  const std::uint32_t nested_line = __LINE__ - 1;
+  const Error error = refusal([&] { (void)value_and_grad(taken, nested); });
+  EXPECT_THAT(error.text, StartsWith("value_and_grad: an input is tracked by an outer grad"));
+  EXPECT_EQ(error.location.line, nested_line);
+  const std::filesystem::path file = folder.path() / "weights.safetensors";
+  expect_named("save_weights", __LINE__, [&] { save_weights(model, file); });
+  EXPECT_FALSE(std::filesystem::exists(file));
+  expect_named("load_weights", __LINE__, [&] { (void)load_weights(model, file); });
+  expect_named("WeightAverage", __LINE__, [&] { (void)average.applied_to(model); });
+  expect_named("WeightAverage", __LINE__, [&] { average.update(model); });
+  // NOLINTEND(bugprone-use-after-move)
 }
 
 }  // namespace

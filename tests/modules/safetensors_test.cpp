@@ -265,7 +265,8 @@ TEST_F(Safetensors, RefusesWrongLengths) {
   const std::string whole =
       file_text(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678");
   expect_refused(whole.substr(0, whole.size() - 1),
-                 "tensor 'a': data_offsets [0,8] do not lie in the 7 bytes of data");
+                 "tensor 'a': data_offsets [0,8] do not lie in the 7 bytes of data: the file is "
+                 "shorter than its header says, so it was cut short, or is damaged");
   expect_refused(whole + "9", "the tensors end at byte 8 of the data, but there are 9 bytes");
 }
 

@@ -1,5 +1,9 @@
 #include <hearth/parallel/bucket_plan.hpp>
 
+#include <hearth/runtime/base/error.hpp>
+
+#include <cstdint>
+
 #include <gtest/gtest.h>
 
 namespace hearth {
@@ -19,6 +23,19 @@ TEST(BucketPlan, FillsFromTheLastParameterToTheFirst) {
   EXPECT_EQ(bucket.entries[2].parameter, 0U);
   EXPECT_EQ(bucket.entries[2].offset, 9);
   EXPECT_EQ(bucket.entries[2].count, 3);
+}
+
+TEST(BucketPlan, RefusesAParameterThatIsNotThere) {
+  const BucketPlan plan({form(3)}, 1 << 20);
+  const std::uint32_t line = __LINE__ + 2;
+  try {
+    static_cast<void>(plan.place_of(1));
+    FAIL() << "there is no parameter 1";
+  } catch (const ArgumentError& error) {
+    EXPECT_EQ(error.error().text,
+              "BucketPlan: there is no parameter 1: there are 1, counted from 0");
+    EXPECT_EQ(error.error().location.line, line);
+  }
 }
 
 TEST(BucketPlan, ClosesABucketThatIsLargeEnough) {

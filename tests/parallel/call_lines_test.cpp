@@ -319,5 +319,45 @@ TEST_F(CallLines, OfADeviceThatFailsInTheTrainersOwnOps) {
   EXPECT_GT(failures, 8);
 }
 
+struct WithBuffer {
+  Linear inner;
+  Buffer scale;
+  HEARTH_MODULE(WithBuffer, inner, scale)
+};
+
+TEST_F(CallLines, OfAModelThatLacksATensor) {
+  const MeanSquaredLoss squares;
+  using Model = WithBuffer;
+  const Model whole{.inner = model(), .scale = Buffer(ones(device, {1}))};
+  Model lacking = whole;
+  lacking.scale = Buffer();
+  Linear moved = model();
+  const Linear taken = std::move(moved);
+  const auto loss = [](const auto&, Batch&, WorkerContext&) { return Tensor(); };
+  const DataParallelOptions parallel{.devices = {device}};
+  TrainerOptions averaging = options();
+  averaging.average_decay = 1.5;
+  // NOLINTBEGIN(bugprone-use-after-move): what happens then is the subject
+  expect_lines({
+      {"Trainer: the model's 'weight' is empty: the model was moved from",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { const Trainer trainer(runtime, moved, squares, options()); }},
+      {"DataParallel: the model's 'weight' is empty: the model was moved from",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { const DataParallel<Linear, Batch> trainer(runtime, moved, loss, parallel); }},
+      {"DataParallel: the model's 'scale' is empty: the model was moved from",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { const DataParallel<Model, Batch> trainer(runtime, lacking, loss, parallel); }},
+      {"Trainer: the decay is 1.5, but must be 0 or more and below 1",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { const Trainer trainer(runtime, taken, squares, averaging); }},
+  });
+  // NOLINTEND(bugprone-use-after-move)
+}
+
 }  // namespace
 }  // namespace hearth

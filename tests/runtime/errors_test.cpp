@@ -195,6 +195,9 @@ TEST(Errors, OutOfMemoryLeavesTheDeviceUsable) {
     const Error error = read_error(large + 1);
     EXPECT_EQ(error.code, ErrorCode::out_of_memory);
     EXPECT_THAT(error.text, HasSubstr("16777216 bytes do not fit"));
+    EXPECT_EQ(read_error(ones(world.device, {4 << 20})).op, "ones");
+    EXPECT_EQ(read_error(zeros(world.device, {4 << 20})).op, "zeros");
+    EXPECT_EQ(read_error(full(world.device, {4 << 20}, 2)).op, "full");
     EXPECT_EQ((small + 1).item(), 2);
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(sum(ones(world.device, {1 << 20})).item(), 1 << 20);
@@ -222,7 +225,12 @@ TEST(Errors, AnEmptyTensorIsRefusedAtTheCall) {
     const Tensor empty;
     EXPECT_THROW(static_cast<void>(empty + world.f32({1})), ArgumentError);
     EXPECT_THROW(static_cast<void>(empty.to_vector<float>()), ArgumentError);
-    EXPECT_THROW(static_cast<void>(empty.to(world.device)), ArgumentError);
+    try {
+      static_cast<void>(empty.to(world.device));
+      FAIL() << "an empty tensor was copied";
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.error().text, "to: an operand is an empty tensor");
+    }
     EXPECT_THROW(static_cast<void>(empty.shape()), ArgumentError);
     EXPECT_THROW(empty.publish(), ArgumentError);
   });
@@ -238,6 +246,20 @@ TEST(Errors, TensorsOfTwoDevicesAreRefusedAtTheCall) {
     } catch (const DeviceMismatch& error) {
       EXPECT_THAT(error.what(), HasSubstr("f32[1] on sim:0, f32[1] on sim:1"));
     }
+  });
+}
+
+TEST(Errors, TensorsOfTwoRuntimesDoNotMix) {
+  stepped([](const World& world) {
+    stepped([&](const World& other) {
+      try {
+        static_cast<void>(world.f32({1}) + other.f32({1}));
+        FAIL() << "operands of two Runtimes were taken";
+      } catch (const DeviceMismatch& error) {
+        EXPECT_THAT(error.what(), HasSubstr("different devices, of two Runtimes: f32[1] on sim:0"));
+        EXPECT_THAT(error.what(), HasSubstr("tensors of two Runtimes do not mix"));
+      }
+    });
   });
 }
 

@@ -6,7 +6,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -34,6 +36,29 @@ TEST_F(GradientsTest, AreFoundByPath) {
     EXPECT_EQ(error.code(), ErrorCode::not_found);
     EXPECT_EQ(error.error().text, "gradients: no parameter 'c'; there are: a, b");
   }
+}
+
+TEST_F(GradientsTest, ThatAreNotThereNameTheLineThatAsked) {
+  Gradients gradients = three_and_four();
+  const auto expect_refused = [](const auto& ask, const char* text, std::uint32_t line) {
+    try {
+      ask();
+      ADD_FAILURE() << "found: " << text;
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.error().text, text);
+      EXPECT_EQ(error.error().op, "gradients");
+      EXPECT_EQ(error.error().location.line, line);
+      EXPECT_THAT(error.error().location.file, ::testing::EndsWith("gradients_test.cpp"));
+    }
+  };
+  const char* const text = "gradients: there is no gradient 9: there are 2, counted from 0";
+  expect_refused([&] { (void)gradients[9]; }, text, __LINE__);
+  expect_refused([&] { (void)std::as_const(gradients)[9]; }, text, __LINE__);
+  expect_refused([&] { (void)gradients.path(9); }, text, __LINE__);
+  expect_refused([&] { (void)gradients.has_gradient(9); }, text, __LINE__);
+  expect_refused([&] { gradients.leave_out(9); }, text, __LINE__);
+  expect_refused(
+      [&] { (void)gradients.at("c"); }, "gradients: no parameter 'c'; there are: a, b", __LINE__);
 }
 
 TEST_F(GradientsTest, NeedOnePathForEachTensor) {

@@ -122,7 +122,7 @@ TEST(HugeSizes, ADefaultBudgetIsAPartOfWhatIsFreeAndOneRequestAboveItIsRefused) 
   const Device device = runtime.device("cpu:0");
   EXPECT_EQ(device.memory().budget_bytes, 600 * kMiB);
   const Error error = read_error(sum(zeros(device, {601 * kMiB / 4})));
-  EXPECT_EQ(error.op, "full");
+  EXPECT_EQ(error.op, "zeros");
   EXPECT_THAT(error.text, HasSubstr("that is more than the device's whole budget"));
   EXPECT_EQ(device.memory().peak_reserved_bytes, 0);
 }
@@ -148,7 +148,7 @@ TEST(HugeSizes, TheOraclesCopiesAreComparedWithTheMachineToo) {
   const detail::PretendedHostBytes pretended(100 * kMiB);
   const Tensor bytes = zeros(device, {20 * kMiB}, DType::u8);
   const Error error = read_error(slice(bytes, 0, {.stop = 1}));
-  EXPECT_EQ(error.op, "full");
+  EXPECT_EQ(error.op, "zeros");
   EXPECT_THAT(error.text, HasSubstr("no host memory for 167772160 bytes"));
 }
 

@@ -180,7 +180,7 @@ TEST(Limits, AFullStreamThrowsAtItsDeadline) {
     } catch (const DeadlineExceeded& error) {
       EXPECT_EQ(testing::now() - start, 5ms);
       EXPECT_THAT(error.what(), HasSubstr("stayed full until its deadline"));
-      EXPECT_EQ(error.error().op, "full");
+      EXPECT_EQ(error.error().op, "zeros");
       EXPECT_THAT(error.error().location.file, HasSubstr("limits_test.cpp"));
       EXPECT_TRUE(error.error().report.empty());
     }

@@ -3,6 +3,8 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
+#include "tests/support/environment_variable.hpp"
+
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -18,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 template <class Fn>
 Error refusal(const Fn& fn) {
@@ -118,6 +121,16 @@ TEST(RuntimeOptions, ADeviceThatDoesNotExistIsRefusedWithThoseThatDo) {
                 const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:0"}}});
               }).text,
               HasSubstr("two devices are called 'sim:0'"));
+}
+
+TEST(RuntimeOptions, ADeviceThatTheEnvironmentNamesIsRefusedInItsName) {
+  const auto refused = [](const char* devices) {
+    const testing::EnvironmentVariable variable("HEARTH_DEVICES", devices);
+    return refusal([] { const Runtime runtime; }).text;
+  };
+  EXPECT_THAT(refused("cuda:0"), StartsWith("HEARTH_DEVICES: no device 'cuda:0': this build has"));
+  EXPECT_EQ(refused("cpu:0,cpu:0"), "HEARTH_DEVICES: two devices are called 'cpu:0'");
+  EXPECT_THAT(refused("cpu:0,"), StartsWith("HEARTH_DEVICES=cpu:0,: expected names"));
 }
 
 TEST(RuntimeOptions, AMissingDeviceNamesTheLineThatAskedForIt) {

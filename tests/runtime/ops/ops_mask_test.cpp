@@ -10,11 +10,13 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace hearth {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::thrown_text;
 using MaskTest = testing::ReferenceTest;
@@ -64,6 +66,39 @@ TEST_F(MaskTest, ClampRefusesWhatIsNoBound) {
               HasSubstr("clamp: the number -1 does not fit u8[2]"));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)clamp(cast(x, DType::boolean), 0); }),
               HasSubstr("clamp: does not take bool"));
+}
+
+TEST_F(MaskTest, ClampNamesTheLineThatWroteABound) {
+  const Tensor bytes = cast(f64({1, 2}, {2}), DType::u8);
+  const Tensor x = f64({1, 2}, {2});
+  const auto line_of = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ArgumentError& error) {
+      EXPECT_THAT(error.error().location.file, EndsWith("ops_mask_test.cpp")) << error.what();
+      return error.error().location.line;
+    }
+    return 0U;
+  };
+  EXPECT_EQ(line_of([&] { (void)clamp(bytes, -5, 300); }), __LINE__);
+  EXPECT_EQ(line_of([&] { (void)clamp(x, NAN, 1); }), __LINE__);
+  EXPECT_EQ(line_of([&] { (void)clamp(x, Tensor(), 1); }), __LINE__);
+  EXPECT_EQ(line_of([&] { (void)clamp(x, 0, std::optional<double>(NAN)); }), __LINE__);
+}
+
+TEST_F(MaskTest, ClampTakesBoundsThatMayBeAbsent) {
+  const Tensor x = f64({-2, 0, 2}, {3});
+  std::optional<double> one;
+  const std::optional<int> minus_one = -1;
+  EXPECT_THAT(reals(clamp(x, minus_one, one)), ElementsAre(-1, 0, 2));
+  one = 1;
+  EXPECT_THAT(reals(clamp(x, std::nullopt, one)), ElementsAre(-2, 0, 1));
+  EXPECT_THAT(reals(clamp(x, {-1}, {1})), ElementsAre(-1, 0, 1));
+  const std::optional<Tensor> tensor = f64({0}, {1});
+  EXPECT_THAT(reals(clamp(x, tensor, std::optional<Tensor>())), ElementsAre(0, 0, 2));
+  EXPECT_THAT(reals(clamp(x, std::optional<Tensor>(f64({0}, {1})))), ElementsAre(0, 0, 2));
+  EXPECT_THAT(reals(clamp(x, std::optional<Arg>(Arg(0)), Arg(1.5F))), ElementsAre(0, 0, 1.5));
 }
 
 TEST_F(MaskTest, MaskedFillBroadcastsItsMask) {

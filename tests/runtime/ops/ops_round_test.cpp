@@ -160,7 +160,7 @@ TEST_P(RoundTest, DividingAnIntegerByZeroPoisons) {
         remainder(of<std::int32_t>({1, 2}), of<std::int32_t>({1, 0})).read_bytes().get());
     ADD_FAILURE() << "it was divided";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.error().text, StartsWith("div: division by zero at element 1"));
+    EXPECT_THAT(error.error().text, StartsWith("remainder: division by zero at element 1"));
   }
 }
 

@@ -115,7 +115,11 @@ TEST(RecordRules, RefuseKindsAndFlagsThatDoNotExist) {
   record.flags = 0x40;
   EXPECT_EQ(text(rules::check_form(record, 0)), "full: the flags 0x40 do not fit it");
   for (unsigned called = 1; called <= 0xff; ++called) {
-    record.flags = flags_of(static_cast<CalledAs>(called));
+    const auto name = static_cast<CalledAs>(called);
+    if (is_known(name) && called_info(name).kind == OpKind::fill) {
+      continue;
+    }
+    record.flags = flags_of(name);
     EXPECT_TRUE(text(rules::check_form(record, 0)).ends_with("do not fit it")) << called;
   }
 }
@@ -135,7 +139,7 @@ TEST(RecordRules, ANameFitsTheKindThatItIsMadeOf) {
           << called_info(called).name << " of " << op.name << ": " << mistake;
     }
   }
-  EXPECT_EQ(names, static_cast<int>(CalledAs::one_hot)) << "a name without a row";
+  EXPECT_EQ(names, static_cast<int>(CalledAs::zeros_like)) << "a name without a row";
 }
 
 TEST(RecordRules, RefuseABlobOfAnotherSize) {
