@@ -121,7 +121,8 @@ class Trainer<Model, Shard> final {
 
   /// Trains on a data set, with batches of TrainerOptions::batch_size, and judges the model on
   /// another one after each epoch; before the first step it tries loss and metrics on a batch of
-  /// these. Ctrl-C and SIGTERM finish the step under way, save, and end it; a second one ends the
+  /// these. Ctrl-C and SIGTERM finish the step under way, save, and end it; in a validation, the
+  /// batch under way: a run that is resumed begins that validation anew. A second one ends the
   /// program.
   ///
   /// Errors: ArgumentError for options that make no sense, data without a batch, or when the run to
@@ -176,9 +177,8 @@ class Trainer<Model, Shard> final {
   }
   template <BatchSource<Shard> Source>
   EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
-    constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
     return detail::in_trainers_name([&] {
-      return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
+      return with_devices_left([&] { return judge(batches, false, {}, where)->figures(); });
     });
   }
 
@@ -251,17 +251,23 @@ class Trainer<Model, Shard> final {
     return {{"batch_size", std::to_string(options_.batch_size)}};
   }
 
-  /// Judges up to `most` batches. Behind a trial the ranks' random numbers go on as if it had not
-  /// been.
+  /// Judges all batches, or one, for a trial: the ranks' random numbers go on as if it had not
+  /// been. Nothing when on_batch(), if there is one, wanted no more of them.
   template <class Source>
-  [[nodiscard]] detail::FigureSums judge(Source& batches,
-                                         std::int64_t most,
-                                         bool is_trial,
-                                         SourceLoc where) {
+  [[nodiscard]] std::optional<detail::FigureSums> judge(Source& batches,
+                                                        bool is_trial,
+                                                        const ValidationProgress& on_batch,
+                                                        SourceLoc where) {
     detail::FigureSums sums(options_.metrics);
     batches.set_world(parallel_.world());
     batches.seek({});
+    const std::int64_t most = is_trial ? 1 : std::numeric_limits<std::int64_t>::max();
+    const std::int64_t count = batches.batch_count();
     for (std::int64_t i = 0; i < most; ++i) {
+      const bool goes_on = !on_batch || on_batch(i, count);
+      if (!goes_on && i < count) {
+        return std::nullopt;
+      }
       std::vector<Shard> shards = next_of(batches, where);
       if (shards.empty()) {
         break;
@@ -320,9 +326,13 @@ class Trainer<Model, Shard> final {
               parallel_.save_weights(file, metadata, where);
             }};
     if (validation != nullptr) {
-      ports.validate = [&] { return evaluate(*validation, where); };
+      ports.validate = [&](const ValidationProgress& on_batch) {
+        const std::optional<detail::FigureSums> sums =
+            with_devices_left([&] { return judge(*validation, false, on_batch, where); });
+        return sums ? std::optional(sums->figures()) : std::nullopt;
+      };
       ports.try_validation = [&] {
-        static_cast<void>(with_devices_left([&] { return judge(*validation, 1, true, where); }));
+        static_cast<void>(with_devices_left([&] { return judge(*validation, true, {}, where); }));
       };
     }
     return detail::in_trainers_name(

@@ -284,9 +284,12 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
 }
 
 // What a lost device has is not asked for: it would not answer.
-void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_far) {
+void TrainingRun::draw_dashboard(const RunPlace& place,
+                                 const EpochRecord& so_far,
+                                 const std::optional<RunPlace>& validated) {
   DashboardFigures figures{.title = options_.title,
                            .place = place,
+                           .validated = validated,
                            .epochs = options_.epochs,
                            .loss = so_far.train_loss,
                            .samples_per_s = so_far.samples_per_s(),
@@ -365,6 +368,35 @@ bool TrainingRun::observe(const EpochRecord& epoch) {
   return true;
 }
 
+std::optional<EvaluationFigures> TrainingRun::validate(const InterruptScope& interrupt) {
+  const TracePart part(options_.devices.front(), "validation", where_);
+  const EpochRecord epoch = record_of_epoch();
+  RunPlace validated{.epoch = epoch_};
+  const auto on_batch = [&](std::int64_t batch, std::int64_t batch_count) {
+    validated.batch = batch;
+    validated.batch_count = batch_count;
+    console_.show_validation(validated);
+    if (console_.wants_dashboard()) {
+      draw_dashboard(place(), epoch, validated);
+    }
+    return !interrupt.is_requested();
+  };
+  std::optional<EvaluationFigures> figures = ports_.validate(on_batch);
+  if (!figures) {
+    end_in_validation(validated);
+  }
+  return figures;
+}
+
+// The state was saved before, and is saved no more: random numbers that a validation takes would
+// be taken twice. So the run goes on with the whole validation.
+void TrainingRun::end_in_validation(const RunPlace& validated) {
+  result_.reason = EndReason::interrupted;
+  result_.ended_at = place();
+  result_.partial = record_of_epoch();
+  console_.end_epoch(history_, *result_.partial, ending_at(validated, "validation"));
+}
+
 // Whatever goes wrong in the program's own code, a metric or a callback, the epoch is saved before.
 bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   if (sums_.sample_count == 0) {
@@ -376,13 +408,15 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   }
   EpochRecord epoch = record_of_epoch();
   if (ports_.validate) {
-    const TracePart part(options_.devices.front(), "validation", where_);
-    const EvaluationFigures figures = ports_.validate();
-    epoch.validation_loss = figures.loss;
-    for (const std::size_t column : columns_) {
-      epoch.metrics.push_back(figures.metrics[column]);
+    const std::optional<EvaluationFigures> figures = validate(interrupt);
+    if (!figures) {
+      return false;
     }
-    note_confusion(figures);
+    epoch.validation_loss = figures->loss;
+    for (const std::size_t column : columns_) {
+      epoch.metrics.push_back(figures->metrics[column]);
+    }
+    note_confusion(*figures);
   }
   for (const TrainerCallback& callback : options_.callbacks) {
     if (callback.on_epoch) {
@@ -431,11 +465,12 @@ void TrainingRun::end_early(EndReason reason) {
   console_.end_epoch(history_, *result_.partial, ending_at(*result_.ended_at));
 }
 
-std::string TrainingRun::ending_at(const RunPlace& place) const {
-  return fmt::format("{} after {} of {} batches{}:",
+std::string TrainingRun::ending_at(const RunPlace& place, std::string_view part) const {
+  return fmt::format("{} after {} of {} {}batches{}:",
                      name(result_.reason),
                      place.batch,
                      place.batch_count,
+                     part.empty() ? "" : std::string(part) + " ",
                      options_.folder.empty() ? "" : ", saved");
 }
 
