@@ -85,7 +85,7 @@ class Trainer<Model, Shard> final {
  public:
   /// Takes the model and gives each device a copy of it. Its tensors are named by their paths in
   /// it, for errors and traces, also where the program still holds them as parts of a larger model.
-  /// Errors: those of DataParallel.
+  /// Errors: those of DataParallel; ArgumentError for a metric without a name or a function.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime& runtime,
           Model model,
@@ -93,7 +93,8 @@ class Trainer<Model, Shard> final {
           TrainerOptions options,
           SourceLoc where = SourceLoc::current())
       : runtime_(runtime),
-        options_(with_devices(std::move(options), runtime)),
+        home_(runtime.device()),
+        options_(checked(std::move(options), runtime, where)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
         summary_(model_summary(model, where).to_string()),
         parallel_(detail::in_trainers_name([&] {
@@ -125,11 +126,12 @@ class Trainer<Model, Shard> final {
   /// batch under way: a run that is resumed begins that validation anew. A second one ends the
   /// program.
   ///
-  /// Errors: ArgumentError for options that make no sense, data without a batch, or when the run to
-  /// be resumed had other options (TrainerOptions::notes); FileError when a file cannot be written
-  /// or read; those of DataParallel::step(), of the data and of the callbacks: what the program's
-  /// model, loss, metrics and data throw, ShapeError say, at their own lines. What was saved
-  /// before stays: of an epoch that is trained, also when its validation or a callback fails.
+  /// Errors: ArgumentError for options that make no sense, data without a batch, when the run to be
+  /// resumed had other options (TrainerOptions::notes), or when the Runtime has ended; FileError
+  /// when a file cannot be written or read; those of DataParallel::step(), of the data and of the
+  /// callbacks: what the program's model, loss, metrics and data throw, ShapeError say, at their
+  /// own lines. What was saved before stays: of an epoch that is trained, also when its validation
+  /// or a callback fails.
   TrainingResult fit(
       const Dataset& train,
       const Dataset& validation,
@@ -177,6 +179,7 @@ class Trainer<Model, Shard> final {
   }
   template <BatchSource<Shard> Source>
   EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
+    training::require_runtime(home_, where);
     return detail::in_trainers_name([&] {
       return with_devices_left([&] { return judge(batches, false, {}, where)->figures(); });
     });
@@ -197,7 +200,9 @@ class Trainer<Model, Shard> final {
   [[nodiscard]] DataParallel<Model, Shard>& parallel() noexcept { return parallel_; }
 
  private:
-  static TrainerOptions with_devices(TrainerOptions options, const Runtime& runtime) {
+  /// With devices, where the program names none.
+  static TrainerOptions checked(TrainerOptions options, const Runtime& runtime, SourceLoc where) {
+    training::require_sound_metrics(options.metrics, where);
     if (options.devices.empty()) {
       options.devices = runtime.devices();
     }
@@ -232,6 +237,7 @@ class Trainer<Model, Shard> final {
                                      const char* which,
                                      bool shuffles,
                                      SourceLoc where) {
+    training::require_runtime(home_, where);
     training::require_sound_batches(options_, where);
     training::require_examples(data.size(), which, where);
     return ShardedLoader(data,
@@ -288,7 +294,7 @@ class Trainer<Model, Shard> final {
       for (const detail::FigurePart& part : options_.average_decay > 0
                                                 ? parallel_.evaluate_averaged(judge_part, where)
                                                 : parallel_.evaluate(judge_part, where)) {
-        sums.add(part);
+        sums.add(part, where);
       }
     }
     return sums;
@@ -309,6 +315,7 @@ class Trainer<Model, Shard> final {
   }
   template <class Source, class Judged>
   TrainingResult run(Source& train, Judged* validation, const TrainingData& data, SourceLoc where) {
+    training::require_runtime(home_, where);
     TrainingPorts ports{
         .batch_count = train.batch_count(),
         .data = data,
@@ -393,6 +400,7 @@ class Trainer<Model, Shard> final {
   }
 
   const Runtime& runtime_;
+  const Device home_;  ///< Of the Runtime, to know when that has ended.
   const TrainerOptions options_;
   const detail::TrainerLoss<Model, Shard> loss_;
   const std::string summary_;

@@ -89,11 +89,34 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> values) {
 
 }  // namespace
 
+void training::require_runtime(const Device& device, SourceLoc where) {
+  if (device.is_closed()) {
+    refuse("its Runtime has ended, and must outlive it", where);
+  }
+}
+
 void training::require_sound_batches(const TrainerOptions& options, SourceLoc where) {
   require_at_least(1, "batch_size", options.batch_size, where);
   require_at_least(0, "loader_workers", options.loader_workers, where);
   if (options.loader_deadline <= std::chrono::nanoseconds::zero()) {
     refuse("loader_deadline must be above 0", where);
+  }
+}
+
+void training::require_sound_metrics(const std::vector<EvaluationMetric>& metrics,
+                                     SourceLoc where) {
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const EvaluationMetric& metric = metrics[i];
+    if (metric.name.empty()) {
+      refuse(fmt::format("metric {} has no name", i + 1), where);
+    }
+    if (!metric.measure || !metric.value) {
+      refuse(fmt::format("the metric '{}' has no function {}: one of your own needs measure and "
+                         "value",
+                         metric.name,
+                         metric.measure ? "value" : "measure"),
+             where);
+    }
   }
 }
 
@@ -215,13 +238,35 @@ void TrainingRun::set_rate() {
   }
 }
 
+// What a step says of a loss that is no number gets the batches that it came from.
+std::optional<DataParallelReport> TrainingRun::step() const {
+  const RunPlace before = place();
+  try {
+    return ports_.step();
+  } catch (const Exception& exception) {
+    if (exception.error().code != ErrorCode::non_finite) {
+      throw;
+    }
+    const std::int64_t first = before.batch + 1;
+    const std::int64_t last = std::min(before.batch + options_.accumulate, before.batch_count);
+    Error error = exception.error();
+    error.text += fmt::format(
+        ", from {} of {} in epoch {}: look at inputs and targets there, or lower the learning rate",
+        first == last ? fmt::format("batch {}", first)
+                      : fmt::format("batches {} to {}", first, last),
+        before.batch_count,
+        before.epoch);
+    throw_error(std::move(error));
+  }
+}
+
 std::optional<TrainingStep> TrainingRun::take_step() {
   if (place().batch < ports_.batch_count) {
     set_rate();
   }
   const TracePart part(options_.devices.front(), "step", where_);
   const detail::TimePoint begin = now();
-  const std::optional<DataParallelReport> report = ports_.step();
+  const std::optional<DataParallelReport> report = step();
   if (!report) {
     return std::nullopt;
   }

@@ -59,8 +59,12 @@ struct TrainingPorts {
 };
 
 namespace training {
+/// Errors: ArgumentError when the Runtime of this device has ended.
+void require_runtime(const Device& device, SourceLoc where);
 /// Errors: ArgumentError for options of batches that make no sense.
 void require_sound_batches(const TrainerOptions& options, SourceLoc where);
+/// Errors: ArgumentError, naming the metric, when it lacks a name or a function.
+void require_sound_metrics(const std::vector<EvaluationMetric>& metrics, SourceLoc where);
 /// Errors: ArgumentError, naming the data set, when it has no example.
 void require_examples(std::int64_t count, const char* which, SourceLoc where);
 }  // namespace training
@@ -134,6 +138,7 @@ class TrainingRun final {
   /// Whether the run goes on.
   [[nodiscard]] bool train_epoch(const InterruptScope& interrupt);
   [[nodiscard]] std::optional<TrainingStep> take_step();
+  [[nodiscard]] std::optional<DataParallelReport> step() const;
   [[nodiscard]] EpochRecord record_of_epoch() const;
   void draw_dashboard(const RunPlace& place,
                       const EpochRecord& so_far,
