@@ -182,13 +182,17 @@ Statistics binary_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc
 
 }  // namespace
 
-void merge_statistics(const EvaluationMetric& metric, Statistics& sum, const Statistics& more) {
+void merge_statistics(const EvaluationMetric& metric,
+                      Statistics& sum,
+                      const Statistics& more,
+                      SourceLoc loc) {
   if (sum.empty()) {
     sum = more;
   } else if (more.size() != sum.size()) {
     fail(ErrorCode::invalid_argument,
          metric.name,
-         fmt::format("a batch gave {} statistics, another {}", sum.size(), more.size()));
+         fmt::format("a batch gave {} statistics, another {}", sum.size(), more.size()),
+         loc);
   } else if (metric.merge) {
     metric.merge(sum, more);
   } else {
@@ -198,17 +202,20 @@ void merge_statistics(const EvaluationMetric& metric, Statistics& sum, const Sta
   }
 }
 
-ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric, const Statistics& all) {
+ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric,
+                                    const Statistics& all,
+                                    SourceLoc loc) {
   const std::int64_t classes = metric.class_count;
   if (classes < 1 || all.size() != static_cast<std::size_t>(classes * classes)) {
     fail(ErrorCode::invalid_argument,
          metric.name,
-         fmt::format("{} statistics are no table of {} classes", all.size(), classes));
+         fmt::format("{} statistics are no table of {} classes", all.size(), classes),
+         loc);
   }
   ConfusionMatrix matrix(classes);
   for (std::int64_t i = 0; i < classes * classes; ++i) {
     matrix.add(
-        i / classes, i % classes, static_cast<std::int64_t>(all[static_cast<std::size_t>(i)]));
+        i / classes, i % classes, static_cast<std::int64_t>(all[static_cast<std::size_t>(i)]), loc);
   }
   return matrix;
 }
@@ -260,8 +267,8 @@ EvaluationMetric f1_metric(std::int64_t class_count, SourceLoc loc) {
   metric.measure = [class_count, loc](const Tensor& outputs, const Tensor& targets) {
     return confusion_of("f1_metric", class_count, outputs, targets, loc);
   };
-  metric.value = [metric](const Statistics& all) {
-    return confusion_matrix_of(metric, all).macro_f1();
+  metric.value = [metric, loc](const Statistics& all) {
+    return confusion_matrix_of(metric, all, loc).macro_f1();
   };
   return metric;
 }
@@ -310,8 +317,8 @@ EvaluationMetric confusion_metric(std::int64_t class_count, SourceLoc loc) {
                           .value = {},
                           .class_count = class_count,
                           .figure = "accuracy"};
-  metric.value = [metric](const Statistics& all) {
-    return confusion_matrix_of(metric, all).accuracy();
+  metric.value = [metric, loc](const Statistics& all) {
+    return confusion_matrix_of(metric, all, loc).accuracy();
   };
   return metric;
 }

@@ -36,13 +36,16 @@ struct EvaluationMetric {
   std::string figure = {};
 };
 
-/// Adds `more` to `sum`, which may be empty yet.
+/// Adds `more` to `sum`, which may be empty yet. Errors: ArgumentError when they are of two
+/// lengths.
 void merge_statistics(const EvaluationMetric& metric,
                       EvaluationMetric::Statistics& sum,
-                      const EvaluationMetric::Statistics& more);
-/// Of a metric that has classes. Errors: ArgumentError when it has none.
+                      const EvaluationMetric::Statistics& more,
+                      SourceLoc loc = SourceLoc::current());
+/// Of a metric that has classes. Errors: ArgumentError when it has none, or others.
 [[nodiscard]] ConfusionMatrix confusion_matrix_of(const EvaluationMetric& metric,
-                                                  const EvaluationMetric::Statistics& all);
+                                                  const EvaluationMetric::Statistics& all,
+                                                  SourceLoc loc = SourceLoc::current());
 
 /// The share of rows whose largest logit is at their label: "accuracy".
 ///
@@ -73,7 +76,9 @@ void merge_statistics(const EvaluationMetric& metric,
 /// 1 - (sum of squared errors) / (sum of squared distances of the targets from their mean): "R²".
 /// NaN where all targets are equal. Shapes: outputs and targets have equally many elements.
 [[nodiscard]] EvaluationMetric r_squared_metric(SourceLoc loc = SourceLoc::current());
-/// The mean distance of outputs from targets: "mean error". Shapes: as r_squared_metric.
+/// The mean distance of outputs from targets, in their units: "mean error". Of targets that a
+/// TableEncoder standardised it is in deviations (TableEncoder::target_value). Shapes: as
+/// r_squared_metric.
 [[nodiscard]] EvaluationMetric mean_error_metric(SourceLoc loc = SourceLoc::current());
 
 }  // namespace hearth

@@ -22,7 +22,10 @@ ShardedLoader::ShardedLoader(const Dataset& dataset,
                              const LoaderOptions& options,
                              int world,
                              SourceLoc where)
-    : dataset_(dataset), executor_(executor), options_(named(options)) {
+    : dataset_(dataset),
+      executor_(executor),
+      executor_life_(executor.life()),
+      options_(named(options)) {
   set_world(world, where);
 }
 
@@ -35,6 +38,13 @@ void ShardedLoader::set_world(int world, SourceLoc where) {
   }
   if (static_cast<std::size_t>(world) == loaders_.size()) {
     return;
+  }
+  if (executor_life_.expired()) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = options_.name +
+                              ": the Runtime whose executor it was given has ended; a loader must "
+                              "not outlive it",
+                      .location = where});
   }
   const LoaderCursor cursor = loaders_.empty() ? LoaderCursor() : this->cursor();
   std::vector<std::unique_ptr<DataLoader>> loaders;

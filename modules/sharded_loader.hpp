@@ -50,12 +50,14 @@ class ShardedLoader final {
   void seek(LoaderCursor cursor, SourceLoc where = SourceLoc::current());
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(loaders_.size()); }
-  /// From the next batch on, there are so many parts. Errors: ArgumentError when it is below 1.
+  /// From the next batch on, there are so many parts. Errors: ArgumentError when it is below 1, or
+  /// another number than before and the Runtime has ended.
   void set_world(int world, SourceLoc where = SourceLoc::current());
 
  private:
   const Dataset& dataset_;
   RuntimeExecutor& executor_;
+  const std::weak_ptr<const void> executor_life_;
   const LoaderOptions options_;
   std::vector<std::unique_ptr<DataLoader>> loaders_;  ///< By rank.
 };

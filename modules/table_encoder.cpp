@@ -4,6 +4,8 @@
 
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/json_fault.hpp>
+#include <hearth/runtime/base/log.hpp>
+#include <hearth/runtime/base/settings.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,12 @@ constexpr int kVersion = 1;
 [[noreturn]] void refuse_table(const std::string& text, SourceLoc loc) {
   throw_error(
       Error{.code = ErrorCode::invalid_argument, .text = "TableEncoder: " + text, .location = loc});
+}
+
+// An encoder needs no runtime, so it has no log but the standard error stream.
+void warn(std::string_view text) {
+  const Result<detail::LogLevel> level = detail::log_level(detail::Settings::from_environment());
+  detail::Log({.level = level.has_value() ? level.value() : detail::LogLevel::warn}).warn(text);
 }
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
@@ -162,7 +170,7 @@ void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc lo
 }  // namespace
 
 TableEncoder::TableEncoder(const CsvTable& train, const TableOptions& options, SourceLoc loc)
-    : code_(options.categories), missing_(options.missing) {
+    : code_(options.categories), missing_(options.missing), unknown_(options.unknown) {
   for (const std::vector<std::string>* const names : {&options.features, &options.leave_out}) {
     for (const std::string& name : *names) {
       static_cast<void>(train.column(name, loc));
@@ -308,6 +316,54 @@ std::int64_t TableEncoder::code_in(const Category& category,
   return found == category.texts.end() || *found != text ? -1 : found - category.texts.begin();
 }
 
+std::vector<std::int64_t> TableEncoder::codes_of(const Category& category,
+                                                 const CsvTable& table,
+                                                 const std::vector<std::int64_t>& rows,
+                                                 SourceLoc loc) const {
+  const CsvColumn& column = table.column(category.column, loc);
+  std::vector<std::int64_t> codes;
+  codes.reserve(rows.size());
+  std::optional<std::int64_t> unknown;
+  std::int64_t unknown_count = 0;
+  for (const std::int64_t row : rows) {
+    codes.push_back(code_in(category, column, row));
+    if (codes.back() < 0 && !misses(column, row)) {
+      unknown = unknown.value_or(row);
+      ++unknown_count;
+    }
+  }
+  if (!unknown || unknown_ == UnknownCategory::ignore) {
+    return codes;
+  }
+  const std::string found = fmt::format("{}: '{}' in column '{}' was in no row that trained",
+                                        table.place_of(*unknown),
+                                        column.text(*unknown),
+                                        column.name);
+  if (unknown_ == UnknownCategory::refuse) {
+    refuse_table(fmt::format("{}; there were {}", found, fmt::join(category.texts, ", ")), loc);
+  }
+  if (!category.has_told->exchange(true, std::memory_order_acq_rel)) {  // partner: itself
+    const std::int64_t others = unknown_count - 1;
+    const std::string more = others == 0   ? ""
+                             : others == 1 ? ", nor was another value"
+                                           : fmt::format(", nor were {} other values", others);
+    warn(fmt::format(
+        "TableEncoder: {}{}: it counts as missing (TableOptions::unknown)", found, more));
+  }
+  return codes;
+}
+
+std::int64_t TableEncoder::unknown_count(const CsvTable& table, SourceLoc loc) const {
+  std::int64_t count = 0;
+  for (const Category& category : categories_) {
+    const CsvColumn& column = table.column(category.column, loc);
+    for (std::int64_t row = 0; row < table.row_count(); ++row) {
+      count += !misses(column, row) && code_in(category, column, row) < 0 ? 1 : 0;
+    }
+  }
+  return count;
+}
+
 // Phases: numbers, then texts, column by column.
 Examples TableEncoder::features_of(const CsvTable& table,
                                    const std::vector<std::int64_t>& rows,
@@ -329,18 +385,18 @@ Examples TableEncoder::features_of(const CsvTable& table,
     ++place;
   }
   for (const Category& category : categories_) {
-    const CsvColumn& column = table.column(category.column, loc);
+    const std::vector<std::int64_t> codes = codes_of(category, table, rows, loc);
     if (code_ == CategoryCode::index) {
-      HostArray codes(DType::i64, {count}, loc);
-      std::ranges::transform(rows, codes.values<std::int64_t>().begin(), [&](std::int64_t row) {
-        return code_in(category, column, row) + 1;
+      HostArray from_one(DType::i64, {count}, loc);
+      std::ranges::transform(codes, from_one.values<std::int64_t>().begin(), [](std::int64_t code) {
+        return code + 1;
       });
-      examples.more.push_back({category.column, std::move(codes)});
+      examples.more.push_back({category.column, std::move(from_one)});
       continue;
     }
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (const std::int64_t code = code_in(category, column, rows[i]); code >= 0) {
-        inputs[i * stride + place + static_cast<std::size_t>(code)] = 1;
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      if (codes[i] >= 0) {
+        inputs[i * stride + place + static_cast<std::size_t>(codes[i])] = 1;
       }
     }
     place += category.texts.size();
@@ -421,6 +477,7 @@ void TableEncoder::save(const std::filesystem::path& file, SourceLoc loc) const 
   nlohmann::ordered_json all{{"hearth_table_encoder", kVersion},
                              {"code", static_cast<int>(code_)},
                              {"missing", static_cast<int>(missing_)},
+                             {"unknown", static_cast<int>(unknown_)},
                              {"numbers", nlohmann::json::array()},
                              {"categories", nlohmann::json::array()},
                              {"classes", classes_}};
@@ -461,11 +518,13 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
     }
     const int code = all.at("code").get<int>();
     const int missing = all.at("missing").get<int>();
-    if (code < 0 || code > 1 || missing < 0 || missing > 2) {
+    const int unknown = all.value("unknown", 0);  // an earlier build wrote none
+    if (code < 0 || code > 1 || missing < 0 || missing > 2 || unknown < 0 || unknown > 2) {
       fail("it has settings that this version does not know");
     }
     read.code_ = static_cast<CategoryCode>(code);
     read.missing_ = static_cast<MissingValue>(missing);
+    read.unknown_ = static_cast<UnknownCategory>(unknown);
     const auto number_in = [](const nlohmann::json& json) {
       return Number{.column = json.at("column").get<std::string>(),
                     .mean = json.at("mean").get<double>(),

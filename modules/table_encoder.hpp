@@ -1,15 +1,18 @@
 // TableEncoder: the columns of a table as numbers for a network. It learns means, deviations and
 // categories from the rows that train, and does the same to every other table. Categories and
 // classes are compared as they were written: "007" is not "7".
-// A value that owns what it learned. Threads: a value; const functions from any.
+// A value that owns what it learned; copies share what of it the log was told. Threads: a value;
+// const functions from any.
 // Invariant: the same table gives the same numbers, in whatever program the encoder is loaded.
 #pragma once
 
 #include <hearth/modules/array_dataset.hpp>
 #include <hearth/modules/csv.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +20,8 @@
 namespace hearth {
 
 enum class CategoryCode : std::uint8_t {
-  one_hot,  ///< A column of 0 and 1 for each text; one that did not train is 0 in all.
+  one_hot,  ///< A column of 0 and 1 for each text; one that did not train is 0 in all
+            ///< (UnknownCategory).
   index,    ///< An array of its own under the column's name, i64 [n], for an Embedding: 0 is a text
             ///< that did not train, the others are numbered from 1.
 };
@@ -25,6 +29,13 @@ enum class MissingValue : std::uint8_t {
   mean,    ///< Numbers that are missing become the mean; texts, one that did not train.
   refuse,  ///< An error names the line of the file.
   drop,    ///< The row is left out, of what is learned too.
+};
+/// What becomes of a text in a column of categories that was in no row that trained.
+enum class UnknownCategory : std::uint8_t {
+  warn,    ///< It counts as missing: 0 in all columns, or the index 0. The log names the first of
+           ///< each column with its place, once for an encoder and its copies.
+  ignore,  ///< The same without a word.
+  refuse,  ///< An error names the line of the file.
 };
 
 struct TableOptions {
@@ -34,6 +45,7 @@ struct TableOptions {
   std::vector<std::string> leave_out = {};  ///< … and these.
   CategoryCode categories = CategoryCode::one_hot;
   MissingValue missing = MissingValue::mean;
+  UnknownCategory unknown = UnknownCategory::warn;
   bool standardise = true;         ///< Numbers become (value - mean)/deviation.
   bool standardise_target = true;  ///< A target that is a number, too.
   /// More different texts in a column are refused: it may be free text, or numbers with a bad one
@@ -55,13 +67,19 @@ class TableEncoder final {
   /// column of CategoryCode::index in Examples::more. Targets are f32 [n, 1], or classes, i64 [n].
   ///
   /// Errors: ArgumentError for a column that is not there, texts where numbers trained, a class
-  /// that did not train, or a missing value or target that may not be; it names the file and the
-  /// line (CsvTable::place_of).
+  /// that did not train, or a missing value, unknown category or target that may not be; it names
+  /// the file and the line (CsvTable::place_of).
   [[nodiscard]] ArrayDataset encode(const CsvTable& table,
                                     SourceLoc loc = SourceLoc::current()) const;
   /// The same without a target, whose column need not be there: what a trained model is asked.
   [[nodiscard]] ArrayDataset encode_features(const CsvTable& table,
                                              SourceLoc loc = SourceLoc::current()) const;
+
+  /// How many values of a table's columns of categories were in no row that trained, whatever
+  /// UnknownCategory says; those that are missing do not count. Errors: ArgumentError for a column
+  /// that is not there.
+  [[nodiscard]] std::int64_t unknown_count(const CsvTable& table,
+                                           SourceLoc loc = SourceLoc::current()) const;
 
   /// How many numbers an example has in inputs.
   [[nodiscard]] std::int64_t width() const noexcept;
@@ -72,7 +90,10 @@ class TableEncoder final {
       std::string_view column, SourceLoc loc = SourceLoc::current()) const;
   /// The names of the classes, when the target is one.
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
-  /// What a prediction stands for, in the units of the table: 0 is the mean of the target.
+  /// What a prediction stands for, in the units of the table: 0 is the mean of the target. Of a
+  /// target that is a class, or not standardised, it is the prediction itself; a class's name is in
+  /// classes(). A distance, as mean_error_metric() gives, is in deviations of the target: it is
+  /// target_value(distance) - target_value(0) in the units of the table.
   [[nodiscard]] double target_value(double prediction) const noexcept {
     return prediction * target_.deviation + target_.mean;
   }
@@ -92,6 +113,8 @@ class TableEncoder final {
   struct Category {
     std::string column;
     std::vector<std::string> texts;
+    /// That one of another text was found.
+    std::shared_ptr<std::atomic<bool>> has_told = std::make_shared<std::atomic<bool>>(false);
   };
 
   TableEncoder() = default;
@@ -106,6 +129,11 @@ class TableEncoder final {
   [[nodiscard]] static std::int64_t code_in(const Category& category,
                                             const CsvColumn& column,
                                             std::int64_t row);
+  /// Those of the rows, from 0; -1 for what is missing or did not train.
+  [[nodiscard]] std::vector<std::int64_t> codes_of(const Category& category,
+                                                   const CsvTable& table,
+                                                   const std::vector<std::int64_t>& rows,
+                                                   SourceLoc loc) const;
   [[nodiscard]] Examples features_of(const CsvTable& table,
                                      const std::vector<std::int64_t>& rows,
                                      SourceLoc loc) const;
@@ -115,6 +143,7 @@ class TableEncoder final {
 
   CategoryCode code_ = CategoryCode::one_hot;
   MissingValue missing_ = MissingValue::mean;
+  UnknownCategory unknown_ = UnknownCategory::warn;
   std::vector<Number> numbers_;
   std::vector<Category> categories_;
   Number target_;                     // without a column: there is none

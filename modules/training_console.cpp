@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -24,8 +25,15 @@ namespace {
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr std::chrono::milliseconds kDashboardPause{200};
 
+// Whether the terminal knows how to clear a line: one without a kind may be anything.
+bool can_clear_lines() {
+  const char* const kind = std::getenv("TERM");  // NOLINT: nobody sets it meanwhile
+  const std::string_view name = kind == nullptr ? "" : kind;
+  return !name.empty() && name != "dumb";
+}
+
 ConsoleStyle by_output(std::FILE* out) {
-  return isatty(fileno(out)) == 1 ? ConsoleStyle::live : ConsoleStyle::plain;
+  return isatty(fileno(out)) == 1 && can_clear_lines() ? ConsoleStyle::live : ConsoleStyle::plain;
 }
 
 // How wide the terminal is; of what is none, as if it were a common one.
@@ -119,6 +127,21 @@ void TrainingConsole::write(const std::string& text) {
 }
 
 void TrainingConsole::show(const RunPlace& place, double loss, double samples_per_s) {
+  if (style_ != ConsoleStyle::live) {
+    return;
+  }
+  show_line(place,
+            "",
+            {"  loss " + figure_text({}, loss), fmt::format("  {:.0f} samples/s", samples_per_s)});
+}
+
+void TrainingConsole::show_validation(const RunPlace& place) {
+  show_line(place, "validating ", {});
+}
+
+void TrainingConsole::show_line(const RunPlace& place,
+                                std::string_view doing,
+                                const std::vector<std::string>& parts) {
   constexpr std::chrono::milliseconds kPause{80};
   if (style_ != ConsoleStyle::live) {
     return;
@@ -132,12 +155,10 @@ void TrainingConsole::show(const RunPlace& place, double loss, double samples_pe
   const std::int64_t filled = kWidth * place.batch / std::max<std::int64_t>(place.batch_count, 1);
   std::string bar(static_cast<std::size_t>(std::clamp<std::int64_t>(filled, 0, kWidth)), '#');
   bar.resize(kWidth, '.');
-  const std::string count = fmt::format("{}/{}", place.batch, place.batch_count);
+  const std::string count = fmt::format("{}{}/{}", doing, place.batch, place.batch_count);
   std::string line = fmt::format("epoch {}/{} [{}] {}", place.epoch, epochs_, bar, count);
   const std::size_t room = columns_of(out_) - 1;  // a line that wraps cannot be drawn anew
-  const std::vector<std::string> parts{"  loss " + figure_text({}, loss),
-                                       fmt::format("  {:.0f} samples/s", samples_per_s)};
-  if (line.size() + parts[0].size() > room) {
+  if (line.size() + (parts.empty() ? 0 : parts[0].size()) > room) {
     line = fmt::format("epoch {}/{} {}", place.epoch, epochs_, count);
   }
   for (const std::string& part : parts) {

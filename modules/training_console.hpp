@@ -14,12 +14,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hearth {
 
 enum class ConsoleStyle : std::uint8_t {
-  automatic,  ///< What HEARTH_CONSOLE says; without it `live` on a terminal, else `plain`.
+  automatic,  ///< What HEARTH_CONSOLE says; without it `live` on a terminal, else `plain`. One
+              ///< whose TERM is empty or "dumb" cannot clear a line, and is no terminal here.
   live,       ///< A line that is drawn again and again, and one an epoch.
   dashboard,  ///< A full screen with curves, throughput and devices, by ncurses; where that cannot
               ///< be had a line says why, and then it is `automatic`. When the run ends, by Ctrl-C
@@ -53,6 +55,7 @@ struct DashboardDevice {
 struct DashboardFigures {
   std::string title;
   RunPlace place = {};
+  std::optional<RunPlace> validated = std::nullopt;  ///< While the epoch's validation goes on.
   std::int64_t epochs = 0;
   double loss = 0;  ///< The epoch's mean so far.
   double samples_per_s = 0;
@@ -88,6 +91,8 @@ class TrainingConsole final {
 
   /// Draws the live line, unless it was drawn a moment ago. `loss`: the epoch's mean so far.
   void show(const RunPlace& place, double loss, double samples_per_s);
+  /// The same in the validation of an epoch, whose batches `place` counts.
+  void show_validation(const RunPlace& place);
   /// The line of an epoch; of one that was ended early, how far it came: "stopped after 3 of 7
   /// batches:".
   void end_epoch(const TrainingHistory& history,
@@ -98,6 +103,10 @@ class TrainingConsole final {
 
  private:
   void write(const std::string& text);
+  /// "epoch 1/5 [####....] 12/60", and as many of the parts as there is room for.
+  void show_line(const RunPlace& place,
+                 std::string_view doing,
+                 const std::vector<std::string>& parts);
   void open_screen();
 
   std::FILE* out_;

@@ -380,17 +380,18 @@ void draw_progress(TextPicture& picture,
                    bool is_unicode) {
   constexpr int kGap = 2;
   constexpr int kLeastBar = 5;
-  const double of_epoch = static_cast<double>(figures.place.batch) /
-                          static_cast<double>(std::max<std::int64_t>(figures.place.batch_count, 1));
+  const RunPlace& place = figures.validated ? *figures.validated : figures.place;
+  const double of_epoch = static_cast<double>(place.batch) /
+                          static_cast<double>(std::max<std::int64_t>(place.batch_count, 1));
+  const std::string count = fmt::format(
+      "{}{}/{}", figures.validated ? "validating " : "", place.batch, place.batch_count);
   const std::array<std::string, 2> labels{
       fmt::format("epoch {}/{}", figures.place.epoch, figures.epochs), "all"};
-  std::array<std::string, 2> counts{
-      fmt::format("{}/{} batches", figures.place.batch, figures.place.batch_count),
-      fmt::format("{:.1f} % of the run", 100 * share)};
+  std::array<std::string, 2> counts{figures.validated ? count : count + " batches",
+                                    fmt::format("{:.1f} % of the run", 100 * share)};
   const int begin = columns_of(labels[0]) + kGap;
   if (begin + std::max(columns_of(counts[0]), columns_of(counts[1])) > picture.columns()) {
-    counts = {fmt::format("{}/{}", figures.place.batch, figures.place.batch_count),
-              fmt::format("{:.1f} %", 100 * share)};
+    counts = {count, fmt::format("{:.1f} %", 100 * share)};
   }
   const int width =
       picture.columns() - begin - kGap - std::max(columns_of(counts[0]), columns_of(counts[1]));

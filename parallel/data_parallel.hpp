@@ -99,9 +99,9 @@ class DataParallel<Model, Shard> final {
   /// ranks that did not come; what poisoned a gradient. After such an error elsewhere a rank has
   /// `deadline` and the time of the last step to come to the end, or step_limit before there was
   /// one; then it is given up. ArgumentError when there is not one shard a rank, no sample at all,
-  /// or more than can be counted. After a loss, whatever the policy: device_lost. A step that
-  /// returns has happened, even when a rank failed in committing it (see
-  /// DataParallelReport::late_failure).
+  /// or more than can be counted; of each call, when the Runtime has ended. After a loss, whatever
+  /// the policy: device_lost. A step that returns has happened, even when a rank failed in
+  /// committing it (see DataParallelReport::late_failure).
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(shards), where), where);
   }

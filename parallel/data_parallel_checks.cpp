@@ -69,6 +69,12 @@ void require_sound(const DataParallelOptions& options, SourceLoc where) {
   }
 }
 
+void require_runtime(const Device& device) {
+  if (device.is_closed()) {
+    throw_argument("its Runtime has ended, and must outlive it");
+  }
+}
+
 Pending<void> ask(const Device& device) {
   Stream stream(device);  // the thread's own may be full of what nobody takes
   const StreamScope scope(stream);

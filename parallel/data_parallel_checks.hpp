@@ -19,6 +19,8 @@ namespace hearth::detail {
 
 /// Errors: ArgumentError when there is no device or a setting makes no sense.
 void require_sound(const DataParallelOptions& options, SourceLoc where);
+/// Errors: ArgumentError when the Runtime of this device has ended. At no place: see at_call.
+void require_runtime(const Device& device);
 [[noreturn]] void throw_no_replica();
 /// A worker did not answer for this long.
 [[noreturn]] void throw_hang(const DeviceWorker& worker, std::chrono::nanoseconds limit);

@@ -70,7 +70,8 @@ struct ReplicaTrainer::Parts {
         std::unique_ptr<RankLoss> loss_of,
         DataParallelOptions settings,
         SourceLoc where)
-      : options(checked(std::move(settings), where)),
+      : home(runtime.device()),
+        options(checked(std::move(settings), where)),
         engine(options.engine != nullptr ? options.engine : inproc.get()),
         plan(checked_plan(model, *loss_of, options, where)),
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
@@ -87,6 +88,7 @@ struct ReplicaTrainer::Parts {
     return all;
   }
 
+  const Device home;  ///< Of the Runtime, to know when that has ended.
   const DataParallelOptions options;
   const std::shared_ptr<InprocCollective> inproc = std::make_shared<InprocCollective>();
   Collective* const engine;
@@ -396,8 +398,10 @@ CoordinatorStatistics ReplicaTrainer::statistics(SourceLoc where) {
   return detail::at_call(where, [&] { return parts_->coordinator.statistics(); });
 }
 
+// Every call but those of what is known here begins with it, within at_call.
 void ReplicaTrainer::mend() {
   Parts& all = *parts_;
+  detail::require_runtime(all.home);
   if (all.loss || (!all.coordinator.has_trouble() && all.ranks.is_whole())) {
     return;
   }

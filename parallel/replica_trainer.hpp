@@ -90,6 +90,7 @@ class ReplicaTrainer final {
   auto with_ranks_left(SourceLoc where, const Fn& fn);
 
   /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
+  /// Errors: ArgumentError when the Runtime has ended.
   void mend();
   [[nodiscard]] std::unique_ptr<RankModel> retrieve(
       std::function<std::unique_ptr<RankModel>(RankReplica& replica, WorkerContext& context)> fetch,

@@ -86,7 +86,7 @@ class Trainer<Model, Shard> final {
  public:
   /// Takes the model and gives each device a copy of it. Its tensors are named by their paths in
   /// it, for errors and traces, also where the program still holds them as parts of a larger model.
-  /// Errors: those of DataParallel.
+  /// Errors: those of DataParallel; ArgumentError for a metric without a name or a function.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime& runtime,
           Model model,
@@ -94,7 +94,8 @@ class Trainer<Model, Shard> final {
           TrainerOptions options,
           SourceLoc where = SourceLoc::current())
       : runtime_(runtime),
-        options_(with_devices(std::move(options), runtime)),
+        home_(runtime.device()),
+        options_(checked(std::move(options), runtime, where)),
         loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
         summary_(detail::mistakes_named("Trainer",
                                         [&] { return model_summary(model, where).to_string(); })),
@@ -123,14 +124,16 @@ class Trainer<Model, Shard> final {
 
   /// Trains on a data set, with batches of TrainerOptions::batch_size, and judges the model on
   /// another one after each epoch; before the first step it tries loss and metrics on a batch of
-  /// these. Ctrl-C and SIGTERM finish the step under way, save, and end it; a second one ends the
+  /// these. Ctrl-C and SIGTERM finish the step under way, save, and end it; in a validation, the
+  /// batch under way: a run that is resumed begins that validation anew. A second one ends the
   /// program.
   ///
-  /// Errors: ArgumentError for options that make no sense, data without a batch, or when the run to
-  /// be resumed had other options (TrainerOptions::notes); FileError when a file cannot be written
-  /// or read; those of DataParallel::step(), of the data and of the callbacks: what the program's
-  /// model, loss, metrics and data throw, ShapeError say, at their own lines. What was saved
-  /// before stays: of an epoch that is trained, also when its validation or a callback fails.
+  /// Errors: ArgumentError for options that make no sense, data without a batch, when the run to be
+  /// resumed had other options (TrainerOptions::notes), or when the Runtime has ended; FileError
+  /// when a file cannot be written or read; those of DataParallel::step(), of the data and of the
+  /// callbacks: what the program's model, loss, metrics and data throw, ShapeError say, at their
+  /// own lines. What was saved before stays: of an epoch that is trained, also when its validation
+  /// or a callback fails.
   TrainingResult fit(
       const Dataset& train,
       const Dataset& validation,
@@ -178,9 +181,9 @@ class Trainer<Model, Shard> final {
   }
   template <BatchSource<Shard> Source>
   EvaluationFigures evaluate(Source& batches, SourceLoc where = SourceLoc::current()) {
-    constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+    training::require_runtime(home_, where);
     return detail::in_trainers_name([&] {
-      return with_devices_left([&] { return judge(batches, kAll, false, where).figures(); });
+      return with_devices_left([&] { return judge(batches, false, {}, where)->figures(); });
     });
   }
 
@@ -199,7 +202,9 @@ class Trainer<Model, Shard> final {
   [[nodiscard]] DataParallel<Model, Shard>& parallel() noexcept { return parallel_; }
 
  private:
-  static TrainerOptions with_devices(TrainerOptions options, const Runtime& runtime) {
+  /// With devices, where the program names none.
+  static TrainerOptions checked(TrainerOptions options, const Runtime& runtime, SourceLoc where) {
+    training::require_sound_metrics(options.metrics, where);
     if (options.devices.empty()) {
       options.devices = runtime.devices();
     }
@@ -234,6 +239,7 @@ class Trainer<Model, Shard> final {
                                      const char* which,
                                      bool shuffles,
                                      SourceLoc where) {
+    training::require_runtime(home_, where);
     training::require_sound_batches(options_, where);
     training::require_examples(data.size(), which, where);
     return ShardedLoader(data,
@@ -253,17 +259,23 @@ class Trainer<Model, Shard> final {
     return {{"batch_size", std::to_string(options_.batch_size)}};
   }
 
-  /// Judges up to `most` batches. Behind a trial the ranks' random numbers go on as if it had not
-  /// been.
+  /// Judges all batches, or one, for a trial: the ranks' random numbers go on as if it had not
+  /// been. Nothing when on_batch(), if there is one, wanted no more of them.
   template <class Source>
-  [[nodiscard]] detail::FigureSums judge(Source& batches,
-                                         std::int64_t most,
-                                         bool is_trial,
-                                         SourceLoc where) {
+  [[nodiscard]] std::optional<detail::FigureSums> judge(Source& batches,
+                                                        bool is_trial,
+                                                        const ValidationProgress& on_batch,
+                                                        SourceLoc where) {
     detail::FigureSums sums(options_.metrics);
     batches.set_world(parallel_.world());
     batches.seek({});
+    const std::int64_t most = is_trial ? 1 : std::numeric_limits<std::int64_t>::max();
+    const std::int64_t count = batches.batch_count();
     for (std::int64_t i = 0; i < most; ++i) {
+      const bool goes_on = !on_batch || on_batch(i, count);
+      if (!goes_on && i < count) {
+        return std::nullopt;
+      }
       std::vector<Shard> shards = next_of(batches, where);
       if (shards.empty()) {
         break;
@@ -284,7 +296,7 @@ class Trainer<Model, Shard> final {
       for (const detail::FigurePart& part : options_.average_decay > 0
                                                 ? parallel_.evaluate_averaged(judge_part, where)
                                                 : parallel_.evaluate(judge_part, where)) {
-        sums.add(part);
+        sums.add(part, where);
       }
     }
     return sums;
@@ -305,6 +317,7 @@ class Trainer<Model, Shard> final {
   }
   template <class Source, class Judged>
   TrainingResult run(Source& train, Judged* validation, const TrainingData& data, SourceLoc where) {
+    training::require_runtime(home_, where);
     TrainingPorts ports{
         .batch_count = train.batch_count(),
         .data = data,
@@ -322,9 +335,13 @@ class Trainer<Model, Shard> final {
               parallel_.save_weights(file, metadata, where);
             }};
     if (validation != nullptr) {
-      ports.validate = [&] { return evaluate(*validation, where); };
+      ports.validate = [&](const ValidationProgress& on_batch) {
+        const std::optional<detail::FigureSums> sums =
+            with_devices_left([&] { return judge(*validation, false, on_batch, where); });
+        return sums ? std::optional(sums->figures()) : std::nullopt;
+      };
       ports.try_validation = [&] {
-        static_cast<void>(with_devices_left([&] { return judge(*validation, 1, true, where); }));
+        static_cast<void>(with_devices_left([&] { return judge(*validation, true, {}, where); }));
       };
     }
     return detail::in_trainers_name(
@@ -385,6 +402,7 @@ class Trainer<Model, Shard> final {
   }
 
   const Runtime& runtime_;
+  const Device home_;  ///< Of the Runtime, to know when that has ended.
   const TrainerOptions options_;
   const detail::TrainerLoss<Model, Shard> loss_;
   const std::string summary_;

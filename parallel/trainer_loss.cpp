@@ -30,7 +30,7 @@ FigurePart figures_of(const LossOutputs& result,
   return part;
 }
 
-void FigureSums::add(const FigurePart& part) {
+void FigureSums::add(const FigurePart& part, SourceLoc where) {
   if (part.sample_count == 0) {
     return;
   }
@@ -38,7 +38,7 @@ void FigureSums::add(const FigurePart& part) {
   weight_ += part.weight;
   sample_count_ += part.sample_count;
   for (std::size_t i = 0; i < metrics_.size(); ++i) {
-    merge_statistics(metrics_[i], statistics_[i], part.statistics.at(i));
+    merge_statistics(metrics_[i], statistics_[i], part.statistics.at(i), where);
   }
 }
 

@@ -91,6 +91,15 @@ concept ForwardsInputs = requires(const Model& model, const Tensor& inputs, cons
   model.forward(inputs);
 };
 
+/// One that could make them, were it not const.
+template <class Model>
+concept ForwardsAsMutable = requires(Model& model, const Tensor& inputs, const Mode mode) {
+  model.forward(inputs, mode);
+}
+|| requires(Model& model, const Tensor& inputs) {
+  model.forward(inputs);
+};
+
 template <class Loss, class Model, class Shard>
 concept WholeLoss = std::invocable < const Loss&,
         const Model&, LossBatch<Shard>
@@ -125,7 +134,12 @@ template <class Model, class Shard, class Loss>
                 "a Trainer's loss function is called as loss(outputs, targets) or as "
                 "loss(model, batch, context)");
   constexpr bool kHasOutputs = kIsWhole || !kCanBeCalled || ForwardsInputs<Model>;
-  static_assert(kHasOutputs,
+  constexpr bool kIsConst = kHasOutputs || !ForwardsAsMutable<Model>;
+  static_assert(
+      kIsConst,
+      "the model's forward() is not const, and a Trainer calls it on a const model: write "
+      "Tensor forward(const Tensor& x) const");
+  static_assert(kHasOutputs || !kIsConst,
                 "loss(outputs, targets) is for a model with forward(x) or forward(x, mode): write "
                 "loss(model, batch, context), which calls forward() itself");
   static_assert(kHasResult || !kCanBeCalled,
@@ -194,7 +208,8 @@ class FigureSums final {
   explicit FigureSums(const std::vector<EvaluationMetric>& metrics)
       : metrics_(metrics), statistics_(metrics.size()) {}
 
-  void add(const FigurePart& part);
+  /// Errors: ArgumentError, at `where`, when a metric's statistics are now more and now fewer.
+  void add(const FigurePart& part, SourceLoc where);
   /// NaN without samples, or without any that counts.
   [[nodiscard]] EvaluationFigures figures() const;
 

@@ -89,11 +89,34 @@ std::chrono::nanoseconds median(std::vector<std::chrono::nanoseconds> values) {
 
 }  // namespace
 
+void training::require_runtime(const Device& device, SourceLoc where) {
+  if (device.is_closed()) {
+    refuse("its Runtime has ended, and must outlive it", where);
+  }
+}
+
 void training::require_sound_batches(const TrainerOptions& options, SourceLoc where) {
   require_at_least(1, "batch_size", options.batch_size, where);
   require_at_least(0, "loader_workers", options.loader_workers, where);
   if (options.loader_deadline <= std::chrono::nanoseconds::zero()) {
     refuse("loader_deadline must be above 0", where);
+  }
+}
+
+void training::require_sound_metrics(const std::vector<EvaluationMetric>& metrics,
+                                     SourceLoc where) {
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const EvaluationMetric& metric = metrics[i];
+    if (metric.name.empty()) {
+      refuse(fmt::format("metric {} has no name", i + 1), where);
+    }
+    if (!metric.measure || !metric.value) {
+      refuse(fmt::format("the metric '{}' has no function {}: one of your own needs measure and "
+                         "value",
+                         metric.name,
+                         metric.measure ? "value" : "measure"),
+             where);
+    }
   }
 }
 
@@ -215,13 +238,35 @@ void TrainingRun::set_rate() {
   }
 }
 
+// What a step says of a loss that is no number gets the batches that it came from.
+std::optional<DataParallelReport> TrainingRun::step() const {
+  const RunPlace before = place();
+  try {
+    return ports_.step();
+  } catch (const Exception& exception) {
+    if (exception.error().code != ErrorCode::non_finite) {
+      throw;
+    }
+    const std::int64_t first = before.batch + 1;
+    const std::int64_t last = std::min(before.batch + options_.accumulate, before.batch_count);
+    Error error = exception.error();
+    error.text += fmt::format(
+        ", from {} of {} in epoch {}: look at inputs and targets there, or lower the learning rate",
+        first == last ? fmt::format("batch {}", first)
+                      : fmt::format("batches {} to {}", first, last),
+        before.batch_count,
+        before.epoch);
+    throw_error(std::move(error));
+  }
+}
+
 std::optional<TrainingStep> TrainingRun::take_step() {
   if (place().batch < ports_.batch_count) {
     set_rate();
   }
   const TracePart part(options_.devices.front(), "step", where_);
   const detail::TimePoint begin = now();
-  const std::optional<DataParallelReport> report = ports_.step();
+  const std::optional<DataParallelReport> report = step();
   if (!report) {
     return std::nullopt;
   }
@@ -284,9 +329,12 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
 }
 
 // What a lost device has is not asked for: it would not answer.
-void TrainingRun::draw_dashboard(const RunPlace& place, const EpochRecord& so_far) {
+void TrainingRun::draw_dashboard(const RunPlace& place,
+                                 const EpochRecord& so_far,
+                                 const std::optional<RunPlace>& validated) {
   DashboardFigures figures{.title = options_.title,
                            .place = place,
+                           .validated = validated,
                            .epochs = options_.epochs,
                            .loss = so_far.train_loss,
                            .samples_per_s = so_far.samples_per_s(),
@@ -365,6 +413,35 @@ bool TrainingRun::observe(const EpochRecord& epoch) {
   return true;
 }
 
+std::optional<EvaluationFigures> TrainingRun::validate(const InterruptScope& interrupt) {
+  const TracePart part(options_.devices.front(), "validation", where_);
+  const EpochRecord epoch = record_of_epoch();
+  RunPlace validated{.epoch = epoch_};
+  const auto on_batch = [&](std::int64_t batch, std::int64_t batch_count) {
+    validated.batch = batch;
+    validated.batch_count = batch_count;
+    console_.show_validation(validated);
+    if (console_.wants_dashboard()) {
+      draw_dashboard(place(), epoch, validated);
+    }
+    return !interrupt.is_requested();
+  };
+  std::optional<EvaluationFigures> figures = ports_.validate(on_batch);
+  if (!figures) {
+    end_in_validation(validated);
+  }
+  return figures;
+}
+
+// The state was saved before, and is saved no more: random numbers that a validation takes would
+// be taken twice. So the run goes on with the whole validation.
+void TrainingRun::end_in_validation(const RunPlace& validated) {
+  result_.reason = EndReason::interrupted;
+  result_.ended_at = place();
+  result_.partial = record_of_epoch();
+  console_.end_epoch(history_, *result_.partial, ending_at(validated, "validation"));
+}
+
 // Whatever goes wrong in the program's own code, a metric or a callback, the epoch is saved before.
 bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   if (sums_.sample_count == 0) {
@@ -376,13 +453,15 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   }
   EpochRecord epoch = record_of_epoch();
   if (ports_.validate) {
-    const TracePart part(options_.devices.front(), "validation", where_);
-    const EvaluationFigures figures = ports_.validate();
-    epoch.validation_loss = figures.loss;
-    for (const std::size_t column : columns_) {
-      epoch.metrics.push_back(figures.metrics[column]);
+    const std::optional<EvaluationFigures> figures = validate(interrupt);
+    if (!figures) {
+      return false;
     }
-    note_confusion(figures);
+    epoch.validation_loss = figures->loss;
+    for (const std::size_t column : columns_) {
+      epoch.metrics.push_back(figures->metrics[column]);
+    }
+    note_confusion(*figures);
   }
   for (const TrainerCallback& callback : options_.callbacks) {
     if (callback.on_epoch) {
@@ -431,11 +510,12 @@ void TrainingRun::end_early(EndReason reason) {
   console_.end_epoch(history_, *result_.partial, ending_at(*result_.ended_at));
 }
 
-std::string TrainingRun::ending_at(const RunPlace& place) const {
-  return fmt::format("{} after {} of {} batches{}:",
+std::string TrainingRun::ending_at(const RunPlace& place, std::string_view part) const {
+  return fmt::format("{} after {} of {} {}batches{}:",
                      name(result_.reason),
                      place.batch,
                      place.batch_count,
+                     part.empty() ? "" : std::string(part) + " ",
                      options_.folder.empty() ? "" : ", saved");
 }
 

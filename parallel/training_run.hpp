@@ -22,6 +22,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,9 @@ struct TrainingData {
   std::optional<std::int64_t> validation_count = std::nullopt;
 };
 
+/// Hears how many of a validation's batches are judged, from 0 on; whether it goes on.
+using ValidationProgress = std::function<bool(std::int64_t batch, std::int64_t batch_count)>;
+
 /// What a run asks of a Trainer.
 struct TrainingPorts {
   std::int64_t batch_count = 0;  ///< In an epoch.
@@ -45,7 +49,8 @@ struct TrainingPorts {
   /// A step over the next batches; nothing at the end of an epoch, once.
   std::function<std::optional<DataParallelReport>()> step;
   std::function<void(double)> set_learning_rate;
-  std::function<EvaluationFigures()> validate = {};  ///< Empty: there is nothing to validate.
+  /// Empty: there is nothing to validate. Nothing comes of a validation that does not go on.
+  std::function<std::optional<EvaluationFigures>(const ValidationProgress&)> validate = {};
   /// The same on a batch alone, with nothing coming of it but errors.
   std::function<void()> try_validation = {};
   std::function<void(const std::filesystem::path&, const TrainingProgress&)> save;
@@ -54,8 +59,12 @@ struct TrainingPorts {
 };
 
 namespace training {
+/// Errors: ArgumentError when the Runtime of this device has ended.
+void require_runtime(const Device& device, SourceLoc where);
 /// Errors: ArgumentError for options of batches that make no sense.
 void require_sound_batches(const TrainerOptions& options, SourceLoc where);
+/// Errors: ArgumentError, naming the metric, when it lacks a name or a function.
+void require_sound_metrics(const std::vector<EvaluationMetric>& metrics, SourceLoc where);
 /// Errors: ArgumentError, naming the data set, when it has no example.
 void require_examples(std::int64_t count, const char* which, SourceLoc where);
 }  // namespace training
@@ -129,15 +138,23 @@ class TrainingRun final {
   /// Whether the run goes on.
   [[nodiscard]] bool train_epoch(const InterruptScope& interrupt);
   [[nodiscard]] std::optional<TrainingStep> take_step();
+  [[nodiscard]] std::optional<DataParallelReport> step() const;
   [[nodiscard]] EpochRecord record_of_epoch() const;
-  void draw_dashboard(const RunPlace& place, const EpochRecord& so_far);
+  void draw_dashboard(const RunPlace& place,
+                      const EpochRecord& so_far,
+                      const std::optional<RunPlace>& validated = std::nullopt);
   /// Of all epochs.
   [[nodiscard]] double share_done() const;
   /// Whether the run goes on.
   [[nodiscard]] bool end_epoch(const InterruptScope& interrupt);
+  /// Of the epoch that is trained; nothing when Ctrl-C ended it.
+  [[nodiscard]] std::optional<EvaluationFigures> validate(const InterruptScope& interrupt);
   void end_early(EndReason reason);
-  /// Of the line of an epoch that is not followed by another, because of that.
-  [[nodiscard]] std::string ending_at(const RunPlace& place) const;
+  /// Behind so many batches of a validation, which is made anew where the run goes on.
+  void end_in_validation(const RunPlace& validated);
+  /// Of the line of an epoch that is not followed by another, because of that. `part`: of what the
+  /// batches are, when they are not those of the training.
+  [[nodiscard]] std::string ending_at(const RunPlace& place, std::string_view part = {}) const;
   /// "validation loss 0.1234", of the best epoch.
   [[nodiscard]] std::string best_text() const;
   /// The last lines.

@@ -165,7 +165,7 @@ void TrainingRun::write_figures(bool is_last) {
            each.class_count == confusion_->class_count;
   });
   if (metric != options_.metrics.end()) {
-    report.confusion = confusion_matrix_of(*metric, confusion_->statistics);
+    report.confusion = confusion_matrix_of(*metric, confusion_->statistics, where_);
   }
   write("report.html", html_of(report));
 }

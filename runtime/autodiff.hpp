@@ -205,6 +205,19 @@ template <class Model, class Fn>
   }
 }
 
+/// For a function that cannot be called with a const model.
+template <class Model, class Fn>
+requires(detail::HasVisit<Model> && !std::invocable<Fn, const Model&>)
+    ValueAndGradients<Tensor> value_and_grad(const Model& /*model*/,
+                                             Fn&& /*fn*/,
+                                             const GradientHook& /*on_ready*/ = {},
+                                             SourceLoc /*loc*/ = SourceLoc::current()) {
+  constexpr bool kTakesConst = std::invocable<Fn, const Model&>;
+  static_assert(kTakesConst,
+                "the function of value_and_grad() gets the model as a const reference, and nothing "
+                "else: write [&](const Net& net) { return ...; }");
+  return {};
+}
 /// For a model that is no module.
 template <class Model, class Fn>
 requires(!detail::HasVisit<Model>)

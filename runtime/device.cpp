@@ -110,6 +110,9 @@ std::optional<DevicePeaks> Device::peaks() const {
 bool Device::is_lost() const {
   return endpoint().is_lost();
 }
+bool Device::is_closed() const {
+  return endpoint().is_closed();
+}
 std::uint64_t Device::generation() const {
   return endpoint().generation();
 }

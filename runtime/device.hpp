@@ -146,6 +146,8 @@ class Device {
   /// Whether it stopped working. Then its tensors and all that is asked of it fail with
   /// device_lost, until restart().
   [[nodiscard]] bool is_lost() const;
+  /// Whether its Runtime has ended. Then all that is asked of it fails with device_closed.
+  [[nodiscard]] bool is_closed() const;
   /// Begins a new generation, lost or not: a fresh backend with empty memory behind the same
   /// handles and streams. What was made or queued before stays lost: each use of it fails with
   /// device_lost. Other devices notice nothing. Waits as sync() does. Errors: those of opening the

@@ -18,9 +18,17 @@ hearth::Tensor loss_of(const hearth::Linear& model, const hearth::Tensor& x) {
 #define HEARTH_RESULT std::pair(loss_of(tracked, x), 1.0)
 #endif
 
+#if defined(HEARTH_MUTABLE)
+#define HEARTH_TRACKED hearth::Linear& tracked
+#elif defined(HEARTH_TWO)
+#define HEARTH_TRACKED const hearth::Linear &tracked, int
+#else
+#define HEARTH_TRACKED const hearth::Linear& tracked
+#endif
+
 void differentiate(const hearth::Linear& model, const hearth::Tensor& x) {
   auto [loss, gradients] =
-      hearth::value_and_grad(model, [&](const hearth::Linear& tracked) { return HEARTH_RESULT; });
+      hearth::value_and_grad(model, [&](HEARTH_TRACKED) { return HEARTH_RESULT; });
   static_cast<void>(loss);
   static_cast<void>(gradients.norm());
 }

@@ -2,9 +2,17 @@
 // functions that stand for many: those that fit are taken, others need a lambda around them.
 #include <hearth/hearth.hpp>
 
+#if defined(HEARTH_MUTABLE)
+#define HEARTH_CONST
+#else
+#define HEARTH_CONST const
+#endif
+
 struct Net {
   hearth::Linear inner;
-  [[nodiscard]] hearth::Tensor forward(const hearth::Tensor& x) const { return inner.forward(x); }
+  [[nodiscard]] hearth::Tensor forward(const hearth::Tensor& x) HEARTH_CONST {
+    return inner.forward(x);
+  }
   HEARTH_MODULE(Net, inner)
 };
 
@@ -28,10 +36,12 @@ void use(const hearth::Runtime& runtime, const Net& net, const hearth::Dataset& 
   const auto loss = [](const hearth::Tensor& outputs, const hearth::Tensor& targets) {
     return cross_entropy(outputs, targets);
   };
+#ifndef HEARTH_MUTABLE
   hearth::Trainer overloaded(runtime, net, hearth::cross_entropy, {.epochs = 2});
   hearth::Trainer of_ours(runtime, net, ours, {.epochs = 2});
   hearth::Trainer of_template(runtime, net, any, {.epochs = 2});
   hearth::Trainer of_one(runtime, net, whole<Net>, {.epochs = 2});
+#endif
 #endif
 #if defined(HEARTH_TEMPLATE)
   hearth::Trainer refused(runtime, net, whole, {.epochs = 2});

@@ -3,6 +3,7 @@
 
 #include "tests/base/temporary_folder.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -83,6 +84,53 @@ TEST(TableEncoder, CodesCategoriesForAnEmbedding) {
   EXPECT_THAT(values<std::int64_t>(data.examples().at("kind")), ElementsAre(2, 1, 2, 0));
   EXPECT_THAT(values<std::int64_t>(encoder.encode(kOther).examples().at("kind")), ElementsAre(0));
   EXPECT_THROW((void)encoder.categories("size"), ArgumentError);
+}
+
+TEST(TableEncoder, TellsOfACategoryThatDidNotTrain) {
+  const CsvTable odd = parse_csv("size,kind,price\n2,a,1\n2,c,2\n2,,3\n2,d,4\n", {}, "odd.csv");
+  for (const CategoryCode code : {CategoryCode::one_hot, CategoryCode::index}) {
+    const TableEncoder encoder(kTrain, {.target = "price", .categories = code});
+    EXPECT_EQ(encoder.unknown_count(odd), 2) << "a missing one is none";
+    EXPECT_EQ(encoder.unknown_count(kTrain), 0);
+    ::testing::internal::CaptureStderr();
+    (void)encoder.encode(kTrain);
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+    ::testing::internal::CaptureStderr();
+    (void)encoder.encode(odd);
+    for (const TableEncoder& copy : std::vector<TableEncoder>{encoder, encoder}) {
+      (void)copy.encode_features(odd);
+    }
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said,
+                HasSubstr("TableEncoder: odd.csv: line 3: 'c' in column 'kind' was in no row that "
+                          "trained, nor was another value: it counts as missing "
+                          "(TableOptions::unknown)"));
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << "once";
+  }
+  const TableEncoder quiet(kTrain, {.target = "price", .unknown = UnknownCategory::ignore});
+  ::testing::internal::CaptureStderr();
+  (void)quiet.encode(odd);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(TableEncoder, RefusesACategoryThatDidNotTrainWhenTold) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "encoder.json";
+  const TableEncoder made(kTrain, {.target = "price", .unknown = UnknownCategory::refuse});
+  made.save(file);
+  for (const TableEncoder& encoder : {made, TableEncoder::load(file)}) {
+    EXPECT_EQ(refusal([&] { (void)encoder.encode(kOther); }),
+              "TableEncoder: text: line 2: 'c' in column 'kind' was in no row that trained; there "
+              "were a, b");
+    EXPECT_EQ(refusal([&] { (void)encoder.encode(kTrain); }), "nothing thrown") << "gaps are known";
+  }
+}
+
+TEST(TableEncoder, AClassIsItsOwnTargetValue) {
+  const TableEncoder encoder(kTrain, {.target = "kind", .leave_out = {"price"}});
+  EXPECT_EQ(encoder.target_value(1), 1);
+  const TableEncoder priced(kTrain, {.target = "price"});
+  EXPECT_EQ(priced.target_value(0.5) - priced.target_value(0), 5) << "a distance";
 }
 
 TEST(TableEncoder, NumbersClasses) {

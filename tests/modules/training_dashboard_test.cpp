@@ -107,6 +107,16 @@ TEST(Dashboard, ShowsCurvesProgressAndDevices) {
   EXPECT_GT(std::count(text.begin(), text.end(), '*'), 60) << "the curves";
 }
 
+TEST(Dashboard, ShowsHowFarAValidationIs) {
+  const TrainingHistory history = made_history();
+  DashboardFigures figures = made_figures(history);
+  figures.validated = RunPlace{.epoch = 5, .batch = 120, .batch_count = 500};
+  const std::string text = text_of(detail::draw_dashboard(figures, 30, 100, false));
+  EXPECT_THAT(text, HasSubstr("validating 120/500\n"));
+  EXPECT_THAT(text, HasSubstr("42.5 % of the run"));
+  EXPECT_THAT(text, Not(HasSubstr("batches")));
+}
+
 TEST(Dashboard, FitsEverySize) {
   const TrainingHistory history = made_history();
   const DashboardFigures figures = made_figures(history);
@@ -236,6 +246,7 @@ class OnATerminal : public ::testing::Test {
     ASSERT_GE(child_, 0);
     if (child_ == 0) {
       setenv("TERM", kind, 1);         // NOLINT(concurrency-mt-unsafe): the child's own
+      unsetenv("HEARTH_CONSOLE");      // NOLINT(concurrency-mt-unsafe): the same
       setenv("LC_ALL", "C.UTF-8", 1);  // NOLINT(concurrency-mt-unsafe): the same
       _exit(run_child(asked[0], answered[1]));
     }
@@ -346,6 +357,16 @@ class OnATerminal : public ::testing::Test {
             TrainingConsole({.style = ConsoleStyle::live, .out = stdout}, 10)
                 .show({.epoch = 3, .batch = 5, .batch_count = 10}, 0.25, 1000);
             break;
+          case 'v':
+            TrainingConsole({.style = ConsoleStyle::live, .out = stdout}, 10)
+                .show_validation({.epoch = 3, .batch = 60, .batch_count = 120});
+            break;
+          case 'p': {
+            TrainingConsole by_terminal({.out = stdout}, 10);
+            by_terminal.show({.epoch = 3, .batch = 5, .batch_count = 10}, 0.25, 1000);
+            by_terminal.end_epoch(history, history.epochs[0]);
+            break;
+          }
           case 'e':
             console.end_epoch(history, history.epochs[0]);
             break;
@@ -433,6 +454,27 @@ TEST_F(OnATerminal, ALiveLineIsNoWiderThanTheTerminal) {
   ask('q');
   EXPECT_EQ(end(), 0);
 }
+
+TEST_F(OnATerminal, ALiveLineShowsHowFarAValidationIs) {
+  start();
+  ask('v');
+  EXPECT_THAT(output_, StartsWith("epoch 3/10 [##########..........] validating 60/120"));
+  ask('q');
+  EXPECT_EQ(end(), 0);
+}
+
+class OnAPlainTerminal : public OnATerminal, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(OnAPlainTerminal, NoLineIsDrawnAgain) {
+  start(GetParam());
+  ask('p');
+  ask('q');
+  EXPECT_EQ(end(), 0);
+  EXPECT_THAT(output_, HasSubstr("epoch 1/10  loss"));
+  EXPECT_THAT(output_, Not(HasSubstr("\x1b[K")));
+  EXPECT_THAT(output_, Not(HasSubstr("5/10"))) << "the live line";
+}
+INSTANTIATE_TEST_SUITE_P(Term, OnAPlainTerminal, ::testing::Values("dumb", ""));
 
 TEST_F(OnATerminal, AnExceptionGivesTheTerminalBack) {
   start();

@@ -15,6 +15,8 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -134,6 +136,98 @@ TEST_F(CallLines, OfWhatATrainerFinds) {
       {"accuracy", metric_line, metric_line, [&] { with_metric.fit(data, data); }},
       {"below", __LINE__, __LINE__, [&] { with_folder.fit(data); }},
       {"acuracy", __LINE__, __LINE__, [&] { with_typo.fit(data); }},
+  });
+}
+
+TEST_F(CallLines, OfAMetricOfTheProgramsOwn) {
+  const TemporaryFolder folder;
+  const auto sum_of = [](const EvaluationMetric::Statistics& all) { return all[0]; };
+  TrainerOptions options = this->options();
+  options.metrics = {{.name = "x", .measure = nullptr, .value = sum_of}};
+  const auto made = [&] { Trainer(runtime, model(), MeanSquaredLoss(), options); };
+  const std::uint32_t made_line = __LINE__ - 1;
+  const EvaluationMetric uneven{
+      .name = "uneven",
+      .measure = [size = std::make_shared<std::size_t>(0)](
+                     const Tensor&,
+                     const Tensor&) { return EvaluationMetric::Statistics(++*size, 1); },
+      .value = sum_of};
+  TrainerOptions with_uneven = this->options();
+  with_uneven.metrics = {uneven};
+  Trainer of_uneven(runtime, model(), MeanSquaredLoss(), with_uneven);
+  const EvaluationMetric few{.name = "few",
+                             .measure =
+                                 [](const Tensor&, const Tensor&) {
+                                   return EvaluationMetric::Statistics{1, 2};
+                                 },
+                             .value = sum_of,
+                             .class_count = 3};
+  TrainerOptions with_few = this->options();
+  with_few.metrics = {few};
+  with_few.folder = folder.path();
+  Trainer of_few(runtime, model(), MeanSquaredLoss(), with_few);
+  expect_lines({
+      {"Trainer: the metric 'x' has no function measure: one of your own needs measure and value",
+       made_line,
+       made_line,
+       made},
+      {"uneven: a batch gave 1 statistics, another 2",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { static_cast<void>(of_uneven.evaluate(data)); }},
+      {"few: 2 statistics are no table of 3 classes",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { of_few.fit(data, data); }},
+      {"few: 1 statistics are no table of 3 classes",
+       __LINE__ + 2,
+       __LINE__ + 1,
+       [&] { static_cast<void>(confusion_matrix_of(few, {1})); }},
+  });
+}
+
+TEST_F(CallLines, OfATrainerThatOutlivesItsRuntime) {
+  const TemporaryFolder folder;
+  const Samples batch = random_samples(4, TinyNet::kSide, 1);
+  std::optional<Trainer<Linear>> trainer;
+  std::optional<DataParallel<TinyNet, Samples>> steps;
+  std::optional<ShardedLoader> batches;
+  {
+    const Runtime ending(cpu_devices(1));
+    const Device there = ending.device("cpu:0");
+    TrainerOptions resumed = options();
+    resumed.devices = {there};
+    resumed.folder = folder.path();
+    resumed.resume = true;
+    trainer.emplace(
+        ending, Linear({.in = 4, .out = 3}, there, generator), MeanSquaredLoss(), resumed);
+    trainer->fit(data);
+    steps.emplace(ending,
+                  TinyNet(there, generator, DType::f32),
+                  loss_in<TinyNet>(DType::f32),
+                  DataParallelOptions{.devices = {there}});
+    steps->step({batch});
+    batches.emplace(data, ending.executor(), LoaderOptions{.batch_size = 6}, 1);
+  }
+  const char* const said = "Trainer: its Runtime has ended, and must outlive it";
+  const char* const steps_said = "DataParallel: its Runtime has ended, and must outlive it";
+  const auto count = [](const TinyNet&, WorkerContext&) { return 1; };
+  expect_lines({
+      {said, __LINE__, __LINE__, [&] { trainer->fit(data); }},
+      {said, __LINE__, __LINE__, [&] { trainer->fit(data, data); }},
+      {said, __LINE__, __LINE__, [&] { trainer->fit(*batches); }},
+      {said, __LINE__, __LINE__, [&] { static_cast<void>(trainer->evaluate(data)); }},
+      {said, __LINE__, __LINE__, [&] { static_cast<void>(trainer->evaluate(*batches)); }},
+      {said, __LINE__, __LINE__, [&] { static_cast<void>(trainer->model()); }},
+      {steps_said, __LINE__, __LINE__, [&] { steps->step({batch}); }},
+      {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->evaluate(count)); }},
+      {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->snapshot()); }},
+      {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->take_model()); }},
+      {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->devices()); }},
+      {steps_said, __LINE__, __LINE__, [&] { steps->set_learning_rate(0.5); }},
+      {steps_said, __LINE__, __LINE__, [&] { steps->save(folder.path() / "s.safetensors"); }},
+      {steps_said, __LINE__, __LINE__, [&] { steps->load(folder.path() / "s.safetensors"); }},
+      {"ShardedLoader: the Runtime", __LINE__, __LINE__, [&] { batches->set_world(2); }},
   });
 }
 

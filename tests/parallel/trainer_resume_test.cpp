@@ -7,6 +7,7 @@
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/dataset_views.hpp>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -117,6 +118,81 @@ TEST(TrainerResume, AnErrorInAValidationOrACallbackCostsNoStep) {
       throw std::runtime_error("for a test");
     }}};
   });
+}
+
+/// The accuracy, and Ctrl-C as it judges the batch of that number, from 0, the trial not counted.
+EvaluationMetric interrupting_metric(std::int64_t batch) {
+  EvaluationMetric metric = accuracy_metric();
+  metric.measure = [measure = metric.measure, left = std::make_shared<std::int64_t>(batch + 1)](
+                       const Tensor& outputs, const Tensor& targets) {
+    if ((*left)-- == 0) {
+      std::raise(SIGINT);
+    }
+    return measure(outputs, targets);
+  };
+  return metric;
+}
+
+// Of three batches in a validation; batch 4 is the second one of the second epoch's. Random numbers
+// that the loss draws in a validation are drawn once.
+TEST(TrainerResume, CtrlCEndsAValidationWhichIsMadeAnew) {
+  const TemporaryFolder folder;
+  const auto fit = [&](const char* name, const auto& change) {
+    WatchedRun run(folder.path() / name);
+    run.options.early_stopping = EarlyStopping{.patience = 2};
+    run.options.schedule = PlateauRate{.patience = 1};
+    change(run.options);
+    Trainer<DigitNet> trainer(
+        run.digits.runtime,
+        DigitNet(run.options.devices.front()),
+        [](const DigitNet& model, Batch& batch, const LossContext&) {
+          const Tensor outputs = model.forward(batch.inputs, Mode::train);
+          return LossOutputs{.loss = cross_entropy(outputs, batch.targets),
+                             .outputs = outputs,
+                             .targets = batch.targets};
+        },
+        run.options);
+    return trainer.fit(run.digits.train, run.digits.test);
+  };
+  const TrainingResult wanted = fit("whole", [](TrainerOptions&) {});
+  for (const std::int64_t batch : {0, 1, 4}) {
+    const std::string name = "stopped-" + std::to_string(batch);
+    const Console console;
+    const TrainingResult stopped = fit(name.c_str(), [&](TrainerOptions& options) {
+      options.metrics[0] = interrupting_metric(batch);
+      options.console = console.options();
+    });
+    const std::int64_t epoch = 1 + batch / 3;
+    EXPECT_EQ(stopped.reason, EndReason::interrupted);
+    EXPECT_EQ(stopped.history.epochs.size(), static_cast<std::size_t>(epoch - 1));
+    EXPECT_EQ(stopped.ended_at->epoch, epoch);
+    EXPECT_EQ(stopped.ended_at->batch, 7) << "all are trained";
+    EXPECT_EQ(stopped.partial->validation_loss, std::nullopt);
+    EXPECT_THAT(
+        console.text(),
+        HasSubstr("epoch " + std::to_string(epoch) + "/2 interrupted after " +
+                  std::to_string(batch % 3 + 1) + " of 3 validation batches, saved:  loss "));
+    const TrainingResult rest =
+        fit(name.c_str(), [](TrainerOptions& options) { options.resume = true; });
+    EXPECT_EQ(rest.resumed_at->epoch, epoch);
+    EXPECT_EQ(rest.resumed_at->batch, 7);
+    EXPECT_EQ(rest.reason, wanted.reason);
+    EXPECT_EQ(rest.best_epoch, wanted.best_epoch);
+    EXPECT_EQ(figures_of(rest), figures_of(wanted)) << batch;
+    for (const char* file : {"model.safetensors", "best.safetensors"}) {
+      EXPECT_EQ(text_of(folder.path() / name / file), text_of(folder.path() / "whole" / file));
+    }
+  }
+}
+
+TEST(TrainerResume, CtrlCInTheLastBatchOfAValidationLosesNothingOfIt) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  run.options.metrics[0] = interrupting_metric(2);
+  const TrainingResult stopped = run.fit();
+  EXPECT_EQ(stopped.reason, EndReason::interrupted);
+  ASSERT_EQ(stopped.history.epochs.size(), 1U);
+  EXPECT_TRUE(stopped.history.epochs[0].validation_loss);
 }
 
 TEST(TrainerResume, AMetricThatDoesNotFitIsFoundBeforeTheFirstStep) {

@@ -10,6 +10,7 @@
 #include <hearth/runtime/trace_scope.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -102,6 +103,55 @@ TEST(TrainerWords, MetricsWithoutValidationDataAreMissedInALine) {
   EXPECT_EQ(count_of("there are no validation data: no metrics are computed", run.text()), 1);
   static_cast<void>(run.fit());
   EXPECT_EQ(count_of("there are no validation data", run.text()), 1) << "the second run has some";
+}
+
+TEST(TrainerWords, ALossThatIsNoNumberNamesItsBatches) {
+  const auto refusal = [](std::int64_t accumulate, int batch) {
+    Digits digits;
+    TrainerOptions options = digits.options;
+    options.accumulate = accumulate;
+    const auto loss = [left = std::make_shared<int>(batch)](const Tensor& outputs,
+                                                            const Tensor& targets) {
+      return cross_entropy(outputs, targets) * (--*left == 0 ? std::nan("") : 1);
+    };
+    Trainer<DigitNet> trainer(digits.runtime, DigitNet(options.devices.front()), loss, options);
+    try {
+      trainer.fit(digits.train);
+    } catch (const Exception& error) {
+      EXPECT_EQ(error.code(), ErrorCode::non_finite);
+      return error.error().text;
+    }
+    return std::string("nothing was refused");
+  };
+  EXPECT_EQ(refusal(1, 10),
+            "step 10: the loss of rank 0 on cpu:0 is nan, from batch 3 of 7 in epoch 2: look at "
+            "inputs and targets there, or lower the learning rate");
+  EXPECT_THAT(refusal(2, 10), HasSubstr("step 6: "));
+  EXPECT_THAT(refusal(2, 10), HasSubstr("from batches 3 to 4 of 7 in epoch 2: "));
+  EXPECT_THAT(refusal(2, 7), HasSubstr("from batch 7 of 7 in epoch 1: "));
+}
+
+TEST(TrainerWords, AMetricWithoutANameOrAFunctionIsRefused) {
+  Digits digits;
+  const auto refusal = [&](const EvaluationMetric& metric) {
+    TrainerOptions options = digits.options;
+    options.metrics = {accuracy_metric(), metric};
+    try {
+      static_cast<void>(digits.trainer(options));
+    } catch (const ArgumentError& error) {
+      return error.error().text;
+    }
+    return std::string("nothing was refused");
+  };
+  EvaluationMetric metric = accuracy_metric();
+  metric.name = {};
+  EXPECT_EQ(refusal(metric), "Trainer: metric 2 has no name");
+  EXPECT_EQ(refusal({.name = "x", .measure = nullptr, .value = nullptr}),
+            "Trainer: the metric 'x' has no function measure: one of your own needs measure and "
+            "value");
+  metric.name = "y";
+  metric.value = {};
+  EXPECT_THAT(refusal(metric), HasSubstr("the metric 'y' has no function value: "));
 }
 
 TEST(TrainerWords, TwoFiguresOfOneNameAreRefused) {
