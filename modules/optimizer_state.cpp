@@ -188,6 +188,9 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
   if (parameters.empty()) {
     throw_misfit(ErrorCode::invalid_argument, optimizer_, "the model has no parameters", {}, loc);
   }
+  for (const ParameterRef& parameter : parameters) {
+    detail::require_tensor(optimizer_, parameter.path, *parameter.tensor, loc);
+  }
   if (gradients.size() != parameters.size()) {
     throw_misfit(ErrorCode::invalid_argument,
                  optimizer_,

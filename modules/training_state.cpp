@@ -87,6 +87,12 @@ SkippedSteps read_skipped(const Numbers& numbers,
   return skipped;
 }
 
+void require_full(const TrainingParts& parts, std::string_view caller, SourceLoc loc) {
+  for (const TensorRef& ref : parts.model) {
+    require_tensor(caller, ref.path, *ref.tensor, loc);
+  }
+}
+
 // All tensors of a run, in the order in which they stand in its file, under their paths.
 std::vector<TensorRef> refs_of(const TrainingParts& parts, SourceLoc loc) {
   parts.optimizer.prepare(parts.parameters, loc);
@@ -139,6 +145,7 @@ void save_parts(const TrainingParts& parts,
                 const std::filesystem::path& file,
                 const TrainingProgress& progress,
                 SourceLoc loc) {
+  require_full(parts, "save_training", loc);
   const std::vector<NamedTensor> tensors = training_tensors(parts, loc);
   Optimizer& optimizer = parts.optimizer;
   Metadata metadata = progress.notes;
@@ -173,6 +180,7 @@ void save_parts(const TrainingParts& parts,
 LoadedTraining read_parts(const TrainingParts& parts,
                           const std::filesystem::path& file,
                           SourceLoc loc) {
+  require_full(parts, "load_training", loc);
   const std::vector<NamedTensor> expected = training_tensors(parts, loc);
   const SafetensorsFile content = SafetensorsFile::read(file, loc);
   if (!content.is_verified()) {

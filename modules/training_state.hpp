@@ -71,7 +71,8 @@ struct LoadedTraining {
 
 /// Writes the state of a run to `file`, making its folder if need be. Waits for the step under way.
 ///
-/// Errors: DeviceError when a tensor is poisoned; FileError io_error. The old file is kept.
+/// Errors: ArgumentError naming a tensor of the model that is empty; DeviceError when one is
+/// poisoned; FileError io_error. The old file is kept.
 template <Module Model>
 void save_training(Model& model,
                    Optimizer& optimizer,

@@ -1,5 +1,7 @@
 #include <hearth/modules/safetensors.hpp>
 
+#include <hearth/runtime/model_tensor.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -77,13 +79,7 @@ WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
   Entries by_name = renamed(*this, options, loc);
   WeightMatches matches;
   for (const NamedTensor& named : expected) {
-    if (!named.tensor.is_valid()) {
-      throw_error(
-          Error{.code = ErrorCode::invalid_argument,
-                .text = fmt::format("'{}' is an empty tensor: a file cannot fit it", named.name),
-                .module_path = named.name,
-                .location = loc});
-    }
+    detail::require_tensor("SafetensorsFile::match", named.name, named.tensor, loc);
     const std::string wanted = describe(named.tensor.dtype(), named.tensor.shape());
     const auto found = by_name.find(named.name);
     if (found == by_name.end()) {

@@ -1,5 +1,6 @@
 #include <hearth/parallel/frozen.hpp>
 
+#include <hearth/runtime/model_tensor.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include <fmt/format.h>
@@ -12,13 +13,7 @@
 namespace hearth::detail {
 
 void Freezing::take(const std::string& path, Tensor& tensor, SourceLoc loc) {
-  if (!tensor.is_valid()) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("freeze: {} is an empty tensor", path),
-                      .op = "freeze",
-                      .module_path = path,
-                      .location = loc});
-  }
+  require_tensor("freeze", path, tensor, loc);
   tensor.set_path(path);
   const Device device = tensor.device();
   if (!device_.is_valid()) {

@@ -16,6 +16,7 @@
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/sequential.hpp>
+#include <hearth/modules/training_state.hpp>
 #include <hearth/modules/transformer_encoder_layer.hpp>
 #include <hearth/modules/weight_average.hpp>
 
@@ -261,6 +262,10 @@ TEST(Refusals, AModelThatLacksATensorNamesItsPathAndTheCall) {
   expect_named("save_weights", __LINE__, [&] { save_weights(model, file); });
   EXPECT_FALSE(std::filesystem::exists(file));
   expect_named("load_weights", __LINE__, [&] { (void)load_weights(model, file); });
+  Optimizer adam(Adam({}));
+  expect_named("save_training", __LINE__, [&] { save_training(model, adam, {}, file); });
+  expect_named("load_training", __LINE__, [&] { (void)load_training(model, adam, file); });
+  expect_named("Adam", __LINE__, [&] { (void)adam.step(model, {}); });
   expect_named("WeightAverage", __LINE__, [&] { (void)average.applied_to(model); });
   expect_named("WeightAverage", __LINE__, [&] { average.update(model); });
   // NOLINTEND(bugprone-use-after-move)
