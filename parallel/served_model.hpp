@@ -26,6 +26,8 @@ class ServedModel {
   template <class... Args>
   explicit ServedModel(const Args&... /*args*/) {}
 };
+template <class Model>
+ServedModel(const Frozen<Model>&) -> ServedModel<Model>;
 
 template <Module Model>
 class ServedModel<Model> {
