@@ -236,7 +236,7 @@ void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
   HEARTH_ASSERT(!piece.is_free && !piece.rests, "a piece was given back twice");
   piece.ready_after = std::max(piece.ready_after, ready_after);
   const auto granules = static_cast<std::size_t>(piece.size_bytes >> granule_shift_);
-  if (granules >= kRestSizes) {
+  if (granules >= kRestSizes || piece.size_bytes > kMostRestBytes) {
     join(index);
     return;
   }

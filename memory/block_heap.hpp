@@ -118,7 +118,8 @@ class BlockHeap {
   static constexpr std::uint32_t kColumns = 1U << kColumnBits;
   static constexpr std::uint32_t kRows = 48;
   static constexpr int kMaxScan = 8;
-  static constexpr std::size_t kRestSizes = 65;  ///< Up to 64 granules.
+  static constexpr std::size_t kRestSizes = 65;                           ///< Up to 64 granules,
+  static constexpr std::int64_t kMostRestBytes = std::int64_t{16} << 10;  ///< and no more bytes.
 
   [[nodiscard]] std::uint32_t wake(std::size_t granules) noexcept;
   [[nodiscard]] std::uint32_t take_joined(std::int64_t size_bytes);

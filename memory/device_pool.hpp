@@ -57,7 +57,7 @@ class DevicePool final : public MemoryStrategy {
   /// Cost: O(log waiting) for each release that became ready.
   void retire(std::size_t stream, std::uint64_t value) noexcept override;
   void count_in_place(std::int64_t size_bytes) noexcept override;
-  /// Cost: O(1), but for the largest free piece, which looks through one size class of each heap.
+  /// Cost: O(small pieces that were freed), which are joined, and a size class of each heap.
   [[nodiscard]] MemoryReport report() const override;
   void reset_peak() noexcept override;
   std::int64_t trim() noexcept override;

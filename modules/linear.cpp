@@ -46,7 +46,7 @@ void require_fit(const Arg& x, const Tensor& weight) {
                       .location = loc});
   };
   const Shape& shape = input.shape();
-  const std::int64_t in = weight.shape()[1];
+  const std::int64_t in = weight.shape()[{1, loc}];
   if (shape.rank() == 0 || shape[shape.rank() - 1] != in) {
     refuse(ErrorCode::shape_mismatch,
            fmt::format("needs [..., {}], got {}", in, describe(input.dtype(), shape)));

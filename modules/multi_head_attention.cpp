@@ -107,7 +107,7 @@ Operands operands_of(const MultiHeadAttention& layer, const Arg& x, const Arg& c
   require_positions(x);
   require_positions(context);
   const SourceLoc loc = x.location();
-  const std::int64_t rows = layer.projection.weight.shape()[0];
+  const std::int64_t rows = layer.projection.weight.shape()[{0, loc}];
   const std::int64_t head_width = rows / (layer.heads + 2 * layer.key_heads);
   const std::int64_t own = layer.heads * head_width;
   Tensor queries = in_heads(project(layer, x, 0, own), layer.heads, loc);

@@ -65,10 +65,10 @@ class OptimizerState final {
   /// devices or are not there at all, or a group matches none; DeadlineExceeded when that step does
   /// not end.
   void prepare(std::span<const ParameterRef> parameters, SourceLoc loc);
-  /// Errors: ArgumentError naming the parameter that has no gradient of its shape, type and device.
   /// Errors: ArgumentError when the state is of other parameters of the same names, or one of these
   /// is empty.
   void require_own(std::span<const ParameterRef> parameters, SourceLoc loc) const;
+  /// Errors: ArgumentError naming the parameter that has no gradient of its shape, type and device.
   void require_fit(std::span<const ParameterRef> parameters,
                    const Gradients& gradients,
                    SourceLoc loc) const;

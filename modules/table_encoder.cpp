@@ -343,12 +343,14 @@ std::vector<std::int64_t> TableEncoder::codes_of(const Category& category,
     refuse_table(fmt::format("{}; there were {}", found, fmt::join(category.texts, ", ")), loc);
   }
   if (!category.has_told->exchange(true, std::memory_order_acq_rel)) {  // partner: itself
-    const std::int64_t others = unknown_count - 1;
-    const std::string more = others == 0   ? ""
-                             : others == 1 ? ", nor was another value"
-                                           : fmt::format(", nor were {} other values", others);
-    warn(fmt::format(
-        "TableEncoder: {}{}: it counts as missing (TableOptions::unknown)", found, more));
+    const std::string more =
+        unknown_count == 1 ? ""
+                           : fmt::format(", as the texts there of {} rows in all", unknown_count);
+    warn(
+        fmt::format("TableEncoder: {}{}: such a text is 0 in all columns, or the index 0 "
+                    "(TableOptions::unknown)",
+                    found,
+                    more));
   }
   return codes;
 }

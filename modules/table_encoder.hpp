@@ -32,8 +32,8 @@ enum class MissingValue : std::uint8_t {
 };
 /// What becomes of a text in a column of categories that was in no row that trained.
 enum class UnknownCategory : std::uint8_t {
-  warn,    ///< It counts as missing: 0 in all columns, or the index 0. The log names the first of
-           ///< each column with its place, once for an encoder and its copies.
+  warn,  ///< It is 0 in all columns, or the index 0, whatever MissingValue says. The log names the
+         ///< first of each column with its place, once for an encoder and its copies.
   ignore,  ///< The same without a word.
   refuse,  ///< An error names the line of the file.
 };
@@ -45,12 +45,12 @@ struct TableOptions {
   std::vector<std::string> leave_out = {};  ///< … and these.
   CategoryCode categories = CategoryCode::one_hot;
   MissingValue missing = MissingValue::mean;
-  UnknownCategory unknown = UnknownCategory::warn;
   bool standardise = true;         ///< Numbers become (value - mean)/deviation.
   bool standardise_target = true;  ///< A target that is a number, too.
   /// More different texts in a column are refused: it may be free text, or numbers with a bad one
   /// among them.
   std::int64_t most_categories = 100;
+  UnknownCategory unknown = UnknownCategory::warn;
 };
 
 class TableEncoder final {

@@ -395,7 +395,10 @@ const BucketPlan& ReplicaTrainer::buckets() const noexcept {
 }
 
 CoordinatorStatistics ReplicaTrainer::statistics(SourceLoc where) {
-  return detail::at_call(where, [&] { return parts_->coordinator.statistics(); });
+  return detail::at_call(where, [&] {
+    detail::require_runtime(parts_->home);
+    return parts_->coordinator.statistics();
+  });
 }
 
 // Every call but those of what is known here begins with it, within at_call.

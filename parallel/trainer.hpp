@@ -273,7 +273,7 @@ class Trainer<Model, Shard> final {
     const std::int64_t count = batches.batch_count();
     for (std::int64_t i = 0; i < most; ++i) {
       const bool goes_on = !on_batch || on_batch(i, count);
-      if (!goes_on && i < count) {
+      if (!goes_on && i != count) {
         return std::nullopt;
       }
       std::vector<Shard> shards = next_of(batches, where);

@@ -164,8 +164,8 @@ template <class Fn>
 /// value. `on_ready` is called on this thread as each gradient becomes final, last layers first.
 ///
 /// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
-/// that uses another model than the one it is given does, and naming a parameter that is empty or
-/// tracked by an outer one; ShapeError and DtypeError as grad().
+/// that uses another model than the one it is given does, naming a parameter that is empty, or when
+/// one is tracked by an outer one; ShapeError and DtypeError as grad().
 ///
 /// A weight of one of the library's layers that takes part twice, on a device of the parameters,
 /// and that no model has named, is told of in the log: a layer was left out of HEARTH_MODULE.

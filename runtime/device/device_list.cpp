@@ -249,9 +249,11 @@ void require_different_names(const DeviceList& list, SourceLoc loc) {
     if (!names.insert(device.name).second) {
       throw_error(
           Error{.code = ErrorCode::invalid_argument,
-                .text = fmt::format("{}: two devices are called '{}'",
+                .text = fmt::format("{}: two devices are called '{}'{}{}",
                                     list.is_of_variable ? "HEARTH_DEVICES" : "RuntimeOptions",
-                                    device.name),
+                                    device.name,
+                                    list.choice.empty() ? "" : "; ",
+                                    list.choice),
                 .location = loc});
     }
   }

@@ -1,4 +1,3 @@
-#include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/machine_memory.hpp>
 
 #include <cstdint>
@@ -97,12 +96,11 @@ TEST(MachineMemory, AShareOfItStaysFree) {
       GTEST_SKIP() << "the process's own limit may be below what the machine has";
     }
   }
-  const Deadline late = Deadline::in(std::chrono::seconds(20));
   int found_full = 0;
-  while (found_full < 10 && !late.has_passed()) {
+  for (int look = 0; look < 20; ++look) {
     found_full += has_host_room(available_host_bytes()) ? 0 : 1;
   }
-  EXPECT_EQ(found_full, 10);
+  EXPECT_GE(found_full, 10);
 }
 
 TEST(MachineMemory, OnlyLargeRequestsAreComparedWithIt) {

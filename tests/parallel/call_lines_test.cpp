@@ -224,6 +224,7 @@ TEST_F(CallLines, OfATrainerThatOutlivesItsRuntime) {
       {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->snapshot()); }},
       {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->take_model()); }},
       {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->devices()); }},
+      {steps_said, __LINE__, __LINE__, [&] { static_cast<void>(steps->statistics()); }},
       {steps_said, __LINE__, __LINE__, [&] { steps->set_learning_rate(0.5); }},
       {steps_said, __LINE__, __LINE__, [&] { steps->save(folder.path() / "s.safetensors"); }},
       {steps_said, __LINE__, __LINE__, [&] { steps->load(folder.path() / "s.safetensors"); }},
