@@ -3,6 +3,8 @@
 #include "op_operand.hpp"
 #include "op_submit.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -54,6 +56,17 @@ TensorSpec checked_matmul(const Factors& factors, const TensorSpec& a, const Ten
 Tensor matmul_with_vector(const Factors& factors, TensorSpec a, TensorSpec b) {
   const bool is_row = a.shape.rank() == 1;
   const bool is_column = b.shape.rank() == 1;
+  const bool has_depths = a.shape.rank() > 0 && b.shape.rank() > 0;
+  if (has_depths && a.shape[-1] != b.shape[is_column ? 0 : -2]) {
+    const std::array inputs{factors.a, factors.b};
+    detail::throw_op_error(ErrorCode::shape_mismatch,
+                           OpKind::matmul,
+                           fmt::format("inner dimensions differ: lhs {}, rhs {}",
+                                       describe(a.dtype, a.shape),
+                                       describe(b.dtype, b.shape)),
+                           factors.a.location(),
+                           inputs);
+  }
   if (is_row) {
     a.shape = Shape{1, a.shape[0]};
   }

@@ -294,6 +294,18 @@ TEST_F(OpsShapeTest, MatmulNamesTheInnerDimensions) {
               (void)matmul(zeros(device(), {4, 8}), zeros(device(), {9, 3}));
             }),
             "matmul: inner dimensions differ: lhs f32[4, 8], rhs f32[9, 3]");
+  const std::uint32_t line = __LINE__ + 2;
+  try {
+    (void)matmul(zeros(device(), {3}), zeros(device(), {4}));
+    ADD_FAILURE() << "vectors of 3 and 4 have a product";
+  } catch (const ShapeError& error) {
+    EXPECT_EQ(error.error().text, "matmul: inner dimensions differ: lhs f32[3], rhs f32[4]");
+    EXPECT_EQ(error.error().location.line, line);
+  }
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)matmul(zeros(device(), {3}), zeros(device(), {2, 4, 5}));
+            }),
+            "matmul: inner dimensions differ: lhs f32[3], rhs f32[2, 4, 5]");
   EXPECT_THAT(thrown_text<ShapeError>([&] {
                 (void)matmul(counting({2, 3}), counting({3, 2}), counting({3}));
               }),
