@@ -29,7 +29,7 @@ constexpr int kVersion = 1;
 // An encoder needs no runtime, so it has no log but the standard error stream.
 void warn(std::string_view text) {
   const Result<detail::LogLevel> level = detail::log_level(detail::Settings::from_environment());
-  detail::Log({.level = level.has_value() ? level.value() : detail::LogLevel::warn}).warn(text);
+  detail::Log({.level = level.value()}).warn(text);  // a level that is none is an error, as ever
 }
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
