@@ -5,14 +5,6 @@
 namespace hearth::vulkan {
 namespace {
 
-void add_all(std::vector<ByteSpan>& to, std::span<const ByteSpan> spans) {
-  for (const ByteSpan& span : spans) {
-    if (!span.is_empty()) {
-      to.push_back(span);
-    }
-  }
-}
-
 /// Whether the span is in the known one, or beside it: then that is both.
 bool joins(ByteSpan& known, const ByteSpan& span) noexcept {
   if (known.begin <= span.begin && span.end <= known.end) {
@@ -27,28 +19,6 @@ bool joins(ByteSpan& known, const ByteSpan& span) noexcept {
     return true;
   }
   return false;
-}
-
-/// Joins the spans from `first` on to some of those before them, where they are the same bytes.
-void join_behind(std::vector<ByteSpan>& spans, std::size_t first) {
-  constexpr std::size_t kLooked = 4;  // the latest: with more the look costs what it saves
-  std::size_t kept = first;
-  for (std::size_t i = first; i < spans.size(); ++i) {
-    bool is_joined = false;
-    for (std::size_t k = kept; k > 0 && kept - k < kLooked && !is_joined; --k) {
-      is_joined = joins(spans[k - 1], spans[i]);
-    }
-    if (!is_joined) {
-      spans[kept++] = spans[i];
-    }
-  }
-  spans.resize(kept);
-}
-
-bool any_overlaps(const std::vector<ByteSpan>& known, std::span<const ByteSpan> spans) noexcept {
-  return std::ranges::any_of(known, [spans](const ByteSpan& each) {
-    return std::ranges::any_of(spans, [&](const ByteSpan& span) { return each.overlaps(span); });
-  });
 }
 
 }  // namespace
@@ -71,33 +41,146 @@ ByteSpan span_of(const TensorView& view) noexcept {
           address + static_cast<std::uint64_t>((last + 1) * size)};
 }
 
+// ---- what was touched ----
+
+struct TouchedBytes::Bits {
+  std::size_t word;
+  std::uint64_t bits;
+  std::size_t next_word;
+  std::uint64_t next_bits;
+};
+
+bool TouchedBytes::is_short(const ByteSpan& span) noexcept {
+  return span.end - span.begin <= (kWordBits - 1) * kGranuleBytes;
+}
+
+TouchedBytes::Bits TouchedBytes::bits_of(const ByteSpan& span) noexcept {
+  const std::uint64_t first = span.begin / kGranuleBytes;
+  const std::uint64_t count = (span.end - 1) / kGranuleBytes - first + 1;
+  const std::uint64_t ones = ~std::uint64_t{0} >> (kWordBits - count);
+  const std::uint64_t shift = first % kWordBits;
+  const std::uint64_t word = first / kWordBits;
+  return {.word = word % kWords,
+          .bits = ones << shift,
+          .next_word = (word + 1) % kWords,
+          .next_bits = shift == 0 ? 0 : ones >> (kWordBits - shift)};
+}
+
+void TouchedBytes::note(const ByteSpan& span) noexcept {
+  if (span.is_empty()) {
+    return;
+  }
+  if (!is_short(span)) {
+    has_long_ = true;
+    return;
+  }
+  const Bits at = bits_of(span);
+  granules_[at.word] |= at.bits;
+  granules_[at.next_word] |= at.next_bits;
+}
+
+bool TouchedBytes::overlaps(std::span<const ByteSpan> spans) const noexcept {
+  return std::ranges::any_of(spans, [this](const ByteSpan& span) {
+    if (span.is_empty()) {
+      return false;
+    }
+    if (has_table_ && !has_long_ && is_short(span)) {
+      const Bits at = bits_of(span);
+      if (((granules_[at.word] & at.bits) | (granules_[at.next_word] & at.next_bits)) == 0) {
+        return false;
+      }
+    }
+    return std::ranges::any_of(spans_, [&](const ByteSpan& each) { return each.overlaps(span); });
+  });
+}
+
+void TouchedBytes::add(std::span<const ByteSpan> spans) {
+  for (const ByteSpan& span : spans) {
+    if (!span.is_empty()) {
+      spans_.push_back(span);
+    }
+  }
+  if (has_table_) {
+    std::ranges::for_each(spans, [this](const ByteSpan& span) { note(span); });
+  } else if (spans_.size() > kFew) {
+    make_table();
+  }
+}
+
+void TouchedBytes::make_table() noexcept {
+  has_table_ = true;
+  std::ranges::for_each(spans_, [this](const ByteSpan& span) { note(span); });
+}
+
+// The first of a launch with the latest before, the others with the one before: with more the look
+// costs what it saves.
+void TouchedBytes::end_launch() {
+  constexpr std::size_t kLooked = 4;
+  std::size_t kept = launch_begin_;
+  for (std::size_t i = launch_begin_; i < spans_.size(); ++i) {
+    const std::size_t looked = i < launch_begin_ + kLooked ? kLooked : 1;
+    bool is_joined = false;
+    for (std::size_t k = kept; k > 0 && kept - k < looked && !is_joined; --k) {
+      is_joined = joins(spans_[k - 1], spans_[i]);
+    }
+    if (!is_joined) {
+      spans_[kept++] = spans_[i];
+    }
+  }
+  spans_.resize(kept);
+  launch_begin_ = kept;
+}
+
+void TouchedBytes::forget_known() {
+  forget_table();
+  spans_.erase(spans_.begin(), spans_.begin() + static_cast<std::ptrdiff_t>(launch_begin_));
+  launch_begin_ = 0;
+  if (spans_.size() > kFew) {
+    make_table();
+  }
+}
+
+void TouchedBytes::clear() noexcept {
+  forget_table();
+  spans_.clear();
+  launch_begin_ = 0;
+}
+
+// A long span may be several short ones that were joined.
+void TouchedBytes::forget_table() noexcept {
+  if (!has_table_) {
+    return;
+  }
+  if (!std::ranges::all_of(spans_, is_short)) {
+    granules_.fill(0);
+  } else {
+    for (const ByteSpan& span : spans_) {
+      const Bits at = bits_of(span);
+      granules_[at.word] = 0;
+      granules_[at.next_word] = 0;
+    }
+  }
+  has_table_ = false;
+  has_long_ = false;
+}
+
+// ---- launches ----
+
 bool HazardTracker::conflicts(std::span<const ByteSpan> reads,
                               std::span<const ByteSpan> writes) const noexcept {
-  return reads_.size() >= kMost || writes_.size() >= kMost || any_overlaps(writes_, reads) ||
-         any_overlaps(writes_, writes) || any_overlaps(reads_, writes);
-}
-
-void HazardTracker::join_last() {
-  join_behind(reads_, first_read_);
-  join_behind(writes_, first_write_);
-  first_read_ = reads_.size();
-  first_write_ = writes_.size();
-}
-
-void HazardTracker::add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
-  add_all(reads_, reads);
-  add_all(writes_, writes);
+  return reads_.is_full() || writes_.is_full() || writes_.overlaps(reads) ||
+         writes_.overlaps(writes) || reads_.overlaps(writes);
 }
 
 bool HazardTracker::begin(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes) {
-  join_last();
+  reads_.end_launch();
+  writes_.end_launch();
   const bool needs = conflicts(reads, writes);
   if (needs) {
     clear();
   }
-  first_read_ = reads_.size();
-  first_write_ = writes_.size();
-  add(reads, writes);
+  reads_.add(reads);
+  writes_.add(writes);
   return needs;
 }
 
@@ -106,22 +189,19 @@ bool HazardTracker::also(std::span<const ByteSpan> reads, std::span<const ByteSp
   if (needs) {
     barrier();
   }
-  add(reads, writes);
+  reads_.add(reads);
+  writes_.add(writes);
   return needs;
 }
 
 void HazardTracker::barrier() {
-  reads_.erase(reads_.begin(), reads_.begin() + static_cast<std::ptrdiff_t>(first_read_));
-  writes_.erase(writes_.begin(), writes_.begin() + static_cast<std::ptrdiff_t>(first_write_));
-  first_read_ = 0;
-  first_write_ = 0;
+  reads_.forget_known();
+  writes_.forget_known();
 }
 
 void HazardTracker::clear() noexcept {
   reads_.clear();
   writes_.clear();
-  first_read_ = 0;
-  first_write_ = 0;
 }
 
 }  // namespace hearth::vulkan

@@ -5,6 +5,7 @@
 // barriers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -28,6 +29,46 @@ struct ByteSpan {
 /// From the first byte of the elements to the last, gaps between them included.
 [[nodiscard]] ByteSpan span_of(const TensorView& view) noexcept;
 
+/// What launches read, or what they write, since the last barrier. Most of what is asked for meets
+/// nothing, so a table of the granules that were touched answers first, and the spans only where it
+/// cannot tell. Invariant: where there is a table, each granule
+/// of a span that was short when it came has its bit there, and has_long_ says of others.
+class TouchedBytes final {
+ public:
+  [[nodiscard]] bool overlaps(std::span<const ByteSpan> spans) const noexcept;
+  /// Of the launch at hand. Empty ones add nothing.
+  void add(std::span<const ByteSpan> spans);
+  /// What the launch at hand touches becomes part of what is known: ops of a stream read the same
+  /// tensors, and write one behind the other. Then no launch is at hand.
+  void end_launch();
+  /// All but what the launch at hand touches.
+  void forget_known();
+  void clear() noexcept;
+  [[nodiscard]] bool is_full() const noexcept { return spans_.size() >= kMost; }
+
+ private:
+  /// With more a barrier costs less than the look.
+  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kFew = 8;  // are looked at without a table
+  static constexpr std::uint64_t kGranuleBytes = 256;
+  static constexpr std::size_t kWords = 256;  // for 4 MiB; what lies further off falls together
+  static constexpr std::uint64_t kWordBits = 64;
+
+  /// The one or two words of a short span, and its bits there.
+  struct Bits;
+  [[nodiscard]] static bool is_short(const ByteSpan& span) noexcept;
+  [[nodiscard]] static Bits bits_of(const ByteSpan& span) noexcept;
+  void note(const ByteSpan& span) noexcept;
+  void make_table() noexcept;
+  void forget_table() noexcept;
+
+  std::vector<ByteSpan> spans_;  ///< Those of the launch at hand are the last ones.
+  std::size_t launch_begin_ = 0;
+  bool has_table_ = false;
+  bool has_long_ = false;
+  std::array<std::uint64_t, kWords> granules_{};
+};
+
 class HazardTracker final {
  public:
   /// A launch comes whose dispatches touch these. True: it needs a barrier before it, which is
@@ -41,21 +82,11 @@ class HazardTracker final {
   void clear() noexcept;
 
  private:
-  /// Of each kind; with more a barrier costs less than the look.
-  static constexpr std::size_t kMost = 64;
-
   [[nodiscard]] bool conflicts(std::span<const ByteSpan> reads,
                                std::span<const ByteSpan> writes) const noexcept;
-  void add(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
-  /// What the last launch touches becomes part of what is known: ops of a stream read the same
-  /// tensors, and write one behind the other. Then no launch is at hand.
-  void join_last();
 
-  // Since the last barrier; those of the launch at hand are the last ones.
-  std::vector<ByteSpan> reads_;
-  std::vector<ByteSpan> writes_;
-  std::size_t first_read_ = 0;  // of the launch at hand
-  std::size_t first_write_ = 0;
+  TouchedBytes reads_;
+  TouchedBytes writes_;
 };
 
 }  // namespace hearth::vulkan
