@@ -287,7 +287,7 @@ void visit_members([[maybe_unused]] const std::string& prefix,
                    Members&... members) {
   static_assert((!is_unnamed_layer<std::remove_cv_t<Members>>() && ...),
                 "a member has forward() and is no module: name its members with "
-                "HEARTH_MODULE(Type, members...) inside of its struct");
+                "HEARTH_MODULE(Type, members...) in the public part of its struct");
   static_assert(((!hides_tensors<std::remove_cv_t<Members>>() ||
                   IsPointer<std::remove_cv_t<Members>>::value) &&
                  ...),

@@ -57,7 +57,7 @@ class Sequential final {
   static constexpr std::string_view module_name() noexcept { return "Sequential"; }
   static_assert((!detail::is_unnamed_layer<Layers>() && ...),
                 "a layer has forward() and is no module: name its members with "
-                "HEARTH_MODULE(Type, members...) inside of its struct");
+                "HEARTH_MODULE(Type, members...) in the public part of its struct");
 
   static_assert(((detail::is_unnamed_layer<Layers>() || detail::TakesSomehow<Layers>)&&...),
                 "a layer in a Sequential has forward(x), forward(x, mode) or forward(x, mode, "

@@ -23,7 +23,7 @@ template <class Model>
 constexpr bool refuse_no_module() {
   static_assert(sizeof(Model) == 0,
                 "this model is no module: name its members with HEARTH_MODULE(Type, "
-                "members...) inside of its struct");
+                "members...) in the public part of its struct");
   return true;
 }
 

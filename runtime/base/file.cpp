@@ -347,6 +347,14 @@ Status write_file_atomically(const fs::path& path,
   }
   TemporaryFile temporary(target);
   if (temporary.error_number() != 0) {
+    std::error_code ignored;
+    const fs::path folder = target.path.parent_path();
+    if (temporary.error_number() == ENOENT && !folder.empty() && !fs::exists(folder, ignored)) {
+      return Error{
+          .code = ErrorCode::io_error,
+          .text = fmt::format(
+              "file {}: cannot write: there is no folder {}", path.string(), folder.string())};
+    }
     return file_error("create a temporary file beside it", path, temporary.error_number());
   }
   if (target.exists) {

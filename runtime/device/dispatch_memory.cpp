@@ -26,6 +26,7 @@ BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
   const bool is_expression = op.kind() == OpKind::expression;
   return {.kind = op.kind(),
           .dtype = out.dtype,
+          .called = called_as(op.record().flags),
           .expression =
               is_expression ? ExprId{op.attributes<ExpressionAttributes>().expression} : ExprId{},
           .source = op.record().source,

@@ -13,7 +13,7 @@
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/runtime/base/ids.hpp>
 #include <hearth/runtime/tensor_origin.hpp>
-#include <hearth/streams/op_kind.hpp>
+#include <hearth/streams/op_record.hpp>
 
 namespace hearth {
 
@@ -23,6 +23,7 @@ struct RuntimeTables;
 struct BlockOrigin {
   OpKind kind = OpKind::fill;
   DType dtype = DType::f32;
+  CalledAs called = CalledAs::itself;
   ExprId expression = {};  ///< Of an op of kind `expression`.
   SourceId source;
   PathId path;

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <initializer_list>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,39 @@ Tensor row_as_picture(std::string_view what, const Arg& x) {
   return unsqueeze(x, 2);
 }
 
+// What conv2d refuses of pictures is told with the rows that the program gave: their shapes have no
+// axis 2.
+std::string told_of_rows(std::string text, std::initializer_list<const Tensor*> pictures) {
+  for (const Tensor* const picture : pictures) {
+    const Shape shape = picture->shape();
+    const std::string told = describe(picture->dtype(), shape);
+    const std::string row = describe(picture->dtype(), Shape{shape[0], shape[1], shape[3]});
+    for (std::size_t at = text.find(told); at != text.npos; at = text.find(told, at + 1)) {
+      text.replace(at, told.size(), row);
+    }
+  }
+  return text;
+}
+
+Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOptions options) {
+  return detail::named_as("conv1d", [&] {
+    const SourceLoc loc = x.location();
+    const Tensor window = row_as_picture("weight", weight);
+    const Tensor picture = row_as_picture("x", x);
+    const Conv2dOptions of_pictures = as_picture(options);
+    try {
+      Tensor result = bias == nullptr
+                          ? conv2d(Arg(picture, loc), Arg(window, loc), of_pictures)
+                          : conv2d(Arg(picture, loc), Arg(window, loc), *bias, of_pictures);
+      return squeeze(Arg(std::move(result), loc), 2);
+    } catch (const ArgumentError& mistake) {
+      Error told = mistake.error();
+      told.text = told_of_rows(std::move(told.text), {&picture, &window});
+      throw_error(std::move(told));
+    }
+  });
+}
+
 // [count, size]: row i has 1/length over its window. A product with it takes the means.
 Tensor window_means(
     const Device& device, std::int64_t size, std::int64_t count, DType dtype, SourceLoc loc) {
@@ -51,21 +86,10 @@ Tensor window_means(
 }  // namespace
 
 Tensor conv1d(Arg x, Arg weight, Conv1dOptions options) {
-  return detail::named_as("conv1d", [&] {
-    const SourceLoc loc = x.location();
-    const Tensor window = row_as_picture("weight", weight);
-    Tensor result = conv2d(Arg(row_as_picture("x", x), loc), Arg(window, loc), as_picture(options));
-    return squeeze(Arg(std::move(result), loc), 2);
-  });
+  return convolve_rows(x, weight, nullptr, options);
 }
 Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options) {
-  return detail::named_as("conv1d", [&] {
-    const SourceLoc loc = x.location();
-    const Tensor window = row_as_picture("weight", weight);
-    Tensor result =
-        conv2d(Arg(row_as_picture("x", x), loc), Arg(window, loc), bias, as_picture(options));
-    return squeeze(Arg(std::move(result), loc), 2);
-  });
+  return convolve_rows(x, weight, &bias, options);
 }
 
 Tensor adaptive_avg_pool2d(Arg x, Size2d size) {

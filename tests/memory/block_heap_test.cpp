@@ -95,6 +95,28 @@ TEST_F(BlockHeapTest, WhatRestsIsJoinedWhereNothingElseFits) {
   EXPECT_EQ(pages.out_bytes, 0);
 }
 
+// What rests at the end of a page that grows is free room of it, for the end and for the search.
+TEST_F(BlockHeapTest, APageGrowsBehindAPieceThatRests) {
+  pages.grows = true;
+  Page page = pages.open_growing_page(1 << 20).value();
+  heap.open_growing_page(page);
+  ASSERT_TRUE(pages.resize_page(page, 4096).has_value());
+  heap.extend(page);
+  std::vector<std::uint32_t> taken(8);
+  for (std::uint32_t& index : taken) {
+    index = take(512);
+  }
+  heap.give(taken.back(), 9);
+  EXPECT_EQ(heap.cheapest_room(8192).size_bytes, 8192 - 512) << "the end is free";
+  ASSERT_TRUE(pages.resize_page(page, 12288 - 512).has_value());
+  heap.extend(page);
+  const std::uint32_t longer = take(8192);
+  ASSERT_NE(longer, BlockHeap::kNone);
+  EXPECT_EQ(heap.piece(longer).data, heap.piece(taken.front()).data + 7 * 512);
+  EXPECT_EQ(heap.piece(longer).ready_after, 9U);
+  EXPECT_EQ(heap.free_bytes(), heap.reserved_bytes() - 7 * 512 - 8192);
+}
+
 TEST_F(BlockHeapTest, NeverJoinsPiecesOfTwoPages) {
   add_page(1 << 18);
   add_page(1 << 18);

@@ -35,8 +35,8 @@ TEST(DeviceMemory, AShortageNamesTheLargestTensorsAndTheirLines) {
     EXPECT_THAT(error.text, HasSubstr("5242880 bytes do not fit"));
     EXPECT_THAT(error.text, HasSubstr("large temporaries"));
     EXPECT_THAT(error.text, HasSubstr("the largest free block is"));
-    const std::size_t first = error.text.find("f32[1310720] full");
-    EXPECT_LT(first, error.text.find("f32[131072] full"));
+    const std::size_t first = error.text.find("f32[1310720] ones");
+    EXPECT_LT(first, error.text.find("f32[131072] zeros"));
     EXPECT_THAT(error.text, HasSubstr("memory_test.cpp:" + std::to_string(line)));
     const MemoryReport report = world.device.memory_report();
     EXPECT_EQ(report.rungs.refuse_count, 1U);
@@ -259,7 +259,7 @@ TEST(DeviceMemory, TheLargestTensorsSayWhatMadeThem) {
     EXPECT_EQ(tensors[0].size_bytes, 1200);
     EXPECT_EQ(tensors[0].origin.op, "exp") << "in place of the zeros, which are gone";
     EXPECT_EQ(tensors[0].origin.type, "f32[30, 10]");
-    EXPECT_EQ(tensors[1].origin.op, "full");
+    EXPECT_EQ(tensors[1].origin.op, "zeros") << "as the program wrote it";
     EXPECT_EQ(world.device.largest_tensors(1).size(), 1U);
   });
 }
@@ -276,7 +276,7 @@ TEST(DeviceMemory, ATraceTellsOfEachBlockFromItsBeginningToItsEnd) {
                                                                      : "freed ";
       lines.push_back(what + event.tensor.origin.op);
     }
-    EXPECT_THAT(lines, ElementsAre("made full", "made add", "replaced exp", "freed exp"));
+    EXPECT_THAT(lines, ElementsAre("made zeros", "made add", "replaced exp", "freed exp"));
     EXPECT_TRUE(world.device.take_memory_trace().empty()) << "it was taken";
   });
 }

@@ -66,6 +66,19 @@ TEST_F(WindowTest, Conv1dRefusesOtherRanks) {
               HasSubstr("conv1d: "));
 }
 
+// Not with those of the pictures that it is made of.
+TEST_F(WindowTest, Conv1dTellsTheShapesThatItWasGiven) {
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)conv1d(counting({2, 3, 10}), counting({4, 5, 3}));
+            }),
+            "conv1d: w needs 3 input channels for groups = 1: x f64[2, 3, 10], w f64[4, 5, 3]");
+  EXPECT_EQ(thrown_text<ShapeError>([&] {
+              (void)conv1d(counting({2, 3, 2}), counting({4, 3, 3}), counting({4}));
+            }),
+            "conv1d: a window of 3 (dilation 1) is larger than the padded width, 2: "
+            "x f64[2, 3, 2]");
+}
+
 TEST_F(WindowTest, AdaptivePoolingCoversThePictureForAnySize) {
   HostRandom random(5);
   for (const auto& [height, width, rows, columns] : {std::array{4, 6, 2, 3},
