@@ -9,7 +9,7 @@ cat <<TEXT
 Hearth quick start. This will
   1. install the Debian packages that are missing (never remove any),
   2. configure and build into build/release,
-  3. train a small convolutional network on two CPU device actors, on a built-in data set.
+  3. train a small convolutional network on a built-in data set, on two CPU devices unless --devices names others.
 TEXT
 
 hearth_say "1/3 Packages"
@@ -23,7 +23,7 @@ fi
 cmake --preset release "${options[@]}"
 cmake --build --preset release --target train_mnist -j "$(hearth_jobs)"
 
-hearth_say "3/3 Training on cpu:0 and cpu:1"
+hearth_say "3/3 Training"
 build/release/examples/train_mnist "$@"
 
 hearth_say "Done. Next: ./test.sh runs the tests; examples/train_mnist.cpp is the program you just saw."

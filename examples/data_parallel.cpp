@@ -1,4 +1,5 @@
-// Data-parallel training: one model, two devices; each batch is divided between them.
+// Data-parallel training: one model, several devices; each batch is divided between them. Two cpu
+// devices, or those that HEARTH_DEVICES names.
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@ struct Classifier {
 
 int main() {
   const hearth::Runtime runtime({.cpu_device_count = 2});
-  const std::vector<hearth::Device> devices{runtime.device("cpu:0"), runtime.device("cpu:1")};
+  const std::vector<hearth::Device> devices = runtime.devices();
   hearth::Generator generator(1);
   Classifier model{{{.in = 784, .out = 64}, devices[0], generator},
                    {{.in = 64, .out = 10}, devices[0], generator}};
@@ -36,20 +37,15 @@ int main() {
       loss,
       {.devices = devices, .optimizer = hearth::Adam::Config{.learning_rate = 2e-3}});
 
-  // One loader a rank: together their shards are the global batch of 50.
+  // The loader gives each rank its part of a batch of 50.
   const hearth::ImageDataset digits(hearth::make_digits({.count = 1000}));
-  const hearth::LoaderOptions options{.batch_size = 50, .seed = 1, .worker_count = 1};
-  hearth::DataLoader first(digits, runtime.executor(), options.shard(0, 2));
-  hearth::DataLoader second(digits, runtime.executor(), options.shard(1, 2));
+  hearth::ShardedLoader loader(
+      digits, runtime.executor(), {.batch_size = 50, .seed = 1}, trainer.world());
   for (int epoch = 0; epoch < 5; ++epoch) {
     hearth::DataParallelReport report;
-    while (auto part = first.next()) {
-      std::vector<hearth::HostBatch> shards;
-      shards.push_back(std::move(*part));
-      shards.push_back(std::move(second.next().value()));
+    for (auto shards = loader.next(); !shards.empty(); shards = loader.next()) {
       report = trainer.step(std::move(shards));
     }
-    static_cast<void>(second.next());  // the end of its epoch, too
     std::cout << "epoch " << epoch + 1 << ", step " << report.step << ": loss " << report.loss
               << "\n";
   }

@@ -55,6 +55,7 @@ Acquire DebugPool::add_page(std::int64_t size_bytes, Page& out) {
   }
   const Result<Page> page = provider_.allocate_page(size_bytes);
   if (!page.has_value()) {
+    counts_.refusal = page.error().text;
     return Acquire::exhausted;
   }
   if (page.value().size_bytes > room_bytes) {

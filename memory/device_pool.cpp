@@ -259,6 +259,7 @@ Acquire DevicePool::add_page(std::uint32_t heap, std::int64_t page_bytes) {
   }
   const Result<Page> page = provider_.allocate_page(page_bytes);
   if (!page.has_value()) {
+    counts_.refusal = page.error().text;
     return Acquire::exhausted;
   }
   if (page.value().size_bytes > room_bytes) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -63,6 +64,7 @@ struct MemoryReport {
   std::int64_t pinned_bytes = 0;   ///< Of the host's memory, outside of the budget: what copies to
                                    ///< and from the device go through, until trim().
   std::uint64_t damage_count = 0;  ///< debug only: writes outside of blocks, or after a release.
+  std::string refusal = {};        ///< What the machine said when it gave no page, the last time.
   std::vector<PoolUsage> pools = {};  ///< Made by report(), in the strategy's order.
 };
 

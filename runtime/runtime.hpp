@@ -42,8 +42,8 @@ using RuntimeWatchdog = detail::Watchdog;
 
 /// One device for the runtime to open.
 struct DeviceOptions {
-  std::string name;             ///< "cpu:0", "vulkan:0", "reference:0", "sim:0"; "auto": the first
-                                ///< GPU, or cpu:0 where there is none, as the log says at `info`
+  std::string name;  ///< "cpu:0", "vulkan:0", "reference:0", "sim:0"; "auto": the first
+                     ///< GPU, or cpu:0 where there is none, as the log says (as a warning)
   std::vector<int> cores = {};  ///< Logical CPUs of a cpu device, each once; empty = its share of
                                 ///< what the process may use.
   std::int64_t memory_budget_bytes =
@@ -56,8 +56,8 @@ struct DeviceOptions {
   std::function<std::unique_ptr<MemoryStrategy>(PageProvider& pages, std::int64_t budget_bytes)>
       make_memory = {};
   bool sim_computes = true;  ///< sim only: false = kernels of no cost and no result.
-  /// sim only: what goes wrong on it, and when, for tests of how a program bears it. A generation
-  /// that restart() begins has no faults. vulkan: lost_at_submit, lost_at_call,
+  /// What goes wrong on a device, and when, for tests of how a program bears it. A generation that
+  /// restart() begins has no faults. sim: all of them; vulkan: lost_at_submit, lost_at_call,
   /// refused_at_call, hanging_submit and failing_compiles alone; what a device does not know is
   /// refused.
   std::optional<FaultPlan> faults = {};
@@ -139,7 +139,7 @@ struct AvailableDevice {
 class Runtime {
  public:
   /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or
-  /// repeated device, cores that this process may not use, faults for a device that is no sim.
+  /// repeated device, cores that this process may not use, faults that the device does not know.
   /// FileError when a recording or a trace cannot be written to its path. OutOfMemory when the
   /// system gives no thread for a device, or no memory.
   explicit Runtime(RuntimeOptions options = {}, SourceLoc loc = SourceLoc::current());

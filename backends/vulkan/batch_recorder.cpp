@@ -219,7 +219,7 @@ std::uint64_t BatchRecorder::submitted() const noexcept {
 }
 
 bool BatchRecorder::has_failed() const noexcept {
-  return state_->has_failed.load(std::memory_order_acquire);  // partner: take
+  return state_->has_failed.load(std::memory_order_acquire);  // partner: fail
 }
 
 Error BatchRecorder::failure() const {

@@ -112,15 +112,12 @@ void TouchedBytes::make_table() noexcept {
   std::ranges::for_each(spans_, [this](const ByteSpan& span) { note(span); });
 }
 
-// The first of a launch with the latest before, the others with the one before: with more the look
-// costs what it saves.
 void TouchedBytes::end_launch() {
-  constexpr std::size_t kLooked = 4;
+  constexpr std::size_t kLooked = 4;  // the latest: with more the look costs what it saves
   std::size_t kept = launch_begin_;
   for (std::size_t i = launch_begin_; i < spans_.size(); ++i) {
-    const std::size_t looked = i < launch_begin_ + kLooked ? kLooked : 1;
     bool is_joined = false;
-    for (std::size_t k = kept; k > 0 && kept - k < looked && !is_joined; --k) {
+    for (std::size_t k = kept; k > 0 && kept - k < kLooked && !is_joined; --k) {
       is_joined = joins(spans_[k - 1], spans_[i]);
     }
     if (!is_joined) {

@@ -11,13 +11,14 @@
 
 #include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
+#include <hearth/backends/codegen/widening_rewrite.hpp>
 #include <hearth/backends/codegen/workgroup_memory.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
 
 namespace hearth::vulkan {
 namespace {
 
-constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 1};
+constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'}, .version = 2};
 constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
 constexpr FileFormat kUsed{.magic = {'H', 'V', 'K', 'U', 'S', 'E', 'D', '0'}, .version = 2};
 
@@ -91,6 +92,10 @@ void PipelineMaker::load() {
   std::vector<std::byte> pipelines;
   if (const auto cache = cache_dir(); cache.has_value()) {
     folder_ = cache.value() / "vulkan";
+    kept_ = make_folder(folder_);
+    if (kept_.has_value()) {
+      kept_ = check_writable(folder_ / "spirv");
+    }
     path_of_driver_ = folder_ / (device_->fingerprint() + ".pipelines");
     if (auto file = read_checked_file(path_of_driver_, kPipelines); file.has_value()) {
       pipelines = std::move(file).value();
@@ -203,7 +208,11 @@ Status PipelineMaker::save() {
   }
   HEARTH_TRY_STATUS(make_folder(folder_ / "spirv"));
   for (const auto& [hash, words] : modules) {
-    HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, std::as_bytes(std::span(words))));
+    // Behind its name: what stands under another's is none of it.
+    std::vector<std::byte> bytes(sizeof hash + words.size() * sizeof words[0]);
+    std::memcpy(bytes.data(), &hash, sizeof hash);
+    std::memcpy(bytes.data() + sizeof hash, words.data(), words.size() * sizeof words[0]);
+    HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, bytes));
   }
   const Status pipelines = save_pipelines();
   drop_oldest(folder_ / "spirv", "", kMostModules);
@@ -257,11 +266,17 @@ std::optional<SpirvModule> PipelineMaker::module_on_disk(std::uint64_t hash) con
     return std::nullopt;
   }
   const auto file = read_checked_file(path_of(hash), kModules);
-  if (!file.has_value()) {
+  std::uint64_t written = 0;
+  if (!file.has_value() || file.value().size() < sizeof written) {
     return std::nullopt;
   }
-  SpirvModule words(file.value().size() / sizeof(std::uint32_t));
-  std::memcpy(words.data(), file.value().data(), words.size() * sizeof(std::uint32_t));
+  std::memcpy(&written, file.value().data(), sizeof written);
+  if (written != hash) {
+    return std::nullopt;
+  }
+  SpirvModule words((file.value().size() - sizeof written) / sizeof(std::uint32_t));
+  std::memcpy(
+      words.data(), file.value().data() + sizeof written, words.size() * sizeof(std::uint32_t));
   return words;
 }
 
@@ -400,6 +415,9 @@ Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
     HEARTH_TRY(
         words,
         rewrite_cooperative(words, is_bf16 ? CooperativeFactor::bf16 : CooperativeFactor::f16));
+  }
+  if (device_->limits().is_cpu) {
+    HEARTH_TRY(words, rewrite_widening(std::move(words)));
   }
   const DeviceApi& api = device_->api();
   VkShaderModuleCreateInfo module{};

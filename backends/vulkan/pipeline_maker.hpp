@@ -64,6 +64,8 @@ class PipelineMaker final {
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
   /// Where shaders leave word of that; 0: nowhere.
+  /// Whether what is compiled is kept on disk, or why it cannot be.
+  [[nodiscard]] const Status& kept() const noexcept { return kept_; }
   [[nodiscard]] std::uint64_t loop_word() const noexcept {
     return watch_ != nullptr ? watch_->address() : 0;
   }
@@ -118,6 +120,7 @@ class PipelineMaker final {
 
   std::shared_ptr<const VulkanDevice> device_;
   std::unique_ptr<LoopWatch> watch_;  ///< Null where drivers end no loop.
+  Status kept_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::filesystem::path folder_;          ///< Empty: nothing is kept.

@@ -36,6 +36,8 @@ class ShaderStore final {
   [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
   [[nodiscard]] std::uint64_t loop_word() const noexcept { return maker_->loop_word(); }
   [[nodiscard]] bool has_left_a_loop() const noexcept { return maker_->has_left_a_loop(); }
+  /// Whether what is compiled is kept on disk, or why it cannot be.
+  [[nodiscard]] Status kept() const { return maker_->kept(); }
 
  private:
   struct Made {

@@ -29,7 +29,14 @@ constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(20);
 // Phases: the card; its parts; what the device says of itself.
 Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   auto parts = std::make_unique<Parts>();
-  HEARTH_TRY(const PhysicalList list, list_physical());
+  Result<PhysicalList> shown = list_physical();
+  if (!shown.has_value()) {
+    Error error = shown.error();
+    error.text = fmt::format("no device '{}': {}", options.name, error.text);
+    error.device = options.name;
+    return error;
+  }
+  const PhysicalList list = std::move(shown).value();
   const auto index = static_cast<std::size_t>(options.index);
   if (index >= list.devices.size()) {
     return Error{.code = ErrorCode::not_found,
@@ -52,6 +59,10 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
              ShaderStore::make(parts->device,
                                options.compiles_beside ? options.executor : nullptr,
                                options.faults.failing_compiles));
+  if (const Status kept = parts->shaders->kept(); !kept.has_value() && options.log != nullptr) {
+    options.log->warn(fmt::format(
+        "{}: what is compiled is not kept for the next run: {}", options.name, kept.error().text));
+  }
   if (options.executor != nullptr) {
     parts->owner = options.executor->life();
   }

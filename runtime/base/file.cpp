@@ -39,6 +39,12 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
+Error no_folder(const fs::path& path, const fs::path& folder) {
+  return Error{.code = ErrorCode::io_error,
+               .text = fmt::format(
+                   "file {}: cannot write: there is no folder {}", path.string(), folder.string())};
+}
+
 // A rename is on the disk once its folder is.
 Status sync_folder(const fs::path& path) {
   const FileDescriptor file = FileDescriptor::open(folder_of(path), O_RDONLY | O_DIRECTORY);
@@ -347,13 +353,9 @@ Status write_file_atomically(const fs::path& path,
   }
   TemporaryFile temporary(target);
   if (temporary.error_number() != 0) {
-    std::error_code ignored;
-    const fs::path folder = target.path.parent_path();
-    if (temporary.error_number() == ENOENT && !folder.empty() && !fs::exists(folder, ignored)) {
-      return Error{
-          .code = ErrorCode::io_error,
-          .text = fmt::format(
-              "file {}: cannot write: there is no folder {}", path.string(), folder.string())};
+    const fs::path folder = folder_of(target.path);
+    if (temporary.error_number() == ENOENT && ::access(folder.c_str(), F_OK) != 0) {
+      return no_folder(path, folder);
     }
     return file_error("create a temporary file beside it", path, temporary.error_number());
   }
@@ -374,8 +376,10 @@ Status check_writable(const fs::path& path) {
   if (target.is_device()) {
     return ::access(path.c_str(), W_OK) == 0 ? Status() : file_error("write", path, errno);
   }
-  if (::access(folder_of(target.path).c_str(), W_OK | X_OK) != 0) {
-    return file_error("write into its folder", path, errno);
+  const fs::path folder = folder_of(target.path);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    return errno == ENOENT ? no_folder(path, folder)
+                           : file_error("write into its folder", path, errno);
   }
   return {};
 }

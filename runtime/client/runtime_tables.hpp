@@ -24,6 +24,14 @@
 
 namespace hearth {
 
+/// Of an expression or custom op: its number in the table; 0 of others.
+[[nodiscard]] inline std::uint32_t own_number(const OpRecord& record) noexcept {
+  const OpView op(record, nullptr);
+  return record.kind == OpKind::expression ? op.attributes<ExpressionAttributes>().expression
+         : record.kind == OpKind::custom   ? op.attributes<CustomAttributes>().custom
+                                           : 0;
+}
+
 struct RuntimeTables {
   explicit RuntimeTables(RuntimeId runtime,
                          detail::LogOptions log_options = {},
@@ -51,18 +59,21 @@ struct RuntimeTables {
 
   /// What errors and traces call an op: the name of its kind, of its expression, or of the function
   /// that the program called.
-  [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {
-    const OpView op(record, nullptr);
-    switch (record.kind) {
+  /// `own`: the number of an expression or custom op in its table.
+  [[nodiscard]] std::string_view op_name(OpKind kind,
+                                         CalledAs called,
+                                         std::uint32_t own) const noexcept {
+    switch (kind) {
       case OpKind::expression:
-        return expressions[ExprId{op.attributes<ExpressionAttributes>().expression}].name;
+        return expressions[ExprId{own}].name;
       case OpKind::custom:
-        return customs[CustomId{op.attributes<CustomAttributes>().custom}]->code.name;
+        return customs[CustomId{own}]->code.name;
       default:
-        return called_as(record.flags) == CalledAs::itself
-                   ? op_info(record.kind).name
-                   : called_info(called_as(record.flags)).name;
+        return called == CalledAs::itself ? op_info(kind).name : called_info(called).name;
     }
+  }
+  [[nodiscard]] std::string_view op_name(const OpRecord& record) const noexcept {
+    return op_name(record.kind, called_as(record.flags), own_number(record));
   }
   [[nodiscard]] detail::FailureBook& failures() const noexcept { return watchdog->failures(); }
   [[nodiscard]] detail::Trace& trace() const noexcept { return watchdog->trace(); }

@@ -23,12 +23,10 @@ namespace {
 }
 
 BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
-  const bool is_expression = op.kind() == OpKind::expression;
   return {.kind = op.kind(),
           .dtype = out.dtype,
           .called = called_as(op.record().flags),
-          .expression =
-              is_expression ? ExprId{op.attributes<ExpressionAttributes>().expression} : ExprId{},
+          .own = own_number(op.record()),
           .source = op.record().source,
           .path = op.record().path,
           .shape = out.shape};

@@ -23,11 +23,7 @@ std::string TensorOrigin::to_string() const {
 }
 
 TensorOrigin describe(const BlockOrigin& origin, const RuntimeTables& tables) {
-  const std::string_view called = origin.called == CalledAs::itself
-                                      ? op_info(origin.kind).name
-                                      : called_info(origin.called).name;
-  return {.op = origin.kind == OpKind::expression ? tables.expressions[origin.expression].name
-                                                  : std::string(called),
+  return {.op = std::string(tables.op_name(origin.kind, origin.called, origin.own)),
           .type = fmt::format(
               "{}{}", name(origin.dtype), tables.shapes.shape(origin.shape).to_string()),
           .module_path = tables.paths.path(origin.path),

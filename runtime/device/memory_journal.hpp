@@ -24,7 +24,7 @@ struct BlockOrigin {
   OpKind kind = OpKind::fill;
   DType dtype = DType::f32;
   CalledAs called = CalledAs::itself;
-  ExprId expression = {};  ///< Of an op of kind `expression`.
+  std::uint32_t own = 0;  ///< Of an op of kind `expression` or `custom`: its number in the table.
   SourceId source;
   PathId path;
   ShapeId shape;

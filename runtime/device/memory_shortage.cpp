@@ -28,9 +28,11 @@ std::string pool_table(const MemoryReport& report) {
   return text;
 }
 
-std::string_view why_none(std::int64_t size_bytes, const MemoryReport& report, Acquire outcome) {
+std::string why_none(std::int64_t size_bytes, const MemoryReport& report, Acquire outcome) {
   if (outcome == Acquire::exhausted) {
-    return "the machine has no more memory";
+    return report.refusal.empty()
+               ? "the machine has no more memory"
+               : fmt::format("the machine has no more memory ({})", report.refusal);
   }
   const bool can_ever_fit = report.budget_bytes == 0 || size_bytes <= report.budget_bytes;
   return can_ever_fit ? "the device's budget is used up"

@@ -2,11 +2,12 @@
 
 #include "op_operand.hpp"
 #include "op_parts.hpp"
+#include "op_submit.hpp"
 
 #include <fmt/format.h>
 
-#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,34 +36,31 @@ Tensor row_as_picture(std::string_view what, const Arg& x) {
   return unsqueeze(x, 2);
 }
 
-// What conv2d refuses of pictures is told with the rows that the program gave: their shapes have no
-// axis 2.
-std::string told_of_rows(std::string text, std::initializer_list<const Tensor*> pictures) {
-  for (const Tensor* const picture : pictures) {
-    const Shape shape = picture->shape();
-    const std::string told = describe(picture->dtype(), shape);
-    const std::string row = describe(picture->dtype(), Shape{shape[0], shape[1], shape[3]});
-    for (std::size_t at = text.find(told); at != text.npos; at = text.find(told, at + 1)) {
-      text.replace(at, told.size(), row);
-    }
-  }
-  return text;
+// What conv2d refuses of an operand, a picture, is told with the row that the program gave.
+std::string told_of_row(std::string text, std::string_view name, const TensorSpec& row) {
+  const Shape& shape = row.shape;
+  const auto of = [&](const Shape& its) {
+    return fmt::format("{} {}", name, describe(row.dtype, its));
+  };
+  const std::string picture = of(Shape{shape[0], shape[1], 1, shape[2]});
+  const std::size_t at = text.find(picture);
+  return at == text.npos ? text : text.replace(at, picture.size(), of(shape));
 }
 
 Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOptions options) {
   return detail::named_as("conv1d", [&] {
     const SourceLoc loc = x.location();
-    const Tensor window = row_as_picture("weight", weight);
-    const Tensor picture = row_as_picture("x", x);
-    const Conv2dOptions of_pictures = as_picture(options);
+    const TensorSpec row = detail::spec_of(OpKind::conv2d, x);
+    const TensorSpec window = detail::spec_of(OpKind::conv2d, weight);
+    const Arg windows(row_as_picture("weight", weight), loc);
+    const Arg picture(row_as_picture("x", x), loc);
     try {
-      Tensor result = bias == nullptr
-                          ? conv2d(Arg(picture, loc), Arg(window, loc), of_pictures)
-                          : conv2d(Arg(picture, loc), Arg(window, loc), *bias, of_pictures);
+      Tensor result = bias == nullptr ? conv2d(picture, windows, as_picture(options))
+                                      : conv2d(picture, windows, *bias, as_picture(options));
       return squeeze(Arg(std::move(result), loc), 2);
     } catch (const ArgumentError& mistake) {
       Error told = mistake.error();
-      told.text = told_of_rows(std::move(told.text), {&picture, &window});
+      told.text = told_of_row(told_of_row(std::move(told.text), "x", row), "w", window);
       throw_error(std::move(told));
     }
   });

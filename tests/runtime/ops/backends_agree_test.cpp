@@ -1,10 +1,13 @@
-// Where a value is undefined, the cpu and the reference refuse with the same code and words; and
-// the updates of a group read the same old values.
+// Where a value is undefined, devices refuse with the same code and words; the updates of a group
+// read the same old values; and what a driver had wrong is right.
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/update_group.hpp>
 
 #include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <vector>
 
 #include "tests/support/tested_devices.hpp"
 
@@ -62,6 +65,56 @@ TEST_P(BackendsAgree, ZeroToANegativePowerIsInfiniteAmongFloats) {
 TEST_P(BackendsAgree, IntegersAreNotDividedByZero) {
   EXPECT_THAT(refusal(i64({1, 2}, {2}) / i64({1, 0}, {2})),
               StartsWith("div: division by zero at element 1"));
+}
+
+// A driver in software compared widened integers with constants wrongly (widening_rewrite).
+TEST_P(BackendsAgree, WidenedIntegersKeepTheirSign) {
+  const std::vector<std::int32_t> values{-1, 2, 3, -7, 0, 1 << 30, -(1 << 30)};
+  for (const DType type : {DType::i32, DType::i8}) {
+    const Tensor x = cast(Tensor::from(device(), values, {7}), type);
+    device().sync();
+    std::vector<std::int64_t> whole;
+    std::vector<float> rounded;
+    for (const std::int32_t value : values) {
+      whole.push_back(type == DType::i8 ? static_cast<std::int8_t>(value) : value);
+      rounded.push_back(static_cast<float>(whole.back()));
+    }
+    const auto wide = [&x] { return cast(x, DType::i64); };
+    EXPECT_EQ(wide().to_vector<std::int64_t>(), whole);
+    EXPECT_EQ(cast(cast(wide(), DType::bf16), DType::f32).to_vector<float>(), rounded);
+    EXPECT_EQ(cast(wide(), DType::f32).to_vector<float>(), rounded);
+    for (std::int64_t& value : whole) {
+      value = std::abs(value);
+    }
+    EXPECT_EQ(abs(wide()).to_vector<std::int64_t>(), whole);
+    EXPECT_EQ(maximum(wide(), -wide()).to_vector<std::int64_t>(), whole);
+    EXPECT_EQ(where(wide() < 0, -wide(), wide()).to_vector<std::int64_t>(), whole);
+    EXPECT_EQ((wide() * sign(wide())).to_vector<std::int64_t>(), whole);
+  }
+}
+
+// Of both types, below and above, with and without options.
+TEST_P(BackendsAgree, ATargetThatIsNoClassIsToldOf) {
+  const Tensor logits = reshape(arange(device(), 0, 6), {2, 3});
+  const auto is_refused = [](const Tensor& loss) {
+    try {
+      static_cast<void>(loss.read_bytes().get());
+      return false;
+    } catch (const DeviceError& error) {
+      return error.code() == ErrorCode::out_of_range;
+    }
+  };
+  for (const DType type : {DType::i32, DType::i64}) {
+    for (const std::int32_t wrong : {-1, -7, 3, 100}) {
+      const Tensor targets = cast(Tensor::from(device(), {1, wrong}, {2}), type);
+      EXPECT_TRUE(is_refused(cross_entropy(logits, targets))) << wrong;
+      EXPECT_TRUE(is_refused(cross_entropy_per_row(logits, targets))) << wrong;
+      EXPECT_TRUE(is_refused(cross_entropy(logits, targets, {.label_smoothing = 0.1}))) << wrong;
+      EXPECT_TRUE(is_refused(cross_entropy(logits, targets, {.ignore_index = -100}))) << wrong;
+    }
+    const Tensor ignored = cast(Tensor::from(device(), {1, -7}, {2}), type);
+    EXPECT_FALSE(is_refused(cross_entropy(logits, ignored, {.ignore_index = -7})));
+  }
 }
 
 // The first update does not lie flat, and the cpu runs those of a batch last.
