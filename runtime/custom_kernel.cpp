@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <set>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -49,48 +49,74 @@ bool is_identifier(std::string_view name) {
          name.find("__") == std::string_view::npos;
 }
 
-// Names that stand in the text that a GLSL kernel is put into.
-void check_names(const CustomKernelConfig& config, SourceLoc loc) {
-  std::set<std::string> taken{
-      "p", "main", "kernel", "INDEX", "ID", "GROUP", "THREAD", "THREADS", "ELEMENT"};
-  const auto take = [&](const std::string& name, std::string_view what) {
+// The names of a kernel, and those that its text finds for them: no two are the same.
+class NameCheck final {
+ public:
+  NameCheck(const std::string& op, SourceLoc loc) : op_(op), loc_(loc) {}
+
+  void take(const std::string& name, std::string_view what) {
     if (!is_identifier(name)) {
-      refuse_kernel(
-          config.name,
-          ErrorCode::invalid_argument,
-          fmt::format(
-              "'{}' is no name for {}: letters, digits and single _, a letter first", name, what),
-          loc);
+      refuse("'{}' is no name for {}: letters, digits and single _, a letter first", name, what);
     }
     // A name with _ behind it is one of the text, too, and gl_ begins the names of GLSL's own.
-    if (name == "gl" || detail::is_glsl_word(name)) {
-      refuse_kernel(config.name,
-                    ErrorCode::invalid_argument,
-                    fmt::format("'{}' is a word of GLSL's own, no name for {}", name, what),
-                    loc);
+    if (name == "gl" || name == "GL" || detail::is_glsl_word(name)) {
+      refuse("'{}' is a word of GLSL's own, no name for {}", name, what);
     }
-    if (!taken.insert(name).second) {
-      refuse_kernel(config.name,
-                    ErrorCode::invalid_argument,
-                    fmt::format("the name '{}' is taken, for {}", name, what),
-                    loc);
+    if (detail::is_frame_word(name)) {
+      refuse("'{}' is a word of the text around each kernel, no name for {}", name, what);
     }
-  };
+    if (!taken_.emplace(name, what).second) {
+      refuse("the name '{}' is taken, for {}", name, what);
+    }
+  }
+  /// Once all are taken.
+  void make(const std::string& operand, bool is_result) {
+    const std::vector<std::string> names = detail::names_made_of(operand, is_result);
+    for (const std::string& name : names) {
+      if (const auto found = taken_.find(name); found != taken_.end()) {
+        refuse("'{}' is no name for {} beside '{}', whose text has {}",
+               name,
+               found->second,
+               operand,
+               fmt::join(names, ", "));
+      }
+      if (const auto [maker, is_new] = makers_.emplace(name, operand); !is_new) {
+        refuse("'{}' and '{}' are no names beside one another: the text has '{}' for both",
+               maker->second,
+               operand,
+               name);
+      }
+    }
+  }
+  template <class... Values>
+  [[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) const {
+    refuse_kernel(
+        op_, ErrorCode::invalid_argument, fmt::format(text, std::forward<Values>(values)...), loc_);
+  }
+
+ private:
+  const std::string& op_;
+  SourceLoc loc_;
+  std::map<std::string, std::string> taken_;   // what each is the name of
+  std::map<std::string, std::string> makers_;  // which operand each is made of
+};
+
+void check_names(const CustomKernelConfig& config, SourceLoc loc) {
+  NameCheck names(config.name, loc);
   for (const CustomInput& input : config.inputs) {
-    take(input.name, "an input");
+    names.take(input.name, "an input");
     if (detail::is_glsl_function(input.name)) {
-      refuse_kernel(
-          config.name,
-          ErrorCode::invalid_argument,
-          fmt::format("'{}' is a function of GLSL's own, no name for an input", input.name),
-          loc);
+      names.refuse("'{}' is a function of GLSL's own, no name for an input", input.name);
     }
   }
   for (const std::string& output : config.outputs) {
-    take(output, "a result");
+    names.take(output, "a result");
   }
   for (const CustomNumber& number : config.numbers) {
-    take(number.name, "a number");
+    names.take(number.name, "a number");
+    if (!config.glsl.text.empty() && detail::is_macro_word(number.name)) {
+      names.refuse("'{}' is a part of ID, GROUP and THREAD, no name for a number", number.name);
+    }
     if (number.dtype != DType::f32 && number.dtype != DType::i32) {
       refuse_kernel(
           config.name,
@@ -99,6 +125,12 @@ void check_names(const CustomKernelConfig& config, SourceLoc loc) {
               "the number '{}' is {}; f32 and i32 are possible", number.name, name(number.dtype)),
           loc);
     }
+  }
+  for (const CustomInput& input : config.inputs) {
+    names.make(input.name, false);
+  }
+  for (const std::string& output : config.outputs) {
+    names.make(output, true);
   }
 }
 
@@ -460,6 +492,12 @@ void CustomKernel::check(std::initializer_list<Tensor> inputs,
                   loc);
   }
   for (std::size_t i = 0; i < got.size(); ++i) {
+    if (!want[i].is_valid()) {
+      refuse_kernel(code.name,
+                    ErrorCode::invalid_argument,
+                    fmt::format("its reference gives no tensor for '{}'", code.outputs[i]),
+                    loc);
+    }
     compare(fmt::format("'{}'", code.outputs[i]), got[i], want[i]);
   }
   if (!state_->definition->vjp || !is_float(got[0].dtype())) {

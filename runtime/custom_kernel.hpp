@@ -50,7 +50,8 @@ struct CustomKernelConfig {
 class CustomKernel final {
  public:
   /// Errors: ArgumentError for a kernel without a name, a rule or any code, and for names that are
-  /// no identifiers of GLSL, or meet another.
+  /// no identifiers of GLSL, or meet another, one that the text has for another (x_size for x), or
+  /// a word of the text around it.
   explicit CustomKernel(CustomKernelConfig config, SourceLoc loc = SourceLoc::current());
 
   /// Runs the kernel on its inputs' device, where views are made contiguous first. Kernels are no

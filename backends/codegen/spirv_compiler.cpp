@@ -85,6 +85,13 @@ std::string wrong_whole(std::string_view log, std::string_view own) {
         "end or before\n    {}",
         last);
   }
+  if (is_said("Only one push_constant block")) {
+    return " it declares push constants, which are Hearth's own: a kernel has its operands and "
+           "numbers";
+  }
+  if (is_said("missing #endif")) {
+    return " an #if, #ifdef or #ifndef has no #endif";
+  }
   if (is_said("'kernel' : no matching overloaded function")) {
     return " it has no function 'void kernel()', without parameters, which is what runs";
   }

@@ -31,8 +31,8 @@ struct ByteSpan {
 
 /// What launches read, or what they write, since the last barrier. Most of what is asked for meets
 /// nothing, so a table of the granules that were touched answers first, and the spans only where it
-/// cannot tell. Invariant: where there is a table and no span
-/// is long, each granule of each has its bit there.
+/// cannot tell. Invariant: where there is a table, and has_long_ is false, each granule of each
+/// span has its bit there.
 class TouchedBytes final {
  public:
   [[nodiscard]] bool overlaps(std::span<const ByteSpan> spans) const noexcept;

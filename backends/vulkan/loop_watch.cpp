@@ -59,7 +59,7 @@ Result<std::unique_ptr<LoopWatch>> LoopWatch::make(const VulkanDevice& device) {
 // Its address is no constant of the shader, which the driver's cache then would not know again.
 std::string LoopWatch::watched(std::string_view text, bool may_hide_loops) {
   const std::size_t block = text.find(kBlock);
-  const std::size_t main = text.find(kMain);
+  const std::size_t main = text.rfind(kMain);  // a program's own text may speak of one
   if (block == std::string_view::npos || main == std::string_view::npos ||
       (!may_hide_loops && !has_loops(text))) {
     return std::string(text);

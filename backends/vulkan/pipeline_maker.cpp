@@ -9,6 +9,7 @@
 
 #include "cooperative_matrix.hpp"
 
+#include <hearth/backends/codegen/bound_variables.hpp>
 #include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/backends/codegen/widening_rewrite.hpp>
@@ -290,6 +291,7 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
     }
   }
   if (std::optional<SpirvModule> words = module_on_disk(hash)) {
+    HEARTH_TRY_STATUS(check_own(family, *words));
     return *std::move(words);
   }
 #ifdef HEARTH_ASSERTS
@@ -303,6 +305,7 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
                           {.validate = kValidates,
                            .converts_f16 = device_->limits().converts_f16(),
                            .has_long_grids = device_->limits().has_long_grids()}));
+  HEARTH_TRY_STATUS(check_own(family, module));  // before it is kept for other processes
   const hearth::detail::MutexLock lock(mutex_);
   unsaved_.emplace(hash, module);
   ++counts_.compiled;
@@ -320,8 +323,18 @@ Status PipelineMaker::begin() {
                .text = fmt::format("compilation {} fails as planned", begun_)};
 }
 
-// Of a program's own text: with more than there is a driver may do anything.
-Status PipelineMaker::check_shared(const SpirvModule& words) const {
+// Of a program's own text: with more shared memory than there is, or with what is bound to nothing,
+// a driver may do anything.
+Status PipelineMaker::check_own(ShaderFamily family, const SpirvModule& words) const {
+  if (family != ShaderFamily::custom) {
+    return {};
+  }
+  if (const std::optional<std::string> bound = bound_variable(words)) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format("the GLSL text declares '{}', a resource of its own: a kernel "
+                                     "has its operands and no descriptor sets",
+                                     *bound)};
+  }
   const std::int64_t bytes = workgroup_bytes(words);
   const auto most = static_cast<std::int64_t>(device_->limits().shared_bytes);
   if (bytes <= most) {
@@ -345,9 +358,6 @@ Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::stri
     return prepared;
   }
   HEARTH_TRY(SpirvModule words, module_of(key.family(), text, hash_of(text)));
-  if (key.family() == ShaderFamily::custom) {
-    HEARTH_TRY_STATUS(check_shared(words));
-  }
   return pipeline_of(std::move(words), is_cooperative_bf16(text));
 }
 

@@ -112,7 +112,7 @@ class PipelineMaker final {
   [[nodiscard]] Result<VkPipeline> pipeline_of(SpirvModule words, bool is_bf16)
       HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] Status begin() HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] Status check_shared(const SpirvModule& words) const;
+  [[nodiscard]] Status check_own(ShaderFamily family, const SpirvModule& words) const;
   [[nodiscard]] Result<SpirvModule> module_of(ShaderFamily family,
                                               const std::string& text,
                                               std::uint64_t hash) HEARTH_EXCLUDES(mutex_);

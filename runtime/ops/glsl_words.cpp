@@ -37,6 +37,20 @@ constexpr std::string_view kFunctionsOfOneInteger =
     " abs sign bitCount bitfieldReverse findLSB findMSB intBitsToFloat unpack8 unpack16 "
     "unpackInt2x16 ";
 
+// What a custom kernel's text finds around it: names that its documentation has, functions and
+// types of the prelude, and what a driver in software gets besides (LoopWatch).
+constexpr std::string_view kFrameWords =
+    " p main kernel INDEX ID GROUP THREAD THREADS ELEMENT Parameters Root CONVERTS_F16 LONG_GRIDS "
+    "Words8 Words16 Words32 Words32f Words32u Words64 Words64f is_nan "
+    "f16_to_f32 f16_pair_to_f32 f32_to_f16 f32_to_f16_pair "
+    "bf16_to_f32 f32_to_bf16 f32_to_upper_bf16 f32_to_bf16_pair "
+    "load_f32 load_f64 load_f16 load_bf16 load_i32 load_i64 load_u8 load_i8 load_bool "
+    "store_f32 store_f64 store_f16 store_bf16 store_i32 store_i64 store_u8 store_i8 store_bool "
+    "WatchedWord WATCHED_AT watched_at watched_main ";
+
+// Components of vectors in ID, GROUP and THREAD.
+constexpr std::string_view kMacroWords = " x y ";
+
 // Each of the words has a space before and behind it; between two spaces stands the empty one.
 bool is_among(std::string_view words, std::string_view word) {
   for (std::size_t at = words.find(word); at != std::string_view::npos;
@@ -90,12 +104,32 @@ bool is_image(std::string_view name) {
 }  // namespace
 
 bool is_glsl_word(std::string_view name) {
-  return name.starts_with("gl_") || is_among(kKeywords, name) || is_among(kKeptForLater, name) ||
-         is_among(kNumberTypes, name) || is_vector(name) || is_matrix(name) || is_image(name);
+  return name.starts_with("gl_") || name.starts_with("GL_") || is_among(kKeywords, name) ||
+         is_among(kKeptForLater, name) || is_among(kNumberTypes, name) || is_vector(name) ||
+         is_matrix(name) || is_image(name);
 }
 
 bool is_glsl_function(std::string_view name) {
   return is_among(kFunctionsOfOneInteger, name) || name.starts_with("subgroup");
+}
+
+bool is_frame_word(std::string_view name) {
+  return is_among(kFrameWords, name);
+}
+
+bool is_macro_word(std::string_view name) {
+  return is_among(kMacroWords, name);
+}
+
+std::vector<std::string> names_made_of(const std::string& operand, bool is_result) {
+  std::vector<std::string> names;
+  for (const char* const end : {"_address", "_count", "_rank", "_size", "_type"}) {
+    names.push_back(operand + end);
+  }
+  if (is_result) {
+    names.push_back("set_" + operand);
+  }
+  return names;
 }
 
 }  // namespace hearth::detail

@@ -1,7 +1,9 @@
 // The gradient of a kernel that the program brings itself: what its own function says.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,6 +15,27 @@
 #include "vjp_table.hpp"
 
 namespace hearth::vjp {
+namespace {
+
+// What the program's function throws, with the kernel's name in front; of our own errors the rest,
+// which says where in the function they come from.
+std::vector<Tensor> gradients_of(const CustomDefinition& kernel,
+                                 const CustomGradient& call,
+                                 SourceLoc loc) {
+  Error error{.code = ErrorCode::invalid_argument, .text = {}, .location = loc};
+  try {
+    return kernel.vjp(call);
+  } catch (const Exception& thrown) {
+    error = thrown.error();
+  } catch (const std::exception& thrown) {
+    error.text = thrown.what();
+  }
+  error.text = fmt::format("{}: its vjp threw: {}", kernel.code.name, error.text);
+  error.op = kernel.code.name;
+  throw_error(std::move(error));
+}
+
+}  // namespace
 
 void custom(const VjpNode& node, Tensor gradient) {
   const std::span<const std::byte> bytes = node.attribute_bytes();
@@ -41,7 +64,7 @@ void custom(const VjpNode& node, Tensor gradient) {
                       .op = code.name,
                       .location = node.location()});
   };
-  std::vector<Tensor> gradients = kernel->vjp(call);
+  std::vector<Tensor> gradients = gradients_of(*kernel, call, node.location());
   if (gradients.size() != call.inputs.size()) {
     refuse(fmt::format(
         "its vjp gives {} gradients for {} inputs", gradients.size(), call.inputs.size()));

@@ -67,44 +67,48 @@ Result<std::int64_t> groups_of(const CustomCode& code, const KernelCall& call) {
   return refused(code, ErrorCode::kernel_failed, fmt::format("its number of workgroups {}", what));
 }
 
-// What the program's text may use. In the order of the parameters.
+// What the program's text may use. In the order of the parameters, whose members begin with _,
+// those of numbers with _0, as no name of the program's does. Numbers are macros, and end with its
+// text. Other names here are those of runtime/ops/glsl_words.hpp, which no operand may have.
 std::string text_of(const Form& form, std::size_t parameter_bytes) {
   const std::string index = form.is_wide ? "int64_t" : "int";
   std::string members;
   std::string names;
+  std::string ends;
   for (std::size_t i = 0; i < form.operand_count(); ++i) {
     const TensorView& view = form.view(i);
     const std::string& name = form.name(i);
     const int rank = view.shape().rank();
     const std::string_view suffix = glsl_suffix(view.dtype);
-    members += fmt::format("uint64_t {0}_at; {1} {0}_n; ", name, index);
+    members += fmt::format("uint64_t _{0}_at; {1} _{0}_n; ", name, index);
     names += fmt::format(
-        "#define {0}_address p.{0}_at\n#define {0}_count p.{0}_n\n#define {0}_rank {1}\n"
+        "#define {0}_address p._{0}_at\n#define {0}_count p._{0}_n\n#define {0}_rank {1}\n"
         "#define {0}_type {2}\n",
         name,
         rank,
         glsl_compute_type(view.dtype));
     if (rank > 0) {
-      members += fmt::format("{0} {1}_sizes[{2}]; ", index, name, rank);
-      names += fmt::format("#define {0}_size(axis) p.{0}_sizes[axis]\n", name);
+      members += fmt::format("{0} _{1}_sizes[{2}]; ", index, name, rank);
+      names += fmt::format("#define {0}_size(axis) p._{0}_sizes[axis]\n", name);
     }
     names +=
         i < form.call.inputs.size()
             ? fmt::format(
-                  "{0}_type {0}(INDEX i) {{ return load_{1}(p.{0}_at, i); }}\n", name, suffix)
+                  "{0}_type {0}(INDEX i) {{ return load_{1}(p._{0}_at, i); }}\n", name, suffix)
             : fmt::format(
-                  "void set_{0}(INDEX i, {0}_type value) {{ store_{1}(p.{0}_at, i, value); }}\n",
+                  "void set_{0}(INDEX i, {0}_type value) {{ store_{1}(p._{0}_at, i, value); }}\n",
                   name,
                   suffix);
   }
   for (const CustomNumber& number : form.code.numbers) {
-    members += fmt::format("{} {}_; ", number.dtype == DType::i32 ? "int" : "float", number.name);
-    names += fmt::format("#define {0} p.{0}_\n", number.name);
+    members += fmt::format("{} _0{}; ", number.dtype == DType::i32 ? "int" : "float", number.name);
+    names += fmt::format("#define {0} p._0{0}\n", number.name);
+    ends += fmt::format("#undef {}\n", number.name);
   }
-  members += fmt::format("{} most;", index);
+  members += fmt::format("{} _most;", index);
   return fmt::format(
-      "{}{}\n#define THREADS {}\n#define ID (INDEX(GROUP) * THREADS + INDEX(THREAD))\n{}{}{}{}"
-      "void main() {{\n  if (INDEX({}) < p.most) {{\n    kernel();\n  }}\n}}\n",
+      "{}{}\n#define THREADS {}\n#define ID (INDEX(GROUP) * THREADS + INDEX(THREAD))\n{}{}{}{}{}{}"
+      "void main() {{\n  if (INDEX({}) < p._most) {{\n    kernel();\n  }}\n}}\n",
       glsl_prelude({.threads = form.threads, .wide_index = form.is_wide}),
       glsl_parameters(members, parameter_bytes),
       form.threads,
@@ -112,6 +116,8 @@ std::string text_of(const Form& form, std::size_t parameter_bytes) {
       kProgramLines,
       form.code.glsl.text,
       kProgramLinesEnd,
+      ends,
+      ends.empty() ? "" : kProgramLinesEnd,
       form.code.glsl.groups ? "GROUP" : "ID");
 }
 
