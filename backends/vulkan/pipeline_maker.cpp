@@ -93,11 +93,11 @@ void PipelineMaker::load() {
   std::vector<std::byte> pipelines;
   if (const auto cache = cache_dir(); cache.has_value()) {
     folder_ = cache.value() / "vulkan";
+    path_of_driver_ = folder_ / (device_->fingerprint() + ".pipelines");
     kept_ = make_folder(folder_);
     if (kept_.has_value()) {
-      kept_ = check_writable(folder_ / "spirv");
+      kept_ = check_writable(path_of_driver_);
     }
-    path_of_driver_ = folder_ / (device_->fingerprint() + ".pipelines");
     if (auto file = read_checked_file(path_of_driver_, kPipelines); file.has_value()) {
       pipelines = std::move(file).value();
       loaded_size_ = pipelines.size();

@@ -32,7 +32,9 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   Result<PhysicalList> shown = list_physical();
   if (!shown.has_value()) {
     Error error = shown.error();
-    error.text = fmt::format("no device '{}': {}", options.name, error.text);
+    if (error.code == ErrorCode::not_found) {
+      error.text = fmt::format("no device '{}': {}", options.name, error.text);
+    }
     error.device = options.name;
     return error;
   }

@@ -242,7 +242,9 @@ def transformer():
     y = torch.zeros(32, dtype=torch.long, device=DEVICE)
     for name in ("f32", "bf16"):
         x = torch.randn(32, 256, 512, device=DEVICE, dtype=FLOATS[name])
-        steps("encoder_L12_d512_b32_s256_step", Encoder().to(FLOATS[name]), x, y, dtype=name)
+        for mode in ("eager", "compiled"):
+            model = Encoder().to(FLOATS[name])
+            steps("encoder_L12_d512_b32_s256_step", torch.compile(model) if mode == "compiled" else model, x, y, dtype=name, mode=mode)
 
 
 SECTIONS = [copy, transfers, gelu, rows, matmul, layers, launch, train, transformer]

@@ -2,7 +2,6 @@
 
 #include "op_operand.hpp"
 #include "op_parts.hpp"
-#include "op_submit.hpp"
 
 #include <fmt/format.h>
 
@@ -36,6 +35,11 @@ Tensor row_as_picture(std::string_view what, const Arg& x) {
   return unsqueeze(x, 2);
 }
 
+TensorSpec given(const Arg& row) {
+  const TensorImpl& impl = detail::operand(OpKind::conv2d, row);
+  return {impl.dtype, impl.layout->shape};
+}
+
 // What conv2d refuses of an operand, a picture, is told with the row that the program gave.
 std::string told_of_row(std::string text, std::string_view name, const TensorSpec& row) {
   const Shape& shape = row.shape;
@@ -50,13 +54,16 @@ std::string told_of_row(std::string text, std::string_view name, const TensorSpe
 Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOptions options) {
   return detail::named_as("conv1d", [&] {
     const SourceLoc loc = x.location();
-    const TensorSpec row = detail::spec_of(OpKind::conv2d, x);
-    const TensorSpec window = detail::spec_of(OpKind::conv2d, weight);
-    const Arg windows(row_as_picture("weight", weight), loc);
-    const Arg picture(row_as_picture("x", x), loc);
+    const TensorSpec row = given(x);
+    const TensorSpec window = given(weight);
+    Tensor windows = row_as_picture("weight", weight);
+    Tensor picture = row_as_picture("x", x);
+    const Conv2dOptions of_pictures = as_picture(options);
     try {
-      Tensor result = bias == nullptr ? conv2d(picture, windows, as_picture(options))
-                                      : conv2d(picture, windows, *bias, as_picture(options));
+      Arg from(std::move(picture), loc);
+      Arg by(std::move(windows), loc);
+      Tensor result = bias == nullptr ? conv2d(std::move(from), std::move(by), of_pictures)
+                                      : conv2d(std::move(from), std::move(by), *bias, of_pictures);
       return squeeze(Arg(std::move(result), loc), 2);
     } catch (const ArgumentError& mistake) {
       Error told = mistake.error();

@@ -285,7 +285,7 @@ TEST_F(VulkanChoice, AutoWithoutADriverIsTheCpuAndSaysWhy) {
               "driver(.|\n)*it is cpu:0");
   EXPECT_EXIT(std::exit(say_device("vulkan:0")),
               ::testing::ExitedWithCode(1),
-              "refused: there is a Vulkan loader, but no driver");
+              "refused: no device 'vulkan:0': there is a Vulkan loader, but no driver");
 }
 
 TEST_F(VulkanChoice, WhoAsksForTheCpuHearsNothing) {
