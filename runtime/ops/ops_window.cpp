@@ -60,10 +60,10 @@ Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOpt
     Tensor picture = row_as_picture("x", x);
     const Conv2dOptions of_pictures = as_picture(options);
     try {
-      Arg from(std::move(picture), loc);
-      Arg by(std::move(windows), loc);
-      Tensor result = bias == nullptr ? conv2d(std::move(from), std::move(by), of_pictures)
-                                      : conv2d(std::move(from), std::move(by), *bias, of_pictures);
+      const Arg from(std::move(picture), loc);
+      const Arg by(std::move(windows), loc);
+      Tensor result =
+          bias == nullptr ? conv2d(from, by, of_pictures) : conv2d(from, by, *bias, of_pictures);
       return squeeze(Arg(std::move(result), loc), 2);
     } catch (const ArgumentError& mistake) {
       Error told = mistake.error();

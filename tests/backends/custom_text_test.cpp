@@ -46,6 +46,7 @@ class OneText final : public KernelEncoder {
 
 std::vector<CustomInput> inputs_of(int count) {
   std::vector<CustomInput> inputs;
+  inputs.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     inputs.push_back({"in" + std::to_string(i)});
   }
@@ -96,6 +97,16 @@ struct TextNames {
   std::set<std::string> in_macros;
 };
 
+void note_macro(const std::string& line, TextNames& names) {
+  const std::size_t begin = line.find(' ') + 1;
+  const std::size_t end = std::min(line.find_first_of(" (", begin), line.size());
+  names.all.insert(line.substr(begin, end - begin));
+  if (!line.substr(end).starts_with('(')) {
+    const std::vector<std::string> body = words_of(line.substr(end));
+    names.in_macros.insert(body.begin(), body.end());
+  }
+}
+
 TextNames names_in(const std::string& text) {
   TextNames names;
   std::string outside;
@@ -104,13 +115,7 @@ TextNames names_in(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     line = line.substr(0, line.find("//"));
     if (line.starts_with("#define ") || line.starts_with("#ifdef ")) {
-      const std::size_t begin = line.find(' ') + 1;
-      const std::size_t end = std::min(line.find_first_of(" (", begin), line.size());
-      names.all.insert(line.substr(begin, end - begin));
-      if (!line.substr(end).starts_with('(')) {
-        const std::vector<std::string> body = words_of(line.substr(end));
-        names.in_macros.insert(body.begin(), body.end());
-      }
+      note_macro(line, names);
     }
     if (line.starts_with('#')) {
       continue;

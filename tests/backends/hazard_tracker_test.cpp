@@ -108,46 +108,62 @@ class Course {
   int barriers_ = 0;
 };
 
-// Each dispatch of a launch may touch all of its bytes that were said before.
-TEST(HazardTracker, RandomLaunchesThatMeetAreKeptApart) {
-  std::mt19937 random(20251125);
-  const auto draw = [&random](unsigned below) { return random() % below; };
-  for (int round = 0; round < 900; ++round) {
-    HazardTracker tracker;
-    Course course;
-    // Few and many of them, short ones and some of more granules than a word of the table has bits.
-    const unsigned most = round % 2 == 0 ? 3 : 14;
+/// Few spans at a time and many, short ones and some of more granules than a word of the table has
+/// bits.
+class DrawnSpans {
+ public:
+  explicit DrawnSpans(int round) : random_(20251125U + static_cast<unsigned>(round)) {
     const std::array<std::uint64_t, 3> scales{1, 500, 3000};
-    const std::uint64_t scale = scales[static_cast<std::size_t>(round) % scales.size()];
-    const auto spans = [&] {
-      std::vector<ByteSpan> out(draw(most));
-      for (ByteSpan& span : out) {
-        span.begin = scale * draw(most == 3 ? 4000 : 40000);
-        span.end = span.begin + scale * draw(draw(8) == 0 ? 300 : 10) + 1;
-      }
-      return out;
-    };
-    const int launches = 1 + static_cast<int>(draw(60));
-    for (int launch = 0; launch < launches; ++launch) {
-      std::vector<ByteSpan> reads = spans();
-      std::vector<ByteSpan> writes = spans();
-      if (tracker.begin(reads, writes)) {
+    most_ = round % 2 == 0 ? 3 : 14;
+    scale_ = scales[static_cast<std::size_t>(round) % scales.size()];
+  }
+  unsigned draw(unsigned below) { return static_cast<unsigned>(random_() % below); }
+  std::vector<ByteSpan> spans() {
+    std::vector<ByteSpan> out(draw(most_));
+    for (ByteSpan& span : out) {
+      span.begin = scale_ * draw(most_ == 3 ? 4000 : 40000);
+      span.end = span.begin + scale_ * draw(draw(8) == 0 ? 300 : 10) + 1;
+    }
+    return out;
+  }
+
+ private:
+  std::mt19937 random_;
+  unsigned most_ = 0;
+  std::uint64_t scale_ = 0;
+};
+
+// Each dispatch of a launch may touch all of its bytes that were said before.
+void run_launch(int launch, DrawnSpans& drawn, HazardTracker& tracker, Course& course) {
+  std::vector<ByteSpan> reads = drawn.spans();
+  std::vector<ByteSpan> writes = drawn.spans();
+  if (tracker.begin(reads, writes)) {
+    course.barrier();
+  }
+  for (unsigned step = 0; step < 1 + drawn.draw(3); ++step) {
+    if (drawn.draw(3) == 0) {
+      const std::vector<ByteSpan> scratch = drawn.spans();
+      if (tracker.also({}, scratch)) {
         course.barrier();
       }
-      for (unsigned step = 0; step < 1 + draw(3); ++step) {
-        if (draw(3) == 0) {
-          const std::vector<ByteSpan> scratch = spans();
-          if (tracker.also({}, scratch)) {
-            course.barrier();
-          }
-          writes.insert(writes.end(), scratch.begin(), scratch.end());
-        }
-        if (draw(3) == 0) {
-          tracker.barrier();
-          course.barrier();
-        }
-        course.note(launch, reads, writes);
-      }
+      writes.insert(writes.end(), scratch.begin(), scratch.end());
+    }
+    if (drawn.draw(3) == 0) {
+      tracker.barrier();
+      course.barrier();
+    }
+    course.note(launch, reads, writes);
+  }
+}
+
+TEST(HazardTracker, RandomLaunchesThatMeetAreKeptApart) {
+  for (int round = 0; round < 900; ++round) {
+    DrawnSpans drawn(round);
+    HazardTracker tracker;
+    Course course;
+    const int launches = 1 + static_cast<int>(drawn.draw(60));
+    for (int launch = 0; launch < launches; ++launch) {
+      run_launch(launch, drawn, tracker, course);
     }
     ASSERT_TRUE(course.is_in_order()) << "round " << round;
     EXPECT_LE(course.barriers(), 7 * launches);
