@@ -7,6 +7,7 @@
 
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -144,6 +145,31 @@ TEST_F(VulkanPipelines, OfTwoAtATimeBothAreKept) {
   EXPECT_TRUE(next->pipeline(key_of(1), text_of(1)).has_value());
   EXPECT_TRUE(next->pipeline(key_of(2), text_of(2)).has_value());
   EXPECT_EQ(next->counts().compiled, 0U);
+}
+
+// Each is whole in itself, and is another shader: a driver would do what it says.
+TEST_F(VulkanPipelines, AModuleUnderAnothersNameCountsAsNone) {
+  EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
+  EXPECT_TRUE(next_run()->pipeline(key_of(2), text_of(2)).has_value());
+  std::vector<std::filesystem::path> files;
+  for (const auto& each : std::filesystem::directory_iterator(cache_folder() / "spirv")) {
+    files.push_back(each.path());
+  }
+  ASSERT_EQ(files.size(), 2U);
+  const std::filesystem::path aside = cache_folder() / "aside";
+  std::filesystem::rename(files[0], aside);
+  std::filesystem::rename(files[1], files[0]);
+  std::filesystem::rename(aside, files[1]);
+  const auto next = next_run();
+  EXPECT_TRUE(next->pipeline(key_of(1), text_of(1)).has_value());
+  EXPECT_TRUE(next->pipeline(key_of(2), text_of(2)).has_value());
+  EXPECT_EQ(next->counts().compiled, 2U);
+}
+
+TEST_F(VulkanPipelines, SayWhyNothingIsKept) {
+  EXPECT_TRUE(next_run()->kept().has_value());
+  const hearth::testing::EnvironmentVariable none("HEARTH_CACHE_DIR", "/dev/null");
+  EXPECT_THAT(next_run()->kept().error().text, ::testing::HasSubstr("/dev/null/vulkan"));
 }
 
 TEST_F(VulkanPipelines, ProgramsThatNobodyRunsAreForgotten) {

@@ -180,7 +180,9 @@ TEST(DevicePool, SaysExhaustedWhenTheProviderRefuses) {
   test::CountingPages pages;
   pages.room_bytes = 4 * kMiB;
   DevicePool pool(pages);
+  EXPECT_EQ(pool.report().refusal, "");
   EXPECT_EQ(try_acquire(pool, 8 * kMiB), Acquire::exhausted);
+  EXPECT_EQ(pool.report().refusal, "counting pages: no room") << "as the provider said";
   EXPECT_EQ(try_acquire(pool, std::numeric_limits<std::int64_t>::max()), Acquire::exhausted);
   EXPECT_EQ(try_acquire(pool, 3 * kMiB), Acquire::ok);
 }
