@@ -92,7 +92,7 @@ std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::uint
 }
 
 int main(int argc, char** argv) try {
-  std::vector<std::string> devices = {"cpu:0"};
+  std::vector<std::string> devices = {"auto"};
   std::string weights;
   std::int64_t steps = 0;
   hearth::TrainerOptions options{.epochs = 1,

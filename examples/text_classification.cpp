@@ -80,7 +80,7 @@ struct BagOfWords {
 
 int main(int argc, char** argv) try {
   const char* const folder = std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe)
-  std::vector<std::string> devices = {"cpu:0"};
+  std::vector<std::string> devices = {"auto"};
   std::string weights;
   hearth::TrainerOptions options{.epochs = folder == nullptr ? 3 : 6,
                                  .optimizer = hearth::AdamW::Config{.learning_rate = 2e-3},
@@ -91,7 +91,7 @@ int main(int argc, char** argv) try {
   app.option_defaults()->always_capture_default();
   app.footer(
       "HEARTH_DATA_DIR in the environment: its ag_news/test.csv is read, else news are made up.");
-  app.add_option("--devices", devices, "they share each batch")->delimiter(',');
+  app.add_option("--devices", devices, "they share each batch; auto: the best")->delimiter(',');
   app.add_option("--epochs", options.epochs, "times over the rows")->check(CLI::Range(1, 1000));
   app.add_option("--seed", options.seed, "of weights and order")->check(CLI::Range(0, 1'000'000));
   app.add_option("--weights", weights, "to begin with, a file or a --folder; without: at random");
