@@ -77,6 +77,7 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
     return Acquire::over_budget;
   }
   if (size_bytes > kLargestRequestBytes) {
+    counts_.refusal.clear();  // nobody was asked
     return Acquire::exhausted;
   }
   const std::int64_t rounded_bytes =
@@ -182,7 +183,8 @@ Acquire DevicePool::fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& 
   if (room.size_bytes > options_.budget_bytes - counts_.total.reserved_bytes) {
     return Acquire::over_budget;
   }
-  if (!heaps_[heap].fill_gap(provider_, room).has_value()) {
+  if (const Status filled = heaps_[heap].fill_gap(provider_, room); !filled.has_value()) {
+    counts_.refusal = filled.error().text;
     return Acquire::exhausted;
   }
   ++counts_.page_acquire_count;
@@ -235,7 +237,8 @@ Acquire DevicePool::stretch(std::uint32_t heap, std::int64_t more_bytes) {
       continue;
     }
     const std::int64_t before_bytes = page.size_bytes;
-    if (!provider_.resize_page(page, length_bytes).has_value()) {
+    if (const Status resized = provider_.resize_page(page, length_bytes); !resized.has_value()) {
+      counts_.refusal = resized.error().text;
       answer = Acquire::exhausted;
       continue;
     }

@@ -48,6 +48,7 @@ Acquire ExclusivePool::add_page(std::int64_t size_bytes, std::uint32_t& index) {
   }
   const Result<Page> page = provider_.allocate_page(size_bytes);
   if (!page.has_value()) {
+    counts_.refusal = page.error().text;
     return Acquire::exhausted;
   }
   if (page.value().size_bytes > room_bytes) {

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cmath>
-#include <map>
 #include <string_view>
 #include <utility>
 
@@ -18,7 +16,7 @@
 
 #include "runtime/client/custom_table.hpp"
 #include "runtime/client/tensor_impl.hpp"
-#include "runtime/ops/glsl_words.hpp"
+#include "runtime/ops/custom_names.hpp"
 #include "runtime/ops/op_submit.hpp"
 
 namespace hearth {
@@ -41,98 +39,6 @@ namespace {
 }
 
 // ---- making one ----
-
-bool is_identifier(std::string_view name) {
-  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
-  return !name.empty() && std::isalpha(static_cast<unsigned char>(name[0])) != 0 &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || c == '_'; }) &&
-         name.find("__") == std::string_view::npos;
-}
-
-// The names of a kernel, and those that its text finds for them: no two are the same.
-class NameCheck final {
- public:
-  NameCheck(const std::string& op, SourceLoc loc) : op_(op), loc_(loc) {}
-
-  void take(const std::string& name, std::string_view what) {
-    if (!is_identifier(name)) {
-      refuse("'{}' is no name for {}: letters, digits and single _, a letter first", name, what);
-    }
-    // A name with _ behind it is one of the text, too, and gl_ begins the names of GLSL's own.
-    if (name == "gl" || name == "GL" || detail::is_glsl_word(name)) {
-      refuse("'{}' is a word of GLSL's own, no name for {}", name, what);
-    }
-    if (detail::is_frame_word(name)) {
-      refuse("'{}' is a word of the text around each kernel, no name for {}", name, what);
-    }
-    if (!taken_.emplace(name, what).second) {
-      refuse("the name '{}' is taken, for {}", name, what);
-    }
-  }
-  /// Once all are taken.
-  void make(const std::string& operand, bool is_result) {
-    const std::vector<std::string> names = detail::names_made_of(operand, is_result);
-    for (const std::string& name : names) {
-      if (const auto found = taken_.find(name); found != taken_.end()) {
-        refuse("'{}' is no name for {} beside '{}', whose text has {}",
-               name,
-               found->second,
-               operand,
-               fmt::join(names, ", "));
-      }
-      if (const auto [maker, is_new] = makers_.emplace(name, operand); !is_new) {
-        refuse("'{}' and '{}' are no names beside one another: the text has '{}' for both",
-               maker->second,
-               operand,
-               name);
-      }
-    }
-  }
-  template <class... Values>
-  [[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) const {
-    refuse_kernel(
-        op_, ErrorCode::invalid_argument, fmt::format(text, std::forward<Values>(values)...), loc_);
-  }
-
- private:
-  const std::string& op_;
-  SourceLoc loc_;
-  std::map<std::string, std::string> taken_;   // what each is the name of
-  std::map<std::string, std::string> makers_;  // which operand each is made of
-};
-
-void check_names(const CustomKernelConfig& config, SourceLoc loc) {
-  NameCheck names(config.name, loc);
-  for (const CustomInput& input : config.inputs) {
-    names.take(input.name, "an input");
-    if (detail::is_glsl_function(input.name)) {
-      names.refuse("'{}' is a function of GLSL's own, no name for an input", input.name);
-    }
-  }
-  for (const std::string& output : config.outputs) {
-    names.take(output, "a result");
-  }
-  for (const CustomNumber& number : config.numbers) {
-    names.take(number.name, "a number");
-    if (!config.glsl.text.empty() && detail::is_macro_word(number.name)) {
-      names.refuse("'{}' is a part of ID, GROUP and THREAD, no name for a number", number.name);
-    }
-    if (number.dtype != DType::f32 && number.dtype != DType::i32) {
-      refuse_kernel(
-          config.name,
-          ErrorCode::dtype_mismatch,
-          fmt::format(
-              "the number '{}' is {}; f32 and i32 are possible", number.name, name(number.dtype)),
-          loc);
-    }
-  }
-  for (const CustomInput& input : config.inputs) {
-    names.make(input.name, false);
-  }
-  for (const std::string& output : config.outputs) {
-    names.make(output, true);
-  }
-}
 
 void check_config(const CustomKernelConfig& config, SourceLoc loc) {
   const auto fail = [&](std::string what) {
@@ -159,7 +65,7 @@ void check_config(const CustomKernelConfig& config, SourceLoc loc) {
               1,
               1024,
               "threads in a workgroup");
-  check_names(config, loc);
+  detail::check_names(config, loc);
 }
 
 /// Editors write it in front of UTF-8, and compilers of GLSL do not know it.

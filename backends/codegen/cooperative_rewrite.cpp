@@ -10,10 +10,12 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/codegen/spirv_reader.hpp>
+
 namespace hearth {
 namespace {
 
-using Words = std::span<const std::uint32_t>;
+using Words = SpirvWords;
 
 // The numbers of the SPIR-V registry; the packaged headers know those of NV alone.
 enum Op : std::uint32_t {
@@ -48,8 +50,6 @@ constexpr std::uint32_t kCapabilityBf16Matrix = 5118;
 constexpr std::uint32_t kEncodingBf16 = 0;
 // Cooperative matrix operands: components of a, b, the sum and the result have a sign.
 constexpr std::uint32_t kAllSigned = 15;
-constexpr std::size_t kHeaderWords = 5;
-constexpr std::size_t kBoundWord = 3;
 
 constexpr std::string_view kExtensionNv = "SPV_NV_cooperative_matrix";
 constexpr std::string_view kExtensionKhr = "SPV_KHR_cooperative_matrix";
@@ -59,23 +59,18 @@ Error wrong(std::string_view what) {
   return {.code = ErrorCode::internal, .text = fmt::format("cooperative matrices: {}", what)};
 }
 
-std::string_view text_of(Words words) noexcept {
-  const auto* const text = reinterpret_cast<const char*>(words.data());  // NOLINT: as SPIR-V has it
-  return {text, strnlen(text, words.size_bytes())};
-}
-
 enum class Use : std::uint32_t { a = 0, b = 1, sum = 2, none = 3 };
 
 class Rewrite final {
  public:
   Rewrite(const SpirvModule& module, CooperativeFactor factor) noexcept
-      : module_(module), factor_(factor), bound_(module[kBoundWord]) {}
+      : module_(module), factor_(factor), bound_(module[kSpirvBoundWord]) {}
 
   Result<SpirvModule> run() {
     HEARTH_TRY_STATUS(find_uses());
-    out_.assign(module_.begin(), module_.begin() + kHeaderWords);
+    out_.assign(module_.begin(), module_.begin() + kSpirvHeaderWords);
     HEARTH_TRY_STATUS(for_each([this](std::uint32_t op, Words words) { return copy(op, words); }));
-    out_[kBoundWord] = bound_;
+    out_[kSpirvBoundWord] = bound_;
     return std::move(out_);
   }
 
@@ -83,13 +78,12 @@ class Rewrite final {
   // Calls fn(op, words of the instruction, its first one included).
   template <class Fn>
   Status for_each(const Fn& fn) const {
-    for (std::size_t at = kHeaderWords; at < module_.size();) {
-      const std::size_t count = module_[at] >> 16U;
-      if (count == 0 || count > module_.size() - at) {
-        return wrong("an instruction without an end");
-      }
-      HEARTH_TRY_STATUS(fn(module_[at] & 0xFFFFU, Words(module_).subspan(at, count)));
-      at += count;
+    SpirvReader reader(module_);
+    while (const auto instruction = reader.next()) {
+      HEARTH_TRY_STATUS(fn(instruction->code, instruction->words));
+    }
+    if (reader.is_damaged()) {
+      return wrong("an instruction without an end");
     }
     return {};
   }
@@ -227,7 +221,7 @@ class Rewrite final {
         }
         break;
       case kExtension:
-        if (text_of(words.subspan(1)) == kExtensionNv) {
+        if (spirv_text(words.subspan(1)) == kExtensionNv) {
           emit_extension(kExtensionKhr);
           if (factor_ == CooperativeFactor::bf16) {
             emit_extension(kExtensionBf16);
@@ -283,21 +277,17 @@ class Rewrite final {
 
 bool has_cooperative_matrices(const SpirvModule& module) noexcept {
   // Capabilities come first.
-  for (std::size_t at = kHeaderWords; at + 1 < module.size();) {
-    const std::size_t count = module[at] >> 16U;
-    if ((module[at] & 0xFFFFU) != kCapability || count == 0) {
-      return false;
-    }
-    if (module[at + 1] == kCapabilityNv) {
+  SpirvReader reader(module);
+  for (auto each = reader.next(); each && each->code == kCapability; each = reader.next()) {
+    if (each->words.size() > 1 && each->words[1] == kCapabilityNv) {
       return true;
     }
-    at += count;
   }
   return false;
 }
 
 Result<SpirvModule> rewrite_cooperative(const SpirvModule& module, CooperativeFactor factor) {
-  if (module.size() < kHeaderWords) {
+  if (module.size() < kSpirvHeaderWords) {
     return wrong("no module");
   }
   return Rewrite(module, factor).run();

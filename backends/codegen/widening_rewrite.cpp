@@ -1,10 +1,11 @@
 #include <hearth/backends/codegen/widening_rewrite.hpp>
 
 #include <initializer_list>
-#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+
+#include <hearth/backends/codegen/spirv_reader.hpp>
 
 namespace hearth {
 namespace {
@@ -35,8 +36,7 @@ enum class Call : std::uint32_t { abs = 5, sign = 7, min = 39, max = 42, clamp =
 
 class Widening final {
  public:
-  explicit Widening(const SpirvModule& module) noexcept
-      : module_(module), bound_(module[kBoundWord]) {}
+  explicit Widening(const SpirvModule& module) noexcept : module_(module) {}
 
   /// Whether there is something to do.
   Result<bool> look() {
@@ -45,28 +45,25 @@ class Widening final {
   }
 
   Result<SpirvModule> run() {
+    bound_ = module_[kSpirvBoundWord];
     out_.reserve(module_.size() + module_.size() / 4);
-    out_.assign(module_.begin(), module_.begin() + kHeaderWords);
+    out_.assign(module_.begin(), module_.begin() + kSpirvHeaderWords);
     HEARTH_TRY_STATUS(for_each([this](Code op, Words words) { copy(op, words); }));
-    out_[kBoundWord] = bound_;
+    out_[kSpirvBoundWord] = bound_;
     return std::move(out_);
   }
 
  private:
-  using Words = std::span<const std::uint32_t>;
-  static constexpr std::size_t kHeaderWords = 5;
-  static constexpr std::size_t kBoundWord = 3;
+  using Words = SpirvWords;
 
   template <class Fn>
   Status for_each(const Fn& fn) const {
-    for (std::size_t at = kHeaderWords; at < module_.size();) {
-      const std::size_t count = module_[at] >> 16U;
-      if (count == 0 || count > module_.size() - at) {
-        return Error{.code = ErrorCode::internal,
-                     .text = "widening: an instruction without an end"};
-      }
-      fn(Code{module_[at] & 0xFFFFU}, Words(module_).subspan(at, count));
-      at += count;
+    SpirvReader reader(module_);
+    while (const auto instruction = reader.next()) {
+      fn(Code{instruction->code}, instruction->words);
+    }
+    if (reader.is_damaged()) {
+      return Error{.code = ErrorCode::internal, .text = "widening: a module that is damaged"};
     }
     return {};
   }
@@ -141,7 +138,7 @@ class Widening final {
 
   const SpirvModule& module_;
   SpirvModule out_;
-  std::uint32_t bound_;
+  std::uint32_t bound_ = 0;
   std::uint32_t int_ = 0;  // the types' numbers; 0 is none
   std::uint32_t pair_ = 0;
   std::uint32_t shift_ = 0;                                 // the constant 31

@@ -3,11 +3,12 @@
 #include <cstddef>
 #include <unordered_map>
 
+#include <hearth/backends/codegen/spirv_reader.hpp>
+
 namespace hearth {
 namespace {
 
 // Of SPIR-V: instructions that make types, constants and variables.
-constexpr std::size_t kWordsOfHeader = 5;
 constexpr std::uint32_t kOpTypeBool = 20;
 constexpr std::uint32_t kOpTypeInt = 21;
 constexpr std::uint32_t kOpTypeFloat = 22;
@@ -86,16 +87,13 @@ class TypeSizes final {
 }  // namespace
 
 std::int64_t workgroup_bytes(std::span<const std::uint32_t> module) {
-  constexpr std::uint32_t kCodeMask = 0xffff;
   TypeSizes sizes;
-  std::size_t begin = kWordsOfHeader;
-  while (begin < module.size()) {
-    const std::size_t length = module[begin] >> 16U;
-    if (length == 0 || length > module.size() - begin) {
-      return 0;
-    }
-    sizes.add(module[begin] & kCodeMask, module.subspan(begin + 1, length - 1));
-    begin += length;
+  SpirvReader reader(module);
+  while (const auto instruction = reader.next()) {
+    sizes.add(instruction->code, instruction->words.subspan(1));
+  }
+  if (reader.is_damaged()) {
+    return 0;
   }
   return sizes.shared();
 }

@@ -91,7 +91,9 @@ Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
 // anew.
 void PipelineMaker::load() {
   std::vector<std::byte> pipelines;
-  if (const auto cache = cache_dir(); cache.has_value()) {
+  const auto cache = cache_dir();
+  kept_ = cache.status();
+  if (cache.has_value()) {
     folder_ = cache.value() / "vulkan";
     path_of_driver_ = folder_ / (device_->fingerprint() + ".pipelines");
     kept_ = make_folder(folder_);

@@ -134,12 +134,13 @@ Result<std::shared_ptr<const VulkanInstance>> VulkanInstance::make() {
                      "software"};
   }
   if (result != VK_SUCCESS) {
-    // Of a manifest that it cannot read the loader says that there is no memory.
     Error error = failed("vulkan", "vkCreateInstance", result);
-    error.code = ErrorCode::not_found;
-    error.text +=
-        "; the loader says so of a driver's manifest that it cannot read, too (VK_DRIVER_FILES; "
-        "VK_LOADER_DEBUG=all tells which)";
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY) {
+      error.code = ErrorCode::not_found;
+      error.text +=
+          "; the loader says so of a driver's manifest that it cannot read, too (VK_DRIVER_FILES; "
+          "VK_LOADER_DEBUG=all tells which)";
+    }
     return error;
   }
   Result<InstanceApi> api = load_instance(*library, handle);

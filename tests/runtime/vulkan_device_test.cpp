@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,6 +21,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"
 #include "tests/support/tolerance.hpp"
 #include "vulkan_net.hpp"
@@ -286,6 +288,18 @@ TEST_F(VulkanChoice, AutoWithoutADriverIsTheCpuAndSaysWhy) {
   EXPECT_EXIT(std::exit(say_device("vulkan:0")),
               ::testing::ExitedWithCode(1),
               "refused: no device 'vulkan:0': there is a Vulkan loader, but no driver");
+}
+
+TEST_F(VulkanChoice, AManifestThatCannotBeReadIsSaid) {
+  const TemporaryFolder folder;
+  const std::string manifest = (folder.path() / "driver.json").string();
+  std::ofstream(manifest) << "{";
+  const testing::EnvironmentVariable broken("VK_DRIVER_FILES", manifest);
+  const testing::EnvironmentVariable broken_too("VK_ICD_FILENAMES", manifest);
+  EXPECT_EXIT(std::exit(say_device("vulkan:0")),
+              ::testing::ExitedWithCode(1),
+              "refused: no device 'vulkan:0': (.*manifest that it cannot read|there is a Vulkan "
+              "loader, but no driver)");
 }
 
 TEST_F(VulkanChoice, WhoAsksForTheCpuHearsNothing) {

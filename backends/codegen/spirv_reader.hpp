@@ -1,0 +1,56 @@
+// The instructions of a SPIR-V module, one after another. Header-only. Threads: owner only. Cost:
+// one step each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace hearth {
+
+using SpirvWords = std::span<const std::uint32_t>;
+
+inline constexpr std::size_t kSpirvHeaderWords = 5;
+inline constexpr std::size_t kSpirvBoundWord = 3;  ///< All numbers are below what stands there.
+
+struct SpirvInstruction {
+  std::uint32_t code = 0;
+  SpirvWords words;  ///< Its first one included, which holds the code and the count.
+};
+
+class SpirvReader final {
+ public:
+  explicit SpirvReader(SpirvWords module) noexcept : module_(module) {}
+
+  /// Nothing at the end, and where no whole instruction follows.
+  [[nodiscard]] std::optional<SpirvInstruction> next() noexcept {
+    if (at_ >= module_.size()) {
+      return std::nullopt;
+    }
+    const std::size_t count = module_[at_] >> 16U;
+    if (count == 0 || count > module_.size() - at_) {
+      return std::nullopt;
+    }
+    const SpirvInstruction instruction{.code = module_[at_] & 0xFFFFU,
+                                       .words = module_.subspan(at_, count)};
+    at_ += count;
+    return instruction;
+  }
+  /// Behind the last next(): whether the module goes on, or is too short for a header.
+  [[nodiscard]] bool is_damaged() const noexcept { return at_ != module_.size(); }
+
+ private:
+  SpirvWords module_;
+  std::size_t at_ = kSpirvHeaderWords;
+};
+
+/// The text of a literal, as far as there is one; the words outlive it.
+[[nodiscard]] inline std::string_view spirv_text(SpirvWords words) noexcept {
+  const auto* const text = reinterpret_cast<const char*>(words.data());  // NOLINT: as SPIR-V has it
+  return {text, strnlen(text, words.size_bytes())};
+}
+
+}  // namespace hearth
