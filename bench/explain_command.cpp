@@ -92,7 +92,7 @@ Explained explain_program(const Asked& asked) {
   }
   if (const std::optional<DevicePeaks> peaks = device.peaks(); asked.backward && peaks) {
     explained.tape = fmt::format(
-        "the tape kept what is quicker to read than to make again here: {} "
+        "the tape kept what is quicker to read than to recompute here: {} "
         "(hearth-bench peaks {} measures anew)\n",
         peaks->to_string(),
         asked.device);
@@ -103,7 +103,7 @@ Explained explain_program(const Asked& asked) {
 }  // namespace
 
 int explain_command(int argc, char** argv) {
-  CLI::App app("Says which kernels a program's ops become, and why each of them ends.",
+  CLI::App app("Shows which kernels a program's ops become, and why each of them ends.",
                "hearth-bench explain");
   Asked asked;
   app.add_option("NAME", asked.name, "One of " + joined_names() + "; or the file of a recording")
@@ -128,7 +128,7 @@ int explain_command(int argc, char** argv) {
     require(write_file_atomically(asked.picture, std::as_bytes(std::span(svg))), "--svg");
   }
   const std::string text =
-      asked.as_json ? explanation.to_json() : explanation.to_text() + explained.tape;
+      asked.as_json ? explanation.to_json() : explanation.to_string() + explained.tape;
   std::printf("%s", text.c_str());
   return 0;
 }

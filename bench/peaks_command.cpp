@@ -15,8 +15,8 @@ namespace hearth::bench {
 
 int peaks_command(int argc, char** argv) {
   CLI::App app(
-      "Measures what devices reach at most, and keeps it in the folder for caches "
-      "(HEARTH_CACHE_DIR). Tapes decide by it which values they make again instead of keeping "
+      "Measures peak rates of devices and stores them in the cache folder "
+      "(HEARTH_CACHE_DIR). By them a tape decides which values it recomputes instead of keeping "
       "them. "
       "Let nothing else run meanwhile.",
       "hearth-bench peaks");

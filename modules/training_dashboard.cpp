@@ -269,7 +269,7 @@ void draw_chart(TextPicture& picture,
   draw_names(picture, area, title, curves);
   draw_frame(picture, inner, axis, is_unicode);
   if (!std::isfinite(range.low)) {
-    picture.put(inner.row + inner.rows / 2, inner.column + 2, "nothing yet", TextStyle::faint);
+    picture.put(inner.row + inner.rows / 2, inner.column + 2, "no data yet", TextStyle::faint);
     return;
   }
   const bool is_share = std::ranges::all_of(curves, &Curve::in_percent);
@@ -354,10 +354,10 @@ void draw_title(TextPicture& picture,
   constexpr int kGap = 2;
   const double done = share - figures.share_at_begin;
   const std::string so_far = readable_time(figures.elapsed);
-  std::vector<std::string> times{so_far + " so far", so_far};
+  std::vector<std::string> times{so_far + " elapsed", so_far};
   if (done > 0 && share < 1) {
-    const std::string to_go = readable_time(figures.elapsed * ((1 - share) / done)) + " to go";
-    times.insert(times.begin(), {so_far + " so far, " + to_go, to_go});
+    const std::string to_go = readable_time(figures.elapsed * ((1 - share) / done)) + " left";
+    times.insert(times.begin(), {so_far + " elapsed, " + to_go, to_go});
   }
   constexpr int kLeastTitle = 12;
   const int title = std::min(columns_of(figures.title), kLeastTitle);

@@ -39,7 +39,7 @@ svg .dot0 { fill: var(--c0); } svg .dot1 { fill: var(--c1); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .8rem; text-align: right; border-bottom: 1px solid var(--grid); }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; } th.top { text-align: center; }
 tr.best { background: var(--card); font-weight: 600; }
 td.hit { font-weight: 600; }
 pre { background: var(--card); border-radius: 8px; padding: .8rem; overflow-x: auto; }
@@ -103,11 +103,11 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
                       .stride = stride,
                       .lines = {{std::move(name), curve.points()}}});
   };
-  add_steps("Loss of the steps", "loss", history.steps);
-  add_steps("Learning rate of the steps", "rate", history.rates);
-  add("Samples a second", false, {{"samples", column(history, [](const EpochRecord& epoch) {
-                                     return epoch.samples_per_s();
-                                   })}});
+  add_steps("Loss per step", "loss", history.steps);
+  add_steps("Learning rate per step", "rate", history.rates);
+  add("Samples per second", false, {{"samples", column(history, [](const EpochRecord& epoch) {
+                                       return epoch.samples_per_s();
+                                     })}});
   std::erase_if(charts, [](const LineChart& chart) { return chart.lines.front().values.empty(); });
   return charts;
 }
@@ -121,7 +121,7 @@ std::string rates_of(const EpochRecord& epoch) {
 
 std::string epoch_table(const TrainingReport& report) {
   if (report.history.epochs.empty()) {
-    return "<p>None has ended.</p>\n";
+    return "<p>No epoch has finished.</p>\n";
   }
   std::string text = "<div class=\"wide\"><table>\n<tr><th>epoch</th><th>training loss</th>";
   const bool has_losses = has_validation(report.history);
@@ -153,12 +153,19 @@ std::string epoch_table(const TrainingReport& report) {
 }
 
 std::string confusion_table(const ConfusionMatrix& matrix) {
-  std::string text = "<div class=\"wide\"><table>\n<tr><th>class</th>";  // a row an actual class
+  std::string text = fmt::format(
+      "<div class=\"wide\"><table>\n<tr><th rowspan=\"2\">actual class</th><th class=\"top\" "
+      "colspan=\"{}\">predicted class</th>",
+      matrix.class_count());
+  for (const char* figure : {"precision", "recall", "F1"}) {
+    text += fmt::format("<th rowspan=\"2\">{}</th>", figure);
+  }
+  text += "</tr>\n<tr>";
   const std::int64_t classes = matrix.class_count();
   for (std::int64_t predicted = 0; predicted < classes; ++predicted) {
-    text += fmt::format("<th>as {}</th>", predicted);
+    text += fmt::format("<th>{}</th>", predicted);
   }
-  text += "<th>precision</th><th>recall</th><th>F1</th></tr>\n";
+  text += "</tr>\n";
   for (std::int64_t actual = 0; actual < classes; ++actual) {
     text += fmt::format("<tr><th>{}</th>", actual);
     for (std::int64_t predicted = 0; predicted < classes; ++predicted) {
@@ -196,7 +203,7 @@ std::string html_of(const TrainingReport& report) {
   }
   text += "</div>\n<h2>Epochs</h2>\n" + epoch_table(report);
   if (report.confusion) {
-    text += "<h2>Which class was taken for which</h2>\n" + confusion_table(*report.confusion);
+    text += "<h2>Confusion matrix</h2>\n" + confusion_table(*report.confusion);
   }
   if (!report.model.empty()) {
     text += "<h2>Model</h2>\n<pre>" + escaped(report.model) + "</pre>\n";

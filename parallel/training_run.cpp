@@ -43,7 +43,7 @@ std::optional<std::size_t> watched_of(const TrainerOptions& options,
       known = (is_first ? "there are: " : known + ", ") + metric.name;
     }
     refuse(fmt::format(
-               "there is no metric '{}' to watch; {}; with an empty watch a run goes by the loss",
+               "there is no metric '{}' to watch; {}; an empty watch is the loss",
                options.watch,
                known),
            where);
@@ -97,7 +97,7 @@ void training::require_runtime(const Device& device, SourceLoc where) {
 
 void training::require_sound_batches(const TrainerOptions& options, SourceLoc where) {
   require_at_least(1, "batch_size", options.batch_size, where);
-  require_at_least(0, "loader_workers", options.loader_workers, where);
+  require_at_least(0, "loader_worker_count", options.loader_worker_count, where);
   if (options.loader_deadline <= std::chrono::nanoseconds::zero()) {
     refuse("loader_deadline must be above 0", where);
   }
@@ -532,7 +532,7 @@ std::string TrainingRun::best_text() const {
 void TrainingRun::say_end() {
   std::string line;
   if (result_.reason == EndReason::no_progress) {
-    line = fmt::format("ended: {} has not become better for {} epochs",
+    line = fmt::format("stopped early: {} has not improved for {} epochs",
                        watched_name(),
                        options_.early_stopping->patience);
   } else if (result_.reason == EndReason::finished && sample_count_ > 0) {

@@ -175,10 +175,10 @@ Words TrainingRun::facts() const {
     facts.emplace_back("schedule", words_of(options_.schedule));
   }
   if (options_.clip.max_norm || options_.clip.max_value) {
-    facts.emplace_back("gradients clipped", words_of(options_.clip));
+    facts.emplace_back("gradient clipping", words_of(options_.clip));
   }
   if (options_.average_decay != 0) {
-    facts.emplace_back("weights averaged", number(options_.average_decay));
+    facts.emplace_back("weight averaging", number(options_.average_decay));
   }
   std::string devices;
   for (const Device& device : options_.devices) {
@@ -190,12 +190,12 @@ Words TrainingRun::facts() const {
     facts.emplace_back("batch size", batch->second);
   }
   if (options_.accumulate > 1) {
-    facts.emplace_back("batches in a step", std::to_string(options_.accumulate));
+    facts.emplace_back("batches per step", std::to_string(options_.accumulate));
   }
   facts.emplace_back("training data",
                      ports_.data.train_count
                          ? fmt::format("{} examples", counted(*ports_.data.train_count))
-                         : fmt::format("{} batches an epoch", counted(ports_.batch_count)));
+                         : fmt::format("{} batches per epoch", counted(ports_.batch_count)));
   if (ports_.data.validation_count) {
     facts.emplace_back("validation data",
                        fmt::format("{} examples", counted(*ports_.data.validation_count)));

@@ -195,7 +195,7 @@ void TrainingRun::take_state(const std::string& text) {
     }
   } else {
     console_.say(
-        fmt::format("the run went by {}, and goes by {} now: the best epoch is chosen anew",
+        fmt::format("the run watched {}, and watches {} now: the best epoch is chosen again",
                     name,
                     watched_name()));
   }

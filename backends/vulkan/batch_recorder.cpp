@@ -276,7 +276,7 @@ Status BatchRecorder::settle(std::chrono::nanoseconds limit) {
     if (done() == before) {
       hangs_.store(true, std::memory_order_release);  // partner: the next wait
       return Error{.code = ErrorCode::deadline_exceeded,
-                   .text = fmt::format("{}: its driver does not come back with what is recorded",
+                   .text = fmt::format("{}: its driver does not return from recording commands",
                                        state_->target.device->name()),
                    .device = state_->target.device->name()};
     }

@@ -130,8 +130,8 @@ void VulkanBackend::come_to_rest() noexcept {
   if (p.options.log != nullptr) {
     p.options.log->write(hearth::detail::LogLevel::warn, [&] {
       return fmt::format(
-          "device {}: its queue did not come to rest within {:g} s; what it may still touch stays "
-          "until a later restart, trim() or opening of a device of this runtime finds it at rest",
+          "device {}: its queue did not drain within {:g} s; memory that it may still use stays allocated "
+          "until a later restart, trim() or opening of a device of this runtime finds it drained",
           p.info.name,
           std::chrono::duration<double>(p.longest_rest()).count());
     });

@@ -228,7 +228,7 @@ Status VulkanDevice::wait_until(VkSemaphore semaphore, std::uint64_t value) cons
     if (result == VK_SUCCESS && std::exchange(before, now) == now) {
       hangs_.store(true, std::memory_order_release);  // partner: the next wait
       return Error{.code = ErrorCode::deadline_exceeded,
-                   .text = fmt::format("{}: what it was given does not come on", name_),
+                   .text = fmt::format("{}: submitted work makes no progress", name_),
                    .device = name_};
     }
   }

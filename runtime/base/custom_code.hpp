@@ -31,8 +31,8 @@ struct CustomInput {
 
 /// A number that each call gives: f32 or i32.
 struct CustomNumber {
-  std::string name;
-  DType dtype = DType::f32;
+  std::string name;          ///< As the texts call it.
+  DType dtype = DType::f32;  ///< f32 or i32.
 };
 
 struct CustomCode;
@@ -117,7 +117,7 @@ using HostKernel = std::function<void(const HostKernelCall& call)>;
 ///                          and how many a workgroup has
 /// and functions, `shared` variables and subgroup operations of its own. Nothing checks indices.
 struct GlslKernel {
-  std::string text;
+  std::string text;   ///< GLSL with a function kernel().
   int threads = 256;  ///< Of a workgroup.
   /// How many workgroups run. Empty: kernel() runs once for each element of the first result, whose
   /// number is ID; without barrier() then.

@@ -42,7 +42,7 @@ constexpr std::array kCodes = {
     CodeRow{ErrorCode::not_found, "not_found", "A device, file or named tensor does not exist."},
     CodeRow{
         ErrorCode::deadline_exceeded, "deadline_exceeded", "A wait took longer than its deadline."},
-    CodeRow{ErrorCode::cancelled, "cancelled", "The work was given up on request."},
+    CodeRow{ErrorCode::cancelled, "cancelled", "The work was cancelled."},
     CodeRow{ErrorCode::worker_failed,
             "worker_failed",
             "A worker's function threw; the cause says what."},

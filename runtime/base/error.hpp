@@ -34,7 +34,7 @@ enum class ErrorCode : std::uint8_t {
   device_closed,      ///< The device or its runtime was shut down.
   not_found,          ///< A device, file or named tensor does not exist.
   deadline_exceeded,  ///< A wait took longer than its deadline.
-  cancelled,          ///< The work was given up on request.
+  cancelled,          ///< The work was cancelled.
   worker_failed,      ///< A worker's function threw; the cause says what.
   collective_failed,  ///< A collective was aborted on all its ranks.
   io_error,           ///< The operating system refused to read or write.

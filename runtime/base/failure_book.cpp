@@ -138,10 +138,10 @@ void FailureBook::note_death(const Failure& failure) noexcept {
   }
   try {
     log->write_counted(LogLevel::warn, failure.key(), [&failure] {
-      return "a failure that nobody has read: " + failure.to_string();
+      return "unread failure: " + failure.to_string();
     });
   } catch (const std::bad_alloc&) {
-    log->warn("a failure that nobody has read, and no memory to say which");
+    log->warn("unread failure: out of memory for its text");
   }
 }
 
@@ -180,7 +180,7 @@ void FailureBook::report(Log& log) noexcept {
     }
     log.warn(text);
   } catch (const std::bad_alloc&) {
-    log.warn("the runtime ends: failures were never read, and there is no memory to say which");
+    log.warn("the runtime ends with unread failures: out of memory for their texts");
   }
 }
 

@@ -23,7 +23,7 @@ bool OwnedThread::end(Deadline deadline) {
   thread_->detach();
   is_left_behind_ = true;
   const std::string text = fmt::format(
-      "{} does not end: {}; its thread is left behind", options_.subject, options_.observe());
+      "{} does not end: {}; its thread is abandoned", options_.subject, options_.observe());
   if (options_.log != nullptr) {
     options_.log->error(text);
   } else {

@@ -152,7 +152,7 @@ Error PendingStateBase::wait_error(const std::stop_token& stop) const {
               .location = options_.location};
   if (stop.stop_requested()) {
     error.code = ErrorCode::cancelled;
-    error.text = "the wait for " + subject() + " was given up on request";
+    error.text = "the wait for " + subject() + " was cancelled";
     return error;
   }
   if (options_.helper.observe != nullptr) {
@@ -217,7 +217,7 @@ void PendingStateBase::complete_with_error(ErrorRef error) noexcept {
 
 void PendingStateBase::cancel() noexcept {
   complete_with_error(std::make_shared<const Error>(Error{
-      .code = ErrorCode::cancelled, .text = subject() + " was given up before it was there"}));
+      .code = ErrorCode::cancelled, .text = subject() + " was abandoned before it had a result"}));
 }
 
 void throw_empty_pending() {

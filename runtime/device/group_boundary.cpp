@@ -26,15 +26,15 @@ constexpr std::array<std::string_view, kWindowEndCount> kEnds = {
     "the program brings a tensor to the device (upload)",
     "a tensor moves to another stream (adopt)",
     "an update group begins or ends, an optimizer's step say (group)",
-    "the stream gets a limit of time, or something that can stop it (limit)",
-    "it has as many ops in view as it may (full)",
+    "the stream gets a deadline or a stop token (limit)",
+    "the fusion window is full (full)",
     "another stream needs one of the results (foreign_use)",
-    "another stream waits until this one has come so far (watched)",
+    "another stream waits for this point of the stream (watched)",
     "the next op has to wait for another stream (wait)",
     "the next op has an input that carries an error (failure)",
     "a stream waits for memory (shortage)",
     "no further op came for a moment (idle)",
-    "the device is asked something, restarts or stops (duty)",
+    "the device answers a request, restarts or stops (duty)",
     "the stream is gone (stream_end)"};
 
 std::string ended(WindowEnd why) {
@@ -90,7 +90,7 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
   }
   const OpView op(*next, lane.lane->peek_blob(first_passed_));
   if (first_obstacle_ == Obstacle::none) {
-    return ops_ >= most_ops_ ? words_of(Obstacle::ops, op) : "nothing behind it belongs to it";
+    return ops_ >= most_ops_ ? words_of(Obstacle::ops, op) : "no later op can join it";
   }
   const std::string_view name =
       op.kind() == OpKind::permute ? "transpose or permute" : dispatch_.name_of(*next);
@@ -139,7 +139,7 @@ std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
     case Obstacle::drop:
       return "ends a tensor that other streams used";
     case Obstacle::again:
-      return "makes a value again, for an op that is not in this kernel";
+      return "recomputes a value for an op outside of this kernel";
     case Obstacle::lone_anchor:
       return "is a kernel of its own on this device";
     case Obstacle::ended:
@@ -200,7 +200,7 @@ std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
     case Obstacle::second_chain:
       return "would be the third stage of one kernel, which has two at most";
     case Obstacle::two_results:
-      return "reads two results of it, of which one alone could be handed on";
+      return "reads two results of it, of which only one could stay out of memory";
     case Obstacle::inner_result:
       return "reads a result that is not the last one of it";
     case Obstacle::shown_result:

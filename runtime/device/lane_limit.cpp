@@ -23,14 +23,14 @@ Error error_of(GivenUp why) {
   switch (why) {
     case GivenUp::cancelled:
       return {.code = ErrorCode::cancelled,
-              .text = "given up before it began: its stream was cancelled"};
+              .text = "cancelled before it ran: its stream was cancelled"};
     case GivenUp::stopped:
       return {.code = ErrorCode::cancelled,
-              .text = "given up before it began: a stop was requested"};
+              .text = "cancelled before it ran: a stop was requested"};
     case GivenUp::late:
     default:
       return {.code = ErrorCode::deadline_exceeded,
-              .text = "given up before it began: the deadline of its stream has passed"};
+              .text = "cancelled before it ran: the deadline of its stream has passed"};
   }
 }
 

@@ -146,7 +146,7 @@ struct LaneState {
   std::uint64_t foreseen = 0;          ///< The first record whose kernel was not asked for ahead.
   bool in_group = false;
   std::uint64_t group_start = 0;  ///< the sequence of the open group's first record
-  ErrorRef group_refusal;         ///< why the open group was given up before it began
+  ErrorRef group_refusal;         ///< why the open group was cancelled before it ran
   std::vector<GroupRecord> group;
   std::vector<GroupRecord> group_drops;  ///< drops that came inside the group; they follow it
   std::optional<GroupMemory> prepared;   ///< while the group waits for its decision

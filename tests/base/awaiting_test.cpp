@@ -137,7 +137,7 @@ TEST(Awaiting, APromiseThatDiesResumesWithCancelled) {
   Pending<Outcome> outcome = done.pending();
   const Coroutine coroutine = await_text(promise->pending(), runner, std::move(done));
   promise.reset();
-  EXPECT_EQ(outcome.get().error, "the loss was given up before it was there");
+  EXPECT_EQ(outcome.get().error, "the loss was abandoned before it had a result");
   drain(runner);
 }
 
@@ -233,7 +233,7 @@ TEST(StopToken, AStopEndsTheWaitAndLeavesTheResultToBeReadLater) {
       FAIL() << "the wait went on";
     } catch (const DeviceError& error) {
       EXPECT_EQ(error.code(), ErrorCode::cancelled);
-      EXPECT_EQ(error.error().text, "the wait for the loss was given up on request");
+      EXPECT_EQ(error.error().text, "the wait for the loss was cancelled");
     }
     EXPECT_EQ(executor.clock().now().time_since_epoch(), std::chrono::nanoseconds::zero())
         << "not at a deadline";

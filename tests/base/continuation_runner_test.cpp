@@ -101,7 +101,7 @@ TEST(ContinuationRunner, OneThatHangsIsLeftBehindAtTheLimitAndThoseBehindItAreCa
     EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(3));
     EXPECT_THAT(lines,
                 ::testing::ElementsAre("the thread of continuations does not end: runs one; 1 more "
-                                       "wait; its thread is left behind"));
+                                       "wait; its thread is abandoned"));
     EXPECT_EQ(behind.wait().error().code, ErrorCode::cancelled);
     EXPECT_FALSE(hung.is_ready());
     release.set_value();

@@ -50,7 +50,7 @@ TEST(FailureBook, AFailureThatDiesUnreadIsLoggedOnceWithOpAndLine) {
   EXPECT_TRUE(book.lines.empty()) << "the wrapped one carries it still";
   wrapped.reset();
   ASSERT_EQ(book.lines.size(), 1U);
-  EXPECT_NE(book.lines[0].find("nobody has read: it broke"), std::string::npos) << book.lines[0];
+  EXPECT_NE(book.lines[0].find("unread failure: it broke"), std::string::npos) << book.lines[0];
   EXPECT_NE(book.lines[0].find("op matmul"), std::string::npos) << book.lines[0];
   EXPECT_NE(book.lines[0].find("model.cpp:7"), std::string::npos) << book.lines[0];
   EXPECT_EQ(book.failures.unread_count(), 1U);

@@ -46,7 +46,7 @@ class OwnedThreadTest : public ::testing::Test {
 };
 
 const char* const kLine =
-    "a test's thread does not end: runs a function; its thread is left behind";
+    "a test's thread does not end: runs a function; its thread is abandoned";
 
 TEST_F(OwnedThreadTest, ThatComesBackIsJoinedAndNothingIsSaid) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -71,7 +71,7 @@ TEST(Pending, APromiseThatDiesGivesCancelled) {
   const Status status = pending.wait();
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::cancelled);
-  EXPECT_EQ(status.error().text, "the loss was given up before it was there");
+  EXPECT_EQ(status.error().text, "the loss was abandoned before it had a result");
 }
 
 TEST(Pending, APromiseThatIsAssignedToGivesCancelled) {

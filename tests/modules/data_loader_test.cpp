@@ -411,9 +411,9 @@ TEST(DataLoader, AReadThatDoesNotReturnIsLeftBehindAtTheDeadlineAndTheLoaderIsGo
       EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(3)) << "for both workers";
       EXPECT_THAT(lines,
                   ElementsAre("DataLoader: loader-0 does not end: is in Dataset::read() for batch "
-                              "0 of epoch 0; its thread is left behind",
+                              "0 of epoch 0; its thread is abandoned",
                               "DataLoader: loader-1 does not end: is in Dataset::read() for batch "
-                              "1 of epoch 0; its thread is left behind"));
+                              "1 of epoch 0; its thread is abandoned"));
     }
     data.release.set_value();
     detail::current_context().parker().park(Deadline::in(std::chrono::seconds(1)));

@@ -92,7 +92,7 @@ TEST(Dashboard, ShowsCurvesProgressAndDevices) {
                            "epoch 5/10",
                            "3/12 batches",
                            "42.5 % of the run",
-                           "1 min 25 s so far, 1 min 55 s to go",
+                           "1 min 25 s elapsed, 1 min 55 s left",
                            "loss 0.2500",
                            "1234 samples/s",
                            "learning rate 0.001",
@@ -147,8 +147,8 @@ TEST(Dashboard, CutsNoWordsAndLetsNoColumnsTouch) {
     EXPECT_TRUE(std::regex_match(
         line(0, columns),
         std::regex(
-            "Digits( of| of many| of many hands)?(\\.\\.)?  +(1 min 25 s( so far(, 1 min 55 s "
-            "to go)?)?|1 min 55 s to go)")))
+            "Digits( of| of many| of many hands)?(\\.\\.)?  +(1 min 25 s( elapsed(, 1 min 55 s "
+            "left)?)?|1 min 55 s left)")))
         << line(0, columns);
     EXPECT_TRUE(
         std::regex_match(line(1, columns), std::regex("epoch 5/10  (#+\\.+  )? *3/12( batches)?")))
@@ -186,7 +186,7 @@ TEST(Dashboard, BearsWhatIsNotFiniteOrNotThere) {
   DashboardFigures figures = made_figures(history);
   figures.place = {.epoch = 1, .batch = 0, .batch_count = 0};
   figures.loss = std::nan("");
-  EXPECT_THAT(text_of(detail::draw_dashboard(figures, 24, 80, false)), HasSubstr("nothing yet"));
+  EXPECT_THAT(text_of(detail::draw_dashboard(figures, 24, 80, false)), HasSubstr("no data yet"));
   history.steps.add(std::nan(""));
   history.steps.add(3);
   history.steps.add(std::nan(""));

@@ -218,8 +218,14 @@ TEST(TrainingReport, IsWellFormedAndNeedsNothingElse) {
   EXPECT_THAT(html, HasSubstr("<tr class=\"best\"><td>2</td><td>0.3333</td><td></td>"));
   EXPECT_THAT(html, HasSubstr("<td>0.001 to 0.0005</td><td>2.5</td><td>40</td>"));
   EXPECT_THAT(html, HasSubstr("<td>0.0001</td><td>0.000</td>")) << "the same in all steps";
-  EXPECT_THAT(html, HasSubstr("Learning rate of the steps"));
+  EXPECT_THAT(html, HasSubstr("Learning rate per step"));
   EXPECT_THAT(html, HasSubstr("<td>12</td>"));
+  EXPECT_THAT(html, HasSubstr("<h2>Confusion matrix</h2>"));
+  EXPECT_THAT(html,
+              HasSubstr("<th rowspan=\"2\">actual class</th><th class=\"top\" colspan=\"2\">"
+                        "predicted class</th>"));
+  EXPECT_THAT(html, HasSubstr("<tr><th>0</th><td class=\"hit\">0</td><td>12</td>"))
+      << "a row for each actual class";
   EXPECT_THAT(html, HasSubstr("inner.weight [1, 2] &lt;f32&gt;"));
   for (const char* reference : {"src=", "href=", "url(", "@import", "<script", "<link"}) {
     EXPECT_THAT(html, Not(HasSubstr(reference)));

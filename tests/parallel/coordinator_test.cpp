@@ -288,7 +288,7 @@ TEST(CoordinatorEnd, AnEngineWhoseCallDoesNotReturnIsLeftBehindAndCalledNoMore) 
     EXPECT_EQ(executor.clock().now() - begin, std::chrono::seconds(4));
     EXPECT_THAT(lines,
                 ::testing::ElementsAre("the coordinator does not end: its engine keeps it; its "
-                                       "thread is left behind"));
+                                       "thread is abandoned"));
     engine.release.set_value();
     EXPECT_EQ(step.wait().error().code, ErrorCode::cancelled);
     EXPECT_EQ(engine.calls, 1);

@@ -225,7 +225,7 @@ TEST(Worker, AFunctionThatDoesNotComeBackIsLeftBehindWithAllThatItsThreadTouches
     worker.reset();
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
                 HasSubstr("worker 2 on cpu:0 does not end: runs one; 0 functions wait; its thread "
-                          "is left behind"));
+                          "is abandoned"));
     EXPECT_EQ(executor.clock().now() - begin, 5s);
     EXPECT_EQ(queued.wait().error().code, ErrorCode::cancelled);
     EXPECT_THAT(runtime.watchdog().report("a test"), HasSubstr("worker 2 on cpu:0: runs one"));

@@ -167,7 +167,7 @@ TEST(VulkanFaults, AHangBesideTheDevicesThreadCostsItsOwnDeviceOnly) {
   device.restart();
   EXPECT_EQ(sum_of_a_long_chain(device), 700.0 * 64);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("device vulkan:0: its queue did not come to rest within 2 s"));
+  EXPECT_THAT(said, HasSubstr("device vulkan:0: its queue did not drain within 2 s"));
   EXPECT_THAT(said, Not(HasSubstr("thread")))
       << "the thread that records has nothing to do with it";
 }
@@ -224,7 +224,7 @@ TEST(VulkanFaults, AQueueThatHangsCostsItsOwnDeviceOnly) {
   other = {};
   runtime.reset();  // the hung one may end beside its successor
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("device vulkan:0: its queue did not come to rest within 2 s"));
+              HasSubstr("device vulkan:0: its queue did not drain within 2 s"));
 }
 
 TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
@@ -271,7 +271,7 @@ TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
   ::testing::internal::CaptureStderr();
   live(8);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  if (said.find("did not come to rest within 1 s") == std::string::npos) {
+  if (said.find("did not drain within 1 s") == std::string::npos) {
     GTEST_SKIP() << "this device has done eight products of 768 within 1 s";
   }
   const auto has_more = [&](const Held& now) {

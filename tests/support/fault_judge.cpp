@@ -10,7 +10,7 @@ const Error& root_of(const Error& error) {
 }
 /// Of an update group that its stream gave up before it began.
 bool was_given_up_whole(const Error& error) {
-  return error.op == "update group" && error.text.starts_with("given up before it began");
+  return error.op == "update group" && error.text.starts_with("cancelled before it ran");
 }
 bool is_of_a_program(const Error& error) {
   return std::string(error.location.file) == RandomProgram::kFile;

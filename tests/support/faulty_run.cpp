@@ -189,7 +189,7 @@ void FaultFigures::count(const RandomProgram& program, const Plan& plan, const F
     steps_kept_late += step.error && updated[i] == 0 && plan.checks ? 1U : 0U;
   }
   for (const Observation& seen : program.observations()) {
-    given_up += seen.error && seen.error->text.starts_with("given up before") ? 1U : 0U;
+    given_up += seen.error && seen.error->text.starts_with("cancelled before it ran") ? 1U : 0U;
   }
   bool has_error = false;
   for (const Observation& seen : program.last_look()) {
