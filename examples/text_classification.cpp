@@ -106,7 +106,7 @@ int main(int argc, char** argv) try {
   std::vector<std::string> texts = train_rows.column("title").texts;
   const std::vector<std::string>& more = train_rows.column("description").texts;
   texts.insert(texts.end(), more.begin(), more.end());
-  const hearth::Vocabulary words(texts, {.most = 20'000, .least_count = 2});
+  const hearth::Vocabulary words(texts, {.max_words = 20'000, .min_count = 2});
   const hearth::ArrayDataset train = encoded(train_rows, words);
   const hearth::ArrayDataset test = encoded(news.slice(cut, news.row_count()), words);
   std::printf("%lld words, %lld texts to train, %lld to test\n",

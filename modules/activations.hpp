@@ -18,7 +18,7 @@ struct LeakyRelu {
   HEARTH_MODULE(LeakyRelu)
 };
 struct Gelu {
-  GeluForm form = GeluForm::erf;
+  GeluForm form = GeluForm::erf;  ///< The exact function, or one close to it.
   [[nodiscard]] Tensor forward(Arg x) const { return gelu(x, form); }
   HEARTH_MODULE(Gelu)
 };

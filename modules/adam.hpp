@@ -22,12 +22,12 @@ namespace hearth {
 class Adam {
  public:
   struct Config {
-    double learning_rate = 1e-3;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 0;
-    bool decoupled = false;
+    double learning_rate = 1e-3;              ///< set_learning_rate() sets another.
+    double beta1 = 0.9;                       ///< Decay of the mean of gradients.
+    double beta2 = 0.999;                     ///< Decay of the mean of squares.
+    double epsilon = 1e-8;                    ///< Added to the root.
+    double weight_decay = 0;                  ///< Times p, taken off with each step.
+    bool decoupled = false;                   ///< The decay of AdamW.
     std::vector<ParameterGroup> groups = {};  ///< Other settings for some parameters.
   };
 
@@ -121,11 +121,11 @@ class Adam {
 class AdamW final : public Adam {
  public:
   struct Config {
-    double learning_rate = 1e-3;
-    double beta1 = 0.9;
-    double beta2 = 0.999;
-    double epsilon = 1e-8;
-    double weight_decay = 1e-2;
+    double learning_rate = 1e-3;              ///< set_learning_rate() sets another.
+    double beta1 = 0.9;                       ///< Decay of the mean of gradients.
+    double beta2 = 0.999;                     ///< Decay of the mean of squares.
+    double epsilon = 1e-8;                    ///< Added to the root.
+    double weight_decay = 1e-2;               ///< Times p, taken off with each step.
     std::vector<ParameterGroup> groups = {};  ///< Other settings for some parameters.
   };
   explicit AdamW(const Config& config, SourceLoc loc = SourceLoc::current());

@@ -21,10 +21,10 @@ namespace hearth {
 /// Paper: Ioffe, Szegedy, Batch Normalization, arXiv:1502.03167.
 struct BatchNorm2d {
   struct Config {
-    std::int64_t channels = 0;
-    double epsilon = 1e-5;
-    double momentum = 0.1;  ///< How far the running statistics move in a step.
-    bool affine = true;     ///< Whether it has weight and bias.
+    std::int64_t channels = 0;  ///< Size of axis 1 of x.
+    double epsilon = 1e-5;      ///< Added to the variance.
+    double momentum = 0.1;      ///< How far the running statistics move in a step.
+    bool affine = true;         ///< Whether it has weight and bias.
   };
 
   std::optional<Tensor> weight;  ///< [channels]; starts with 1.

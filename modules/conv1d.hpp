@@ -15,14 +15,14 @@ namespace hearth {
 /// (n + 2p - d·(k - 1) - 1)/s + 1 positions in the result, rounded down.
 struct Conv1d {
   struct Config {
-    std::int64_t in = 0;   ///< Channels of the input.
-    std::int64_t out = 0;  ///< Channels of the result.
-    std::int64_t kernel = 3;
-    std::int64_t stride = 1;
-    std::int64_t padding = 0;
-    std::int64_t dilation = 1;
-    std::int64_t groups = 1;
-    bool bias = true;
+    std::int64_t in = 0;        ///< Channels of the input.
+    std::int64_t out = 0;       ///< Channels of the result.
+    std::int64_t kernel = 3;    ///< Length of the window.
+    std::int64_t stride = 1;    ///< From one window to the next.
+    std::int64_t padding = 0;   ///< Zeros at each end.
+    std::int64_t dilation = 1;  ///< From one tap to the next.
+    std::int64_t groups = 1;    ///< Parts of the channels that are convolved apart.
+    bool bias = true;           ///< Whether each output has one.
   };
 
   Tensor weight;               ///< [out, in/groups, kernel]

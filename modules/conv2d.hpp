@@ -15,14 +15,14 @@ namespace hearth {
 /// Paper: LeCun et al., Gradient-based learning applied to document recognition, Proc. IEEE 1998.
 struct Conv2d {
   struct Config {
-    std::int64_t in = 0;   ///< Channels of the input.
-    std::int64_t out = 0;  ///< Channels of the result.
-    Size2d kernel = 3;
-    Size2d stride = 1;
-    Size2d padding = 0;
-    Size2d dilation = 1;
-    std::int64_t groups = 1;
-    bool bias = true;
+    std::int64_t in = 0;      ///< Channels of the input.
+    std::int64_t out = 0;     ///< Channels of the result.
+    Size2d kernel = 3;        ///< Height and width of the window.
+    Size2d stride = 1;        ///< From one window to the next.
+    Size2d padding = 0;       ///< Zeros at each edge.
+    Size2d dilation = 1;      ///< From one tap to the next.
+    std::int64_t groups = 1;  ///< Parts of the channels that are convolved apart.
+    bool bias = true;         ///< Whether each output has one.
   };
 
   Tensor weight;               ///< [out, in/groups, kernel height, kernel width]

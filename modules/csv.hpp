@@ -40,7 +40,7 @@ struct CsvColumn {
 };
 
 struct CsvOptions {
-  char separator = ',';
+  char separator = ',';  ///< Between two fields.
   /// Whether the first row holds the names; else they are "0", "1", …
   bool header = true;
   /// What stands for a missing value. A field in quotes is never one, unless it is an empty field

@@ -28,11 +28,11 @@ namespace hearth {
 
 struct LoaderOptions {
   std::int64_t batch_size = 32;  ///< Of the global batch, which all ranks share.
-  std::uint64_t seed = 0;
-  bool shuffle = true;
-  bool drop_last = false;  ///< Leave out the last batch of an epoch when it is smaller.
-  int worker_count = 2;    ///< 0: the reader assembles the batches itself.
-  int prefetch = 2;        ///< Batches that each worker keeps ready.
+  std::uint64_t seed = 0;        ///< Seed of the order.
+  bool shuffle = true;           ///< Another order each epoch; else that of the data.
+  bool drop_last = false;        ///< Leave out the last batch of an epoch when it is smaller.
+  int worker_count = 2;          ///< 0: the reader assembles the batches itself.
+  int prefetch = 2;              ///< Batches that each worker keeps ready.
   /// How long next() waits for a worker's batch.
   std::chrono::nanoseconds deadline = kDefaultWait;
   /// How long the destructor and seek() wait for a read() that is under way, before they leave its
@@ -57,8 +57,8 @@ struct LoaderOptions {
 
 /// The next batch to be read: part of a checkpoint.
 struct LoaderCursor {
-  std::int64_t epoch = 0;
-  std::int64_t batch = 0;
+  std::int64_t epoch = 0;  ///< From 0.
+  std::int64_t batch = 0;  ///< In the epoch, from 0.
   friend bool operator==(const LoaderCursor&, const LoaderCursor&) = default;
 };
 

@@ -13,8 +13,8 @@
 namespace hearth {
 
 struct DigitOptions {
-  std::int64_t count = 10'000;
-  std::uint64_t seed = 1;
+  std::int64_t count = 10'000;  ///< Number of pictures.
+  std::uint64_t seed = 1;       ///< Seed of what they look like.
   /// Index of the first picture: [0, n) to train and [n, m) to test never share one.
   std::int64_t first = 0;
 };

@@ -21,14 +21,15 @@ namespace hearth {
 struct EvaluationMetric {
   using Statistics = std::vector<double>;
 
-  std::string name;
-  Goal goal = Goal::highest;
-  bool in_percent = false;  ///< Shown in per cent.
+  std::string name;           ///< In lines, tables and `watch`.
+  Goal goal = Goal::highest;  ///< Whether more of it is better.
+  bool in_percent = false;    ///< Shown in per cent.
   /// What a batch says. Waits for its values.
   std::function<Statistics(const Tensor& outputs, const Tensor& targets)> measure;
   /// Adds the statistics of further examples.
   std::function<void(Statistics& sum, const Statistics& more)> merge = {};
-  std::function<double(const Statistics& all)> value;
+  std::function<double(const Statistics& all)>
+      value;  ///< Computes the figure from the sum of all statistics.
   /// How many classes its statistics are a ConfusionMatrix of, for the report; 0: of none.
   std::int64_t class_count = 0;
   /// Which figure it is, where several metrics have it: of those of one name and one figure, a run
@@ -70,7 +71,7 @@ void merge_statistics(const EvaluationMetric& metric,
 /// The F1 of class 1 of two, "F1". Shapes: outputs [n, 2], or [n] or [n, 1]: one logit, positive
 /// for class 1; targets [n] or as outputs, 0 or 1 in any type.
 [[nodiscard]] EvaluationMetric binary_f1_metric(SourceLoc loc = SourceLoc::current());
-/// Accuracy with the whole table of which class was taken for which in the report: "accuracy".
+/// Accuracy with the whole confusion matrix in the report: "accuracy".
 [[nodiscard]] EvaluationMetric confusion_metric(std::int64_t class_count,
                                                 SourceLoc loc = SourceLoc::current());
 /// 1 - (sum of squared errors) / (sum of squared distances of the targets from their mean): "R²".

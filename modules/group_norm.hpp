@@ -15,10 +15,10 @@ namespace hearth {
 /// Paper: Wu, He, Group Normalization, arXiv:1803.08494.
 struct GroupNorm {
   struct Config {
-    std::int64_t groups = 1;
-    std::int64_t channels = 0;
-    double epsilon = 1e-5;
-    bool affine = true;  ///< Whether it has weight and bias.
+    std::int64_t groups = 1;    ///< Divides the channels.
+    std::int64_t channels = 0;  ///< Size of axis 1 of x.
+    double epsilon = 1e-5;      ///< Added to the variance.
+    bool affine = true;         ///< Whether it has weight and bias.
   };
 
   std::optional<Tensor> weight;  ///< [channels]; starts with 1.

@@ -14,7 +14,7 @@ namespace hearth {
 struct ImageOptions {
   /// Pixels are (value/255 - mean)/deviation. MNIST's own figures: 0.1307 and 0.3081.
   float mean = 0;
-  float deviation = 1;
+  float deviation = 1;  ///< Divisor of what is left.
 };
 
 class ImageDataset final : public Dataset {

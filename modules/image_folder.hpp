@@ -17,11 +17,11 @@ namespace hearth {
 struct ImageFolderOptions {
   /// What every picture is scaled to; 0: the size of the first one, which all must have then.
   std::int64_t height = 0;
-  std::int64_t width = 0;
-  int channels = 3;  ///< 1: grey; 3: red, green, blue; whatever the files have.
+  std::int64_t width = 0;  ///< Width after scaling; see height.
+  int channels = 3;        ///< 1: grey; 3: red, green, blue; whatever the files have.
   /// Pixels are (value/255 - mean)/deviation; one number for all channels, or one for each.
   std::vector<float> mean = {0};
-  std::vector<float> deviation = {1};
+  std::vector<float> deviation = {1};  ///< One for all channels, or one for each.
   /// The numbers of classes, as another folder has them (`train.classes()`): a folder that lacks
   /// one has none of its pictures, and one of another name is refused. Empty: the folder's own.
   std::vector<std::string> classes = {};

@@ -13,9 +13,9 @@ namespace hearth {
 /// Paper: Ba, Kiros, Hinton, Layer Normalization, arXiv:1607.06450.
 struct LayerNorm {
   struct Config {
-    Shape shape;  ///< Of the last axes of x, over which statistics are taken.
-    double epsilon = 1e-5;
-    bool bias = true;
+    Shape shape;            ///< Of the last axes of x, over which statistics are taken.
+    double epsilon = 1e-5;  ///< Added to the variance.
+    bool bias = true;       ///< Whether there is one beside the weight.
   };
 
   Tensor weight;               ///< As the shape says; starts with 1.

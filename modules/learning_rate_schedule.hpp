@@ -23,44 +23,44 @@ namespace hearth {
 
 /// The optimizer's own rate throughout.
 struct ConstantRate {
-  std::int64_t warmup_steps = 0;
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 /// Falls in a line from 1 to `end` at the run's last step.
 struct LinearRate {
-  double end = 0;
-  std::int64_t warmup_steps = 0;
+  double end = 0;                 ///< Factor of the last step.
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 /// Falls along half a cosine from 1 to `end` at the run's last step.
 /// Paper: Loshchilov, Hutter, SGDR, arXiv:1608.03983, equation 5, without restarts.
 struct CosineRate {
-  double end = 0;
-  std::int64_t warmup_steps = 0;
+  double end = 0;                 ///< Factor of the last step.
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 /// Rises along half a cosine from `start` to 1 in a part of the run, and falls so to `end`.
 /// Paper: Smith, Topin, Super-Convergence, arXiv:1708.07120.
 struct OneCycleRate {
-  double rising = 0.3;  ///< The part of the steps in which it rises.
-  double start = 0.04;
-  double end = 4e-6;
-  std::int64_t warmup_steps = 0;
+  double rising = 0.3;            ///< The part of the steps in which it rises.
+  double start = 0.04;            ///< Factor of the first step.
+  double end = 4e-6;              ///< Factor of the last step.
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 /// Multiplied by `factor` after each `every` steps: 1, then factor, then factor² …
 struct StepRate {
-  std::int64_t every = 1000;  ///< Steps, behind the warm-up.
-  double factor = 0.1;
-  double end = 0;  ///< It falls no further than to this.
-  std::int64_t warmup_steps = 0;
+  std::int64_t every = 1000;      ///< Steps, behind the warm-up.
+  double factor = 0.1;            ///< Factor of the rate then.
+  double end = 0;                 ///< It falls no further than to this.
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 /// Multiplied by `factor` after each step.
 struct ExponentialRate {
-  double factor = 0.999;
-  double end = 0;  ///< It falls no further than to this.
-  std::int64_t warmup_steps = 0;
+  double factor = 0.999;          ///< Factor of the rate after each step.
+  double end = 0;                 ///< It falls no further than to this.
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 /// A function of the program's own. A run that is resumed is given it again: it must be the same
@@ -69,17 +69,17 @@ struct FunctionRate {
   /// What multiplies the rate in a step, counted from 0 behind the warm-up: 0 or more, and finite.
   std::function<double(std::int64_t step)> factor;
   std::string name = "own function";  ///< In the report, and where a run goes on with another one.
-  std::int64_t warmup_steps = 0;
+  std::int64_t warmup_steps = 0;      ///< Steps that rise to the rate first.
 };
 
 /// Multiplied by `factor` whenever the figure that a run watches has not become better for
 /// `patience` epochs.
 struct PlateauRate {
-  double factor = 0.1;
-  std::int64_t patience = 5;
-  double min_change = 1e-4;  ///< By how much a figure must be better to count.
-  double end = 0;            ///< It falls no further than to this.
-  std::int64_t warmup_steps = 0;
+  double factor = 0.1;            ///< Factor of the rate then.
+  std::int64_t patience = 5;      ///< Epochs without a better figure.
+  double min_change = 1e-4;       ///< By how much a figure must be better to count.
+  double end = 0;                 ///< It falls no further than to this.
+  std::int64_t warmup_steps = 0;  ///< Steps that rise to the rate first.
 };
 
 using LearningRateSchedule = std::variant<ConstantRate,

@@ -12,9 +12,9 @@ namespace hearth {
 
 struct Linear {
   struct Config {
-    std::int64_t in = 0;
-    std::int64_t out = 0;
-    bool bias = true;
+    std::int64_t in = 0;   ///< Size of the last axis of x.
+    std::int64_t out = 0;  ///< Size of the last axis of the result.
+    bool bias = true;      ///< Whether each output has one.
   };
 
   Tensor weight;               ///< [out, in]

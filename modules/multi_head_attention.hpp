@@ -16,8 +16,8 @@ namespace hearth {
 /// Keys and values of the positions so far, [..., key_heads, length, head_width] each; starts
 /// empty. A value: a copy goes on by itself.
 struct KeyValueCache {
-  std::optional<Tensor> keys;
-  std::optional<Tensor> values;
+  std::optional<Tensor> keys;    ///< Keys of the positions so far; step() adds to them.
+  std::optional<Tensor> values;  ///< Values of these positions.
 
   /// Positions so far.
   [[nodiscard]] std::int64_t length() const;
@@ -27,11 +27,11 @@ struct KeyValueCache {
 /// arXiv:2305.13245.
 struct MultiHeadAttention {
   struct Config {
-    std::int64_t width = 0;  ///< Features of x.
-    std::int64_t heads = 1;
+    std::int64_t width = 0;       ///< Features of x.
+    std::int64_t heads = 1;       ///< Number of heads of the queries.
     std::int64_t key_heads = 0;   ///< Heads in a row share keys and values; 0: as many as heads.
     std::int64_t head_width = 0;  ///< 0: width / heads.
-    bool bias = true;
+    bool bias = true;             ///< Whether both products have one.
   };
 
   Linear projection;  ///< To queries of all heads, then keys, then values.

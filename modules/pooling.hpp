@@ -29,7 +29,7 @@ struct AvgPool2d {
 /// Shapes: x [n, channels, height, width]; result [n, channels, size[0], size[1]], whatever the
 /// picture's size: adaptive_avg_pool2d().
 struct AdaptiveAvgPool2d {
-  Size2d size = 1;
+  Size2d size = 1;  ///< Rows and columns of the result.
   [[nodiscard]] Tensor forward(Arg x) const { return adaptive_avg_pool2d(x, size); }
   HEARTH_MODULE(AdaptiveAvgPool2d)
 };

@@ -14,10 +14,10 @@
 namespace hearth {
 
 struct RecurrentConfig {
-  std::int64_t in = 0;      ///< Features of each place of a sequence.
-  std::int64_t hidden = 0;  ///< Features of the state.
-  std::int64_t layers = 1;  ///< Each but the first reads the outputs of the one before.
-  bool bias = true;
+  std::int64_t in = 0;         ///< Features of each place of a sequence.
+  std::int64_t hidden = 0;     ///< Features of the state.
+  std::int64_t layers = 1;     ///< Each but the first reads the outputs of the one before.
+  bool bias = true;            ///< Whether each gate has two.
   bool bidirectional = false;  ///< A second set of weights reads from the end.
 };
 

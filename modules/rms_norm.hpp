@@ -11,8 +11,8 @@ namespace hearth {
 /// Paper: Zhang, Sennrich, Root Mean Square Layer Normalization, arXiv:1910.07467.
 struct RmsNorm {
   struct Config {
-    Shape shape;  ///< Of the last axes of x, over which statistics are taken.
-    double epsilon = 1e-5;
+    Shape shape;            ///< Of the last axes of x, over which statistics are taken.
+    double epsilon = 1e-5;  ///< Added to the mean of squares.
   };
 
   Tensor weight;  ///< As the shape says; starts with 1.

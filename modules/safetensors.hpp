@@ -54,8 +54,8 @@ namespace detail {
 /// Each match of `pattern` in a name becomes `replacement`: a regular expression as of ECMAScript
 /// (std::regex), where $1 stands for its first group.
 struct WeightRename {
-  std::string pattern;
-  std::string replacement;
+  std::string pattern;      ///< Pattern of names in the file.
+  std::string replacement;  ///< Name in the model.
 };
 /// What may differ between a file of weights and a model that is to have them.
 struct LoadWeightsOptions {

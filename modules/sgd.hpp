@@ -20,11 +20,11 @@ namespace hearth {
 class Sgd final {
  public:
   struct Config {
-    double learning_rate = 1e-2;
-    double momentum = 0;
-    double dampening = 0;
-    double weight_decay = 0;
-    bool nesterov = false;
+    double learning_rate = 1e-2;              ///< set_learning_rate() sets another.
+    double momentum = 0;                      ///< Decay of the velocity; 0: none.
+    double dampening = 0;                     ///< Part of a gradient that the velocity leaves out.
+    double weight_decay = 0;                  ///< Times p, added to the gradient.
+    bool nesterov = false;                    ///< Looks ahead by the velocity; needs momentum.
     std::vector<ParameterGroup> groups = {};  ///< Other settings for some parameters.
   };
 

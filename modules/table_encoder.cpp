@@ -219,14 +219,14 @@ void TableEncoder::learn_feature(const CsvTable& table,
     return;
   }
   Category category{.column = column.name, .texts = distinct(column)};
-  if (static_cast<std::int64_t>(category.texts.size()) > options.most_categories) {
+  if (static_cast<std::int64_t>(category.texts.size()) > options.max_categories) {
     refuse_table(fmt::format("column '{}' has {} different texts, '{}' and '{}' among them: leave "
-                             "it out, read it as another type, or raise most_categories ({})",
+                             "it out, read it as another type, or raise max_categories ({})",
                              column.name,
                              category.texts.size(),
                              category.texts.front(),
                              category.texts.back(),
-                             options.most_categories),
+                             options.max_categories),
                  loc);
   }
   categories_.push_back(std::move(category));

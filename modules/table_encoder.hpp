@@ -43,14 +43,15 @@ struct TableOptions {
   bool target_is_class = false;             ///< Of a column of whole numbers. Texts always are.
   std::vector<std::string> features = {};   ///< Empty: all columns but the target …
   std::vector<std::string> leave_out = {};  ///< … and these.
-  CategoryCode categories = CategoryCode::one_hot;
-  MissingValue missing = MissingValue::mean;
-  bool standardise = true;         ///< Numbers become (value - mean)/deviation.
-  bool standardise_target = true;  ///< A target that is a number, too.
+  CategoryCode categories = CategoryCode::one_hot;  ///< Code for texts.
+  MissingValue missing = MissingValue::mean;        ///< Substitute for a missing number.
+  bool standardise = true;                          ///< Numbers become (value - mean)/deviation.
+  bool standardise_target = true;                   ///< A target that is a number, too.
   /// More different texts in a column are refused: it may be free text, or numbers with a bad one
   /// among them.
-  std::int64_t most_categories = 100;
-  UnknownCategory unknown = UnknownCategory::warn;
+  std::int64_t max_categories = 100;
+  UnknownCategory unknown =
+      UnknownCategory::warn;  ///< Reaction to a text that the training data lack.
 };
 
 class TableEncoder final {
@@ -58,7 +59,7 @@ class TableEncoder final {
   /// Learns from these rows.
   ///
   /// Errors: ArgumentError for columns that are not there, no features, a column of more categories
-  /// than most_categories, a number that is infinite, or when every row is dropped.
+  /// than max_categories, a number that is infinite, or when every row is dropped.
   explicit TableEncoder(const CsvTable& train,
                         const TableOptions& options,
                         SourceLoc loc = SourceLoc::current());

@@ -27,12 +27,12 @@ enum class ConsoleStyle : std::uint8_t {
               ///< be had a line says why, and then it is `automatic`. When the run ends, by Ctrl-C
               ///< or an exception too, the terminal is as it was, with the line of each epoch.
   plain,      ///< A line an epoch.
-  silent,
+  silent,     ///< Nothing.
 };
 
 struct ConsoleOptions {
-  ConsoleStyle style = ConsoleStyle::automatic;
-  std::FILE* out = stdout;
+  ConsoleStyle style = ConsoleStyle::automatic;  ///< Form of the output.
+  std::FILE* out = stdout;                       ///< File of the output; stays open.
 };
 
 /// Where a run was ended in the middle.

@@ -23,15 +23,15 @@ namespace hearth {
 struct TransformerEncoderLayer {
   enum class Activation : std::uint8_t { relu, gelu };
   struct Config {
-    std::int64_t width = 0;
-    std::int64_t heads = 1;
+    std::int64_t width = 0;      ///< Size of the last axis of x.
+    std::int64_t heads = 1;      ///< Number of heads of the queries; divides the width.
     std::int64_t key_heads = 0;  ///< As MultiHeadAttention has them.
     std::int64_t inner = 0;      ///< Features between the linear layers; 0: 4 * width.
     double dropout = 0.1;        ///< Of what attention and the linear layers give, not of weights.
-    Activation activation = Activation::relu;
+    Activation activation = Activation::relu;  ///< Function between the two linear layers.
     bool norm_first = false;  ///< Norms before attention and linear layers, not after the sums.
-    double epsilon = 1e-5;
-    bool bias = true;
+    double epsilon = 1e-5;    ///< Added to the variance in both norms.
+    bool bias = true;         ///< Whether products and norms have one.
   };
 
   MultiHeadAttention attention;

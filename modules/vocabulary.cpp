@@ -70,13 +70,13 @@ std::vector<std::string> words_in(std::span<const std::string> texts,
   }
   std::vector<std::pair<std::int64_t, std::string>> ranked;
   for (const auto& [word, count] : counts) {
-    if (count >= options.least_count) {
+    if (count >= options.min_count) {
       ranked.emplace_back(-count, word);
     }
   }
   std::ranges::sort(ranked);
-  if (options.most > 0 && static_cast<std::int64_t>(ranked.size()) > options.most) {
-    ranked.resize(static_cast<std::size_t>(options.most));
+  if (options.max_words > 0 && static_cast<std::int64_t>(ranked.size()) > options.max_words) {
+    ranked.resize(static_cast<std::size_t>(options.max_words));
   }
   std::vector<std::string> words;
   words.reserve(ranked.size());
@@ -97,10 +97,10 @@ Vocabulary::Vocabulary(std::span<const std::string> texts,
                        const VocabularyOptions& options,
                        SourceLoc loc)
     : unit_(options.unit), lower_case_(options.lower_case) {
-  if (options.most < 0 || options.least_count < 0) {
-    refuse_text(fmt::format("counts are 0 or more, got most {} and least_count {}",
-                            options.most,
-                            options.least_count),
+  if (options.max_words < 0 || options.min_count < 0) {
+    refuse_text(fmt::format("counts are 0 or more, got max_words {} and min_count {}",
+                            options.max_words,
+                            options.min_count),
                 loc);
   }
   words_ = unit_ == TextUnit::bytes ? bytes_in(texts, options.all_bytes) : words_in(texts, options);

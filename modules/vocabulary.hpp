@@ -21,11 +21,11 @@ enum class TextUnit : std::uint8_t {
 };
 
 struct VocabularyOptions {
-  TextUnit unit = TextUnit::words;
-  bool lower_case = true;  ///< Of words: A to Z become a to z.
+  TextUnit unit = TextUnit::words;  ///< Unit of a token.
+  bool lower_case = true;           ///< Of words: A to Z become a to z.
   /// Of words: the most frequent ones, so many, without the two that are no words; 0: all.
-  std::int64_t most = 0;
-  std::int64_t least_count = 1;  ///< Of words: how often one occurs at least.
+  std::int64_t max_words = 0;
+  std::int64_t min_count = 1;  ///< Of words: how often one occurs at least.
   /// Of bytes: all 256, also those that the texts do not have: every text can be encoded then, as a
   /// server's prompts want it.
   bool all_bytes = false;

@@ -33,7 +33,7 @@ namespace hearth {
 
 struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< How error texts call each rank: "rank 1 on cpu:1".
-  std::size_t bucket_count = 0;
+  std::size_t bucket_count = 0;    ///< Number of buckets in a step.
   /// How long the first rank of a bucket waits for the last one, the engine may keep a bucket, the
   /// first prepared update waits for the last one, and all take to commit.
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);

@@ -39,9 +39,9 @@ enum class DeviceLossPolicy : std::uint8_t {
 };
 
 struct DataParallelOptions {
-  std::vector<Device> devices = {};  ///< One rank each.
-  OptimizerConfig optimizer = Adam::Config{};
-  GradientClip clip = {};  ///< Of the gradients of the whole batch.
+  std::vector<Device> devices = {};            ///< One rank each.
+  OptimizerConfig optimizer = Adam::Config{};  ///< One for each rank.
+  GradientClip clip = {};                      ///< Of the gradients of the whole batch.
   /// The decay of a WeightAverage over the steps, which every rank keeps; 0: none.
   double average_decay = 0;
   /// Gradients travel in buckets of at least this size (bench: BM_DataParallel_Cnn).
@@ -59,9 +59,9 @@ struct DataParallelOptions {
   /// How long the destructor waits for the workers, and then for the engine's call. With 0 it waits
   /// for no rank: a rank that is at work then, healthy or not, is left behind.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
-  std::uint64_t seed = 0;        ///< Of the workers' generators.
-  Collective* engine = nullptr;  ///< nullptr: an InprocCollective.
-  DeviceLossPolicy on_loss = DeviceLossPolicy::stop;
+  std::uint64_t seed = 0;                             ///< Of the workers' generators.
+  Collective* engine = nullptr;                       ///< nullptr: an InprocCollective.
+  DeviceLossPolicy on_loss = DeviceLossPolicy::stop;  ///< Reaction to the loss of a device.
   std::vector<Device> spares = {};  ///< For DeviceLossPolicy::replace, in the order of their use.
 };
 

@@ -36,8 +36,8 @@ concept BatchShard = std::movable<T> && requires(const T& shard) {
 struct LossOutputs {
   Tensor loss;          ///< The mean over the batch; where there is a weight, a sum, as in LossSum.
   Tensor outputs = {};  ///< What a Trainer's metrics look at, with the targets.
-  Tensor targets = {};
-  Tensor weight = {};  ///< What the sum of all devices' losses is to be divided by: LossSum's.
+  Tensor targets = {};  ///< What the outputs should be.
+  Tensor weight = {};   ///< What the sum of all devices' losses is to be divided by: LossSum's.
 
   /// The loss, divided by its weight where there is one: what value_and_grad differentiates.
   [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;

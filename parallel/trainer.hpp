@@ -248,7 +248,7 @@ class Trainer<Model, Shard> final {
                           .seed = options_.seed,
                           .shuffle = shuffles,
                           .drop_last = shuffles && options_.drop_last,
-                          .worker_count = options_.loader_workers,
+                          .worker_count = options_.loader_worker_count,
                           .deadline = options_.loader_deadline,
                           .log = &runtime_.log(),
                           .name = "Trainer"},

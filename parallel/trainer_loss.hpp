@@ -25,10 +25,10 @@ namespace hearth {
 
 /// Where and what for a loss function is called.
 struct LossContext {
-  Device device;
-  Mode mode = Mode::train;
-  int rank = 0;
-  SourceLoc where = {};  ///< The call of fit() or evaluate() that it is for.
+  Device device;            ///< That computes it.
+  Mode mode = Mode::train;  ///< Training or evaluation.
+  int rank = 0;             ///< Number of the device, from 0.
+  SourceLoc where = {};     ///< The call of fit() or evaluate() that it is for.
 };
 
 namespace detail {

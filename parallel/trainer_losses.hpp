@@ -63,7 +63,7 @@ class L1Loss final {
 };
 
 struct HuberOptions {
-  double delta = 1;
+  double delta = 1;  ///< Where the squares end.
 };
 /// huber_loss(). Errors: ArgumentError for a delta that is not above 0.
 class HuberLoss final {
@@ -77,7 +77,7 @@ class HuberLoss final {
 };
 
 struct SmoothL1Options {
-  double beta = 1;
+  double beta = 1;  ///< Where the squares end.
 };
 /// smooth_l1_loss(). Errors: ArgumentError for a beta below 0.
 class SmoothL1Loss final {

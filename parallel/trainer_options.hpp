@@ -21,10 +21,10 @@
 
 namespace hearth {
 
-/// A run ends when the figure that it watches has not become better for `patience` epochs.
+/// A run ends when the figure that it watches has not improved for `patience` epochs.
 struct EarlyStopping {
-  std::int64_t patience = 10;
-  double min_change = 0;  ///< By how much a figure must be better to count.
+  std::int64_t patience = 10;  ///< Epochs without a better figure.
+  double min_change = 0;       ///< By how much a figure must be better to count.
 };
 
 /// What callbacks hear after a step.
@@ -44,6 +44,7 @@ struct RunControl {
 
 /// Called on the thread of fit(), between two steps. What they throw ends fit().
 struct TrainerCallback {
+  /// After each step.
   std::function<void(const TrainingStep& step, RunControl& control)> on_step = {};
   /// After each whole epoch, before what came of it is saved. A run that ends in it goes on with
   /// the same epoch's validation.
@@ -53,19 +54,19 @@ struct TrainerCallback {
 struct TrainerOptions {
   // ---- what is trained, and how ----
   std::vector<Device> devices = {};  ///< They share each batch; empty: all of Runtime::devices().
-  std::int64_t epochs = 10;
-  OptimizerConfig optimizer = Adam::Config{};
+  std::int64_t epochs = 10;          ///< How often to go through the data.
+  OptimizerConfig optimizer = Adam::Config{};      ///< Its class and settings.
   LearningRateSchedule schedule = ConstantRate{};  ///< Of the optimizer's learning rate.
-  GradientClip clip = {};
-  std::int64_t accumulate = 1;  ///< Batches that make one step.
+  GradientClip clip = {};                          ///< Limit of the gradients of a step.
+  std::int64_t accumulate = 1;                     ///< Batches that make one step.
   /// The decay of a WeightAverage over the steps; 0: none. With one, the averaged weights are
   /// validated, kept as the best ones and saved at the end.
   double average_decay = 0;
   std::uint64_t seed = 0;  ///< Of the order of the data, and of random layers.
   /// For fit() with data sets: examples in a batch, over all devices.
   std::int64_t batch_size = 32;
-  bool drop_last = false;  ///< As LoaderOptions::drop_last, of the training data.
-  int loader_workers = 1;  ///< For each device, as LoaderOptions::worker_count.
+  bool drop_last = false;       ///< As LoaderOptions::drop_last, of the training data.
+  int loader_worker_count = 1;  ///< For each device, as LoaderOptions::worker_count.
   std::chrono::nanoseconds loader_deadline = kDefaultWait;  ///< As LoaderOptions::deadline.
 
   // ---- how it is judged ----
@@ -75,7 +76,7 @@ struct TrainerOptions {
   /// or empty: the loss, of the validation data if there are any. Where a run is resumed with
   /// another one, the best is chosen anew.
   std::string watch = {};
-  std::optional<EarlyStopping> early_stopping = std::nullopt;
+  std::optional<EarlyStopping> early_stopping = std::nullopt;  ///< Ends the run early.
 
   // ---- what it writes ----
   /// A folder, made if need be, that gets model.safetensors (the weights at the end),
@@ -95,9 +96,9 @@ struct TrainerOptions {
   /// report. Without "hearth." and "trainer." in front, and none of those that the Trainer writes
   /// itself: seed, devices, accumulate, batch_size.
   Metadata notes = {};
-  std::string title = "Training";  ///< Of the report.
-  ConsoleOptions console = {};
-  std::vector<TrainerCallback> callbacks = {};
+  std::string title = "Training";               ///< Of the report.
+  ConsoleOptions console = {};                  ///< Style and file of the output.
+  std::vector<TrainerCallback> callbacks = {};  ///< Called in their order.
 
   /// Deadlines, spare devices and so on. What is named above is taken from there.
   DataParallelOptions parallel = {};

@@ -27,9 +27,9 @@
 namespace hearth {
 
 struct WorkerOptions {
-  int rank = 0;   ///< This worker's number …
-  int world = 1;  ///< … among so many.
-  std::uint64_t seed = 0;
+  int rank = 0;            ///< This worker's number …
+  int world = 1;           ///< … among so many.
+  std::uint64_t seed = 0;  ///< Seed of the worker's generator.
   /// How long the destructor waits for the function that runs.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
 };

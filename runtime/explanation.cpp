@@ -101,7 +101,7 @@ std::int64_t Explanation::launches_saved() const noexcept {
   return op_count() + unneeded_ops - launches;
 }
 
-std::string Explanation::to_text() const {
+std::string Explanation::to_string() const {
   std::string text = fmt::format("{}: {} in {}, {}, {} saved\n",
                                  device,
                                  counted(op_count(), "op"),
@@ -109,7 +109,7 @@ std::string Explanation::to_text() const {
                                  counted(launches, "launch"),
                                  counted(launches_saved(), "launch"));
   if (unneeded_ops > 0) {
-    text += fmt::format("      {} more never ran, as nobody needs what {}\n",
+    text += fmt::format("      {} were eliminated, as nothing uses what {}\n",
                         counted(unneeded_ops, "op"),
                         unneeded_ops == 1 ? "it makes" : "they make");
   }

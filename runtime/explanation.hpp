@@ -57,7 +57,10 @@ struct Explanation {
 
   /// A line for each kernel, with the rule that closed it below, and the sums. Those that come
   /// again and again, in a row or in turn, have one line.
-  [[nodiscard]] std::string to_text() const;
+  [[nodiscard]] std::string to_string() const;
+  [[deprecated("it is to_string() now, as everywhere")]] [[nodiscard]] std::string to_text() const {
+    return to_string();
+  }
   /// One object: device, ops, unneeded_ops, kernels, launches, launches_saved, bytes_read,
   /// bytes_written, ideal_bytes, and `runs`, the kernels one by one.
   [[nodiscard]] std::string to_json() const;

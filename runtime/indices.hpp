@@ -19,9 +19,9 @@ namespace hearth {
 /// negative numbers count from the end, a negative step walks backwards. Leave start or stop out
 /// for "from the beginning" and "to the end" in the step's direction.
 struct Range {
-  std::optional<std::int64_t> start = {};
-  std::optional<std::int64_t> stop = {};
-  std::int64_t step = 1;
+  std::optional<std::int64_t> start = {};  ///< The first element; below 0 it counts from the end.
+  std::optional<std::int64_t> stop = {};   ///< The first one left out.
+  std::int64_t step = 1;                   ///< Below 0 it goes backwards, as a flip does.
 };
 
 /// One entry of a[...].

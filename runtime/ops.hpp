@@ -283,7 +283,8 @@ Tensor& operator/=(Tensor& a, Arg b);
 [[nodiscard]] Tensor reshape(Arg x, const std::vector<std::int64_t>& shape);
 [[nodiscard]] Tensor reshape(Arg x, const std::vector<int>& shape);
 [[nodiscard]] Tensor reshape(Arg x, const Shape& shape);
-/// Joins the axes from `first` to the last into one.
+/// Joins the axes from `first` to the last into one, by default all axes. The
+/// layer Flatten keeps the first axis, the examples. PyTorch has both defaults, too.
 [[nodiscard]] Tensor flatten(Arg x, int first = 0);
 [[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> axes);
 [[nodiscard]] Tensor permute(Arg x, std::span<const int> axes);
@@ -336,9 +337,9 @@ Tensor& operator/=(Tensor& a, Arg b);
 [[nodiscard]] Tensor repeat(Arg x, std::initializer_list<std::int64_t> counts);
 /// How much an axis grows at its ends.
 struct PadAxis {
-  int axis = -1;
-  std::int64_t before = 0;
-  std::int64_t after = 0;
+  int axis = -1;            ///< Which one grows.
+  std::int64_t before = 0;  ///< Elements in front of the first.
+  std::int64_t after = 0;   ///< Elements behind the last.
 };
 enum class PadMode : std::uint8_t {
   constant,   ///< With `value`.
@@ -347,8 +348,8 @@ enum class PadMode : std::uint8_t {
   circular,   ///< With what lies at the other end.
 };
 struct PadOptions {
-  PadMode mode = PadMode::constant;
-  double value = 0;
+  PadMode mode = PadMode::constant;  ///< What the new elements are.
+  double value = 0;                  ///< Value of PadMode::constant.
 };
 /// x with more elements at the ends of these axes: pad(x, {{.axis = -1, .before = 1, .after = 1}}).
 ///
@@ -416,7 +417,7 @@ struct ReduceOptions {
 /// Whether none is 0; of no elements true.
 [[nodiscard]] Tensor all(Arg x, Axes axes = {}, ReduceOptions options = {});
 struct VarianceOptions {
-  bool keep_dims = false;
+  bool keep_dims = false;  ///< As ReduceOptions::keep_dims.
   /// Divides by n - correction, not below 0: 1 gives the estimate for a sample, as in PyTorch, 0
   /// the variance of the values themselves.
   double correction = 1;
@@ -465,27 +466,27 @@ struct VarianceOptions {
                             std::initializer_list<Tensor> tensors,
                             SourceLoc loc = SourceLoc::current());
 struct Conv2dOptions {
-  Size2d stride = 1;
-  Size2d padding = 0;
-  Size2d dilation = 1;
-  std::int64_t groups = 1;
+  Size2d stride = 1;        ///< Elements from one window to the next.
+  Size2d padding = 0;       ///< Zeros at each edge.
+  Size2d dilation = 1;      ///< Elements from one tap of a window to the next.
+  std::int64_t groups = 1;  ///< Parts of the channels that are convolved apart.
 };
 /// Shapes: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
 [[nodiscard]] Tensor conv2d(Arg x, Arg weight, Conv2dOptions options = {});
 [[nodiscard]] Tensor conv2d(Arg x, Arg weight, Arg bias, Conv2dOptions options = {});
 struct Conv1dOptions {
-  std::int64_t stride = 1;
-  std::int64_t padding = 0;
-  std::int64_t dilation = 1;
-  std::int64_t groups = 1;
+  std::int64_t stride = 1;    ///< Elements from one window to the next.
+  std::int64_t padding = 0;   ///< Zeros at each end.
+  std::int64_t dilation = 1;  ///< Elements from one tap of a window to the next.
+  std::int64_t groups = 1;    ///< Parts of the channels that are convolved apart.
 };
 /// Shapes: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length'].
 [[nodiscard]] Tensor conv1d(Arg x, Arg weight, Conv1dOptions options = {});
 [[nodiscard]] Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options = {});
 struct Pool2dOptions {
-  Size2d kernel = 2;
+  Size2d kernel = 2;                  ///< The window's height and width.
   std::optional<Size2d> stride = {};  ///< The kernel's size when left out.
-  Size2d padding = 0;
+  Size2d padding = 0;             ///< Rows and columns at each edge, at most half of the kernel.
   bool count_include_pad = true;  ///< avg only
 };
 [[nodiscard]] Tensor max_pool2d(Arg x, Pool2dOptions options = {});
@@ -505,8 +506,8 @@ struct Pool2dOptions {
 /// Dtypes: all; integers and bools give i64.
 [[nodiscard]] Tensor cumsum(Arg x, int axis);
 struct NormOptions {
-  int axis_count = 1;  ///< The last axes of x, over which statistics are taken.
-  double epsilon = 1e-5;
+  int axis_count = 1;     ///< The last axes of x, over which statistics are taken.
+  double epsilon = 1e-5;  ///< Added to the variance.
 };
 /// (x - mean) / √(variance + epsilon)·weight + bias over the last axes, each row by itself.
 ///
@@ -532,12 +533,12 @@ struct NormOptions {
 [[nodiscard]] Tensor group_norm(
     Arg x, std::int64_t groups, Arg weight, Arg bias, double epsilon = 1e-5);
 struct TopK {
-  Tensor values;
+  Tensor values;     ///< Chosen or sorted values, in order.
   Tensor positions;  ///< i64, along the axis.
 };
 struct TopKOptions {
-  int axis = -1;
-  bool largest = true;  ///< Else the smallest.
+  int axis = -1;           ///< Along which one is chosen.
+  bool descending = true;  ///< The largest ones; else the smallest, in ascending order.
 };
 /// The `count` largest along an axis, or smallest, in order, the first ones of equal ones; NaN
 /// counts as larger than all. With count = the axis's size it sorts.
@@ -545,9 +546,28 @@ struct TopKOptions {
 /// Shapes: as x, with count along the axis, both. The values have a gradient.
 /// Dtypes: numbers. Errors: ArgumentError for a count below 0 or beyond the axis's size.
 [[nodiscard]] TopK topk(Arg x, std::int64_t count, TopKOptions options = {});
-struct SortOptions {
+namespace detail {
+// Of bools alone, and always given: so no other call of topk() meets the old options.
+struct GivenFlag {
+  template <std::same_as<bool> Flag>
+  GivenFlag(Flag flag) noexcept : value(flag) {}  // NOLINT(google-explicit-constructor)
+  bool value;
+};
+// Before `descending`, this was the options' name of it.
+struct TopKByLargest {
   int axis = -1;
-  bool descending = false;
+  GivenFlag largest;
+};
+}  // namespace detail
+/// The options' old name. A template, so that other calls prefer those above.
+template <int = 0>
+[[deprecated("write .descending in place of .largest, as in sort()")]] TopK topk(
+    Arg x, std::int64_t count, detail::TopKByLargest options) {
+  return topk(std::move(x), count, {.axis = options.axis, .descending = options.largest.value});
+}
+struct SortOptions {
+  int axis = -1;            ///< Along which one is sorted.
+  bool descending = false;  ///< The largest first.
 };
 /// The values in order along an axis, and where they were; equal ones stay in their order, NaN
 /// counts as larger than all. Shapes: as x, both. The values have a gradient. Dtypes: numbers.

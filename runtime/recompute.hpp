@@ -117,7 +117,7 @@ struct RecomputeOptions {
   std::int64_t kept_bytes = 0;
 };
 struct RecomputeReport {
-  std::int64_t most_kept_bytes = 0;  ///< What one tape kept at a time, at most.
+  std::int64_t peak_kept_bytes = 0;  ///< What one tape kept at a time, at most.
   std::int64_t dropped_bytes = 0;    ///< Of values, each of which counts once.
   std::int64_t recomputed_op_count = 0;
 };

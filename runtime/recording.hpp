@@ -33,7 +33,7 @@ enum class RecordedBytes : std::uint8_t {
 };
 
 struct RecordOptions {
-  RecordedBytes bytes = RecordedBytes::all;
+  RecordedBytes bytes = RecordedBytes::all;  ///< Kept bytes of values.
   /// When ops and bytes take this much memory, the recording ends there; its notes and the log say
   /// so.
   std::int64_t limit_bytes = std::int64_t{1} << 30;
@@ -42,7 +42,7 @@ struct RecordOptions {
   /// failure that fails again there. Costs a few replays of what came before it, and up to
   /// reduce_limit for smaller ones.
   bool reduces_failures = true;
-  std::chrono::nanoseconds reduce_limit = std::chrono::seconds(10);
+  std::chrono::nanoseconds reduce_limit = std::chrono::seconds(10);  ///< How long that may take.
   /// Kept with it: seeds, versions, whatever a reader should know. The settings of the environment
   /// are noted anyway.
   std::map<std::string, std::string> notes = {};

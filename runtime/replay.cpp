@@ -219,7 +219,7 @@ std::optional<OpTrace> reduce_recording(const OpTrace& trace,
     return failure_of(replay(candidate, device, options)) == failure;
   };
   return reduce_trace(
-      trace, still_fails, {.most_runs = options.most_runs, .until = options.reduce_until});
+      trace, still_fails, {.max_runs = options.max_runs, .until = options.reduce_until});
 }
 
 std::optional<ReplayFailure> reduce_recording(const std::filesystem::path& from,

@@ -38,12 +38,12 @@ struct ReplayOptions {
   double work_limit = 1e15;  ///< Flops and bytes, by the op table.
   /// How often a reduction may run the program, and until when: then it gives the smallest program
   /// that it has found.
-  int most_runs = 2000;
-  Deadline reduce_until = Deadline::never();
+  int max_runs = 2000;
+  Deadline reduce_until = Deadline::never();  ///< When reducing ends with the best so far.
 };
 
 enum class Verdict : std::uint8_t {
-  same_bits,
+  same_bits,     ///< Equal, bit for bit.
   close,         ///< Within the tolerance.
   differs,       ///< Values beyond it.
   same_error,    ///< Both failed, with the same code.
@@ -100,7 +100,7 @@ struct ReplayFailure {
 [[nodiscard]] std::optional<ReplayFailure> failure_of(const ReplayReport& report);
 
 /// A small program that fails in the same way on that device, or nothing when the recording does
-/// not fail there. Errors: as replay(). Cost: up to most_runs replays.
+/// not fail there. Errors: as replay(). Cost: up to max_runs replays.
 [[nodiscard]] std::optional<OpTrace> reduce_recording(const OpTrace& trace,
                                                       const Device& device,
                                                       const ReplayOptions& options = {});

@@ -77,7 +77,7 @@ struct RuntimeOptions {
   int cpu_device_count = 0;
   /// How long the destructor waits for work in flight, and then for continuations that run. A
   /// kernel that does not come back gets five seconds more. Who is still at it then is named in the
-  /// log, and its thread is left behind.
+  /// log, and its thread is abandoned.
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   /// How long a read, or another wait that names no deadline of its own, goes on without progress:
   /// when the device has begun no op for so long (or an eighth more), DeadlineExceeded says at what

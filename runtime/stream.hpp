@@ -21,8 +21,8 @@ class StreamState;
 /// have made carries `deadline_exceeded` or `cancelled` with the op and its line, and a read of it
 /// throws that at once. What has begun ends.
 struct StreamLimits {
-  Deadline deadline = Deadline::never();
-  std::stop_token stop = {};
+  Deadline deadline = Deadline::never();  ///< A point in time: Deadline::in(…).
+  std::stop_token stop = {};              ///< Given up at its request.
 };
 
 struct StreamOptions {
@@ -30,7 +30,7 @@ struct StreamOptions {
   Priority priority = Priority::normal;
   /// The first limits; set_limits() sets others.
   Deadline deadline = Deadline::never();
-  std::stop_token stop = {};
+  std::stop_token stop = {};  ///< As StreamLimits::stop.
 };
 
 class Stream {

@@ -62,7 +62,7 @@ TraceScope::TraceScope(const Runtime& runtime,
   if (const Status writable = check_writable(file_); !writable.has_value()) {
     throw_at(writable.error(), loc);
   }
-  if (const Status started = trace_of(devices_.front()).start(options.most_events);
+  if (const Status started = trace_of(devices_.front()).start(options.max_events);
       !started.has_value()) {
     throw_at(started.error(), loc);
   }

@@ -27,7 +27,7 @@ class Runtime;
 
 struct TraceOptions {
   /// So many events are kept, of 128 bytes each; of the others the file has the number.
-  std::size_t most_events = detail::Trace::kDefaultMostEvents;
+  std::size_t max_events = detail::Trace::kDefaultMostEvents;
 };
 
 class [[nodiscard]] TraceScope final {

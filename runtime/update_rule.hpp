@@ -32,9 +32,9 @@ class UpdateRule final {
   /// (custom_op.hpp has the CPU's limit): then the update fails.
   using Function = std::function<std::vector<Tensor>(const Operands& operands)>;
   struct Config {
-    std::string name;  ///< What errors call it.
-    int state_count = 0;
-    int scalar_count = 0;
+    std::string name;      ///< What errors call it.
+    int state_count = 0;   ///< Tensors of state for each parameter.
+    int scalar_count = 0;  ///< Numbers given with each step.
   };
 
   /// Errors: ArgumentError for a rule without a name or function, or with more than 3 states or 32

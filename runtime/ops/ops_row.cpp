@@ -61,7 +61,7 @@ TopK topk(Arg x, std::int64_t count, TopKOptions options) {
   const Shape result = detail::checked(rules::topk(shape, count, options.axis), kKind, x);
   const TopkAttributes attributes{
       .axis = options.axis < 0 ? options.axis + shape.rank() : options.axis,
-      .smallest = options.largest ? 0 : 1};
+      .smallest = options.descending ? 0 : 1};
   const std::array specs{TensorSpec{impl.dtype, result}, TensorSpec{DType::i64, result}};
   std::array<Tensor, 2> results;
   detail::submit({.kind = kKind,
@@ -78,7 +78,7 @@ TopK sort(Arg x, SortOptions options) {
     const Shape& shape = detail::accepted_operand(OpKind::topk, x).layout->shape;
     const int axis =
         detail::checked(normalize_axis("sort", options.axis, shape.rank()), OpKind::topk, x);
-    return topk(x, shape[axis], {.axis = axis, .largest = options.descending});
+    return topk(x, shape[axis], {.axis = axis, .descending = options.descending});
   });
 }
 

@@ -92,7 +92,7 @@ void TapeBudget::did_record(const Tensor& result) {
     }
   }
   enforce();
-  state_->report.most_kept_bytes = std::max(state_->report.most_kept_bytes, kept_bytes_);
+  state_->report.peak_kept_bytes = std::max(state_->report.peak_kept_bytes, kept_bytes_);
 }
 
 void TapeBudget::enforce() {

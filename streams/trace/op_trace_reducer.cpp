@@ -191,7 +191,7 @@ class Reducer {
   Reducer(const OpTrace& trace, const TraceQuestion& still_fails, const TraceReduceOptions& options)
       : best_(trace),
         still_fails_(still_fails),
-        runs_left_(options.most_runs),
+        runs_left_(options.max_runs),
         until_(options.until) {}
 
   OpTrace reduce() {

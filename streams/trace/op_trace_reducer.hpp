@@ -21,13 +21,13 @@ namespace hearth {
 using TraceQuestion = std::function<bool(const OpTrace& trace)>;
 
 struct TraceReduceOptions {
-  int most_runs = 2000;                ///< How often the question is asked.
+  int max_runs = 2000;                 ///< How often the question is asked.
   Deadline until = Deadline::never();  ///< When it is not asked any more.
 };
 
 /// A smaller trace that still fails, as small as the options let it become; the trace itself where
 /// none was found. Requires one that fails. Cost: about 2·n·log n questions for n ops that all
-/// matter, a few dozen when a handful do; never more than most_runs. Paper: Zeller, Hildebrandt,
+/// matter, a few dozen when a handful do; never more than max_runs. Paper: Zeller, Hildebrandt,
 /// Simplifying and isolating failure-inducing input, IEEE TSE 28 (2002).
 [[nodiscard]] OpTrace reduce_trace(const OpTrace& trace,
                                    const TraceQuestion& still_fails,

@@ -30,7 +30,7 @@ void require_valid_parts(const OpTrace& trace) {
             "a part is not valid: " + (valid.has_value() ? "" : valid.error().text));
     return ++questions % 3 == 0;
   };
-  static_cast<void>(reduce_trace(trace, answer, {.most_runs = 30}));
+  static_cast<void>(reduce_trace(trace, answer, {.max_runs = 30}));
 }
 
 // All that a program could have done must run: a replay may only report errors of ops.

@@ -266,7 +266,7 @@ TEST_F(LookingInside, TheFileSaysWhatThereWasNoRoomFor) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
   const Device device = runtime.device("cpu:0");
   {
-    const TraceScope trace(runtime, file("short.json"), {.most_events = 1});
+    const TraceScope trace(runtime, file("short.json"), {.max_events = 1});
     Tensor x = ones(device, {2});
     for (std::size_t i = 0; i < 3 * detail::Trace::kChunkEvents; ++i) {
       x = x + 1;

@@ -188,9 +188,9 @@ TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
   EXPECT_THROW(TableEncoder(kTrain, {.leave_out = {"colour"}}), ArgumentError);
   EXPECT_THROW(TableEncoder(parse_csv("a\n1\n"), {.target = "a"}), ArgumentError);
   EXPECT_EQ(
-      refusal([] { TableEncoder(kTrain, {.most_categories = 1}); }),
+      refusal([] { TableEncoder(kTrain, {.max_categories = 1}); }),
       "TableEncoder: column 'kind' has 2 different texts, 'a' and 'b' among them: leave it out, "
-      "read it as another type, or raise most_categories (1)");
+      "read it as another type, or raise max_categories (1)");
   EXPECT_THAT(refusal([] { TableEncoder(parse_csv("a\n1\ninf\n"), {}); }),
               HasSubstr("text: line 3: column 'a' is inf"));
   const TableEncoder encoder(kTrain, {.target = "price"});

@@ -50,16 +50,16 @@ TEST(Vocabulary, OfWordsPutsTheMostFrequentFirst) {
   EXPECT_EQ(words.word(7), "n\xc3\xa9");
   EXPECT_THAT(words.encode("THE cat; zebra"), ElementsAre(4, 2, Vocabulary::kUnknown));
   EXPECT_EQ(words.decode(std::vector<std::int32_t>{4, 1, 2, 0, 0}), "the <unknown> cat");
-  EXPECT_EQ(Vocabulary(texts, {.most = 2}).size(), 4);
-  EXPECT_EQ(Vocabulary(texts, {.least_count = 2}).size(), 5);
+  EXPECT_EQ(Vocabulary(texts, {.max_words = 2}).size(), 4);
+  EXPECT_EQ(Vocabulary(texts, {.min_count = 2}).size(), 5);
   EXPECT_EQ(Vocabulary(texts, {.lower_case = false}).encode("THE")[0], Vocabulary::kUnknown);
 }
 
 TEST(Vocabulary, RefusesWhatHasNoWord) {
   EXPECT_THROW(Vocabulary(std::string("...")), ArgumentError);
   EXPECT_THROW(Vocabulary(std::string(), {.unit = TextUnit::bytes}), ArgumentError);
-  EXPECT_THROW(Vocabulary(std::string("a"), {.least_count = 2}), ArgumentError);
-  EXPECT_THROW(Vocabulary(std::string("a"), {.most = -1}), ArgumentError);
+  EXPECT_THROW(Vocabulary(std::string("a"), {.min_count = 2}), ArgumentError);
+  EXPECT_THROW(Vocabulary(std::string("a"), {.max_words = -1}), ArgumentError);
   const Vocabulary one(std::string("a"));
   EXPECT_THROW((void)one.word(3), ArgumentError);
   EXPECT_THROW((void)one.decode(std::vector<std::int32_t>{-1}), ArgumentError);

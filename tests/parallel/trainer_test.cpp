@@ -386,8 +386,8 @@ TEST(Trainer, OptionsThatMakeNoSenseAreRefused) {
   expect_refused("accumulate is 0", [](TrainerOptions& o) { o.accumulate = 0; });
   expect_refused("Trainer: batch_size is 0, but must be 1 or more",
                  [](TrainerOptions& o) { o.batch_size = 0; });
-  expect_refused("Trainer: loader_workers is -1, but must be 0 or more",
-                 [](TrainerOptions& o) { o.loader_workers = -1; });
+  expect_refused("Trainer: loader_worker_count is -1, but must be 0 or more",
+                 [](TrainerOptions& o) { o.loader_worker_count = -1; });
   expect_refused("Trainer: loader_deadline must be above 0",
                  [](TrainerOptions& o) { o.loader_deadline = {}; });
   expect_refused("there is no metric 'F1' to watch; there are: accuracy", [](TrainerOptions& o) {

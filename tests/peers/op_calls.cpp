@@ -266,7 +266,7 @@ void add_indexing(std::map<std::string, Op>& ops) {
   ops["topk"] = [](const Call& in) {
     hearth::TopK best = topk(in(0),
                              in.arg<std::int64_t>("count"),
-                             {.axis = in.axis(), .largest = in.arg<bool>("largest")});
+                             {.axis = in.axis(), .descending = in.arg<bool>("largest")});
     return Tensors{best.values, best.positions};
   };
   ops["sort"] = [](const Call& in) {

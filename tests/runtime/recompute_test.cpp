@@ -324,7 +324,7 @@ TEST_F(RecomputeTest, ABudgetChangesNoBit) {
     EXPECT_EQ(gradients(), plain) << kept;
     if (kept == 1000 * kBytes) {
       EXPECT_EQ(scope.report().dropped_bytes, 0);
-      EXPECT_LE(scope.report().most_kept_bytes, kept);
+      EXPECT_LE(scope.report().peak_kept_bytes, kept);
     } else {
       EXPECT_GT(scope.report().recomputed_op_count, 0) << kept;
     }
@@ -360,7 +360,7 @@ TEST_F(RecomputeTest, ScopesNestAndEnd) {
     const RecomputeScope inner({.kept_bytes = 1000 * kBytes});
     run();
     EXPECT_EQ(inner.report().dropped_bytes, 0);
-    EXPECT_EQ(outer.report().most_kept_bytes, 0) << "the innermost one counts";
+    EXPECT_EQ(outer.report().peak_kept_bytes, 0) << "the innermost one counts";
   }
   run();
   EXPECT_GT(outer.report().dropped_bytes, 0);
@@ -407,7 +407,7 @@ TEST_F(RecomputeMemoryTest, PeaksGoDownByWhatIsNotKept) {
   const RecomputeReport report = scope.report();
   EXPECT_EQ(report.dropped_bytes, 2 * kDepth * kBytes) << "tanh and sigmoid of each block";
   EXPECT_EQ(report.recomputed_op_count, 2 * kDepth);
-  EXPECT_LE(report.most_kept_bytes, (kDepth + 1) * kBytes + 64);
+  EXPECT_LE(report.peak_kept_bytes, (kDepth + 1) * kBytes + 64);
 }
 
 }  // namespace

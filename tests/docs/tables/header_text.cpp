@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -62,7 +63,8 @@ std::vector<std::string> split_outside(std::string_view text) {
   return parts;
 }
 
-std::vector<std::string> parameter_names(std::string_view text) {
+// Names, with what they are when nothing is said.
+std::vector<std::string> parameters_in(std::string_view text) {
   std::vector<std::string> names;
   for (const std::string& part : split_outside(text)) {
     const std::string head = trimmed(part.substr(0, part.find('=')));
@@ -72,27 +74,56 @@ std::vector<std::string> parameter_names(std::string_view text) {
     }
     const std::string name = head.substr(begin);
     if (!name.empty() && name != "loc" && name != "where") {
-      names.push_back(name);
+      const std::size_t value = part.find('=');
+      names.push_back(name + (value == std::string::npos ? "" : " " + trimmed(part.substr(value))));
     }
   }
   return names;
 }
 
-// "double", "Shape" and so on in front of a field's name; nothing for what is no field.
-std::optional<DeclaredField> field_in(const std::string& line) {
-  const std::size_t mark = line.find("///<");
-  const std::string code = trimmed(line.substr(0, mark));
-  if (!code.ends_with(';') || code.find('(') != std::string::npos || code.starts_with("using ") ||
-      code.starts_with("friend ")) {
+// The end of a declaration's code: where its default, its initialiser or its semicolon begins.
+std::size_t end_of_declarator(std::string_view code) {
+  int depth = 0;
+  for (std::size_t at = 0; at < code.size(); ++at) {
+    depth += code[at] == '<' || code[at] == '(' ? 1 : 0;
+    depth -= code[at] == '>' || code[at] == ')' ? 1 : 0;
+    if (depth == 0 && (code[at] == '=' || code[at] == '{' || code[at] == ';')) {
+      return at;
+    }
+  }
+  return code.size();
+}
+
+bool declares_no_field(std::string_view code) {
+  static constexpr std::array<std::string_view, 12> kStarts{"using ",
+                                                            "friend ",
+                                                            "static ",
+                                                            "template ",
+                                                            "struct ",
+                                                            "class ",
+                                                            "enum ",
+                                                            "explicit ",
+                                                            "HEARTH_",
+                                                            "[[nodiscard]]",
+                                                            "[[deprecated",
+                                                            "public:"};
+  return std::ranges::any_of(kStarts,
+                             [&](std::string_view start) { return code.starts_with(start); });
+}
+
+// The field that a declaration of this code makes; nothing for a function and all else.
+std::optional<DeclaredField> field_in(const std::string& code) {
+  if (!code.ends_with(';') || declares_no_field(code)) {
     return std::nullopt;
   }
-  const std::size_t end = code.find_first_of("={;");
+  const std::size_t end = end_of_declarator(code);
   const std::string head = trimmed(code.substr(0, end));
   std::size_t begin = head.size();
   while (begin > 0 && is_name(head[begin - 1])) {
     --begin;
   }
-  if (begin == 0 || begin == head.size()) {
+  if (begin == 0 || begin == head.size() || code.substr(end).starts_with("= default") ||
+      code.substr(end).starts_with("= delete")) {
     return std::nullopt;
   }
   std::string value = trimmed(code.substr(end, code.size() - 1 - end));
@@ -100,8 +131,64 @@ std::optional<DeclaredField> field_in(const std::string& line) {
     value = trimmed(value.substr(1));
   }
   return DeclaredField{.name = head.substr(begin),
+                       .type = trimmed(head.substr(0, begin)),
                        .value = value,
-                       .doc = mark == std::string::npos ? "" : trimmed(line.substr(mark + 4))};
+                       .doc = {}};
+}
+
+std::size_t indent_of(const std::string& line) {
+  const std::size_t at = line.find_first_not_of(' ');
+  return at == std::string::npos ? line.size() : at;
+}
+
+void append(std::string& text, std::string_view more) {
+  text += text.empty() || more.empty() ? "" : " ";
+  text += more;
+}
+
+// The fields that these lines declare at this indent, each with the comment above it and behind it.
+// A declaration may take several lines; a comment behind one, too.
+std::vector<DeclaredField> fields_in(std::span<const std::string> lines, std::size_t indent) {
+  static constexpr std::string_view kBehind = "///<";
+  std::vector<DeclaredField> fields;
+  std::string doc;
+  std::string code;
+  bool is_behind_field = false;
+  for (const std::string& line : lines) {
+    const std::string text = trimmed(line);
+    if (code.empty() && text.starts_with(kBehind)) {
+      if (is_behind_field) {
+        append(fields.back().doc, trimmed(std::string_view(text).substr(kBehind.size())));
+      }
+      continue;
+    }
+    if (const auto comment = comment_in(line)) {
+      append(doc, indent_of(line) == indent ? *comment : "");
+      continue;
+    }
+    if (code.empty() && indent_of(line) != indent) {
+      doc = text.empty() ? "" : doc;
+      continue;
+    }
+    const std::size_t mark = text.find("//");
+    append(code, trimmed(text.substr(0, mark)));
+    const bool is_whole = code.ends_with(';') || code.ends_with('{') || code.ends_with('}') ||
+                          code.ends_with(':') || code.empty();
+    if (!is_whole) {
+      continue;
+    }
+    auto field = field_in(std::exchange(code, ""));
+    is_behind_field = field.has_value();
+    if (field) {
+      field->doc = std::exchange(doc, "");
+      if (mark != std::string::npos && text.substr(mark).starts_with(kBehind)) {
+        append(field->doc, trimmed(text.substr(mark + kBehind.size())));
+      }
+      fields.push_back(*std::move(field));
+    }
+    doc.clear();
+  }
+  return fields;
 }
 
 // The sections of a comment, in front of a colon.
@@ -113,20 +200,36 @@ bool begins_section(std::string_view comment) {
          });
 }
 
+// An enumerator is read as a field without a type: `name,` as `int name;`.
+std::vector<DeclaredField> enumerators_in(std::vector<std::string> lines) {
+  for (std::string& line : lines) {
+    const std::size_t begin = indent_of(line);
+    if (begin == 2 && is_name(line[begin])) {
+      std::size_t end = begin;
+      while (end < line.size() && is_name(line[end])) {
+        ++end;
+      }
+      const std::size_t mark = line.find("///<", end);
+      line = "  int " + line.substr(begin, end - begin) + ";" +
+             (mark == std::string::npos ? "" : line.substr(mark));
+    }
+  }
+  return fields_in(lines, 2);
+}
+
 void read_fields(DeclaredStruct& declared) {
+  static constexpr std::string_view kUsing = "  using Config = ";
+  for (const std::string& line : declared.lines) {
+    if (line.starts_with(kUsing)) {
+      declared.config = line.substr(kUsing.size(), line.find(';') - kUsing.size());
+    }
+  }
   const auto begin = std::ranges::find(declared.lines, "  struct Config {");
-  const bool has_config = begin != declared.lines.end();
-  const auto end =
-      has_config ? std::find(begin, declared.lines.end(), "  };") : declared.lines.end();
-  for (auto line = has_config ? begin + 1 : declared.lines.begin(); line != end; ++line) {
-    static constexpr std::string_view kUsing = "  using Config = ";
-    if (line->starts_with(kUsing)) {
-      declared.config = line->substr(kUsing.size(), line->find(';') - kUsing.size());
-    }
-    const bool is_own_level = has_config || (line->starts_with("  ") && (*line)[2] != ' ');
-    if (auto field = field_in(*line); field && is_own_level) {
-      declared.fields.push_back(*std::move(field));
-    }
+  declared.has_config = begin != declared.lines.end();
+  if (declared.has_config) {
+    declared.fields = fields_in({begin + 1, std::find(begin, declared.lines.end(), "  };")}, 4);
+  } else if (!declared.is_class) {
+    declared.fields = fields_in(declared.lines, 2);
   }
 }
 
@@ -181,7 +284,8 @@ std::vector<DeclaredFunction> functions_in(std::string_view header) {
     const std::string before = trimmed(text.substr(0, open));
     const std::size_t close = text.rfind(')', mark);
     functions.push_back({.name = before.substr(before.rfind(' ') + 1),
-                         .parameters = parameter_names(text.substr(open + 1, close - open - 1)),
+                         .parameters = parameters_in(text.substr(open + 1, close - open - 1)),
+                         .types = text.substr(open + 1, close - open - 1),
                          .section = section,
                          .doc = first_sentence(std::exchange(doc, ""))});
   }
@@ -192,20 +296,23 @@ std::vector<DeclaredStruct> structs_in(std::string_view header) {
   std::vector<DeclaredStruct> structs;
   std::string doc;
   bool is_open = false;
+  bool is_detail = false;
   for (const std::string& line : lines_of(header)) {
+    if (line == "namespace detail {" || line == "}  // namespace detail") {
+      is_detail = line.starts_with("namespace");
+    }
     if (is_open) {
       is_open = line != "};";
       structs.back().lines.push_back(line);
     } else if (const auto comment = comment_in(line)) {
       doc += *comment + "\n";
     } else {
-      static constexpr std::string_view kStruct = "struct ";
-      if (line.starts_with(kStruct) && line.ends_with(" {")) {
-        structs.push_back({.name = line.substr(kStruct.size(), line.size() - kStruct.size() - 2),
-                           .doc = doc,
-                           .lines = {},
-                           .fields = {},
-                           .config = {}});
+      const bool is_class = line.starts_with("class ");
+      if (!is_detail && (is_class || line.starts_with("struct ")) && line.ends_with('{')) {
+        const std::size_t begin = line.find(' ') + 1;
+        const std::size_t end = line.find_first_of(" <", begin);
+        structs.push_back({.name = line.substr(begin, end - begin), .doc = doc});
+        structs.back().is_class = is_class;
         is_open = true;
       }
       doc.clear();
@@ -213,6 +320,38 @@ std::vector<DeclaredStruct> structs_in(std::string_view header) {
   }
   std::ranges::for_each(structs, read_fields);
   return structs;
+}
+
+std::vector<DeclaredEnum> enums_in(std::string_view header) {
+  static constexpr std::string_view kEnum = "enum class ";
+  std::vector<DeclaredEnum> enums;
+  std::vector<std::string> body;
+  std::string doc;
+  bool is_open = false;
+  bool is_detail = false;
+  for (const std::string& line : lines_of(header)) {
+    if (line == "namespace detail {" || line == "}  // namespace detail") {
+      is_detail = line.starts_with("namespace");
+    }
+    if (is_open && line == "};") {
+      enums.back().enumerators = enumerators_in(std::exchange(body, {}));
+      is_open = false;
+    } else if (is_open) {
+      body.push_back(line);
+    } else if (const auto comment = comment_in(line)) {
+      append(doc, *comment);
+    } else {
+      if (!is_detail && line.starts_with(kEnum) && line.ends_with('{')) {
+        enums.push_back(
+            {.name = line.substr(kEnum.size(), line.find(' ', kEnum.size()) - kEnum.size()),
+             .doc = doc,
+             .enumerators = {}});
+        is_open = true;
+      }
+      doc.clear();
+    }
+  }
+  return enums;
 }
 
 std::string shapes_in(const std::vector<std::string>& lines) {

@@ -1,10 +1,11 @@
-// write_pages ROOT: writes docs/ops.md and docs/layers.md of the sources there.
+// write_pages ROOT: writes docs/ops.md, docs/layers.md and docs/options.md of the sources there.
 // write_pages --check ROOT: fails, naming the page, when they are not what it would write.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 
 #include "layer_page.hpp"
 #include "op_page.hpp"
+#include "options_page.hpp"
 
 namespace {
 
@@ -48,6 +50,19 @@ std::map<std::string, std::string> headers_of(const fs::path& root) {
   return texts;
 }
 
+// The headers that <hearth/hearth.hpp> has for programs, by path.
+std::map<std::string, std::string> public_headers(const fs::path& root) {
+  static const std::regex kInclude("#include <hearth/(.*)>");
+  std::map<std::string, std::string> texts;
+  for (const char* all : {"runtime/all.hpp", "modules/all.hpp", "parallel/all.hpp"}) {
+    const std::string text = read(root / all);
+    for (std::sregex_iterator it(text.begin(), text.end(), kInclude), end; it != end; ++it) {
+      texts.emplace((*it)[1], read(root / (*it)[1].str()));
+    }
+  }
+  return texts;
+}
+
 }  // namespace
 
 int main(int count, char** words) try {
@@ -68,7 +83,8 @@ int main(int count, char** words) try {
   }
   const std::vector<std::pair<fs::path, std::string>> pages{
       {root / "docs/ops.md", hearth::docs::op_page(runtime, ops)},
-      {root / "docs/layers.md", hearth::docs::layer_page(runtime.device(), headers)}};
+      {root / "docs/layers.md", hearth::docs::layer_page(runtime.device(), headers)},
+      {root / "docs/options.md", hearth::docs::options_page(public_headers(root))}};
   for (const auto& [path, text] : pages) {
     if (!checks) {
       write(path, text);

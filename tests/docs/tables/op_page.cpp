@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "backends/vulkan/kernel_table.hpp"
 #include "header_text.hpp"
 #include "op_examples.hpp"
+#include "options_page.hpp"
 
 namespace hearth::docs {
 namespace {
@@ -25,6 +27,8 @@ constexpr std::string_view kHead = R"(# Ops
 What the functions of `<hearth/runtime/ops.hpp>` take and are made of. This page is written by the build (`ninja docs_pages`), which calls
 each of them; the header says the rest: shapes, options, errors, papers.
 
+- **Function**: its parameters, with what they are when nothing is said, and its other forms. The fields of a struct of options stand below its
+  functions, in the order in which an initialiser has to name them: `topk(x, 3, {.axis = 1, .descending = false})`.
 - **Types**: of `x`, or of what is made. *floats* are f32, f64, f16 and bf16; *numbers* are these and i32, i64, u8 and i8; *all* have bool too.
 - **Gradient**: whether one flows back through it, for floats.
 - **Made of**: the ops that it submits, which errors, traces and recordings name. Those of one function, and of neighbouring ones, run as one
@@ -207,18 +211,74 @@ std::string escaped(std::string text) {
   return text;
 }
 
-std::string row_of(const DeclaredFunction& function,
-                   const std::string& doc,
-                   const Measured& measured) {
+// The calls of a function: one for each of its overloads that differs in the parameters' names.
+std::string calls_of(const std::string& name, const std::vector<DeclaredFunction>& functions) {
+  std::vector<std::string> calls;
+  for (const DeclaredFunction& function : functions) {
+    if (function.name == name) {
+      add_once(calls, "`" + name + "(" + joined(function.parameters) + ")`");
+    }
+  }
+  return joined(calls);
+}
+
+std::string row_of(const std::string& calls, const std::string& doc, const Measured& measured) {
   std::vector<std::string> kinds;
   std::vector<std::string> classes;
   for (const OpKind kind : measured.kinds) {
     add_once(kinds, name(kind));
     add_once(classes, name_of(op_facts(kind).fusion));
   }
-  return "| `" + function.name + "(" + joined(function.parameters) + ")` | " + escaped(doc) +
-         " | " + types_of(measured.types) + " | " + (measured.has_gradient ? "yes" : "") + " | " +
-         joined(kinds) + " | " + joined(classes) + " |\n";
+  return "| " + calls + " | " + escaped(doc) + " | " + types_of(measured.types) + " | " +
+         (measured.has_gradient ? "yes" : "") + " | " + joined(kinds) + " | " + joined(classes) +
+         " |\n";
+}
+
+bool names(std::string_view types, const std::string& type) {
+  for (std::size_t at = types.find(type); at != std::string_view::npos;
+       at = types.find(type, at + 1)) {
+    const std::size_t end = at + type.size();
+    if (end == types.size() || types[end] == ' ' || types[end] == '>' || types[end] == '&') {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The options of a section's functions, and what else they take and give.
+std::string options_in(std::string_view section_text,
+                       const std::vector<DeclaredFunction>& functions) {
+  std::string text;
+  for (const DeclaredStruct& declared : structs_in(section_text)) {
+    std::vector<std::string> users;
+    for (const DeclaredFunction& function : functions) {
+      if (names(function.types, declared.name)) {
+        add_once(users, "`" + function.name + "`");
+      }
+    }
+    text += "\n### " + declared.name + "\n\n" +
+            (users.empty() ? "A result" : "Taken by " + joined(users)) + ".\n\n" +
+            field_table(declared);
+  }
+  for (const DeclaredEnum& declared : enums_in(section_text)) {
+    text += "\n### " + declared.name + "\n\n" + value_table(declared);
+  }
+  return text;
+}
+
+// A header cut at its section lines, `// ---- reductions: … ----`, by the sections' names.
+std::map<std::string, std::string> sections_of(std::string_view header) {
+  static constexpr std::string_view kSection = "\n// ---- ";
+  std::map<std::string, std::string> sections;
+  for (std::size_t at = header.find(kSection); at != std::string_view::npos;) {
+    const std::size_t begin = at + kSection.size();
+    const std::size_t next = header.find(kSection, begin);
+    const std::string_view text = header.substr(begin, next - begin);
+    std::string_view title = text.substr(0, text.find(" ----"));
+    sections.emplace(title.substr(0, title.find_first_of(":;")), text);
+    at = next;
+  }
+  return sections;
 }
 
 std::string backends(const std::set<OpKind>& kinds) {
@@ -244,6 +304,10 @@ std::string op_page(const Runtime& runtime, std::string_view header) {
   std::string section;
   std::set<std::string> done;
   std::set<OpKind> kinds;
+  const std::map<std::string, std::string> sections = sections_of(header);
+  const auto end_section = [&] {
+    page += section.empty() ? "" : options_in(sections.at(section), functions);
+  };
   for (const DeclaredFunction& function : functions) {
     if (!done.insert(function.name).second) {
       continue;  // an overload
@@ -253,6 +317,7 @@ std::string op_page(const Runtime& runtime, std::string_view header) {
       throw std::runtime_error(function.name + " has no example in op_examples.cpp");
     }
     if (function.section != section) {
+      end_section();
       section = function.section;
       std::string title = section;
       title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
@@ -262,8 +327,10 @@ std::string op_page(const Runtime& runtime, std::string_view header) {
     }
     const Measured measured = measure(runtime, *example);
     kinds.insert(measured.kinds.begin(), measured.kinds.end());
-    page += row_of(function, doc_of(function.name, functions, *example), measured);
+    page += row_of(
+        calls_of(function.name, functions), doc_of(function.name, functions, *example), measured);
   }
+  end_section();
   for (const OpExample& example : op_examples()) {
     if (!done.contains(example.name)) {
       throw std::runtime_error("no function " + example.name + " in runtime/ops.hpp");

@@ -53,7 +53,7 @@ std::string boundary_of(const Explanation& said, const std::string& name) {
       return kernel.boundary;
     }
   }
-  return "no kernel of " + name + " in\n" + said.to_text();
+  return "no kernel of " + name + " in\n" + said.to_string();
 }
 
 struct Case {
@@ -68,7 +68,7 @@ class Boundaries : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Boundaries, SayTheRule) {
   const Explanation said = explained(on(GetParam().device), GetParam().program);
-  EXPECT_EQ(boundary_of(said, GetParam().kernel), GetParam().boundary) << said.to_text();
+  EXPECT_EQ(boundary_of(said, GetParam().kernel), GetParam().boundary) << said.to_string();
 }
 
 Tensor rows_of(const Device& device, std::int64_t length) {
@@ -270,7 +270,7 @@ TEST(Explanations, OfGroupsThatComeAgainAreTheSame) {
       said.push_back(
           explain(world.device, [&] {
             kept = {max_pool2d(relu(x) * 2, {.kernel = {2, 2}}), exp(matmul(square(x) + 1, w))};
-          }).to_text());
+          }).to_string());
       kept.clear();
       world.device.sync();
     }
@@ -286,7 +286,7 @@ TEST(Explanations, SayOnceThatFusionIsOff) {
         on("sim:0", fusion), [](const Device& d) { return Tensors{exp(square(rows_of(d, 3)))}; });
     EXPECT_THAT(said.kernels, Each(Field(&ExplainedKernel::boundary, HasSubstr("fusion is off"))));
     EXPECT_EQ(said.launches_saved(), 0);
-    EXPECT_THAT(said.to_text(), HasSubstr("      each ends: the device groups no ops"));
+    EXPECT_THAT(said.to_string(), HasSubstr("      each ends: the device groups no ops"));
   }
 }
 
@@ -313,7 +313,8 @@ TEST(Explanations, CountOpsWhoseResultsNobodyNeeds) {
   EXPECT_EQ(said.op_count(), 2);
   EXPECT_EQ(said.unneeded_ops, 2);
   EXPECT_EQ(said.launches_saved(), 2);
-  EXPECT_THAT(said.to_text(), HasSubstr("2 ops more never ran, as nobody needs what they make\n"));
+  EXPECT_THAT(said.to_string(),
+              HasSubstr("2 ops were eliminated, as nothing uses what they make\n"));
   EXPECT_THAT(said.to_json(),
               AllOf(HasSubstr("\"unneeded_ops\": 2"), HasSubstr("\"launches_saved\": 2")));
 }
@@ -343,7 +344,7 @@ TEST(Explanations, SayForWhomACopyIs) {
       EXPECT_THAT(kernel.location.file, EndsWith("explanation_boundaries_test.cpp"));
     }
   }
-  EXPECT_TRUE(has_copy) << said.to_text();
+  EXPECT_TRUE(has_copy) << said.to_string();
 }
 
 // Time cut the program, and the device has not seen the whole of it.
@@ -356,7 +357,7 @@ TEST(Explanations, SayThatThereIsNoPlan) {
       y = exp(square(x));
       testing::pass(std::chrono::seconds(1));
     });
-    ASSERT_EQ(said.kernels.size(), 2U) << said.to_text();
+    ASSERT_EQ(said.kernels.size(), 2U) << said.to_string();
     EXPECT_THAT(
         said.kernels,
         Each(Field(&ExplainedKernel::boundary, StartsWith("there is no plan for its group"))));
@@ -379,7 +380,7 @@ TEST(Explanations, PutKernelsThatAreAlikeIntoOneLine) {
     });
     EXPECT_EQ(said.launches_saved(), 2);
     EXPECT_THAT(
-        said.to_text(),
+        said.to_string(),
         AllOf(HasSubstr(
                   "   1  sgd_step, reads 24 B, writes 12 B  at explanation_boundaries_test.cpp:"),
               HasSubstr("  3 times\n")));

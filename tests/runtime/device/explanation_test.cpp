@@ -202,7 +202,7 @@ TEST(Explanations, ReadAsTextAndAsJson) {
     const Tensor x = world.f32({-3, -1, -0.25, 0, 0.5, 2});
     Tensor y;
     const Explanation said = explain(world.device, [&] { y = gelu(x); });
-    EXPECT_THAT(said.to_text(),
+    EXPECT_THAT(said.to_string(),
                 AllOf(HasSubstr("sim:0: 5 ops in 1 kernel, 1 launch, 4 launches saved\n"),
                       HasSubstr("(5 ops), reads 24 B, writes 24 B  at explanation_test.cpp:"),
                       HasSubstr("ends: the device stopped looking ahead: the program waits"),

@@ -230,7 +230,7 @@ TEST(FusedAnchors, OpsBehindThemAreInTheirKernels) {
           const Explanation said =
               explain(world.device, [&] { results = behind.run(anchor.run(operands), others); });
           EXPECT_EQ(said.kernels.size(), 1U) << behind.name << " behind " << anchor.name << "\n"
-                                             << said.to_text();
+                                             << said.to_string();
         }
       }
     });
@@ -267,13 +267,13 @@ TEST(FusedAnchors, AnEmbeddingIsOneKernelWithItsPlaces) {
     Tensor sums;
     const Explanation one =
         explain(world.device, [&] { sums = (embedding(table, text) + where) * 0.5; });
-    EXPECT_EQ(one.kernels.size(), 1U) << one.to_text();
+    EXPECT_EQ(one.kernels.size(), 1U) << one.to_string();
     EXPECT_EQ(one.kernels[0].name, "embedding+add+mul");
     const Explanation two = explain(world.device, [&] {
       rows = embedding(table, text);
       sums = rows + where;
     });
-    EXPECT_EQ(two.kernels.size(), 1U) << two.to_text();
+    EXPECT_EQ(two.kernels.size(), 1U) << two.to_string();
     const std::vector<float> alone = rows.to_vector<float>();
     const std::vector<float> added = where.to_vector<float>();
     const std::vector<float> both = sums.to_vector<float>();

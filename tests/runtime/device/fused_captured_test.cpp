@@ -83,10 +83,10 @@ TEST(FusedCaptured, AreOneKernelWithTheirNeighbours) {
       for (const Program& program : all_programs()) {
         Tensor y;
         const Explanation said = explain(world.device, [&] { y = program.run(t); });
-        EXPECT_EQ(said.kernels.size(), program.kernels) << program.name << "\n" << said.to_text();
-        EXPECT_NE(said.to_text().find(program.name == "of four operands" ? "mix" : "swish"),
+        EXPECT_EQ(said.kernels.size(), program.kernels) << program.name << "\n" << said.to_string();
+        EXPECT_NE(said.to_string().find(program.name == "of four operands" ? "mix" : "swish"),
                   std::string::npos)
-            << said.to_text();
+            << said.to_string();
       }
     });
   }
@@ -148,7 +148,7 @@ TEST(FusedCaptured, AreLeftAloneWhereTheyAreLong) {
     Tensor y;
     const auto program = [&] { y = relu(longer(x * 0.5 + 0.1) * 2 - 1); };
     const Explanation said = explain(world.device, program);
-    EXPECT_EQ(said.kernels.size(), 3U) << said.to_text();
+    EXPECT_EQ(said.kernels.size(), 3U) << said.to_string();
   });
 }
 

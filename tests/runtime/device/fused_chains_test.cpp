@@ -177,7 +177,7 @@ TEST(FusedChains, AreOneKernelThatWritesOneResult) {
       world.device.sync();
       Tensor result;
       const Explanation said = explain(world.device, [&] { result = chain.run(operands); });
-      ASSERT_EQ(said.kernels.size(), 1U) << chain.name << "\n" << said.to_text();
+      ASSERT_EQ(said.kernels.size(), 1U) << chain.name << "\n" << said.to_string();
       EXPECT_NE(said.kernels[0].name.find(" > "), std::string::npos) << said.kernels[0].name;
       EXPECT_EQ(said.kernels[0].bytes_written, 4 * result.element_count()) << chain.name;
     }
@@ -213,7 +213,7 @@ TEST(FusedChains, AreOneKernelOnCores) {
     Tensor y;
     const auto kernels_of = [&](const std::function<Tensor()>& program) {
       const Explanation said = explain(world.device, [&] { y = program(); });
-      EXPECT_EQ(said.bytes_written(), 4 * y.element_count()) << said.to_text();
+      EXPECT_EQ(said.bytes_written(), 4 * y.element_count()) << said.to_string();
       return said.kernels.size();
     };
     EXPECT_EQ(kernels_of([&] { return relu(matmul(x * sigmoid(x), w)); }), 1U);
@@ -347,7 +347,7 @@ TEST(FusedChains, KeepWhatSomebodyElseReads) {
       world.device.sync();
       Tensors results;
       const Explanation said = explain(world.device, [&] { results = each.run(operands); });
-      EXPECT_EQ(said.kernels.size(), each.kernels) << each.name << "\n" << said.to_text();
+      EXPECT_EQ(said.kernels.size(), each.kernels) << each.name << "\n" << said.to_string();
     }
   });
   for (const Case& each : all_cases()) {

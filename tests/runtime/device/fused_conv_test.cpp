@@ -105,7 +105,7 @@ TEST(FusedConv, OpsBehindAConvolutionAreInItsKernel) {
               explain(world.device, [&] { results = behind.run(t, planes.options); });
           EXPECT_EQ(said.kernels.size(), 1U)
               << behind.name << " of " << planes.x.to_string() << "\n"
-              << said.to_text();
+              << said.to_string();
         }
       }
     });

@@ -130,7 +130,7 @@ TEST(FusedLosses, AreOneKernelThatWritesOneNumber) {
       const auto expect_one = [&](const char* name, const std::function<Tensor()>& program) {
         Tensor y;
         const Explanation said = explain(world.device, [&] { y = program(); });
-        ASSERT_EQ(said.kernels.size(), 1U) << said.to_text();
+        ASSERT_EQ(said.kernels.size(), 1U) << said.to_string();
         EXPECT_EQ(said.kernels[0].name, name);
         EXPECT_EQ(said.bytes_written(), 4);
       };

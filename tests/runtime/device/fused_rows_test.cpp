@@ -146,7 +146,7 @@ TEST(FusedRows, NormsAndSoftmaxOfPlainOpsAreOneKernelThatReadsAndWritesOnce) {
         Tensor y;
         const Explanation said = explain(world.device, [&] { y = formula.run(t); });
         EXPECT_EQ(said.kernels.size(), 1U) << formula.name << " of " << width << "\n"
-                                           << said.to_text();
+                                           << said.to_string();
         EXPECT_EQ(said.bytes_read() + said.bytes_written(), said.ideal_bytes) << formula.name;
       }
     }
@@ -315,7 +315,7 @@ TEST(FusedProducts, BiasAndGeluBehindAProductAreInItsKernel) {
       const Tensor b = random_normal(world.device, {50}, generator);
       Tensor y;
       const Explanation said = explain(world.device, [&] { y = gelu(matmul(x, w) + b); });
-      EXPECT_EQ(said.kernels.size(), 1U) << said.to_text();
+      EXPECT_EQ(said.kernels.size(), 1U) << said.to_string();
       EXPECT_EQ(said.bytes_read() + said.bytes_written(), said.ideal_bytes);
     });
   }

@@ -64,7 +64,7 @@ TEST_F(StatisticsTest, TopkGivesValuesInOrderAndTheirPlaces) {
   const auto [values, places] = topk(f64({3, 1, 3, 2, -1, 5}, {2, 3}), 2);
   EXPECT_THAT(reals(values), ElementsAre(3, 3, 5, 2));
   EXPECT_THAT(integers(places), ElementsAre(0, 2, 2, 0)) << "the first of equal ones comes first";
-  const TopK smallest = topk(x, 3, {.axis = 1, .largest = false});
+  const TopK smallest = topk(x, 3, {.axis = 1, .descending = false});
   EXPECT_THAT(reals(smallest.values), ElementsAre(1, 3, 3, -1, 2, 4));
   EXPECT_THAT(integers(smallest.positions), ElementsAre(1, 0, 2, 1, 0, 3));
   EXPECT_TRUE(std::isnan(reals(topk(x, 1).values)[0])) << "NaN is larger than all";
@@ -99,7 +99,7 @@ TEST_F(StatisticsTest, TopkCountsAxesFromBothEndsAndKnowsItsOwn) {
 
 TEST_F(StatisticsTest, TopkTakesNaNForTheLargestEitherWay) {
   const TopK least = topk(
-      f64({NAN, 2, -std::numeric_limits<double>::infinity(), NAN}, {4}), 3, {.largest = false});
+      f64({NAN, 2, -std::numeric_limits<double>::infinity(), NAN}, {4}), 3, {.descending = false});
   EXPECT_THAT(integers(least.positions), ElementsAre(2, 1, 0));
   EXPECT_THAT(integers(topk(f64({-0.0, 0.0, 0.0}, {3}), 3).positions), ElementsAre(0, 1, 2));
 }

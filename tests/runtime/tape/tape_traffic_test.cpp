@@ -215,9 +215,9 @@ TEST_F(TapeTraffic, NothingIsMadeAgainBeforeItIsUsed) {
   };
   run();
   const Explanation said = explain(device(), run);
-  EXPECT_EQ(said.kernels.size(), 2U) << said.to_text();
-  EXPECT_NEAR(static_cast<double>(said.bytes_read()) / kValue, 2, 0.01) << said.to_text();
-  EXPECT_NEAR(static_cast<double>(said.bytes_written()) / kValue, 1, 0.01) << said.to_text();
+  EXPECT_EQ(said.kernels.size(), 2U) << said.to_string();
+  EXPECT_NEAR(static_cast<double>(said.bytes_read()) / kValue, 2, 0.01) << said.to_string();
+  EXPECT_NEAR(static_cast<double>(said.bytes_written()) / kValue, 1, 0.01) << said.to_string();
 }
 
 // A loss that nobody reads is not computed: the gradient alone is.
@@ -230,8 +230,8 @@ TEST_F(TapeTraffic, ALossThatNobodyReadsCostsNothing) {
   };
   run();
   const Explanation said = explain(device(), run);
-  EXPECT_EQ(said.kernels.size(), 1U) << said.to_text();
-  EXPECT_NEAR(static_cast<double>(said.bytes_read()) / kValue, 1, 0.01) << said.to_text();
+  EXPECT_EQ(said.kernels.size(), 1U) << said.to_string();
+  EXPECT_NEAR(static_cast<double>(said.bytes_read()) / kValue, 1, 0.01) << said.to_string();
 }
 
 TEST_F(TapeTraffic, WhatIsReadInBetweenStillEndsRight) {

@@ -385,7 +385,7 @@ TEST(OpTraceReducer, AsksNoMoreOftenThanItMay) {
                                       ++questions;
                                       return false;
                                     },
-                                    {.most_runs = 5});
+                                    {.max_runs = 5});
   EXPECT_EQ(questions, 5);
   EXPECT_EQ(encode_trace(same), encode_trace(trace));
 }

@@ -1,0 +1,244 @@
+#include "options_page.hpp"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace hearth::docs {
+namespace {
+
+constexpr std::string_view kHead = R"(# Options
+
+Every struct of options that a program fills in, each with all its fields. The build writes this page from the headers (`ninja docs_pages`).
+The options of ops stand with [the ops](ops.md).
+
+- **The order of a table is the order of the fields.** C++20 wants designated initialisers in it: `{.batch_size = 32, .seed = 7}`, never the
+  other way round. The compiler's message names the struct, which is a heading here or on the page of ops
+  ([what it looks like](errors.md#options-in-another-order)).
+- A field that an initialiser leaves out has its default. One without a default has to be given.
+- A `Deadline` is a point in time, `Deadline::in(std::chrono::seconds(5))`. A `std::chrono::nanoseconds` is a duration; `kDefaultWait` is 60 s.
+- A `Size2d` is one number for both axes, or `{height, width}`.
+
+)";
+
+struct Entry {
+  std::string name;  // as in the headers: "LoaderOptions", "Linear::Config", or an enumeration
+  std::string use;   // where it is given
+};
+struct Chapter {
+  std::string title;
+  std::vector<Entry> entries;
+};
+
+std::vector<Chapter> chapters() {
+  return {
+      {"Runtime and devices",
+       {{"RuntimeOptions",
+         "`Runtime runtime({…})`. What is left open, [the environment](settings.md) says."},
+        {"DeviceOptions", "An entry of `RuntimeOptions::devices`."},
+        {"MemoryPooling", "`DeviceOptions::memory`."},
+        {"Fusion", "`RuntimeOptions::fusion`."},
+        {"FaultPlan",
+         "`DeviceOptions::faults`: [how your program bears "
+         "it](errors.md#how-your-program-bears-it)."},
+        {"SimSchedule", "`DeviceOptions::sim_schedule`."}}},
+      {"Streams and waits",
+       {{"StreamOptions", "`Stream stream(device, {…})`: [requests with a limit](servers.md)."},
+        {"StreamLimits", "`stream.set_limits({…})`."},
+        {"Priority", "`StreamOptions::priority`."},
+        {"WaitOptions",
+         "`tensor.to_vector<float>({…})`, `item({…})`, `pending.get({…})` and other waits."}}},
+      {"Tensors", {{"Range", "`slice(x, axis, {…})`, and `x[{…}]` with an entry for each axis."}}},
+      {"Layers",
+       {{"Linear::Config",
+         "`Linear({…}, device, generator)`. [The table of layers](layers.md) has shapes and "
+         "tensors."},
+        {"Embedding::Config", "`Embedding({…}, device, generator)`."},
+        {"Conv2d::Config", "`Conv2d({…}, device, generator)`."},
+        {"Conv1d::Config", "`Conv1d({…}, device, generator)`."},
+        {"AdaptiveAvgPool2d",
+         "`AdaptiveAvgPool2d({…})`. `MaxPool2d` and `AvgPool2d` take "
+         "[Pool2dOptions](ops.md#pool2doptions)."},
+        {"Pad1d", "`Pad1d({…})`; its `options` are [PadOptions](ops.md#padoptions)."},
+        {"Pad2d", "`Pad2d({…})`; its `options` are [PadOptions](ops.md#padoptions)."},
+        {"LayerNorm::Config", "`LayerNorm({…}, device)`."},
+        {"RmsNorm::Config", "`RmsNorm({…}, device)`."},
+        {"GroupNorm::Config", "`GroupNorm({…}, device)`."},
+        {"BatchNorm2d::Config", "`BatchNorm2d({…}, device)`."},
+        {"LeakyRelu", "`LeakyRelu({…})`."},
+        {"Gelu", "`Gelu({…})`."},
+        {"Dropout::Config", "`Dropout({…})`."},
+        {"Flatten",
+         "`Flatten({…})`. The function `flatten(x)` begins with axis 0, the layer with axis 1, as "
+         "PyTorch's do."},
+        {"MultiHeadAttention::Config", "`MultiHeadAttention({…}, device, generator)`."},
+        {"KeyValueCache",
+         "`attention.step(x, cache)`: the keys and values of the text so far; it begins as `{}` "
+         "and grows with each call."},
+        {"TransformerEncoderLayer::Config", "`TransformerEncoderLayer({…}, device, generator)`."},
+        {"RecurrentConfig", "`Lstm({…}, device, generator)` and `Gru({…}, device, generator)`."}}},
+      {"Optimizers and gradients",
+       {{"Sgd::Config", "`Sgd({…})`."},
+        {"Adam::Config", "`Adam({…})`."},
+        {"AdamW::Config", "`AdamW({…})`."},
+        {"ParameterGroup",
+         "An entry of `groups` of an optimizer: other settings for the parameters that its pattern "
+         "matches. Of groups that set the same thing the last one counts."},
+        {"GradientClip",
+         "`clip(gradients, {…})`, `TrainerOptions::clip`, `DataParallelOptions::clip`."},
+        {"RecomputeOptions", "`RecomputeScope scope({…})`."}}},
+      {"Learning rates",
+       {{"ConstantRate",
+         "`TrainerOptions::schedule`: [learning rates](training.md#learning-rates)."},
+        {"LinearRate", "`TrainerOptions::schedule`."},
+        {"CosineRate", "`TrainerOptions::schedule`."},
+        {"OneCycleRate", "`TrainerOptions::schedule`."},
+        {"StepRate", "`TrainerOptions::schedule`."},
+        {"ExponentialRate", "`TrainerOptions::schedule`."},
+        {"FunctionRate", "`TrainerOptions::schedule`."},
+        {"PlateauRate",
+         "`TrainerOptions::schedule`, and `Plateau plateau({…}, goal)` in a loop of your own."}}},
+      {"Data",
+       {{"LoaderOptions",
+         "`DataLoader loader(data, runtime.executor(), {…})`, and `ShardedLoader`."},
+        {"LoaderCursor", "`loader.seek({…})`: where to go on."},
+        {"DigitOptions", "`make_digits({…})`."},
+        {"ImageOptions", "`ImageDataset(images, {…})`."},
+        {"ImageFolderOptions", "`ImageFolder(folder, {…})`."},
+        {"CsvOptions", "`read_csv(file, {…})` and `parse_csv(text, {…})`."},
+        {"CsvType", "A value of `CsvOptions::types`."},
+        {"TableOptions", "`TableEncoder(table, {…})`."},
+        {"CategoryCode", "`TableOptions::categories`."},
+        {"MissingValue", "`TableOptions::missing`."},
+        {"UnknownCategory", "`TableOptions::unknown`."},
+        {"VocabularyOptions", "`Vocabulary(texts, {…})`."},
+        {"TextUnit", "`VocabularyOptions::unit`."},
+        {"WindowOptions", "`TokenWindows(tokens, {…})`."}}},
+      {"Files of weights",
+       {{"LoadWeightsOptions", "`load_weights(model, file, {…})`."},
+        {"WeightRename", "An entry of `LoadWeightsOptions::renames`."}}},
+      {"Training",
+       {{"TrainerOptions", "`Trainer trainer(runtime, model, loss, {…})`."},
+        {"EarlyStopping", "`TrainerOptions::early_stopping`."},
+        {"TrainerCallback", "An entry of `TrainerOptions::callbacks`."},
+        {"RunControl", "The second argument of a callback."},
+        {"ConsoleOptions", "`TrainerOptions::console`."},
+        {"ConsoleStyle", "`ConsoleOptions::style`, and `HEARTH_CONSOLE`."},
+        {"EvaluationMetric",
+         "An entry of `TrainerOptions::metrics`: [one of your own](training.md#metrics)."},
+        {"Goal", "`EvaluationMetric::goal`."},
+        {"HuberOptions", "`HuberLoss({…})`."},
+        {"SmoothL1Options", "`SmoothL1Loss({…})`."}}},
+      {"Several devices",
+       {{"DataParallelOptions",
+         "`DataParallel(runtime, model, {…})`, and `TrainerOptions::parallel`."},
+        {"DeviceLossPolicy", "`DataParallelOptions::on_loss`."},
+        {"WorkerOptions",
+         "`DeviceWorker(runtime, device, {…})`, of which a trainer of your own is made."},
+        {"CoordinatorOptions",
+         "`StepCoordinator(executor, engine, {…})`, of which a trainer of your own is made."}}},
+      {"Looking inside",
+       {{"RecordOptions", "`RecordScope scope(runtime, {…})`."},
+        {"RecordedBytes", "`RecordOptions::bytes`."},
+        {"ReplayOptions", "`replay(runtime, file, {…})`."},
+        {"TraceOptions", "`TraceScope scope(runtime, file, {…})`."}}},
+      {"Kernels and update rules of your own",
+       {{"CustomKernelConfig", "`custom_op({…})`: [kernels](kernels.md)."},
+        {"CustomInput", "An entry of `CustomKernelConfig::inputs`."},
+        {"CustomNumber", "An entry of `CustomKernelConfig::numbers`."},
+        {"GlslKernel", "`CustomKernelConfig::glsl`."},
+        {"UpdateRule::Config", "`UpdateRule({…}, fn)`."}}},
+  };
+}
+
+// Of the library's own parts, which programs do not fill in.
+const std::set<std::string, std::less<>> kInternal{"PendingOptions", "LogOptions", "ThreadOptions"};
+
+std::string cell(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
+    text.insert(at, "\\");
+  }
+  return text;
+}
+
+bool is_options(const DeclaredStruct& declared) {
+  return declared.has_config || declared.name.ends_with("Options") ||
+         declared.name.ends_with("Config") || declared.name.ends_with("Limits");
+}
+
+std::string full_name(const DeclaredStruct& declared) {
+  return declared.name + (declared.has_config ? "::Config" : "");
+}
+
+std::string of_entry(const std::string& name,
+                     const std::vector<DeclaredStruct>& structs,
+                     const std::vector<DeclaredEnum>& enums) {
+  if (const auto found = std::ranges::find(structs, name, full_name); found != structs.end()) {
+    return field_table(*found);
+  }
+  if (const auto found = std::ranges::find(enums, name, &DeclaredEnum::name);
+      found != enums.end()) {
+    return value_table(*found);
+  }
+  throw std::runtime_error("no header has " + name + ", which options_page.cpp lists");
+}
+
+}  // namespace
+
+std::string field_table(const DeclaredStruct& declared) {
+  std::string text = "| field | type | default | meaning |\n|---|---|---|---|\n";
+  for (const DeclaredField& field : declared.fields) {
+    if (field.doc.empty()) {
+      throw std::runtime_error(declared.name + "::" + field.name + " has no words in its header");
+    }
+    text += "| `" + field.name + "` | `" + cell(field.type) + "` | " +
+            (field.value.empty() ? "" : "`" + cell(field.value) + "`") + " | " + cell(field.doc) +
+            " |\n";
+  }
+  return text;
+}
+
+std::string value_table(const DeclaredEnum& declared) {
+  std::string text = "| value | meaning |\n|---|---|\n";
+  for (const DeclaredField& value : declared.enumerators) {
+    if (value.doc.empty()) {
+      throw std::runtime_error(declared.name + "::" + value.name + " has no words in its header");
+    }
+    text += "| `" + value.name + "` | " + cell(value.doc) + " |\n";
+  }
+  return text;
+}
+
+std::string options_page(const std::map<std::string, std::string>& headers) {
+  std::vector<DeclaredStruct> structs;
+  std::vector<DeclaredEnum> enums;
+  for (const auto& [path, text] : headers) {
+    if (path == "runtime/ops.hpp" || path == "runtime/losses.hpp") {
+      continue;  // the page of ops has theirs
+    }
+    std::ranges::move(structs_in(text), std::back_inserter(structs));
+    std::ranges::move(enums_in(text), std::back_inserter(enums));
+  }
+  std::string page(kHead);
+  std::set<std::string> done;
+  for (const Chapter& chapter : chapters()) {
+    page += "## " + chapter.title + "\n\n";
+    for (const Entry& entry : chapter.entries) {
+      page += "### " + entry.name + "\n\n" + entry.use + "\n\n" +
+              of_entry(entry.name, structs, enums) + "\n";
+      done.insert(entry.name);
+    }
+  }
+  for (const DeclaredStruct& declared : structs) {
+    const std::string name = full_name(declared);
+    if (is_options(declared) && !done.contains(name) && !kInternal.contains(name)) {
+      throw std::runtime_error(name + " is in no chapter of options_page.cpp");
+    }
+  }
+  page.pop_back();
+  return page;
+}
+
+}  // namespace hearth::docs
