@@ -13,11 +13,14 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <type_traits>
 #include <utility>
 
 namespace hearth {
 namespace {
 
+// More than any text has digits.
+constexpr std::int64_t kHugeExponent = std::int64_t{1} << 62U;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 [[noreturn]] void refuse_call(const std::string& text,
@@ -54,7 +57,31 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The whole text as a number, with spaces around it and a plus sign.
+// A decimal number that is nearer to 0 than any double but 0, or farther than all: 0 or infinite.
+double beyond_range(std::string_view text) {
+  const std::size_t e = text.find_first_of("eE");
+  const std::string_view digits = text.substr(0, e);
+  const std::size_t first = digits.find_first_of("123456789");
+  const std::size_t point = std::min(digits.find('.'), digits.size());
+  // How many digits stand before the point; below 0, how many zeros behind it.
+  std::int64_t magnitude =
+      static_cast<std::int64_t>(point) - static_cast<std::int64_t>(std::min(first, digits.size()));
+  if (e != text.npos) {
+    std::string_view exponent = text.substr(e + 1);
+    exponent.remove_prefix(exponent.starts_with('+') ? 1 : 0);
+    std::int64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(exponent.data(), exponent.data() + exponent.size(), value);
+    const bool is_huge =
+        error == std::errc::result_out_of_range || value > kHugeExponent || value < -kHugeExponent;
+    magnitude = is_huge ? (exponent.front() == '-' ? -1 : 1) : magnitude + value;
+  }
+  const double size = magnitude > 0 ? std::numeric_limits<double>::infinity() : 0;
+  return text.front() == '-' ? -size : size;
+}
+
+// The whole text as a number, with spaces around it and a plus sign. A double is the nearest one:
+// 0 for one that is too small, and infinite for one that is too large.
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   text = trimmed(text);
@@ -62,10 +89,21 @@ std::optional<Number> number_in(std::string_view text) {
     text.remove_prefix(1);
   }
   Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (error == std::errc::result_out_of_range) {
+      value = beyond_range(text);
+      error = {};
+    }
+  }
   return error == std::errc{} && end == text.data() + text.size() && !text.empty()
              ? std::optional(value)
              : std::nullopt;
+}
+
+// Whatever its sign and letters: "-nan", as C++ prints it.
+bool is_nan(std::string_view text) {
+  return text.find_first_of("nN") != text.npos && std::isnan(number_in<double>(text).value_or(0));
 }
 
 // One pass over the text: fields, column by column.
@@ -212,6 +250,9 @@ class CsvReader final {
   }
 
   [[nodiscard]] bool is_missing(const Field& field, CsvType type) const {
+    if (type != CsvType::text && is_nan(field.text)) {
+      return true;
+    }
     if (field.is_quoted) {
       return type != CsvType::text && trimmed(field.text).empty();
     }

@@ -44,7 +44,7 @@ struct CsvOptions {
   /// Whether the first row holds the names; else they are "0", "1", …
   bool header = true;
   /// What stands for a missing value. A field in quotes is never one, unless it is an empty field
-  /// of a column of numbers.
+  /// of a column of numbers. Among numbers each text that reads as NaN is missing, too ("-nan").
   std::vector<std::string> missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL"};
   struct ColumnType {
     std::string column;
@@ -62,7 +62,7 @@ struct CsvOrigin {
 
 namespace detail {
 /// The whole text as a number, as it is read in a column of floats: by no locale; with spaces
-/// around it and a plus sign.
+/// around it and a plus sign. The nearest double: "1e-400" is 0, "1e400" infinite.
 [[nodiscard]] std::optional<double> csv_number(std::string_view text) noexcept;
 }  // namespace detail
 
@@ -103,7 +103,8 @@ class CsvTable final {
 
 /// Reads a table: RFC 4180, with any separator, and spaces around numbers. Line ends are `\n`,
 /// `\r\n` or `\r`; empty lines are passed by. A column has the first of the types integer, real and
-/// text that fits all its fields; one of missing values alone is of type real.
+/// text that fits all its fields; one of missing values alone is of type real. A real is the double
+/// next to what is written: 0 below the smallest, infinite beyond the largest, as is "inf".
 ///
 /// Units: errors count lines from 1.
 /// Errors: FileError: not_found, io_error; bad_format for rows of another length, a quote that does

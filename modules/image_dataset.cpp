@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace hearth {
@@ -17,6 +18,10 @@ void require(bool is_right, const std::string& text, SourceLoc loc) {
                       .op = "ImageDataset",
                       .location = loc});
   }
+}
+
+bool is_finite(float value) {
+  return std::isfinite(value);
 }
 
 }  // namespace
@@ -43,6 +48,11 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options, SourceLo
   for (std::size_t value = 0; value < scaled_.size(); ++value) {
     scaled_[value] = (static_cast<float>(value) / 255.0F - options.mean) / options.deviation;
   }
+  require(std::isfinite(options.deviation) && std::ranges::all_of(scaled_, is_finite),
+          fmt::format("the mean {} and the deviation {} make pixels that are no finite numbers",
+                      options.mean,
+                      options.deviation),
+          loc);
 }
 
 Examples ImageDataset::read(std::span<const std::int64_t> indices) const {

@@ -19,8 +19,8 @@ struct ImageOptions {
 
 class ImageDataset final : public Dataset {
  public:
-  /// Errors: ArgumentError when the images contradict themselves (LabelledImages' invariants), or
-  /// the deviation is 0 or less.
+  /// Errors: ArgumentError when the images contradict themselves (LabelledImages' invariants), the
+  /// deviation is 0 or less, or mean and deviation make pixels that are no finite numbers.
   explicit ImageDataset(LabelledImages images,
                         ImageOptions options = {},
                         SourceLoc loc = SourceLoc::current());

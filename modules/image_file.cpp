@@ -43,28 +43,149 @@ struct PictureSource {
     if (height < 1 || width < 1 || height > kMostPixels / width) {
       fail(fmt::format("{} by {} pixels are none, or more than {}", height, width, kMostPixels));
     }
-    Picture made{.height = height, .width = width, .channels = channels, .pixels = {}};
-    made.pixels = host_vector<std::uint8_t>(
-                      static_cast<std::size_t>(height * width * channels), "read_picture", loc)
-                      .value();
-    return made;
+    return {.height = height,
+            .width = width,
+            .channels = channels,
+            .pixels = room(static_cast<std::size_t>(height * width * channels))};
+  }
+  [[nodiscard]] std::vector<std::uint8_t> room(std::size_t size_bytes) const {
+    return host_vector<std::uint8_t>(size_bytes, "read_picture", loc).value();
   }
 };
 
+// ---- pixels ----
+
+// A sample on white, as far as it is not covered; rounded.
+std::uint8_t over_white(unsigned value, unsigned alpha) {
+  return static_cast<std::uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
+}
+
+// Places pixels of grey, grey and alpha, RGB, or RGB and alpha, by their number of channels.
+void place_pixels(std::span<const std::uint8_t> from,
+                  std::size_t from_channels,
+                  int channels,
+                  std::uint8_t* to) {
+  const bool has_alpha = from_channels % 2 == 0;
+  const bool is_grey = from_channels <= 2;
+  for (std::size_t at = 0; at < from.size(); at += from_channels) {
+    std::array<std::uint8_t, 3> colour{from[at], from[at], from[at]};
+    if (!is_grey) {
+      colour = {from[at], from[at + 1], from[at + 2]};
+    }
+    if (has_alpha) {
+      for (std::uint8_t& sample : colour) {
+        sample = over_white(sample, from[at + from_channels - 1]);
+      }
+    }
+    if (channels == 1) {
+      *to++ = is_grey ? colour[0] : grey_of(colour[0], colour[1], colour[2]);
+    } else {
+      to = std::copy(colour.begin(), colour.end(), to);
+    }
+  }
+}
+
 // ---- PNG ----
 
-Picture decode_png(const PictureSource& from, int channels) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  const std::unique_ptr<png_image, decltype(&png_image_free)> release(&image, &png_image_free);
-  if (png_image_begin_read_from_memory(&image, from.bytes.data(), from.bytes.size()) == 0) {
-    from.fail(image.message);
+// libpng reports an error by a call that must not return: it jumps back to where `jump` was set.
+// A plain struct, which a jump leaves as it is.
+struct PngReading {
+  std::jmp_buf jump{};
+  std::array<char, 128> text{};
+  const std::byte* at = nullptr;  // the next byte of the file
+  std::size_t left_bytes = 0;
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  bool is_interlaced = false;
+  std::size_t channels = 0;  // of what the rows are made of, 8 bits each
+  std::size_t row_bytes = 0;
+};
+
+[[noreturn]] void png_jump_back(png_structp png, png_const_charp text) {
+  auto* const reading = static_cast<PngReading*>(png_get_error_ptr(png));
+  fmt::format_to_n(reading->text.data(), reading->text.size() - 1, "{}", text);
+  std::longjmp(reading->jump, 1);  // NOLINT(cert-err52-cpp): the library is C
+}
+void png_warning_is_nothing(png_structp /*png*/, png_const_charp /*text*/) {}
+void read_png_bytes(png_structp png, png_bytep to, png_size_t count) {
+  auto* const reading = static_cast<PngReading*>(png_get_io_ptr(png));
+  if (count > reading->left_bytes) {
+    png_error(png, "the file ends early");
   }
-  Picture picture = from.picture(image.height, image.width, channels);
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  const png_color white{255, 255, 255};
-  if (png_image_finish_read(&image, &white, picture.pixels.data(), 0, nullptr) == 0) {
-    from.fail(image.message);
+  std::copy_n(reinterpret_cast<const png_byte*>(reading->at), count, to);
+  reading->at += count;
+  reading->left_bytes -= count;
+}
+
+// Between a jump and its place lie frames of C, and these two: they own nothing.
+// What a file says of gamma, of colour profiles and of texts is not read: samples are taken as they
+// are, and a broken or huge note costs nothing.
+bool read_png_header(PngReading& reading) {
+  if (setjmp(reading.jump) != 0) {  // NOLINT(cert-err52-cpp)
+    return false;
+  }
+  const png_structp png = reading.png;
+  png_set_read_fn(png, &reading, read_png_bytes);
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+  png_read_info(png, reading.info);
+  png_set_expand(png);    // palettes, fewer than 8 bits, and a colour that stands for transparency
+  png_set_scale_16(png);  // value·255/65535, rounded
+  reading.is_interlaced = png_set_interlace_handling(png) > 1;
+  png_read_update_info(png, reading.info);
+  reading.channels = png_get_channels(png, reading.info);
+  reading.row_bytes = png_get_rowbytes(png, reading.info);
+  return true;
+}
+// Rows one after another into the same room, each placed at once; of an interlaced picture, whose
+// passes come back to a row, all rows.
+bool read_png_rows(PngReading& reading, std::span<std::uint8_t> room, Picture& picture) {
+  if (setjmp(reading.jump) != 0) {  // NOLINT(cert-err52-cpp)
+    return false;
+  }
+  const auto height = static_cast<std::size_t>(picture.height);
+  const auto stride = static_cast<std::size_t>(picture.width * picture.channels);
+  const int passes = reading.is_interlaced ? PNG_INTERLACE_ADAM7_PASSES : 1;
+  for (int pass = 1; pass <= passes; ++pass) {
+    for (std::size_t row = 0; row < height; ++row) {
+      const std::span<std::uint8_t> pixels =
+          room.subspan(reading.is_interlaced ? row * reading.row_bytes : 0, reading.row_bytes);
+      png_read_row(reading.png, pixels.data(), nullptr);
+      if (pass == passes) {
+        place_pixels(
+            pixels, reading.channels, picture.channels, picture.pixels.data() + row * stride);
+      }
+    }
+  }
+  return true;
+}
+
+Picture decode_png(const PictureSource& from, int channels) {
+  PngReading reading;
+  reading.at = from.bytes.data();
+  reading.left_bytes = from.bytes.size();
+  reading.png = png_create_read_struct(
+      PNG_LIBPNG_VER_STRING, &reading, png_jump_back, png_warning_is_nothing);
+  reading.info = reading.png == nullptr ? nullptr : png_create_info_struct(reading.png);
+  const auto destroy = [](PngReading* made) {
+    png_destroy_read_struct(&made->png, &made->info, nullptr);
+  };
+  const std::unique_ptr<PngReading, decltype(destroy)> release(&reading, destroy);
+  if (reading.info == nullptr) {
+    throw_error(Error{.code = ErrorCode::out_of_memory,
+                      .text = "read_picture: libpng finds no memory",
+                      .location = from.loc});
+  }
+  if (!read_png_header(reading)) {
+    from.fail(reading.text.data());
+  }
+  Picture picture = from.picture(png_get_image_height(reading.png, reading.info),
+                                 png_get_image_width(reading.png, reading.info),
+                                 channels);
+  const std::size_t row_count =
+      reading.is_interlaced ? static_cast<std::size_t>(picture.height) : 1;
+  std::vector<std::uint8_t> room = from.room(row_count * reading.row_bytes);
+  if (!read_png_rows(reading, room, picture)) {
+    from.fail(reading.text.data());
   }
   return picture;
 }
@@ -93,6 +214,17 @@ void warning_is_error(j_common_ptr info, int level) {
   }
 }
 
+// Files for print hold 255 - ink, as Adobe's programs write it. A row of cyan, magenta, yellow and
+// black becomes one of red, green and blue, in the same room.
+void ink_to_colours(std::span<std::uint8_t> row) {
+  for (std::size_t from = 0, to = 0; from < row.size(); from += 4, to += 3) {
+    const unsigned light = row[from + 3];
+    for (std::size_t i = 0; i < 3; ++i) {
+      row[to + i] = static_cast<std::uint8_t>((row[from + i] * light + 127) / 255);
+    }
+  }
+}
+
 // Between a jump and its place lie frames of C, and these two: they own nothing.
 bool read_jpeg_header(jpeg_decompress_struct& info, JpegErrors& errors, const PictureSource& from) {
   if (setjmp(errors.jump) != 0) {  // NOLINT(cert-err52-cpp)
@@ -105,16 +237,28 @@ bool read_jpeg_header(jpeg_decompress_struct& info, JpegErrors& errors, const Pi
   jpeg_read_header(&info, TRUE);
   return true;
 }
-bool read_jpeg_rows(jpeg_decompress_struct& info, JpegErrors& errors, Picture& picture) {
+// `room`: of one row of the file's channels.
+bool read_jpeg_rows(jpeg_decompress_struct& info,
+                    JpegErrors& errors,
+                    std::span<std::uint8_t> room,
+                    Picture& picture) {
   if (setjmp(errors.jump) != 0) {  // NOLINT(cert-err52-cpp)
     return false;
   }
+  const std::size_t channels = info.out_color_space == JCS_GRAYSCALE ? 1 : 3;
+  const auto stride = static_cast<std::size_t>(picture.width * picture.channels);
   jpeg_start_decompress(&info);
   while (info.output_scanline < info.output_height) {
-    const std::size_t row_bytes =
-        static_cast<std::size_t>(info.output_width) * static_cast<std::size_t>(picture.channels);
-    JSAMPROW row = picture.pixels.data() + info.output_scanline * row_bytes;
+    std::uint8_t* const to = picture.pixels.data() + info.output_scanline * stride;
+    JSAMPROW row = room.data();
     jpeg_read_scanlines(&info, &row, 1);
+    if (info.out_color_space == JCS_CMYK) {
+      ink_to_colours(room);
+    }
+    place_pixels(room.first(static_cast<std::size_t>(picture.width) * channels),
+                 channels,
+                 picture.channels,
+                 to);
   }
   jpeg_finish_decompress(&info);
   return true;
@@ -131,12 +275,15 @@ Picture decode_jpeg(const PictureSource& from, int channels) {
   if (!read_jpeg_header(info, errors, from)) {
     from.fail(errors.text.data());
   }
-  if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
-    from.fail("its colours are for print (CMYK), expected grey or RGB");
-  }
-  info.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  const bool is_ink = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  const bool is_grey = info.jpeg_color_space == JCS_GRAYSCALE;
+  info.out_color_space = is_ink ? JCS_CMYK : is_grey ? JCS_GRAYSCALE : JCS_RGB;
   Picture picture = from.picture(info.image_height, info.image_width, channels);
-  if (!read_jpeg_rows(info, errors, picture)) {
+  std::vector<std::uint8_t> room =
+      from.room(info.image_width * static_cast<std::size_t>(is_ink    ? 4
+                                                            : is_grey ? 1
+                                                                      : 3));
+  if (!read_jpeg_rows(info, errors, room, picture)) {
     from.fail(errors.text.data());
   }
   return picture;
@@ -206,6 +353,10 @@ std::vector<float> resampled(const std::vector<float>& values,
 }
 
 }  // namespace
+
+std::uint8_t grey_of(std::uint8_t red, std::uint8_t green, std::uint8_t blue) noexcept {
+  return static_cast<std::uint8_t>((red * 19595U + green * 38470U + blue * 7471U + 0x8000U) >> 16U);
+}
 
 Picture read_picture(const std::filesystem::path& file, int channels, SourceLoc loc) {
   return decode_picture(detail::read_whole(file, loc), channels, file.string(), loc);

@@ -25,9 +25,20 @@ struct Picture {
 /// The largest pictures that are read: what a broken or hostile file claims costs no more.
 inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 28U;
 
+/// The grey of a colour, for every kind of file: 0.299·red + 0.587·green + 0.114·blue of the
+/// samples as they are (Rec. 601; the same integers as Pillow's "L"): (red·19595 + green·38470 +
+/// blue·7471 + 32768) / 65536.
+[[nodiscard]] std::uint8_t grey_of(std::uint8_t red,
+                                   std::uint8_t green,
+                                   std::uint8_t blue) noexcept;
+
 /// Reads a picture, PNG or JPEG by its first bytes, with so many channels whatever the file has:
-/// grey becomes three equal channels, colours become grey. 16 bits a channel become 8; what is
-/// transparent lies on white. A camera's note that a picture is to be turned is passed by.
+/// grey becomes three equal channels, colours become grey by grey_of(). Samples are taken as they
+/// are: gamma, colour profiles and the like in a file change nothing. Fewer than 8 bits are spread
+/// over 0 to 255; 16 bits become value·255/65535, rounded. What is transparent lies on white:
+/// (value·alpha + 255·(255 - alpha))/255. JPEGs for print (CMYK) are read as Pillow does, without
+/// their profile: red is (255 - cyan)·(255 - black)/255. A camera's note that a picture is to be
+/// turned is passed by.
 ///
 /// Errors: FileError: not_found, io_error; bad_format for a file that is neither, is broken, ends
 /// early, or has more than kMostPixels; ArgumentError for other channels than 1 and 3; OutOfMemory.

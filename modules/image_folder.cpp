@@ -1,11 +1,14 @@
 #include <hearth/modules/image_folder.hpp>
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/log.hpp>
+#include <hearth/runtime/base/settings.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <system_error>
 #include <utility>
 
@@ -26,21 +29,47 @@ bool is_picture(const fs::path& file) {
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-// What lies in a folder, in the order of names.
-std::vector<fs::path> entries_of(const fs::path& folder, SourceLoc loc) {
+// What other programs leave in folders: Jupyter's .ipynb_checkpoints, the Mac's .DS_Store and
+// ._cat.png, and the folder of such files that its archives carry.
+bool is_hidden(const fs::path& entry) {
+  const std::string name = entry.filename().string();
+  return name.starts_with('.') || name == "__MACOSX";
+}
+
+[[noreturn]] void refuse_entry(const fs::path& entry, const std::error_code& error, SourceLoc loc) {
+  const bool is_missing = error == std::errc::no_such_file_or_directory;
+  refuse_folder(is_missing ? ErrorCode::not_found : ErrorCode::io_error,
+                fmt::format("{}: {}", entry.string(), error.message()),
+                loc);
+}
+
+struct Entry {
+  fs::path path;
+  fs::file_type type = fs::file_type::none;  // through links
+};
+
+// Entries of a folder, in the order of names. Errors: an entry for which `matters` is true, and
+// that is a link to nowhere or has no readable status. It would be missing silently.
+template <class Matters>
+std::vector<Entry> entries_of(const fs::path& folder, const Matters& matters, SourceLoc loc) {
   std::error_code error;
-  std::vector<fs::path> entries;
+  std::vector<Entry> entries;
   fs::directory_iterator at(folder, error);
   for (; !error && at != fs::directory_iterator(); at.increment(error)) {
-    entries.push_back(at->path());
+    std::error_code unknown;
+    const fs::file_type type = at->status(unknown).type();
+    if (type == fs::file_type::not_found) {
+      unknown = std::make_error_code(std::errc::no_such_file_or_directory);
+    }
+    if (unknown && !is_hidden(at->path()) && matters(at->path())) {
+      refuse_entry(at->path(), unknown, loc);
+    }
+    entries.push_back({at->path(), type});
   }
   if (error) {
-    const bool is_missing = error == std::errc::no_such_file_or_directory;
-    refuse_folder(is_missing ? ErrorCode::not_found : ErrorCode::io_error,
-                  fmt::format("{}: {}", folder.string(), error.message()),
-                  loc);
+    refuse_entry(folder, error, loc);
   }
-  std::ranges::sort(entries);
+  std::ranges::sort(entries, {}, &Entry::path);
   return entries;
 }
 
@@ -48,16 +77,19 @@ void check(const ImageFolderOptions& options, SourceLoc loc) {
   const auto fits = [&](const std::vector<float>& values) {
     return values.size() == 1 || values.size() == static_cast<std::size_t>(options.channels);
   };
-  const bool is_right = (options.channels == 1 || options.channels == 3) && fits(options.mean) &&
-                        fits(options.deviation) && options.height >= 0 && options.width >= 0 &&
-                        (options.height == 0) == (options.width == 0) &&
-                        std::ranges::all_of(options.deviation, [](float d) { return d > 0; });
+  const auto finite = [](float value) { return std::isfinite(value); };
+  const bool is_right =
+      (options.channels == 1 || options.channels == 3) && fits(options.mean) &&
+      fits(options.deviation) && options.height >= 0 && options.width >= 0 &&
+      (options.height == 0) == (options.width == 0) && std::ranges::all_of(options.mean, finite) &&
+      std::ranges::all_of(options.deviation,
+                          [&](float d) { return finite(d) && d > 0 && finite(1 / d); });
   if (!is_right) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format(
                           "ImageFolder: channels are 1 or 3, height and width both given or both "
-                          "0, mean and deviation of one number or one a channel, deviations above "
-                          "0; got {}, {}x{}, [{}] and [{}]",
+                          "0, mean and deviation of one finite number or one a channel, deviations "
+                          "above 0; got {}, {}x{}, [{}] and [{}]",
                           options.channels,
                           options.height,
                           options.width,
@@ -73,6 +105,7 @@ ImageFolder::ImageFolder(const fs::path& folder, ImageFolderOptions options, Sou
     : options_(std::move(options)) {
   check(options_, loc);
   list(folder, loc);
+  note_skipped(folder);
   is_scaled_ = options_.height > 0;
   if (!is_scaled_) {
     const Picture first = read_picture(files_.front(), options_.channels, loc);
@@ -84,41 +117,66 @@ ImageFolder::ImageFolder(const fs::path& folder, ImageFolderOptions options, Sou
 void ImageFolder::list(const fs::path& folder, SourceLoc loc) {
   const bool are_given = !options_.classes.empty();
   classes_ = options_.classes;
-  for (const fs::path& entry : entries_of(folder, loc)) {
-    std::error_code ignored;
-    if (!fs::is_directory(entry, ignored)) {
+  const auto is_any = [](const fs::path&) { return true; };
+  for (const Entry& entry : entries_of(folder, is_any, loc)) {
+    const std::string name = entry.path.filename().string();
+    const auto known = std::ranges::find(classes_, name);
+    const bool is_known = known != classes_.end();
+    if (entry.type != fs::file_type::directory || (is_hidden(entry.path) && !is_known)) {
+      skipped_.push_back(entry.path);
       continue;
     }
-    const std::string name = entry.filename().string();
-    const auto known = std::ranges::find(classes_, name);
     const auto label = static_cast<std::int64_t>(known - classes_.begin());
-    if (known == classes_.end()) {
+    if (!is_known) {
       if (are_given) {
         refuse_folder(
             ErrorCode::bad_format,
-            fmt::format("{}: the class is not among {}", entry.string(), fmt::join(classes_, ", ")),
+            fmt::format(
+                "{}: the class is not among {}", entry.path.string(), fmt::join(classes_, ", ")),
             loc);
       }
       classes_.push_back(name);
     }
-    const std::size_t before = files_.size();
-    for (const fs::path& file : entries_of(entry, loc)) {
-      if (is_picture(file)) {
-        files_.push_back(file);
-        labels_.push_back(label);
-      }
-    }
-    if (files_.size() == before) {
-      refuse_folder(ErrorCode::bad_format,
-                    fmt::format("{}: the class has no .png, .jpg or .jpeg", entry.string()),
-                    loc);
-    }
+    list_class(entry.path, label, loc);
   }
   if (files_.empty()) {
     refuse_folder(ErrorCode::not_found,
                   fmt::format("{}: there is no subfolder, expected one a class", folder.string()),
                   loc);
   }
+}
+
+void ImageFolder::list_class(const fs::path& folder, std::int64_t label, SourceLoc loc) {
+  const std::size_t before = files_.size();
+  for (const Entry& entry : entries_of(folder, is_picture, loc)) {
+    if (entry.type != fs::file_type::regular || is_hidden(entry.path) || !is_picture(entry.path)) {
+      skipped_.push_back(entry.path);
+      continue;
+    }
+    files_.push_back(entry.path);
+    labels_.push_back(label);
+  }
+  if (files_.size() == before) {
+    refuse_folder(ErrorCode::bad_format,
+                  fmt::format("{}: the class has no .png, .jpg or .jpeg", folder.string()),
+                  loc);
+  }
+}
+
+// A data set needs no runtime, so it has no log but the standard error stream.
+void ImageFolder::note_skipped(const fs::path& folder) const {
+  if (skipped_.empty()) {
+    return;
+  }
+  const Result<detail::LogLevel> level = detail::log_level(detail::Settings::from_environment());
+  detail::Log({.level = level.value()})  // a level that is none is an error, as ever
+      .info(fmt::format("ImageFolder: {}: {} pictures in {} classes; {} other entries are passed "
+                        "by, the first is {}",
+                        folder.string(),
+                        files_.size(),
+                        classes_.size(),
+                        skipped_.size(),
+                        skipped_.front().string()));
 }
 
 Examples ImageFolder::read(std::span<const std::int64_t> indices) const {

@@ -29,12 +29,18 @@ struct ImageFolderOptions {
 
 class ImageFolder final : public Dataset {
  public:
-  /// Lists the files whose names end in .png, .jpg or .jpeg (or in capitals); others are passed by.
-  /// Classes are numbered in the order of their names, pictures in the order of classes and names.
+  /// Lists the files whose names end in .png, .jpg or .jpeg (or in capitals); their bytes decide
+  /// between PNG and JPEG. Classes are numbered in the order of their names, pictures in the
+  /// order of classes and names. Links are followed.
   ///
-  /// Errors: FileError: not_found for no such folder, or one without subfolders; bad_format for a
-  /// class without pictures or one that is not among options.classes, and what read_picture() says
-  /// of the first picture when its size is asked for; ArgumentError for options that do not fit.
+  /// Passed by, kept in skipped(), and counted in the log (level info): names that begin with a dot
+  /// and `__MACOSX`, unless options.classes names them; files beside the classes; in a class other
+  /// files, and folders with all that they hold.
+  ///
+  /// Errors: FileError: not_found for no such folder, one without subfolders, or a link that leads
+  /// nowhere; io_error for what cannot be looked at; bad_format for a class without pictures or one
+  /// that is not among options.classes, and the error of read_picture() for the first picture when
+  /// its size is used; ArgumentError for options that do not fit.
   explicit ImageFolder(const std::filesystem::path& folder,
                        ImageFolderOptions options = {},
                        SourceLoc loc = SourceLoc::current());
@@ -49,15 +55,22 @@ class ImageFolder final : public Dataset {
   /// The names of the subfolders, or options.classes.
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
+  /// Entries of the folder and of its classes that are no pictures of the data set.
+  [[nodiscard]] const std::vector<std::filesystem::path>& skipped() const noexcept {
+    return skipped_;
+  }
   [[nodiscard]] const ImageFolderOptions& options() const noexcept { return options_; }
 
  private:
   void list(const std::filesystem::path& folder, SourceLoc loc);
+  void list_class(const std::filesystem::path& folder, std::int64_t label, SourceLoc loc);
+  void note_skipped(const std::filesystem::path& folder) const;
 
   ImageFolderOptions options_;
   bool is_scaled_ = false;
   std::vector<std::string> classes_;
   std::vector<std::filesystem::path> files_;
+  std::vector<std::filesystem::path> skipped_;
   std::vector<std::int64_t> labels_;
 };
 

@@ -57,25 +57,19 @@ void require_checksum(const std::filesystem::path& path,
 
 // Another program may have stored any byte as a bool.
 void require_booleans(const std::filesystem::path& path,
-                      const detail::SafetensorsHeader& header,
-                      std::span<const std::byte> data,
+                      const SafetensorsFile::Entry& entry,
+                      std::span<const std::byte> bytes,
                       SourceLoc loc) {
-  for (const SafetensorsFile::Entry& entry : header.entries) {
-    if (entry.dtype != DType::boolean) {
-      continue;
-    }
-    const auto bytes = data.subspan(entry.offset_bytes, entry.size_bytes);
-    const auto other =
-        std::ranges::find_if(bytes, [](std::byte byte) { return byte > std::byte{1}; });
-    if (other != bytes.end()) {
-      refuse(ErrorCode::bad_format,
-             path,
-             fmt::format("tensor '{}': byte {} of a BOOL is {}, neither 0 nor 1",
-                         entry.name,
-                         other - bytes.begin(),
-                         std::to_integer<int>(*other)),
-             loc);
-    }
+  const auto other =
+      std::ranges::find_if(bytes, [](std::byte byte) { return byte > std::byte{1}; });
+  if (other != bytes.end()) {
+    refuse(ErrorCode::bad_format,
+           path,
+           fmt::format("tensor '{}': byte {} of a BOOL is {}, neither 0 nor 1",
+                       entry.name,
+                       other - bytes.begin(),
+                       std::to_integer<int>(*other)),
+           loc);
   }
 }
 
@@ -231,7 +225,6 @@ SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceL
     const auto spelling = is_own ? detail::Spelling::own : detail::Spelling::sorted;
     require_checksum(path, checksum.mapped(), checksum_of(header, spelling, {&data, 1}, loc), loc);
   }
-  require_booleans(path, header, data, loc);
   file.metadata_ = std::move(header.metadata);
   file.entries_ = std::move(header.entries);
   return file;
@@ -263,6 +256,15 @@ std::span<const std::byte> SafetensorsFile::bytes(const Entry& entry) const noex
 
 Tensor SafetensorsFile::tensor(std::string_view name, const Device& device, SourceLoc loc) const {
   const Entry& entry = at(name, loc);
+  if (!entry.unsupported.empty()) {
+    refuse(ErrorCode::bad_format,
+           path_,
+           fmt::format("tensor '{}': {}", entry.name, entry.unsupported),
+           loc);
+  }
+  if (entry.dtype == DType::boolean) {
+    require_booleans(path_, entry, bytes(entry), loc);
+  }
   const WeightScope weights(device);
   return Tensor::from_owned_bytes(device, bytes(entry), file_, entry.dtype, entry.shape, loc);
 }

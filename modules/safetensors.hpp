@@ -80,13 +80,19 @@ class SafetensorsFile final {
     Shape shape;
     std::size_t offset_bytes = 0;  ///< From the first byte after the header.
     std::size_t size_bytes = 0;
+    /// Why this library has no such tensor, for an error: a type or a shape that it lacks. Then
+    /// dtype and shape mean nothing, and only bytes() gives what there is. Empty: tensor() reads
+    /// it.
+    std::string unsupported = {};
   };
 
+  /// Reads the header; a tensor that this library lacks is an error only when it is used.
+  ///
   /// Errors: FileError: not_found, io_error; bad_format for anything that the format forbids:
-  /// truncated, a wrong header length, a header that is no JSON object, unknown types, offsets that
-  /// overlap, leave holes or lie outside, sizes that contradict the shape, a name twice, another
-  /// checksum than what was written here had, or none. OutOfMemory when the host has no room for
-  /// the file. Cost: memory for the whole file.
+  /// truncated, a wrong header length, a header that is no JSON object, offsets that overlap, leave
+  /// holes or lie outside, sizes that contradict shape and type, a name twice, another checksum
+  /// than what was written here had, or none. OutOfMemory when the host has no room for the file.
+  /// Cost: memory for the whole file.
   [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path,
                                             SourceLoc loc = SourceLoc::current());
 
@@ -98,15 +104,19 @@ class SafetensorsFile final {
   /// Errors: FileError not_found, with the names that are there.
   [[nodiscard]] const Entry& at(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] std::span<const std::byte> bytes(const Entry& entry) const noexcept;
-  /// Queues the upload; the file's bytes live until it is done. Errors: as at().
+  /// Queues the upload; the file's bytes live until it is done.
+  /// Dtypes: F64, F32, F16, BF16, I64, I32, I8, U8 and BOOL, as they are. No other type of the
+  /// format is widened; a program converts the result of bytes() itself.
+  /// Errors: as at(); FileError bad_format for an unsupported tensor, and for a BOOL with another
+  /// byte than 0 and 1.
   [[nodiscard]] Tensor tensor(std::string_view name,
                               const Device& device,
                               SourceLoc loc = SourceLoc::current()) const;
 
   /// Finds these tensors in the file.
-  /// Errors: FileError bad_format naming the first that is missing, differs or is too much where it
-  /// may not, two that get one name, or a file of which nothing is used; ArgumentError for a
-  /// pattern that is none.
+  /// Errors: FileError bad_format naming the first that is missing, unsupported, differs or is too
+  /// much where it may not, two that get one name, or a file of which nothing is used;
+  /// ArgumentError for a pattern that is none.
   [[nodiscard]] WeightMatches match(std::span<const NamedTensor> expected,
                                     const LoadWeightsOptions& options,
                                     SourceLoc loc = SourceLoc::current()) const;

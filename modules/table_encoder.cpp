@@ -19,7 +19,9 @@
 namespace hearth {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr int kUncheckedVersion = 1;
+constexpr const char* kChecksum = "xxh64";  // of the text as it would be without this member
 
 [[noreturn]] void refuse_table(const std::string& text, SourceLoc loc) {
   throw_error(
@@ -80,28 +82,68 @@ std::vector<std::string> distinct(const CsvColumn& column) {
   return texts;
 }
 
+// Sums, squares and differences of doubles do not leave the range of this type.
+using Wide = long double;
+
 struct Moments {
   double mean = 0;
   double deviation = 1;
 };
+
+// The one rule for a number, in a table that trains as in every other: it is finite, and so is what
+// it becomes in f32. Errors: the place, the column and the value.
+float coded(const CsvTable& table,
+            const CsvColumn& column,
+            std::int64_t row,
+            const Moments& moments,
+            SourceLoc loc) {
+  const double value = column.number(row);
+  const auto code =
+      static_cast<float>((static_cast<Wide>(value) - moments.mean) / moments.deviation);
+  if (!std::isfinite(value) || !std::isfinite(code)) {
+    refuse_table(fmt::format("{}: column '{}' is {}, {}",
+                             table.place_of(row),
+                             column.name,
+                             value,
+                             !std::isfinite(value)
+                                 ? "no finite number"
+                                 : fmt::format("which is outside of f32's range as ({} - {})/{}",
+                                               value,
+                                               moments.mean,
+                                               moments.deviation)),
+                 loc);
+  }
+  return code;
+}
+
+// Of a column that is encoded with these, all numbers.
+void require_coded(const CsvTable& table,
+                   const CsvColumn& column,
+                   const Moments& moments,
+                   SourceLoc loc) {
+  for (std::int64_t row = 0; row < table.row_count(); ++row) {
+    if (!misses(column, row)) {
+      static_cast<void>(coded(table, column, row, moments, loc));
+    }
+  }
+}
 
 // Of the values that are there; a column that is always the same keeps its size. Sums are those of
 // the distances from the first value: a mean that is rounded would leave a constant column a
 // deviation.
 Moments moments_of(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
   const auto count = static_cast<std::int64_t>(column.is_missing.size());
-  std::optional<double> first;
-  double sum = 0;
-  double squares = 0;
-  double there = 0;
+  std::optional<Wide> first;
+  Wide sum = 0;
+  Wide squares = 0;
+  Wide there = 0;
   for (std::int64_t row = 0; row < count; ++row) {
     if (misses(column, row)) {
       continue;
     }
     const double value = column.number(row);
     if (!std::isfinite(value)) {
-      refuse_table(fmt::format("{}: column '{}' is {}", table.place_of(row), column.name, value),
-                   loc);
+      static_cast<void>(coded(table, column, row, {}, loc));  // which throws
     }
     first = first.value_or(value);
     sum += value - *first;
@@ -110,15 +152,15 @@ Moments moments_of(const CsvTable& table, const CsvColumn& column, SourceLoc loc
   if (!first) {
     return {};
   }
-  const double shift = sum / there;
+  const Wide shift = sum / there;
   for (std::int64_t row = 0; row < count; ++row) {
     if (!misses(column, row)) {
-      const double distance = column.number(row) - *first - shift;
+      const Wide distance = column.number(row) - *first - shift;
       squares += distance * distance;
     }
   }
-  const double deviation = std::sqrt(squares / there);
-  return {*first + shift, deviation > 0 ? deviation : 1};
+  const auto deviation = static_cast<double>(std::sqrt(squares / there));
+  return {static_cast<double>(*first + shift), deviation > 0 ? deviation : 1};
 }
 
 std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
@@ -216,6 +258,7 @@ void TableEncoder::learn_feature(const CsvTable& table,
     numbers_.push_back({.column = column.name,
                         .mean = moments.mean,
                         .deviation = options.standardise ? moments.deviation : 0});
+    require_coded(table, column, options.standardise ? moments : Moments{}, loc);
     return;
   }
   Category category{.column = column.name, .texts = distinct(column)};
@@ -252,6 +295,7 @@ void TableEncoder::learn_target(const CsvTable& table, const TableOptions& optio
     target_.mean = moments.mean;
     target_.deviation = moments.deviation;
   }
+  require_coded(table, column, {target_.mean, target_.deviation}, loc);
 }
 
 ArrayDataset TableEncoder::encode(const CsvTable& table, SourceLoc loc) const {
@@ -379,10 +423,11 @@ Examples TableEncoder::features_of(const CsvTable& table,
   for (const Number& number : numbers_) {
     const CsvColumn& column = table.column(number.column, loc);
     const bool standardises = number.deviation > 0;
+    const Moments moments = standardises ? Moments{number.mean, number.deviation} : Moments{};
+    const float gap = standardises ? 0 : static_cast<float>(number.mean);
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const double value = misses(column, rows[i]) ? number.mean : column.number(rows[i]);
       inputs[i * stride + place] =
-          static_cast<float>(standardises ? (value - number.mean) / number.deviation : value);
+          misses(column, rows[i]) ? gap : coded(table, column, rows[i], moments, loc);
     }
     ++place;
   }
@@ -416,7 +461,7 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
     HostArray targets(DType::f32, {count, 1}, loc);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       targets.values<float>()[i] =
-          static_cast<float>((column.number(rows[i]) - target_.mean) / target_.deviation);
+          coded(table, column, rows[i], {target_.mean, target_.deviation}, loc);
     }
     return targets;
   }
@@ -497,6 +542,7 @@ void TableEncoder::save(const std::filesystem::path& file, SourceLoc loc) const 
   // Bytes that are no UTF-8 would not come back: refuse them.
   std::string text;
   try {
+    all[kChecksum] = detail::checksum_text(all.dump(1));
     text = all.dump(1) + "\n";
   } catch (const nlohmann::json::exception& error) {
     refuse_table(fmt::format("a text of the table cannot be written: {}", json_fault(error)), loc);
@@ -514,9 +560,17 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
   TableEncoder read;
   try {
     const auto* const text = reinterpret_cast<const char*>(bytes.data());
-    const auto all = nlohmann::json::parse(text, text + bytes.size());
-    if (all.at("hearth_table_encoder").get<int>() != kVersion) {
+    auto all = nlohmann::ordered_json::parse(text, text + bytes.size());
+    const int version = all.at("hearth_table_encoder").get<int>();
+    if (version != kVersion && version != kUncheckedVersion) {
       fail("another version wrote it");
+    }
+    if (version == kVersion) {
+      const auto checksum = all.at(kChecksum).get<std::string>();
+      all.erase(kChecksum);
+      if (checksum != detail::checksum_text(all.dump(1))) {
+        fail("it is damaged: its checksum is wrong");
+      }
     }
     const int code = all.at("code").get<int>();
     const int missing = all.at("missing").get<int>();
@@ -527,10 +581,14 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
     read.code_ = static_cast<CategoryCode>(code);
     read.missing_ = static_cast<MissingValue>(missing);
     read.unknown_ = static_cast<UnknownCategory>(unknown);
-    const auto number_in = [](const nlohmann::json& json) {
-      return Number{.column = json.at("column").get<std::string>(),
-                    .mean = json.at("mean").get<double>(),
-                    .deviation = json.at("deviation").get<double>()};
+    const auto number_in = [&](const nlohmann::ordered_json& json) {
+      const Number number{.column = json.at("column").get<std::string>(),
+                          .mean = json.at("mean").get<double>(),
+                          .deviation = json.at("deviation").get<double>()};
+      if (!(number.deviation >= 0)) {
+        fail(fmt::format("the deviation of '{}' is {}", number.column, number.deviation));
+      }
+      return number;
     };
     read.target_ = number_in(all.at("target"));
     read.classes_ = all.at("classes").get<std::vector<std::string>>();

@@ -59,17 +59,20 @@ class TableEncoder final {
   /// Learns from these rows.
   ///
   /// Errors: ArgumentError for columns that are not there, no features, a column of more categories
-  /// than max_categories, a number that is infinite, or when every row is dropped.
+  /// than max_categories, a number that encode() refuses, or when every row is dropped.
   explicit TableEncoder(const CsvTable& train,
                         const TableOptions& options,
                         SourceLoc loc = SourceLoc::current());
 
   /// A table as examples: inputs f32 [n, width()], numbers first, in the order of the columns; each
   /// column of CategoryCode::index in Examples::more. Targets are f32 [n, 1], or classes, i64 [n].
+  /// A number, of the target too, is finite, and so is what it becomes in f32: standardised, each
+  /// double of a table that trains fits, and as it is, what f32 holds.
   ///
   /// Errors: ArgumentError for a column that is not there, texts where numbers trained, a class
-  /// that did not train, or a missing value, unknown category or target that may not be; it names
-  /// the file and the line (CsvTable::place_of).
+  /// that did not train, an infinite number or one that f32 cannot hold then, or a missing value,
+  /// unknown category or target that may not be; it names the file and the line
+  /// (CsvTable::place_of), the column and the value.
   [[nodiscard]] ArrayDataset encode(const CsvTable& table,
                                     SourceLoc loc = SourceLoc::current()) const;
   /// The same without a target, whose column need not be there: what a trained model is asked.
@@ -99,9 +102,12 @@ class TableEncoder final {
     return prediction * target_.deviation + target_.mean;
   }
 
-  /// Writes it to a file, to be kept beside a model's weights. Errors: FileError io_error.
+  /// Writes it to a file, JSON with a checksum, to be kept beside a model's weights: all that was
+  /// learned comes back. Errors: ArgumentError for texts that are not UTF-8; FileError io_error.
   void save(const std::filesystem::path& file, SourceLoc loc = SourceLoc::current()) const;
-  /// Errors: FileError: not_found, io_error; bad_format for what save() did not write.
+  /// Files of before there was a checksum are read too.
+  /// Errors: FileError: not_found, io_error; bad_format for what save() did not write, also for a
+  /// value that changed since.
   [[nodiscard]] static TableEncoder load(const std::filesystem::path& file,
                                          SourceLoc loc = SourceLoc::current());
 

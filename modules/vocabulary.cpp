@@ -17,7 +17,9 @@
 namespace hearth {
 namespace {
 
-constexpr std::string_view kFirstLine = "hearth vocabulary 1";
+// Before the checksum of all that follows the first line.
+constexpr std::string_view kBegin = "hearth vocabulary 2 xxh64 ";
+constexpr std::string_view kUncheckedFirstLine = "hearth vocabulary 1";
 
 [[noreturn]] void refuse_text(const std::string& text, SourceLoc loc) {
   throw_error(
@@ -170,17 +172,17 @@ std::string Vocabulary::decode(std::span<const std::int32_t> numbers, SourceLoc 
   return text;
 }
 
-// A line of what it is, then each word behind its length: a byte may be any.
+// A line of what it is with the checksum of the rest, a line of what it holds, then each word
+// behind its length: a byte may be any.
 void Vocabulary::save(const std::filesystem::path& file, SourceLoc loc) const {
-  std::string text = fmt::format("{}\n{} {} {}\n",
-                                 kFirstLine,
+  std::string text = fmt::format("{} {} {}\n",
                                  unit_ == TextUnit::bytes ? "bytes" : "words",
                                  lower_case_ ? "lower" : "any",
                                  words_.size());
   for (const std::string& word : words_) {
     text += fmt::format("{} {}\n", word.size(), word);
   }
-  detail::write_whole(file, text, loc);
+  detail::write_whole(file, fmt::format("{}{}\n", kBegin, detail::checksum_text(text)) + text, loc);
 }
 
 namespace {
@@ -218,7 +220,7 @@ class WordReader final {
     text_.remove_prefix(count + 1);
     return piece;
   }
-  [[nodiscard]] bool is_at_end() const noexcept { return text_.empty(); }
+  [[nodiscard]] std::string_view rest() const noexcept { return text_; }
 
  private:
   std::string_view text_;
@@ -234,8 +236,14 @@ Vocabulary Vocabulary::load(const std::filesystem::path& file, SourceLoc loc) {
                           .location = loc});
   };
   WordReader reader(text);
-  if (reader.until('\n') != kFirstLine) {
-    fail(fmt::format("the first line is not '{}'", kFirstLine));
+  const std::string first = std::string(reader.until('\n').value_or(""));
+  if (first != kUncheckedFirstLine) {
+    if (!first.starts_with(kBegin)) {
+      fail(fmt::format("the first line does not begin with '{}'", kBegin));
+    }
+    if (first.substr(kBegin.size()) != detail::checksum_text(reader.rest())) {
+      fail("it is damaged: its checksum is wrong");
+    }
   }
   Vocabulary read;
   const std::optional<std::string_view> unit = reader.until(' ');
@@ -256,7 +264,7 @@ Vocabulary Vocabulary::load(const std::filesystem::path& file, SourceLoc loc) {
     read.words_.emplace_back(word.value_or(""));
   }
   read.number_words();
-  if (!reader.is_at_end() || read.numbers_.size() != read.words_.size()) {
+  if (!reader.rest().empty() || read.numbers_.size() != read.words_.size()) {
     fail("a word stands there twice, or something follows the last one");
   }
   return read;

@@ -69,9 +69,12 @@ class Vocabulary final {
   [[nodiscard]] std::string decode(std::span<const std::int32_t> numbers,
                                    SourceLoc loc = SourceLoc::current()) const;
 
-  /// Writes it to a file, for a program that uses a trained model. Errors: FileError io_error.
+  /// Writes it to a file, for a program that uses a trained model. The first line has a checksum of
+  /// the rest. Errors: FileError io_error.
   void save(const std::filesystem::path& file, SourceLoc loc = SourceLoc::current()) const;
-  /// Errors: FileError: not_found, io_error; bad_format for what save() did not write.
+  /// Files of before there was a checksum are read too.
+  /// Errors: FileError: not_found, io_error; bad_format for what save() did not write, also for one
+  /// byte that changed since.
   [[nodiscard]] static Vocabulary load(const std::filesystem::path& file,
                                        SourceLoc loc = SourceLoc::current());
 

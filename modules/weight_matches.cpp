@@ -39,6 +39,10 @@ bool fits(const SafetensorsFile::Entry& entry, const Tensor& wanted, bool may_ca
   return has_type && entry.shape == wanted.shape();
 }
 
+std::string describe_entry(const SafetensorsFile::Entry& entry) {
+  return entry.unsupported.empty() ? describe(entry.dtype, entry.shape) : entry.unsupported;
+}
+
 [[noreturn]] void refuse_weights(const std::filesystem::path& file,
                                  const std::string& text,
                                  SourceLoc loc) {
@@ -90,6 +94,10 @@ WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
       continue;
     }
     const Entry& entry = *found->second;
+    if (!entry.unsupported.empty()) {
+      refuse(fmt::format(
+          "tensor '{}': {}; the model expects {}", entry.name, entry.unsupported, wanted));
+    }
     if (!fits(entry, named.tensor, options.cast)) {
       refuse(fmt::format("tensor '{}' is {}: expected {}{}",
                          entry.name,
@@ -107,7 +115,7 @@ WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
     if (!options.allow_unused) {
       refuse(fmt::format("tensor '{}' ({}) belongs to no parameter of the model",
                          entry.name,
-                         describe(entry.dtype, entry.shape)));
+                         describe_entry(entry)));
     }
     matches.unused.push_back(entry.name);
   }

@@ -2,12 +2,16 @@
 // line of the call. Private to modules. Stateless. Threads: any.
 #pragma once
 
+#include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/file.hpp>
+
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -37,6 +41,11 @@ inline void write_whole(const std::filesystem::path& file, std::string_view text
   if (!written.has_value()) {
     throw_as_file_error(written.error(), loc);
   }
+}
+
+/// The checksum of a text in a file that people may read: xxh64, 16 hex digits.
+[[nodiscard]] inline std::string checksum_text(std::string_view text) {
+  return fmt::format("{:016x}", xxh64(std::as_bytes(std::span<const char>(text))));
 }
 
 }  // namespace hearth::detail

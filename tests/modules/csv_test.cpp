@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -217,6 +219,46 @@ TEST(CsvTable, SplitsIntoTwoPartsThatLeaveNoRowOut) {
   EXPECT_NE(split_rows(table, 0.8, 4).test.column("a").integers, test);
   EXPECT_EQ(split_rows(table, 1).test.row_count(), 0);
   EXPECT_THROW((void)split_rows(table, 1.1), ArgumentError);
+}
+
+// Below the smallest double there is 0, beyond the largest one infinity: a column stays one of
+// numbers, and what cannot be used is refused with its line.
+TEST(Csv, ANumberOutsideOfTheRangeOfDoublesIsTheNearest) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const std::string zeros(400, '0');
+  for (const auto& [text, wanted] :
+       std::vector<std::pair<std::string, double>>{{"1e-400", 0},
+                                                   {"-1e-400", -0.0},
+                                                   {"0." + zeros + "1", 0},
+                                                   {"1" + zeros, kInfinite},
+                                                   {"1" + zeros + "e-800", 0},
+                                                   {"0." + zeros + "1e900", kInfinite},
+                                                   {"1e400", kInfinite},
+                                                   {"-1e+400", -kInfinite},
+                                                   {"1e99999999999999999999", kInfinite},
+                                                   {"1e-99999999999999999999", 0},
+                                                   {"1e-9223372036854775808", 0},
+                                                   {"0e99999999999999999999", 0},
+                                                   {"4.9e-324", 5e-324},
+                                                   {"1e-310", 1e-310},
+                                                   {"inf", kInfinite},
+                                                   {" +1e-400 ", 0}}) {
+    const CsvTable table = parse_csv("p\n0.5\n" + text + "\n");
+    const CsvColumn& column = table.columns()[0];
+    ASSERT_EQ(column.type, CsvType::real) << text;
+    EXPECT_EQ(column.reals[1], wanted) << text;
+    EXPECT_EQ(std::signbit(column.reals[1]), std::signbit(wanted)) << text;
+  }
+  EXPECT_EQ(parse_csv("p\n0.5\n1e-400x\n").columns()[0].type, CsvType::text);
+}
+
+TEST(Csv, ATextThatReadsAsNaNIsMissingAmongNumbersAlone) {
+  const CsvTable table = parse_csv("a,b,c\n1,-nan,x\n-nan,2,-nan\n\"NaN\",NAN,nancy\n");
+  EXPECT_EQ(table.columns()[0].type, CsvType::integer);
+  EXPECT_THAT(table.columns()[0].is_missing, ElementsAre(0, 1, 1));
+  EXPECT_THAT(table.columns()[1].is_missing, ElementsAre(1, 0, 1));
+  EXPECT_THAT(table.columns()[2].texts, ElementsAre("x", "-nan", "nancy"));
+  EXPECT_THAT(table.columns()[2].is_missing, ElementsAre(0, 0, 0));
 }
 
 }  // namespace

@@ -2,16 +2,19 @@
 #include <hearth/modules/array_dataset.hpp>
 #include <hearth/modules/data_loader.hpp>
 #include <hearth/modules/dataset_views.hpp>
+#include <hearth/modules/image_dataset.hpp>
 #include <hearth/modules/image_folder.hpp>
 #include <hearth/modules/token_windows.hpp>
 
 #include "picture_files.hpp"
 #include "test_runtime.hpp"
 #include "tests/base/temporary_folder.hpp"
+#include "tests/support/environment_variable.hpp"
 
 #include <algorithm>
 #include <exception>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -313,6 +316,22 @@ TEST(TokenWindows, RowsOfTextsAreCutAndFilledUp) {
   EXPECT_THROW((void)padded_rows(rows, 0), ArgumentError);
 }
 
+TEST(ImageDataset, RefusesAScaleThatMakesNoFiniteNumbers) {
+  const LabelledImages one{
+      .count = 1, .height = 1, .width = 1, .class_count = 1, .pixels = {255}, .labels = {0}};
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const ImageOptions& options : {ImageOptions{.mean = kNaN},
+                                      ImageOptions{.mean = kInfinite},
+                                      ImageOptions{.deviation = kNaN},
+                                      ImageOptions{.deviation = kInfinite},
+                                      ImageOptions{.deviation = -1},
+                                      ImageOptions{.deviation = 1e-45F}}) {
+    EXPECT_THROW(ImageDataset(one, options), ArgumentError)
+        << options.mean << " " << options.deviation;
+  }
+}
+
 class ImageFolderTest : public ::testing::Test {
  protected:
   void write(const std::string& name, const Picture& picture, bool is_jpeg = false) const {
@@ -339,6 +358,79 @@ TEST_F(ImageFolderTest, NumbersClassesAndPicturesByName) {
   EXPECT_THAT(std::vector<float>(pixels.begin(), pixels.begin() + 12),
               ElementsAre(0, 0, 0, 0, 0.2F, 0.2F, 0.2F, 0.2F, 1, 1, 1, 1));
   EXPECT_THAT(std::vector<float>(pixels.begin() + 12, pixels.end()), Each(1.0F));
+}
+
+TEST_F(ImageFolderTest, PassesByWhatOtherProgramsLeave) {
+  const Picture picture = testing::plain_picture(2, 2, {7});
+  write("cat/a.png", picture);
+  write("dog/b.jpg", picture, true);
+  const std::vector<std::string> others{".ipynb_checkpoints/a-checkpoint.png",
+                                        "__MACOSX/cat/._a.png",
+                                        ".git/x.png",
+                                        "top.png",
+                                        "cat/._a.png",
+                                        "cat/.ipynb_checkpoints/a.png",
+                                        "cat/more/c.png",
+                                        "dog/b.gif"};
+  for (const std::string& name : others) {
+    write(name, picture);
+  }
+  std::ofstream(folder.path() / "Thumbs.db") << "x";
+  std::ofstream(folder.path() / ".DS_Store") << "x";
+  std::ofstream(folder.path() / "dog/desktop.ini") << "x";
+  const testing::EnvironmentVariable level("HEARTH_LOG_LEVEL", "info");
+  ::testing::internal::CaptureStderr();
+  const ImageFolder data(folder.path());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("2 pictures in 2 classes; 11 other entries are passed by, the first is " +
+                        (folder.path() / ".DS_Store").string()));
+  EXPECT_THAT(data.classes(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(data.size(), 2);
+  EXPECT_EQ(data.skipped().size(), 11U);
+  EXPECT_THAT(values<std::int64_t>(data.read(Numbers{0, 1}).targets), ElementsAre(0, 1));
+  const ImageFolder given(folder.path(), {.classes = {"dog", "cat"}});
+  EXPECT_EQ(given.size(), 2) << "what is passed by is no unknown class";
+  const ImageFolder asked(folder.path(), {.classes = {".git", "cat", "dog"}});
+  EXPECT_EQ(asked.size(), 3) << "a hidden one that is named is a class";
+}
+
+TEST_F(ImageFolderTest, AClassOfHiddenFilesAloneIsEmpty) {
+  write("cat/.a.png", testing::plain_picture(2, 2, {7}));
+  EXPECT_THAT(refusal([&] { ImageFolder data(folder.path()); }),
+              HasSubstr("the class has no .png, .jpg or .jpeg"));
+}
+
+TEST_F(ImageFolderTest, AFilesBytesSayWhatItIs) {
+  write("a/1.JPEG", testing::plain_picture(2, 2, {7}));
+  write("a/2.Png", testing::plain_picture(2, 2, {9}), true);
+  const ImageFolder data(folder.path(), {.channels = 1});
+  EXPECT_EQ(data.read(Numbers{0}).inputs.values<float>()[0], 7.0F / 255);
+  EXPECT_EQ(data.read(Numbers{1}).inputs.values<float>()[0], 9.0F / 255);
+}
+
+TEST_F(ImageFolderTest, FollowsLinksAndNamesThoseToNowhere) {
+  namespace fs = std::filesystem;
+  write("data/cat/a.png", testing::plain_picture(2, 2, {7}));
+  write("elsewhere/b.png", testing::plain_picture(2, 2, {9}));
+  fs::create_directory_symlink("../elsewhere", folder.path() / "data/dog");
+  fs::create_symlink("../../elsewhere/b.png", folder.path() / "data/cat/b.png");
+  fs::create_directory_symlink("..", folder.path() / "data/cat/loop");
+  fs::create_symlink("nowhere", folder.path() / "data/cat/notes.txt");
+  fs::create_symlink("nowhere", folder.path() / "data/.#lock");
+  const ImageFolder data(folder.path() / "data");
+  EXPECT_THAT(data.classes(), ElementsAre("cat", "dog"));
+  EXPECT_EQ(data.size(), 3);
+  fs::create_symlink("nowhere", folder.path() / "data/cat/c.png");
+  EXPECT_THAT(refusal([&] { ImageFolder other(folder.path() / "data"); }),
+              HasSubstr("cat/c.png: No such file"));
+  fs::remove(folder.path() / "data/cat/c.png");
+  fs::create_symlink("nowhere", folder.path() / "data/cow");
+  EXPECT_THAT(refusal([&] { ImageFolder other(folder.path() / "data"); }),
+              HasSubstr("data/cow: No such file"));
+  fs::remove(folder.path() / "data/cow");
+  fs::create_symlink("cow", folder.path() / "data/cow");
+  EXPECT_THAT(refusal([&] { ImageFolder other(folder.path() / "data"); }),
+              HasSubstr("data/cow: Too many levels"));
 }
 
 TEST_F(ImageFolderTest, TakesTheNumbersOfAnotherFolder) {
@@ -379,7 +471,14 @@ TEST_F(ImageFolderTest, RefusesWhatDoesNotFit) {
               AllOf(HasSubstr("2.png: is 2x3, the first picture 2x2"), HasSubstr("give height")));
   EXPECT_THROW(ImageFolder(folder.path(), {.channels = 2}), ArgumentError);
   EXPECT_THROW(ImageFolder(folder.path(), {.height = 2}), ArgumentError);
-  EXPECT_THROW(ImageFolder(folder.path(), {.deviation = {0}}), ArgumentError);
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const float value : {0.0F, -1.0F, kInfinite, kNaN, 1e-45F}) {
+    EXPECT_THROW(ImageFolder(folder.path(), {.deviation = {value}}), ArgumentError) << value;
+  }
+  for (const float value : {kInfinite, -kInfinite, kNaN}) {
+    EXPECT_THROW(ImageFolder(folder.path(), {.mean = {value}}), ArgumentError) << value;
+  }
 }
 
 TEST_F(ImageFolderTest, ABrokenPictureIsNamedByTheLoader) {

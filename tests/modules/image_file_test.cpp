@@ -6,8 +6,12 @@
 #include "picture_files.hpp"
 #include "tests/base/temporary_folder.hpp"
 
+#include <zlib.h>
+
 #include <cstdlib>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -66,6 +70,251 @@ TEST(ImageFile, ReadsJpeg) {
   const auto grey = jpeg_bytes(plain_picture(8, 8, {77}));
   EXPECT_THAT(decode_picture(grey, 1).pixels, Each(77));
   EXPECT_EQ(decode_picture(grey, 3).pixels.size(), 192U);
+}
+
+// A PNG as its bytes say it, for what libpng's simple writer does not write.
+struct RawPng {
+  std::size_t height = 1;
+  std::size_t width = 0;
+  int depth = 8;
+  int colour_type = 0;  // 0: grey, 2: RGB, 3: palette, 4: grey and alpha, 6: RGB and alpha
+  std::vector<std::uint8_t> samples;                             // of all rows, each of whole bytes
+  std::vector<std::pair<std::string, std::string>> chunks = {};  // before the data
+  bool is_interlaced = false;                                    // of whole bytes a pixel alone
+};
+
+std::string big_endian(std::uint32_t value, int size_bytes = 4) {
+  std::string text;
+  for (int i = size_bytes - 1; i >= 0; --i) {
+    text += static_cast<char>(value >> (8U * static_cast<unsigned>(i)));
+  }
+  return text;
+}
+
+std::string chunk(const std::string& name, const std::string& data) {
+  const std::string body = name + data;
+  const uLong sum =
+      crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+  return big_endian(static_cast<std::uint32_t>(data.size())) + body +
+         big_endian(static_cast<std::uint32_t>(sum));
+}
+
+// Rows behind a byte 0, no filter; of an interlaced picture pass by pass.
+std::string scanlines(const RawPng& png) {
+  const std::size_t row_bytes = png.samples.size() / png.height;
+  struct Pass {
+    std::size_t row, column, row_step, column_step;
+  };
+  std::vector<Pass> passes{{0, 0, 1, 1}};
+  std::size_t pixel_bytes = row_bytes;
+  if (png.is_interlaced) {
+    pixel_bytes = row_bytes / png.width;
+    passes = {{0, 0, 8, 8},
+              {0, 4, 8, 8},
+              {4, 0, 8, 4},
+              {0, 2, 4, 4},
+              {2, 0, 4, 2},
+              {0, 1, 2, 2},
+              {1, 0, 2, 1}};
+  }
+  std::string rows;
+  for (const Pass& pass : passes) {
+    for (std::size_t row = pass.row; row < png.height; row += pass.row_step) {
+      std::string line;
+      for (std::size_t at = pass.column * pixel_bytes; at < row_bytes;
+           at += pass.column_step * pixel_bytes) {
+        const auto begin = png.samples.begin() + static_cast<std::ptrdiff_t>(row * row_bytes + at);
+        line.append(begin, begin + static_cast<std::ptrdiff_t>(pixel_bytes));
+      }
+      rows += line.empty() ? "" : std::string(1, '\0') + line;
+    }
+  }
+  return rows;
+}
+
+std::vector<std::byte> bytes_of(const RawPng& png) {
+  const std::string rows = scanlines(png);
+  std::string packed(compressBound(rows.size()), '\0');
+  uLongf size = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()),
+           &size,
+           reinterpret_cast<const Bytef*>(rows.data()),
+           rows.size());
+  packed.resize(size);
+  std::string text = "\x89PNG\r\n\x1a\n" +
+                     chunk("IHDR",
+                           big_endian(static_cast<std::uint32_t>(png.width)) +
+                               big_endian(static_cast<std::uint32_t>(png.height)) +
+                               static_cast<char>(png.depth) + static_cast<char>(png.colour_type) +
+                               std::string(2, '\0') + (png.is_interlaced ? '\1' : '\0'));
+  for (const auto& [name, data] : png.chunks) {
+    text += chunk(name, data);
+  }
+  text += chunk("IDAT", packed) + chunk("IEND", "");
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::uint8_t> sixteen_bits(const std::vector<std::uint16_t>& values) {
+  std::vector<std::uint8_t> bytes;
+  for (const std::uint16_t value : values) {
+    bytes.push_back(static_cast<std::uint8_t>(value >> 8U));
+    bytes.push_back(static_cast<std::uint8_t>(value));
+  }
+  return bytes;
+}
+
+// What a file may say of its colours, rightly or not.
+const std::vector<std::vector<std::pair<std::string, std::string>>> kColourNotes{
+    {},
+    {{"sRGB", std::string(1, '\0')}},
+    {{"gAMA", big_endian(100000)}},
+    {{"gAMA", big_endian(45455)}},
+    {{"gAMA", big_endian(55556)}},
+    {{"gAMA", big_endian(0)}},
+    {{"cHRM", std::string(32, '\0')}},
+    {{"gAMA", big_endian(100000)}, {"cHRM", std::string(32, '\1')}},
+    {{"iCCP", std::string("icc\0\0nonsense", 13)}},
+    {{"sBIT", std::string(1, '\4')}},
+    {{"bKGD", std::string(2, '\0')}}};
+
+TEST(ImageFile, TakesTheSamplesOfAPngAsTheyAre) {
+  const std::vector<std::uint16_t> wide{0, 257, 0x4000, 0x8000, 0xC000, 0xFFFF, 1000, 100};
+  const std::vector<std::uint8_t> bytes{0, 1, 64, 128, 192, 255, 4, 30};
+  for (const auto& notes : kColourNotes) {
+    const std::string what = notes.empty() ? "no note" : notes.front().first;
+    RawPng png{
+        .width = 8, .depth = 16, .colour_type = 0, .samples = sixteen_bits(wide), .chunks = notes};
+    EXPECT_THAT(decode_picture(bytes_of(png), 1).pixels, ElementsAre(0, 1, 64, 128, 191, 255, 4, 0))
+        << what;
+    png = {.width = 8, .samples = bytes, .chunks = notes};
+    EXPECT_EQ(decode_picture(bytes_of(png), 1).pixels, bytes) << what;
+  }
+  for (std::uint32_t value = 0; value < 65536; value += 127) {
+    const RawPng png{
+        .width = 1, .depth = 16, .samples = sixteen_bits({static_cast<std::uint16_t>(value)})};
+    EXPECT_EQ(decode_picture(bytes_of(png), 1).pixels[0], (value * 255 * 2 + 65535) / 131070);
+  }
+}
+
+TEST(ImageFile, SpreadsFewBitsOverEight) {
+  const auto pixels = [](int depth, std::size_t width, std::uint8_t packed) {
+    return decode_picture(bytes_of({.width = width, .depth = depth, .samples = {packed}}), 1)
+        .pixels;
+  };
+  EXPECT_THAT(pixels(1, 8, 0b10110010), ElementsAre(255, 0, 255, 255, 0, 0, 255, 0));
+  EXPECT_THAT(pixels(2, 4, 0b00011011), ElementsAre(0, 85, 170, 255));
+  EXPECT_THAT(pixels(4, 2, 0x5A), ElementsAre(85, 170));
+}
+
+TEST(ImageFile, ReadsPalettes) {
+  const std::string palette{17, 34, 51, 68, 85, 102};
+  RawPng png{.width = 2, .colour_type = 3, .samples = {1, 0}, .chunks = {{"PLTE", palette}}};
+  EXPECT_THAT(decode_picture(bytes_of(png)).pixels, ElementsAre(68, 85, 102, 17, 34, 51));
+  EXPECT_THAT(decode_picture(bytes_of(png), 1).pixels,
+              ElementsAre(grey_of(68, 85, 102), grey_of(17, 34, 51)));
+  png.chunks.emplace_back("tRNS", std::string("\0\x80", 2));
+  EXPECT_THAT(decode_picture(bytes_of(png)).pixels, ElementsAre(161, 170, 178, 255, 255, 255));
+  png.depth = 1;
+  png.samples = {0b01000000};
+  EXPECT_THAT(decode_picture(bytes_of(png)).pixels, ElementsAre(255, 255, 255, 161, 170, 178));
+}
+
+TEST(ImageFile, TransparencyIsMeasuredInTheSamples) {
+  const auto pixels = [](const RawPng& png, int channels) {
+    return decode_picture(bytes_of(png), channels).pixels;
+  };
+  const RawPng grey{.width = 3, .colour_type = 4, .samples = {0, 255, 0, 128, 100, 0}};
+  EXPECT_THAT(pixels(grey, 1), ElementsAre(0, 127, 255));
+  const RawPng colour{.width = 2, .colour_type = 6, .samples = {255, 0, 0, 128, 9, 9, 9, 255}};
+  EXPECT_THAT(pixels(colour, 3), ElementsAre(255, 127, 127, 9, 9, 9));
+  EXPECT_THAT(pixels(colour, 1), ElementsAre(grey_of(255, 127, 127), 9));
+  const RawPng wide{
+      .width = 1, .depth = 16, .colour_type = 4, .samples = sixteen_bits({0, 0x8080})};
+  EXPECT_THAT(pixels(wide, 1), ElementsAre(127));
+  RawPng key{.width = 3, .samples = {100, 101, 99}, .chunks = {{"tRNS", big_endian(100, 2)}}};
+  EXPECT_THAT(pixels(key, 1), ElementsAre(255, 101, 99));
+  key = {.width = 2,  // the colour that is transparent differs in its last bits alone
+         .depth = 16,
+         .samples = sixteen_bits({0x6464, 0x6465}),
+         .chunks = {{"tRNS", big_endian(0x6465, 2)}}};
+  EXPECT_THAT(pixels(key, 1), ElementsAre(100, 255));
+  key = {.width = 2,
+         .colour_type = 2,
+         .samples = {1, 2, 3, 1, 2, 4},
+         .chunks = {{"tRNS", big_endian(1, 2) + big_endian(2, 2) + big_endian(3, 2)}}};
+  EXPECT_THAT(pixels(key, 3), ElementsAre(255, 255, 255, 1, 2, 4));
+}
+
+TEST(ImageFile, AnInterlacedPngHasTheSamePixels) {
+  for (const int depth : {8, 16}) {
+    for (const auto& [type, channels] : {std::pair(0, 1), {2, 3}, {4, 2}, {6, 4}}) {
+      for (const std::size_t size : {1U, 3U, 8U, 11U}) {
+        RawPng png{
+            .height = size, .width = size, .depth = depth, .colour_type = type, .samples = {}};
+        const std::size_t count = size * size * static_cast<std::size_t>(channels * depth / 8);
+        for (std::size_t i = 0; i < count; ++i) {
+          png.samples.push_back(static_cast<std::uint8_t>(i * 37 + i / 7));
+        }
+        const std::vector<std::uint8_t> plain = decode_picture(bytes_of(png)).pixels;
+        png.is_interlaced = true;
+        EXPECT_EQ(decode_picture(bytes_of(png)).pixels, plain) << type << " " << size;
+      }
+    }
+  }
+}
+
+// Of primary colours Pillow's convert("L") makes these.
+TEST(ImageFile, GreyIsOneFormulaForEveryKindOfFile) {
+  EXPECT_EQ(grey_of(255, 0, 0), 76);
+  EXPECT_EQ(grey_of(0, 255, 0), 150);
+  EXPECT_EQ(grey_of(0, 0, 255), 29);
+  EXPECT_EQ(grey_of(200, 100, 50), 124);
+  EXPECT_EQ(grey_of(255, 255, 255), 255);
+  Picture noise = plain_picture(16, 16, {0, 0, 0});
+  for (std::size_t i = 0; i < noise.pixels.size(); ++i) {
+    noise.pixels[i] = static_cast<std::uint8_t>(i * i * 31 + i);
+  }
+  for (const std::vector<std::byte>& file :
+       {png_bytes(noise), jpeg_bytes(noise), jpeg_bytes(noise, JCS_RGB)}) {
+    const std::vector<std::uint8_t> colours = decode_picture(file, 3).pixels;
+    const std::vector<std::uint8_t> greys = decode_picture(file, 1).pixels;
+    for (std::size_t i = 0; i < greys.size(); ++i) {
+      ASSERT_EQ(greys[i], grey_of(colours[3 * i], colours[3 * i + 1], colours[3 * i + 2]));
+    }
+  }
+}
+
+TEST(ImageFile, ReadsJpegsForPrint) {
+  Picture ink{.height = 8, .width = 8, .channels = 4, .pixels = {}};
+  for (int i = 0; i < 64; ++i) {
+    ink.pixels.insert(ink.pixels.end(), {200, 100, 50, 128});  // 255 - ink
+  }
+  for (const J_COLOR_SPACE stored : {JCS_CMYK, JCS_YCCK}) {
+    const std::vector<std::uint8_t> pixels = decode_picture(jpeg_bytes(ink, stored)).pixels;
+    ASSERT_EQ(pixels.size(), 192U);
+    EXPECT_NEAR(pixels[0], 100, 2);
+    EXPECT_NEAR(pixels[1], 50, 2);
+    EXPECT_NEAR(pixels[2], 25, 2);
+    EXPECT_NEAR(decode_picture(jpeg_bytes(ink, stored), 1).pixels[0], grey_of(100, 50, 25), 2);
+  }
+}
+
+TEST(ImageFile, ANoteThatIsBrokenOrHugeChangesNothing) {
+  std::string packed(100'000, '\0');
+  const std::string text(20'000'000, 'x');
+  uLongf size = packed.size();
+  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()),
+                     &size,
+                     reinterpret_cast<const Bytef*>(text.data()),
+                     text.size()),
+            Z_OK);
+  packed.resize(size);
+  const RawPng png{
+      .width = 2, .samples = {7, 9}, .chunks = {{"zTXt", std::string("a\0\0", 3) + packed}}};
+  EXPECT_THAT(decode_picture(bytes_of(png), 1).pixels, ElementsAre(7, 9));
+  const RawPng unknown{.width = 2, .samples = {7, 9}, .chunks = {{"ABCD", "x"}}};
+  EXPECT_THAT(refusal(bytes_of(unknown)), HasSubstr("picture: p: ")) << "one that must be known";
 }
 
 TEST(ImageFile, RefusesBytesThatAreNoPicture) {

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -46,8 +47,10 @@ namespace hearth::testing {
                    picture.pixels.data());
 }
 
-/// Of the best quality, but not without loss.
-[[nodiscard]] inline std::vector<std::byte> jpeg_bytes(const Picture& picture) {
+/// Of the best quality, but not without loss. Four channels are 255 - ink, as Adobe's programs
+/// store it; `stored`: the file's colours, when they are not libjpeg's choice.
+[[nodiscard]] inline std::vector<std::byte> jpeg_bytes(
+    const Picture& picture, std::optional<J_COLOR_SPACE> stored = std::nullopt) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -58,8 +61,13 @@ namespace hearth::testing {
   info.image_width = static_cast<JDIMENSION>(picture.width);
   info.image_height = static_cast<JDIMENSION>(picture.height);
   info.input_components = picture.channels;
-  info.in_color_space = picture.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info.in_color_space = picture.channels == 1   ? JCS_GRAYSCALE
+                        : picture.channels == 4 ? JCS_CMYK
+                                                : JCS_RGB;
   jpeg_set_defaults(&info);
+  if (stored) {
+    jpeg_set_colorspace(&info, *stored);
+  }
   jpeg_set_quality(&info, 100, TRUE);
   jpeg_start_compress(&info, TRUE);
   std::vector<std::uint8_t> pixels = picture.pixels;

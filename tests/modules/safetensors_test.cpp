@@ -280,14 +280,14 @@ TEST_F(Safetensors, RefusesHeadersThatAreNone) {
 }
 
 TEST_F(Safetensors, RefusesEntriesThatContradictThemselves) {
-  expect_header_refused(R"({"a":{"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]}})",
-                        "tensor 'a': the type \"F8_E4M3\" is none of F32");
+  expect_header_refused(R"({"a":{"dtype":8,"shape":[8],"data_offsets":[0,8]}})",
+                        "tensor 'a': the type 8 is no text");
   expect_header_refused(R"({"a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}})",
                         "tensor 'a': its shape is [-8]");
   expect_header_refused(R"({"a":{"dtype":"U8","shape":8,"data_offsets":[0,8]}})",
                         "tensor 'a': its shape is 8");
   expect_header_refused(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})",
-                        "tensor 'a': f32[3] needs 12 bytes, data_offsets [0,8] give 8");
+                        "tensor 'a': F32[3] needs 12 bytes, data_offsets [0,8] give 8");
   expect_header_refused(
       R"({"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8]}})",
       "tensor 'a':");
@@ -297,10 +297,125 @@ TEST_F(Safetensors, RefusesEntriesThatContradictThemselves) {
                         "tensor 'a': data_offsets [0,8.0] do not lie");
 }
 
-TEST_F(Safetensors, RefusesABoolThatIsNeitherTrueNorFalse) {
-  expect_refused(file_text(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})",
-                           std::string_view("\0\1\2", 3)),
-                 "tensor 'a': byte 2 of a BOOL is 2, neither 0 nor 1");
+// The text of the error that `fn` throws about the file, which it names.
+template <class Fn>
+std::string refusal(const std::filesystem::path& path, const Fn& fn) {
+  try {
+    fn();
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_format);
+    EXPECT_THAT(error.what(), HasSubstr(path.string()));
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST_F(Safetensors, ABoolThatIsNeitherTrueNorFalseIsRefusedWhenItIsUsed) {
+  write(file_text(R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]},)"
+                  R"("b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})",
+                  std::string_view("\0\1\2\7", 4)));
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  EXPECT_THAT(file.tensor("b", test.cpu).to_vector<std::uint8_t>(), ElementsAre(7));
+  EXPECT_THAT(refusal(path, [&] { (void)file.tensor("a", test.cpu); }),
+              HasSubstr("tensor 'a': byte 2 of a BOOL is 2, neither 0 nor 1"));
+}
+
+// Every type of the format that the library lacks, and one that the format lacks; two elements of
+// each but for those of less than a byte, which take eight.
+TEST_F(Safetensors, ATypeThatTheLibraryLacksIsRefusedWhenItIsUsed) {
+  struct Case {
+    const char* type;
+    int count;
+    int size_bytes;
+  };
+  for (const Case& each : {Case{"I16", 2, 4},
+                           Case{"U16", 2, 4},
+                           Case{"U32", 2, 8},
+                           Case{"U64", 2, 16},
+                           Case{"C64", 2, 16},
+                           Case{"F8_E4M3", 2, 2},
+                           Case{"F8_E5M2", 2, 2},
+                           Case{"F8_E8M0", 2, 2},
+                           Case{"F8_E4M3FNUZ", 2, 2},
+                           Case{"F8_E5M2FNUZ", 2, 2},
+                           Case{"F6_E2M3", 8, 6},
+                           Case{"F6_E3M2", 8, 6},
+                           Case{"F4", 8, 4},
+                           Case{"f32", 2, 8},
+                           Case{"F128", 2, 32}}) {
+    const std::string header =
+        fmt::format(R"({{"w":{{"dtype":"F32","shape":[1],"data_offsets":[0,4]}},)"
+                    R"("x":{{"dtype":"{}","shape":[{}],"data_offsets":[4,{}]}}}})",
+                    each.type,
+                    each.count,
+                    4 + each.size_bytes);
+    const std::string data = std::string("\0\0\xc0\x3f", 4) +
+                             std::string(static_cast<std::size_t>(each.size_bytes), 'x');
+    write(file_text(header, data));
+    const SafetensorsFile file = SafetensorsFile::read(path);
+    EXPECT_EQ(file.tensor("w", test.cpu).item(), 1.5F) << each.type;
+    EXPECT_EQ(text_of(file.bytes(file.at("x"))), data.substr(4)) << each.type;
+    const std::string why = fmt::format(
+        R"("{0}"[{1}] has a type that is none of F64, F32, F16, BF16, I64, I32, I8, U8, BOOL)",
+        each.type,
+        each.count);
+    EXPECT_THAT(refusal(path, [&] { (void)file.tensor("x", test.cpu); }),
+                HasSubstr("tensor 'x': " + why));
+    const std::vector<NamedTensor> w{{"w", ones(test.cpu, {1})}};
+    EXPECT_THAT(file.match(w, {.allow_unused = true}).unused, ElementsAre("x"));
+    EXPECT_THAT(refusal(path, [&] { (void)file.match(w, {}); }),
+                HasSubstr("tensor 'x' (" + why + ") belongs to no parameter"));
+    const std::vector<NamedTensor> both{w[0], {"x", ones(test.cpu, {each.count})}};
+    EXPECT_THAT(refusal(path, [&] { (void)file.match(both, {.cast = true}); }),
+                HasSubstr("tensor 'x': " + why + "; the model expects f32["));
+  }
+}
+
+TEST_F(Safetensors, ATensorOfTooManyDimensionsIsRefusedWhenItIsUsed) {
+  write(file_text(R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                  R"("x":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[4,8]},)"
+                  R"("y":{"dtype":"F32","shape":[0,4611686018427387904],"data_offsets":[8,8]}})",
+                  "12345678"));
+  const SafetensorsFile file = SafetensorsFile::read(path);
+  EXPECT_EQ(file.tensor("w", test.cpu).shape(), (Shape{1}));
+  for (const char* name : {"x", "y"}) {
+    EXPECT_THAT(refusal(path, [&] { (void)file.tensor(name, test.cpu); }),
+                HasSubstr(fmt::format("tensor '{}': shape: ", name)));
+  }
+}
+
+TEST_F(Safetensors, RefusesSizesThatContradictTypesOfLessThanAByte) {
+  expect_header_refused(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,8]}})",
+                        "tensor 'a': F4[3] needs no whole bytes");
+  expect_header_refused(R"({"a":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[0,8]}})",
+                        "tensor 'a': F6_E2M3[4] needs 3 bytes, data_offsets [0,8] give 8");
+  expect_header_refused(R"({"a":{"dtype":"I16","shape":[3],"data_offsets":[0,8]}})",
+                        "tensor 'a': I16[3] needs 6 bytes, data_offsets [0,8] give 8");
+}
+
+// As the format allows it: no metadata, spaces at the end or none, data at odd bytes, entries in
+// any order, tensors without elements, and none at all.
+TEST_F(Safetensors, ReadsEveryFormThatTheFormatAllows) {
+  const std::string one("\0\0\xc0\x3f", 4);
+  const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  for (const std::string& header : {"{\"__metadata__\":null," + entry + "}",
+                                    "{\"__metadata__\":{}," + entry + "}",
+                                    "{" + entry + ",\"__metadata__\":{\"format\":\"pt\"}}",
+                                    "{" + entry + "}",
+                                    "{" + entry + "}       "}) {
+    write(file_text(header, one));
+    EXPECT_EQ(SafetensorsFile::read(path).tensor("w", test.cpu).item(), 1.5F) << header;
+  }
+  write(file_text(R"({"w":{"dtype":"F32","shape":[],"data_offsets":[1,5]},)"
+                  R"("none":{"dtype":"F32","shape":[0,3],"data_offsets":[5,5]},)"
+                  R"("a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
+                  "\xff" + one));
+  const SafetensorsFile odd = SafetensorsFile::read(path);
+  EXPECT_EQ(odd.tensor("w", test.cpu).item(), 1.5F);
+  EXPECT_EQ(odd.tensor("none", test.cpu).shape(), (Shape{0, 3}));
+  EXPECT_EQ(odd.tensor("a", test.cpu).item<std::int8_t>(), -1);
+  write(file_text("{}", ""));
+  EXPECT_TRUE(SafetensorsFile::read(path).entries().empty());
 }
 
 TEST_F(Safetensors, RefusesOverlapsHolesAndDoubles) {

@@ -4,9 +4,14 @@
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
+#include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,10 +21,12 @@
 namespace hearth {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
+using ::testing::ResultOf;
 
 template <class T>
 std::vector<T> values(const HostArray& array) {
@@ -270,6 +277,152 @@ TEST(TableEncoder, AConstantColumnKeepsItsSize) {
   const Examples other = encoder.encode(parse_csv("x,y\n0.2,0.3\n0.1,1.3\n")).examples();
   EXPECT_THAT(values<float>(other.inputs), ElementsAre(0.1F, 0));
   EXPECT_THAT(values<float>(other.targets), ElementsAre(0, 1));
+}
+
+// One rule, learning and encoding, for features and targets, standardised and not.
+TEST(TableEncoder, RefusesNumbersThatAreNotFiniteInF32) {
+  struct Case {
+    const char* value;
+    bool is_standardised_alone;  // refused only where it stays as it is
+  };
+  for (const Case& each : {Case{"inf", false},
+                           Case{"-inf", false},
+                           Case{"1e400", false},
+                           Case{"1e300", true},
+                           Case{"-1e39", true}}) {
+    for (const bool standardise : {true, false}) {
+      const TableOptions options{
+          .target = "y", .standardise = standardise, .standardise_target = standardise};
+      const bool is_learned = standardise && each.is_standardised_alone;
+      for (const char* row : {"{},1", "1,{}"}) {
+        const std::string text =
+            fmt::format("a,y\n1,2\n{}\n", fmt::format(fmt::runtime(row), each.value));
+        const CsvTable table = parse_csv(text, {}, "t.csv");
+        const std::string place = fmt::format("TableEncoder: t.csv: line 3: column '{}' is {}",
+                                              row[0] == '{' ? "a" : "y",
+                                              table.columns()[row[0] == '{' ? 0 : 1].number(1));
+        const std::string learned = refusal([&] { TableEncoder(table, options); });
+        if (is_learned) {
+          EXPECT_EQ(learned, "nothing thrown") << text;
+        } else {
+          EXPECT_THAT(learned, HasSubstr(place));
+        }
+        const TableEncoder encoder(parse_csv("a,y\n1,1\n2,2\n3,4\n"), options);
+        EXPECT_THAT(refusal([&] { (void)encoder.encode(table); }), HasSubstr(place));
+      }
+    }
+  }
+}
+
+TEST(TableEncoder, ATextThatIsNaNIsMissing) {
+  const CsvTable table = parse_csv("a,y\n1,1\n-nan,2\nNAN,3\n+nan,4\n3,5\n");
+  EXPECT_EQ(table.columns()[0].type, CsvType::integer);
+  EXPECT_THAT(table.columns()[0].is_missing, ElementsAre(0, 1, 1, 1, 0));
+  const TableEncoder encoder(table, {.target = "y"});
+  EXPECT_THAT(values<float>(encoder.encode(table).examples().inputs), ElementsAre(-1, 0, 0, 0, 1));
+  EXPECT_EQ(refusal([&] { (void)encoder.encode(parse_csv("a,y\n1,-nan\n2,1\n")); }),
+            "TableEncoder: text: line 2: no value in column 'y'");
+}
+
+TEST(TableEncoder, LearnsFromTheWholeRangeOfDoubles) {
+  const CsvTable table = parse_csv("a,y\n1e200,1.7e308\n-1e200,-1.7e308\n");
+  const TableEncoder encoder(table, {.target = "y"});
+  const Examples examples = encoder.encode(table).examples();
+  EXPECT_THAT(values<float>(examples.inputs), ElementsAre(1, -1));
+  EXPECT_THAT(values<float>(examples.targets), ElementsAre(1, -1));
+}
+
+// Whatever a constructor accepts comes back from a file, to the bit.
+TEST(TableEncoder, AllThatIsLearnedComesBackFromAFile) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "encoder.json";
+  const std::vector<std::string> numbers{"",
+                                         "0",
+                                         "-0.0",
+                                         "1",
+                                         "0.1",
+                                         "1e-400",
+                                         "5e-324",
+                                         "-1e-310",
+                                         "1e200",
+                                         "-1e200",
+                                         "1e38",
+                                         "nan",
+                                         "1.7976931348623157e308",
+                                         "-1.7e308",
+                                         "123456789012345678"};
+  const std::vector<std::string> texts{"a", "\"b, \"\"c\"\"\"", "\xc3\xbc", "", "\x01"};
+  std::mt19937_64 random(20);
+  int learned = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string text = "a,b,kind,y\n";
+    const std::size_t kinds = 1 + random() % numbers.size();
+    for (std::size_t row = 0; row < 1 + random() % 6; ++row) {
+      const auto number = [&] { return numbers[random() % kinds]; };
+      text +=
+          number() + "," + number() + "," + texts[random() % texts.size()] + "," + number() + "\n";
+    }
+    const CsvTable table = parse_csv(text);
+    const TableOptions options{.target = random() % 2 == 0 ? "y" : "",
+                               .categories = static_cast<CategoryCode>(random() % 2),
+                               .standardise = random() % 2 == 0,
+                               .standardise_target = random() % 2 == 0};
+    std::optional<TableEncoder> made;
+    try {
+      made.emplace(table, options);
+    } catch (const ArgumentError&) {
+      continue;  // a number that f32 cannot hold
+    }
+    ++learned;
+    made->save(file);
+    const TableEncoder read = TableEncoder::load(file);
+    const Examples a = made->encode_features(table).examples();
+    const Examples b = read.encode_features(table).examples();
+    EXPECT_EQ(values<float>(a.inputs), values<float>(b.inputs)) << text;
+    EXPECT_THAT(values<float>(a.inputs),
+                Each(ResultOf([](float v) { return std::isfinite(v); }, true)))
+        << text;
+    EXPECT_EQ(read.target_value(0), made->target_value(0));
+    EXPECT_EQ(read.target_value(1), made->target_value(1));
+  }
+  EXPECT_GT(learned, 100);
+}
+
+TEST(TableEncoder, AFlippedBitAnywhereIsFoundOrChangesNothing) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "encoder.json";
+  const TableEncoder made(kTrain, {.target = "price"});
+  made.save(file);
+  std::stringstream whole;
+  whole << std::ifstream(file).rdbuf();
+  for (std::size_t bit = 0; bit < 8 * whole.str().size(); ++bit) {
+    std::string bad = whole.str();
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+    std::filesystem::remove(file);  // or the file system waits for its disk
+    std::ofstream(file, std::ios::binary) << bad;
+    try {
+      const TableEncoder read = TableEncoder::load(file);
+      EXPECT_EQ(read.input_names(), made.input_names()) << bad;
+      EXPECT_EQ(read.target_value(1), made.target_value(1)) << bad;
+      EXPECT_EQ(values<float>(read.encode(kTrain).examples().inputs),
+                values<float>(made.encode(kTrain).examples().inputs))
+          << bad;
+    } catch (const FileError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_format);
+    }
+  }
+}
+
+TEST(TableEncoder, ReadsAFileOfBeforeThereWasAChecksum) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "encoder.json";
+  std::ofstream(file) << R"({"hearth_table_encoder": 1, "code": 0, "missing": 0, "unknown": 0,
+    "numbers": [{"column": "size", "mean": 2, "deviation": 0.5}],
+    "categories": [{"column": "kind", "texts": ["a", "b"]}], "classes": [],
+    "target": {"column": "price", "mean": 20, "deviation": 10}})";
+  const TableEncoder read = TableEncoder::load(file);
+  EXPECT_THAT(values<float>(read.encode(kOther).examples().inputs), ElementsAre(1, 0, 0));
+  EXPECT_EQ(read.target_value(1), 30);
 }
 
 TEST(TableEncoder, ComesBackFromAFile) {

@@ -79,6 +79,29 @@ TEST(Vocabulary, ComesBackFromAFile) {
   }
 }
 
+TEST(Vocabulary, ReadsAFileOfBeforeThereWasAChecksum) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "words";
+  std::ofstream(file) << "hearth vocabulary 1\nwords lower 4\n9 <padding>\n9 <unknown>\n1 b\n1 a\n";
+  EXPECT_EQ(Vocabulary::load(file).encode("a b c"), (std::vector<std::int32_t>{3, 2, 1}));
+}
+
+TEST(Vocabulary, AFlippedBitAnywhereIsFound) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "words";
+  for (const TextUnit unit : {TextUnit::bytes, TextUnit::words}) {
+    Vocabulary(std::string("one two three three"), {.unit = unit}).save(file);
+    const std::string whole = read_text(file);
+    for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+      std::string bad = whole;
+      bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+      std::filesystem::remove(file);  // or the file system waits for its disk
+      std::ofstream(file, std::ios::binary) << bad;
+      EXPECT_THROW((void)Vocabulary::load(file), FileError) << bit;
+    }
+  }
+}
+
 TEST(Vocabulary, RefusesFilesThatItDidNotWrite) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "words";
@@ -93,11 +116,14 @@ TEST(Vocabulary, RefusesFilesThatItDidNotWrite) {
     }
     return std::string("nothing thrown");
   };
-  EXPECT_THAT(refusal("hello\n"), HasSubstr("the first line is not"));
-  EXPECT_THAT(refusal(whole + "x"), HasSubstr("something follows the last one"));
+  EXPECT_THAT(refusal("hello\n"), HasSubstr("the first line does not begin with 'hearth vocab"));
+  EXPECT_THAT(refusal(whole + "x"), HasSubstr("it is damaged: its checksum is wrong"));
   for (std::size_t length = 0; length < whole.size(); ++length) {
     EXPECT_THAT(refusal(whole.substr(0, length)), HasSubstr("vocabulary: ")) << length;
   }
+  const std::string old = "hearth vocabulary 1\n" + whole.substr(whole.find('\n') + 1);
+  EXPECT_EQ(refusal(old), "nothing thrown");
+  EXPECT_THAT(refusal(old + "x"), HasSubstr("something follows the last one"));
   EXPECT_THROW((void)Vocabulary::load(folder.path() / "none"), FileError);
 }
 
