@@ -26,6 +26,8 @@ struct DeviceLimits {
   /// Multiplications from which on a product's sizes become part of its text: 4 to 33 % faster on
   /// an H200, and a shader for each size.
   double baked_from = 0x1p33;
+  /// Multiplications from which on a product copies sides whose lines do not begin at whole words.
+  double copied_from = 0x1p27;
   bool interprets_always =
       false;           ///< For tests: pointwise kernels never get pipelines of their own.
   int only_tile = -1;  ///< For measurements: the number of the tile that products take.

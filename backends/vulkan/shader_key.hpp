@@ -32,6 +32,7 @@ enum class ShaderFamily : std::uint32_t {
   guards,
   custom,
   interpreter,
+  side_copy,
 };
 
 class ShaderKey final {

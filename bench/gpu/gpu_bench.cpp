@@ -27,7 +27,9 @@
 #include "bench/gpu/encoder.hpp"
 #include "bench/gpu/figures.hpp"
 #include "bench/gpu/first_use.hpp"
+#include "bench/gpu/gpt.hpp"
 #include "bench/gpu/gpu_choice.hpp"
+#include "bench/gpu/ragged.hpp"
 #include "bench/gpu/transfer_figures.hpp"
 
 namespace hearth::bench {
@@ -449,7 +451,9 @@ int run(const std::vector<std::string>& arguments) {
                                                    "train",
                                                    "cnn",
                                                    "first",
-                                                   "transformer"};
+                                                   "transformer",
+                                                   "ragged",
+                                                   "gpt"};
   const GpuChoice choice = parse_gpu_choice(arguments, kSections);
   if (choice.helps || !choice.unknown.empty()) {
     return explain_gpu_choice(choice, kSections);
@@ -475,6 +479,14 @@ int run(const std::vector<std::string>& arguments) {
       [&] { cnn(figures); },
       [&] { FirstUse(figures.device()).measure(); },
       [&] { transformers(figures); },
+      [&] {
+        figures.warm_clocks();
+        Ragged(figures.device()).measure();
+      },
+      [&] {
+        figures.warm_clocks();
+        GptSteps(figures.device()).measure();
+      },
   };
   static_assert(std::size(measures) == std::size(kSections));
   int failures = 0;

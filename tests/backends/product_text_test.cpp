@@ -251,6 +251,55 @@ TEST(ProductText, AsksNothingOfLongProductsOfWholeSlices) {
   }
 }
 
+// Each dimension alone and all of them, in each form: sides are copied where their lines begin
+// anywhere, and the product has what it has at the next multiple of 8.
+TEST(ProductText, LargeProductsOfOddSizesUseMatrixUnits) {
+  struct Sizes {
+    std::int64_t rows, columns, depth;
+  };
+  for (const DType dtype : {DType::f16, DType::bf16, DType::i8}) {
+    for (const Sizes& sizes :
+         {Sizes{4097, 4096, 4096}, Sizes{4096, 4097, 4096}, Sizes{2049, 2049, 2049}}) {
+      for (int turned = 0; turned < 4; ++turned) {
+        TextEncoder encoder(kLargeGpu);
+        const Status status = encode(encoder,
+                                     dtype,
+                                     sizes.rows,
+                                     sizes.columns,
+                                     sizes.depth,
+                                     (turned & 1) != 0,
+                                     (turned & 2) != 0);
+        ASSERT_TRUE(status.has_value()) << status.error().text;
+        EXPECT_EQ(encoder.cooperative, 1) << name(dtype) << sizes.rows << sizes.columns << turned;
+        EXPECT_NE(encoder.texts.back().find("#define EXACT 1"), std::string::npos);
+        const bool is_odd = sizes.columns % 8 != 0;
+        EXPECT_EQ(encoder.texts.back().find("#define PUTS_RAGGED 1") != std::string::npos, is_odd);
+      }
+    }
+  }
+  // Of tiles without matrix units, a word is four elements.
+  TextEncoder f32(kLargeGpu);
+  ASSERT_TRUE(encode(f32, DType::f32, 4097, 4097, 4097, false, false).has_value());
+  EXPECT_EQ(f32.texts.size(), 3U);
+  EXPECT_NE(f32.texts.back().find("#define EXACT 1"), std::string::npos);
+}
+
+// A layer of 50,257 words: what its backward pass multiplies is copied once, and W with it, so that
+// the depth of 50,257 has whole slices. A copy that costs more than it brings is not made.
+TEST(ProductText, CopiesWhatIsMultipliedOftenEnough) {
+  TextEncoder of_input(kLargeGpu);
+  ASSERT_TRUE(encode(of_input, DType::bf16, 8192, 768, 50257, false, false).has_value());
+  EXPECT_EQ(of_input.texts.size(), 3U);
+  EXPECT_NE(of_input.texts.back().find("#define EXACT 1"), std::string::npos);
+  TextEncoder of_weight(kLargeGpu);
+  ASSERT_TRUE(encode(of_weight, DType::bf16, 50257, 768, 8192, true, false).has_value());
+  EXPECT_EQ(of_weight.texts.size(), 2U);
+  EXPECT_EQ(of_weight.cooperative, 1);
+  TextEncoder few_rows(kLargeGpu);
+  ASSERT_TRUE(encode(few_rows, DType::bf16, 16, 50257, 4096, false, false).has_value());
+  EXPECT_EQ(few_rows.cooperative, 0);
+}
+
 TEST(ProductText, WindowsCompileForAGpu) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     for (const std::int64_t channels : {1, 64}) {

@@ -177,6 +177,54 @@ void multiply(FragmentA a, FragmentB b, inout FragmentSum sum) {
 #define WARP_BARRIER barrier()
 )";
 
+// Stores a strip of 16 rows. In each row words of memory begin at other columns: first the whole
+// words, then the columns before the first and behind the last, 4 in all where the strip's own
+// columns are a multiple of 4, else up to 6.
+constexpr std::string_view kStores = R"(
+#if HAS_EPILOGUE
+#define UNROLL_STORES [[dont_unroll]]
+#else
+#define UNROLL_STORES [[UNROLL]]
+#endif
+#if PUTS_RAGGED
+C strip_sum(int strip, int down, int across) {
+  return as_sums(slices[strip + down * STRIP_PITCH + across / 4])[across % 4];
+}
+void put_ragged(int strip_row, int strip_column, int strip) {
+  const int low = max(0, OWN_COLUMN - strip_column);
+  const int high = min(WARP_COLUMNS, p.columns - strip_column);
+  const int own = max(0, high - low);
+  UNROLL_STORES
+  for (int e = int(THREAD) % 32; e < 16 * WARP_COLUMNS / PUT_WIDTH; e += 32) {
+    const int down = e / (WARP_COLUMNS / PUT_WIDTH);
+    const int row = strip_row + down;
+    const int before = -int(kept_place(row, strip_column + low)) & (PUT_WIDTH - 1);
+    const int across = low + before + e % (WARP_COLUMNS / PUT_WIDTH) * PUT_WIDTH;
+    if (IS_OWN_ROW(row) && across + PUT_WIDTH <= high) {
+      C many[PUT_WIDTH];
+      [[unroll]] for (int k = 0; k < PUT_WIDTH; ++k) {
+        many[k] = strip_sum(strip, down, across + k);
+      }
+      keep_many(row, strip_column + across, many);
+    }
+  }
+  const int most = own % PUT_WIDTH == 0 ? PUT_WIDTH : 2 * PUT_WIDTH;
+  [[dont_unroll]] for (int e = int(THREAD) % 32; e < 16 * most; e += 32) {
+    const int down = e % 16;
+    const int number = e / 16;
+    const int row = strip_row + down;
+    const int before =
+        min(own, -int(kept_place(row, strip_column + low)) & (PUT_WIDTH - 1));
+    const int ends = before + (own - before) % PUT_WIDTH;
+    if (IS_OWN_ROW(row) && number < ends) {
+      const int across = number < before ? low + number : high - (ends - number);
+      keep(row, strip_column + across, strip_sum(strip, down, across));
+    }
+  }
+}
+#endif
+)";
+
 constexpr std::string_view kMain = R"(
 int a_line, a_word, b_line, b_word;
 uvec4 a_next[A_DOWN * A_WORDS];
@@ -363,11 +411,10 @@ void main() {
       STORE_FRAGMENT(sums[i][j], strip + j * 4, STRIP_PITCH);
     }
     WARP_BARRIER;
-#if HAS_EPILOGUE
-    [[dont_unroll]]
+#if PUTS_RAGGED
+    put_ragged(first_row + warp_row + i * 16, first_column + warp_column, strip);
 #else
-    [[UNROLL]]
-#endif
+    UNROLL_STORES
     for (int e = int(THREAD) % 32; e < 16 * WARP_COLUMNS / PUT_WIDTH; e += 32) {
       const int down = e / (WARP_COLUMNS / PUT_WIDTH);
       const int across = e % (WARP_COLUMNS / PUT_WIDTH) * PUT_WIDTH;
@@ -389,6 +436,7 @@ void main() {
 #endif
       }
     }
+#endif
   }
 }
 )";
@@ -424,7 +472,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
       "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define A_ACROSS {}\n#define B_ACROSS {}\n"
       "#define FETCHES_LATE {}\n#define WORD {}\n#define FRAGMENT_DEPTH {}\n#define SUM_BITS {}\n"
-      "#define FACTOR(bits) {}(bits)\n{}",
+      "#define PUTS_RAGGED {}\n#define FACTOR(bits) {}(bits)\n{}",
       tile.rows,
       tile.columns,
       tile.depth,
@@ -436,6 +484,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
       word,
       2 * word,
       tile.sums_f16 ? 16 : 32,
+      request.puts_ragged ? 1 : 0,
       request.dtype == DType::bf16 ? "bf16_to_f32" : "f16_to_f32",
       request.dtype == DType::bf16 ? "#define COOPERATIVE_BF16\n" : "");
 }
@@ -444,10 +493,16 @@ std::string cooperative_main(DType dtype, bool is_emulated) {
   const bool is_integer = dtype == DType::i8;
   const std::string_view sums = is_integer ? kIntegers : kReals;
   if (is_emulated) {
-    return fmt::format("{}{}{}{}", kHead, sums, is_integer ? kIntegerEmulation : kEmulation, kMain);
+    return fmt::format(
+        "{}{}{}{}{}", kHead, sums, is_integer ? kIntegerEmulation : kEmulation, kStores, kMain);
   }
-  return fmt::format(
-      "{}{}{}{}{}", kHead, sums, kHardware, is_integer ? kIntegerMatrixUnits : kMatrixUnits, kMain);
+  return fmt::format("{}{}{}{}{}{}",
+                     kHead,
+                     sums,
+                     kHardware,
+                     is_integer ? kIntegerMatrixUnits : kMatrixUnits,
+                     kStores,
+                     kMain);
 }
 
 }  // namespace hearth::vulkan::detail

@@ -1,6 +1,6 @@
 // Cross entropy. Forward it is the shader of lines, which keeps a row, with a store of one loss a
 // row. Backward each element needs its row's gradient and target alone: a thread takes packs of
-// them, all rows in one grid.
+// them, all rows in one grid. A pack may lie in two rows.
 #include "cross_entropy.hpp"
 
 #include "axis_list.hpp"
@@ -32,47 +32,90 @@ Status refuse_guard() {
 
 constexpr std::string_view kMembers =
     "uint64_t grad; uint64_t probabilities; uint64_t targets; uint64_t result; uint64_t cell; "
-    "INDEX packs; INDEX row_packs; INDEX grad_step; INDEX row_step; INDEX class_step; "
+    "INDEX count; INDEX classes; INDEX grad_step; INDEX row_step; INDEX class_step; "
     "INDEX target_step; uint row_m; uint row_h; ";
 
+// CROSSES: rows follow each other without gaps, so that a pack may begin in one and end in the
+// next.
 constexpr std::string_view kMain = R"(
+bool find_row(INDEX row, out INDEX target, out VALUE grad) {
+  const int64_t read = int64_t(load_target(p.targets, row * p.target_step));
+  const bool is_class = read >= 0l && read < int64_t(p.classes);
+  if (!is_class) {
+    fail(p.cell, 1u, read, int64_t(row), int64_t(p.classes));
+  }
+  target = INDEX(read);
+  grad = load_element(p.grad, row * p.grad_step);
+  return is_class;
+}
 void main() {
   const INDEX i = INDEX(GROUP) * THREADS + INDEX(THREAD);
-  if (i >= p.packs) {
+  const INDEX begin = i * PACK;
+  if (begin >= p.count) {
     return;
   }
-  const INDEX row = ROW_OF(i);
-  const INDEX first = (i - row * p.row_packs) * PACK;
-  const int64_t classes = int64_t(p.row_packs) * PACK;
-  const int64_t target = int64_t(load_target(p.targets, row * p.target_step));
-  if (target < 0l || target >= classes) {
-    fail(p.cell, 1u, target, int64_t(row), classes);
+  const INDEX row = ROW_OF(begin);
+  const INDEX first = begin - row * p.classes;
+  INDEX target;
+  VALUE grad;
+  if (!find_row(row, target, grad)) {
     return;
   }
-  const VALUE grad = load_element(p.grad, row * p.grad_step);
+  const INDEX hit = target - first;
+#if CROSSES
+  const INDEX left = p.classes - first;
+  INDEX next_hit = INDEX(PACK);
+  VALUE next_grad = grad;
+  if (left < PACK && begin + left < p.count) {
+    if (!find_row(row + 1, target, next_grad)) {
+      return;
+    }
+    next_hit = left + target;
+  }
+  if (begin + PACK > p.count) {
+    for (INDEX j = 0; begin + j < p.count; ++j) {
+      const VALUE one = j == hit || j == next_hit ? VALUE(1) : VALUE(0);
+      const VALUE v = load_element(p.probabilities, begin + j) - one;
+      store_element(p.result, begin + j, (j < left ? grad : next_grad) * v);
+    }
+    return;
+  }
+  VALUE v[PACK];
+  load_pack_e(p.probabilities, begin, v);
+  [[unroll]] for (int j = 0; j < PACK; ++j) {
+    const VALUE one = j == hit || j == next_hit ? VALUE(1) : VALUE(0);
+    v[j] = (j < left ? grad : next_grad) * (v[j] - one);
+  }
+#else
   VALUE v[PACK];
   load_pack_e(p.probabilities, row * p.row_step + first * p.class_step, v);
   [[unroll]] for (int j = 0; j < PACK; ++j) {
-    const VALUE hit = int64_t(first) + int64_t(j) == target ? VALUE(1) : VALUE(0);
-    v[j] = grad * (v[j] - hit);
+    v[j] = grad * (v[j] - (j == hit ? VALUE(1) : VALUE(0)));
   }
-  store_pack_e(p.result, i * PACK, v);
+#endif
+  store_pack_e(p.result, begin, v);
 }
 )";
 
-std::string backward_text(
-    DType dtype, DType targets, std::int64_t pack, bool wide, std::size_t parameter_bytes) {
+std::string backward_text(DType dtype,
+                          DType targets,
+                          std::int64_t pack,
+                          bool crosses,
+                          bool wide,
+                          std::size_t parameter_bytes) {
   std::string text = glsl_prelude({.threads = kThreads, .wide_index = wide});
   text += glsl_parameters(kMembers, parameter_bytes);
   text += fmt::format(
-      "#define VALUE {}\n#define THREADS {}\n#define PACK {}\n#define load_target load_{}\n"
-      "#define load_element load_{}\n#define ROW_OF(i) {}\n",
+      "#define VALUE {0}\n#define THREADS {1}\n#define PACK {2}\n#define CROSSES {3:d}\n"
+      "#define load_target load_{4}\n#define load_element load_{5}\n"
+      "#define store_element store_{5}\n#define ROW_OF(i) {6}\n",
       glsl_value_type(dtype),
       kThreads,
       pack,
+      crosses,
       glsl_suffix(targets),
       glsl_suffix(dtype),
-      wide ? "((i) / p.row_packs)" : "int(divide(uint(i), p.row_m, p.row_h))");
+      wide ? "((i) / p.classes)" : "int(divide(uint(i), p.row_m, p.row_h))");
   text += glsl_divide();
   text += glsl_fail();
   text += glsl_pack("e", dtype, pack, wide);
@@ -130,34 +173,31 @@ Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& enco
   const std::int64_t row_step = probabilities.strides()[0];
   const std::int64_t class_step = probabilities.strides()[1];
   const std::int64_t most = pack_of(dtype, 8);
-  const bool fits = shape[1] % most == 0 && class_step == 1 && row_step % most == 0 &&
-                    is_pack_aligned(probabilities.data, dtype, most) &&
-                    is_pack_aligned(call.outputs[0].data, dtype, most);
-  const std::int64_t pack = fits ? most : 1;
+  const bool is_aligned = class_step == 1 && is_pack_aligned(probabilities.data, dtype, most) &&
+                          is_pack_aligned(call.outputs[0].data, dtype, most);
+  const bool fits = is_aligned && shape[1] % most == 0 && row_step % most == 0;
+  const bool crosses = is_aligned && !fits && row_step == shape[1] && shape[1] >= most;
+  const std::int64_t pack = fits || crosses ? most : 1;
   const std::int64_t reach = (shape[0] - 1) * std::max({std::abs(row_step),
                                                         std::abs(grad.strides()[0]),
                                                         std::abs(targets.strides()[0])}) +
                              (shape[1] - 1) * std::abs(class_step);
   const bool wide = reach >= kNarrow || count >= kNarrow;
-  const Divisor row(wide ? 1 : shape[1] / pack);
+  const Divisor row(wide ? 1 : shape[1]);
   ParameterBlock parameters;
   parameters.add(grad).add(probabilities).add(targets).add(call.outputs[0]);
   parameters.add(encoder.error_cell());
-  for (const std::int64_t value : {count / pack,
-                                   shape[1] / pack,
-                                   grad.strides()[0],
-                                   row_step,
-                                   class_step,
-                                   targets.strides()[0]}) {
+  for (const std::int64_t value :
+       {count, shape[1], grad.strides()[0], row_step, class_step, targets.strides()[0]}) {
     add_index(parameters, wide, value);
   }
   parameters.add(row.factor).add(row.shift);
   ShaderKey key(ShaderFamily::cross_entropy);
-  key.add(dtype).add(targets.dtype).add(static_cast<std::uint32_t>(pack)).add(wide);
+  key.add(dtype).add(targets.dtype).add(static_cast<std::uint32_t>(pack)).add(crosses).add(wide);
   const auto text = [&] {
-    return backward_text(dtype, targets.dtype, pack, wide, parameters.size_bytes());
+    return backward_text(dtype, targets.dtype, pack, crosses, wide, parameters.size_bytes());
   };
-  const std::int64_t groups = (count / pack + kThreads - 1) / kThreads;
+  const std::int64_t groups = (count + kThreads * pack - 1) / (kThreads * pack);
   return encoder.dispatch(key, text, parameters, encoder.linear(groups));
 }
 

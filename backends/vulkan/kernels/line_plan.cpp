@@ -16,6 +16,7 @@ constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostSplits = 256;
 constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that a split is worth its second pass
 constexpr std::int64_t kGroupsAtATime = 4;     // on a multiprocessor
+constexpr std::int64_t kRaggedLoads = 16;      // of a line, that two parts are worth
 
 std::int64_t power_from(std::int64_t value) noexcept {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
@@ -25,7 +26,29 @@ std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }
 
-void choose_pack(LinePlan& plan, DType dtype, std::span<const LineOperand> operands) noexcept {
+// Whether lines, side by side in memory, begin at the same distance from a whole pack in each
+// operand. A driver in software reads elements as fast as packs.
+bool can_be_ragged(const LinePlan& plan,
+                   DType dtype,
+                   std::span<const LineOperand> operands,
+                   std::int64_t pack,
+                   const DeviceLimits& limits) noexcept {
+  bool can = !limits.is_cpu && !plan.is_columns && pack > 1 && plan.length >= kRaggedLoads * pack;
+  for (std::size_t i = 0; can && i < operands.size(); ++i) {
+    const int operand = static_cast<int>(i);
+    can = is_pack_aligned(operands[i].data, dtype, pack) && plan.step[i] == 1;
+    for (int axis = 0; can && axis < plan.lines.rank(); ++axis) {
+      const std::int64_t stride = plan.lines.stride(axis, operand);
+      can = stride >= 0 && stride % pack == plan.lines.stride(axis, 0) % pack;
+    }
+  }
+  return can;
+}
+
+void choose_pack(LinePlan& plan,
+                 DType dtype,
+                 std::span<const LineOperand> operands,
+                 const DeviceLimits& limits) noexcept {
   const std::int64_t pack = pack_of(dtype, plan.is_columns ? 4 : 8);
   bool fits = pack > 1 && (plan.is_columns || plan.length % pack == 0);
   for (std::size_t i = 0; fits && i < operands.size(); ++i) {
@@ -34,12 +57,14 @@ void choose_pack(LinePlan& plan, DType dtype, std::span<const LineOperand> opera
            (plan.is_columns ? plan.lines.has_packs(operand, pack) && plan.step[i] % pack == 0
                             : plan.lines.steps_packs(operand, pack) && plan.step[i] == 1);
   }
-  plan.pack = fits ? static_cast<int>(pack) : 1;
+  plan.is_ragged = !fits && can_be_ragged(plan, dtype, operands, pack, limits);
+  plan.pack = fits || plan.is_ragged ? static_cast<int>(pack) : 1;
 }
 
 /// A length that no thread has to read twice: rounds, and as many threads as that takes.
 void keep_lines(LinePlan& plan, std::int64_t most_threads, std::int64_t most_kept) noexcept {
-  const std::int64_t loads = quotient_up(plan.length, plan.is_columns ? 1 : plan.pack);
+  const std::int64_t more = plan.is_ragged ? plan.pack - 1 : 0;
+  const std::int64_t loads = quotient_up(plan.length + more, plan.is_columns ? 1 : plan.pack);
   const std::int64_t least_across =
       plan.is_columns
           ? std::min<std::int64_t>(8, power_from(quotient_up(plan.lines.count(), plan.pack)))
@@ -117,7 +142,7 @@ LinePlan plan_lines(const Shape& shape,
     plan.wide = plan.wide || plan.lines.reach(i) + along >= kNarrow;
   }
   plan.is_columns = plan.step[operands.size() - 1] > 1 && plan.lines.rank() > 0;
-  choose_pack(plan, dtype, operands);
+  choose_pack(plan, dtype, operands, limits);
   const auto most_threads = std::min<std::int64_t>(kMostThreads, limits.most_group_threads);
   plan.threads = static_cast<int>(std::min<std::int64_t>(256, most_threads));
   const std::int64_t wanted = kGroupsAtATime * limits.multiprocessors;

@@ -25,7 +25,10 @@ struct LinePlan {
   /// Threads side by side take lines that are neighbours in memory; else parts of one line.
   bool is_columns = false;
   bool wide = false;
-  int pack = 1;             ///< Elements of a load.
+  int pack = 1;  ///< Elements of a load.
+  /// Lines begin and end anywhere, in all operands at the same distance from a whole pack: a load
+  /// begins at a multiple of `pack` in memory, and the first and the last one are parts.
+  bool is_ragged = false;
   int threads = 256;        ///< Of a workgroup.
   int lanes = 1;            ///< Threads that share a line; a power of two.
   int rounds = 0;           ///< Loads that a thread keeps in registers; 0: it reads twice.

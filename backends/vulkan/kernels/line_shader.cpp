@@ -112,6 +112,41 @@ void meet(inout VALUE top[COLUMNS], inout VALUE sum[COLUMNS], int thread, int la
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Partials { VALUE v[]; };
 )";
 
+// A pack of a line, `at` being where the line begins. What a ragged one has of other lines is
+// padding, and is not stored.
+constexpr std::string_view kPacks = R"(
+#if RAGGED
+void load_part(uint64_t from, INDEX at, INDEX r, VALUE padding, out VALUE v[PACK]) {
+  if (r >= 0 && r + PACK <= p.n) {
+    load_pack_e(from, at + r, v);
+  } else {
+    [[unroll]] for (int i = 0; i < PACK; ++i) {
+      v[i] = padding;
+      if (r + i >= 0 && r + i < p.n) {
+        v[i] = load_element(from, at + r + i);
+      }
+    }
+  }
+}
+void store_part(uint64_t to, INDEX at, INDEX r, VALUE v[PACK]) {
+  if (r >= 0 && r + PACK <= p.n) {
+    store_pack_e(to, at + r, v);
+  } else {
+    [[unroll]] for (int i = 0; i < PACK; ++i) {
+      if (r + i >= 0 && r + i < p.n) {
+        store_element(to, at + r + i, v[i]);
+      }
+    }
+  }
+}
+#define LOAD(from, at, step, r, padding, v) load_part(from, at, r, padding, v)
+#define STORE(to, at, step, r, v) store_part(to, at, r, v)
+#else
+#define LOAD(from, at, step, r, padding, v) load_pack_e(from, (at) + (r) * (step), v)
+#define STORE(to, at, step, r, v) store_pack_e(to, (at) + (r) * (step), v)
+#endif
+)";
+
 // What a thread knows of its place.
 constexpr std::string_view kPlace = R"(
   const int lines = THREADS / p.lanes;
@@ -136,8 +171,16 @@ constexpr std::string_view kPlace = R"(
     PLACES
   }
   const INDEX step = INDEX(p.lanes) * ALONG_PACK;
-  const INDEX begin = INDEX(piece) * p.chunk + INDEX(lane) * ALONG_PACK;
-  const INDEX end = is_inside ? min(INDEX(piece + 1) * p.chunk, p.n) : INDEX(0);
+#if RAGGED
+  // Places of a line count from where memory's packs begin: the first ones are below 0.
+  const INDEX before = x_at % PACK;
+  const INDEX next_piece = piece + 1 < p.splits ? INDEX(piece + 1) * p.chunk - before : p.n;
+#else
+  const INDEX before = INDEX(0);
+  const INDEX next_piece = INDEX(piece + 1) * p.chunk;
+#endif
+  const INDEX begin = INDEX(piece) * p.chunk + INDEX(lane) * ALONG_PACK - before;
+  const INDEX end = is_inside ? min(next_piece, p.n) : INDEX(0);
   VALUE top[COLUMNS];
   VALUE sum[COLUMNS];
   [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
@@ -160,9 +203,9 @@ constexpr std::string_view kMeasureKept = R"(
       b[i] = VALUE(0);
     }
     if (r < end) {
-      load_pack_e(p.x, x_at + r * p.step_x, a);
+      LOAD(p.x, x_at, p.step_x, r, PADDING, a);
 #if IS_BACKWARD
-      load_pack_e(p.y, y_at + r * p.step_y, b);
+      LOAD(p.y, y_at, p.step_y, r, VALUE(0), b);
 #endif
     }
     [[unroll]] for (int i = 0; i < PACK; ++i) {
@@ -219,9 +262,9 @@ constexpr std::string_view kMeasureLoop = R"(
     [[unroll]] for (int u = 0; u < 4; ++u) {
       const INDEX at = r + INDEX(u) * step;
       if (at < end) {
-        load_pack_e(p.x, x_at + at * p.step_x, a[u]);
+        LOAD(p.x, x_at, p.step_x, at, PADDING, a[u]);
 #if IS_BACKWARD
-        load_pack_e(p.y, y_at + at * p.step_y, b[u]);
+        LOAD(p.y, y_at, p.step_y, at, VALUE(0), b[u]);
 #endif
       }
     }
@@ -301,9 +344,9 @@ constexpr std::string_view kFinish = R"(
 #endif
       }
 #else
-      load_pack_e(p.x, x_at + r * p.step_x, a);
+      LOAD(p.x, x_at, p.step_x, r, PADDING, a);
 #if IS_BACKWARD
-      load_pack_e(p.y, y_at + r * p.step_y, b);
+      LOAD(p.y, y_at, p.step_y, r, VALUE(0), b);
 #endif
 #endif
       [[unroll]] for (int i = 0; i < PACK; ++i) {
@@ -320,7 +363,7 @@ constexpr std::string_view kFinish = R"(
         a[i] = m_exp(a[i] - top[c]) * factor[c];
 #endif
       }
-      store_pack_e(p.result, result_at + r * p.step_result, a);
+      STORE(p.result, result_at, p.step_result, r, a);
     }
   }
 )";
@@ -339,7 +382,8 @@ std::string defines(const LineCall& call, const LinePlan& plan, Phase phase) {
   places += call.out != 0 ? ", result_at" : "";
   return fmt::format(
       "#define VALUE {}\n#define THREADS {}\n#define PACK {}\n#define COLUMNS {}\n"
-      "#define COLUMNAR {:d}\n#define ALONG_PACK {}\n#define KEPT {}\n#define IS_BACKWARD {:d}\n"
+      "#define COLUMNAR {:d}\n#define ALONG_PACK {}\n#define RAGGED {:d}\n#define KEPT {}\n"
+      "#define IS_BACKWARD {:d}\n"
       "#define IS_LOG {:d}\n#define IS_MEASURE {:d}\n#define IS_FINISH {:d}\n#define LOWEST {}\n"
       "#define PADDING {}\n#define NOT_A_NUMBER {}\n#define PLACES line_places(k, {});\n"
       "#define load_element load_{}\n#define store_element store_{}\n#define load_target load_{}\n",
@@ -349,6 +393,7 @@ std::string defines(const LineCall& call, const LinePlan& plan, Phase phase) {
       plan.columns(),
       plan.is_columns,
       plan.is_columns ? 1 : plan.pack,
+      plan.is_ragged,
       plan.rounds,
       is_backward(call.kind),
       is_log(call.kind),
@@ -383,6 +428,7 @@ std::string shader_text(const LineCall& call,
   text += has_loss ? glsl_fail() : "";
   text += plan.lines.glsl_places("line", plan.wide);
   text += glsl_pack("e", call.dtype, plan.pack, plan.wide);
+  text += kPacks;
   text += glsl_row_threads();
   text += glsl_of_lane(glsl_value_type(call.dtype));
   text += kFolds;
@@ -418,7 +464,8 @@ Status dispatch(const LineCall& call,
       .add(static_cast<std::uint32_t>(phase))
       .add(call.dtype)
       .add(call.target_dtype)
-      .add((plan.is_columns ? 1U : 0U) | (plan.wide ? 2U : 0U) | (call.out != 0 ? 4U : 0U))
+      .add((plan.is_columns ? 1U : 0U) | (plan.wide ? 2U : 0U) | (call.out != 0 ? 4U : 0U) |
+           (plan.is_ragged ? 8U : 0U))
       .add(plan.pack)
       .add(plan.threads)
       .add(plan.rounds)

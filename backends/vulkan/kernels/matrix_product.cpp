@@ -3,6 +3,7 @@
 // result of few columns is computed as its transpose, which has few rows.
 #include "matrix_product.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "product.hpp"
 #include "product_result.hpp"
 #include "quads.hpp"
+#include "side_copy.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -303,6 +305,222 @@ ProductFunctions functions_of(const Layouts& layouts,
   return {.members = members(layouts, request.is_wide), .text = std::move(text)};
 }
 
+/// How both sides are read, and which are copied before. Copies have `depth` places along it.
+struct Sides {
+  SideForm a = {};
+  SideForm b = {};
+  std::int64_t depth = 0;
+  std::optional<SideCopy> a_copy = {};
+  std::optional<SideCopy> b_copy = {};
+
+  [[nodiscard]] std::int64_t copy_bytes() const noexcept {
+    return (a_copy ? a_copy->bytes() : 0) + (b_copy ? b_copy->bytes() : 0);
+  }
+};
+
+Walk a_walk_of(const MatrixProduct& p) noexcept {
+  return {p.a, p.rows, p.a_row, p.a_depth, &BatchAxis::a};
+}
+Walk b_walk_of(const MatrixProduct& p) noexcept {
+  return {p.b, p.columns, p.b_column, p.b_depth, &BatchAxis::b};
+}
+
+Sides sides_in_place(const MatrixProduct& p, const DeviceLimits& limits) noexcept {
+  Sides sides{.depth = p.depth};
+  const int word = unit_word(p.dtype);
+  if (!can_cooperate(p.dtype, p.rows, p.columns, limits) ||
+      !has_form(p, a_walk_of(p), word, sides.a) || !has_form(p, b_walk_of(p), word, sides.b)) {
+    sides.a = form_of(p, a_walk_of(p));
+    sides.b = form_of(p, b_walk_of(p));
+  }
+  return sides;
+}
+
+std::int64_t rounded_up(std::int64_t size, std::int64_t unit) noexcept {
+  return (size + unit - 1) / unit * unit;
+}
+
+// Lines lie along the depth where neighbours do, else across it.
+SideForm form_of_copy(const Walk& walk, int width) noexcept {
+  const bool is_nearer = std::abs(walk.depth_stride) <= std::abs(walk.side_stride);
+  return {.along_depth = walk.depth_stride == 1 || (walk.side_stride != 1 && is_nearer),
+          .width = width};
+}
+
+SideCopy copy_of(const MatrixProduct& p, const Walk& walk, std::int64_t depth, int width) noexcept {
+  const std::int64_t unit = std::max<std::int64_t>(width, 16 / size_bytes(p.dtype));
+  SideCopy copy{.dtype = p.dtype, .from = walk.data};
+  if (form_of_copy(walk, width).along_depth) {
+    copy.length = p.depth;
+    copy.step = walk.depth_stride;
+    copy.lines = walk.side_size;
+    copy.line_stride = walk.side_stride;
+    copy.copied_length = rounded_up(depth, unit);
+    copy.copied_lines = walk.side_size;
+  } else {
+    copy.length = walk.side_size;
+    copy.step = walk.side_stride;
+    copy.lines = p.depth;
+    copy.line_stride = walk.depth_stride;
+    copy.copied_length = rounded_up(walk.side_size, unit);
+    copy.copied_lines = depth;
+  }
+  for (int i = 0; i < p.batch_rank; ++i) {
+    const BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    if (axis.*walk.batch_stride != 0) {
+      const auto at = static_cast<std::size_t>(copy.batch_rank++);
+      copy.batch_size[at] = axis.size;
+      copy.batch_stride[at] = axis.*walk.batch_stride;
+    }
+  }
+  return copy;
+}
+
+// A copy costs its bytes twice, the product without it most of its rate: a byte that is multiplied
+// often enough is worth it. Slices that are whole in both sides make a long product exact, a tenth
+// faster: for that a side is copied that could be read in place.
+Sides copied_sides(const Layouts& layouts, const DeviceLimits& limits) noexcept {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 32U;
+  constexpr double kWorthOnUnits = 16;  // Multiplications of a byte.
+  constexpr double kWorthInTiles = 64;
+  constexpr double kWorthExact = 1024;
+  constexpr std::int64_t kFewSlices = 16;
+  const MatrixProduct& p = layouts.product;
+  Sides sides{.depth = p.depth};
+  const bool cooperates = can_cooperate(p.dtype, p.rows, p.columns, limits);
+  const double of_matrix =
+      static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.depth);
+  const double work = static_cast<double>(layouts.matrices) * of_matrix;
+  const int word = cooperates ? unit_word(p.dtype) : 4;
+  const Walk a = a_walk_of(p);
+  const Walk b = b_walk_of(p);
+  const bool has_a = has_form(p, a, word, sides.a);
+  const bool has_b = has_form(p, b, word, sides.b);
+  if (work < limits.copied_from || p.rows <= kFewColumns || p.columns <= kFewColumns ||
+      (limits.is_cpu && !cooperates) || (has_a && has_b)) {
+    return {};
+  }
+  const std::int64_t slice = cooperates ? std::int64_t{8} * word : kLongestSlice;
+  const std::int64_t whole = rounded_up(p.depth, slice);
+  const std::int64_t beside = (has_a ? copy_of(p, a, whole, word).bytes() : 0) +
+                              (has_b ? copy_of(p, b, whole, word).bytes() : 0);
+  const bool copies_both = whole != p.depth && of_matrix >= limits.baked_from &&
+                           whole >= kFewSlices * slice &&
+                           work >= kWorthExact * static_cast<double>(beside);
+  sides.depth = copies_both ? whole : p.depth;
+  if (!has_a || copies_both) {
+    sides.a = form_of_copy(a, word);
+    sides.a_copy = copy_of(p, a, sides.depth, word);
+  }
+  if (!has_b || copies_both) {
+    sides.b = form_of_copy(b, word);
+    sides.b_copy = copy_of(p, b, sides.depth, word);
+  }
+  const double least = cooperates ? kWorthOnUnits : kWorthInTiles;
+  const bool is_worth = work >= least * static_cast<double>(sides.copy_bytes());
+  return is_worth && sides.copy_bytes() <= kMostBytes ? sides : Sides{};
+}
+
+// Reads the side out of its copy.
+void use_copy(MatrixProduct& p,
+              const SideCopy& copy,
+              SideForm form,
+              const std::byte* data,
+              bool is_a) noexcept {
+  (is_a ? p.a : p.b) = data;
+  (is_a ? p.a_row : p.b_column) = form.along_depth ? copy.copied_length : 1;
+  (is_a ? p.a_depth : p.b_depth) = form.along_depth ? 1 : copy.copied_length;
+  std::int64_t stride = copy.copied_lines * copy.copied_length;
+  for (int i = p.batch_rank - 1; i >= 0; --i) {
+    BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    std::int64_t& own = is_a ? axis.a : axis.b;
+    if (own != 0) {
+      own = stride;
+      stride *= axis.size;
+    }
+  }
+}
+
+// Phases: what the kernel gets; the plan; scratch for copies and parts; dispatches.
+// Errors: out_of_memory before any dispatch; those of the encoder.
+Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder) {
+  MatrixProduct& p = layouts.product;
+  const double multiplications =
+      static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.depth);
+  const auto data_at = [](std::uint64_t address) {
+    return reinterpret_cast<const std::byte*>(address);  // NOLINT: a device address
+  };
+  if (sides.a_copy) {
+    use_copy(p, *sides.a_copy, sides.a, nullptr, true);
+  }
+  if (sides.b_copy) {
+    use_copy(p, *sides.b_copy, sides.b, nullptr, false);
+  }
+  p.depth = sides.depth;
+  // Products on matrix units put as many at once as make 16 bytes of their result, if that goes.
+  int put_width = sides.a.width == 8 && sides.b.width == 8 ? 8 : 4;
+  while (put_width > 1 && (layouts.out_column != 1 || p.columns % put_width != 0 ||
+                           !layouts.result.takes(put_width))) {
+    put_width = put_width == 8 ? 4 : 1;
+  }
+  const bool puts_ragged = put_width == 1 && sides.a.width == unit_word(p.dtype) &&
+                           layouts.out_column == 1 && layouts.result.takes_ragged(4);
+  ProductRequest request{.dtype = p.dtype,
+                         .is_wide = is_wide(layouts),
+                         .is_baked = multiplications >= encoder.limits().baked_from,
+                         .has_offsets = has_offsets(p),
+                         .has_epilogue = layouts.result.has_epilogue(),
+                         .put_width = puts_ragged ? 4 : put_width,
+                         .puts_ragged = puts_ragged,
+                         .a = sides.a,
+                         .b = sides.b,
+                         .matrices = layouts.matrices,
+                         .rows = p.rows,
+                         .columns = p.columns,
+                         .depth = p.depth};
+  HEARTH_TRY(ProductPlan plan, plan_product(request, encoder.limits()));
+  const std::optional<ProductPlan> rest = leave_rows(request, plan, encoder.limits());
+  if (puts_ragged) {
+    layouts.result.set_ragged_width(request.put_width);
+  } else {
+    layouts.result.set_width(request.put_width);
+  }
+  std::uint64_t partial = 0;
+  if (const std::int64_t bytes = sides.copy_bytes() + plan.scratch_bytes; bytes > 0) {
+    HEARTH_TRY(partial, encoder.scratch(bytes));
+  }
+  const auto copy = [&](const std::optional<SideCopy>& side, const std::byte*& data) -> Status {
+    if (!side) {
+      return {};
+    }
+    data = data_at(partial);
+    HEARTH_TRY_STATUS(encode_side_copy(*side, partial, encoder));
+    partial += static_cast<std::uint64_t>(side->bytes());
+    return {};
+  };
+  HEARTH_TRY_STATUS(copy(sides.a_copy, p.a));
+  HEARTH_TRY_STATUS(copy(sides.b_copy, p.b));
+  if (sides.copy_bytes() > 0) {
+    encoder.barrier();
+  }
+  ShaderKey key(ShaderFamily::matmul);
+  key.add(rank_class(p)).add(p.bias != nullptr);
+  layouts.result.add_words(key);
+  if (request.is_baked) {
+    for (const std::int64_t stride : {p.a_row, p.a_depth, p.b_depth, p.b_column}) {
+      key.add(static_cast<std::uint64_t>(stride));
+    }
+  }
+  const auto dispatch = [&](const ProductPlan& part) {
+    return dispatch_product(
+        encoder, request, part, key, parameters_of(layouts, request, part, partial), [&] {
+          return functions_of(layouts, request, part);
+        });
+  };
+  HEARTH_TRY_STATUS(dispatch(plan));
+  return rest ? dispatch(*rest) : Status();
+}
+
 }  // namespace
 
 void MatrixProduct::add_batch(const BatchAxis& axis) noexcept {
@@ -345,59 +563,13 @@ Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncod
   if (p.columns <= kFewColumns && p.columns < p.rows) {
     transpose(layouts);
   }
-  SideForm a;
-  SideForm b;
-  const Walk a_walk{p.a, p.rows, p.a_row, p.a_depth, &BatchAxis::a};
-  const Walk b_walk{p.b, p.columns, p.b_column, p.b_depth, &BatchAxis::b};
-  const int word = unit_word(p.dtype);
-  if (!can_cooperate(p.dtype, p.rows, p.columns, encoder.limits()) ||
-      !has_form(p, a_walk, word, a) || !has_form(p, b_walk, word, b)) {
-    a = form_of(p, a_walk);
-    b = form_of(p, b_walk);
-  }
-  // Products on matrix units put as many at once as make 16 bytes of their result, if that goes.
-  int put_width = a.width == 8 && b.width == 8 ? 8 : 4;
-  while (put_width > 1 && (layouts.out_column != 1 || p.columns % put_width != 0 ||
-                           !layouts.result.takes(put_width))) {
-    put_width = put_width == 8 ? 4 : 1;
-  }
-  const double multiplications =
-      static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.depth);
-  ProductRequest request{.dtype = p.dtype,
-                         .is_wide = is_wide(layouts),
-                         .is_baked = multiplications >= encoder.limits().baked_from,
-                         .has_offsets = has_offsets(p),
-                         .has_epilogue = layouts.result.has_epilogue(),
-                         .put_width = put_width,
-                         .a = a,
-                         .b = b,
-                         .matrices = layouts.matrices,
-                         .rows = p.rows,
-                         .columns = p.columns,
-                         .depth = p.depth};
-  HEARTH_TRY(ProductPlan plan, plan_product(request, encoder.limits()));
-  const std::optional<ProductPlan> rest = leave_rows(request, plan, encoder.limits());
-  layouts.result.set_width(request.put_width);
-  std::uint64_t partial = 0;
-  if (plan.scratch_bytes > 0) {
-    HEARTH_TRY(partial, encoder.scratch(plan.scratch_bytes));
-  }
-  ShaderKey key(ShaderFamily::matmul);
-  key.add(rank_class(p)).add(p.bias != nullptr);
-  layouts.result.add_words(key);
-  if (request.is_baked) {
-    for (const std::int64_t stride : {p.a_row, p.a_depth, p.b_depth, p.b_column}) {
-      key.add(static_cast<std::uint64_t>(stride));
+  if (const Sides copied = copied_sides(layouts, encoder.limits()); copied.copy_bytes() > 0) {
+    const Status status = encode_sides(layouts, copied, encoder);
+    if (status.has_value() || status.error().code != ErrorCode::out_of_memory) {
+      return status;
     }
   }
-  const auto dispatch = [&](const ProductPlan& part) {
-    return dispatch_product(
-        encoder, request, part, key, parameters_of(layouts, request, part, partial), [&] {
-          return functions_of(layouts, request, part);
-        });
-  };
-  HEARTH_TRY_STATUS(dispatch(plan));
-  return rest ? dispatch(*rest) : Status();
+  return encode_sides(layouts, sides_in_place(p, encoder.limits()), encoder);
 }
 
 }  // namespace hearth::vulkan

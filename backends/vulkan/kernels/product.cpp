@@ -523,7 +523,7 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
           bit(request.b.width == 4, 5) | bit(plan.is_thin, 6) | bit(plan.splits > 1, 7) |
           bit(plan.is_rolled, 16) | bit(request.has_slices, 19) | bit(plan.is_cooperative, 17) |
           bit(request.is_baked, 18) | bit(plan.is_cooperative && plan.cooperative.sums_f16, 20) |
-          static_cast<std::uint32_t>(request.dtype) << 8U);
+          bit(request.puts_ragged, 21) | static_cast<std::uint32_t>(request.dtype) << 8U);
   if (request.is_baked) {
     key.add(static_cast<std::uint32_t>(request.rows))
         .add(static_cast<std::uint32_t>(request.columns))

@@ -16,6 +16,7 @@
 //   void put(int row, int column, C sum)   row and column lie inside
 //   void put_many(int row, int column, C sums[PUT_WIDTH])   where put_width > 1: that many columns,
 //                                                           from a multiple of their number on
+//   INDEX place_of(int row, int column)    where puts_ragged: of the element in the result
 // They end in store_result() and store_results() (product_result.hpp), whose text stands before.
 //
 // A family may have slices of the depth that share something (kLongestSlice and its divisors): then
@@ -24,8 +25,9 @@
 //
 // An exact product has whole tiles in both directions and whole slices: its last tiles are moved
 // back into the matrix, and store what is theirs alone. So nothing is read outside, nothing is
-// asked before a load, and an address is a base, an offset of 32 bits and a constant. Its family
-// gives, in place of the sides above:
+// asked before a load, and an address is a base, an offset of 32 bits and a constant. A side whose
+// words lie across the depth ends in a whole word, which may hold zeros behind the last row or
+// column. Its family gives, in place of the sides above:
 //   uint64_t a_base, b_base                set by set_matrix()
 //   A_SIDE_BYTES, A_DEPTH_BYTES, B_SIDE_BYTES, B_DEPTH_BYTES    strides
 //   AVALUE a_from(uint64_t address), BVALUE b_from(uint64_t address)
@@ -57,6 +59,9 @@ struct ProductRequest {
   bool has_epilogue = false;
   bool has_slices = false;  ///< Of kLongestSlice, and not thin.
   int put_width = 1;        ///< Columns that can be put at once: 1, 4 or 8.
+  /// On matrix units: put_width columns go at once from where their place in the result is a
+  /// multiple of put_width, for rows of any length. Neighbouring columns are neighbours there.
+  bool puts_ragged = false;
   SideForm a = {};
   SideForm b = {};
   std::int64_t matrices = 1;
@@ -182,6 +187,10 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
                                     const ProductFunctions& functions,
                                     std::size_t parameter_bytes);
 inline constexpr int kFoldThreads = 128;
+/// Sums that a thread of the fold puts: neighbours of one row.
+[[nodiscard]] constexpr int fold_width(const ProductRequest& request) noexcept {
+  return request.puts_ragged ? 1 : request.put_width;
+}
 }  // namespace detail
 
 /// The dispatches of a product. `key` has the words of the family: all that the text of its
@@ -206,7 +215,7 @@ template <class MakeFunctions>
   fold_key.add(true);
   const auto fold = [&] { return detail::fold_text(request, functions(), bytes); };
   const std::int64_t sums = request.matrices * request.rows * request.columns;
-  const std::int64_t taken = std::int64_t{detail::kFoldThreads} * request.put_width;
+  const std::int64_t taken = std::int64_t{detail::kFoldThreads} * detail::fold_width(request);
   return encoder.dispatch(fold_key, fold, parameters, encoder.linear((sums + taken - 1) / taken));
 }
 

@@ -84,12 +84,27 @@ bool ProductResult::has_strided() const noexcept {
                      is_strided);
 }
 
+// A software driver takes long to compile conversions that stand in a text many times.
+bool ProductResult::is_vector_ready(const TensorView& view, int width) const noexcept {
+  return is_vector(view.dtype, width) && is_aligned(view, width) &&
+         (!is_rolled_ || size_bytes(view.dtype) >= 4);
+}
+
+bool ProductResult::takes_ragged(int width) const noexcept {
+  const auto is_ready = [&](const TensorView& view) { return is_vector_ready(view, width); };
+  if (!std::ranges::all_of(call_->outputs, is_ready)) {
+    return false;
+  }
+  for (std::size_t i = 0; has_epilogue() && i < call_->epilogue->inputs.size(); ++i) {
+    if (access_[i] == Access::linear && !is_ready(call_->epilogue->inputs[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool ProductResult::takes(int width) const noexcept {
-  // A software driver takes long to compile conversions that stand in a text many times.
-  const auto is_ready = [&](const TensorView& view) {
-    return is_vector(view.dtype, width) && is_aligned(view, width) &&
-           (!is_rolled_ || size_bytes(view.dtype) >= 4);
-  };
+  const auto is_ready = [&](const TensorView& view) { return is_vector_ready(view, width); };
   if (!std::ranges::all_of(call_->outputs, is_ready)) {
     return false;
   }
@@ -130,6 +145,7 @@ void ProductResult::set_width(int width) noexcept {
 
 void ProductResult::add_words(ShaderKey& key) const noexcept {
   key.add(static_cast<std::uint32_t>(width_) | (has_epilogue() ? 1U << 8U : 0U) |
+          (is_ragged_ ? 1U << 9U : 0U) |
           static_cast<std::uint32_t>(has_epilogue() ? space_.rank : 0) << 16U);
   if (!has_epilogue()) {
     return;
@@ -332,12 +348,16 @@ std::string ProductResult::store_one() const {
 
 std::string ProductResult::store_many() const {
   const std::span<const TensorView> inputs = call_->epilogue->inputs;
-  std::string text =
-      fmt::format("void store_results(INDEX place, C sums[{}]) {{\n", width_) + find_call("place");
+  std::string text = fmt::format("void store_results(INDEX place, C sums[{}]) {{\n", width_) +
+                     (is_ragged_ ? std::string() : find_call("place"));
   std::string call = fmt::format("epilogue({}, ", rounded("sums[k]"));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const DType dtype = inputs[i].dtype;
     const std::string_view type = glsl_compute_type(dtype);
+    if (is_ragged_ && is_strided(access_[i])) {
+      call += fmt::format("load_{}(p.x{}, o{}), ", glsl_suffix(dtype), i + 1, i + 1);
+      continue;
+    }
     if (access_[i] == Access::cell || access_[i] == Access::columns) {
       text += fmt::format("const {} a{} = load_{}(p.x{}, {});\n",
                           type,
@@ -370,9 +390,10 @@ std::string ProductResult::store_many() const {
                           i,
                           size_bytes(dtype));
   }
-  return text + fmt::format("[[{}]] for (int k = 0; k < {}; ++k) {{\n{});\n}}\n{}}}\n",
+  return text + fmt::format("[[{}]] for (int k = 0; k < {}; ++k) {{\n{}{});\n}}\n{}}}\n",
                             is_rolled_ ? "dont_unroll" : "unroll",
                             width_,
+                            is_ragged_ ? find_call("place + INDEX(k)") : std::string(),
                             call,
                             stores);
 }

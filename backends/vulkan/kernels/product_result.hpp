@@ -36,8 +36,16 @@ class ProductResult final {
   /// Whether so many neighbours can be stored at once where they lie in one row of the result and
   /// begin at a multiple of their number.
   [[nodiscard]] bool takes(int width) const noexcept;
+  /// The same where they begin at a place in the result that is a multiple of their number, in rows
+  /// of any length.
+  [[nodiscard]] bool takes_ragged(int width) const noexcept;
   /// Requires takes(width), or 1.
   void set_width(int width) noexcept;
+  /// Requires takes_ragged(width).
+  void set_ragged_width(int width) noexcept {
+    width_ = width;
+    is_ragged_ = true;
+  }
   [[nodiscard]] int width() const noexcept { return width_; }
   [[nodiscard]] bool has_epilogue() const noexcept { return call_->epilogue != nullptr; }
   /// The farthest that an operand of the epilogue, or the result, reaches, in elements.
@@ -57,11 +65,13 @@ class ProductResult final {
   [[nodiscard]] std::string find_call(std::string_view place) const;
   [[nodiscard]] std::string rounded(std::string_view sum) const;
   [[nodiscard]] bool has_strided() const noexcept;
+  [[nodiscard]] bool is_vector_ready(const TensorView& view, int width) const noexcept;
 
   const KernelCall* call_;
   DType dtype_;
   bool is_rolled_;
   int width_ = 1;
+  bool is_ragged_ = false;
   std::int64_t reach_ = 0;
   StridedSpace<kMostExpressionInputs> space_;  // of the epilogue's operands
   std::array<Access, kMostExpressionInputs> access_{};

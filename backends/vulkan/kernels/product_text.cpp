@@ -41,17 +41,16 @@ bool find_work() {
 
 constexpr std::string_view kPutParts = R"(
 layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer Parts { C v[]; };
-void keep(int row, int column, C sum) {
+int kept_place(int row, int column) {
   const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
   const int plane = part_number * matrices + matrix_number;
-  Parts(p.partial).v[(plane * p.rows + row) * p.columns + column] = sum;
+  return (plane * p.rows + row) * p.columns + column;
 }
+void keep(int row, int column, C sum) { Parts(p.partial).v[kept_place(row, column)] = sum; }
 #if PUT_WIDTH > 1
 layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Parts4 { V4 v; };
 void keep_many(int row, int column, C sums[PUT_WIDTH]) {
-  const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
-  const int plane = part_number * matrices + matrix_number;
-  const int at = (plane * p.rows + row) * p.columns + column;
+  const int at = kept_place(row, column);
   [[unroll]] for (int i = 0; i < PUT_WIDTH; i += 4) {
     Parts4(p.partial + uint64_t(at + i) * C_BYTES).v =
         V4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
@@ -62,6 +61,7 @@ void keep_many(int row, int column, C sums[PUT_WIDTH]) {
 constexpr std::string_view kPutWhole = R"(
 #define keep put
 #define keep_many put_many
+#define kept_place place_of
 )";
 // An exact product's last tiles are moved back; what they share with others is stored by those.
 constexpr std::string_view kTilePlace = R"(
@@ -71,18 +71,24 @@ void find_tile() {
   own_column = tile_across * TILE_COLUMNS;
 #if EXACT
   own_row += p.first_row;
-  first_row = min(own_row, p.end_row - TILE_ROWS);
-  first_column = min(own_column, p.columns - TILE_COLUMNS);
+  first_row = min(own_row, p.read_rows - TILE_ROWS);
+  first_column = min(own_column, p.read_columns - TILE_COLUMNS);
 #else
   first_row = own_row;
   first_column = own_column;
 #endif
 }
 #if EXACT
-#define IS_OWN(row, column) ((row) >= own_row && (column) >= own_column)
+#define OWN_COLUMN own_column
+#define IS_OWN_ROW(row) ((row) >= own_row && (READS_ROWS_ALONE || (row) < p.end_row))
+#define IS_OWN_COLUMN(column) \
+  ((column) >= own_column && (READS_COLUMNS_ALONE || (column) < p.columns))
 #else
-#define IS_OWN(row, column) ((row) < p.rows && (column) < p.columns)
+#define OWN_COLUMN 0
+#define IS_OWN_ROW(row) ((row) < p.rows)
+#define IS_OWN_COLUMN(column) ((column) < p.columns)
 #endif
+#define IS_OWN(row, column) (IS_OWN_ROW(row) && IS_OWN_COLUMN(column))
 )";
 
 constexpr std::string_view kTileHead = R"(
@@ -420,21 +426,21 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Par
 void main() {
   const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
   const int plane = p.rows * p.columns;
-  const int at = int(GROUP * gl_WorkGroupSize.x + THREAD) * PUT_WIDTH;
+  const int at = int(GROUP * gl_WorkGroupSize.x + THREAD) * FOLD_WIDTH;
   if (at >= matrices * plane) {
     return;
   }
-  C sums[PUT_WIDTH];
-  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
+  C sums[FOLD_WIDTH];
+  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
     sums[i] = C(0);
   }
   for (int part = 0; part < p.splits; ++part) {
-    [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
+    [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
       sums[i] += Parts(p.partial).v[part * matrices * plane + at + i];
     }
   }
   set_matrix(at / plane);
-#if PUT_WIDTH > 1
+#if FOLD_WIDTH > 1
   put_many(at % plane / p.columns, at % plane % p.columns, sums);
 #else
   put(at % plane / p.columns, at % plane % p.columns, sums[0]);
@@ -461,6 +467,18 @@ std::string_view value_of(SideForm form) noexcept {
   return form.width == 4 ? "V4" : "C";
 }
 
+// How much of a side an exact product reads: where words lie across the depth, whole ones.
+std::int64_t read_size(SideForm form, std::int64_t size) noexcept {
+  return form.along_depth ? size : (size + form.width - 1) / form.width * form.width;
+}
+
+// Whether no word of an exact product's sides ends behind what it stores.
+std::string read_alone(const ProductRequest& request, const ProductPlan& plan) {
+  return fmt::format("#define READS_ROWS_ALONE {}\n#define READS_COLUMNS_ALONE {}\n",
+                     read_size(request.a, plan.end_row) == plan.end_row,
+                     read_size(request.b, request.columns) == request.columns);
+}
+
 // Where sizes are baked, numbers stand for them.
 std::string with_sizes(const ProductRequest& request, const ProductPlan& plan, std::string text) {
   if (!request.is_baked) {
@@ -474,7 +492,9 @@ std::string with_sizes(const ProductRequest& request, const ProductPlan& plan, s
   put("p.rows", request.rows);
   put("p.first_row", plan.first_row);
   put("p.end_row", plan.end_row);
+  put("p.read_rows", read_size(request.a, plan.end_row));
   put("p.columns", request.columns);
+  put("p.read_columns", read_size(request.b, request.columns));
   put("p.depth", request.depth);
   return text;
 }
@@ -550,7 +570,7 @@ std::string product_text(const ProductRequest& request,
                                        plan.is_rolled,
                                        plan.is_exact,
                                        parameter_bytes,
-                                       cooperative_sizes(request, tile),
+                                       cooperative_sizes(request, tile) + read_alone(request, plan),
                                        cooperative_extensions(request.dtype, tile.is_emulated)),
                                   kWork,
                                   keep,
@@ -582,7 +602,7 @@ std::string product_text(const ProductRequest& request,
                                      plan.is_rolled,
                                      plan.is_exact,
                                      parameter_bytes,
-                                     sizes),
+                                     sizes + read_alone(request, plan)),
                                 kWork,
                                 keep,
                                 kTilePlace,
@@ -593,7 +613,8 @@ std::string product_text(const ProductRequest& request,
 std::string fold_text(const ProductRequest& request,
                       const ProductFunctions& functions,
                       std::size_t parameter_bytes) {
-  return head(request, functions, kFoldThreads, true, false, parameter_bytes, "") +
+  const std::string width = fmt::format("#define FOLD_WIDTH {}\n", fold_width(request));
+  return head(request, functions, kFoldThreads, true, false, parameter_bytes, width) +
          std::string(kFoldMain);
 }
 
