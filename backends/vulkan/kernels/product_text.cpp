@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 
 namespace hearth::vulkan::detail {
@@ -425,13 +426,18 @@ void main() {
     return;
   }
   C sums[PUT_WIDTH];
+  C lost[PUT_WIDTH];
   [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
     sums[i] = C(0);
+    lost[i] = C(0);
   }
   for (int part = 0; part < p.splits; ++part) {
     [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
-      sums[i] += Parts(p.partial).v[part * matrices * plane + at + i];
+      ADD(sums[i], lost[i], Parts(p.partial).v[part * matrices * plane + at + i]);
     }
+  }
+  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
+    sums[i] = TOTAL(sums[i], lost[i]);
   }
   set_matrix(at / plane);
 #if PUT_WIDTH > 1
@@ -593,7 +599,12 @@ std::string product_text(const ProductRequest& request,
 std::string fold_text(const ProductRequest& request,
                       const ProductFunctions& functions,
                       std::size_t parameter_bytes) {
-  return head(request, functions, kFoldThreads, true, false, parameter_bytes, "") +
+  const std::string adding =
+      request.dtype == DType::i8
+          ? "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n"
+          : glsl_long_sum(request.dtype == DType::f64 ? "double" : "float") +
+                "#define ADD add_long\n#define TOTAL long_sum\n";
+  return head(request, functions, kFoldThreads, true, false, parameter_bytes, adding) +
          std::string(kFoldMain);
 }
 
