@@ -213,8 +213,10 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .no_gradient()
         .doc("Zeros, with the input written at the slice; the adjoint of slice."),
     // reductions
-    Row{OpKind::reduce_sum, "sum", OpClass::reduction, kNumbers}.doc(
-        "The sum over axes; integers wrap, an empty sum is 0."),
+    Row{OpKind::reduce_sum, "sum", OpClass::reduction, kAll}
+        .rule(DtypeRule::given)
+        .doc("The sum over axes; integers wrap, an empty sum is 0. Of integers and bools it may be "
+             "i64."),
     Row{OpKind::reduce_mean, "mean", OpClass::reduction, kFloats}.doc(
         "The mean over axes; an empty mean is NaN."),
     Row{OpKind::reduce_max, "max", OpClass::reduction, kAll}.doc(
@@ -354,8 +356,11 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     // reductions
     Row{OpKind::reduce_min, "min", OpClass::reduction, kAll}.doc(
         "The smallest over axes (of bools: all); NaN if one is NaN."),
-    Row{OpKind::reduce_prod, "prod", OpClass::reduction, kNumbers}.doc(
-        "The product over axes; integers wrap, an empty product is 1."),
+    Row{OpKind::reduce_prod, "prod", OpClass::reduction, kAll}
+        .rule(DtypeRule::given)
+        .doc(
+            "The product over axes; integers wrap, an empty product is 1. Of integers and bools it "
+            "may be i64."),
     Row{OpKind::argmin, "argmin", OpClass::reduction, kNumbers}
         .rule(DtypeRule::position)
         .attributes<AxisAttributes>()
@@ -363,8 +368,11 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .doc("The i64 position of the smallest along one axis; ties take the first, NaN counts as "
              "smallest."),
     // scans
-    Row{OpKind::cumsum, "cumsum", OpClass::row, kNumbers}.attributes<ScanAttributes>().doc(
-        "The sums of the elements up to each along one axis, or from each on; integers wrap."),
+    Row{OpKind::cumsum, "cumsum", OpClass::row, kAll}
+        .rule(DtypeRule::given)
+        .attributes<ScanAttributes>()
+        .doc("The sums of the elements up to each along one axis, or from each on; integers wrap. "
+             "Of integers and bools they may be i64."),
     // attention
     Row{OpKind::attention, "attention", OpClass::attention, kFloats}.inputs(3, 4).outputs(2).doc(
         "(q, k, v, optional mask): softmax(scale * q k^T + mask) v for each head, without the "

@@ -94,6 +94,26 @@ std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const st
                              : fmt::format("{} {} {}", a, sign, b);
 }
 
+std::string glsl_long_sum(std::string_view type) {
+  return fmt::format(R"(
+void add_long(inout {0} sum, inout {0} lost, {0} x) {{
+  precise {0} total = sum + x;
+  precise {0} moved = total - sum;
+  precise {0} rest = total - moved;
+  precise {0} of_sum = sum - rest;
+  precise {0} of_x = x - moved;
+  precise {0} all_lost = lost + (of_sum + of_x);
+  sum = total;
+  lost = all_lost;
+}}
+{0} long_sum({0} sum, {0} lost) {{
+  precise {0} total = sum + lost;
+  return is_nan(total) ? sum : total;
+}}
+)",
+                     type);
+}
+
 std::string_view glsl_row_threads() noexcept {
   return R"(
 bool has_full_subgroups() { return gl_NumSubgroups * gl_SubgroupSize == gl_WorkGroupSize.x; }

@@ -19,6 +19,11 @@ namespace hearth {
                                          const std::string& a,
                                          const std::string& b);
 
+/// Sums whose rounding errors do not grow with their length, for float and double: `add_long(sum,
+/// lost, x)` keeps in `lost` what `sum` was rounded by; `long_sum(sum, lost)` is the sum, infinite
+/// where `sum` is. `type` is a type of GLSL.
+[[nodiscard]] std::string glsl_long_sum(std::string_view type);
+
 /// For rows that neighbours in a workgroup share: `int row_thread()`, by which they are numbered,
 /// and `int row_width(int lanes)`, how many of `lanes` meet by shuffles: 1 where subgroups are not
 /// full, which a device need not promise.

@@ -1,6 +1,8 @@
 // The adjoints of gather and index_select. Each element of the result is the sum of what the index
 // sends there, in the order of the index, made by one thread: the bits do not depend on the cores.
-// 16-bit types are summed in f32 and rounded once. There are two ways, which give the same bits:
+// 16-bit types are summed in f32 and rounded once. No more than kMostTerms elements are added to
+// one another in f32; longer sums go on in f64. There are two ways, which give the same bits where
+// an index names at most so many places:
 // - rows: the source lies in contiguous rows that go whole to one place. The places of the rows are
 //   sorted, then each row of the result is written once: its sum, or zeros.
 // - lines: zeros everywhere, then each line along the axis is gone along by itself.
@@ -23,7 +25,8 @@ namespace {
 constexpr std::int64_t kGrainBytes = std::int64_t{1} << 19;
 constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // additions anywhere
 constexpr std::int64_t kLeastRowBytes = 64;                      // rows that are worth being sorted
-constexpr std::int64_t kStrip = 1024;  // elements of a row of a 16-bit type at once
+constexpr std::int64_t kStrip = 1024;  // elements of a row at once, where sums lie apart
+constexpr std::int64_t kMostTerms = 1024;
 
 bool is_narrow(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16;
@@ -103,7 +106,8 @@ void write_sum(const Rows& rows,
     return rows.source + (outer * rows.count + rows.order[i]) * rows.row_bytes() +
            column * size_bytes(rows.dtype);
   };
-  if (!is_narrow(rows.dtype)) {
+  const bool is_long = last - first > kMostTerms && type == DType::f32;
+  if (!is_narrow(rows.dtype) && !is_long) {
     std::memset(to, 0, static_cast<std::size_t>(rows.row_bytes()));
     for (std::int64_t i = first; i < last; ++i) {
       add(to, to, source(i, 0), rows.width);
@@ -114,12 +118,22 @@ void write_sum(const Rows& rows,
   const CastLoop round = cast_loops(context.isa).at(type, rows.dtype);
   alignas(64) float sum[kStrip];
   alignas(64) float term[kStrip];
+  alignas(64) double total[kStrip];  // of a long sum
   for (std::int64_t column = 0; column < rows.width; column += kStrip) {
     const std::int64_t count = std::min(kStrip, rows.width - column);
-    std::fill_n(sum, count, 0.0F);
-    for (std::int64_t i = first; i < last; ++i) {
-      widen(term, source(i, column), count);
-      add(sum, sum, term, count);
+    std::fill_n(total, is_long ? count : 0, 0.0);
+    for (std::int64_t begin = first; begin < last; begin += kMostTerms) {
+      std::fill_n(sum, count, 0.0F);
+      for (std::int64_t i = begin; i < std::min(last, begin + kMostTerms); ++i) {
+        widen(term, source(i, column), count);
+        add(sum, sum, term, count);
+      }
+      for (std::int64_t c = 0; is_long && c < count; ++c) {
+        total[c] += static_cast<double>(sum[c]);
+      }
+    }
+    for (std::int64_t c = 0; is_long && c < count; ++c) {
+      sum[c] = static_cast<float>(total[c]);
     }
     round(to + column * size_bytes(rows.dtype), sum, count);
   }
@@ -211,6 +225,15 @@ void add_to(T& sum, T term) noexcept {
   }
 }
 
+template <class Sum, class T>
+Sum term_of(T x) noexcept {
+  if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
+    return static_cast<Sum>(static_cast<float>(x));
+  } else {
+    return static_cast<Sum>(x);
+  }
+}
+
 // How far to the next element along an axis, in each operand.
 struct Steps {
   std::int64_t count = 0;
@@ -241,7 +264,7 @@ void add_block(Sum* sums,
     const I* const places = index + i * outside.index;
     for (std::int64_t j = 0; j < inside.count; ++j) {
       const auto place = static_cast<std::int64_t>(places[j * inside.index]);
-      add_to(to[j * inside.out + place * out_step], static_cast<Sum>(from[j * inside.source]));
+      add_to(to[j * inside.out + place * out_step], term_of<Sum>(from[j * inside.source]));
     }
   }
 }
@@ -286,9 +309,11 @@ void add_lines_of(const Lines& lines, std::int64_t line_count, KernelContext& co
 
 Status add_by_lines(const Indexing& op, KernelContext& context) {
   const DType dtype = op.whole.dtype;
-  const bool is_rounded = is_narrow(dtype);
+  const bool is_long = compute_dtype(dtype) == DType::f32 && op.part.shape()[op.axis] > kMostTerms;
+  const DType sum_type = is_long ? DType::f64 : compute_dtype(dtype);
+  const bool is_rounded = sum_type != dtype;
   const std::int64_t count = op.whole.element_count();
-  const std::int64_t sum_bytes = count * size_bytes(compute_dtype(dtype));
+  const std::int64_t sum_bytes = count * size_bytes(sum_type);
   std::byte* sums = op.whole.data;
   if (is_rounded) {
     HEARTH_TRY(sums, context.scratch.take_all(sum_bytes));
@@ -310,19 +335,23 @@ Status add_by_lines(const Indexing& op, KernelContext& context) {
                       .out_step = strides[0][axis]};
     visit_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
-      if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
-        add_lines_of<float, T>(lines, starts.element_count(), context);
+      if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, float>) {
+        if (is_long) {
+          add_lines_of<double, T>(lines, starts.element_count(), context);
+        } else {
+          add_lines_of<float, T>(lines, starts.element_count(), context);
+        }
       } else if constexpr (!std::is_same_v<T, bool>) {
         add_lines_of<T, T>(lines, starts.element_count(), context);
       }
     });
   }
   if (is_rounded) {
-    const CastLoop round = cast_loops(context.isa).at(DType::f32, dtype);
+    const CastLoop round = cast_loops(context.isa).at(sum_type, dtype);
     context.arena.parallel_for(
         count, kGrainBytes / size_bytes(dtype), [&](std::int64_t begin, std::int64_t end) {
           round(op.whole.data + begin * size_bytes(dtype),
-                sums + begin * size_bytes(DType::f32),
+                sums + begin * size_bytes(sum_type),
                 end - begin);
         });
   }

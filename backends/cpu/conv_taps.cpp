@@ -4,6 +4,8 @@
 #include "epilogue.hpp"
 #include "gemm.hpp"
 
+#include <hearth/runtime/base/assert.hpp>
+
 #include <algorithm>
 
 namespace hearth::cpu {
@@ -34,6 +36,44 @@ constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
 // results must be turned around. Tiles over (output channel, pixel) do the opposite, and suit short
 // sums and few output channels.
 enum class Form { pixels_by_channels, channels_by_pixels };
+
+// What a tile's sums have come to, where they have more than kMostBlocks blocks.
+template <class T>
+class TileTotals {
+ public:
+  /// Adds what the tile has now, which then begins again.
+  void take(Tile<T>& tile) {
+    each(tile, [](double& total, T& sum) { total += static_cast<double>(sum); });
+    tile.start = nullptr;
+    tile.row_start = nullptr;
+    has_any_ = true;
+  }
+  /// Puts the whole sums into the tile.
+  void finish(const Tile<T>& tile) {
+    if (has_any_) {
+      each(tile,
+           [](double& total, T& sum) { sum = static_cast<T>(total + static_cast<double>(sum)); });
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kMostRows = 16;
+  static constexpr std::int64_t kMostColumns = 32;
+
+  template <class Fn>
+  void each(const Tile<T>& tile, const Fn& fn) {
+    HEARTH_ASSERT(tile.rows <= kMostRows && tile.columns <= kMostColumns,
+                  "a tile is larger than its totals");
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      for (std::int64_t column = 0; column < tile.columns; ++column) {
+        fn(totals_[row * kMostColumns + column], tile.c[row * tile.c_step + column]);
+      }
+    }
+  }
+
+  bool has_any_ = false;
+  double totals_[kMostRows * kMostColumns] = {};
+};
 
 template <class T>
 class Convolution {
@@ -333,6 +373,8 @@ class Convolution {
     }
   }
 
+  [[nodiscard]] bool is_deep() const { return depth_ > kMostBlocks * block_depth_; }
+
   void multiply_pixels(const Unit& unit,
                        std::int64_t panel,
                        const T* planes,
@@ -346,24 +388,55 @@ class Convolution {
     tile.b_step = panel_;
     tile.c_step = panel_;
     tile.columns = static_cast<int>(channels);
-    for (std::int64_t k = 0; k < depth_ || k == 0; k += block_depth_) {
+    const T* const bias =
+        conv_.bias == nullptr ? nullptr : bias_ + unit.group * conv_.outputs + channel;
+    const std::int64_t step = is_deep() ? depth_ : block_depth_;
+    for (std::int64_t k = 0; k < depth_ || k == 0; k += step) {
       tile.depth = std::min(block_depth_, depth_ - k);
       tile.a_offsets = offsets_ + k;
-      tile.b = weights + k * panel_;
       for (std::int64_t pixel = 0; pixel < unit.rows * conv_.columns; pixel += tile.rows) {
         const std::int64_t column = pixel % conv_.columns;
         tile.rows = static_cast<int>(std::min(pixels_, conv_.columns - column));
         tile.a = planes + pixel / conv_.columns * conv_.row_stride * block_.row_elements() + column;
+        tile.b = weights + k * panel_;
         tile.c = turned + pixel * panel_;
-        tile.start = k > 0 ? tile.c
-                           : (conv_.bias == nullptr ? nullptr
-                                                    : bias_ + unit.group * conv_.outputs + channel);
+        tile.start = k > 0 ? tile.c : bias;
         tile.start_step = k > 0 ? tile.c_step : 0;
-        kernels_.multiply(tile);
+        if (is_deep()) {
+          multiply_deep(tile, 0, panel_);
+          tile.a_offsets = offsets_;
+        } else {
+          kernels_.multiply(tile);
+        }
       }
     }
     kernels_.transpose(
         turned, panel_, y + channel * y_step, y_step, unit.rows * conv_.columns, channels);
+  }
+
+  // Blocks of the depth, all of them for one tile at a time.
+  void multiply_deep(Tile<T>& tile, std::int64_t a_step, std::int64_t b_step) const {
+    TileTotals<T> totals;
+    const Tile<T> first = tile;
+    for (std::int64_t k = 0; k < depth_; k += block_depth_) {
+      tile.depth = std::min(block_depth_, depth_ - k);
+      tile.a = first.a + k * a_step;
+      tile.b = first.b + k * b_step;
+      if (first.a_offsets != nullptr) {
+        tile.a_offsets = first.a_offsets + k;
+      } else {
+        tile.b_offsets = first.b_offsets + k;
+      }
+      if (k > 0) {
+        tile.start = tile.c;
+        tile.start_step = tile.c_step;
+        if (k / block_depth_ % kMostBlocks == 0) {
+          totals.take(tile);
+        }
+      }
+      kernels_.multiply(tile);
+    }
+    totals.finish(tile);
   }
 
   void multiply_channels(
@@ -375,12 +448,22 @@ class Convolution {
     tile.c_step = y_step;
     tile.start_step = y_step;
     tile.rows = static_cast<int>(std::min(panel_, conv_.outputs - channel));
-    tile.row_start = conv_.bias == nullptr ? nullptr : bias_ + unit.group * conv_.outputs + channel;
+    const T* const bias =
+        conv_.bias == nullptr ? nullptr : bias_ + unit.group * conv_.outputs + channel;
+    tile.row_start = bias;
     for (std::int64_t row = 0; row < unit.rows; ++row) {
       for (std::int64_t column = 0; column < conv_.columns; column += pixels_) {
         tile.columns = static_cast<int>(std::min(pixels_, conv_.columns - column));
         tile.b = planes + row * conv_.row_stride * block_.row_elements() + column;
         tile.c = y + channel * y_step + row * conv_.columns + column;
+        if (is_deep()) {
+          tile.a = weights;
+          tile.b_offsets = offsets_;
+          tile.start = nullptr;
+          tile.row_start = bias;
+          multiply_deep(tile, panel_, 0);
+          continue;
+        }
         for (std::int64_t k = 0; k < depth_ || k == 0; k += block_depth_) {
           tile.depth = std::min(block_depth_, depth_ - k);
           tile.a = weights + k * panel_;

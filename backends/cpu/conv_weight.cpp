@@ -68,11 +68,25 @@ class WeightGradient {
     const std::int64_t used = parts(images, grain);
     arena.parallel_for(images, grain, [&](std::int64_t begin, std::int64_t end) {
       std::byte* own = scratch + shared_bytes_ + begin / grain * part_bytes_;
-      std::fill_n(reinterpret_cast<T*>(own), sum_elements_, T{});
+      auto* const sums = reinterpret_cast<T*>(own);
+      std::fill_n(sums, sum_elements_, T{});
+      if (has_totals_) {
+        std::fill_n(totals_of(own), sum_elements_, 0.0);
+      }
+      std::int64_t blocks = 0;  // in the sums
       for (std::int64_t image = begin; image < end; ++image) {
-        for (std::int64_t group = 0; group < groups_; ++group) {
-          add_image(image, group, own);
+        for (std::int64_t row = 0; row < rows_; row += block_rows_) {
+          if (has_totals_ && blocks++ == kMostBlocks) {
+            move_to_totals(own);
+            blocks = 1;
+          }
+          for (std::int64_t group = 0; group < groups_; ++group) {
+            add_rows(image, group, row, own);
+          }
         }
+      }
+      if (has_totals_) {
+        move_to_totals(own);
       }
     });
     join(scratch + shared_bytes_, used, reinterpret_cast<T*>(scratch + weights_at_), arena);
@@ -106,7 +120,10 @@ class WeightGradient {
     shared_bytes_ =
         weights_at_ +
         (weight_.dtype == dtype_of<T> ? 0 : whole_lines(weight_.element_count() * kElementBytes));
-    // Each part: sums | planes | turned planes or gathered rows | gradient | turned gradient.
+    const std::int64_t images = parts(x_.shape()[0], part_count_);
+    has_totals_ = images * parts(rows_, block_rows_) > kMostBlocks;
+    // Each part: sums | planes | turned planes or gathered rows | gradient | turned gradient |
+    // sums in f64.
     const std::int64_t plane_elements = inputs_ * block_.plane_elements();
     planes_at_ = whole_lines(sum_elements_ * kElementBytes);
     turned_at_ = planes_at_ + whole_lines(plane_elements * kElementBytes);
@@ -115,7 +132,9 @@ class WeightGradient {
     const std::int64_t staged =
         std::max(outputs_ * pixels_, gathers_ ? taps_ * inputs_ * columns_ : 0);
     grad_at_ = staged_at_ + whole_lines(staged * kElementBytes);
-    part_bytes_ = grad_at_ + whole_lines(pixels_ * padded_outputs_ * kElementBytes);
+    totals_at_ = grad_at_ + whole_lines(pixels_ * padded_outputs_ * kElementBytes);
+    part_bytes_ =
+        totals_at_ + (has_totals_ ? whole_lines(sum_elements_ * std::int64_t{sizeof(double)}) : 0);
   }
 
   void fill_offsets() {
@@ -130,24 +149,35 @@ class WeightGradient {
            block_.column_place(tap % kernel_[1] * attributes_.dilation[1]);
   }
 
-  void add_image(std::int64_t image, std::int64_t group, std::byte* own) const {
-    for (std::int64_t row = 0; row < rows_; row += block_rows_) {
-      const std::int64_t rows = std::min(block_rows_, rows_ - row);
-      PlaneBlock block = block_;
-      block.first_row = row * attributes_.stride[0] - attributes_.padding[0];
-      T* planes = reinterpret_cast<T*>(own + planes_at_);
-      T* turned = reinterpret_cast<T*>(own + turned_at_);
-      copy_planes(kernels_, x_, image, group * inputs_, inputs_, block, planes);
-      if (gathers_) {
-        gather_rows(planes, rows, reinterpret_cast<T*>(own + staged_at_), turned);
-      } else {
-        kernels_.transpose(
-            planes, block.plane_elements(), turned, inputs_, inputs_, block.plane_elements());
-      }
-      T* grad = reinterpret_cast<T*>(own + grad_at_);
-      turn_gradient(image, group, row, rows, reinterpret_cast<T*>(own + staged_at_), grad);
-      T* sums = reinterpret_cast<T*>(own) + group * taps_ * inputs_ * padded_outputs_;
-      multiply(turned, grad, rows * columns_, sums);
+  // A block of rows of an image.
+  void add_rows(std::int64_t image, std::int64_t group, std::int64_t row, std::byte* own) const {
+    const std::int64_t rows = std::min(block_rows_, rows_ - row);
+    PlaneBlock block = block_;
+    block.first_row = row * attributes_.stride[0] - attributes_.padding[0];
+    T* planes = reinterpret_cast<T*>(own + planes_at_);
+    T* turned = reinterpret_cast<T*>(own + turned_at_);
+    copy_planes(kernels_, x_, image, group * inputs_, inputs_, block, planes);
+    if (gathers_) {
+      gather_rows(planes, rows, reinterpret_cast<T*>(own + staged_at_), turned);
+    } else {
+      kernels_.transpose(
+          planes, block.plane_elements(), turned, inputs_, inputs_, block.plane_elements());
+    }
+    T* grad = reinterpret_cast<T*>(own + grad_at_);
+    turn_gradient(image, group, row, rows, reinterpret_cast<T*>(own + staged_at_), grad);
+    T* sums = reinterpret_cast<T*>(own) + group * taps_ * inputs_ * padded_outputs_;
+    multiply(turned, grad, rows * columns_, sums);
+  }
+
+  [[nodiscard]] double* totals_of(std::byte* own) const {
+    return reinterpret_cast<double*>(own + totals_at_);
+  }
+  void move_to_totals(std::byte* own) const {
+    auto* const sums = reinterpret_cast<T*>(own);
+    double* const totals = totals_of(own);
+    for (std::int64_t i = 0; i < sum_elements_; ++i) {
+      totals[i] += static_cast<double>(sums[i]);
+      sums[i] = T{};
     }
   }
 
@@ -226,6 +256,19 @@ class WeightGradient {
   void join(std::byte* parts_begin, std::int64_t used, T* staged, Arena& arena) const {
     T* sums = reinterpret_cast<T*>(parts_begin);
     arena.parallel_for(sum_elements_, kJoinElements, [&](std::int64_t begin, std::int64_t end) {
+      if (has_totals_) {
+        double* const totals = totals_of(parts_begin);
+        for (std::int64_t part = 1; part < used; ++part) {
+          const double* const more = totals_of(parts_begin + part * part_bytes_);
+          for (std::int64_t i = begin; i < end; ++i) {
+            totals[i] += more[i];
+          }
+        }
+        for (std::int64_t i = begin; i < end; ++i) {
+          sums[i] = static_cast<T>(totals[i]);
+        }
+        return;
+      }
       for (std::int64_t part = 1; part < used; ++part) {
         const T* more = reinterpret_cast<const T*>(parts_begin + part * part_bytes_);
         for (std::int64_t i = begin; i < end; ++i) {
@@ -278,7 +321,9 @@ class WeightGradient {
   std::int64_t turned_at_ = 0;
   std::int64_t staged_at_ = 0;
   std::int64_t grad_at_ = 0;
+  std::int64_t totals_at_ = 0;
   std::int64_t part_bytes_ = 0;
+  bool has_totals_ = false;  // more blocks than are added to one another
   std::int64_t* offsets_ = nullptr;
 };
 

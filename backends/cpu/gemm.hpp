@@ -95,7 +95,7 @@ struct MadeRows {
 };
 
 /// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float
-/// the operands may be 16 bits wide.
+/// the operands may be 16 bits wide. Callers cut a depth above kMostDepth into parts.
 template <class T>
 struct Gemm {
   std::int64_t m = 0;
@@ -139,6 +139,11 @@ template <class T>
 /// A sum is cut into blocks of at most so many products, as equal as can be, each added to the
 /// last: a panel of so many rows stays in the first-level cache while others pass by.
 inline constexpr std::int64_t kSumDepth = 192;
+
+/// Blocks that are added to one another in the sum's own type. A longer sum is cut into parts of so
+/// many blocks, which are joined in f64.
+inline constexpr std::int64_t kMostBlocks = 256;
+inline constexpr std::int64_t kMostDepth = kMostBlocks * kSumDepth;
 
 /// The largest of as few nearly equal parts as there can be, of at most `most` each; 1 of nothing.
 [[nodiscard]] constexpr std::int64_t even_part(std::int64_t size, std::int64_t most) noexcept {

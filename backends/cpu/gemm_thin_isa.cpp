@@ -7,6 +7,9 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
+// Products that a lane of the dot form adds up before the lanes are joined in f64.
+constexpr std::int64_t kLaneChain = 512;
+
 // Columns taken at once by the dot form: as many as the registers hold beside `rows` vectors of x.
 constexpr int dot_columns(int rows) {
 #ifdef __AVX512F__
@@ -16,12 +19,17 @@ constexpr int dot_columns(int rows) {
 #endif
 }
 
+// Sums of [begin, end) of the depth; the last part of them has the tail, which fills no vector.
 template <class T, class S, int kRows, int kColumns>
-[[gnu::always_inline]] inline void dot_block(const Thin<T>& thin, const S* w, std::int64_t column) {
+[[gnu::always_inline]] inline void dot_range(const Thin<T>& thin,
+                                             const S* w,
+                                             std::int64_t begin,
+                                             std::int64_t end,
+                                             T (&sums)[std::size_t{kRows}][std::size_t{kColumns}]) {
   Vector<T> acc[std::size_t{kRows}][std::size_t{kColumns}] = {};
-  const std::int64_t whole = thin.depth / kLanes<T> * kLanes<T>;
-  const int tail = static_cast<int>(thin.depth - whole);
-  for (std::int64_t k = 0; k < whole; k += kLanes<T>) {
+  const std::int64_t whole = begin + (end - begin) / kLanes<T> * kLanes<T>;
+  const int tail = static_cast<int>(end - whole);
+  for (std::int64_t k = begin; k < whole; k += kLanes<T>) {
     Vector<T> x[std::size_t{kRows}];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -49,10 +57,40 @@ template <class T, class S, int kRows, int kColumns>
   }
 #pragma GCC unroll 8
   for (int j = 0; j < kColumns; ++j) {
-    const T start = thin.start == nullptr ? T{} : thin.start[column + j];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      thin.y[r * thin.y_step + column + j] = start + sum_lanes<T>(acc[r][j]);
+      sums[r][j] = sum_lanes<T>(acc[r][j]);
+    }
+  }
+}
+
+template <class T, class S, int kRows, int kColumns>
+[[gnu::always_inline]] inline void dot_block(const Thin<T>& thin, const S* w, std::int64_t column) {
+  constexpr std::int64_t kPart = kLaneChain * kLanes<T>;
+  T sums[std::size_t{kRows}][std::size_t{kColumns}];
+  if (thin.depth <= kPart) {
+    dot_range<T, S, kRows, kColumns>(thin, w, 0, thin.depth, sums);
+  } else {
+    double totals[std::size_t{kRows}][std::size_t{kColumns}] = {};
+    for (std::int64_t begin = 0; begin < thin.depth; begin += kPart) {
+      const std::int64_t end = begin + kPart < thin.depth ? begin + kPart : thin.depth;
+      dot_range<T, S, kRows, kColumns>(thin, w, begin, end, sums);
+      for (int r = 0; r < kRows; ++r) {
+        for (int j = 0; j < kColumns; ++j) {
+          totals[r][j] += static_cast<double>(sums[r][j]);
+        }
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int j = 0; j < kColumns; ++j) {
+        sums[r][j] = static_cast<T>(totals[r][j]);
+      }
+    }
+  }
+  for (int j = 0; j < kColumns; ++j) {
+    const T start = thin.start == nullptr ? T{} : thin.start[column + j];
+    for (int r = 0; r < kRows; ++r) {
+      thin.y[r * thin.y_step + column + j] = start + sums[r][j];
     }
   }
 }

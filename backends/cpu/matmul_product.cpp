@@ -17,6 +17,13 @@ constexpr double kPartBytes = 1.5e6;
 // Weights that are worth sharing with a thread that is awake: 5 µs of reading.
 constexpr double kSharedBytes = 1.28e5;
 constexpr std::int64_t kMaxParts = 64;
+// Rows of a matrix that the axpy form adds to one another in the sum's own type. Longer sums are
+// joined in f64.
+constexpr std::int64_t kAxpyDepth = 1024;
+// Elements of a result whose parts are joined at a time: f64 sums of 32 MiB.
+constexpr std::int64_t kBandElements = std::int64_t{1} << 22;
+// Elements joined by one task.
+constexpr std::int64_t kJoinElements = std::int64_t{1} << 16;
 
 enum class Form {
   thin,    // few rows times a matrix that is read once, where it lies
@@ -82,17 +89,97 @@ class Product {
  private:
   void multiply(T* c, const T* start, std::byte* scratch, Arena* arena) {
     if (form_ == Form::thin) {
-      run_thin(c, start, reinterpret_cast<T*>(scratch + work_at_), arena);
+      run_thin(c, start, scratch, arena);
+    } else if (is_deep()) {
+      multiply_deep(c, start, scratch, arena);
     } else {
       Gemm<T> gemm = packed();
       gemm.c = c;
       gemm.bias = start;
-      if (form_ == Form::blas) {
-        run_blas_gemm(gemm, arena);
-      } else {
-        run_gemm(gemm, kernels_, scratch + work_at_, arena);
+      run_packed(gemm, scratch, arena);
+    }
+  }
+
+  void run_packed(const Gemm<T>& gemm, std::byte* scratch, Arena* arena) {
+    if (form_ == Form::blas) {
+      run_blas_gemm(gemm, arena);
+    } else {
+      run_gemm(gemm, kernels_, scratch + work_at_, arena);
+    }
+  }
+
+  // Bands of rows, each the sum of parts of the depth.
+  void multiply_deep(T* c, const T* start, std::byte* scratch, Arena* arena) {
+    const Joined joined = joined_at(scratch);
+    const std::int64_t band = band_rows();
+    const std::int64_t depth = part_depth();
+    for (std::int64_t row = 0; row < m_; row += band) {
+      const std::int64_t elements = std::min(band, m_ - row) * n_;
+      for (std::int64_t k = 0; k < product_.k; k += depth) {
+        Gemm<T> part = piece(elements / n_, std::min(depth, product_.k - k));
+        part.a.data += (row * a_.row_step + k * a_.column_step) * size_bytes(a_.dtype);
+        part.b.data += k * b_.row_step * size_bytes(b_.dtype);
+        part.c = joined.part;
+        run_packed(part, scratch, arena);
+        for_ranges(arena, elements, kJoinElements, [&](std::int64_t begin, std::int64_t end) {
+          joined.add(begin, end, k == 0);
+        });
+      }
+      T* const to = c + row * n_;
+      for_ranges(arena, elements / n_, rows_to_join(), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          joined.round(i * n_, n_, start, to + i * n_);
+        }
+      });
+      if (writes_directly()) {
+        product_.sink.take(row, elements / n_, 0, n_);
       }
     }
+  }
+
+  /// Sums of parts of the depth, and the part that is added next.
+  struct Joined {
+    T* part = nullptr;
+    double* sums = nullptr;
+
+    void add(std::int64_t begin, std::int64_t end, bool is_first) const {
+      for (std::int64_t i = begin; i < end; ++i) {
+        sums[i] = (is_first ? 0.0 : sums[i]) + static_cast<double>(part[i]);
+      }
+    }
+    void round(std::int64_t first, std::int64_t count, const T* start, T* to) const {
+      for (std::int64_t i = 0; i < count; ++i) {
+        const double sum = sums[first + i];
+        to[i] = static_cast<T>(start == nullptr ? sum : sum + static_cast<double>(start[i]));
+      }
+    }
+  };
+  [[nodiscard]] Joined joined_at(std::byte* scratch) const {
+    return {reinterpret_cast<T*>(scratch + part_at_),
+            reinterpret_cast<double*>(scratch + sums_at_)};
+  }
+  // Without what runs on a whole result or makes rows of a whole depth.
+  [[nodiscard]] Gemm<T> piece(std::int64_t m, std::int64_t k) const {
+    Gemm<T> gemm = packed();
+    gemm.m = m;
+    gemm.k = k;
+    gemm.sink = {};
+    return gemm;
+  }
+  [[nodiscard]] bool is_deep() const {
+    return product_.k > (form_ == Form::thin ? kAxpyDepth : kMostDepth) &&
+           !(form_ == Form::thin && by_dot());
+  }
+  [[nodiscard]] bool by_dot() const { return b_.row_step == 1; }
+  [[nodiscard]] std::int64_t part_depth() const {
+    return even_part(product_.k, form_ == Form::thin ? kAxpyDepth : kMostDepth);
+  }
+  [[nodiscard]] std::int64_t band_rows() const {
+    return form_ == Form::thin ? m_
+                               : even_part(m_, std::clamp<std::int64_t>(kBandElements / n_, 1, m_));
+  }
+  [[nodiscard]] std::int64_t rows_to_join() const {
+    return std::max<std::int64_t>(1, kJoinElements / n_);
   }
 
   // All of the left side, where the product's form comes to a row more than once, or to parts of
@@ -168,20 +255,24 @@ class Product {
     return gemm;
   }
 
-  // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | packed
-  // operands or x | a that is made whole, and what its makers need.
+  // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | a part of
+  // a deep sum, and the sum | packed operands or x | a that is made whole, and what its makers
+  // need.
   void lay_out() {
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t c_bytes = whole_lines(m_ * n_ * kElementBytes);
     bias_at_ = 0;
     c_at_ = whole_lines(product_.n * kElementBytes);
     ordered_at_ = c_at_ + (writes_directly() ? 0 : c_bytes);
-    work_at_ = ordered_at_ + (swapped_ && dtype_ != dtype_of<T> ? c_bytes : 0);
+    part_at_ = ordered_at_ + (swapped_ && dtype_ != dtype_of<T> ? c_bytes : 0);
+    const std::int64_t joined = is_deep() ? band_rows() * n_ : 0;
+    sums_at_ = part_at_ + whole_lines(joined * kElementBytes);
+    work_at_ = sums_at_ + whole_lines(joined * std::int64_t{sizeof(double)});
     scratch_bytes_ = work_at_;
     if (form_ == Form::thin) {
       scratch_bytes_ += whole_lines(m_ * product_.k * kElementBytes);
     } else if (form_ == Form::packed) {
-      scratch_bytes_ += gemm_scratch_bytes(packed(), kernels_);
+      scratch_bytes_ += packed_scratch_bytes();
     }
     if (makes_whole_) {
       made_at_ = whole_lines(scratch_bytes_);
@@ -189,6 +280,21 @@ class Product {
       scratch_bytes_ =
           makers_at_ + PartMemory::bytes(product_.rows.threads, product_.rows.memory_bytes);
     }
+  }
+
+  // The last band and the last part may be smaller than the others, and planned differently.
+  [[nodiscard]] std::int64_t packed_scratch_bytes() const {
+    if (!is_deep()) {
+      return gemm_scratch_bytes(packed(), kernels_);
+    }
+    const auto last = [](std::int64_t size, std::int64_t part) { return (size - 1) % part + 1; };
+    std::int64_t bytes = 0;
+    for (const std::int64_t rows : {band_rows(), last(m_, band_rows())}) {
+      for (const std::int64_t depth : {part_depth(), last(product_.k, part_depth())}) {
+        bytes = std::max(bytes, gemm_scratch_bytes(piece(rows, depth), kernels_));
+      }
+    }
+    return bytes;
   }
 
   [[nodiscard]] const T* bias_values(std::byte* to) const {
@@ -208,7 +314,8 @@ class Product {
     return reinterpret_cast<const T*>(to);
   }
 
-  void run_thin(T* c, const T* start, T* x, Arena* arena) const {
+  void run_thin(T* c, const T* start, std::byte* scratch, Arena* arena) const {
+    T* const x = reinterpret_cast<T*>(scratch + work_at_);
     Thin<T> thin;
     thin.x = reinterpret_cast<const T*>(a_.data);
     thin.x_step = a_.row_step;
@@ -228,10 +335,9 @@ class Product {
     thin.y_step = n_;
     thin.depth = product_.k;
     thin.rows = static_cast<int>(m_);
-    const bool by_dot = b_.row_step == 1;
-    thin.backwards =
-        by_dot && arena != nullptr && context_.sweeps != nullptr && context_.sweeps->turn(b_.data);
-    thin.w_step = by_dot ? b_.column_step : b_.row_step;
+    thin.backwards = by_dot() && arena != nullptr && context_.sweeps != nullptr &&
+                     context_.sweeps->turn(b_.data);
+    thin.w_step = by_dot() ? b_.column_step : b_.row_step;
     const std::int64_t element_bytes = size_bytes(b_.dtype);
     const double w_bytes = static_cast<double>(product_.k) * static_cast<double>(n_) *
                            static_cast<double>(element_bytes);
@@ -243,8 +349,10 @@ class Product {
       part.y = c + begin;
       part.start = start == nullptr ? nullptr : start + begin;
       part.columns = end - begin;
-      if (by_dot) {
+      if (by_dot()) {
         kernels_.thin_dot(part, b_.dtype);
+      } else if (is_deep()) {
+        add_axpys(part, joined_at(scratch), begin);
       } else {
         kernels_.thin_axpy(part, b_.dtype);
       }
@@ -261,6 +369,26 @@ class Product {
     } else {
       for_ranges(
           arena, n_, ((n_ + count - 1) / count + kColumns - 1) / kColumns * kColumns, columns);
+    }
+  }
+
+  // The columns of `all`, which begin at `column`, as the sum of parts of the depth.
+  void add_axpys(const Thin<T>& all, const Joined& joined, std::int64_t column) const {
+    const std::int64_t depth = part_depth();
+    for (std::int64_t k = 0; k < all.depth; k += depth) {
+      Thin<T> part = all;
+      part.x += k;
+      part.w += k * all.w_step * size_bytes(b_.dtype);
+      part.y = joined.part + column;
+      part.start = nullptr;
+      part.depth = std::min(depth, all.depth - k);
+      kernels_.thin_axpy(part, b_.dtype);
+      for (std::int64_t row = 0; row < m_; ++row) {
+        joined.add(row * n_ + column, row * n_ + column + all.columns, k == 0);
+      }
+    }
+    for (std::int64_t row = 0; row < m_; ++row) {
+      joined.round(row * n_ + column, all.columns, all.start, all.y + row * n_);
     }
   }
 
@@ -296,6 +424,8 @@ class Product {
   std::int64_t bias_at_ = 0;
   std::int64_t c_at_ = 0;
   std::int64_t ordered_at_ = 0;
+  std::int64_t part_at_ = 0;
+  std::int64_t sums_at_ = 0;
   std::int64_t work_at_ = 0;
   std::int64_t made_at_ = 0;
   std::int64_t makers_at_ = 0;

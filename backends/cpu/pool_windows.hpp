@@ -84,13 +84,13 @@ void mean_windows(const PoolSizes& sizes, const PoolAttributes& pool, const T* x
     const PoolWindow rows(i, sizes.height, pool, 0);
     for (std::int64_t j = 0; j < sizes.columns; ++j) {
       const PoolWindow columns(j, sizes.width, pool, 1);
-      T sum{};
+      double sum = 0;
       for (std::int64_t row = rows.begin; row < rows.end; ++row) {
         for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-          sum += x[row * sizes.width + column];
+          sum += static_cast<double>(x[row * sizes.width + column]);
         }
       }
-      *y++ = sum / window_size<T>(rows, columns, pool);
+      *y++ = static_cast<T>(sum / window_size<double>(rows, columns, pool));
     }
   }
 }

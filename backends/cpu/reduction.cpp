@@ -86,11 +86,12 @@ class Reduction {
   }
 
  private:
-  // Where all threads have some to fold, each makes what it folds. Others than sums care how a row
-  // is cut, and rows of logits are long beside their losses.
+  // Where all threads have some to fold, each makes what it folds. Of floats, others than sums care
+  // how a row is cut; rows of logits are long beside their losses.
   [[nodiscard]] bool may_make_pieces(std::int64_t tasks) const noexcept {
-    return (kind_ == OpKind::reduce_sum || kind_ == OpKind::reduce_mean) &&
-           !maker_.makes_losses() && tasks >= context_.arena.core_count();
+    const bool is_sum = kind_ == OpKind::reduce_sum || kind_ == OpKind::reduce_mean;
+    return (is_sum || !is_float(source_.type)) && !maker_.makes_losses() &&
+           tasks >= context_.arena.core_count();
   }
 
   // Partial results, and behind them the input, where that is made whole before.

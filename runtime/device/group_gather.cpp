@@ -194,15 +194,15 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
     return take_view(op);
   }
   if (!may_be_fused(op, dispatch_.expressions())) {
-    return refuse(may_be_anchor(op) ? less_ : Obstacle::kind);
+    obstacle_ = may_be_anchor(op) ? less_ : Obstacle::kind;
+    return take_last(lane, op);
   }
   return take_op(lane, op) || take_last(lane, op);
 }
 
 // Where the device has no such kernel, the obstacle to its place in the group is the one to tell.
 bool GroupGather::take_last(const LaneState& lane, const OpView& op) {
-  if (group_.made.empty() || !has_one_result(op.record()) ||
-      !may_end_chain(op.kind(), dtype_of_values(op))) {
+  if (group_.made.empty() || !has_one_result(op.record()) || !may_end_chain(op.kind())) {
     return false;
   }
   const Obstacle to_its_place = obstacle_;
@@ -390,7 +390,7 @@ bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
       return false;
     }
   }
-  if (!dispatch_.may_anchor(op) && !may_end_chain(op.kind(), dtype_of_values(op))) {
+  if (!dispatch_.may_anchor(op) && !may_end_chain(op.kind())) {
     return refuse(Obstacle::lone_anchor);
   }
   if (dispatch_.joinable_calls(op, input) > 1) {

@@ -239,8 +239,8 @@ bool all_equal(Arg a, Arg b) {
       return false;
     }
     const SourceLoc loc = a.location();
-    const Tensor different = cast(Arg(not_equal(a, b), loc), DType::i64);
-    return sum(Arg(different, loc)).item<std::int64_t>(loc) == 0;
+    Tensor different = not_equal(a, b);
+    return sum(Arg(std::move(different), loc)).item<std::int64_t>(loc) == 0;
   });
 }
 

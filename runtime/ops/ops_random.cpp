@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 namespace hearth {
@@ -21,21 +23,47 @@ Tensor uniform_like(const Tensor& beside, const Shape& shape, Generator& generat
   return random_uniform(beside.device(), shape, generator, 0, 1, beside.dtype(), loc);
 }
 
-// The one whose part of the sum a uniform number falls into: so many running sums end before it.
-// Those that are the whole sum end nothing, so that weights of 0 at the end are never drawn.
+// How many of the rows' running sums, [rows, classes], are at most each place, [rows, count]. The
+// last sum of a row is above its places. A binary search: [rows, classes, count] is never made.
+Tensor sums_up_to(const Tensor& sums, const Tensor& places, SourceLoc loc) {
+  const std::int64_t last = sums.shape()[1] - 1;
+  Tensor found = zeros_like(places, loc);
+  for (auto step = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(last)));
+       step > 0;
+       step /= 2) {
+    Tensor probe = add(Arg(found, loc), Arg(step - 1, loc));
+    probe = minimum(Arg(std::move(probe), loc), Arg(last, loc));
+    const Tensor sum =
+        detail::gather_as(CalledAs::multinomial, Arg(sums, loc), 1, Arg(std::move(probe), loc));
+    const Tensor is_below = less_equal(Arg(sum, loc), Arg(places, loc));
+    const Tensor farther = add(Arg(found, loc), Arg(step, loc));
+    found = where(Arg(is_below, loc), Arg(farther, loc), Arg(found, loc));
+  }
+  return found;
+}
+
+// The class whose part of the sum a uniform number falls into. Weights are whole numbers here, at
+// least 1 where they are above 0: their running sums are exact, so that a weight of 0 is never
+// drawn, and every device draws the same.
 Tensor draw_again(const Tensor& weights, std::int64_t count, Generator& generator, SourceLoc loc) {
   const Shape shape = weights.shape();
-  const Tensor ends = cumsum(Arg(weights, loc), 1);
+  const int weight_bits =
+      62 - static_cast<int>(std::bit_width(static_cast<std::uint64_t>(shape[1])));
+  Tensor wide = mul(Arg(weights, loc), Arg(std::ldexp(1.0, weight_bits), loc));
+  const Tensor is_there = cast(Arg(greater(Arg(weights, loc), Arg(0, loc)), loc), DType::i64);
+  wide = maximum(Arg(cast(Arg(std::move(wide), loc), DType::i64), loc), Arg(is_there, loc));
+  const Tensor ends = cumsum(Arg(std::move(wide), loc), 1);
   const Tensor whole = slice(Arg(ends, loc), 1, {.start = -1});
-  Tensor counted = less(Arg(ends, loc), Arg(whole, loc));
-  const Tensor inner = reshape(Arg(std::move(counted), loc), {shape[0], 1, shape[1]});
+  // floor(whole · unit) with unit = k / steps, of two halves of `whole`: no product leaves an i64.
+  const std::int64_t steps = std::int64_t{1} << (weights.dtype() == DType::f64 ? 31U : 24U);
   Tensor unit = uniform_like(weights, {shape[0], count}, generator, loc);
-  Tensor place = mul(Arg(std::move(unit), loc), Arg(whole, loc));
-  place = reshape(Arg(std::move(place), loc), {shape[0], count, 1});
-  const Tensor lined_up = reshape(Arg(ends, loc), {shape[0], 1, shape[1]});
-  Tensor passed = less_equal(Arg(lined_up, loc), Arg(std::move(place), loc));
-  passed = logical_and(Arg(std::move(passed), loc), Arg(inner, loc));
-  return sum(Arg(std::move(passed), loc), -1);
+  unit = mul(Arg(std::move(unit), loc), Arg(static_cast<double>(steps), loc));
+  const Tensor k = cast(Arg(std::move(unit), loc), DType::i64);
+  const Tensor high = div(Arg(whole, loc), Arg(steps, loc));
+  const Tensor low = sub(Arg(whole, loc), Arg(mul(Arg(high, loc), Arg(steps, loc)), loc));
+  Tensor rest = div(Arg(mul(Arg(k, loc), Arg(low, loc)), loc), Arg(steps, loc));
+  Tensor place = add(Arg(mul(Arg(k, loc), Arg(high, loc)), loc), Arg(std::move(rest), loc));
+  return sums_up_to(ends, place, loc);
 }
 
 // Waiting times with the weights as rates: the order in which they end is the order of the draws.

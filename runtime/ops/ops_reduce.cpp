@@ -10,20 +10,23 @@
 namespace hearth {
 namespace {
 
-Tensor reduce(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims) {
+Tensor reduce(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims, DType dtype) {
   const TensorImpl& impl = detail::accepted_operand(kind, x);
   ReduceAttributes attributes;
   const Shape shape = detail::checked(
       rules::reduce(kind, impl.layout->shape, axes, keep_dims, &attributes), kind, x);
   if (attributes.axes == 0) {
-    return detail::take(x);
+    return dtype == impl.dtype ? detail::take(x) : cast(x, dtype);
   }
   return detail::submit({.kind = kind,
                          .location = x.location(),
                          .inputs = {&x, 1},
                          .attributes = detail::bytes_of(attributes)},
-                        impl.dtype,
+                        dtype,
                         shape);
+}
+Tensor reduce(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims) {
+  return reduce(kind, x, axes, keep_dims, detail::operand(kind, x).dtype);
 }
 
 Tensor position(OpKind kind, const Arg& x, int axis, bool keep_dims) {
@@ -41,17 +44,10 @@ Tensor position(OpKind kind, const Arg& x, int axis, bool keep_dims) {
 }
 
 // Integers and bools are summed and multiplied in i64, so that 300 ones of u8 make 300, as in
-// PyTorch. The cast is of the same kernel where ops are fused.
+// PyTorch.
 Tensor accumulate(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims) {
-  const TensorImpl& impl = detail::operand(kind, x);
-  if (is_float(impl.dtype) || impl.dtype == DType::i64) {
-    return reduce(kind, x, axes, keep_dims);
-  }
-  ReduceAttributes attributes;
-  static_cast<void>(detail::checked(
-      rules::reduce(kind, impl.layout->shape, axes, keep_dims, &attributes), kind, x));
-  Tensor wide = cast(x, DType::i64);
-  return reduce(kind, Arg(std::move(wide), x.location()), axes, keep_dims);
+  const DType dtype = detail::operand(kind, x).dtype;
+  return reduce(kind, x, axes, keep_dims, is_float(dtype) ? dtype : DType::i64);
 }
 
 // Of integers and bools: their sum divided by their number, in f32.

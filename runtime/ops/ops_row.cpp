@@ -42,15 +42,11 @@ Tensor cumsum(Arg x, int axis) {
   const ScanAttributes attributes{
       .axis = detail::checked(normalize_axis(name(kKind), axis, shape.rank()), kKind, x),
       .reverse = 0};
-  if (!is_float(impl.dtype) && impl.dtype != DType::i64) {
-    Tensor wide = cast(x, DType::i64);  // as in sum()
-    return cumsum(Arg(std::move(wide), x.location()), axis);
-  }
   return detail::submit({.kind = kKind,
                          .location = x.location(),
                          .inputs = {&x, 1},
                          .attributes = detail::bytes_of(attributes)},
-                        impl.dtype,
+                        is_float(impl.dtype) ? impl.dtype : DType::i64,  // as in sum()
                         shape);
 }
 

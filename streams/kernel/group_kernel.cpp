@@ -136,8 +136,9 @@ bool may_anchor_group(OpKind kind, DType dtype) noexcept {
   }
 }
 
-bool may_end_chain(OpKind kind, DType dtype) noexcept {
-  return op_facts(kind).fusion == FusionClass::reduce && is_row_kind(kind, dtype);
+// Of any type: it runs as the op that it is, beside what makes its input.
+bool may_end_chain(OpKind kind) noexcept {
+  return op_facts(kind).fusion == FusionClass::reduce && is_row_kind(kind, DType::f32);
 }
 
 bool may_show_anchor(OpKind kind) noexcept {

@@ -75,7 +75,7 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 [[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
 /// Whether a group before it may make what it reads, with nothing behind it: a reduction that is no
 /// part of a group, because its rows are too long or lie elsewhere.
-[[nodiscard]] bool may_end_chain(OpKind kind, DType dtype) noexcept;
+[[nodiscard]] bool may_end_chain(OpKind kind) noexcept;
 /// Whether they may see that result in another shape: what an embedding looks up is a list of rows
 /// to its gather.
 [[nodiscard]] bool may_show_anchor(OpKind kind) noexcept;

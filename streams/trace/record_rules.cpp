@@ -248,6 +248,12 @@ Status check_movement(const OpView& op, Specs inputs, const TensorSpec& result) 
   return require_spec(kind, result, inputs[0]);  // copy
 }
 
+// Integers and bools may be added up and multiplied in i64, bools in nothing else.
+DType accumulated_dtype(OpKind kind, DType from, DType result) noexcept {
+  const bool may_widen = op_info(kind).dtype_rule == DtypeRule::given && !is_float(from);
+  return may_widen && (result == DType::i64 || from == DType::boolean) ? DType::i64 : from;
+}
+
 Status check_reduction(const OpView& op, Specs inputs, const TensorSpec& result) {
   const OpKind kind = op.kind();
   const Shape& from = inputs[0].shape;
@@ -275,7 +281,7 @@ Status check_reduction(const OpView& op, Specs inputs, const TensorSpec& result)
   }
   ReduceAttributes ignored;
   HEARTH_TRY(const Shape wanted, reduce(kind, from, axes, attributes.keep_dims != 0, &ignored));
-  return require_spec(kind, result, {dtype, wanted});
+  return require_spec(kind, result, {accumulated_dtype(kind, dtype, result.dtype), wanted});
 }
 
 Status check_contraction(const OpView& op, Specs inputs, const TensorSpec& result) {
@@ -345,7 +351,10 @@ Status check_row(const OpView& op, Specs inputs, Specs outputs) {
                                                    : op.attributes<AxisAttributes>().axis;
   HEARTH_TRY_STATUS(check_axis(kind, axis, inputs[0].shape));
   HEARTH_TRY_STATUS(inputs.size() > 1 ? require_spec(kind, inputs[1], inputs[0]) : Status());
-  return require_spec(kind, outputs[0], inputs[0]);
+  return require_spec(
+      kind,
+      outputs[0],
+      {accumulated_dtype(kind, inputs[0].dtype, outputs[0].dtype), inputs[0].shape});
 }
 
 Status check_attention(const OpView& op, Specs inputs, Specs outputs) {

@@ -12,6 +12,10 @@ inline constexpr DtypeMask kFloatTypes =
     dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::f16) | dtype_bit(DType::bf16);
 inline constexpr DtypeMask kIntegerTypes =
     dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::u8) | dtype_bit(DType::i8);
+inline constexpr DtypeMask kNumberTypes = kFloatTypes | kIntegerTypes;
+/// What sums may widen to i64.
+inline constexpr DtypeMask kNarrowTypes =
+    dtype_bit(DType::i32) | dtype_bit(DType::u8) | dtype_bit(DType::i8) | dtype_bit(DType::boolean);
 
 [[nodiscard]] std::vector<OpCase> creation_cases();
 [[nodiscard]] std::vector<OpCase> unary_cases();

@@ -61,6 +61,8 @@ std::vector<Reduced> reduced_shapes() {
 OpCase reduction(OpKind kind, Precision precision) {
   OpCase out{.kind = kind, .precision = precision, .calls = {}};
   const bool is_mean = kind == OpKind::reduce_mean;
+  const bool may_widen = kind == OpKind::reduce_sum || kind == OpKind::reduce_prod;
+  const DtypeMask any = may_widen ? kNumberTypes : 0xffff;
   const auto call = [&](const Reduced& each, bool keep_dims, Values values, DtypeMask dtypes) {
     const double count = reduced_count(each.shape, each.axes);
     out.calls.push_back({.inputs = {{.shape = each.shape, .values = values}},
@@ -73,13 +75,17 @@ OpCase reduction(OpKind kind, Precision precision) {
   };
   for (const Reduced& each : reduced_shapes()) {
     for (const bool keep_dims : {false, true}) {
-      call(each, keep_dims, kind == OpKind::reduce_prod ? Values::near_one : Values::apart, 0xffff);
+      call(each, keep_dims, kind == OpKind::reduce_prod ? Values::near_one : Values::apart, any);
+      if (may_widen) {
+        call(each, keep_dims, Values::extremes, kNarrowTypes);
+        out.calls.back().outputs[0].dtype = DType::i64;
+      }
     }
   }
   if (kind != OpKind::reduce_max && kind != OpKind::reduce_min) {
-    call({{0}, 1}, false, Values::apart, 0xffff);
-    call({{0, 3}, 0b01}, false, Values::apart, 0xffff);
-    call({{3, 0, 2}, 0b010}, true, Values::apart, 0xffff);
+    call({{0}, 1}, false, Values::apart, any);
+    call({{0, 3}, 0b01}, false, Values::apart, any);
+    call({{3, 0, 2}, 0b010}, true, Values::apart, any);
   }
   for (const std::uint32_t axes : {1U, 2U, 3U}) {
     call({{13, 11}, axes}, false, Values::with_nan, kFloatTypes);

@@ -59,10 +59,14 @@ OpCase backward(OpKind kind, Values y) {
 
 OpCase scan_case() {
   OpCase out{.kind = OpKind::cumsum, .precision = Precision::sum, .calls = {}};
-  const auto call = [&](const Shape& shape, int axis, Values values, DtypeMask dtypes) {
+  const auto call = [&](const Shape& shape,
+                        int axis,
+                        Values values,
+                        DtypeMask dtypes,
+                        std::optional<DType> result = {}) {
     for (const int reverse : {0, 1}) {
       out.calls.push_back({.inputs = {{.shape = shape, .values = values}},
-                           .outputs = {{.shape = shape}},
+                           .outputs = {{.shape = shape, .dtype = result}},
                            .attributes = bytes_of(ScanAttributes{.axis = axis, .reverse = reverse}),
                            .length = static_cast<double>(shape[axis]),
                            .term = 2,
@@ -70,14 +74,15 @@ OpCase scan_case() {
     }
   };
   for_each_axis([&](const Shape& shape, int axis, double) {
-    call(shape, axis, Values::apart, 0xffff);
+    call(shape, axis, Values::apart, kNumberTypes);
     call(shape, axis, Values::with_nan, kFloatTypes);
+    call(shape, axis, Values::extremes, kNarrowTypes, DType::i64);
   });
   call({13, 11}, 0, Values::extremes, kIntegerTypes);
   call({13, 11}, 1, Values::extremes, kIntegerTypes);
   call({37}, 0, Values::special, kFloatTypes);
-  call({3, 5003}, 1, Values::apart, 0xffff);  // a line that is cut, and lines side by side
-  call({2503, 5}, 0, Values::apart, 0xffff);
+  call({3, 5003}, 1, Values::apart, kNumberTypes);  // a line that is cut, and lines side by side
+  call({2503, 5}, 0, Values::apart, kNumberTypes);
   return out;
 }
 

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
@@ -169,14 +170,16 @@ std::string find_text(int rank, int index_axis) {
 }
 
 constexpr std::string_view kOne = R"(
-void add(inout ACC sum[1], INDEX at) { sum[0] += LOAD(p.source, at); }
+void add(inout ACC sum[1], inout ACC lost[1], INDEX at) {
+  ADD(sum[0], lost[0], LOAD(p.source, at));
+}
 void put(INDEX i, ACC sum[1]) { STORE(p.y, i, sum[0]); }
 )";
 constexpr std::string_view kWords = R"(
-void add(inout ACC sum[4], INDEX at) {
+void add(inout ACC sum[4], inout ACC lost[4], INDEX at) {
   const uvec4 words = LOAD_UNIT(p.source, at);
   [[unroll]] for (int k = 0; k < 4; ++k) {
-    sum[k] += FROM_WORD(words[k]);
+    ADD(sum[k], lost[k], FROM_WORD(words[k]));
   }
 }
 void put(INDEX i, ACC sum[4]) {
@@ -184,11 +187,11 @@ void put(INDEX i, ACC sum[4]) {
 }
 )";
 constexpr std::string_view kHalves = R"(
-void add(inout ACC sum[8], INDEX at) {
+void add(inout ACC sum[8], inout ACC lost[8], INDEX at) {
   const uvec4 words = LOAD_UNIT(p.source, at);
   [[unroll]] for (int k = 0; k < 4; ++k) {
-    sum[2 * k] += FROM_WORD(words[k] & 0xffffu);
-    sum[2 * k + 1] += FROM_WORD(words[k] >> 16);
+    ADD(sum[2 * k], lost[2 * k], FROM_WORD(words[k] & 0xffffu));
+    ADD(sum[2 * k + 1], lost[2 * k + 1], FROM_WORD(words[k] >> 16));
   }
 }
 void put(INDEX i, ACC sum[8]) {
@@ -265,15 +268,17 @@ void main() {
       continue;
     }
     ACC sum[WIDTH];
+    ACC lost[WIDTH];
     [[unroll]] for (int k = 0; k < WIDTH; ++k) {
       sum[k] = ACC(0);
+      lost[k] = ACC(0);
     }
     for (INDEX j = begin; j < begin + STRETCH; ++j) {
       const ENTRY entry = load_entry(p.index, line * p.places + j);
-      add(sum, source + INDEX(place_of(entry)) * p.source_step);
+      add(sum, lost, source + INDEX(place_of(entry)) * p.source_step);
     }
     [[unroll]] for (int k = 0; k < WIDTH; ++k) {
-      SUM(i, k) = sum[k];
+      SUM(i, k) = TOTAL(sum[k], lost[k]);
     }
   }
 }
@@ -284,15 +289,17 @@ void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   for (INDEX i = first; i < p.count && i < first + 1024; i += 256) {
     ACC sum[WIDTH];
+    ACC lost[WIDTH];
     [[unroll]] for (int k = 0; k < WIDTH; ++k) {
       sum[k] = ACC(0);
+      lost[k] = ACC(0);
     }
     INDEX target, source, line;
     if (find(i, target, source, line)) {
 #ifdef LOAD_INDEX
       for (INDEX j = 0; j < p.places; ++j) {
         if (int64_t(LOAD_INDEX(p.index, line + j * p.index_step)) == int64_t(target)) {
-          add(sum, source + j * p.source_step);
+          add(sum, lost, source + j * p.source_step);
         }
       }
 #else
@@ -309,7 +316,7 @@ void main() {
         if (j % STRETCH == 0 && j + STRETCH <= p.places &&
             key_at(line, j + STRETCH - 1) == uint(target)) {
           [[unroll]] for (int k = 0; k < WIDTH; ++k) {
-            sum[k] += SUM(sums + j / STRETCH * p.row, k);
+            ADD(sum[k], lost[k], SUM(sums + j / STRETCH * p.row, k));
           }
           j += STRETCH - 1;
           continue;
@@ -319,9 +326,12 @@ void main() {
         if (key_of(entry) != uint(target)) {
           break;
         }
-        add(sum, source + INDEX(place_of(entry)) * p.source_step);
+        add(sum, lost, source + INDEX(place_of(entry)) * p.source_step);
       }
 #endif
+    }
+    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+      sum[k] = TOTAL(sum[k], lost[k]);
     }
     put(i, sum);
   }
@@ -361,7 +371,11 @@ std::string text_of(const AddCall& add, const Targets& targets, std::size_t byte
                       glsl_compute_type(add.dtype),
                       add.width,
                       glsl_unit(16),
-                      sums_text(add.dtype, add.width));
+                      is_float(add.dtype)
+                          ? glsl_long_sum(glsl_compute_type(add.dtype)) +
+                                "#define ADD add_long\n#define TOTAL long_sum\n"
+                          : "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n");
+  text += sums_text(add.dtype, add.width);
   if (add.has_stretches) {
     text += fmt::format(
         "#define STRETCH {}\n#define ACC_BYTES {}\n{}", kStretch, sum_bytes(add.dtype), kSums);

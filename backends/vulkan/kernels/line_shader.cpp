@@ -89,12 +89,16 @@ FOLD(fold_max, max)
 // Sums beside their maxima, of elements, of threads and of workgroups.
 constexpr std::string_view kSums = R"(
 #if !IS_BACKWARD
-void take(VALUE v, inout VALUE top, inout VALUE sum) {
+void take(VALUE v, inout VALUE top, inout VALUE sum, inout VALUE lost) {
   if (v != LOWEST) {
     const VALUE e = m_exp(-abs(v - top));
     const bool is_higher = v > top;
-    sum = is_higher ? sum * e + VALUE(1) : sum + e;
-    top = is_higher ? v : top;
+    if (is_higher) {
+      sum *= e;
+      lost *= e;
+      top = v;
+    }
+    add_long(sum, lost, is_higher ? VALUE(1) : e);
   }
 }
 void meet(inout VALUE top[COLUMNS], inout VALUE sum[COLUMNS], int thread, int lane, int lane_step) {
@@ -254,6 +258,10 @@ constexpr std::string_view kMeasureLoop = R"(
     }
   }
 #else
+  VALUE lost[COLUMNS];
+  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+    lost[c] = VALUE(0);
+  }
   for (INDEX r = begin; r < end; r += 4 * step) {
     VALUE a[4][PACK];
 #if IS_BACKWARD
@@ -272,13 +280,17 @@ constexpr std::string_view kMeasureLoop = R"(
       if (r + INDEX(u) * step < end) {
         [[unroll]] for (int i = 0; i < PACK; ++i) {
 #if IS_BACKWARD
-          sum[i * COLUMNAR] += IS_LOG != 0 ? a[u][i] : a[u][i] * b[u][i];
+          const int c = i * COLUMNAR;
+          add_long(sum[c], lost[c], IS_LOG != 0 ? a[u][i] : a[u][i] * b[u][i]);
 #else
-          take(a[u][i], top[i * COLUMNAR], sum[i * COLUMNAR]);
+          take(a[u][i], top[i * COLUMNAR], sum[i * COLUMNAR], lost[i * COLUMNAR]);
 #endif
         }
       }
     }
+  }
+  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+    sum[c] = long_sum(sum[c], lost[c]);
   }
 #endif
 #if IS_BACKWARD
@@ -431,6 +443,7 @@ std::string shader_text(const LineCall& call,
   text += kPacks;
   text += glsl_row_threads();
   text += glsl_of_lane(glsl_value_type(call.dtype));
+  text += glsl_long_sum(glsl_value_type(call.dtype));
   text += kFolds;
   text += kSums;
   text += "void main() {\n";

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -105,12 +106,13 @@ void main() {
   const Range rows = rows_of(oy);
   const Range columns = columns_of(ox);
   T sum = T(0);
+  T lost = T(0);
   for (int y = rows.begin; y < rows.end; ++y) {
     for (int x = columns.begin; x < columns.end; ++x) {
-      sum += LOAD(p.x, base + INDEX(y) * p.x_h + INDEX(x) * p.x_w);
+      add_long(sum, lost, LOAD(p.x, base + INDEX(y) * p.x_h + INDEX(x) * p.x_w));
     }
   }
-  STORE(p.y, i, sum / window_size(rows, columns));
+  STORE(p.y, i, long_sum(sum, lost) / window_size(rows, columns));
 }
 )";
 
@@ -127,14 +129,15 @@ void main() {
   const Range rows = rows_over(y);
   const Range columns = columns_over(x);
   T sum = T(0);
+  T lost = T(0);
   for (int oy = rows.begin; oy < rows.end; ++oy) {
     const Range high = rows_of(oy);
     for (int ox = columns.begin; ox < columns.end; ++ox) {
       const T grad = LOAD(p.x, base + INDEX(oy) * p.x_h + INDEX(ox) * p.x_w);
-      sum += grad / window_size(high, columns_of(ox));
+      add_long(sum, lost, grad / window_size(high, columns_of(ox)));
     }
   }
-  STORE(p.y, i, sum);
+  STORE(p.y, i, long_sum(sum, lost));
 }
 )";
 
@@ -193,14 +196,15 @@ void main() {
   const Range columns = strays != 0u ? Range(0, p.columns) : columns_over(x);
   const int place = y * p.width + x;
   T sum = T(0);
+  T lost = T(0);
   for (int oy = rows.begin; oy < rows.end; ++oy) {
     for (int ox = columns.begin; ox < columns.end; ++ox) {
       if (load_i32(p.positions, positions + INDEX(oy) * p.q_h + INDEX(ox) * p.q_w) == place) {
-        sum += LOAD(p.x, base + INDEX(oy) * p.x_h + INDEX(ox) * p.x_w);
+        add_long(sum, lost, LOAD(p.x, base + INDEX(oy) * p.x_h + INDEX(ox) * p.x_w));
       }
     }
   }
-  STORE(p.y, i, sum);
+  STORE(p.y, i, long_sum(sum, lost));
 }
 )";
 
@@ -262,9 +266,10 @@ std::string planes_members(char name) {
 }
 
 std::string defines(DType dtype) {
-  return fmt::format("#define T {0}\n#define LOAD load_{1}\n#define STORE store_{1}\n",
+  return fmt::format("#define T {0}\n#define LOAD load_{1}\n#define STORE store_{1}\n{2}",
                      glsl_compute_type(dtype),
-                     glsl_suffix(dtype));
+                     glsl_suffix(dtype),
+                     glsl_long_sum(glsl_compute_type(dtype)));
 }
 
 ShaderKey key_of(Pooling what, DType dtype, bool wide) {

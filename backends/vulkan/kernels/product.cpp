@@ -46,6 +46,27 @@ std::int64_t longest_in_software(Unit kind) noexcept {
   }
 }
 
+// The longest part of a depth, whose products are added to one another in f32; parts are joined
+// without loss. Matrix units add sixteen products at a time.
+std::int64_t longest_part(Unit kind) noexcept {
+  return kind == Unit::cooperative ? 32768 : 4096;
+}
+
+// How many parts a depth needs, so that no sum in f32 is longer. Their sums are no more than the
+// operands are: of a result with long sides some are longer.
+std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
+  if (request.dtype == DType::i8 || request.dtype == DType::f64) {
+    return 1;
+  }
+  const double operands = static_cast<double>(request.rows + request.columns) *
+                          static_cast<double>(request.depth) *
+                          static_cast<double>(size_bytes(request.dtype));
+  const double sums =
+      4.0 * static_cast<double>(request.rows) * static_cast<double>(request.columns);
+  const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(operands / sums));
+  return std::min(most, divided_up(request.depth, longest_part(kind)));
+}
+
 // How many groups a multiprocessor works on at a time: what is thin waits for memory, a tile on
 // matrix units fills it, and the small tiles of the others leave room. Parts cost a pass over all
 // sums.
@@ -62,8 +83,9 @@ Cut cut_of(const ProductRequest& request,
   if (groups < wanted) {
     splits = std::min(is_thin ? divided_up(wanted, groups) : wanted / groups,
                       std::max<std::int64_t>(1, request.depth / std::max(kLeastPart, unit)));
-    splits = std::min(splits, std::max<std::int64_t>(1, kMostProductAxis / sums));
   }
+  splits = std::max(splits, needed_parts(request, kind));
+  splits = std::min(splits, std::max<std::int64_t>(1, kMostProductAxis / sums));
   if (limits.is_cpu) {
     splits = std::max(splits, divided_up(request.depth, longest_in_software(kind)));
   }

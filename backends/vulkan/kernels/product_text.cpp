@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 
 namespace hearth::vulkan::detail {
@@ -431,13 +432,18 @@ void main() {
     return;
   }
   C sums[FOLD_WIDTH];
+  C lost[FOLD_WIDTH];
   [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
     sums[i] = C(0);
+    lost[i] = C(0);
   }
   for (int part = 0; part < p.splits; ++part) {
     [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
-      sums[i] += Parts(p.partial).v[part * matrices * plane + at + i];
+      ADD(sums[i], lost[i], Parts(p.partial).v[part * matrices * plane + at + i]);
     }
+  }
+  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
+    sums[i] = TOTAL(sums[i], lost[i]);
   }
   set_matrix(at / plane);
 #if FOLD_WIDTH > 1
@@ -613,8 +619,13 @@ std::string product_text(const ProductRequest& request,
 std::string fold_text(const ProductRequest& request,
                       const ProductFunctions& functions,
                       std::size_t parameter_bytes) {
-  const std::string width = fmt::format("#define FOLD_WIDTH {}\n", fold_width(request));
-  return head(request, functions, kFoldThreads, true, false, parameter_bytes, width) +
+  const std::string adding =
+      request.dtype == DType::i8
+          ? "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n"
+          : glsl_long_sum(request.dtype == DType::f64 ? "double" : "float") +
+                "#define ADD add_long\n#define TOTAL long_sum\n";
+  const std::string defines = fmt::format("#define FOLD_WIDTH {}\n{}", fold_width(request), adding);
+  return head(request, functions, kFoldThreads, true, false, parameter_bytes, defines) +
          std::string(kFoldMain);
 }
 

@@ -1,12 +1,13 @@
 // Reductions. A workgroup has `lanes` threads for each of its results: neighbours in memory are
 // read by neighbouring threads, so along a fast axis that ends the lanes lie side by side ("rows"),
 // along a slow one the results do ("columns"). A thread folds what it loads, four packs of up to 16
-// bytes at a time; then lanes side by side meet by shuffles, and subgroups in shared memory, other
-// lanes in shared memory alone, halving their number. Where the results do
-// not fill the device, several workgroups share one: they leave partial results in scratch, which a
-// second dispatch of the same shader folds. All in an order that follows from shapes and device.
-// The largest and smallest of floats carry their place along, for of equal ones, zeros of either
-// sign among them, the first is kept; so argmax is the same shader with another store.
+// bytes at a time. After kLongChain of these it moves a sum of floats to a longer one, which does
+// not lose what it is rounded by. Then lanes side by side meet by shuffles, and subgroups in shared
+// memory, other lanes in shared memory alone, halving their number. Where the results do not fill
+// the device, several workgroups share one: they leave partial results in scratch, which a second
+// dispatch of the same shader folds. All in an order that follows from shapes and device. The
+// largest and smallest of floats carry their place along, for of equal ones, zeros of either sign
+// among them, the first is kept; so argmax is the same shader with another store.
 #include "reduction.hpp"
 
 #include "packs.hpp"
@@ -23,11 +24,15 @@
 namespace hearth::vulkan {
 namespace {
 
+// Packs that a thread adds to one another, four at a time.
+constexpr int kLongChain = 16;
+
 enum class Fold : std::uint32_t { sum, product, largest, smallest };
 
 /// What a shader's text depends on, beside the axes.
 struct Reduction {
   DType dtype = DType::f32;
+  DType sums = DType::f32;  ///< What values are folded in: the input's type, or i64 for wide sums.
   Fold fold = Fold::sum;
   bool has_place = false;  ///< Partial results are values with their places.
   bool is_mean = false;
@@ -108,10 +113,10 @@ void fetch(INDEX base, INDEX r, out Part parts[PACK]) {
 void fetch(INDEX base, INDEX r, out Part parts[PACK]) {
   INDEX offset;
   reduced_places(r, offset);
-  VALUE v[PACK];
+  LOADED v[PACK];
   load_pack_x(p.x, base + offset, v);
   for (int i = 0; i < PACK; ++i) {
-    parts[i] = part(v[i], r + INDEX(i * ALONG));
+    parts[i] = part(VALUE(v[i]), r + INDEX(i * ALONG));
   }
 }
 #endif
@@ -160,6 +165,15 @@ void main() {
   for (int c = 0; c < COLUMNS; ++c) {
     best[c] = start();
   }
+#if IS_LONG
+  VALUE long_total[COLUMNS];
+  VALUE long_lost[COLUMNS];
+  int chain = 0;
+  for (int c = 0; c < COLUMNS; ++c) {
+    long_total[c] = VALUE(0);
+    long_lost[c] = VALUE(0);
+  }
+#endif
   INDEX base = 0;
   INDEX to = 0;
   if (is_inside) {
@@ -177,6 +191,15 @@ void main() {
           best[i * COLUMNAR] = join(best[i * COLUMNAR], parts[u][i]);
         }
       }
+#if IS_LONG
+      if (++chain == LONG_CHAIN) {
+        for (int c = 0; c < COLUMNS; ++c) {
+          add_long(long_total[c], long_lost[c], best[c].v);
+          best[c] = start();
+        }
+        chain = 0;
+      }
+#endif
     }
     for (; r < end; r += step) {
       Part parts[PACK];
@@ -185,6 +208,12 @@ void main() {
         best[i * COLUMNAR] = join(best[i * COLUMNAR], parts[i]);
       }
     }
+#if IS_LONG
+    for (int c = 0; c < COLUMNS; ++c) {
+      add_long(long_total[c], long_lost[c], best[c].v);
+      best[c].v = long_sum(long_total[c], long_lost[c]);
+    }
+#endif
   }
 #if COLUMNAR
   for (int half_lanes = p.lanes / 2; half_lanes > 0; half_lanes /= 2) {
@@ -226,22 +255,29 @@ void main() {
 }
 )";
 
+bool is_long(const Reduction& what) noexcept {
+  return what.fold == Fold::sum && is_float(what.sums);
+}
+
 std::string defines(const Reduction& what, const ReductionPlan& plan) {
   constexpr std::string_view kJoins[] = {"((a) + (b))", "((a) * (b))", "max(a, b)", "min(a, b)"};
   const bool is_largest = what.fold == Fold::largest;
-  const std::string_view value = glsl_value_type(what.dtype);
+  const std::string_view value = glsl_value_type(what.sums);
   const std::string_view start = is_largest                    ? glsl_lowest(what.dtype)
                                  : what.fold == Fold::smallest ? glsl_highest(what.dtype)
                                  : what.fold == Fold::product  ? "VALUE(1)"
                                                                : "VALUE(0)";
   const int columns = plan.is_columns ? plan.pack : 1;
   return fmt::format(
-      "#define VALUE {}\n#define THREADS {}\n#define PACK {}\n#define COLUMNS {}\n"
+      "#define VALUE {}\n#define LOADED {}\n#define THREADS {}\n#define PACK {}\n#define COLUMNS "
+      "{}\n"
       "#define COLUMNAR {:d}\n#define ALONG {}\n#define ALONG_PACK {}\n#define HAS_PLACE {:d}\n"
       "#define FROM_PARTIAL {:d}\n#define TO_PARTIAL {:d}\n#define IS_MEAN {:d}\n"
       "#define IS_POSITION {:d}\n#define START {}\n#define BETTER {}\n#define IS_NONE {}\n"
-      "#define JOIN(a, b) {}\n#define LAST_PLACE {}\n#define NOT_A_NUMBER {}\n",
+      "#define JOIN(a, b) {}\n#define LAST_PLACE {}\n#define NOT_A_NUMBER {}\n"
+      "#define IS_LONG {:d}\n#define LONG_CHAIN {}\n",
       value,
+      glsl_value_type(what.dtype),
       plan.threads,
       plan.pack,
       columns,
@@ -259,7 +295,9 @@ std::string defines(const Reduction& what, const ReductionPlan& plan) {
       kJoins[static_cast<int>(what.fold)],
       plan.wide ? "0x7fffffffffffffffl" : "0x7fffffff",
       what.dtype == DType::f64 ? "packDouble2x32(uvec2(0u, 0x7ff80000u))"
-                               : "uintBitsToFloat(0x7fc00000u)");
+                               : "uintBitsToFloat(0x7fc00000u)",
+      is_long(what),
+      kLongChain);
 }
 
 std::string shader_text(const Reduction& what,
@@ -277,7 +315,7 @@ std::string shader_text(const Reduction& what,
     math.add(MathFunction::div, what.dtype == DType::f64);
     text += glsl_math(math);
   }
-  const std::string_view value = glsl_value_type(what.dtype);
+  const std::string_view value = glsl_value_type(what.sums);
   const std::string_view place = plan.wide ? "int64_t" : "int";
   text += glsl_row_threads();
   text += glsl_of_lane(value);
@@ -285,7 +323,8 @@ std::string shader_text(const Reduction& what,
   text += plan.kept.glsl_places("kept", plan.wide);
   text += plan.reduced.glsl_places("reduced", plan.wide);
   text += glsl_pack("x", what.dtype, plan.pack, plan.wide);
-  text += glsl_pack("y", what.dtype, 1, plan.wide);
+  text += glsl_pack("y", what.sums, 1, plan.wide);
+  text += is_long(what) ? glsl_long_sum(value) : "";
   text += kFolds;
   text += kStore;
   return text += kMain;
@@ -320,6 +359,7 @@ Status dispatch(const Reduction& what,
   plan.reduced.add_to(parameters, plan.wide);
   ShaderKey key(ShaderFamily::reduction);
   key.add(what.dtype)
+      .add(what.sums)
       .add(static_cast<std::uint32_t>(what.fold))
       .add((what.has_place ? 1U : 0U) | (what.is_mean ? 2U : 0U) | (what.is_position ? 4U : 0U) |
            (what.from_partial ? 8U : 0U) | (what.to_partial ? 16U : 0U) |
@@ -345,7 +385,7 @@ Error nothing_to_reduce(OpKind kind, const Shape& shape) {
 
 Reduction reduction_of(const KernelCall& call) noexcept {
   const OpKind kind = call.op.kind();
-  Reduction what{.dtype = call.inputs[0].dtype};
+  Reduction what{.dtype = call.inputs[0].dtype, .sums = call.inputs[0].dtype};
   what.is_mean = kind == OpKind::reduce_mean;
   what.is_position = kind == OpKind::argmax || kind == OpKind::argmin;
   if (kind == OpKind::reduce_max || kind == OpKind::argmax) {
@@ -356,6 +396,9 @@ Reduction reduction_of(const KernelCall& call) noexcept {
     what.fold = Fold::product;
   }
   const bool chooses = what.fold == Fold::largest || what.fold == Fold::smallest;
+  if (!chooses) {
+    what.sums = call.outputs[0].dtype;
+  }
   what.has_place = what.is_position || (chooses && is_float(what.dtype));
   return what;
 }

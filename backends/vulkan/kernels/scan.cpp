@@ -3,7 +3,8 @@
 // ones, go to a thread each. Where there are fewer lines than the device wants, each is cut into
 // chunks: a first pass makes the chunks' sums, a second one scans these, a third one scans the
 // chunks from there. The cut depends on the shape and the device alone, so sums have the same bits
-// every time. f16 and bf16 are summed in f32.
+// every time. f16 and bf16 are summed in f32. Sums that grow from place to place keep what they are
+// rounded by.
 #include "scan.hpp"
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/backends/codegen/glsl_folds.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
@@ -57,10 +59,11 @@ void main() {
   INDEX x, y;
   place(line, x, y);
   ACC sum = ACC(0);
+  ACC lost = ACC(0);
   for (INDEX j = begin + INDEX(THREAD); j < end; j += 256) {
-    sum += LOAD(p.x, x + j * p.x_step);
+    ADD(sum, lost, LOAD(p.x, x + j * p.x_step));
   }
-  part[THREAD] = sum;
+  part[THREAD] = TOTAL(sum, lost);
   barrier();
   for (uint half_count = 128u; half_count > 0u; half_count >>= 1) {
     if (THREAD < half_count) {
@@ -99,14 +102,16 @@ void main() {
     return;
   }
   ACC carry = ACC(0);
+  ACC lost = ACC(0);
   for (INDEX begin = 0; begin < p.chunks; begin += 256) {
     const INDEX at = begin + INDEX(THREAD);
     part[THREAD] = at < p.chunks ? LOAD_SUM(p.sums, line * p.chunks + at) : ACC(0);
     scan_parts();
+    const ACC before = TOTAL(carry, lost);
     if (at < p.chunks) {
-      STORE_SUM(p.sums, line * p.chunks + at, THREAD > 0u ? carry + part[THREAD - 1u] : carry);
+      STORE_SUM(p.sums, line * p.chunks + at, THREAD > 0u ? before + part[THREAD - 1u] : before);
     }
-    carry += part[255];
+    ADD(carry, lost, part[255]);
     barrier();
   }
 }
@@ -127,6 +132,7 @@ void main() {
   INDEX x, y;
   place(line, x, y);
   ACC carry = ACC(0);
+  ACC lost = ACC(0);
   if (p.chunks > 1) {
     carry = LOAD_SUM(p.sums, item);
   }
@@ -145,14 +151,14 @@ void main() {
     }
     part[THREAD] = sums[3];
     scan_parts();
-    ACC before = carry;
+    ACC before = TOTAL(carry, lost);
     if (THREAD > 0u) {
       before += part[THREAD - 1u];
     }
     [[unroll]] for (uint k = 0u; k < 4u; ++k) {
       TILE(mine + k) = before + sums[k];
     }
-    carry += part[255];
+    ADD(carry, lost, part[255]);
     barrier();
     [[unroll]] for (uint k = 0u; k < 4u; ++k) {
       const uint at = k * 256u + THREAD;
@@ -180,18 +186,19 @@ void main() {
   INDEX x, y;
   place(line, x, y);
   ACC sum = ACC(0);
+  ACC lost = ACC(0);
 #ifdef ONLY_SUMS
   for (INDEX j = begin; j < end; ++j) {
-    sum += LOAD(p.x, x + j * p.x_step);
+    ADD(sum, lost, LOAD(p.x, x + j * p.x_step));
   }
-  STORE_SUM(p.sums, line * p.chunks + chunk, sum);
+  STORE_SUM(p.sums, line * p.chunks + chunk, TOTAL(sum, lost));
 #else
   if (p.chunks > 1) {
     sum = LOAD_SUM(p.sums, line * p.chunks + chunk);
   }
   for (INDEX j = begin; j < end; ++j) {
-    sum += LOAD(p.x, x + j * p.x_step);
-    STORE(p.y, y + j * p.y_step, sum);
+    ADD(sum, lost, LOAD(p.x, x + j * p.x_step));
+    STORE(p.y, y + j * p.y_step, TOTAL(sum, lost));
   }
 #endif
 }
@@ -236,11 +243,12 @@ DType sums_dtype(DType dtype) {
   }
 }
 
-std::string text_of(Scan kind, Pass pass, DType dtype, bool wide, int rank, std::size_t bytes) {
-  const DType sums = sums_dtype(dtype);
-  const std::string_view acc = glsl_compute_type(dtype);
+std::string text_of(
+    Scan kind, Pass pass, DType from, DType to, bool wide, int rank, std::size_t bytes) {
+  const DType sums = sums_dtype(to);
+  const std::string_view acc = glsl_compute_type(to);
   std::string text = fmt::format(
-      "{}{}{}#define ACC {}\n#define LOAD load_{}\n#define STORE store_{}\n"
+      "{}{}{}#define ACC {}\n#define LOAD(a, i) ACC(load_{}(a, i))\n#define STORE store_{}\n"
       "#define LOAD_SUM(a, i) {}(load_{}(a, i))\n#define STORE_SUM(a, i, s) store_{}(a, i, "
       "{}(s))\n",
       glsl_prelude({.threads = kThreads, .wide_index = wide}),
@@ -251,12 +259,18 @@ std::string text_of(Scan kind, Pass pass, DType dtype, bool wide, int rank, std:
               glsl_walk_members(rank, "x"),
           bytes),
       acc,
-      glsl_suffix(dtype),
-      glsl_suffix(dtype),
+      glsl_suffix(from),
+      glsl_suffix(to),
       acc,
       glsl_suffix(sums),
       glsl_suffix(sums),
       glsl_compute_type(sums));
+  if (is_float(to)) {
+    text += glsl_long_sum(acc);
+    text += "#define ADD add_long\n#define TOTAL long_sum\n";
+  } else {
+    text += "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n";
+  }
   text += glsl_walk(rank, "x");
   text += kPlace;
   if (pass == Pass::middle) {
@@ -281,7 +295,7 @@ Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder) {
   HEARTH_TRY_STATUS(check_no_guard(call, encoder));
   const TensorView& x = call.inputs[0];
   const TensorView& y = call.outputs[0];
-  const DType dtype = x.dtype;
+  const DType dtype = y.dtype;
   if (y.element_count() == 0) {
     return {};
   }
@@ -314,11 +328,12 @@ Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder) {
     ShaderKey key(ShaderFamily::scan);
     key.add(static_cast<std::uint32_t>(cut.kind))
         .add(static_cast<std::uint32_t>(pass))
+        .add(x.dtype)
         .add(dtype)
         .add(wide)
         .add(lines.space.rank);
     const auto text = [&] {
-      return text_of(cut.kind, pass, dtype, wide, lines.space.rank, block.size_bytes());
+      return text_of(cut.kind, pass, x.dtype, dtype, wide, lines.space.rank, block.size_bytes());
     };
     return encoder.dispatch(key, text, block, encoder.linear(groups));
   };
