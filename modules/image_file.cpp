@@ -118,8 +118,8 @@ void read_png_bytes(png_structp png, png_bytep to, png_size_t count) {
 }
 
 // Between a jump and its place lie frames of C, and these two: they own nothing.
-// What a file says of gamma, of colour profiles and of texts is not read: samples are taken as they
-// are, and a broken or huge note costs nothing.
+// libpng skips gamma, colour profiles and texts: samples stay as they are, and a broken or huge
+// note costs nothing.
 bool read_png_header(PngReading& reading) {
   if (setjmp(reading.jump) != 0) {  // NOLINT(cert-err52-cpp)
     return false;

@@ -35,7 +35,7 @@ inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 28U;
 /// Reads a picture, PNG or JPEG by its first bytes, with so many channels whatever the file has:
 /// grey becomes three equal channels, colours become grey by grey_of(). Samples are taken as they
 /// are: gamma, colour profiles and the like in a file change nothing. Fewer than 8 bits are spread
-/// over 0 to 255; 16 bits become value·255/65535, rounded. What is transparent lies on white:
+/// over 0 to 255; 16 bits become value·255/65535, rounded. Transparent pixels lie on white:
 /// (value·alpha + 255·(255 - alpha))/255. JPEGs for print (CMYK) are read as Pillow does, without
 /// their profile: red is (255 - cyan)·(255 - black)/255. A camera's note that a picture is to be
 /// turned is passed by.

@@ -4,31 +4,163 @@
 #include "file_error.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <ctime>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 
 namespace hearth {
+namespace {
 
-Result<std::optional<FileLock>> FileLock::try_acquire(const std::filesystem::path& path) {
-  // Opened anew each time: flock belongs to the open file, so every FileLock needs its own.
+// The locks of this process, by descriptor and one; 0: none. A forked child gets copies of the
+// descriptors, with which it would keep the locks of a parent that dies; it closes them. A handler
+// of fork() takes no lock. Children share a lock that finds no place here.
+constexpr std::size_t kMostLocks = 256;
+static std::array<std::atomic<int>, kMostLocks> held{};
+
+extern "C" void close_in_child() {
+  for (std::atomic<int>& each : held) {
+    if (const int number = each.exchange(0, std::memory_order_acq_rel); number != 0) {
+      ::close(number - 1);
+    }
+  }
+}
+
+void note_held(int descriptor) noexcept {
+  static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
+  static_cast<void>(registered);
+  for (std::atomic<int>& each : held) {
+    int none = 0;
+    if (each.compare_exchange_strong(none, descriptor + 1, std::memory_order_acq_rel)) {
+      return;
+    }
+  }
+}
+
+void note_released(int descriptor) noexcept {
+  for (std::atomic<int>& each : held) {
+    int number = descriptor + 1;
+    if (each.compare_exchange_strong(number, 0, std::memory_order_acq_rel)) {
+      return;
+    }
+  }
+}
+
+bool is_name_of(const std::filesystem::path& path, int descriptor) noexcept {
+  struct stat named {};
+  struct stat open {};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(descriptor, &open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+bool lacks_locks(int error_number) noexcept {
+  return error_number == ENOLCK || error_number == EOPNOTSUPP || error_number == ENOSYS;
+}
+
+struct Attempt {
+  int descriptor = -1;        // with the lock, for the caller to close; -1: there is none …
+  int error_number = 0;       // … because of this, EWOULDBLOCK where someone else holds it …
+  const char* step = "lock";  // … in this step
+};
+
+// Opened anew each time: flock belongs to the open file, so every FileLock needs its own.
+Attempt attempt(const std::filesystem::path& path) {
   detail::FileDescriptor file = detail::FileDescriptor::open(path, O_RDWR | O_CREAT);
   if (!file.is_open()) {
-    return detail::file_error("open the lock", path, errno);
+    return {.error_number = errno, .step = "open the lock"};
   }
   while (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
-      return std::optional<FileLock>();
-    }
     if (errno != EINTR) {
-      return detail::file_error("lock", path, errno);
+      return {.error_number = errno};
     }
   }
-  return std::optional<FileLock>(FileLock(file.release()));
+  note_held(file.number());
+  return {.descriptor = file.release()};
+}
+
+// "process 12 (train) on host since 2030-01-31 12:00:00 UTC"
+std::string self_description() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) {
+    host[0] = '?';
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> time{};
+  std::strftime(time.data(), time.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return fmt::format("process {} ({}) on {} since {}",
+                     ::getpid(),
+                     program_invocation_short_name,
+                     host.data(),
+                     time.data());
+}
+
+// Of a lock that is held: its file has no text yet when its holder has just begun.
+std::string holder_in(const std::filesystem::path& path) {
+  constexpr std::size_t kMostBytes = 512;
+  const Result<std::vector<std::byte>> bytes = read_file(path);
+  if (!bytes.has_value() || bytes.value().empty() || bytes.value().size() > kMostBytes) {
+    return "another process";
+  }
+  std::string text(reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size());
+  text.erase(text.find_last_not_of('\n') + 1);
+  std::ranges::replace_if(
+      text, [](char letter) { return letter >= 0 && letter < ' '; }, '?');
+  return text;
+}
+
+}  // namespace
+
+Result<std::optional<FileLock>> FileLock::try_acquire(const std::filesystem::path& path) {
+  const Attempt made = attempt(path);
+  if (made.descriptor >= 0) {
+    return std::optional<FileLock>(FileLock(made.descriptor, ::getpid()));
+  }
+  if (made.error_number == EWOULDBLOCK) {
+    return std::optional<FileLock>();
+  }
+  return detail::file_error(made.step, path, made.error_number);
+}
+
+// Phases: a lock on the file that has the name still, and not on one that its holder removed
+// meanwhile; then its text, without which the lock holds as well.
+Result<FileLock> FileLock::claim(const std::filesystem::path& path) {
+  for (;;) {
+    const Attempt made = attempt(path);
+    if (lacks_locks(made.error_number)) {
+      return FileLock(-1, -1);
+    }
+    if (made.error_number == EWOULDBLOCK) {
+      return Error{.code = ErrorCode::io_error,
+                   .text = fmt::format("file {}: held by {}", path.string(), holder_in(path))};
+    }
+    if (made.descriptor < 0) {
+      return detail::file_error(made.step, path, made.error_number);
+    }
+    FileLock lock(made.descriptor, ::getpid());
+    if (is_name_of(path, lock.descriptor_)) {
+      lock.claimed_ = path;
+      const std::string text = self_description() + '\n';
+      static_cast<void>(!::ftruncate(lock.descriptor_, 0));  // what a killed holder left
+      static_cast<void>(!::pwrite(lock.descriptor_, text.data(), text.size(), 0));
+      return lock;
+    }
+  }
 }
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline deadline) {
@@ -49,17 +181,27 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline d
   }
 }
 
-FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+FileLock::FileLock(FileLock&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      owner_(other.owner_),
+      claimed_(std::move(other.claimed_)) {}
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(owner_, other.owner_);
+  std::swap(claimed_, other.claimed_);
   return *this;
 }
 
 FileLock::~FileLock() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);  // and with it the lock
+  if (descriptor_ < 0 || owner_ != ::getpid()) {
+    return;
   }
+  if (!claimed_.empty() && is_name_of(claimed_, descriptor_)) {
+    ::unlink(claimed_.c_str());
+  }
+  note_released(descriptor_);
+  ::close(descriptor_);  // and with it the lock
 }
 
 }  // namespace hearth

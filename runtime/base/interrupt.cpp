@@ -5,55 +5,95 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <ctime>
 
 namespace hearth {
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
-// What the handler reaches.
-static std::atomic<std::uint32_t> signal_count{0};
-static std::array<std::atomic<bool>, kSignals.size()> is_counted{};  // by kSignals
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a signal handler takes no lock");
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler takes no lock");
-
-extern "C" void count_signal(int /*signal*/) {
-  signal_count.fetch_add(1, std::memory_order_acq_rel);  // partner: is_requested
-  // From now on either signal ends the program.
-  struct sigaction ending {};
-  ending.sa_handler = detail::ending_handler();
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    if (is_counted[i].load(std::memory_order_acquire)) {  // partner: install
-      sigaction(kSignals[i], &ending, nullptr);
-    }
-  }
+// Which may be read where a signal is handled, unlike the clock of a ThreadContext.
+std::chrono::nanoseconds steady_time() noexcept {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
+// What the handlers reach.
+constexpr std::int64_t kNone = -1;
+static std::atomic<std::uint32_t> signal_count{0};
+static std::atomic<std::int64_t> first_at_ns{kNone};  // of the wish that the scopes have
+static std::atomic<detail::InterruptClock> interrupt_clock{steady_time};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a signal handler takes no lock");
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler takes no lock");
+static_assert(std::atomic<detail::InterruptClock>::is_always_lock_free, "nor here");
+
+extern "C" void count_signal(int signal) {
+  const int error_number = errno;
+  const std::int64_t now_ns = interrupt_clock.load(std::memory_order_acquire)().count();
+  std::int64_t first_ns = kNone;
+  if (first_at_ns.compare_exchange_strong(first_ns, now_ns, std::memory_order_acq_rel)) {
+    signal_count.fetch_add(1, std::memory_order_acq_rel);  // partner: is_requested
+  } else if (now_ns - first_ns >= std::chrono::nanoseconds(kInterruptPause).count()) {
+    struct sigaction ending {};
+    ending.sa_handler = detail::ending_handler();
+    sigaction(signal, &ending, nullptr);
+    raise(signal);  // delivered when the handler returns
+  }
+  errno = error_number;
+}
+
+// Not SIG_IGN, which a program that is started meanwhile would keep.
+extern "C" void pass_signal(int /*signal*/) {}
+
 struct Scopes {
+  struct Before {
+    bool is_changed = false;
+    struct sigaction action {};
+  };
+
   detail::Mutex mutex;
   std::size_t count HEARTH_GUARDED_BY(mutex) = 0;
-  std::array<struct sigaction, kSignals.size()> before HEARTH_GUARDED_BY(mutex){};
+  std::array<Before, kSignals.size()> before HEARTH_GUARDED_BY(mutex){};
+  Before before_pipe HEARTH_GUARDED_BY(mutex){};
 
   void install() HEARTH_REQUIRES(mutex) {
-    struct sigaction counting {};
-    counting.sa_handler = count_signal;
-    counting.sa_flags = SA_RESTART;
-    sigemptyset(&counting.sa_mask);
+    first_at_ns.store(kNone, std::memory_order_release);  // partner: count_signal
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      sigaction(kSignals[i], nullptr, &before[i]);
-      if (before[i].sa_handler != SIG_IGN) {  // so a shell starts what runs behind a `&`
-        is_counted[i].store(true, std::memory_order_release);  // partner: count_signal
-        sigaction(kSignals[i], &counting, nullptr);
+      sigaction(kSignals[i], nullptr, &before[i].action);
+      before[i].is_changed = before[i].action.sa_handler != SIG_IGN;  // by a shell, behind a `&`
+      if (before[i].is_changed) {
+        handle(kSignals[i], count_signal);
       }
+    }
+    sigaction(SIGPIPE, nullptr, &before_pipe.action);
+    before_pipe.is_changed = before_pipe.action.sa_handler == SIG_DFL;
+    if (before_pipe.is_changed) {
+      handle(SIGPIPE, pass_signal);
     }
   }
   void restore() HEARTH_REQUIRES(mutex) {
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      if (is_counted[i].exchange(false, std::memory_order_acq_rel)) {  // partner: count_signal
-        sigaction(kSignals[i], &before[i], nullptr);
-      }
+      give_back(kSignals[i], before[i]);
+    }
+    give_back(SIGPIPE, before_pipe);
+  }
+
+ private:
+  static void handle(int signal, detail::SignalHandler handler) {
+    struct sigaction action {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);
+  }
+  static void give_back(int signal, Before& before) {
+    if (before.is_changed) {
+      sigaction(signal, &before.action, nullptr);
+      before.is_changed = false;
     }
   }
 };
@@ -84,6 +124,10 @@ InterruptScope::~InterruptScope() {
 
 bool InterruptScope::is_requested() const noexcept {
   return signal_count.load(std::memory_order_acquire) != count_before_;  // partner: count_signal
+}
+
+detail::InterruptClock detail::exchange_interrupt_clock(InterruptClock clock) noexcept {
+  return interrupt_clock.exchange(clock, std::memory_order_acq_rel);  // partner: count_signal
 }
 
 }  // namespace hearth

@@ -99,6 +99,14 @@ TEST(CheckedFile, KnowsThatOneBitChanged) {
   EXPECT_THAT(error.text, HasSubstr("is damaged: its checksum is wrong"));
 }
 
+TEST(CheckedFile, AFlippedBitAnywhereIsFound) {
+  for (std::size_t bit = 0; bit < 8 * (kCheckedHeaderBytes + 11); ++bit) {
+    const Error error = error_after(
+        [&](auto& bytes) { bytes.at(bit / 8) ^= std::byte{1} << static_cast<int>(bit % 8); });
+    EXPECT_EQ(error.code, ErrorCode::bad_format) << bit;
+  }
+}
+
 TEST(CheckedFile, IsMissingBeforeItIsWritten) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_checked_file(folder.path() / "no", kFormat).error().code, ErrorCode::not_found);

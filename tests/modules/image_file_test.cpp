@@ -72,7 +72,7 @@ TEST(ImageFile, ReadsJpeg) {
   EXPECT_EQ(decode_picture(grey, 3).pixels.size(), 192U);
 }
 
-// A PNG as its bytes say it, for what libpng's simple writer does not write.
+// A PNG byte by byte, of kinds that libpng's simple writer does not write.
 struct RawPng {
   std::size_t height = 1;
   std::size_t width = 0;
@@ -164,7 +164,7 @@ std::vector<std::uint8_t> sixteen_bits(const std::vector<std::uint16_t>& values)
   return bytes;
 }
 
-// What a file may say of its colours, rightly or not.
+// Notes of a file about its colours, right or wrong.
 const std::vector<std::vector<std::pair<std::string, std::string>>> kColourNotes{
     {},
     {{"sRGB", std::string(1, '\0')}},

@@ -47,8 +47,8 @@ namespace hearth::testing {
                    picture.pixels.data());
 }
 
-/// Of the best quality, but not without loss. Four channels are 255 - ink, as Adobe's programs
-/// store it; `stored`: the file's colours, when they are not libjpeg's choice.
+/// A file of the best quality, but not without loss. Four channels are 255 - ink, as Adobe's
+/// programs store it; `stored`: the file's colours, when they are not libjpeg's choice.
 [[nodiscard]] inline std::vector<std::byte> jpeg_bytes(
     const Picture& picture, std::optional<J_COLOR_SPACE> stored = std::nullopt) {
   jpeg_compress_struct info{};

@@ -14,9 +14,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -335,8 +338,15 @@ class OnATerminal : public ::testing::Test {
                   (now.c_lflag & (ECHO | ICANON)) == (before_.c_lflag & (ECHO | ICANON));
   }
 
+  // Each signal comes later than the pause after the one before.
+  static std::chrono::nanoseconds next_time() noexcept {
+    static std::atomic<std::int64_t> time_ns{0};
+    return std::chrono::nanoseconds(time_ns += std::chrono::nanoseconds(kInterruptPause).count());
+  }
+
   static int run_child(int asked, int answered) {
     const TrainingHistory history = made_history();
+    detail::exchange_interrupt_clock(next_time);
     try {
       const InterruptScope interrupt;
       TrainingConsole console({.style = ConsoleStyle::dashboard, .out = stdout}, 10);
