@@ -11,6 +11,7 @@
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/custom_code.hpp>
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
@@ -75,6 +76,7 @@ class CustomNumbers final {
   }
   const CustomNumbers numbers(call.op);
   std::string what;
+  const detail::FloatEnvironment environment;  // what the function changes of it ends with it
   try {
     code.host(HostKernelCall(code, std::span(operands).first(count), numbers.all(), cores));
     return {};

@@ -1,5 +1,7 @@
 #include <hearth/modules/adam.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
+
 #include <fmt/format.h>
 
 #include <deque>
@@ -87,6 +89,7 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
                                  Gradients&& gradients,
                                  JointUpdate joint,
                                  SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   state_.require_fit(parameters, gradients, loc);
   state_.require_steps_told(loc);
   state_.prepare(parameters, loc);

@@ -2,6 +2,7 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
@@ -43,6 +44,7 @@ Conv1d::Conv1d(
               .dilation = config.dilation,
               .groups = config.groups} {
   require_valid(config, loc);
+  const detail::FloatEnvironment environment;
   const WeightScope weights(device);
   const Shape shape{config.out, config.in / config.groups, config.kernel};
   weight = kaiming_uniform(device, shape, generator, dtype, loc);

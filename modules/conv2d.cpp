@@ -2,6 +2,7 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
@@ -52,6 +53,7 @@ Conv2d::Conv2d(
               .dilation = config.dilation,
               .groups = config.groups} {
   require_valid(config, loc);
+  const detail::FloatEnvironment environment;
   const WeightScope weights(device);
   const Shape shape{config.out, config.in / config.groups, config.kernel[0], config.kernel[1]};
   weight = kaiming_uniform(device, shape, generator, dtype, loc);

@@ -3,6 +3,7 @@
 #include "whole_file.hpp"
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 
 #include <fmt/format.h>
 
@@ -482,6 +483,7 @@ CsvTable CsvTable::slice(std::int64_t begin, std::int64_t end, SourceLoc loc) co
 }
 
 CsvTable read_csv(const std::filesystem::path& file, const CsvOptions& options, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const std::vector<std::byte> bytes = detail::read_whole(file, loc);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return parse_csv(text, options, file.string(), loc);
@@ -491,6 +493,7 @@ CsvTable parse_csv(std::string_view text,
                    const CsvOptions& options,
                    std::string_view name,
                    SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   return CsvReader(text, options, name, loc).table();
 }
 

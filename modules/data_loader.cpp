@@ -2,6 +2,7 @@
 
 #include <hearth/modules/epoch_order.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
@@ -272,6 +273,7 @@ void DataLoader::stop_workers() noexcept {
 }
 
 Result<HostBatch> DataLoader::take(SourceLoc where) {
+  const detail::FloatEnvironment environment;
   if (options_.worker_count == 0) {
     if (!own_) {
       own_ = std::make_unique<Assembler>(dataset_, options_, batch_count_);

@@ -3,6 +3,7 @@
 #include "digit_glyphs.hpp"
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/base/philox.hpp>
 
@@ -254,6 +255,7 @@ void develop(const Canvas& canvas, Dice& dice, std::uint8_t* pixels) {
 }  // namespace
 
 LabelledImages make_digits(DigitOptions options, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   if (options.count < 0 || options.first < 0) {
     throw ArgumentError(Error{.code = ErrorCode::invalid_argument,
                               .text = "make_digits: count and first must not be negative: count " +

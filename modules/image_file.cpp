@@ -3,6 +3,7 @@
 #include "whole_file.hpp"
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/host_memory.hpp>
 
 #include <fmt/format.h>
@@ -366,6 +367,7 @@ Picture decode_picture(std::span<const std::byte> bytes,
                        int channels,
                        std::string_view name,
                        SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   if (channels != 1 && channels != 3) {
     refuse_picture(fmt::format("read_picture: {} channels are neither 1 nor 3", channels), loc);
   }
@@ -380,6 +382,7 @@ Picture decode_picture(std::span<const std::byte> bytes,
 }
 
 Picture resized(const Picture& picture, std::int64_t height, std::int64_t width, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const std::int64_t count = picture.height * picture.width * picture.channels;
   if (height < 1 || width < 1 || height > kMostPixels / width || count < 1 ||
       static_cast<std::int64_t>(picture.pixels.size()) != count) {

@@ -1,5 +1,7 @@
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -44,18 +46,21 @@ std::int64_t fan_out(const Shape& shape, SourceLoc loc) {
 
 Tensor kaiming_uniform(
     const Device& device, const Shape& shape, Generator& generator, DType dtype, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const double bound = 1 / std::sqrt(static_cast<double>(fan_in(shape, loc)));
   return uniform_within(device, shape, generator, bound, dtype, loc);
 }
 
 Tensor kaiming_normal(
     const Device& device, const Shape& shape, Generator& generator, DType dtype, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const double deviation = std::sqrt(2 / static_cast<double>(fan_in(shape, loc)));
   return random_normal(device, shape, generator, 0, deviation, dtype, loc);
 }
 
 Tensor xavier_uniform(
     const Device& device, const Shape& shape, Generator& generator, DType dtype, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const auto fans = static_cast<double>(fan_in(shape, loc) + fan_out(shape, loc));
   return uniform_within(device, shape, generator, std::sqrt(6 / fans), dtype, loc);
 }

@@ -1,6 +1,7 @@
 #include <hearth/modules/learning_rate_schedule.hpp>
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 
 #include <fmt/format.h>
 
@@ -123,6 +124,7 @@ double rate_factor(const LearningRateSchedule& schedule,
                    std::int64_t step,
                    std::int64_t step_count,
                    SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   return std::visit(
       [&]<class Kind>(const Kind& how) {
         const std::int64_t warmup = how.warmup_steps;
@@ -150,6 +152,7 @@ Plateau::Plateau(const PlateauRate& settings, Goal goal)
     : settings_(settings), best_(goal, settings.min_change) {}
 
 bool Plateau::observe(double value) {
+  const detail::FloatEnvironment environment;
   if (best_.observe(value) || best_.misses() < settings_.patience) {
     return false;
   }

@@ -2,6 +2,7 @@
 
 #include <hearth/modules/init.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/weight_scope.hpp>
@@ -14,6 +15,7 @@ namespace hearth {
 
 Linear::Linear(
     const Config& config, const Device& device, Generator& generator, DType dtype, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   if (config.in < 1 || config.out < 1) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,

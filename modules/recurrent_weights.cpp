@@ -1,5 +1,6 @@
 #include <hearth/modules/recurrent_weights.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
@@ -17,6 +18,7 @@ RecurrentWeights::RecurrentWeights(std::int64_t gates,
                                    Generator& generator,
                                    DType dtype,
                                    SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const double bound = 1 / std::sqrt(static_cast<double>(config.hidden));
   const std::int64_t rows = gates * config.hidden;
   const auto uniform = [&](const Shape& shape) {

@@ -1,5 +1,7 @@
 #include <hearth/modules/sgd.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -51,6 +53,7 @@ Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters,
                                 Gradients&& gradients,
                                 JointUpdate joint,
                                 SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   state_.require_fit(parameters, gradients, loc);
   state_.require_steps_told(loc);
   state_.prepare(parameters, loc);

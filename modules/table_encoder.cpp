@@ -3,6 +3,7 @@
 #include "whole_file.hpp"
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/json_fault.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/settings.hpp>
@@ -213,6 +214,7 @@ void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc lo
 
 TableEncoder::TableEncoder(const CsvTable& train, const TableOptions& options, SourceLoc loc)
     : code_(options.categories), missing_(options.missing), unknown_(options.unknown) {
+  const detail::FloatEnvironment environment;
   for (const std::vector<std::string>* const names : {&options.features, &options.leave_out}) {
     for (const std::string& name : *names) {
       static_cast<void>(train.column(name, loc));
@@ -299,6 +301,7 @@ void TableEncoder::learn_target(const CsvTable& table, const TableOptions& optio
 }
 
 ArrayDataset TableEncoder::encode(const CsvTable& table, SourceLoc loc) const {
+  const detail::FloatEnvironment environment;
   if (target_.column.empty()) {
     return encode_features(table, loc);
   }
@@ -309,6 +312,7 @@ ArrayDataset TableEncoder::encode(const CsvTable& table, SourceLoc loc) const {
 }
 
 ArrayDataset TableEncoder::encode_features(const CsvTable& table, SourceLoc loc) const {
+  const detail::FloatEnvironment environment;
   const std::vector<std::int64_t> rows = rows_of(table, false, loc);
   Examples examples = features_of(table, rows, loc);
   // Without a target each example has a number 0 in its place.

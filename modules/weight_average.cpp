@@ -1,5 +1,6 @@
 #include <hearth/modules/weight_average.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
@@ -71,6 +72,7 @@ void WeightAverage::prepare(std::span<const TensorRef> parameters, SourceLoc loc
 }
 
 void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   prepare(parameters, loc);
   require_same(parameters, loc);
   require_full(parameters, loc);

@@ -13,6 +13,7 @@
 #include <hearth/runtime/base/continuation_runner.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/last_act.hpp>
 #include <hearth/runtime/base/machine_memory.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
@@ -418,6 +419,7 @@ void Runtime::Impl::keep_trace(const Runtime& runtime) {
 // recording of the whole run.
 Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends, SourceLoc loc) try
     : impl_(std::make_unique<Impl>()) {
+  const detail::FloatEnvironment environment;  // threads of drivers and of OpenBLAS inherit it
   require_sound(options, loc);
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;

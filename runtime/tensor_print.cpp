@@ -1,5 +1,6 @@
 #include "tensor_print.hpp"
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor.hpp>
@@ -308,6 +309,7 @@ std::string print_values(std::span<const std::byte> bytes,
                          DType dtype,
                          const Shape& shape,
                          const PrintOptions& options) {
+  const detail::FloatEnvironment environment;
   return Printer(bytes, dtype, shape, options).print();
 }
 

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 
@@ -70,6 +71,7 @@ bool are_equal(const AdamUpdate& a, const AdamUpdate& b) noexcept {
 
 // Most updates of a group have equal options: two powers and two roots are worked out once.
 std::span<const double> scalars_of(OpenGroup& group, const AdamUpdate& options) {
+  const detail::FloatEnvironment environment;
   if (!group.adam_options || !are_equal(*group.adam_options, options)) {
     const auto step = static_cast<double>(options.step);
     const double decay = options.learning_rate * options.weight_decay;

@@ -1,6 +1,7 @@
 #include "arena.hpp"
 
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/standby_crew.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
@@ -75,6 +76,7 @@ void Arena::fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void*
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, range_count, 1),
         [&](const tbb::blocked_range<std::int64_t>& ranges) {
+          const detail::FloatEnvironment environment;  // oneTBB's is that of who made the arena
           for (std::int64_t range = ranges.begin(); range < ranges.end(); ++range) {
             fn(context, range * grain, std::min(count, (range + 1) * grain));
           }

@@ -1,6 +1,7 @@
 #include <hearth/runtime/base/thread_executor.hpp>
 
 #include <hearth/runtime/base/cores.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/pending.hpp>
 
 #include <new>
@@ -17,6 +18,7 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 15;  // what the kernel keeps
 
 void run_body(detail::ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended) {
+  const detail::FloatEnvironment environment;  // the program's is inherited from who starts it
   detail::ThreadContext context(std::move(options.name));
   detail::exchange_current_context(&context);
   pthread_setname_np(pthread_self(), context.name().substr(0, kMaxNameBytes).c_str());

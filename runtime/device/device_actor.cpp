@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/assert.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -100,6 +101,7 @@ bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
 }
 
 void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline deadline) noexcept {
+  const detail::FloatEnvironment environment;
   ++tokens_lent_;
   run(until, context, deadline);
 }

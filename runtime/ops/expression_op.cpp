@@ -5,6 +5,7 @@
 
 #include "op_operand.hpp"
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 
 namespace hearth::detail {
@@ -27,6 +28,7 @@ template <class Scalar>
 void fill_bits(std::span<std::uint64_t> bits,
                const Expression& expression,
                std::span<const Scalar> scalars) noexcept {
+  const FloatEnvironment environment;
   const std::vector<DType>& types = expression.kernel.parameters;
   HEARTH_ASSERT(scalars.size() == types.size(), "another number of parameters");
   for (std::size_t i = 0; i < scalars.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/result.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/mistake_name.hpp>
@@ -61,6 +62,7 @@ class CalledOp final {
   }
 
  private:
+  const FloatEnvironment environment_;
   ThreadContext::CallListener* const listener_;
 };
 

@@ -1,5 +1,7 @@
 #include <hearth/runtime/ops.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
+
 #include "op_operand.hpp"
 #include "op_parts.hpp"
 #include "op_submit.hpp"
@@ -72,6 +74,7 @@ Tensor from_plain_ops(
 
 Tensor attention_of(
     const Arg& q, const Arg& k, const Arg& v, const Arg* mask, const AttentionOptions& options) {
+  const detail::FloatEnvironment environment;
   std::vector<Arg> inputs{q, k, v};
   if (mask != nullptr) {
     inputs.push_back(*mask);

@@ -4,6 +4,7 @@
 #include "op_submit.hpp"
 #include "random_draw.hpp"
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/philox.hpp>
 
 #include <fmt/format.h>
@@ -180,6 +181,7 @@ Tensor ones_like(const Tensor& like, SourceLoc loc) {
 
 Tensor arange(
     const Device& device, double start, double stop, double step, DType dtype, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const auto fail = [&](std::string_view what) {
     throw_bad_value(OpKind::arange,
                     fmt::format("{}: start {}, stop {}, step {}", what, start, stop, step),

@@ -14,6 +14,7 @@
 #include "tape_traffic.hpp"
 #include "vjp_table.hpp"
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor_access.hpp>
@@ -323,6 +324,7 @@ void Tape::require_swept(const Tensor& output, SourceLoc loc) const {
 }
 
 std::vector<Tensor> Tape::sweep(const Tensor& output, const GradientHook& on_ready, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   require_swept(output, loc);
   sweep_location_ = loc;
   gradients_.resize(nodes_.size());

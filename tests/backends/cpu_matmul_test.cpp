@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -171,6 +172,37 @@ TEST(CpuMatmul, ARowOfALargeProductIsTheSameInASmallerOne) {
                SmallCall(OpKind::matmul, {a.view(first_rows, 0), b.view()}, {small.view()}),
                small);
   EXPECT_EQ(some, std::vector<double>(all.begin(), all.begin() + 2000));
+}
+
+// Equal terms are all rounded the same way: in one f32 a sum of so many is off by 1 %.
+TEST(CpuMatmul, ADeepSumIsExactAtEachLevelAndOnAnyNumberOfCores) {
+  constexpr double kBound = 1024 * testing::unit_roundoff(DType::f32);
+  DevicePerIsa devices;
+  cpu::CpuBackend shared({.cores = available_cores()});
+  for (const Sizes& size : {Sizes{1, 3, 300'000}, {5, 20, 70'001}, {40, 36, 120'000}}) {
+    const std::vector<double> tenths(static_cast<std::size_t>(size.k * std::max(size.m, size.n)),
+                                     0.1);
+    const SmallTensor a(
+        DType::f32, {size.m, size.k}, {tenths.begin(), tenths.begin() + size.m * size.k});
+    const SmallTensor b(
+        DType::f32, {size.k, size.n}, {tenths.begin(), tenths.begin() + size.n * size.k});
+    const SmallTensor c(DType::f32, {size.m, size.n});
+    const double tenth = 0.1F;
+    const double want = tenth * tenth * static_cast<double>(size.k);
+    for (const bool is_turned : {false, true}) {
+      const detail::Layout layout = transposed({size.k, size.n});
+      const SmallCall call(
+          OpKind::matmul, {a.view(), is_turned ? b.view(layout, 0) : b.view()}, {c.view()});
+      std::vector<double> last;
+      for (cpu::CpuBackend* device : devices.all()) {
+        last = computed(*device, call, c);
+        for (const double sum : last) {
+          ASSERT_LE(std::fabs(sum / want - 1), kBound) << size.text() << ": " << sum;
+        }
+      }
+      EXPECT_EQ(computed(shared, call, c), last) << size.text();
+    }
+  }
 }
 
 // A weight's gradient, of which the larger side is read where it lies, or the smaller one.
