@@ -124,7 +124,7 @@ std::string words_of_sums(const Explanation& explanation) {
       bytes(explanation.bytes_written()),
       bytes(explanation.ideal_bytes));
   if (explanation.unneeded_ops > 0) {
-    words += fmt::format("; {} were eliminated, as nothing uses what {}",
+    words += fmt::format("; {} more eliminated, as nothing uses what {}",
                          counted(explanation.unneeded_ops, "op"),
                          explanation.unneeded_ops == 1 ? "it makes" : "they make");
   }

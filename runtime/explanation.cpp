@@ -109,7 +109,7 @@ std::string Explanation::to_string() const {
                                  counted(launches, "launch"),
                                  counted(launches_saved(), "launch"));
   if (unneeded_ops > 0) {
-    text += fmt::format("      {} were eliminated, as nothing uses what {}\n",
+    text += fmt::format("      {} more eliminated, as nothing uses what {}\n",
                         counted(unneeded_ops, "op"),
                         unneeded_ops == 1 ? "it makes" : "they make");
   }

@@ -44,6 +44,8 @@ const std::vector<Rounding>& roundings() {
       {std::numeric_limits<std::int64_t>::max(), 0x1p63},
       {std::numeric_limits<std::int64_t>::min(), -0x1p63},
       {(std::int64_t{1} << 53) + 1, 0x1p53},
+      {(std::int64_t{1} << 53) + (std::int64_t{1} << 45) + 1, 0x1.02p53},
+      {-((std::int64_t{1} << 53) + (std::int64_t{1} << 45) + 1), -0x1.02p53},
       {-257, -256.0},
       {259, 260.0},
   };

@@ -107,6 +107,14 @@ TEST(CheckedFile, AFlippedBitAnywhereIsFound) {
   }
 }
 
+TEST(CheckedFile, KnowsThatItsReservedBytesChanged) {
+  for (const std::size_t at : {12U, 15U}) {
+    const Error error = error_after([at](auto& bytes) { bytes[at] = std::byte{1}; });
+    EXPECT_EQ(error.code, ErrorCode::bad_format);
+    EXPECT_THAT(error.text, HasSubstr("is damaged: bytes 12 to 15 are not 0"));
+  }
+}
+
 TEST(CheckedFile, IsMissingBeforeItIsWritten) {
   const TemporaryFolder folder;
   EXPECT_EQ(read_checked_file(folder.path() / "no", kFormat).error().code, ErrorCode::not_found);

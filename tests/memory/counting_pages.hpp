@@ -43,8 +43,7 @@ class CountingPages final : public PageProvider {
     return Page{.data = data, .size_bytes = 0};
   }
   [[nodiscard]] Status resize_page(Page& page, std::int64_t size_bytes) override {
-    constexpr std::int64_t kMachinePage = 4096;
-    const std::int64_t rounded = (size_bytes + kMachinePage - 1) / kMachinePage * kMachinePage;
+    const std::int64_t rounded = (size_bytes + grain_bytes - 1) / grain_bytes * grain_bytes;
     const std::int64_t more_bytes = rounded - page.size_bytes;
     if (more_bytes > room_bytes || rounded > reach_bytes_.at(page.data)) {
       return Error{.code = ErrorCode::out_of_memory, .text = "counting pages: no room"};
@@ -83,8 +82,9 @@ class CountingPages final : public PageProvider {
   [[nodiscard]] std::int64_t early_page_bytes() const noexcept override { return early_bytes; }
 
   std::int64_t early_bytes = 0;
-  bool grows = false;     // whether pages can be opened that grow
-  bool has_gaps = false;  // whether they can lose bytes in the middle
+  std::int64_t grain_bytes = 4096;  // of the sizes of pages that grow
+  bool grows = false;               // whether pages can be opened that grow
+  bool has_gaps = false;            // whether they can lose bytes in the middle
   std::int64_t room_bytes = std::numeric_limits<std::int64_t>::max();
   std::int64_t out_bytes = 0;
   int allocate_count = 0;

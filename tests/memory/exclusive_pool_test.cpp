@@ -84,6 +84,24 @@ TEST_F(ExclusivePoolTest, KeepsBytesBackUntilEveryOtherStreamIsDoneWithThem) {
   EXPECT_EQ(must_acquire(pool, kMiB).data, block.data);
 }
 
+TEST_F(ExclusivePoolTest, WaitsForAPageThatTheHomeStreamMayStillUse) {
+  LastUse use;
+  use.add(0, 2);
+  pool.release(must_acquire(pool, 40 * kMiB), use);
+  Block block;
+  EXPECT_EQ(pool.acquire(60 * kMiB, PoolKind::temporary, block), Acquire::needs_wait);
+  pool.retire(0, 2);
+  EXPECT_EQ(pool.acquire(60 * kMiB, PoolKind::temporary, block), Acquire::ok);
+}
+
+TEST_F(ExclusivePoolTest, ReportsTheLargestFreePageOfEitherKind) {
+  const Block weights = must_acquire(pool, 3 * kMiB, PoolKind::exclusive);
+  pool.release(must_acquire(pool, 2 * kMiB), {});
+  EXPECT_EQ(pool.report().total.largest_free_bytes, 2 * kMiB);
+  pool.release(weights, {});
+  EXPECT_EQ(pool.report().total.largest_free_bytes, 3 * kMiB);
+}
+
 TEST_F(ExclusivePoolTest, TrimsNoPageThatTheHomeStreamMayStillUse) {
   LastUse use;
   use.add(0, 2);

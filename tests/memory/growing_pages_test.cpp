@@ -111,6 +111,17 @@ TEST_F(GrowingPool, LiesTogether) {
   EXPECT_GE(pool.report().total.largest_free_bytes, 8 * kMiB);
 }
 
+TEST_F(GrowingPool, ShrinksAPageThatTheProviderRoundedBeyondTheBudget) {
+  pages.grain_bytes = 8 * kMiB;
+  DevicePool pool(pages, {.budget_bytes = 10 * kMiB});
+  static_cast<void>(must_acquire(pool, 4 * kMiB));
+  ASSERT_EQ(pages.out_bytes, 8 * kMiB);
+  Block none;
+  EXPECT_EQ(pool.acquire(6 * kMiB, PoolKind::temporary, none), Acquire::over_budget);
+  EXPECT_EQ(pages.out_bytes, 8 * kMiB);
+  EXPECT_EQ(pool.report().total.reserved_bytes, 8 * kMiB);
+}
+
 TEST_F(GrowingPool, UsesItsFreeEndBeforeItGrows) {
   DevicePool pool(pages);
   static_cast<void>(must_acquire(pool, 10 * kMiB));

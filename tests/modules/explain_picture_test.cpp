@@ -65,7 +65,7 @@ TEST(ExplainPicture, HasTheSumsAndWhereEachKernelComesFrom) {
   const std::string svg = draw_explanation(said, "a program");
   EXPECT_THAT(svg,
               AllOf(HasSubstr("1 launch, 3 launches saved"),
-                    HasSubstr("2 ops more never ran"),
+                    HasSubstr("2 ops more eliminated"),
                     HasSubstr("mul+add (2 ops), reads 48 B"),
                     HasSubstr("in model.inner at net.cpp:7"),
                     HasSubstr("ends: the next op, sum, is a stranger")));

@@ -1,8 +1,10 @@
 // The generator is a value: what it gives follows from seed and counter.
+#include <hearth/runtime/base/philox.hpp>
 #include <hearth/runtime/generator.hpp>
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <set>
 
 namespace hearth {
@@ -19,6 +21,14 @@ TEST(Generator, ForksOfOneSeedDifferByRank) {
   std::set<std::uint64_t> seeds{42};
   for (std::uint64_t rank = 0; rank < 100; ++rank) {
     EXPECT_TRUE(seeds.insert(Generator(42).fork(rank).seed()).second) << rank;
+  }
+}
+
+// An op draws the block number n with the counter {n, 0, 0, 0}.
+TEST(Generator, NoForkHasASeedThatAnOpDraws) {
+  for (std::uint32_t rank = 0; rank < 100; ++rank) {
+    const philox::Block drawn = philox::rounds({rank, 0, 0, 0}, {42, 0});
+    EXPECT_NE(Generator(42).fork(rank).seed(), std::uint64_t{drawn[1]} << 32U | drawn[0]) << rank;
   }
 }
 

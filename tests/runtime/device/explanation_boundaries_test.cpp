@@ -314,7 +314,7 @@ TEST(Explanations, CountOpsWhoseResultsNobodyNeeds) {
   EXPECT_EQ(said.unneeded_ops, 2);
   EXPECT_EQ(said.launches_saved(), 2);
   EXPECT_THAT(said.to_string(),
-              HasSubstr("2 ops were eliminated, as nothing uses what they make\n"));
+              HasSubstr("2 ops more eliminated, as nothing uses what they make\n"));
   EXPECT_THAT(said.to_json(),
               AllOf(HasSubstr("\"unneeded_ops\": 2"), HasSubstr("\"launches_saved\": 2")));
 }
