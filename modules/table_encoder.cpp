@@ -106,18 +106,14 @@ float coded(const CsvTable& table,
                              table.place_of(row),
                              column.name,
                              value,
-                             !std::isfinite(value)
-                                 ? "no finite number"
-                                 : fmt::format("which is outside of f32's range as ({} - {})/{}",
-                                               value,
-                                               moments.mean,
-                                               moments.deviation)),
+                             std::isfinite(value) ? "which f32 cannot hold as it is encoded"
+                                                  : "no finite number"),
                  loc);
   }
   return code;
 }
 
-// Of a column that is encoded with these, all numbers.
+// All numbers of a column that is encoded with these.
 void require_coded(const CsvTable& table,
                    const CsvColumn& column,
                    const Moments& moments,
@@ -143,9 +139,7 @@ Moments moments_of(const CsvTable& table, const CsvColumn& column, SourceLoc loc
       continue;
     }
     const double value = column.number(row);
-    if (!std::isfinite(value)) {
-      static_cast<void>(coded(table, column, row, {}, loc));  // which throws
-    }
+    static_cast<void>(std::isfinite(value) ? 0 : coded(table, column, row, {}, loc));  // throws
     first = first.value_or(value);
     sum += value - *first;
     there += 1;
@@ -428,7 +422,7 @@ Examples TableEncoder::features_of(const CsvTable& table,
     const CsvColumn& column = table.column(number.column, loc);
     const bool standardises = number.deviation > 0;
     const Moments moments = standardises ? Moments{number.mean, number.deviation} : Moments{};
-    const float gap = standardises ? 0 : static_cast<float>(number.mean);
+    const auto gap = static_cast<float>(standardises ? 0 : number.mean);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       inputs[i * stride + place] =
           misses(column, rows[i]) ? gap : coded(table, column, rows[i], moments, loc);
@@ -585,14 +579,10 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
     read.code_ = static_cast<CategoryCode>(code);
     read.missing_ = static_cast<MissingValue>(missing);
     read.unknown_ = static_cast<UnknownCategory>(unknown);
-    const auto number_in = [&](const nlohmann::ordered_json& json) {
-      const Number number{.column = json.at("column").get<std::string>(),
-                          .mean = json.at("mean").get<double>(),
-                          .deviation = json.at("deviation").get<double>()};
-      if (!(number.deviation >= 0)) {
-        fail(fmt::format("the deviation of '{}' is {}", number.column, number.deviation));
-      }
-      return number;
+    const auto number_in = [](const nlohmann::ordered_json& json) {
+      return Number{.column = json.at("column").get<std::string>(),
+                    .mean = json.at("mean").get<double>(),
+                    .deviation = json.at("deviation").get<double>()};
     };
     read.target_ = number_in(all.at("target"));
     read.classes_ = all.at("classes").get<std::vector<std::string>>();

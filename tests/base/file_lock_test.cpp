@@ -125,6 +125,38 @@ TEST(FileLock, AForkedChildNeitherHoldsNorEndsIt) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
 }
 
+// The holder is killed, and a child that it forked lives until a pipe is closed.
+TEST(FileLock, AChildThatOutlivesAKilledHolderDoesNotHoldIt) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "lock";
+  std::array<int, 2> found{};
+  std::array<int, 2> life{};
+  ASSERT_EQ(::pipe(found.data()), 0);
+  ASSERT_EQ(::pipe(life.data()), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    ::close(life[1]);
+    const Result<FileLock> held = FileLock::claim(path);
+    const pid_t child = ::fork();
+    char byte = held.has_value() ? 'y' : 'n';
+    if (child == 0) {
+      static_cast<void>(!::write(found[1], &byte, 1));
+      static_cast<void>(!::read(life[0], &byte, 1));
+      ::_exit(0);
+    }
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(holder, &status, 0), holder);
+  char answer = 0;
+  ASSERT_EQ(::read(found[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  EXPECT_TRUE(FileLock::claim(path).has_value());
+  for (const int end : {life[1], life[0], found[0], found[1]}) {
+    ::close(end);
+  }
+}
+
 TEST(FileLock, SaysWhyItCannotOpenItsFile) {
   const TemporaryFolder folder;
   EXPECT_EQ(FileLock::try_acquire(folder.path() / "no" / "lock").error().code, ErrorCode::io_error);
