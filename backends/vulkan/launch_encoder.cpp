@@ -7,6 +7,8 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::int64_t kLeastScratchBytes = std::int64_t{1} << 20;
+/// Scratch of up to so many bytes is there twice.
+constexpr std::int64_t kMostTurnBytes = std::int64_t{128} << 20;
 /// Where scratch lies that nobody will touch.
 constexpr std::uint64_t kNowhere = 256;
 
@@ -71,15 +73,24 @@ void LaunchEncoder::barrier() {
 }
 
 // A piece of the device's memory serves one launch after another: its bytes order those that use
-// it. A backend that is driven without a device has a piece of its own.
+// it. Launches take turns of its two halves: what one writes there first need not wait for what the
+// launch before still reads. A backend that is driven without a device has a piece of its own.
 Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   if (!terms_.records) {
     return kNowhere;
   }
   if (memory_ != nullptr) {
     memory_->give_back_after(ops_.open_value());  // a second call of one launch
-    HEARTH_TRY(const std::byte* const bytes, memory_->take(size_bytes));
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes);  // NOLINT: a device address
+    const std::int64_t half = (size_bytes + 63) / 64 * 64;
+    Result<std::byte*> taken = memory_->take(half <= kMostTurnBytes ? 2 * half : size_bytes);
+    const bool has_halves = half <= kMostTurnBytes && taken.has_value();
+    if (!taken.has_value() && half <= kMostTurnBytes) {
+      taken = memory_->take(size_bytes);
+    }
+    is_second_turn_ = has_halves && !is_second_turn_;
+    HEARTH_TRY(const std::byte* const bytes, std::move(taken));
+    const auto address = reinterpret_cast<std::uintptr_t>(bytes) +  // NOLINT: a device address
+                         static_cast<std::uintptr_t>(is_second_turn_ ? half : 0);
     const ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
     HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
     return address;

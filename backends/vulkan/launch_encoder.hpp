@@ -80,6 +80,7 @@ class LaunchEncoder final : public KernelEncoder {
   bool is_compiling_ = false;
   std::uint64_t dispatches_ = 0;
   ScratchMemory* memory_ = nullptr;
+  bool is_second_turn_ = false;
   Buffer scratch_;  ///< Without such memory.
   std::deque<Outgrown> outgrown_;
 };

@@ -48,7 +48,7 @@ class Ragged final {
   explicit Ragged(Device device) : device_(std::move(device)) {}
 
   void measure() const {
-    for (const DType dtype : {DType::bf16, DType::f16, DType::i8, DType::f32}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i8}) {
       for (const RaggedSizes& sizes : kRaggedSizes) {
         const bool is_short = dtype != DType::bf16 && !sizes.is_first;
         for (int sides = 0; sides < (is_short ? 1 : 4); ++sides) {

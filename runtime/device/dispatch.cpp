@@ -390,6 +390,9 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
   if (!status.has_value()) [[unlikely]] {
     return why_failed(std::move(status), rule);
   }
+  if (scratch_->is_short()) [[unlikely]] {
+    static_cast<void>(scratch_->take_shortage());  // the kernel did without
+  }
   return status;
 }
 

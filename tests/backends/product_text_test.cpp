@@ -284,8 +284,8 @@ TEST(ProductText, LargeProductsOfOddSizesUseMatrixUnits) {
   EXPECT_NE(f32.texts.back().find("#define EXACT 1"), std::string::npos);
 }
 
-// A layer of 50,257 words: what its backward pass multiplies is copied once, and W with it, so that
-// the depth of 50,257 has whole slices. A copy that costs more than it brings is not made.
+// A layer of 50,257 words: its backward products copy the gradient; the one for the input copies W,
+// too, so that the depth has whole slices. A copy that costs more than it brings is not made.
 TEST(ProductText, CopiesWhatIsMultipliedOftenEnough) {
   TextEncoder of_input(kLargeGpu);
   ASSERT_TRUE(encode(of_input, DType::bf16, 8192, 768, 50257, false, false).has_value());

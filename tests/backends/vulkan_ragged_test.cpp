@@ -276,7 +276,7 @@ TEST_F(VulkanRagged, ProductsOfOddSizesAreTheirSums) {
       for (const Sizes& sizes : {Sizes{97, 101, 99}, Sizes{129, 66, 33}, Sizes{100, 161, 65}}) {
         check(dtype, sizes, turned);
         EXPECT_TRUE(encoder_->had("word_at(")) << text_of(dtype, sizes, turned);
-        EXPECT_TRUE(encoder_->had("load_fragment(")) << text_of(dtype, sizes, turned);
+        EXPECT_TRUE(encoder_->had("LOAD_FRAGMENT(")) << text_of(dtype, sizes, turned);
       }
     }
   }
@@ -331,7 +331,7 @@ TEST_F(VulkanRagged, AShortageOfScratchIsNoError) {
   encoder_->most_scratch = 1000;
   check(DType::bf16, {97, 101, 99}, 0);
   EXPECT_GT(encoder_->asked_bytes, 1000);
-  EXPECT_FALSE(encoder_->had("load_fragment("));
+  EXPECT_FALSE(encoder_->had("LOAD_FRAGMENT("));
 }
 
 TEST_F(VulkanRagged, BatchesShareOneCopyOfASideThatStands) {

@@ -470,6 +470,7 @@ Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder)
                          .is_baked = multiplications >= encoder.limits().baked_from,
                          .has_offsets = has_offsets(p),
                          .has_epilogue = layouts.result.has_epilogue(),
+                         .is_alone = sides.copy_bytes() > 0,
                          .put_width = puts_ragged ? 4 : put_width,
                          .puts_ragged = puts_ragged,
                          .a = sides.a,

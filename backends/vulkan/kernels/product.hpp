@@ -58,6 +58,8 @@ struct ProductRequest {
   bool has_offsets = false;
   bool has_epilogue = false;
   bool has_slices = false;  ///< Of kLongestSlice, and not thin.
+  /// It stands behind a barrier, so that no launch before it shares its rounds of workgroups.
+  bool is_alone = false;
   int put_width = 1;        ///< Columns that can be put at once: 1, 4 or 8.
   /// On matrix units: put_width columns go at once from where their place in the result is a
   /// multiple of put_width, for rows of any length. Neighbouring columns are neighbours there.
@@ -162,8 +164,9 @@ inline constexpr int kLongestSlice = 16;
 /// it puts to what the kernel has. Errors: unsupported, more tiles than a launch can have.
 [[nodiscard]] Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& limits);
 
-/// Where the last row of an exact product's tiles would make much again: leaves the last rows to
-/// the plan that it returns, which has tiles that fit. Dispatches of both may run at once.
+/// Where the last row of an exact product's tiles would make much again, or its last round has few
+/// groups and nothing else runs beside it: leaves the last rows to the plan that it returns, which
+/// has tiles that fit. Dispatches of both may run at once.
 [[nodiscard]] std::optional<ProductPlan> leave_rows(const ProductRequest& request,
                                                     ProductPlan& plan,
                                                     const DeviceLimits& limits) noexcept;

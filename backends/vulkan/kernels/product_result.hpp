@@ -36,8 +36,8 @@ class ProductResult final {
   /// Whether so many neighbours can be stored at once where they lie in one row of the result and
   /// begin at a multiple of their number.
   [[nodiscard]] bool takes(int width) const noexcept;
-  /// The same where they begin at a place in the result that is a multiple of their number, in rows
-  /// of any length.
+  /// Whether so many neighbours can be stored at once, in rows of any length, where their place in
+  /// the result is a multiple of their number.
   [[nodiscard]] bool takes_ragged(int width) const noexcept;
   /// Requires takes(width), or 1.
   void set_width(int width) noexcept;

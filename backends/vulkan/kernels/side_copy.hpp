@@ -18,7 +18,7 @@ struct SideCopy {
   const std::byte* from = nullptr;
   std::int64_t length = 1;       ///< Elements of a line.
   std::int64_t step = 1;         ///< Between neighbours of a line.
-  std::int64_t lines = 1;        ///< Of a matrix.
+  std::int64_t lines = 1;        ///< Lines of one matrix.
   std::int64_t line_stride = 0;  ///< Between neighbouring lines.
   int batch_rank = 0;
   std::array<std::int64_t, MatrixProduct::kMostBatchAxes> batch_size{};

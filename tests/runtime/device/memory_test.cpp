@@ -316,6 +316,41 @@ TEST(KernelScratch, ThatDoesNotFitTheBudgetIsRefusedAsATensorIs) {
   EXPECT_EQ(device.memory_report().rungs.refuse_count, 1U);
 }
 
+/// Its adds ask for more scratch than there is and do without; its products fail.
+class DoesWithout final : public ForwardingBackend {
+ public:
+  DoesWithout()
+      : ForwardingBackend(std::make_unique<sim::SimBackend>(sim::SimOptions{.name = "sim:0"})) {}
+  void use_scratch(ScratchMemory& scratch) noexcept override { scratch_ = &scratch; }
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    if (launch.call.op.kind() == OpKind::mul) {
+      return refused({.code = ErrorCode::kernel_failed, .text = "the product's own mistake"});
+    }
+    if (launch.call.op.kind() == OpKind::add) {
+      EXPECT_FALSE(scratch_->take(64 * kMiB).has_value());
+    }
+    return ForwardingBackend::submit_one(launch, after);
+  }
+
+ private:
+  ScratchMemory* scratch_ = nullptr;
+};
+
+TEST(KernelScratch, ThatAKernelDidWithoutIsNotTheNextOnesMistake) {
+  const detail::BackendFactory factory{
+      .make = [](const BackendRequest&) -> std::unique_ptr<Backend> {
+        return std::make_unique<DoesWithout>();
+      }};
+  const Runtime runtime(
+      {.devices = {{.name = "sim:0", .memory_budget_bytes = 8 * kMiB}}, .fusion = Fusion::off},
+      factory);
+  const Tensor x = ones(runtime.device("sim:0"), {3});
+  EXPECT_EQ(sum(x + 1).item(), 6);
+  const Error error = read_error(x * 3);
+  EXPECT_EQ(error.code, ErrorCode::kernel_failed);
+  EXPECT_THAT(error.text, HasSubstr("the product's own mistake"));
+}
+
 TEST(KernelScratch, IsWaitedForAsATensorIs) {
   stepped(one_sim(one_cpu(8 * kMiB)), [](const World& world) {
     Stream first(world.device);
