@@ -147,8 +147,13 @@ Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
     if (is_float(tensor.dtype()) && has_gradient(i)) {
-      const Tensor local = factor.to(tensor.device(), loc).to(tensor.dtype(), loc);
-      tensor = mul(Arg(std::move(tensor), loc), Arg(local, loc));
+      const DType dtype = tensor.dtype();
+      // In 16 bits a small factor would be 0.
+      const DType inside = size_bytes(dtype) == 2 ? DType::f32 : dtype;
+      const Tensor local = factor.to(tensor.device(), loc).to(inside, loc);
+      Tensor wide = cast(Arg(std::move(tensor), loc), inside);
+      wide = mul(Arg(std::move(wide), loc), Arg(local, loc));
+      tensor = cast(Arg(std::move(wide), loc), dtype);
     }
   }
   return before;

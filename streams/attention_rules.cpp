@@ -74,9 +74,10 @@ Result<TensorSpec> attention(OpKind kind,
   return TensorSpec{q.dtype, result};
 }
 
-TensorSpec attention_sums(const TensorSpec& q) {
-  const auto leading = static_cast<std::size_t>(q.shape.rank()) - 1;
-  return {q.dtype == DType::f64 ? DType::f64 : DType::f32, Shape(q.shape.dims().first(leading))};
+TensorSpec attention_statistics(const TensorSpec& q) {
+  Shape shape = q.shape;
+  shape.set(shape.rank() - 1, 2);
+  return {q.dtype == DType::f64 ? DType::f64 : DType::f32, shape};
 }
 
 }  // namespace hearth::rules

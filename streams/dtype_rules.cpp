@@ -130,16 +130,16 @@ Result<DType> indexed_dtype(const OpInfo& info, Specs inputs) {
   return common_dtype(info, inputs, 0, 1);
 }
 
-// (q, k, v[, mask]), or (grad, q, k, v, y, sums[, mask]).
+// (q, k, v[, mask]), or (grad, q, k, v, y, statistics[, mask]).
 Result<DType> attention_dtype(const OpInfo& info, Specs inputs) {
   const bool is_backward = info.kind == OpKind::attention_backward;
   const std::size_t values = is_backward ? 5 : 3;
   HEARTH_TRY(const DType dtype, common_dtype(info, inputs, 0, values));
-  const DType sums = dtype == DType::f64 ? DType::f64 : DType::f32;
-  if (is_backward && inputs[values].dtype != sums) {
+  const DType statistics = dtype == DType::f64 ? DType::f64 : DType::f32;
+  if (is_backward && inputs[values].dtype != statistics) {
     return broken(ErrorCode::dtype_mismatch,
                   info.kind,
-                  fmt::format("the logarithms of sums must be {}: ", name(sums)) +
+                  fmt::format("the statistics of rows must be {}: ", name(statistics)) +
                       operands_text(info, inputs));
   }
   const bool has_mask = inputs.size() == info.max_inputs;

@@ -370,14 +370,14 @@ IndexMap attention_backward(Specs inputs, int input, int output) {
   constexpr int kKeys = 2;
   constexpr int kValues = 3;
   constexpr int kResult = 4;
-  constexpr int kSums = 5;
+  constexpr int kStatistics = 5;
   const AttentionLinks links(inputs[kQueries].shape, inputs[kKeys].shape);
   const Shape& in = inputs[static_cast<std::size_t>(input)].shape;
   const bool is_of_values = output == 2;
   if (is_of_values && (input == kValues || input == kResult)) {
     return {.is_independent = true};
   }
-  if (input > kSums) {
+  if (input > kStatistics) {
     return {.axes = links.mask(in, output != 0)};
   }
   const bool has_keys = input == kKeys || input == kValues;

@@ -46,7 +46,7 @@ enum class OpKind : std::uint16_t {
   less_equal = 31,
   greater = 32,
   greater_equal = 33,
-  relu_backward = 34,  // (grad, y): grad where y > 0, else 0
+  relu_backward = 34,  // (grad, y): 0 where y <= 0, else grad
   // three inputs
   where = 35,  // (condition bool, a, b)
   // views: metadata only where the strides allow it
@@ -111,8 +111,8 @@ enum class OpKind : std::uint16_t {
   // scans
   cumsum = 83,  // sums from the start of an axis, or from its end
   // attention
-  attention = 84,  // (q, k, v, optional mask) -> y; the second, if asked for: log of the sums
-  attention_backward = 85,  // (grad, q, k, v, y, log of the sums, optional mask) -> of q, k, v
+  attention = 84,           // (q, k, v, optional mask) -> y; the second, if asked for: statistics
+  attention_backward = 85,  // (grad, q, k, v, y, statistics, optional mask) -> of q, k, v
   // the largest or smallest along one axis
   topk = 86,  // (x) -> values in order, i64 positions
   // one input, element by element: to whole numbers

@@ -376,13 +376,13 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     // attention
     Row{OpKind::attention, "attention", OpClass::attention, kFloats}.inputs(3, 4).outputs(2).doc(
         "(q, k, v, optional mask): softmax(scale * q k^T + mask) v for each head, without the "
-        "matrix in memory, and as a second output the logarithms of the sums; a query that sees no "
-        "key gives 0."),
+        "matrix in memory, and as a second output each row's largest score and 1 / the sum of "
+        "exponentials; a query that sees no key gives 0."),
     Row{OpKind::attention_backward, "attention_backward", OpClass::attention, kFloats}
         .inputs(6, 7)
         .outputs(3)
         .no_gradient()
-        .doc("(grad, q, k, v, y, log of the sums, optional mask): the gradients of q, k and v."),
+        .doc("(grad, q, k, v, y, statistics, optional mask): the gradients of q, k and v."),
     // the largest or smallest
     Row{OpKind::topk, "topk", OpClass::row, kNumbers}.outputs(2).attributes<TopkAttributes>().doc(
         "The largest (or smallest) along one axis, in order, and their i64 positions; ties take "

@@ -47,7 +47,7 @@ enum class DtypeRule : std::uint8_t {
   class_loss,      ///< (float logits, i32 or i64 classes)
   pool_positions,  ///< float, and i32 positions
   indexed,         ///< (t, i32 or i64 index) -> t
-  attention,       ///< Floats of one type; logarithms of sums and the mask apart.
+  attention,       ///< Floats of one type; statistics of rows and the mask apart.
   expression,      ///< As its kernel says.
   custom,          ///< As the program's rule says.
   none,            ///< lifetime records

@@ -96,7 +96,8 @@ inline constexpr std::int64_t kMostInt8Depth = 131'071;
                                            const TensorSpec& k,
                                            const TensorSpec& v,
                                            const TensorSpec* mask);
-/// The second result of attention, [..., h, n]: f64 for f64, else f32.
-[[nodiscard]] TensorSpec attention_sums(const TensorSpec& q);
+/// The second result of attention, [..., h, n, 2]: f64 for f64, else f32. A row of scores has its
+/// largest one and 1 / the sum of exp(score - largest); without a key, -infinity and 0.
+[[nodiscard]] TensorSpec attention_statistics(const TensorSpec& q);
 
 }  // namespace hearth::rules

@@ -34,13 +34,14 @@ class Forward {
       mask_ = HeadTensor(call.inputs[3], call.inputs[0].shape(), true);
     }
     if (call.outputs.size() > 1 && call.epilogue == nullptr) {
-      sums_ = call.outputs[1].as<T>();
+      statistics_ = call.outputs[1].as<T>();
     }
     blocks_ = (sizes_.rows() + kAttentionRows - 1) / kAttentionRows;
     block_rows_ = std::min(sizes_.rows(), kAttentionRows);
     block_keys_ = std::min(sizes_.keys, kAttentionKeys);
+    // The gradient makes its scores by tiles: only equal ones fit the statistics.
     is_thin_ = sizes_.rows() <= kMaxThinRows && v_.layout().column_step == 1 &&
-               k_.layout().column_step == 1;
+               k_.layout().column_step == 1 && statistics_ == nullptr;
     score_step_ = score_step<T>(block_keys_);
   }
 
@@ -294,18 +295,18 @@ class Forward {
     const std::int64_t row_bytes = columns * size_bytes(dtype_);
     for (std::int64_t i = 0; i < count; ++i) {
       const double total = totals[static_cast<std::size_t>(i)];
+      const T share = total == 0 ? T{0} : static_cast<T>(1.0 / total);
       T* const row = memory.sums + i * columns;
-      loops_.scale(row, total == 0 ? T{0} : static_cast<T>(1.0 / total), columns);
+      loops_.scale(row, share, columns);
       const std::int64_t place = unit * sizes_.rows() + first + i;  // results have no gaps
       if (!epilogue_.is_there()) {
         kernels_.store(row, call_.outputs[0].data + place * row_bytes, dtype_, columns);
       } else if (dtype_ != dtype_of<T>) {
         kernels_.store(row, memory.result + i * row_bytes, dtype_, columns);
       }
-      if (sums_ != nullptr) {
-        const auto top = static_cast<double>(tops[static_cast<std::size_t>(i)]);
-        sums_[place] = static_cast<T>(total == 0 ? -std::numeric_limits<double>::infinity()
-                                                 : top + std::log(total));
+      if (statistics_ != nullptr) {
+        statistics_[2 * place] = tops[static_cast<std::size_t>(i)];
+        statistics_[2 * place + 1] = share;
       }
     }
   }
@@ -321,7 +322,7 @@ class Forward {
   DType dtype_;  // of the result
   EpilogueRows epilogue_;
   PrologueRows maker_;  ///< Of the queries.
-  T* sums_ = nullptr;
+  T* statistics_ = nullptr;
   std::int64_t blocks_ = 0;
   std::int64_t block_rows_ = 0;
   std::int64_t block_keys_ = 0;
@@ -345,7 +346,8 @@ namespace {
 // Each block of queries is read once, keys and values once for each block.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.op.record().output_count != 1) {
-    return {.yes = false, .reason = "attention that keeps its sums reads its queries from memory"};
+    return {.yes = false,
+            .reason = "attention that keeps its statistics reads its queries from memory"};
   }
   return PrologueRows::supports(*call.prologue, 0, context);
 }

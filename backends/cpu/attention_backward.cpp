@@ -21,7 +21,7 @@ constexpr std::size_t kQueries = 1;
 constexpr std::size_t kKeys = 2;
 constexpr std::size_t kValues = 3;
 constexpr std::size_t kResult = 4;
-constexpr std::size_t kSums = 5;
+constexpr std::size_t kStatistics = 5;
 constexpr std::size_t kMask = 6;
 
 /// Which gradients a pass makes.
@@ -42,7 +42,7 @@ class Backward {
         k_(tensor(call, kKeys)),
         v_(tensor(call, kValues)),
         result_(tensor(call, kResult)),
-        sums_(call.inputs[kSums], call.inputs[kQueries].shape(), false),
+        statistics_(tensor(call, kStatistics)),
         outputs_{call.outputs[0], call.outputs[1], call.outputs[2]} {
     if (call.inputs.size() > kMask) {
       mask_ = tensor(call, kMask);
@@ -113,7 +113,7 @@ class Backward {
     std::int64_t first;
     std::int64_t count;
     std::array<T, kAttentionRows> means;
-    std::array<T, kAttentionRows> log_sums;
+    std::array<T, 2 * kAttentionRows> statistics;
   };
   /// Where the gradients of a range of keys are summed.
   struct KeySums {
@@ -276,7 +276,7 @@ class Backward {
       rows.means[static_cast<std::size_t>(i)] = static_cast<T>(loops_.dot(
           memory.gradient + i * value_width, memory.result + i * value_width, value_width));
     }
-    load_all(sums_, 1, rows.log_sums.data());
+    load_all(statistics_, 2, rows.statistics.data());
   }
 
   // The five products of a block, with what stands between them.
@@ -299,7 +299,8 @@ class Backward {
                          mask,
                          sight.seen(i),
                          seen_step,
-                         rows.log_sums[static_cast<std::size_t>(i)]);
+                         rows.statistics[static_cast<std::size_t>(2 * i)],
+                         rows.statistics[static_cast<std::size_t>(2 * i + 1)]);
     }
     if (wanted.of_keys) {
       add_of_keys(memory,
@@ -419,7 +420,7 @@ class Backward {
   HeadTensor k_;
   HeadTensor v_;
   HeadTensor result_;
-  HeadTensor sums_;
+  HeadTensor statistics_;
   HeadTensor mask_;
   std::array<TensorView, 3> outputs_;
   std::int64_t row_blocks_ = 0;

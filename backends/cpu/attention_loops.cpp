@@ -52,6 +52,18 @@ void exponentials(T* row, std::int64_t lines, T less) {
   }
 }
 
+// The same times a factor, of scores that are at most `top`. A NaN among them is in the factor too.
+template <class T>
+void shares(T* row, std::int64_t lines, T top, T share) {
+  for (; lines > 0; --lines, row += kLanes<T>) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < kLanes<T>; ++i) {
+      const T below = row[i] - top;
+      row[i] = exponential(below < 0 ? below : T{0}) * share;
+    }
+  }
+}
+
 // Fills the line in which a row ends: a causal mask leaves rows of every length, and what does not
 // fill a vector would go one by one. Returns how many lines the row has.
 template <class T>
@@ -114,8 +126,8 @@ AttentionRow<T> weigh(
 }
 
 template <class T>
-void weigh_again(T* row, const T* added, std::int64_t count, std::int64_t width, T log_sum) {
-  if (log_sum == -std::numeric_limits<T>::infinity()) {
+void weigh_again(T* row, const T* added, std::int64_t count, std::int64_t width, T top, T share) {
+  if (share == 0) {
     clear(row, width);
     return;
   }
@@ -124,7 +136,7 @@ void weigh_again(T* row, const T* added, std::int64_t count, std::int64_t width,
   }
   const std::int64_t lines = fill_line(row, count, -std::numeric_limits<T>::infinity());
   clear(row + lines * kLanes<T>, width - lines * kLanes<T>);
-  exponentials(row, lines, log_sum);
+  shares(row, lines, top, share);
 }
 
 template <class T>

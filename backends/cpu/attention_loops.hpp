@@ -23,8 +23,9 @@ struct AttentionLoops {
   /// added where `added` is nullptr.
   AttentionRow<T> (*weigh)(
       T* row, const T* added, std::int64_t count, std::int64_t width, T top_before);
-  /// row = exp(row + added - log_sum); 0 where log_sum is minus infinity.
-  void (*weigh_again)(T* row, const T* added, std::int64_t count, std::int64_t width, T log_sum);
+  /// row = exp(row + added - top) * share; 0 where the share is 0.
+  void (*weigh_again)(
+      T* row, const T* added, std::int64_t count, std::int64_t width, T top, T share);
   /// of_weights = weights * (of_weights - mean)
   void (*of_scores)(
       T* of_weights, const T* weights, std::int64_t count, std::int64_t width, T mean);

@@ -137,7 +137,7 @@ struct GreaterEqual {
 struct ReluBackward {
   template <class T>
   static T apply(T grad, T y) noexcept {
-    return y > T{0} ? grad : T{0};
+    return y <= T{0} ? T{0} : grad;
   }
 };
 

@@ -70,7 +70,7 @@ double load_real(const TensorView& view, std::int64_t at) noexcept {
 }
 
 double loss_of(const RowStatistics& stats, double chosen) noexcept {
-  return std::log(stats.sum) + stats.top - chosen;
+  return std::log(stats.sum) + (stats.top - chosen);  // a large top would absorb the logarithm
 }
 
 // Its losses and its probabilities, which the gradient needs.

@@ -115,6 +115,26 @@ class Attention {
   Reals mask_values_;
 };
 
+/// One query's weights before they are divided by their sum.
+struct Row {
+  double top = kNever;
+  double sum = 0;
+  Reals weights;
+};
+
+Row weigh(const Attention& attention, std::int64_t row) {
+  Row out;
+  for (std::int64_t key = 0; key < attention.keys; ++key) {
+    out.weights.push_back(attention.score(row / attention.queries, row % attention.queries, key));
+    out.top = std::max(out.weights.back(), out.top);  // NaN makes the sum NaN
+  }
+  for (double& weight : out.weights) {
+    weight = weight == kNever ? 0 : std::exp(weight - out.top);
+    out.sum += weight;
+  }
+  return out;
+}
+
 const TensorView* mask_of(const KernelCall& call, std::size_t place) {
   return call.inputs.size() > place ? &call.inputs[place] : nullptr;
 }
@@ -122,42 +142,33 @@ const TensorView* mask_of(const KernelCall& call, std::size_t place) {
 Status attend(const KernelCall& call) {
   const Attention attention(call, 0, mask_of(call, 3));
   Reals results;
-  Reals sums;
-  Reals weights(static_cast<std::size_t>(attention.keys));
+  Reals statistics;
   for (std::int64_t row = 0; row < attention.heads * attention.queries; ++row) {
     const std::int64_t head = row / attention.queries;
-    double top = kNever;
-    for (std::int64_t key = 0; key < attention.keys; ++key) {
-      at(weights, key) = attention.score(head, row % attention.queries, key);
-      top = std::max(at(weights, key), top);  // NaN makes the sum NaN
-    }
-    double sum = 0;
-    for (double& weight : weights) {
-      weight = weight == kNever ? 0 : std::exp(weight - top);
-      sum += weight;
-    }
+    const Row own = weigh(attention, row);
     for (std::int64_t c = 0; c < attention.value_width; ++c) {
       double value = 0;
       for (std::int64_t key = 0; key < attention.keys; ++key) {
         const std::int64_t place = attention.key_head(head) * attention.keys + key;
-        value += at(weights, key) * at(attention.v, place * attention.value_width + c);
+        value += at(own.weights, key) * at(attention.v, place * attention.value_width + c);
       }
-      results.push_back(sum == 0 ? 0 : value / sum);
+      results.push_back(own.sum == 0 ? 0 : value / own.sum);
     }
-    sums.push_back(sum == 0 ? kNever : top + std::log(sum));
+    statistics.push_back(own.top);
+    statistics.push_back(own.sum == 0 ? 0 : 1 / own.sum);
   }
   store(call.outputs[0], results);
   if (call.outputs.size() > 1) {
-    store(call.outputs[1], sums);
+    store(call.outputs[1], statistics);
   }
   return {};
 }
 
+// The statistics are those of the scores, but rounded: they are made again.
 Status attend_backward(const KernelCall& call) {
   const Attention attention(call, 1, mask_of(call, 6));
   const Reals grad = load_reals(call.inputs[0]);
   const Reals result = load_reals(call.inputs[4]);
-  const Reals sums = load_reals(call.inputs[5]);
   Reals of_queries(attention.q.size());
   Reals of_keys(attention.k.size());
   Reals of_values(attention.v.size());
@@ -165,17 +176,17 @@ Status attend_backward(const KernelCall& call) {
   const std::int64_t value_width = attention.value_width;
   for (std::int64_t row = 0; row < attention.heads * attention.queries; ++row) {
     const std::int64_t head = row / attention.queries;
+    const Row own = weigh(attention, row);
     double mean = 0;  // of the gradients of the weights
     for (std::int64_t c = 0; c < value_width; ++c) {
       mean += at(grad, row * value_width + c) * at(result, row * value_width + c);
     }
     for (std::int64_t key = 0; key < attention.keys; ++key) {
-      const double score = attention.score(head, row % attention.queries, key);
-      if (score == kNever) {
+      if (at(own.weights, key) == 0) {
         continue;
       }
       const std::int64_t place = attention.key_head(head) * attention.keys + key;
-      const double weight = std::exp(score - at(sums, row));
+      const double weight = at(own.weights, key) / own.sum;
       double of_weight = 0;
       for (std::int64_t c = 0; c < value_width; ++c) {
         of_weight += at(grad, row * value_width + c) * at(attention.v, place * value_width + c);

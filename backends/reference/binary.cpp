@@ -69,7 +69,7 @@ double real_value(OpKind kind, double a, double b) {
       return larger(a, b);
     case OpKind::relu_backward:
     default:
-      return b > 0 ? a : 0.0;
+      return b <= 0 ? 0.0 : a;
   }
 }
 

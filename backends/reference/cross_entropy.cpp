@@ -47,7 +47,7 @@ Status forward(const KernelCall& call) {
     for (std::int64_t c = 0; c < shape[1]; ++c) {
       probabilities.push_back(std::exp(at(logits, first + c) - top) / sum);
     }
-    losses.push_back(std::log(sum) + top - at(logits, first + at(targets, row)));
+    losses.push_back(std::log(sum) + (top - at(logits, first + at(targets, row))));
   }
   store(call.outputs[0], losses);
   if (call.outputs.size() > 1) {

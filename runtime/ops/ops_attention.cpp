@@ -68,7 +68,12 @@ Tensor from_plain_ops(
                    Arg(std::move(scores), loc),
                    Arg(-std::numeric_limits<double>::infinity(), loc));
   }
+  // A query that sees no key gives 0, as the kernel's does.
+  Tensor is_seen = not_equal(Arg(scores, loc), Arg(-std::numeric_limits<double>::infinity(), loc));
+  const Tensor sees_any = any(Arg(std::move(is_seen), loc), -1, {.keep_dims = true});
+  scores = where(Arg(sees_any, loc), Arg(std::move(scores), loc), Arg(0.0, loc));
   Tensor weights = softmax(Arg(std::move(scores), loc));
+  weights = where(Arg(sees_any, loc), Arg(std::move(weights), loc), Arg(0.0, loc));
   return cast(Arg(matmul(Arg(std::move(weights), loc), Arg(std::move(values), loc)), loc), dtype);
 }
 
@@ -80,11 +85,11 @@ Tensor attention_of(
     inputs.push_back(*mask);
   }
   std::vector<TensorSpec> specs;
-  bool wants_sums = false;
+  bool wants_statistics = false;
   for (const Arg& input : inputs) {
     static_cast<void>(detail::operand(kAttentionOp, input));
     specs.push_back(detail::spec_of(kAttentionOp, input));
-    wants_sums = wants_sums || input.tensor().is_tracked();
+    wants_statistics = wants_statistics || input.tensor().is_tracked();
   }
   static_cast<void>(detail::checked(
       rules::result_dtype(kAttentionOp, specs), kAttentionOp, std::span<const Arg>(inputs)));
@@ -107,9 +112,9 @@ Tensor attention_of(
                             [&] { return from_plain_ops(q, k, v, *mask, scale, options.causal); });
   }
   const AttentionAttributes attributes{.scale = scale, .causal = options.causal ? 1 : 0};
-  // Only gradients need the sums.
-  const std::array outputs{result, rules::attention_sums(specs[0])};
-  const std::size_t count = wants_sums ? 2 : 1;
+  // Only gradients need the statistics.
+  const std::array outputs{result, rules::attention_statistics(specs[0])};
+  const std::size_t count = wants_statistics ? 2 : 1;
   std::array<Tensor, 2> results;
   detail::submit({.kind = kAttentionOp,
                   .location = q.location(),

@@ -157,7 +157,9 @@ Tensor cross_entropy(Arg logits, Arg targets, const CrossEntropyOptions& options
 }
 
 Tensor LossSum::mean(SourceLoc loc) const {
-  return div(Arg(sum, loc), Arg(cast(Arg(weight.detach(), loc), sum.dtype()), loc));
+  const Tensor total = detail::wide(Arg(sum, loc));  // 16 bits do not hold the number of rows
+  Tensor share = div(Arg(total, loc), Arg(cast(Arg(weight.detach(), loc), total.dtype()), loc));
+  return cast(Arg(std::move(share), loc), sum.dtype());
 }
 
 LossSum cross_entropy_sum(Arg logits, Arg targets, const CrossEntropyOptions& options) {

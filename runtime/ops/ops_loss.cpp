@@ -136,10 +136,11 @@ Tensor kl_div_loss(Arg log_probabilities, Arg target) {
                              log_probabilities);
     }
     const Tensor wanted = detail::wide(detail::shared_operand(target));
-    const Tensor is_there = greater(Arg(wanted, loc), Arg(0.0, loc));
+    const Tensor is_there = not_equal(Arg(wanted, loc), Arg(0.0, loc));
     Tensor safe = where(Arg(is_there, loc), Arg(wanted, loc), Arg(1.0, loc));
-    Tensor difference =
-        sub(Arg(log(Arg(std::move(safe), loc)), loc), Arg(detail::wide(log_probabilities), loc));
+    Tensor logs =
+        where(Arg(is_there, loc), Arg(detail::wide(log_probabilities), loc), Arg(0.0, loc));
+    Tensor difference = sub(Arg(log(Arg(std::move(safe), loc)), loc), Arg(std::move(logs), loc));
     Tensor product = mul(Arg(wanted, loc), Arg(std::move(difference), loc));
     Tensor parts = where(Arg(is_there, loc), Arg(std::move(product), loc), Arg(0.0, loc));
     Tensor total = sum(Arg(std::move(parts), loc));

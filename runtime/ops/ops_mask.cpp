@@ -105,6 +105,10 @@ Tensor clamp(Arg x, OptionalArg low, OptionalArg high) {
     }
     const SourceLoc loc = x.location();
     Tensor value = cast(x, common);
+    if (value.is_tracked()) {  // a NaN stays and takes no gradient, as in PyTorch
+      Tensor is_nan = not_equal(Arg(value, loc), Arg(value, loc));
+      value = where(Arg(std::move(is_nan), loc), Arg(value.detach(), loc), Arg(value, loc));
+    }
     if (low.has_value()) {
       const detail::PromotedArg limit(detail::shared_operand(*low), common);
       value = bounded(std::move(value), limit.arg(), OpKind::less, loc);

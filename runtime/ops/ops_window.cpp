@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,19 +74,50 @@ Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOpt
   });
 }
 
-// [count, size]: row i has 1/length over its window. A product with it takes the means.
-Tensor window_means(
-    const Device& device, std::int64_t size, std::int64_t count, DType dtype, SourceLoc loc) {
-  std::vector<double> weights(static_cast<std::size_t>(size * count));
+// The means over `count` windows along an axis. Each window becomes a row as long as the longest
+// one. `where` sets the elements behind its end to 0: a product with 0 would keep a NaN there.
+Tensor window_means(const Tensor& x, int axis, std::int64_t count, SourceLoc loc) {
+  const std::int64_t size = x.shape()[axis];
+  std::vector<std::int64_t> begins;
+  std::vector<float> lengths;
+  std::int64_t longest = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t begin = i * size / count;
+    begins.push_back(i * size / count);
     const std::int64_t end = ((i + 1) * size + count - 1) / count;
-    for (std::int64_t at = begin; at < end; ++at) {
-      weights[static_cast<std::size_t>(i * size + at)] = 1 / static_cast<double>(end - begin);
+    lengths.push_back(static_cast<float>(end - begins.back()));
+    longest = std::max(longest, end - begins.back());
+  }
+  std::vector<std::int64_t> places;
+  for (const std::int64_t begin : begins) {
+    for (std::int64_t at = begin; at < begin + longest; ++at) {
+      places.push_back(std::min(at, size - 1));
     }
   }
-  Tensor exact = Tensor::from(device, std::move(weights), Shape{count, size}, loc);
-  return cast(Arg(std::move(exact), loc), dtype);
+  const auto place_count = static_cast<std::int64_t>(places.size());
+  const Tensor taken = Tensor::from(x.device(), std::move(places), {place_count}, loc);
+  Tensor windows = index_select(Arg(x, loc), axis, Arg(taken, loc));
+  std::vector<std::int64_t> split(x.shape().dims().begin(), x.shape().dims().end());
+  split[static_cast<std::size_t>(axis)] = count;
+  split.insert(split.begin() + axis + 1, longest);
+  windows = reshape(Arg(std::move(windows), loc), split);
+
+  const auto behind = static_cast<std::size_t>(x.shape().rank() - axis - 1);
+  const auto along = [&](std::int64_t own, std::int64_t of_window) {
+    std::vector<std::int64_t> shape{own, of_window};
+    shape.resize(2 + behind, 1);
+    return shape;
+  };
+  const Tensor exact = Tensor::from(x.device(), std::move(lengths), {count}, loc);
+  const Tensor length = cast(Arg(exact, loc), x.dtype());  // f64 is not everywhere
+  const Tensor places_in = arange(x.device(), 0, static_cast<double>(longest), 1, x.dtype(), loc);
+  Tensor is_inside = less(Arg(reshape(Arg(places_in, loc), along(1, longest)), loc),
+                          Arg(reshape(Arg(length, loc), along(count, 1)), loc));
+  windows = where(Arg(std::move(is_inside), loc), Arg(std::move(windows), loc), Arg(0.0, loc));
+  Tensor sums = sum(Arg(std::move(windows), loc), axis + 1);
+  std::vector<std::int64_t> of_windows = along(count, 1);
+  of_windows.erase(of_windows.begin());
+  of_windows.front() = count;
+  return div(Arg(std::move(sums), loc), Arg(reshape(Arg(length, loc), of_windows), loc));
 }
 
 }  // namespace
@@ -123,13 +155,9 @@ Tensor adaptive_avg_pool2d(Arg x, Size2d size) {
     if (shape[2] % size[0] == 0 && shape[3] % size[1] == 0) {
       return avg_pool2d(x, {.kernel = {shape[2] / size[0], shape[3] / size[1]}});
     }
-    const Device device = x.tensor().device();
     Tensor value = detail::wide(x);
-    const DType inside = value.dtype();
-    const Tensor rows = window_means(device, shape[2], size[0], inside, loc);
-    const Tensor columns = window_means(device, shape[3], size[1], inside, loc);
-    value = matmul(Arg(std::move(value), loc), Arg(transpose(Arg(columns, loc)), loc));
-    value = matmul(Arg(rows, loc), Arg(std::move(value), loc));
+    value = window_means(value, 3, size[1], loc);
+    value = window_means(value, 2, size[0], loc);
     return cast(Arg(std::move(value), loc), dtype);
   });
 }

@@ -9,10 +9,13 @@ namespace {
 Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
   if (node.is_number(1)) {
     const double exponent = node.number();
-    Tensor scaled = mul(node.at(gradient), node.at(exponent));
-    if (exponent == 0 || exponent == 1) {
-      return scaled;
+    if (exponent == 0) {
+      return zeros_like(gradient, node.location());
     }
+    if (exponent == 1) {
+      return gradient;
+    }
+    Tensor scaled = mul(node.at(gradient), node.at(exponent));
     if (exponent == 2) {
       return mul(node.at(std::move(scaled)), node.operand(0));
     }
@@ -21,22 +24,30 @@ Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
   }
   Tensor lower = pow(node.operand(0), node.at(sub(node.operand(1), node.at(1.0))));
   Tensor slope = mul(node.at(std::move(lower)), node.operand(1));
+  Tensor given = mul(node.at(gradient), node.at(std::move(slope)));
   Tensor is_constant = equal(node.operand(1), node.at(0.0));
-  slope = where(node.at(std::move(is_constant)), node.at(0.0), node.at(std::move(slope)));
-  return mul(node.at(gradient), node.at(std::move(slope)));
+  return where(node.at(std::move(is_constant)), node.at(0.0), node.at(std::move(given)));
 }
 
-// d(a^b)/db = a^b·ln a, and 0 where a is 0, which is its limit for b > 0.
+// d(a^b)/db = a^b·ln a, and 0 where a is 0 and b is not below it, which is its limit for b > 0.
 Tensor power_of_exponent(const VjpNode& node, const Tensor& gradient) {
-  Tensor scaled = mul(node.at(gradient), node.last_output());
-  if (node.is_number(0)) {
-    const double base = node.number();
-    return mul(node.at(std::move(scaled)), node.at(base == 0 ? 0.0 : std::log(base)));
+  const bool is_number = node.is_number(0);
+  Tensor slope;
+  if (is_number) {
+    slope = mul(node.last_output(), node.at(std::log(node.number())));
+  } else {
+    slope = mul(node.last_output(), node.at(log(node.operand(0))));
   }
-  Tensor is_zero = equal(node.operand(0), node.at(0.0));
-  Tensor logarithm =
-      log(node.at(where(node.at(std::move(is_zero)), node.at(1.0), node.operand(0))));
-  return mul(node.at(std::move(scaled)), node.at(std::move(logarithm)));
+  Tensor given = mul(node.at(gradient), node.at(std::move(slope)));
+  if (is_number && node.number() != 0) {
+    return given;
+  }
+  Tensor is_flat = greater_equal(node.operand(1), node.at(0.0));
+  if (!is_number) {
+    Tensor is_zero = equal(node.operand(0), node.at(0.0));
+    is_flat = logical_and(node.at(std::move(is_zero)), node.at(std::move(is_flat)));
+  }
+  return where(node.at(std::move(is_flat)), node.at(0.0), node.at(std::move(given)));
 }
 
 }  // namespace
@@ -89,18 +100,20 @@ void power(const VjpNode& node, Tensor gradient) {
   }
 }
 
+// A NaN loses to nothing and nothing loses to it: both sides take the whole gradient then. Nothing
+// is multiplied by 0, so that an infinite gradient does not become NaN.
 void extremum(const VjpNode& node, Tensor gradient) {
-  const DType dtype = gradient.dtype();
   const bool is_max = node.kind() == OpKind::max;
-  Tensor ties = hearth::cast(node.at(equal(node.operand(0), node.operand(1))), dtype);
-  const Tensor halves = mul(node.at(std::move(ties)), node.at(0.5));
+  Tensor is_tie = equal(node.operand(0), node.operand(1));
+  Tensor half = mul(node.at(gradient), node.at(0.5));
+  const Tensor share =
+      where(node.at(std::move(is_tie)), node.at(std::move(half)), node.at(std::move(gradient)));
   for (const int side : {0, 1}) {
     if (node.needs(side)) {
       const Arg mine = node.operand(side);
       const Arg other = node.operand(1 - side);
-      Tensor wins = hearth::cast(node.at(is_max ? greater(mine, other) : less(mine, other)), dtype);
-      Tensor share = add(node.at(std::move(wins)), node.at(halves));
-      node.give(side, mul(node.at(gradient), node.at(std::move(share))));
+      Tensor loses = is_max ? less(mine, other) : greater(mine, other);
+      node.give(side, where(node.at(std::move(loses)), node.at(0.0), node.at(share)));
     }
   }
 }

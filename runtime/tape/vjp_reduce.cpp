@@ -1,6 +1,7 @@
-#include "vjp_table.hpp"
-
 #include <vector>
+
+#include "runtime/ops/op_parts.hpp"
+#include "vjp_table.hpp"
 
 namespace hearth::vjp {
 namespace {
@@ -54,15 +55,22 @@ void average(const VjpNode& node, Tensor gradient) {
   node.give(0, spread(node, std::move(gradient)));
 }
 
+// A row with NaN gives it as its largest and smallest: its NaN share the gradient. Ties are counted
+// in a type that holds their number.
 void reduced_extremum(const VjpNode& node, Tensor gradient) {
   const Shape kept = kept_shape(node);
+  const DType dtype = gradient.dtype();
+  const Tensor x = node.last_operand(0).tensor();
   Tensor chosen = reshape(node.last_output(), kept.dims());
-  Tensor is_chosen = equal(node.last_operand(0), node.at(std::move(chosen)));
-  Tensor mask_values = hearth::cast(node.at(std::move(is_chosen)), gradient.dtype());
-  Tensor ties = sum(node.at(mask_values), reduced_axes(node), {.keep_dims = true});
-  gradient = reshape(node.at(std::move(gradient)), kept.dims());
-  Tensor share = div(node.at(std::move(gradient)), node.at(std::move(ties)));
-  node.give(0, mul(node.at(std::move(mask_values)), node.at(std::move(share))));
+  Tensor is_equal = equal(node.at(x), node.at(std::move(chosen)));
+  Tensor is_nan = not_equal(node.at(x), node.at(x));
+  const Tensor is_chosen = logical_or(node.at(std::move(is_equal)), node.at(std::move(is_nan)));
+  Tensor wide = detail::wide(node.at(reshape(node.at(std::move(gradient)), kept.dims())));
+  Tensor marks = hearth::cast(node.at(is_chosen), wide.dtype());
+  Tensor ties = sum(node.at(std::move(marks)), reduced_axes(node), {.keep_dims = true});
+  Tensor share = div(node.at(std::move(wide)), node.at(std::move(ties)));
+  share = hearth::cast(node.at(std::move(share)), dtype);
+  node.give(0, where(node.at(is_chosen), node.at(std::move(share)), node.at(0.0)));
 }
 
 // The slope at an element is the product of the others: 0 when one of them is 0, else that of all

@@ -71,7 +71,7 @@ constexpr VjpRow make_row(OpKind kind) {
               {VjpNeeds{.operands = kSecond}, VjpNeeds{.operands = kSecond, .outputs = kFirst}}};
     case OpKind::pow:
       return {vjp::power,
-              {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kFirst, .outputs = kFirst}}};
+              {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kBoth, .outputs = kFirst}}};
     case OpKind::min:
     case OpKind::max:
       return {vjp::extremum, {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kBoth}}};

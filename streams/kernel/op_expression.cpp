@@ -266,7 +266,8 @@ Value relu(Value x) {  // NaN is not below 0 and stays
   return select(less(x, 0.0), 0.0, x);
 }
 Value relu_backward(Value grad, Value y) {
-  return select(less(0.0, y), grad, 0.0);
+  const Value zero = y.builder->constant(0, y.type);
+  return select(less_equal(y, zero), zero, grad);  // NaN is not below 0 and passes on
 }
 Value smaller(Value a, Value b) {
   return a.type == DType::boolean ? logical_and(a, b) : min(a, b);

@@ -24,7 +24,7 @@ using trace_file::kFrameNames;
 using trace_file::kFrameVersion;
 
 constexpr FileFormat kFormat{.magic = {'H', 'T', 'R', 'A', 'C', 'E', '\r', '\n'},
-                             .version = 3,
+                             .version = 4,          // attention keeps two numbers of a row
                              .oldest_version = 2};  // had no expressions
 // ---- writing ----
 

@@ -371,14 +371,24 @@ Status check_attention(const OpView& op, Specs inputs, Specs outputs) {
   const Specs operands = inputs.subspan(is_backward ? 1 : 0);
   const TensorSpec* mask = inputs.size() == op_info(kind).max_inputs ? &inputs.back() : nullptr;
   HEARTH_TRY(const TensorSpec y, attention(kind, operands[0], operands[1], operands[2], mask));
-  const TensorSpec sums = attention_sums(operands[0]);
+  const TensorSpec statistics = attention_statistics(operands[0]);
+  const TensorSpec* const given = is_backward          ? &operands[4]
+                                  : outputs.size() > 1 ? &outputs[1]
+                                                       : nullptr;
+  if (given != nullptr && given->shape.rank() + 1 == statistics.shape.rank()) {
+    return broken(
+        ErrorCode::unsupported,
+        kind,
+        "the recording is of version 3 or older, whose attention kept one number of a row "
+        "for its gradient, where it now keeps two: record it again");
+  }
   if (!is_backward) {
     HEARTH_TRY_STATUS(require_spec(kind, outputs[0], y));
-    return outputs.size() > 1 ? require_spec(kind, outputs[1], sums) : Status();
+    return given != nullptr ? require_spec(kind, *given, statistics) : Status();
   }
   HEARTH_TRY_STATUS(require_spec(kind, inputs[0], y));
   HEARTH_TRY_STATUS(require_spec(kind, operands[3], y));
-  HEARTH_TRY_STATUS(require_spec(kind, operands[4], sums));
+  HEARTH_TRY_STATUS(require_spec(kind, *given, statistics));
   for (std::size_t i = 0; i < 3; ++i) {
     HEARTH_TRY_STATUS(require_spec(kind, outputs[i], operands[i]));
   }

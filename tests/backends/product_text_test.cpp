@@ -333,20 +333,20 @@ TEST(ProductText, WindowsCompileForAGpu) {
 
 // Forward and backward of 8 heads of 300 queries and 200 keys, at address 0.
 void encode_attention_calls(TextEncoder& encoder, DType dtype, std::int64_t width, bool is_causal) {
-  const DType of_sums = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType of_statistics = dtype == DType::f64 ? DType::f64 : DType::f32;
   const AttentionAttributes attributes{.scale = 0.125, .causal = is_causal ? 1 : 0};
   OpRecord record;
   std::memcpy(&record.immediate, &attributes, sizeof(attributes));
   const hearth::detail::Layout queries(Shape{8, 300, width});
   const hearth::detail::Layout keys(Shape{8, 200, width});
-  const hearth::detail::Layout rows(Shape{8, 300});
+  const hearth::detail::Layout rows(Shape{8, 300, 2});
   const TensorView q{nullptr, &queries, dtype};
   const TensorView k{nullptr, &keys, dtype};
-  const TensorView sums{nullptr, &rows, of_sums};
+  const TensorView statistics{nullptr, &rows, of_statistics};
   const std::array<TensorView, 3> in{q, k, k};
-  const std::array<TensorView, 2> out{q, sums};
+  const std::array<TensorView, 2> out{q, statistics};
   ASSERT_TRUE(encode_attention({OpView(record, nullptr), in, out}, encoder).has_value());
-  const std::array<TensorView, 6> in_back{q, q, k, k, q, sums};
+  const std::array<TensorView, 6> in_back{q, q, k, k, q, statistics};
   const std::array<TensorView, 3> out_back{q, k, k};
   const Status status =
       encode_attention_backward({OpView(record, nullptr), in_back, out_back}, encoder);

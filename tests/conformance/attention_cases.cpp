@@ -32,12 +32,7 @@ struct Sizes {
   [[nodiscard]] Shape v() const { return shape(key_heads, keys, value_width); }
   [[nodiscard]] Shape y() const { return shape(heads, queries, value_width); }
   [[nodiscard]] Shape scores() const { return shape(heads, queries, keys); }
-  [[nodiscard]] Shape sums() const {
-    Shape out = batch;
-    out.push_back(heads);
-    out.push_back(queries);
-    return out;
-  }
+  [[nodiscard]] Shape statistics() const { return shape(heads, queries, 2); }
 };
 
 // Single queries, groups, several blocks of queries and of keys, heads enough for one task each,
@@ -103,7 +98,7 @@ void for_each_call(const Make& make) {
 
 OpCase forward_case() {
   OpCase out{.kind = OpKind::attention, .precision = Precision::sum, .calls = {}};
-  for_each_call([&](const Sizes& sizes, Mask mask, DType sums, DtypeMask dtypes) {
+  for_each_call([&](const Sizes& sizes, Mask mask, DType statistics, DtypeMask dtypes) {
     CallSpec call{.inputs = {{.shape = sizes.q()}, {.shape = sizes.k()}, {.shape = sizes.v()}},
                   .outputs = {{.shape = sizes.y()}},
                   .attributes = bytes_of(attributes_of(sizes, mask)),
@@ -112,23 +107,24 @@ OpCase forward_case() {
                   .dtypes = dtypes};
     add_mask(call, sizes, mask);
     if (mask != Mask::causal) {
-      call.outputs.push_back({.shape = sizes.sums(), .dtype = sums});
+      call.outputs.push_back({.shape = sizes.statistics(), .dtype = statistics});
     }
     out.calls.push_back(std::move(call));
   });
   return out;
 }
 
-// Weights are what the sums say: values that keep them below some hundred.
 OpCase backward_case() {
   OpCase out{.kind = OpKind::attention_backward, .precision = Precision::sum, .calls = {}};
-  for_each_call([&](const Sizes& sizes, Mask mask, DType sums, DtypeMask dtypes) {
+  for_each_call([&](const Sizes& sizes, Mask mask, DType statistics, DtypeMask dtypes) {
     CallSpec call{.inputs = {{.shape = sizes.y()},
                              {.shape = sizes.q(), .values = Values::probability},
                              {.shape = sizes.k(), .values = Values::probability},
                              {.shape = sizes.v()},
                              {.shape = sizes.y()},
-                             {.shape = sizes.sums(), .values = Values::positive, .dtype = sums}},
+                             {.shape = sizes.statistics(),
+                              .values = Values::row_statistics,
+                              .dtype = statistics}},
                   .outputs = {{.shape = sizes.q()}, {.shape = sizes.k()}, {.shape = sizes.v()}},
                   .attributes = bytes_of(attributes_of(sizes, mask)),
                   .length = static_cast<double>(sizes.heads * sizes.queries + sizes.keys),

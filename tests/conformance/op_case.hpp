@@ -37,6 +37,7 @@ enum class Values : std::uint8_t {
   special,      ///< Floats: NaN, infinities, both zeros, ordinary values.
   with_nan,     ///< `apart`, every seventh NaN.
   masked,       ///< `apart`, every third minus infinity.
+  row_statistics,  ///< What attention gives for the other inputs of its gradient.
 };
 
 struct InputSpec {

@@ -1,9 +1,13 @@
 #include "prepared_call.hpp"
 
+#include <hearth/backends/reference/reference.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace hearth::conformance {
@@ -38,6 +42,27 @@ std::vector<TensorSpec> specs_of(const std::vector<TensorView>& views) {
   return specs;
 }
 
+// What attention gives as its second result, of the call of its gradient (grad, q, k, v, y,
+// statistics, optional mask).
+std::vector<Number> row_statistics(const std::vector<std::byte>& attributes,
+                                   const std::vector<TensorView>& inputs) {
+  constexpr std::size_t kMask = 6;
+  std::vector<TensorView> operands(inputs.begin() + 1, inputs.begin() + 4);
+  if (inputs.size() > kMask) {
+    operands.push_back(inputs[kMask]);
+  }
+  CaseTensor y(inputs[4].dtype, inputs[4].shape());
+  CaseTensor statistics(inputs[5].dtype, inputs[5].shape());
+  const std::array outputs{y.view(), statistics.view()};
+  OpRecord record;
+  record.kind = OpKind::attention;
+  record.input_count = static_cast<std::uint16_t>(operands.size());
+  record.output_count = 2;
+  std::copy(attributes.begin(), attributes.end(), record.immediate);
+  reference::evaluate({OpView(record, nullptr), operands, outputs}).value();
+  return statistics.values();
+}
+
 }  // namespace
 
 PreparedCall::PreparedCall(OpKind kind, const CallSpec& spec, DType dtype)
@@ -55,7 +80,14 @@ PreparedCall::PreparedCall(OpKind kind,
   record_->input_count = static_cast<std::uint16_t>(spec.inputs.size());
   record_->output_count = static_cast<std::uint16_t>(spec.outputs.size());
   int operand = 0;
+  std::optional<std::size_t> statistics;
   for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
+    if (spec.inputs[i].values == Values::row_statistics) {
+      statistics = i;
+      if (layouts_[i] == LayoutKind::repeated) {
+        layouts_[i] = LayoutKind::dense;  // others than those of the scores mean nothing
+      }
+    }
     const DType type = spec.inputs[i].dtype.value_or(dtype);
     const auto seed = (static_cast<std::uint64_t>(kind) << 8U) + i;
     inputs_.emplace_back(
@@ -69,6 +101,14 @@ PreparedCall::PreparedCall(OpKind kind,
                  .dtype = type,
                  .use = Use::read});
     ++operand;
+  }
+  if (statistics) {
+    const TensorView old = input_views_[*statistics];
+    inputs_[*statistics] = CaseTensor(old.dtype,
+                                      old.shape(),
+                                      layouts_[*statistics],
+                                      row_statistics(spec.attributes, input_views_));
+    input_views_[*statistics] = inputs_[*statistics].view();
   }
   for (const OutputSpec& output : spec.outputs) {
     const DType type = output.dtype.value_or(dtype);

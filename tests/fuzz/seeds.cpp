@@ -99,13 +99,13 @@ std::vector<Bytes> op_trace_seeds() {
   all.push_back(with_head(table_rows.trace()));
   OpTraceBuilder heads;
   const TensorSpec head{DType::f32, {2, 3, 2}};
-  const TensorSpec sums{DType::f32, {2, 3}};
+  const TensorSpec statistics{DType::f32, {2, 3, 2}};
   const std::uint32_t q = heads.fill(head.shape, 0.5);
   const std::uint32_t seen = heads.fill({3}, 1, DType::boolean);
-  heads.add(OpKind::attention, {q, q, q, seen}, {head, sums});
+  heads.add(OpKind::attention, {q, q, q, seen}, {head, statistics});
   OpTraceBuilder::give(heads.trace().ops.back(), AttentionAttributes{.causal = 1});
-  const std::uint32_t logs = heads.last();
-  heads.add(OpKind::attention_backward, {q, q, q, q, logs - 1, logs, seen}, {head, head, head});
+  const std::uint32_t kept = heads.last();
+  heads.add(OpKind::attention_backward, {q, q, q, q, kept - 1, kept, seen}, {head, head, head});
   OpTraceBuilder::give(heads.trace().ops.back(), AttentionAttributes{.causal = 1});
   heads.about(OpKind::readback, heads.last());
   all.push_back(with_head(heads.trace()));

@@ -123,6 +123,16 @@ TEST_F(GradientsTest, NormOfNothingIsRefused) {
               HasSubstr("nothing to take the norm of"));
 }
 
+// 1.7e-8 is 0 in f16.
+TEST_F(GradientsTest, OfSixteenBitsAreClippedByAFactorThatTheyCannotHold) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    Gradients gradients({"a"}, {cast(f32({60000, 0}, {2}), dtype)});
+    (void)gradients.clip_by_norm(1e-3);
+    EXPECT_NEAR(reals(gradients.at("a"))[0], 1e-3, 4e-6);
+    EXPECT_EQ(gradients.at("a").dtype(), dtype);
+  }
+}
+
 TEST_F(GradientsTest, ClipScalesDownToTheNorm) {
   Gradients gradients({"a", "b"}, {f32({3, 0}, {2}), f32({4}, {1}).to(other_device())});
   EXPECT_EQ(gradients.clip_by_norm(2.5).item(), 5);

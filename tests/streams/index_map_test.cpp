@@ -210,13 +210,15 @@ std::vector<Example> attention_examples() {
   const TensorSpec k = f32({2, 2, 3, 3});
   const TensorSpec v = f32({2, 2, 3, 2});
   const TensorSpec y = f32({2, 4, 2, 2});
-  const TensorSpec sums = f32({2, 4, 2});
+  const TensorSpec statistics = f32({2, 4, 2, 2});
   for (const TensorSpec& mask : {f32({4, 1, 3}), f32({2, 1, 2, 3})}) {
-    all.push_back({KernelExample(OpKind::attention, {q, k, v, mask}, {y, sums}).with(attributes)});
-    all.push_back({KernelExample(OpKind::attention_backward, {y, q, k, v, y, sums, mask}, {q, k, v})
-                       .with(attributes),
-                   1,
-                   false});
+    all.push_back(
+        {KernelExample(OpKind::attention, {q, k, v, mask}, {y, statistics}).with(attributes)});
+    all.push_back(
+        {KernelExample(OpKind::attention_backward, {y, q, k, v, y, statistics, mask}, {q, k, v})
+             .with(attributes),
+         1,
+         false});
   }
   const TensorSpec flat = f32({2, 3});
   all.push_back({KernelExample(OpKind::attention, {flat, flat, flat}, {flat}).with(attributes)});

@@ -2,8 +2,9 @@
 // maximum and sum of each query; where queries are too few to fill the device, the keys are cut
 // and the parts joined by a second dispatch. Backward needs no atomics: one pass has tiles of
 // queries and goes over the keys for the gradient of q, another has tiles of keys and goes over the
-// queries for those of k and v; both make the weights anew from the logarithms of the sums. Heads
-// that share keys are rows of one matrix, so that a tile of keys is read once for all of them.
+// queries for those of k and v; both make the weights anew from each row's largest score and sum.
+// Heads that share keys are rows of one matrix, so that a tile of keys is read once for all of
+// them.
 #include "attention.hpp"
 
 #include "attention_operands.hpp"
@@ -28,17 +29,17 @@ Status encode_attention(const KernelCall& call, KernelEncoder& encoder) {
   if (encoder.guard() != 0) {
     return refuse_guard();
   }
-  const bool has_sums = call.outputs.size() > 1 && call.outputs[1].element_count() > 0;
-  if (call.outputs[0].element_count() == 0 && !has_sums) {
+  const bool has_statistics = call.outputs.size() > 1 && call.outputs[1].element_count() > 0;
+  if (call.outputs[0].element_count() == 0 && !has_statistics) {
     return {};
   }
   Operands operands(call, 0, 3);
   operands.finish();
-  return encode_attention_pass(
-      AttentionPass::forward,
-      operands,
-      {.first = address_of(call.outputs[0]), .second = has_sums ? address_of(call.outputs[1]) : 0},
-      encoder);
+  return encode_attention_pass(AttentionPass::forward,
+                               operands,
+                               {.first = address_of(call.outputs[0]),
+                                .second = has_statistics ? address_of(call.outputs[1]) : 0},
+                               encoder);
 }
 
 Status encode_attention_backward(const KernelCall& call, KernelEncoder& encoder) {
@@ -48,7 +49,7 @@ Status encode_attention_backward(const KernelCall& call, KernelEncoder& encoder)
   Operands operands(call, 1, 6);
   operands.add_rows(Operands::grad, call.inputs[0]);
   operands.add_rows(Operands::y, call.inputs[4]);
-  operands.add_rows(Operands::sums, call.inputs[5]);
+  operands.add_rows(Operands::statistics, call.inputs[5]);
   operands.finish();
   const std::int64_t rows = operands.heads.count() * operands.rows();
   AttentionResults results;

@@ -22,7 +22,7 @@ enum class AttentionMask : std::uint32_t { none, booleans, floats };
 
 struct AttentionOperands {
   /// Places of `heads`' operands and of `matrices`.
-  enum Place : std::size_t { q, k, v, mask, grad, sums, y, kPlaces };
+  enum Place : std::size_t { q, k, v, mask, grad, statistics, y, kPlaces };
 
   /// `first` is the place of q among the inputs, that of the mask is `mask_place`.
   AttentionOperands(const KernelCall& call, std::size_t first, std::size_t mask_place) noexcept;

@@ -164,12 +164,14 @@ Tiling tiling_of(AttentionPass pass,
 }
 
 constexpr std::string_view kMembers =
-    "uint64_t q; uint64_t k; uint64_t v; uint64_t mask; uint64_t grad; uint64_t sums; uint64_t y; "
+    "uint64_t q; uint64_t k; uint64_t v; uint64_t mask; uint64_t grad; uint64_t statistics; "
+    "uint64_t y; "
     "uint64_t first; uint64_t second; uint64_t means; "
     "INDEX q_head; INDEX q_row; INDEX q_column; INDEX k_head; INDEX k_row; INDEX k_column; "
     "INDEX v_head; INDEX v_row; INDEX v_column; INDEX mask_head; INDEX mask_row; "
-    "INDEX mask_column; INDEX grad_head; INDEX grad_row; INDEX grad_column; INDEX sums_head; "
-    "INDEX sums_row; INDEX sums_column; INDEX y_head; INDEX y_row; INDEX y_column; "
+    "INDEX mask_column; INDEX grad_head; INDEX grad_row; INDEX grad_column; "
+    "INDEX statistics_head; INDEX statistics_row; INDEX statistics_column; INDEX y_head; INDEX "
+    "y_row; INDEX y_column; "
     "INDEX heads; INDEX rows; INDEX queries; INDEX keys; INDEX width; INDEX value_width; "
     "INDEX lag; INDEX chunk; int tiles; int blocks; int splits; uint queries_m; uint queries_h; "
     "uint form; VALUE scale; ";
@@ -294,7 +296,7 @@ std::string shader_text(const Operands& operands,
                         std::size_t parameter_bytes) {
   const bool has_tiles = kernel != Kernel::join && kernel != Kernel::means;
   MathUse math;
-  for (const MathFunction function : {MathFunction::exp, MathFunction::log, MathFunction::div}) {
+  for (const MathFunction function : {MathFunction::exp, MathFunction::div}) {
     math.add(function, operands.dtype == DType::f64);
   }
   const bool on_units = has_tiles && tiling.on_units;

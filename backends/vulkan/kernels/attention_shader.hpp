@@ -9,7 +9,7 @@
 namespace hearth::vulkan {
 
 enum class AttentionPass : std::uint32_t {
-  forward,      ///< Results and the logarithms of the sums.
+  forward,      ///< Results and statistics of rows.
   query_grads,  ///< The gradient of q.
   key_grads,    ///< The gradients of k and v.
 };
@@ -17,7 +17,7 @@ enum class AttentionPass : std::uint32_t {
 /// Where a pass writes, and the means that the gradients need.
 struct AttentionResults {
   std::uint64_t first = 0;   ///< y; the gradient of q; that of k
-  std::uint64_t second = 0;  ///< logarithms of the sums, 0: not asked for; the gradient of v
+  std::uint64_t second = 0;  ///< statistics of rows, 0: not asked for; the gradient of v
   std::uint64_t means = 0;
 };
 

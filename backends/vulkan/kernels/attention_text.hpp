@@ -102,17 +102,21 @@ void main() {
     }
   }
 #else
+  VALUE4 share;
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    share[i] = sum[i] == VALUE(0) ? VALUE(0) : m_div(VALUE(1), sum[i]);
+  }
   [[unroll]] for (int i = 0; i < BLOCKS * 4; ++i) {
-    const VALUE whole = sum[i % 4];
-    result[i] = whole == VALUE(0) ? VALUE4(0) : result[i] * m_div(VALUE(1), whole);
+    result[i] = share[i % 4] == VALUE(0) ? VALUE4(0) : result[i] * share[i % 4];
   }
   store_block(moved(p.first, task.head * p.rows * p.value_width, SIZE), p.rows, p.value_width, row,
               task.column, result);
   if (p.second != 0ul && tx == 0 && task.column == 0) {
     [[unroll]] for (int i = 0; i < 4; ++i) {
       if (row + INDEX(i) < p.rows) {
-        store_value(p.second, task.head * p.rows + row + INDEX(i),
-                    sum[i] == VALUE(0) ? NEVER : top[i] + m_log(sum[i]));
+        const INDEX at = (task.head * p.rows + row + INDEX(i)) * 2;
+        store_value(p.second, at, top[i]);
+        store_value(p.second, at + 1, share[i]);
       }
     }
   }
@@ -155,7 +159,8 @@ void main() {
                   sum == VALUE(0) ? VALUE(0) : m_div(value, sum));
   }
   if (p.second != 0ul && column == 0) {
-    store_value(p.second, all_row, sum == VALUE(0) ? NEVER : top + m_log(sum));
+    store_value(p.second, all_row * 2, top);
+    store_value(p.second, all_row * 2 + 1, sum == VALUE(0) ? VALUE(0) : m_div(VALUE(1), sum));
   }
 }
 )";
@@ -208,11 +213,14 @@ void main() {
   const Heads h = heads_of(task.head);
   const INDEX own_row = (INDEX(p.tiles) - 1 - task.tile) * OWN;
   const INDEX row = own_row + INDEX(ty * 4);
-  VALUE4 log_sum = VALUE4(0);
+  VALUE4 top = VALUE4(0);
+  VALUE4 share = VALUE4(0);
   VALUE4 mean = VALUE4(0);
   [[unroll]] for (int i = 0; i < 4; ++i) {
     if (row + INDEX(i) < p.rows) {
-      log_sum[i] = load_value(h.sums.at, row_place(h.sums, row + INDEX(i)));
+      const Statistics statistics = statistics_of(h, row + INDEX(i));
+      top[i] = statistics.top;
+      share[i] = statistics.share;
       mean[i] = load_value(p.means, task.head * p.rows + row + INDEX(i));
     }
   }
@@ -229,7 +237,7 @@ void main() {
     [[UNROLL]] for (int j = 0; j < 4; ++j) {
       [[unroll]] for (int i = 0; i < 4; ++i) {
         const VALUE score = score_of(h, row + INDEX(i), key + INDEX(tx * 4 + j), s[j][i]);
-        const VALUE weight = score == NEVER ? VALUE(0) : m_exp(score - log_sum[i]);
+        const VALUE weight = weight_of(score, top[i], share[i]);
         s[j][i] = score == NEVER ? VALUE(0) : weight * (g[j][i] - mean[i]) * p.scale;
       }
     }
@@ -271,15 +279,15 @@ void main() {
     product(h.v, h.grad, own_row, first, g);
     [[UNROLL]] for (int j = 0; j < 4; ++j) {
       const INDEX r = first + INDEX(tx * 4 + j);
-      VALUE log_sum = VALUE(0);
+      Statistics statistics = Statistics(VALUE(0), VALUE(0));
       VALUE mean = VALUE(0);
       if (r < p.rows) {
-        log_sum = load_value(h.sums.at, row_place(h.sums, r));
+        statistics = statistics_of(h, r);
         mean = load_value(p.means, task.head * p.rows + r);
       }
       [[unroll]] for (int i = 0; i < 4; ++i) {
         const VALUE score = score_of(h, r, key + INDEX(i), s[j][i]);
-        s[j][i] = score == NEVER ? VALUE(0) : m_exp(score - log_sum);
+        s[j][i] = weight_of(score, statistics.top, statistics.share);
         g[j][i] = score == NEVER ? VALUE(0) : s[j][i] * (g[j][i] - mean) * p.scale;
       }
     }

@@ -191,7 +191,7 @@ struct Heads {
   Matrix v;
   Matrix mask;
   Matrix grad;
-  Matrix sums;
+  Matrix statistics;
 };
 uint64_t moved(uint64_t address, INDEX elements, int size) {
   return address + uint64_t(int64_t(elements) * int64_t(size));
@@ -202,9 +202,9 @@ Heads heads_of(INDEX head) {
   INDEX v;
   INDEX mask;
   INDEX grad;
-  INDEX sums;
+  INDEX statistics;
   INDEX y;
-  head_places(head, q, k, v, mask, grad, sums, y);
+  head_places(head, q, k, v, mask, grad, statistics, y);
   Heads h;
   h.q = Matrix(moved(p.q, q, SIZE), p.q_head, p.q_row, p.q_column, p.rows, p.width, true);
   h.k = Matrix(moved(p.k, k, SIZE), INDEX(0), p.k_row, p.k_column, p.keys, p.width, false);
@@ -213,8 +213,8 @@ Heads heads_of(INDEX head) {
                   p.keys, true);
   h.grad = Matrix(moved(p.grad, grad, SIZE), p.grad_head, p.grad_row, p.grad_column, p.rows,
                   p.value_width, true);
-  h.sums = Matrix(moved(p.sums, sums, VALUE_SIZE), p.sums_head, p.sums_row, INDEX(0), p.rows,
-                  INDEX(1), true);
+  h.statistics = Matrix(moved(p.statistics, statistics, VALUE_SIZE), p.statistics_head,
+                        p.statistics_row, p.statistics_column, p.rows, INDEX(2), true);
   return h;
 }
 
@@ -253,6 +253,21 @@ VALUE score_of(Heads h, INDEX r, INDEX key, VALUE dot) {
     score += load_element(h.mask.at, row_place(h.mask, r) + key * h.mask.column);
   }
   return score;
+}
+
+// Of a row: its largest score, and 1 / the sum of exp(score - largest), 0 without a key.
+struct Statistics {
+  VALUE top;
+  VALUE share;
+};
+Statistics statistics_of(Heads h, INDEX r) {
+  const INDEX at = row_place(h.statistics, r);
+  return Statistics(load_value(h.statistics.at, at),
+                    load_value(h.statistics.at, at + h.statistics.column));
+}
+// A NaN among a row's scores is in its share too.
+VALUE weight_of(VALUE score, VALUE top, VALUE share) {
+  return score == NEVER ? VALUE(0) : m_exp(min(score - top, VALUE(0))) * share;
 }
 )";
 

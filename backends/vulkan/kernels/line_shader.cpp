@@ -317,7 +317,7 @@ constexpr std::string_view kLoss = R"(
         fail(p.cell, 1u, target, int64_t(k) + int64_t(c), int64_t(p.n));
       } else {
         const INDEX at = x_at + INDEX(c * COLUMNAR) + INDEX(target) * p.step_x;
-        const VALUE loss = m_log(sum[c]) + top[c] - load_element(p.x, at);
+        const VALUE loss = m_log(sum[c]) + (top[c] - load_element(p.x, at));
         store_element(p.losses, k + INDEX(c), loss);
       }
     }

@@ -154,6 +154,33 @@ TEST_F(AttentionTest, AMaskMayHaveAGradient) {
   }
 }
 
+// As the kernel's, though softmax of nothing but -infinity is NaN.
+TEST_F(AttentionTest, ARowThatAMaskWithAGradientHidesGivesZero) {
+  HostRandom random(6);
+  const Tensors inputs{
+      random.signed_values({2, 4}).on(device()),
+      random.signed_values({3, 4}).on(device()),
+      random.signed_values({3, 4}).on(device()),
+      f64({-kInfinity, 0.5, -kInfinity, -kInfinity, -kInfinity, -kInfinity}, {2, 3})};
+  const auto masked = [](const Tensors& in) { return attention(in[0], in[1], in[2], in[3]); };
+  std::vector<double> seen;
+  const Tensors slopes = grad(
+      [&](const Tensors& in) {
+        const Tensor y = masked(in);
+        seen = reals(y);
+        return sum(y * y);
+      },
+      inputs);
+  EXPECT_EQ(seen, reals(masked(inputs)));
+  for (const Tensor& slope : slopes) {
+    for (const double value : reals(slope)) {
+      EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+  const std::vector<double> of_queries = reals(slopes[0]);
+  EXPECT_THAT(std::vector<double>(of_queries.begin() + 4, of_queries.end()), Each(0));
+}
+
 TEST_F(AttentionTest, ErrorsNameTheRuleAndTheOperands) {
   const Tensor q = zeros(device(), {2, 4, 3, 8});
   const Tensor k = zeros(device(), {2, 2, 5, 8});

@@ -75,6 +75,29 @@ TEST(OpTraceFile, ReadsAFileOfVersion2) {
   EXPECT_TRUE(std::ranges::equal(std::span(bytes.value()).subspan(kCheckedHeaderBytes), payload));
 }
 
+// Until version 3 attention kept the logarithm of a row's sum for its gradient, which is no
+// statistic of the largest score and the sum.
+TEST(OpTraceFile, RefusesTheAttentionOfVersion3WithOneSentence) {
+  const TensorSpec head{DType::f32, {2, 3, 2}};
+  for (const Shape& kept : {Shape{2, 3}, Shape{2, 3, 2}}) {
+    OpTraceBuilder builder;
+    const std::uint32_t q = builder.fill(head.shape, 0.5);
+    builder.add(OpKind::attention, {q, q, q}, {head, {DType::f32, kept}});
+    OpTraceBuilder::give(builder.trace().ops.back(), AttentionAttributes{});
+    const Status status = check_trace(builder.trace());
+    ASSERT_EQ(status.has_value(), kept.rank() == 3) << text(status);
+    if (kept.rank() == 2) {
+      EXPECT_NE(
+          text(status).find("the recording is of version 3 or older, whose attention kept one "
+                            "number of a row for its gradient, where it now keeps two: "
+                            "record it again"),
+          std::string::npos)
+          << text(status);
+      EXPECT_FALSE(decode_trace(encode_trace(builder.trace())).has_value());
+    }
+  }
+}
+
 OpTrace program_with_expressions() {
   OpTraceBuilder builder;
   const std::uint32_t a = builder.upload({2}, {1, 2});
