@@ -96,13 +96,14 @@ Pending<StepReport> Adam::update(std::span<const ParameterRef> parameters,
   state_.count_updates(parameters, gradients, loc);
   UpdateGroup group(parameters.front().tensor->device(), loc);
   FactorsOfStep factors(config_, loc);
-  state_.update_each(parameters, gradients, [&](std::size_t i) {
+  Gradients taken(std::move(gradients));  // marks the argument as used
+  state_.update_each(parameters, taken, [&](std::size_t i) {
     const detail::ParameterSettings& own = state_.settings(i);
     const double rate = config_.learning_rate * own.rate_factor;
     const Tensor* const count = state_.device_count(i);
     group.adam(
         *parameters[i].tensor,
-        std::move(gradients[i]),
+        std::move(taken[i]),
         state_.slot(0, i),
         state_.slot(1, i),
         {.learning_rate = rate,

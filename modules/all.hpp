@@ -22,6 +22,7 @@
 #include <hearth/modules/epoch_order.hpp>
 #include <hearth/modules/evaluation_metric.hpp>
 #include <hearth/modules/flatten.hpp>
+#include <hearth/modules/freeze_weights.hpp>
 #include <hearth/modules/generator_scope.hpp>
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/group_norm.hpp>

@@ -1,6 +1,8 @@
 #include <hearth/modules/batch_norm2d.hpp>
 
 #include <hearth/runtime/mistake_name.hpp>
+#include <hearth/runtime/promotion.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -10,18 +12,20 @@
 namespace hearth {
 namespace {
 
-// f16 and bf16 are too coarse for statistics.
-DType wide_type(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
-}
-
 // [channels] beside pictures.
 Tensor by_channel(const Tensor& values, DType dtype, SourceLoc loc) {
   Tensor column = reshape(Arg(values, loc), {values.element_count(), 1, 1});
   return cast(Arg(std::move(column), loc), dtype);
 }
 
-void require_pictures(const Arg& x, const Tensor& mean, bool is_training) {
+// The layer's type is that of its weight; without one any that is computed as its statistics are.
+bool is_type_of(DType dtype, const BatchNorm2d& layer) {
+  return layer.weight ? dtype == layer.weight->dtype()
+                      : accumulation_dtype(dtype) == accumulation_dtype(layer.running_mean.dtype());
+}
+
+void require_pictures(const Arg& x, const BatchNorm2d& layer, bool is_training) {
+  const Tensor& mean = layer.running_mean;
   if (x.is_scalar()) {
     static_cast<void>(taken(x, "BatchNorm2d"));  // which refuses it
   }
@@ -29,13 +33,13 @@ void require_pictures(const Arg& x, const Tensor& mean, bool is_training) {
   const Shape shape = pictures.shape(x.location());
   const bool has_channels = shape.rank() == 4 && shape[1] == mean.element_count();
   const bool has_values = has_channels && shape[0] * shape[2] * shape[3] > 1;
-  if (has_channels && (has_values || !is_training) && pictures.dtype() == mean.dtype()) {
+  if (has_channels && (has_values || !is_training) && is_type_of(pictures.dtype(), layer)) {
     return;
   }
   const bool is_type = has_channels && (has_values || !is_training);
   throw_error(Error{.code = is_type ? ErrorCode::dtype_mismatch : ErrorCode::shape_mismatch,
                     .text = fmt::format("BatchNorm2d: needs {}[n, {}, height, width]{}, got {}",
-                                        name(mean.dtype()),
+                                        name(layer.weight ? layer.weight->dtype() : mean.dtype()),
                                         mean.element_count(),
                                         is_training ? " with two values a channel or more" : "",
                                         describe(pictures.dtype(), shape)),
@@ -63,26 +67,33 @@ BatchNorm2d::BatchNorm2d(const Config& config, const Device& device, DType dtype
     weight = ones(device, {config.channels}, dtype, loc);
     bias = zeros(device, {config.channels}, dtype, loc);
   }
-  running_mean = zeros(device, {config.channels}, dtype, loc);
-  running_variance = ones(device, {config.channels}, dtype, loc);
+  const DType wide = accumulation_dtype(dtype);
+  running_mean = running_statistic(zeros(device, {config.channels}, wide, loc), loc);
+  running_variance = running_statistic(ones(device, {config.channels}, wide, loc), loc);
   detail::set_first_paths(*this);
 }
 
+// Statistics that are frozen are those that the layers behind have learnt with.
+bool BatchNorm2d::takes_statistics(Mode mode) const noexcept {
+  return mode == Mode::train &&
+         !detail::TensorAccess::has_mark(running_mean, detail::MemberMark::frozen);
+}
+
 Tensor BatchNorm2d::forward(Arg x, Mode mode, StateUpdates& updates) const {
-  return mode == Mode::train ? trained(x, updates) : evaluated(x);
+  return takes_statistics(mode) ? trained(x, updates) : evaluated(x);
 }
 
 Tensor BatchNorm2d::forward(Arg x, Mode mode) const {
-  return mode == Mode::train ? trained(x, current_state_updates("BatchNorm2d", x.location()))
-                             : evaluated(x);
+  return takes_statistics(mode) ? trained(x, current_state_updates("BatchNorm2d", x.location()))
+                                : evaluated(x);
 }
 
 Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
   return detail::mistakes_named("BatchNorm2d", [&] {
     const SourceLoc loc = x.location();
-    require_pictures(x, running_mean, true);
+    require_pictures(x, *this, true);
     const DType dtype = x.tensor().dtype();
-    const DType inside = wide_type(dtype);
+    const DType inside = accumulation_dtype(dtype);
     const Shape shape = x.tensor().shape();
     const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
     const Tensor value = cast(x, inside);
@@ -93,7 +104,7 @@ Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
 
     const auto as_buffer = [&](Tensor statistic) {
       Tensor flat = reshape(Arg(std::move(statistic), loc), {shape[1]});
-      return cast(Arg(std::move(flat), loc), dtype);
+      return cast(Arg(std::move(flat), loc), running_mean.dtype());
     };
     updates.blend(running_mean, as_buffer(centre.detach()), momentum, loc);
     Tensor estimate = mul(Arg(spread.detach(), loc), Arg(count / (count - 1), loc));
@@ -113,9 +124,9 @@ Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
 Tensor BatchNorm2d::evaluated(const Arg& x) const {
   return detail::mistakes_named("BatchNorm2d", [&] {
     const SourceLoc loc = x.location();
-    require_pictures(x, running_mean, false);
+    require_pictures(x, *this, false);
     const DType dtype = x.tensor().dtype();
-    const DType inside = wide_type(dtype);
+    const DType inside = accumulation_dtype(dtype);
     const Tensor variance = by_channel(running_variance, inside, loc);
     Tensor factor = rsqrt(Arg(add(Arg(variance, loc), Arg(epsilon, loc)), loc));
     if (weight) {

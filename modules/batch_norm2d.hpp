@@ -16,7 +16,9 @@ namespace hearth {
 /// In training the statistics are those of the batch, and the running ones move towards them; in
 /// evaluation the running ones serve. In DataParallel and a Trainer each rank takes the statistics
 /// of its own part of a batch, and the running ones of all move by the mean of the ranks' moves,
-/// weighted by samples; a loop of one's own commits them (state_updates.hpp).
+/// weighted by samples; a loop of one's own commits them (state_updates.hpp). A frozen one
+/// (freeze_weights()) works in training as in evaluation: its statistics serve and stay. Those of a
+/// layer of 16 bits are f32.
 ///
 /// Paper: Ioffe, Szegedy, Batch Normalization, arXiv:1502.03167.
 struct BatchNorm2d {
@@ -55,6 +57,8 @@ struct BatchNorm2d {
   HEARTH_MODULE(BatchNorm2d, weight, bias, running_mean, running_variance)
 
  private:
+  /// Whether the batch's own statistics serve, and the running ones move.
+  [[nodiscard]] bool takes_statistics(Mode mode) const noexcept;
   [[nodiscard]] Tensor trained(const Arg& x, StateUpdates& updates) const;
   [[nodiscard]] Tensor evaluated(const Arg& x) const;
 };

@@ -80,6 +80,7 @@ void write_weights(const fs::path& where,
                    const Metadata& metadata,
                    SourceLoc loc) {
   require_weights_name(where, loc);
+  require_own_names(metadata, "save_weights", loc);
   for (const NamedTensor& named : tensors) {
     require_tensor("save_weights", named.name, named.tensor, loc);
   }

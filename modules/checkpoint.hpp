@@ -33,9 +33,9 @@ void write_weights(const std::filesystem::path& where,
 /// to all.
 ///
 /// Errors: ArgumentError for a file of another name, or an ending that other programs give to files
-/// of weights (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …), unless that is a folder, and
-/// naming a tensor that is empty; DeviceError when one is poisoned; FileError io_error. The old
-/// file is kept.
+/// of weights (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …), unless that is a folder, for
+/// metadata whose name begins with "hearth.", and naming a tensor that is empty; DeviceError when
+/// one is poisoned; FileError io_error. The old file is kept.
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
@@ -59,7 +59,8 @@ struct LoadedWeights {
 ///                {.renames = {{"^h\\.", "layers."}}, .allow_unused = true});
 ///
 /// Errors: those of SafetensorsFile::read() and match(): what is not allowed to differ, and shapes,
-/// which never are. The module stays as it was then.
+/// which never are; ArgumentError naming a tensor that value_and_grad tracks. The module stays as
+/// it was then.
 template <Module Model>
 LoadedWeights load_weights(Model& model,
                            const std::filesystem::path& where,
@@ -68,6 +69,7 @@ LoadedWeights load_weights(Model& model,
   const std::vector<NamedTensor> wanted = named_tensors(model);
   for (const NamedTensor& named : wanted) {
     detail::require_tensor("load_weights", named.name, named.tensor, loc);
+    detail::require_untracked("load_weights", named.name, named.tensor, loc);
   }
   const SafetensorsFile file = SafetensorsFile::read(weights_file(where), loc);
   WeightMatches matches = file.match(wanted, options, loc);

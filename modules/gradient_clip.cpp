@@ -26,10 +26,11 @@ void detail::require_sound(const GradientClip& how, std::string_view op, SourceL
 
 void clip(Gradients& gradients, const GradientClip& how, SourceLoc loc) {
   detail::require_sound(how, "clip", loc);
+  gradients.require_unused("clip()", loc);
   if (how.max_value) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       Tensor& gradient = gradients[i];
-      if (is_float(gradient.dtype()) && gradients.has_gradient(i)) {
+      if (gradients.has_gradient(i) && is_float(gradient.dtype())) {
         gradient = clamp(
             Arg(std::move(gradient), loc), Arg(-*how.max_value, loc), Arg(*how.max_value, loc));
       }

@@ -120,10 +120,11 @@ void require_finite(double loss, std::int64_t step, SourceLoc loc) {
 }
 
 void require_finite(const Gradients& gradients, std::int64_t step, SourceLoc loc) {
+  gradients.require_unused("require_finite()", loc);
   std::vector<Pending<double>> bad_counts;  // all are queued before the first is waited for
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (is_float(gradients[i].dtype())) {
+    if (gradients[i].is_valid() && is_float(gradients[i].dtype())) {
       const Tensor is_good = is_finite(Arg(gradients[i], loc));
       const Tensor is_bad = equal(Arg(is_good, loc), Arg(0, loc)).to(DType::i64, loc);
       bad_counts.push_back(sum(Arg(is_bad, loc)).item_later(loc));

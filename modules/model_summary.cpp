@@ -78,12 +78,15 @@ std::string ModelSummary::to_string() const {
                         widths[3]);
   }
   const std::int64_t trained = parameter_count();
-  std::int64_t all = 0;
+  std::int64_t frozen = 0;
+  std::int64_t in_buffers = 0;
   for (const SummaryRow& row : rows) {
-    all += row.element_count;
+    frozen += row.is_frozen ? row.element_count : 0;
+    in_buffers += row.is_trained || row.is_frozen ? 0 : row.element_count;
   }
   text += fmt::format("{} parameters", grouped(trained));
-  text += all > trained ? fmt::format(", ({}) in buffers", grouped(all - trained)) : "";
+  text += frozen > 0 ? fmt::format(", ({}) frozen", grouped(frozen)) : "";
+  text += in_buffers > 0 ? fmt::format(", ({}) in buffers", grouped(in_buffers)) : "";
   return text + fmt::format(", {}\n", bytes_text(size_bytes()));
 }
 

@@ -6,6 +6,7 @@
 #include <hearth/modules/module.hpp>
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct SummaryRow {
   DType dtype = DType::f32;
   std::int64_t element_count = 0;
   std::int64_t size_bytes = 0;
-  bool is_trained = true;  ///< A Buffer is not.
+  bool is_trained = true;  ///< A Buffer is not, nor what is frozen.
+  bool is_frozen = false;
 };
 
 struct ModelSummary {
@@ -46,15 +48,18 @@ requires(!Module<Model>) [[nodiscard]] ModelSummary model_summary(const Model& /
 template <Module Model>
 [[nodiscard]] ModelSummary model_summary(const Model& model, SourceLoc loc = SourceLoc::current()) {
   ModelSummary summary;
+  const std::set<std::string> frozen = detail::frozen_paths(model);
   visit_once(model, "", [&]<class Part>(const std::string& path, Part& tensor) {
     detail::require_tensor("model_summary", path, tensor, loc);
     const std::int64_t count = tensor.element_count();
+    const bool is_frozen = frozen.contains(path);
     summary.rows.push_back({.path = path,
                             .shape = tensor.shape(),
                             .dtype = tensor.dtype(),
                             .element_count = count,
                             .size_bytes = count * hearth::size_bytes(tensor.dtype()),
-                            .is_trained = !std::is_same_v<Part, const Buffer>});
+                            .is_trained = !std::is_same_v<Part, const Buffer> && !is_frozen,
+                            .is_frozen = is_frozen});
   });
   return summary;
 }

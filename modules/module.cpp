@@ -1,6 +1,7 @@
 #include <hearth/modules/module.hpp>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -36,7 +37,14 @@ std::string key_path(const std::string& prefix, const std::string& key) {
 
 Tensor with_dtype(const Tensor& tensor, DType dtype, SourceLoc loc) {
   const WeightScope weights(tensor.device());
-  return tensor.detach().to(dtype, loc);
+  return tensor.to(dtype, loc);
+}
+
+DType member_dtype(const Tensor& member, DType dtype) {
+  if (!is_float(member.dtype())) {
+    return member.dtype();
+  }
+  return TensorAccess::has_mark(member, MemberMark::wide) ? accumulation_dtype(dtype) : dtype;
 }
 
 Tensor forked(const Tensor& tensor, const Device& device, SourceLoc loc) {

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -58,6 +59,7 @@
   void visit(const std::string& hearth_prefix, ::hearth::TensorVisitor hearth_fn) {            \
     static_assert(::hearth::detail::are_distinct(#__VA_ARGS__),                                \
                   "HEARTH_MODULE names a member twice");                                       \
+    hearth_fn.enter_module(this, sizeof(*this));                                               \
     ::hearth::detail::visit_members(                                                           \
         hearth_prefix, #__VA_ARGS__, hearth_fn __VA_OPT__(, ) __VA_ARGS__);                    \
   }                                                                                            \
@@ -80,8 +82,11 @@ concept Module = detail::HasVisit<T> && detail::HasVisit<const T>;
 namespace detail {
 /// The same values in memory of their own on `device`, cut from any tape.
 [[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device, SourceLoc loc);
-/// The same values in another type, cut from any tape.
+/// Casts the values to another type; gradients flow.
 [[nodiscard]] Tensor with_dtype(const Tensor& tensor, DType dtype, SourceLoc loc);
+/// The type of a member in a module of this type: its own where it is of no floats, and one that
+/// adds up small changes where it has to.
+[[nodiscard]] DType member_dtype(const Tensor& member, DType dtype);
 /// Errors: ArgumentError naming the path, when a copy of `from` cannot stand in for `to`.
 void require_copyable(const std::string& from_path,
                       const Tensor& from,
@@ -102,6 +107,28 @@ void visit_once(const Model& model, const std::string& prefix, Fn&& fn) {
   });
 }
 
+namespace detail {
+/// The first names of the parameters that are frozen under one of their names.
+template <Module Model>
+[[nodiscard]] std::set<std::string> frozen_paths(const Model& model) {
+  std::set<std::string> frozen;
+  std::vector<std::string> paths;  // by number of the tied
+  TiedTensors tied;
+  model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
+    if constexpr (!std::is_same_v<Part, const Buffer>) {
+      const TiedTensors::Place place = tied.meet(tensor);
+      if (place.is_first) {
+        paths.push_back(path);
+      }
+      if (TensorAccess::has_mark(tensor, MemberMark::frozen)) {
+        frozen.insert(paths[place.number]);
+      }
+    }
+  });
+  return frozen;
+}
+}  // namespace detail
+
 /// The tensors of a module that can be replaced through these, each once, in visit order.
 template <Module Model>
 [[nodiscard]] std::vector<TensorRef> tensor_refs(Model& model) {
@@ -121,8 +148,8 @@ template <Module Model>
   return all;
 }
 
-/// Those of them that are trained: all but Buffers. The gradients of value_and_grad stand in this
-/// order.
+/// Those of them that are parameters: all but Buffers. The gradients of value_and_grad stand in
+/// this order. TensorRef::is_trained() holds for floats that are not frozen.
 template <Module Model>
 [[nodiscard]] std::vector<TensorRef> parameter_refs(Model& model) {
   std::vector<TensorRef> all;
@@ -148,7 +175,7 @@ template <Module Model>
   });
   return all;
 }
-/// Those of them that are trained: all but Buffers.
+/// Those of them that are parameters: all but Buffers.
 template <Module Model>
 [[nodiscard]] std::vector<NamedTensor> named_parameters(const Model& model) {
   std::vector<NamedTensor> all;
@@ -160,14 +187,17 @@ template <Module Model>
   return all;
 }
 
-/// How many numbers a module trains: those of its tensors, tied ones once, without Buffers.
+/// How many numbers a module trains: those of its tensors, tied ones once, without Buffers and
+/// without those that are frozen.
 template <Module Model>
 [[nodiscard]] std::int64_t parameter_count(const Model& model,
                                            SourceLoc loc = SourceLoc::current()) {
   std::int64_t count = 0;
+  const std::set<std::string> frozen = detail::frozen_paths(model);
   visit_once(model, "", [&]<class Part>(const std::string& path, Part& tensor) {
     detail::require_tensor("parameter_count", path, tensor, loc);
-    count += std::is_same_v<Part, const Buffer> ? 0 : tensor.element_count();
+    const bool is_trained = !std::is_same_v<Part, const Buffer> && !frozen.contains(path);
+    count += is_trained ? tensor.element_count() : 0;
   });
   return count;
 }
@@ -232,7 +262,8 @@ requires(!Module<Model>) Model to_dtype(const Model& model, DType /*dtype*/) {
 
 /// A deep copy on `device` (the module's own device too): the two share nothing. Sets paths.
 ///
-/// Errors: ArgumentError naming a tensor that is empty; DeviceError when the copy is read.
+/// Errors: ArgumentError naming a tensor that is empty, or that value_and_grad tracks: a fork is
+/// cut from the tape; DeviceError when the copy is read.
 template <Module Model>
 [[nodiscard]] Model fork(const Model& model,
                          const Device& device,
@@ -242,13 +273,18 @@ template <Module Model>
     detail::require_tensor("fork", ref.path, *ref.tensor, loc);
     const detail::SoleName sole(ref);
     const bool is_unnamed = detail::TensorAccess::is_unnamed_weight(*ref.tensor);
+    detail::require_untracked("fork", ref.path, *ref.tensor, loc);
     *ref.tensor = detail::forked(*ref.tensor, device, loc);
     detail::TensorAccess::set_copied_path(*ref.tensor, is_unnamed, ref.path, loc);
   }
   return copy;
 }
 
-/// A copy whose float tensors have another type. Those that have it already are shared.
+/// A copy whose float tensors have another type. Those that have it already are shared. Running
+/// statistics (running_statistic()) become f32 where the type has 16 bits.
+///
+/// Inside value_and_grad it is a cast of each tensor, through which gradients flow:
+/// `to_dtype(tracked, DType::bf16).forward(x)` trains f32 weights by a forward pass in bf16.
 template <Module Model>
 [[nodiscard]] Model to_dtype(const Model& model,
                              DType dtype,
@@ -257,10 +293,11 @@ template <Module Model>
   for (const TensorRef& ref : tensor_refs(copy)) {
     Tensor& tensor = *ref.tensor;
     detail::require_tensor("to_dtype", ref.path, tensor, loc);
-    if (is_float(tensor.dtype()) && tensor.dtype() != dtype) {
+    const DType wanted = detail::member_dtype(tensor, dtype);
+    if (tensor.dtype() != wanted) {
       const detail::SoleName sole(ref);
       const bool is_unnamed = detail::TensorAccess::is_unnamed_weight(tensor);
-      tensor = detail::with_dtype(tensor, dtype, loc);
+      tensor = detail::with_dtype(tensor, wanted, loc);
       detail::TensorAccess::set_copied_path(tensor, is_unnamed, ref.path, loc);
     }
   }
@@ -269,12 +306,14 @@ template <Module Model>
 
 /// Gives `to` the values of `from`, in memory of its own, on its own device and in its own types.
 ///
-/// Errors: ArgumentError when paths or shapes differ; then `to` is as it was.
+/// Errors: ArgumentError when paths or shapes differ, or value_and_grad tracks `to`; then `to` is
+/// as it was.
 template <Module From, Module To>
 void copy_values(const From& from, To& to, SourceLoc loc = SourceLoc::current()) {
   const std::vector<NamedTensor> sources = named_tensors(from);
   const std::vector<TensorRef> targets = tensor_refs(to);
   for (std::size_t i = 0; i < std::min(sources.size(), targets.size()); ++i) {
+    detail::require_untracked("copy_values", targets[i].path, *targets[i].tensor, loc);
     detail::require_copyable(
         sources[i].name, sources[i].tensor, targets[i].path, *targets[i].tensor, loc);
   }

@@ -2,6 +2,8 @@
 
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -30,12 +32,13 @@ std::string describe(const Tensor& tensor) {
       "{} on {}", hearth::describe(tensor.dtype(), tensor.shape()), tensor.device().name());
 }
 
-// What an op of both would find first.
+// What an op of both would find first. A gradient may have the type in which it was summed.
 std::optional<ErrorCode> mismatch_of(const Tensor& gradient, const Tensor& parameter) {
-  if (gradient.is_valid() && gradient.dtype() != parameter.dtype()) {
+  if (gradient.dtype() != parameter.dtype() &&
+      gradient.dtype() != accumulation_dtype(parameter.dtype())) {
     return ErrorCode::dtype_mismatch;
   }
-  if (!gradient.is_valid() || gradient.shape() != parameter.shape()) {
+  if (gradient.shape() != parameter.shape()) {
     return ErrorCode::shape_mismatch;
   }
   if (gradient.device() != parameter.device()) {
@@ -57,6 +60,16 @@ OptimizerState::OptimizerState(std::string optimizer,
   detail::require_sound(groups_, optimizer_, loc);
 }
 
+void OptimizerState::require_there(SourceLoc loc) const {
+  if (mark_.is_moved_from()) {
+    throw_misfit(ErrorCode::invalid_argument,
+                 "optimizer",
+                 "it was moved from: its state is in another one now, which goes on with it",
+                 {},
+                 loc);
+  }
+}
+
 void OptimizerState::require_steps_told(SourceLoc loc) {
   settle();
   const ErrorRef lost = lost_->take_dropped();
@@ -75,6 +88,7 @@ void OptimizerState::require_steps_told(SourceLoc loc) {
 }
 
 void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc loc) {
+  require_there(loc);
   settle();
   if (is_in_doubt_) {
     settle(true);  // a later step may have happened with these tensors
@@ -90,6 +104,7 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
                    loc);
     }
     require_own(parameters, loc);
+    follow_frozen(parameters, loc);
     return;
   }
   for (const ParameterRef& parameter : parameters) {
@@ -138,27 +153,58 @@ void OptimizerState::make_tensors(std::span<const ParameterRef> parameters, Sour
   const WeightScope weights(parameters.front().tensor->device());
   std::vector<std::vector<Tensor>> tensors(slots_.size());
   std::vector<std::string> paths;
+  std::vector<bool> is_trained;
   for (const ParameterRef& parameter : parameters) {
     parameter.tensor->set_path(parameter.path);  // layers know only where it is in themselves
+    std::vector<Tensor> own = tensors_of(parameter, loc);
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-      if (!is_float(parameter.tensor->dtype())) {
-        tensors[slot].emplace_back();
-        continue;
-      }
-      const std::string path = detail::join_path(slots_[slot], parameter.path);
-      const detail::LayerLabel label(parameter.tensor->device(), path);
-      tensors[slot].push_back(zeros_like(*parameter.tensor, loc));
-      tensors[slot].back().set_path(path);
+      tensors[slot].push_back(std::move(own[slot]));
     }
     paths.push_back(parameter.path);
+    is_trained.push_back(parameter.is_trained());
   }
   tensors_ = std::move(tensors);
   paths_ = std::move(paths);
+  is_trained_ = std::move(is_trained);
   settings_ = std::move(settings);
   skipped_.assign(parameters.size(), 0);
   answers_later_ = counts_on_device(parameters.front().tensor->device());
   counts_.clear();
   is_in_doubt_ = false;
+}
+
+std::vector<Tensor> OptimizerState::tensors_of(const ParameterRef& parameter, SourceLoc loc) const {
+  std::vector<Tensor> own(slots_.size());
+  if (!parameter.is_trained()) {
+    return own;
+  }
+  const Tensor& weights = *parameter.tensor;
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const std::string path = detail::join_path(slots_[slot], parameter.path);
+    const detail::LayerLabel label(weights.device(), path);
+    own[slot] = zeros(weights.device(), weights.shape(), accumulation_dtype(weights.dtype()), loc);
+    own[slot].set_path(path);
+    detail::TensorAccess::set_mark(own[slot], detail::MemberMark::wide);
+  }
+  return own;
+}
+
+// A parameter that is trained anew has had no update: all steps so far have left it alone.
+void OptimizerState::follow_frozen(std::span<const ParameterRef> parameters, SourceLoc loc) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].is_trained() == is_trained_[i]) {
+      continue;
+    }
+    const std::int64_t steps = step_count();
+    const WeightScope weights(parameters[i].tensor->device());
+    std::vector<Tensor> own = tensors_of(parameters[i], loc);
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      tensors_[slot][i] = std::move(own[slot]);
+    }
+    is_trained_[i] = !is_trained_[i];
+    skipped_[i] = steps;
+    counts_.clear();
+  }
 }
 
 // Patterns choose among those that can be trained.
@@ -185,11 +231,20 @@ std::vector<detail::ParameterSettings> OptimizerState::settings_of(
 void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
                                  const Gradients& gradients,
                                  SourceLoc loc) const {
+  require_there(loc);
   if (parameters.empty()) {
     throw_misfit(ErrorCode::invalid_argument, optimizer_, "the model has no parameters", {}, loc);
   }
   for (const ParameterRef& parameter : parameters) {
     detail::require_tensor(optimizer_, parameter.path, *parameter.tensor, loc);
+  }
+  if (gradients.is_used()) {
+    throw_misfit(ErrorCode::invalid_argument,
+                 optimizer_,
+                 "the gradients were used already: a step, or a std::move, has taken them; compute "
+                 "them anew for each step",
+                 {},
+                 loc);
   }
   if (gradients.size() != parameters.size()) {
     throw_misfit(ErrorCode::invalid_argument,
@@ -201,6 +256,7 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& parameter = *parameters[i].tensor;
     const Tensor& gradient = gradients[i];
+    detail::require_untracked(optimizer_, parameters[i].path, parameter, loc);
     if (gradients.path(i) != parameters[i].path) {
       throw_misfit(ErrorCode::invalid_argument,
                    optimizer_,
@@ -211,12 +267,24 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
                    parameters[i].path,
                    loc);
     }
+    if (parameters[i].is_frozen()) {
+      continue;
+    }
+    if (!gradient.is_valid()) {
+      throw_misfit(ErrorCode::invalid_argument,
+                   optimizer_,
+                   fmt::format("the gradients have none of '{}', which is trained: they are from "
+                               "before unfreeze_weights(), or their tensors were moved away",
+                               parameters[i].path),
+                   parameters[i].path,
+                   loc);
+    }
     if (const auto code = mismatch_of(gradient, parameter)) {
       throw_misfit(*code,
                    optimizer_,
                    fmt::format("the gradient of '{}' is {}, the parameter {}",
                                parameters[i].path,
-                               !gradient.is_valid() ? "empty" : describe(gradient),
+                               describe(gradient),
                                describe(parameter)),
                    parameters[i].path,
                    loc);
@@ -244,6 +312,7 @@ void OptimizerState::settle(bool waits) {
 }
 
 std::int64_t OptimizerState::step_count() {
+  require_there({});
   settle(true);
   return step_count_;
 }
@@ -252,7 +321,8 @@ void OptimizerState::note_skipped(std::span<const ParameterRef> parameters,
                                   const Gradients& gradients) {
   skipped_now_.clear();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (is_float(parameters[i].tensor->dtype()) && !gradients.has_gradient(i)) {
+    const bool is_updated = parameters[i].is_trained() && gradients.has_gradient(i);
+    if (is_float(parameters[i].tensor->dtype()) && !is_updated) {
       skipped_now_.push_back(i);
     }
   }

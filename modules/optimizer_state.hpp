@@ -4,7 +4,8 @@
 // time, the one whose stream owns the parameters. Invariants: (1) a step that failed changes
 // neither the tensors nor the counts; (2) at most one step is under way, and the next one waits for
 // it, because it depends on the count; but on a device that answers later, which counts by itself,
-// a step waits for none; (3) tensors stand in visit order of the model, with its paths.
+// a step waits for none; (3) tensors stand in visit order of the model, with its paths; (4) they
+// have the accumulation_dtype() of the parameter; (5) a frozen parameter has none.
 #pragma once
 
 #include <hearth/modules/device_counts.hpp>
@@ -12,6 +13,7 @@
 #include <hearth/modules/parameter_group.hpp>
 
 #include <hearth/runtime/base/lost_reports.hpp>
+#include <hearth/runtime/base/move_mark.hpp>
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/update_group.hpp>
 
@@ -59,11 +61,12 @@ class OptimizerState final {
   /// known. Errors: the failure's code, with the failure as the cause; DeadlineExceeded when that
   /// step does not end.
   void require_steps_told(SourceLoc loc);
-  /// Makes the tensors, all zero, unless they are there. Waits as require_steps_told(), and for all
-  /// steps where the first one has failed.
-  /// Errors: ArgumentError when they are there for other parameters, the parameters live on several
-  /// devices or are not there at all, or a group matches none; DeadlineExceeded when that step does
-  /// not end.
+  /// Makes the tensors, all zero, unless they are there. A parameter that was frozen meanwhile
+  /// loses its own; one that is trained again begins as in the first step. Waits as
+  /// require_steps_told(), and for all steps where the first one has failed, or other parameters
+  /// are frozen than before. Errors: ArgumentError when they are there for other parameters, the
+  /// parameters live on several devices or are not there at all, or a group matches none;
+  /// DeadlineExceeded when that step does not end.
   void prepare(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// Errors: ArgumentError when the state is of other parameters of the same names, or one of these
   /// is empty.
@@ -101,14 +104,15 @@ class OptimizerState final {
   [[nodiscard]] std::int64_t next_update(std::size_t parameter) {
     return step_count() + 1 - skipped_[parameter];
   }
-  /// Adds an update of every parameter that has a gradient: `update(i)`. Behind prepare().
+  /// Adds an update of every parameter that has a gradient and is not frozen: `update(i)`. Behind
+  /// prepare().
   template <class Update>
   void update_each(std::span<const ParameterRef> parameters,
                    const Gradients& gradients,
                    Update update) {
     note_skipped(parameters, gradients);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (is_float(parameters[i].tensor->dtype()) && gradients.has_gradient(i)) {
+      if (parameters[i].is_trained() && gradients.has_gradient(i)) {
         const detail::SoleName sole(parameters[i]);
         update(i);
       }
@@ -146,11 +150,17 @@ class OptimizerState final {
     Pending<void> outcome;
     std::vector<std::size_t> skipped;  ///< Parameters that it leaves alone.
   };
+  /// Errors: ArgumentError when the optimizer was moved from.
+  void require_there(SourceLoc loc) const;
   /// Takes the outcomes that are known; waits for the others unless the device answers later.
   void settle() { settle(!answers_later_); }
   void settle(bool waits);
   void note_skipped(std::span<const ParameterRef> parameters, const Gradients& gradients);
   void make_tensors(std::span<const ParameterRef> parameters, SourceLoc loc);
+  /// Those of one parameter, by slot; empty where it is not trained.
+  [[nodiscard]] std::vector<Tensor> tensors_of(const ParameterRef& parameter, SourceLoc loc) const;
+  /// After freeze_weights() or unfreeze_weights() of some.
+  void follow_frozen(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// By parameter. Errors: ArgumentError for a pattern that matches none.
   [[nodiscard]] std::vector<detail::ParameterSettings> settings_of(
       std::span<const ParameterRef> parameters, SourceLoc loc) const;
@@ -160,7 +170,8 @@ class OptimizerState final {
   std::vector<ParameterGroup> groups_;
   std::vector<std::string> paths_;
   std::vector<detail::ParameterSettings> settings_;  ///< [parameter]
-  std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty for integer tensors.
+  std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty where none is trained.
+  std::vector<bool> is_trained_;              ///< [parameter]: neither frozen nor of integers.
   std::int64_t step_count_ = 0;
   std::vector<std::int64_t> skipped_;  ///< [parameter]; of step_count_, those without a gradient.
   std::vector<std::size_t> skipped_now_;  ///< Parameters that the step being made leaves alone.
@@ -174,6 +185,7 @@ class OptimizerState final {
   std::shared_ptr<std::atomic<std::int64_t>> reported_ =
       std::make_shared<std::atomic<std::int64_t>>(0);
   std::shared_ptr<LostReports> lost_ = std::make_shared<LostReports>();
+  detail::MoveMark mark_;
 };
 
 }  // namespace hearth

@@ -25,8 +25,9 @@ struct ParameterGroup {
   /// A parameter's whole path, in which * stands for any characters, dots too, or none.
   std::string match;
   std::optional<double> weight_decay = std::nullopt;  ///< In place of the optimizer's.
-  /// Times the optimizer's learning rate, whatever set_learning_rate() makes of that; with 0 the
-  /// parameters stay as they are.
+  /// Times the optimizer's learning rate, whatever set_learning_rate() makes of that. With 0 the
+  /// parameters stay as they are, but their gradients and state are computed, and running
+  /// statistics move: freeze_weights() leaves all of that out.
   std::optional<double> rate_factor = std::nullopt;
 };
 

@@ -127,6 +127,22 @@ void detail::throw_file_error(Error error, SourceLoc loc) {
   throw FileError(std::move(error));
 }
 
+void detail::require_own_names(const Metadata& metadata, std::string_view op, SourceLoc loc) {
+  for (const auto& [name, text] : metadata) {
+    if (name.starts_with(kOwnNames)) {
+      throw_error(Error{
+          .code = ErrorCode::invalid_argument,
+          .text = fmt::format("{}: the note '{}' begins with '{}', as names of the library do: "
+                              "give it another name",
+                              op,
+                              name,
+                              kOwnNames),
+          .op = std::string(op),
+          .location = loc});
+    }
+  }
+}
+
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const NamedTensor> tensors,
                        const Metadata& metadata,
@@ -234,7 +250,17 @@ bool SafetensorsFile::contains(std::string_view name) const noexcept {
   return std::ranges::find(entries_, name, &Entry::name) != entries_.end();
 }
 
+void SafetensorsFile::require_there(SourceLoc loc) const {
+  if (file_ == nullptr) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "SafetensorsFile: it was moved from",
+                      .op = "SafetensorsFile",
+                      .location = loc});
+  }
+}
+
 const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name, SourceLoc loc) const {
+  require_there(loc);
   const auto found = std::ranges::find(entries_, name, &Entry::name);
   if (found == entries_.end()) {
     std::vector<std::string_view> names;

@@ -35,6 +35,11 @@ using Metadata = std::map<std::string, std::string>;
 /// no part of what a program gives or gets as Metadata.
 inline constexpr std::string_view kChecksumName = "hearth.xxh3_64";
 
+/// How the names begin that the library gives to what it writes among the metadata: of the checksum
+/// and of the state of a training. save_weights(), save_training() and what calls them refuse such
+/// names of a program's own; write_safetensors() and the reader take any.
+inline constexpr std::string_view kOwnNames = "hearth.";
+
 /// Writes tensors of any devices to a file, whose folder must exist. Waits for their values.
 ///
 /// Errors: ArgumentError for an empty tensor, a name twice, the name "__metadata__", names or
@@ -49,6 +54,8 @@ void write_safetensors(const std::filesystem::path& path,
 namespace detail {
 /// Throws the error of a file with the user's line: OutOfMemory, or FileError for all else.
 [[noreturn]] void throw_file_error(Error error, SourceLoc loc);
+/// Errors: ArgumentError of `op` for a name that begins as the library's own.
+void require_own_names(const Metadata& metadata, std::string_view op, SourceLoc loc);
 }  // namespace detail
 
 /// Each match of `pattern` in a name becomes `replacement`: a regular expression as of ECMAScript
@@ -113,7 +120,8 @@ class SafetensorsFile final {
                               const Device& device,
                               SourceLoc loc = SourceLoc::current()) const;
 
-  /// Finds these tensors in the file.
+  /// Finds these tensors in the file. An optimizer's state and running statistics may have 16 bits
+  /// in the file where they have 32 here.
   /// Errors: FileError bad_format naming the first that is missing, unsupported, differs or is too
   /// much where it may not, two that get one name, or a file of which nothing is used;
   /// ArgumentError for a pattern that is none.
@@ -133,6 +141,8 @@ class SafetensorsFile final {
   enum class Checksum { none, foreign, right };
 
   SafetensorsFile() = default;
+  /// Errors: ArgumentError when it was moved from.
+  void require_there(SourceLoc loc) const;
 
   std::filesystem::path path_;
   std::shared_ptr<const std::vector<std::byte>> file_;

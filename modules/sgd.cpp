@@ -63,11 +63,12 @@ Pending<StepReport> Sgd::update(std::span<const ParameterRef> parameters,
   }
   UpdateGroup group(parameters.front().tensor->device(), loc);
   Tensor none;
-  state_.update_each(parameters, gradients, [&](std::size_t i) {
+  Gradients taken(std::move(gradients));  // marks the argument as used
+  state_.update_each(parameters, taken, [&](std::size_t i) {
     const detail::ParameterSettings& own = state_.settings(i);
     const Tensor* const count = state_.device_count(i);
     group.sgd(*parameters[i].tensor,
-              std::move(gradients[i]),
+              std::move(taken[i]),
               has_momentum ? state_.slot(0, i) : none,
               {.learning_rate = config_.learning_rate * own.rate_factor,
                .momentum = config_.momentum,

@@ -3,6 +3,7 @@
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/recompute.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/update_group.hpp>
@@ -69,11 +70,19 @@ const TensorRef& owner_among(const std::vector<TensorRef>& buffers,
 
 }  // namespace
 
+Buffer running_statistic(const Tensor& values, SourceLoc loc) {
+  Buffer buffer(values.to(accumulation_dtype(values.dtype(loc)), loc));
+  detail::TensorAccess::set_mark(buffer, detail::MemberMark::wide);
+  return buffer;
+}
+
 StateUpdates::StateUpdates() : rule_({.name = "blend", .scalar_count = 1}, blended) {}
 
 void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share, SourceLoc loc) {
-  if (buffer.shape() != value.shape() || buffer.dtype() != value.dtype()) {
-    refuse(buffer.dtype() == value.dtype() ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
+  const bool has_type =
+      buffer.dtype() == value.dtype() || buffer.dtype() == accumulation_dtype(value.dtype());
+  if (buffer.shape() != value.shape() || !has_type) {
+    refuse(has_type ? ErrorCode::shape_mismatch : ErrorCode::dtype_mismatch,
            fmt::format("a buffer {} cannot become {}",
                        describe(buffer.dtype(), buffer.shape()),
                        describe(value.dtype(), value.shape())),
@@ -82,10 +91,11 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
   if (!(share >= 0 && share <= 1)) {
     refuse(ErrorCode::invalid_argument, fmt::format("the share {} is not in 0 to 1", share), loc);
   }
-  if (is_recomputing()) {
-    return;  // the first run has done it
+  if (is_recomputing() ||  // the first run has done it
+      detail::TensorAccess::has_mark(buffer, detail::MemberMark::frozen)) {
+    return;
   }
-  const Tensor next = value.detach();
+  const Tensor next = value.detach().to(buffer.dtype(), loc);
   const auto known = std::ranges::find_if(updates_, [&](const Update& update) {
     return detail::TensorAccess::impl(update.buffer) == detail::TensorAccess::impl(buffer);
   });

@@ -40,6 +40,11 @@ template <Module Model>
   return all;
 }
 
+/// A Buffer for values that move a little in each step, running statistics. It is f32 where
+/// `values` have 16 bits, and stays so in to_dtype(): 16 bits lose a change below a 250th of what
+/// is there. load_weights() widens those of a file that has 16 bits.
+[[nodiscard]] Buffer running_statistic(const Tensor& values, SourceLoc loc = SourceLoc::current());
+
 class StateUpdates final {
  public:
   StateUpdates();
@@ -48,7 +53,7 @@ class StateUpdates final {
   ~StateUpdates() = default;
 
   /// For layers: the buffer is to move by `share` of the way to `value`. Several moves of one
-  /// buffer follow one another.
+  /// buffer follow one another. A frozen buffer stays.
   ///
   /// Errors: ShapeError and DtypeError when the value is not like the buffer; ArgumentError for a
   /// share outside of 0 to 1.

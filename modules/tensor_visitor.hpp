@@ -9,6 +9,7 @@
 #include <hearth/runtime/tensor.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -25,7 +26,10 @@ class VisitorCalls {
  public:
   template <class Fn>
   explicit VisitorCalls(Fn& fn) noexcept
-      : fn_(address_of(fn)), on_tensor_(&call<Fn, AnyTensor>), on_buffer_(&call<Fn, AnyBuffer>) {
+      : fn_(address_of(fn)),
+        on_tensor_(&call<Fn, AnyTensor>),
+        on_buffer_(&call<Fn, AnyBuffer>),
+        on_module_(&enter<Fn>) {
     constexpr bool kCanBeCalled = std::is_invocable_v<Fn&, const std::string&, AnyTensor&> &&
                                   std::is_invocable_v<Fn&, const std::string&, AnyBuffer&>;
     static_assert(kCanBeCalled,
@@ -38,6 +42,10 @@ class VisitorCalls {
   }
   void operator()(const std::string& path, AnyBuffer& buffer) const {
     on_buffer_(fn_, path, buffer);
+  }
+  /// HEARTH_MODULE calls it first, with itself. Walks that have an enter_module() get it.
+  void enter_module(const void* module, std::size_t size_bytes) const {
+    on_module_(fn_, module, size_bytes);
   }
 
  private:
@@ -62,9 +70,19 @@ class VisitorCalls {
     }
   }
 
+  template <class Fn>
+  static void enter([[maybe_unused]] void* fn,
+                    [[maybe_unused]] const void* module,
+                    [[maybe_unused]] std::size_t size_bytes) {
+    if constexpr (requires(Fn & walk) { walk.enter_module(module, size_bytes); }) {
+      static_cast<Fn*>(fn)->enter_module(module, size_bytes);
+    }
+  }
+
   void* fn_;
   void (*on_tensor_)(void*, const std::string&, AnyTensor&);
   void (*on_buffer_)(void*, const std::string&, AnyBuffer&);
+  void (*on_module_)(void*, const void*, std::size_t);
 };
 
 }  // namespace detail

@@ -1,6 +1,7 @@
 #include <hearth/modules/training_state.hpp>
 
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,6 @@
 namespace hearth::detail {
 namespace {
 
-constexpr std::string_view kOwnNames = "hearth.";  // before our names in the metadata
 constexpr std::string_view kSkipped = "skipped.";  // then a parameter's path, and in how many steps
 
 // The numbers in a file's metadata, or the error that says which one is wrong.
@@ -145,6 +145,7 @@ void save_parts(const TrainingParts& parts,
                 const std::filesystem::path& file,
                 const TrainingProgress& progress,
                 SourceLoc loc) {
+  require_own_names(progress.notes, "save_training", loc);
   require_full(parts, "save_training", loc);
   const std::vector<NamedTensor> tensors = training_tensors(parts, loc);
   Optimizer& optimizer = parts.optimizer;
@@ -181,6 +182,9 @@ LoadedTraining read_parts(const TrainingParts& parts,
                           const std::filesystem::path& file,
                           SourceLoc loc) {
   require_full(parts, "load_training", loc);
+  for (const TensorRef& ref : parts.model) {
+    require_untracked("load_training", ref.path, *ref.tensor, loc);
+  }
   const std::vector<NamedTensor> expected = training_tensors(parts, loc);
   const SafetensorsFile content = SafetensorsFile::read(file, loc);
   if (!content.is_verified()) {
@@ -216,7 +220,9 @@ LoadedTraining read_parts(const TrainingParts& parts,
     }
   }
   for (const NamedTensor& named : expected) {
-    loaded.tensors.push_back(content.tensor(named.name, named.tensor.device(), loc));
+    const WeightScope weights(named.tensor.device());
+    loaded.tensors.push_back(content.tensor(named.name, named.tensor.device(), loc)
+                                 .to(named.tensor.dtype(), loc));  // the state of an older file
   }
   if (!expected.empty()) {
     content.note_load(expected.front().tensor.device());

@@ -71,8 +71,8 @@ struct LoadedTraining {
 
 /// Writes the state of a run to `file`, making its folder if need be. Waits for the step under way.
 ///
-/// Errors: ArgumentError naming a tensor of the model that is empty; DeviceError when one is
-/// poisoned; FileError io_error. The old file is kept.
+/// Errors: ArgumentError naming a tensor of the model that is empty, or a note whose name begins
+/// with "hearth."; DeviceError when one is poisoned; FileError io_error. The old file is kept.
 template <Module Model>
 void save_training(Model& model,
                    Optimizer& optimizer,
@@ -88,8 +88,9 @@ void save_training(Model& model,
 /// Waits for the step under way, so that nothing can fail once the first tensor is replaced.
 ///
 /// Errors: FileError: not_found, io_error; bad_format when the file is damaged, was written by
-/// another program, or is of another model or kind of optimizer; DeadlineExceeded when the step
-/// under way does not end.
+/// another program, or is of another model or kind of optimizer, or of one of which other parts
+/// are frozen; ArgumentError when value_and_grad tracks the model; DeadlineExceeded when the step
+/// under way does not end. State that an older version wrote in 16 bits is widened.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,

@@ -2,6 +2,7 @@
 
 #include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -27,15 +28,17 @@ void require_full(std::span<const TensorRef> parameters, SourceLoc loc) {
   }
 }
 
-DType sum_dtype(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
-
 }  // namespace
 
 WeightAverage::WeightAverage(double decay, SourceLoc loc) : decay_(decay) {
   if (!(decay >= 0 && decay < 1)) {
     fail(fmt::format("the decay is {}, but must be 0 or more and below 1", decay), loc);
+  }
+}
+
+void WeightAverage::require_there(SourceLoc loc) const {
+  if (mark_.is_moved_from()) {
+    fail("it was moved from: its sums are in another one now, which goes on with them", loc);
   }
 }
 
@@ -46,6 +49,7 @@ void WeightAverage::require_same(std::span<const TensorRef> parameters, SourceLo
 }
 
 void WeightAverage::prepare(std::span<const TensorRef> parameters, SourceLoc loc) {
+  require_there(loc);
   if (!paths_.empty()) {
     require_same(parameters, loc);
     return;
@@ -58,9 +62,10 @@ void WeightAverage::prepare(std::span<const TensorRef> parameters, SourceLoc loc
   for (const TensorRef& parameter : parameters) {
     detail::require_tensor("WeightAverage", parameter.path, *parameter.tensor, loc);
     const Tensor& weights = *parameter.tensor;
-    if (is_float(weights.dtype())) {
+    if (parameter.is_trained()) {
       const WeightScope scope(weights.device());
-      tensors.push_back(zeros(weights.device(), weights.shape(), sum_dtype(weights.dtype()), loc));
+      tensors.push_back(
+          zeros(weights.device(), weights.shape(), accumulation_dtype(weights.dtype()), loc));
       tensors.back().set_path("average." + parameter.path);
     } else {
       tensors.emplace_back();
@@ -80,10 +85,18 @@ void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc)
   const double share =
       (1 - decay_) / (1 - std::pow(decay_, static_cast<double>(update_count_ + 1)));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (!tensors_[i].is_valid()) {
+    const Tensor weights = parameters[i].tensor->detach();
+    if (!tensors_[i].is_valid() && !parameters[i].is_trained()) {
       continue;
     }
-    const Tensor newest = parameters[i].tensor->detach().to(tensors_[i].dtype(), loc);
+    if (!tensors_[i].is_valid()) {  // it was frozen: its average is what it has been so far
+      const WeightScope scope(weights.device());
+      tensors_[i] = detail::forked(weights, weights.device(), loc)
+                        .to(accumulation_dtype(weights.dtype()), loc);
+      tensors_[i].set_path("average." + parameters[i].path);
+      continue;
+    }
+    const Tensor newest = weights.to(tensors_[i].dtype(), loc);
     const WeightScope scope(newest.device());
     Tensor before = mul(Arg(std::move(tensors_[i]), loc), Arg(1 - share, loc));
     Tensor added = mul(Arg(newest, loc), Arg(share, loc));
@@ -101,6 +114,7 @@ void WeightAverage::set_update_count(std::int64_t count, SourceLoc loc) {
 }
 
 void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc loc) const {
+  require_there(loc);
   if (update_count_ == 0) {
     return;
   }
@@ -108,6 +122,7 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
   require_full(parameters, loc);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].is_valid()) {
+      detail::require_untracked("WeightAverage", parameters[i].path, *parameters[i].tensor, loc);
       const detail::SoleName sole(parameters[i]);
       *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
       parameters[i].tensor->set_path(parameters[i].path, loc);  // the next sum has its own again

@@ -8,6 +8,8 @@
 
 #include <hearth/modules/module.hpp>
 
+#include <hearth/runtime/base/move_mark.hpp>
+
 #include <concepts>
 #include <cstdint>
 #include <span>
@@ -22,7 +24,8 @@ namespace hearth {
 ///   ...                                            // at the end:
 ///   save_weights(average.applied_to(model), "averaged.safetensors");
 ///
-/// Dtypes: floats; sums of f16 and bf16 are kept in f32. Integer tensors are those of the model.
+/// Dtypes: floats; sums of f16 and bf16 are kept in f32. Integer tensors, and those that are frozen
+/// from the first update on, are those of the model.
 /// Cost: a copy of the weights; an update reads both and writes one.
 /// Paper: Polyak, Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM J. Control
 /// Optim. 30 (1992); with decay and its correction as in Kingma, Ba, Adam, arXiv:1412.6980.
@@ -91,12 +94,15 @@ class WeightAverage final {
       }
     }
   }
+  /// Errors: ArgumentError when it was moved from.
+  void require_there(SourceLoc loc) const;
   void require_same(std::span<const TensorRef> parameters, SourceLoc loc) const;
 
   double decay_;
   std::int64_t update_count_ = 0;
   std::vector<std::string> paths_;
-  std::vector<Tensor> tensors_;  ///< By parameter; empty for integers.
+  detail::MoveMark mark_;
+  std::vector<Tensor> tensors_;  ///< By parameter; empty where it is not trained.
 };
 
 }  // namespace hearth

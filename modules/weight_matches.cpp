@@ -1,6 +1,8 @@
 #include <hearth/modules/safetensors.hpp>
 
 #include <hearth/runtime/model_tensor.hpp>
+#include <hearth/runtime/promotion.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 
 #include <fmt/format.h>
 
@@ -33,8 +35,14 @@ std::vector<Rename> compiled(const std::vector<WeightRename>& renames, SourceLoc
   return all;
 }
 
+// State and statistics of 16 bits, which older versions wrote, lose nothing in 32.
+bool is_older_form(DType dtype, const Tensor& wanted) {
+  return detail::TensorAccess::has_mark(wanted, detail::MemberMark::wide) &&
+         dtype != wanted.dtype() && accumulation_dtype(dtype) == wanted.dtype();
+}
+
 bool fits(const SafetensorsFile::Entry& entry, const Tensor& wanted, bool may_cast) {
-  const bool has_type = entry.dtype == wanted.dtype() ||
+  const bool has_type = entry.dtype == wanted.dtype() || is_older_form(entry.dtype, wanted) ||
                         (may_cast && is_float(entry.dtype) && is_float(wanted.dtype()));
   return has_type && entry.shape == wanted.shape();
 }
@@ -79,6 +87,7 @@ Entries renamed(const SafetensorsFile& file, const LoadWeightsOptions& options, 
 WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
                                      const LoadWeightsOptions& options,
                                      SourceLoc loc) const {
+  require_there(loc);
   const auto refuse = [&](const std::string& text) { refuse_weights(path_, text, loc); };
   Entries by_name = renamed(*this, options, loc);
   WeightMatches matches;

@@ -13,7 +13,7 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
   bool is_open = false;
   for (std::size_t index = parameters_.size(); index-- > 0;) {
     const ParameterForm& form = parameters_[index];
-    if (!is_float(form.dtype)) {
+    if (!is_float(form.dtype) || form.is_frozen) {
       continue;
     }
     const std::int64_t count = form.shape.element_count();

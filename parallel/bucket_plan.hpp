@@ -23,6 +23,7 @@ namespace hearth {
 struct ParameterForm {
   DType dtype = DType::f32;
   Shape shape;
+  bool is_frozen = false;  ///< Nothing is summed for it.
 };
 
 /// A parameter's place in a bucket, in elements.
@@ -53,8 +54,8 @@ class BucketPlan final {
   /// In the order in which they are filled.
   [[nodiscard]] std::span<const GradientBucket> buckets() const noexcept { return buckets_; }
   [[nodiscard]] std::span<const ParameterForm> parameters() const noexcept { return parameters_; }
-  /// Nothing for a parameter without a gradient (integers). Errors: ArgumentError for one that is
-  /// not there.
+  /// Nothing for a parameter without a gradient (integers, frozen ones). Errors: ArgumentError for
+  /// one that is not there.
   [[nodiscard]] const std::optional<BucketPlace>& place_of(
       std::size_t parameter, SourceLoc loc = SourceLoc::current()) const;
 

@@ -131,9 +131,15 @@ void tell_mended(const std::vector<Device>& devices) {
 }
 
 void require_trainable(const std::vector<TensorRef>& parameters, SourceLoc where) {
-  const auto is_trained = [](const TensorRef& ref) { return is_float(ref.tensor->dtype()); };
-  if (std::ranges::none_of(parameters, is_trained)) {
+  const auto is_float_ref = [](const TensorRef& ref) { return is_float(ref.tensor->dtype()); };
+  if (std::ranges::none_of(parameters, is_float_ref)) {
     throw_argument("the model has no float parameter", where);
+  }
+  if (std::ranges::none_of(parameters, &TensorRef::is_trained)) {
+    throw_argument(
+        "all parameters of the model are frozen: unfreeze_weights() those that are to be "
+        "trained",
+        where);
   }
 }
 

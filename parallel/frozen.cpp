@@ -14,6 +14,7 @@ namespace hearth::detail {
 
 void Freezing::take(const std::string& path, Tensor& tensor, SourceLoc loc) {
   require_tensor("freeze", path, tensor, loc);
+  require_untracked("freeze", path, tensor, loc);
   tensor.set_path(path);
   const Device device = tensor.device();
   if (!device_.is_valid()) {

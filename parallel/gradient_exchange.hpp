@@ -38,6 +38,10 @@ class GradientExchange final {
   [[nodiscard]] DType dtype_of(std::size_t parameter) const {
     return plan_.parameters()[parameter].dtype;
   }
+  /// Whether the plan has a place for it.
+  [[nodiscard]] bool is_summed(std::size_t parameter) const {
+    return plan_.place_of(parameter).has_value();
+  }
   /// A gradient is final. Takes it, if its parameter lies in a bucket. What the plan has behind the
   /// parameters is added in the same way.
   void add(std::size_t parameter, Tensor& gradient);

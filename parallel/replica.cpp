@@ -6,6 +6,7 @@
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/update_group.hpp>
 
 #include <fmt/format.h>
@@ -24,7 +25,7 @@ Gradients without_values(const std::vector<TensorRef>& parameters, SourceLoc whe
   std::vector<Tensor> tensors;
   for (const TensorRef& parameter : parameters) {
     paths.push_back(parameter.path);
-    const bool comes_later = is_float(parameter.tensor->dtype());
+    const bool comes_later = is_float(parameter.tensor->dtype());  // or never: it is frozen
     tensors.push_back(comes_later ? Tensor() : zeros_like(*parameter.tensor, where));
   }
   return Gradients(std::move(paths), std::move(tensors));
@@ -74,8 +75,30 @@ void divide(Gradients& gradients, const Tensor& weight, SourceLoc call) {
   const Tensor divisor = where(Arg(is_zero, call), Arg(1.0, call), Arg(weight, call));
   const Tensor factor = reshape(Arg(div(Arg(1.0, call), Arg(divisor, call)), call), {});
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (is_float(gradients[i].dtype())) {
-      gradients[i] = mul(Arg(std::move(gradients[i]), call), Arg(factor, call));
+    if (gradients.has_gradient(i) && is_float(gradients[i].dtype())) {
+      const DType dtype = gradients[i].dtype();  // only the product is rounded to 16 bits
+      Tensor wide = cast(Arg(std::move(gradients[i]), call), accumulation_dtype(dtype));
+      gradients[i] = cast(Arg(mul(Arg(std::move(wide), call), Arg(factor, call)), call), dtype);
+    }
+  }
+}
+
+// The plan is made once: a parameter that is frozen later would never fill its bucket.
+void require_planned(RankModel& model, const GradientExchange& exchange, SourceLoc where) {
+  std::size_t place = 0;
+  for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
+    for (const TensorRef& ref : refs) {
+      if (exchange.is_summed(place++) != ref.is_trained()) {
+        throw_error(Error{.code = ErrorCode::invalid_argument,
+                          .text = fmt::format("DataParallel: '{}' is {} now, and was not when the "
+                                              "trainer was made: take the model out and make "
+                                              "another trainer",
+                                              ref.path,
+                                              ref.is_frozen() ? "frozen" : "trained"),
+                          .op = "DataParallel",
+                          .module_path = ref.path,
+                          .location = where});
+      }
     }
   }
 }
@@ -305,6 +328,9 @@ void RankReplica::add_moves(StateUpdates& updates,
       static_cast<double>(task.shards->sample_count()) / static_cast<double>(task.sample_count);
   std::vector<Tensor> moves = updates.take_moves(buffers, share, task.where);
   for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].is_frozen()) {
+      continue;
+    }
     Tensor move =
         moves[i].is_valid() ? std::move(moves[i]) : zeros_like(*buffers[i].tensor, task.where);
     exchange.add(first + i, move);
@@ -338,6 +364,7 @@ RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
                                               GradientExchange& exchange,
                                               WorkerContext& context) {
   RankModel& model = this->model();
+  require_planned(model, exchange, task.where);
   const std::size_t count = task.shards->count();
   if (count == 0) {
     exchange.add_zeros(model.parameters().size());
@@ -374,7 +401,8 @@ RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
     if (!before.empty() && before.is_reached(index)) {
-      gradient = sum_of(std::move(before[index]), std::move(gradient), task.where);
+      gradient = detail::wide_sum(std::move(before[index]), std::move(gradient), task.where)
+                     .to(exchange.dtype_of(index), task.where);
     }
     exchange.add(index, gradient);
   };

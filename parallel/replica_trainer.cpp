@@ -21,12 +21,14 @@ std::vector<ParameterForm> forms_of(RankModel& model, bool has_weight) {
   std::vector<ParameterForm> forms;
   for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
     for (const TensorRef& ref : refs) {
-      forms.push_back({ref.tensor->dtype(), ref.tensor->shape()});
+      forms.push_back({.dtype = ref.tensor->dtype(),
+                       .shape = ref.tensor->shape(),
+                       .is_frozen = ref.is_frozen()});
     }
   }
   if (has_weight) {
     const bool is_f64 = std::ranges::count(forms, DType::f64, &ParameterForm::dtype) > 0;
-    forms.push_back({is_f64 ? DType::f64 : DType::f32, Shape{1}});
+    forms.push_back({.dtype = is_f64 ? DType::f64 : DType::f32, .shape = Shape{1}});
   }
   return forms;
 }
@@ -263,6 +265,7 @@ std::vector<Generator> ReplicaTrainer::generators() {
 void ReplicaTrainer::save(const std::filesystem::path& file,
                           TrainingProgress progress,
                           SourceLoc where) {
+  detail::require_own_names(progress.notes, "DataParallel::save", where);
   with_ranks_left(where, [&] {
     require_all(where);
     progress.generators = generators();
@@ -275,6 +278,7 @@ void ReplicaTrainer::save_weights(const std::filesystem::path& file,
                                   const Metadata& metadata,
                                   SourceLoc where) {
   detail::require_weights_name(file, where);
+  detail::require_own_names(metadata, "DataParallel::save_weights", where);
   with_ranks_left(where, [&] {
     mend();
     write([file, metadata, where](

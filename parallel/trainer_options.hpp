@@ -94,7 +94,7 @@ struct TrainerOptions {
   bool resume = false;
   /// What a run is: saved with its state, and to be the same where it is resumed; shown in the
   /// report. Without "hearth." and "trainer." in front, and none of those that the Trainer writes
-  /// itself: seed, devices, accumulate, batch_size.
+  /// itself: seed, devices, accumulate, batch_size; epoch, watched, value.
   Metadata notes = {};
   std::string title = "Training";               ///< Of the report.
   ConsoleOptions console = {};                  ///< Style and file of the output.

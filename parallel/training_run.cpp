@@ -190,9 +190,11 @@ void TrainingRun::require_sound_options() const {
     require_at_least(1, "early_stopping.patience", options.early_stopping->patience, where_);
   }
   require_sound(options.schedule, "Trainer", where_);
-  const Metadata own = own_notes();
+  detail::require_own_names(options.notes, "Trainer", where_);
+  Metadata own = own_notes();
+  own.merge(best_notes(0));
   for (const auto& [note, value] : options.notes) {
-    if (note.starts_with("hearth.") || note.starts_with("trainer.")) {
+    if (note.starts_with("trainer.")) {
       refuse(fmt::format("the note '{}' begins with a word of the library", note), where_);
     }
     if (own.contains(note)) {

@@ -108,6 +108,8 @@ class TrainingRun final {
   void require_same_run();
   /// What this class and the Trainer say of a run.
   [[nodiscard]] Metadata own_notes() const;
+  /// The Trainer's notes on the best weights.
+  [[nodiscard]] Metadata best_notes(double value) const;
   [[nodiscard]] Metadata run_notes() const;
   using Words = std::vector<std::pair<std::string, std::string>>;
   /// What may be another one in a run that is resumed, by name.

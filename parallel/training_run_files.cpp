@@ -97,14 +97,18 @@ void TrainingRun::replace_old_run() {
   remove_kept_epochs([](std::int64_t) { return false; });
 }
 
+Metadata TrainingRun::best_notes(double value) const {
+  return {{"epoch", std::to_string(best_epoch_.value_or(0))},
+          {"watched", options_.watch.empty() ? "loss" : options_.watch},
+          {"value", fmt::format("{}", value)}};
+}
+
 void TrainingRun::save_best(double value) {
   if (options_.folder.empty()) {
     return;
   }
-  Metadata metadata = options_.notes;
-  metadata["epoch"] = std::to_string(*best_epoch_);
-  metadata["watched"] = options_.watch.empty() ? "loss" : options_.watch;
-  metadata["value"] = fmt::format("{}", value);
+  Metadata metadata = best_notes(value);
+  metadata.insert(options_.notes.begin(), options_.notes.end());
   ports_.save_weights(file("best.safetensors"), metadata);
 }
 

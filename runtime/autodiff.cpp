@@ -26,8 +26,8 @@ Tensor TapeScope::track(const Tensor& value, std::string_view caller, SourceLoc 
   return tape_->add_leaf(value, caller, loc);
 }
 
-void TapeScope::watch_weights(std::string_view model, SourceLoc loc) {
-  tape_->watch_weights(model, loc);
+void TapeScope::watch_weights(ModelPlaces model, SourceLoc loc) {
+  tape_->watch_weights(std::move(model), loc);
 }
 
 std::vector<Tensor> TapeScope::sweep(const Tensor& output,
@@ -56,19 +56,55 @@ void require_loss(std::string_view caller, const Tensor& loss, SourceLoc loc) {
   }
 }
 
-void require_tracked(const Tensor& loss, bool has_parameters, SourceLoc loc) {
+void require_tracked(const Tensor& loss, const TrackedParameters& parameters, SourceLoc loc) {
   require_loss("value_and_grad", loss, loc);
-  if (has_parameters && !loss.is_tracked()) {
+  const auto refuse = [&](std::string text) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = "value_and_grad: the loss comes from none of the model's parameters: "
-                              "compute it with the model that the function is given",
+                      .text = std::move(text),
                       .op = "value_and_grad",
                       .location = loc});
+  };
+  if (parameters.is_all_frozen()) {
+    refuse(
+        fmt::format("value_and_grad: all {} parameters are frozen: unfreeze_weights() those that "
+                    "are to be trained",
+                    parameters.frozen_count));
+  }
+  if (!parameters.paths.empty() && !loss.is_tracked()) {
+    refuse(
+        "value_and_grad: the loss comes from none of the model's parameters: compute it with "
+        "the model that the function is given, without detach() on the way");
   }
 }
 
 std::vector<Tensor> TapeScope::take_unreached() {
   return tape_->take_unreached();
+}
+
+Gradients TapeScope::sweep_parameters(const Tensor& loss,
+                                      TrackedParameters parameters,
+                                      const GradientHook& on_ready,
+                                      SourceLoc loc) {
+  const std::vector<std::size_t>& leaves = parameters.leaves;
+  if (parameters.frozen_count == 0) {  // then they have the same numbers
+    std::vector<Tensor> all = tape_->sweep(loss, on_ready, loc);
+    return Gradients(std::move(parameters.paths), std::move(all), take_unreached());
+  }
+  GradientHook by_parameter;
+  if (on_ready) {
+    by_parameter = [&](std::size_t leaf, Tensor& gradient) { on_ready(leaves[leaf], gradient); };
+  }
+  std::vector<Tensor> swept = tape_->sweep(loss, by_parameter, loc);
+  std::vector<Tensor> unreached = take_unreached();
+  std::vector<Tensor> all(parameters.paths.size());
+  std::vector<Tensor> marks(unreached.empty() ? 0 : all.size());
+  for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+    all[leaves[leaf]] = std::move(swept[leaf]);
+    if (!unreached.empty()) {
+      marks[leaves[leaf]] = std::move(unreached[leaf]);
+    }
+  }
+  return Gradients(std::move(parameters.paths), std::move(all), std::move(marks));
 }
 
 }  // namespace hearth::detail

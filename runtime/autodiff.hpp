@@ -5,6 +5,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -17,12 +18,32 @@
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/model_tensor.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/runtime/tied_tensors.hpp>
 #include <hearth/runtime/visit.hpp>
 
 namespace hearth {
 
 namespace detail {
+/// Where a model lies in memory: to find the tensors in it that its walk does not name.
+struct ModelPlaces {
+  std::string_view name = {};  ///< The model's; empty: it has none.
+  struct Part {
+    const std::byte* begin = nullptr;
+    const std::byte* end = nullptr;
+  };
+  std::vector<Part> parts = {};           ///< The model and the modules in it.
+  std::vector<const Tensor*> named = {};  ///< All that the walk has come to.
+};
+
+/// The parameters of a model, each once, as value_and_grad() tracks them.
+struct TrackedParameters {
+  std::vector<std::string> paths;   ///< In visit order; of a tied one the first.
+  std::vector<std::size_t> leaves;  ///< By leaf of the tape, which parameter it is.
+  std::size_t frozen_count = 0;     ///< Those that are no leaves.
+  [[nodiscard]] bool is_all_frozen() const noexcept { return frozen_count > 0 && leaves.empty(); }
+};
+
 /// The tape of one call. Defined in runtime/tape/tape.hpp.
 class TapeScope {
  public:
@@ -36,8 +57,8 @@ class TapeScope {
                              std::string_view caller = "grad",
                              SourceLoc loc = SourceLoc::current());
   /// Warns, while it lives, of weights that are used and that no model has named: those of a layer
-  /// that a model of this name (empty: it has none) has left out of HEARTH_MODULE.
-  void watch_weights(std::string_view model, SourceLoc loc);
+  /// that this model has left out of HEARTH_MODULE, and tensors in the model that it does not name.
+  void watch_weights(ModelPlaces model, SourceLoc loc);
   /// Gradients of `output` (one element, float) with respect to every leaf, in order of track().
   /// Leaves that the output does not depend on get zeros. The sweep calls `on_ready` with each
   /// leaf's gradient as soon as it is final, in the order of the sweep.
@@ -47,42 +68,90 @@ class TapeScope {
   /// After sweep(): by leaf, the zeros of those that the output does not depend on, else empty;
   /// nothing when there are none.
   [[nodiscard]] std::vector<Tensor> take_unreached();
+  /// sweep() for the leaves of a model: a place for each parameter, empty where it is frozen.
+  /// `on_ready` gets the numbers of parameters.
+  [[nodiscard]] Gradients sweep_parameters(const Tensor& loss,
+                                           TrackedParameters parameters,
+                                           const GradientHook& on_ready,
+                                           SourceLoc loc);
 
  private:
   Tape* tape_;
 };
-/// Tracks the parameters of a module, each once, and names them in `paths`: those with several
-/// names by their first.
-template <class Model>
-void track_parameters(Model& model,
-                      TapeScope& scope,
-                      std::vector<std::string>& paths,
-                      SourceLoc loc) {
-  TiedTensors tied;
-  std::vector<const Tensor*> leaves;
-  model.visit("", [&]<class Part>(const std::string& path, Part& part) {
+/// A walk through a model that finds its parameters and where they lie.
+class ParameterWalk {
+ public:
+  explicit ParameterWalk(SourceLoc loc) noexcept : loc_(loc) {}
+
+  template <class Part>
+  void operator()(const std::string& path, Part& part) {
+    places.named.push_back(&part);
     if constexpr (std::is_same_v<Part, Buffer>) {
       if (part.is_valid()) {
-        part.set_path(path, loc);
+        part.set_path(path, loc_);
       }
-    } else if (const TiedTensors::Place place = tied.meet(part); place.is_first) {
-      require_tensor("value_and_grad", path, part, loc);
-      part.set_path(path, loc);
-      part = scope.track(part, "value_and_grad", loc);
-      paths.push_back(path);
-      leaves.push_back(&part);
     } else {
-      part = *leaves[place.number];
+      require_tensor("value_and_grad", path, part, loc_);
+      const TiedTensors::Place place = tied_.meet(part);
+      const bool is_frozen = TensorAccess::has_mark(part, MemberMark::frozen);
+      if (place.is_first) {
+        part.set_path(path, loc_);
+        parameters.push_back({.path = path, .tensor = &part, .is_frozen = is_frozen});
+      } else {
+        others.emplace_back(&part, place.number);
+        parameters[place.number].is_frozen |= is_frozen;
+      }
     }
-  });
-  if constexpr (requires { Model::module_name(); }) {
-    scope.watch_weights(Model::module_name(), loc);
-  } else {
-    scope.watch_weights({}, loc);
   }
+  /// HEARTH_MODULE calls it for each module that the walk enters.
+  void enter_module(const void* module, std::size_t size_bytes) {
+    const auto* const begin = static_cast<const std::byte*>(module);
+    places.parts.push_back({.begin = begin, .end = begin + size_bytes});
+  }
+
+  struct Parameter {
+    std::string path;
+    Tensor* tensor = nullptr;
+    bool is_frozen = false;  ///< Under one of its names.
+  };
+  std::vector<Parameter> parameters;
+  /// Where tied ones stand under further names, with their numbers.
+  std::vector<std::pair<Tensor*, std::size_t>> others;
+  ModelPlaces places;
+
+ private:
+  SourceLoc loc_;
+  TiedTensors tied_;
+};
+
+/// Tracks the parameters of a module that are not frozen, each once: those with several names under
+/// their first.
+template <class Model>
+TrackedParameters track_parameters(Model& model, TapeScope& scope, SourceLoc loc) {
+  ParameterWalk walk(loc);
+  model.visit("", walk);
+  TrackedParameters tracked;
+  for (ParameterWalk::Parameter& parameter : walk.parameters) {
+    if (parameter.is_frozen) {
+      ++tracked.frozen_count;
+    } else {
+      *parameter.tensor = scope.track(*parameter.tensor, "value_and_grad", loc);
+      tracked.leaves.push_back(tracked.paths.size());
+    }
+    tracked.paths.push_back(std::move(parameter.path));
+  }
+  for (const auto& [other, number] : walk.others) {
+    *other = *walk.parameters[number].tensor;
+  }
+  if constexpr (requires { Model::module_name(); }) {
+    walk.places.name = Model::module_name();
+  }
+  scope.watch_weights(std::move(walk.places), loc);
+  return tracked;
 }
-/// Errors: ArgumentError when there are parameters, and the loss depends on none.
-void require_tracked(const Tensor& loss, bool has_parameters, SourceLoc loc);
+/// Errors: ArgumentError when there are parameters, and the loss depends on none, or all are
+/// frozen.
+void require_tracked(const Tensor& loss, const TrackedParameters& parameters, SourceLoc loc);
 
 // What a function can return as its loss: a Tensor; a sum and its weight, which have a mean(); a
 // pair or a tuple whose first is a Tensor.
@@ -158,17 +227,20 @@ template <class Fn>
 /// Runs fn(model) and differentiates its loss with respect to every parameter that the model's
 /// visit() names, but for Buffers. A tensor with several names (tied weights) is one parameter: it
 /// has one gradient, the sum, under its first name. A parameter on which the loss does not depend
-/// has zeros, and Gradients::has_gradient() says so. fn gets a const Model& whose tensors are
+/// has zeros, and Gradients::has_gradient() says so. For one that is frozen (freeze_weights()) none
+/// is computed, and its place is empty. fn gets a const Model& whose tensors are
 /// tracked, and returns the loss (a float tensor with one element), a std::pair or std::tuple of
 /// the loss and anything else, or a LossSum or LossOutputs, whose mean() is the loss then and the
 /// value. `on_ready` is called on this thread as each gradient becomes final, last layers first.
 ///
 /// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
-/// that uses another model than the one it is given does, naming a parameter that is empty, or when
-/// one is tracked by an outer one; ShapeError and DtypeError as grad().
+/// that uses another model than the one it is given does, naming a parameter that is empty, when
+/// all are frozen, or when one is tracked by an outer one: gradients of gradients are not
+/// available; ShapeError and DtypeError as grad().
 ///
-/// A weight of one of the library's layers that takes part twice, on a device of the parameters,
-/// and that no model has named, is told of in the log: a layer was left out of HEARTH_MODULE.
+/// What a model leaves out of HEARTH_MODULE is neither trained, moved nor saved. The log warns of a
+/// tensor in the model, and in the modules that it names, that takes part without being named, and
+/// of a weight of one of the library's layers that takes part twice, on a device of the parameters.
 ///
 /// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
 /// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),
@@ -181,8 +253,7 @@ template <class Model, class Fn>
                                   SourceLoc loc = SourceLoc::current()) {
   detail::TapeScope scope;
   Model tracked = model;  // shares the values
-  std::vector<std::string> paths;
-  detail::track_parameters(tracked, scope, paths, loc);
+  detail::TrackedParameters parameters = detail::track_parameters(tracked, scope, loc);
   using Result = std::decay_t<decltype(std::forward<Fn>(fn)(std::as_const(tracked)))>;
   constexpr bool kIsLoss =
       detail::LossTensor<Result> || detail::LossParts<Result> || detail::LossFirst<Result>;
@@ -193,13 +264,11 @@ template <class Model, class Fn>
   if constexpr (kIsLoss) {
     auto value = detail::loss_value<Result>(std::forward<Fn>(fn)(std::as_const(tracked)), loc);
     const Tensor loss = detail::loss_of(value);
-    detail::require_tracked(loss, !paths.empty(), loc);
+    detail::require_tracked(loss, parameters, loc);
     tracked.visit("", [](const std::string&, Tensor& parameter) { parameter = Tensor(); });
     detail::loss_of(value) = loss.detach();
-    std::vector<Tensor> gradients = scope.sweep(loss, on_ready, loc);
-    return ValueAndGradients<decltype(value)>{
-        std::move(value),
-        Gradients(std::move(paths), std::move(gradients), scope.take_unreached())};
+    Gradients gradients = scope.sweep_parameters(loss, std::move(parameters), on_ready, loc);
+    return ValueAndGradients<decltype(value)>{std::move(value), std::move(gradients)};
   } else {
     return ValueAndGradients<decltype(detail::refused<Result>())>{detail::refused<Result>(), {}};
   }

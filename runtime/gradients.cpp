@@ -1,6 +1,7 @@
 #include <hearth/runtime/gradients.hpp>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 
 #include <fmt/format.h>
@@ -19,12 +20,18 @@ namespace {
 
 // The type that squares are added up in: 16-bit floats would overflow.
 DType norm_dtype(const std::vector<Tensor>& tensors) {
-  const bool is_wide =
-      std::ranges::any_of(tensors, [](const Tensor& t) { return t.dtype() == DType::f64; });
+  const bool is_wide = std::ranges::any_of(
+      tensors, [](const Tensor& t) { return t.is_valid() && t.dtype() == DType::f64; });
   return is_wide ? DType::f64 : DType::f32;
 }
 
 }  // namespace
+
+Tensor detail::wide_sum(Tensor so_far, Tensor more, SourceLoc loc) {
+  const DType dtype = accumulation_dtype(promote_types(so_far.dtype(), more.dtype()));
+  Tensor wide = cast(Arg(std::move(so_far), loc), dtype);
+  return add(Arg(std::move(wide), loc), Arg(cast(Arg(std::move(more), loc), dtype), loc));
+}
 
 Gradients::Gradients(std::vector<std::string> paths,
                      std::vector<Tensor> tensors,
@@ -42,7 +49,19 @@ Gradients::Gradients(std::vector<std::string> paths,
   }
 }
 
+void Gradients::require_unused(std::string_view call, SourceLoc loc) const {
+  if (is_used()) {
+    throw_argument(
+        ErrorCode::invalid_argument,
+        fmt::format("{} of gradients that were used already: a step, or a std::move, has "
+                    "taken them; compute them anew, or keep a copy",
+                    call),
+        loc);
+  }
+}
+
 void Gradients::throw_no_gradient(detail::GradientNumber index) const {
+  require_unused("a read", index.loc);
   throw_argument(ErrorCode::invalid_argument,
                  fmt::format("there is no gradient {}: there are {}, counted from 0",
                              static_cast<std::int64_t>(index.value),
@@ -61,8 +80,9 @@ bool Gradients::is_reached(detail::GradientNumber index) const {
 }
 
 bool Gradients::has_gradient(detail::GradientNumber index) const {
-  return is_reached(index) || detail::TensorAccess::impl(unreached_[index.value]) !=
-                                  detail::TensorAccess::impl(tensors_[index.value]);
+  return tensors_[index.value].is_valid() &&
+         (is_reached(index) || detail::TensorAccess::impl(unreached_[index.value]) !=
+                                   detail::TensorAccess::impl(tensors_[index.value]));
 }
 
 void Gradients::leave_out(detail::GradientNumber index) {
@@ -72,16 +92,37 @@ void Gradients::leave_out(detail::GradientNumber index) {
 }
 
 const Tensor& Gradients::at(std::string_view path, SourceLoc loc) const {
+  require_unused("at()", loc);
   const auto found = std::ranges::find(paths_, path);
   if (found == paths_.end()) {
     throw_argument(ErrorCode::not_found,
                    fmt::format("no parameter '{}'; there are: {}", path, fmt::join(paths_, ", ")),
                    loc);
   }
-  return tensors_[static_cast<std::size_t>(found - paths_.begin())];
+  const Tensor& gradient = tensors_[static_cast<std::size_t>(found - paths_.begin())];
+  if (!gradient.is_valid()) {
+    throw_argument(ErrorCode::not_found,
+                   fmt::format("'{}' is frozen, so it has none; unfreeze_weights() it first", path),
+                   loc);
+  }
+  return gradient;
 }
 
-void Gradients::accumulate(Gradients other, SourceLoc loc) {
+void Gradients::accumulate(const Gradients& other, SourceLoc loc) {
+  other.require_unused("accumulate()", loc);
+  accumulate(Gradients(other), loc);
+}
+
+void Gradients::accumulate(Gradients&& other, SourceLoc loc) {
+  if (&other == this) {
+    throw_argument(ErrorCode::invalid_argument,
+                   fmt::format("accumulate() cannot move {} gradients into themselves: scale(2) "
+                               "doubles them",
+                               tensors_.size()),
+                   loc);
+  }
+  require_unused("accumulate()", loc);
+  other.require_unused("accumulate()", loc);
   if (tensors_.empty()) {
     *this = std::move(other);
     return;
@@ -98,32 +139,38 @@ void Gradients::accumulate(Gradients other, SourceLoc loc) {
       continue;
     }
     if (has_gradient(i)) {
-      tensors_[i] = add(Arg(std::move(tensors_[i]), loc), Arg(std::move(other.tensors_[i]), loc));
+      tensors_[i] = detail::wide_sum(std::move(tensors_[i]), std::move(other.tensors_[i]), loc);
     } else {
       tensors_[i] = std::move(other.tensors_[i]);
-      unreached_[i] = Tensor();
+      if (!unreached_.empty()) {
+        unreached_[i] = Tensor();
+      }
     }
   }
+  static_cast<void>(Gradients(std::move(other)));  // marks the argument as used
 }
 
 void Gradients::scale(double factor, SourceLoc loc) {
+  require_unused("scale()", loc);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
-    if (is_float(tensor.dtype()) && has_gradient(i)) {
+    if (has_gradient(i) && is_float(tensor.dtype())) {
       tensor = mul(Arg(std::move(tensor), loc), Arg(factor, loc));
     }
   }
 }
 
 Tensor Gradients::norm(SourceLoc loc) const {
-  if (tensors_.empty()) {
+  require_unused("norm()", loc);
+  const auto first = std::ranges::find_if(tensors_, &Tensor::is_valid);
+  if (first == tensors_.end()) {
     throw_argument(ErrorCode::invalid_argument, "nothing to take the norm of", loc);
   }
   const DType dtype = norm_dtype(tensors_);
-  const Device device = tensors_.front().device();
+  const Device device = first->device();
   Tensor total;
   for (const Tensor& tensor : tensors_) {
-    if (!is_float(tensor.dtype())) {
+    if (!tensor.is_valid() || !is_float(tensor.dtype())) {
       continue;
     }
     Tensor wide = cast(Arg(tensor, loc), dtype);
@@ -146,14 +193,13 @@ Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {
   const Tensor factor = where(Arg(is_longer, loc), Arg(ratio, loc), Arg(1.0, loc));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
-    if (is_float(tensor.dtype()) && has_gradient(i)) {
+    if (has_gradient(i) && is_float(tensor.dtype())) {
+      // 16 bits of the factor would leave the norm beside the bound: only the product is rounded.
       const DType dtype = tensor.dtype();
-      // In 16 bits a small factor would be 0.
-      const DType inside = size_bytes(dtype) == 2 ? DType::f32 : dtype;
-      const Tensor local = factor.to(tensor.device(), loc).to(inside, loc);
-      Tensor wide = cast(Arg(std::move(tensor), loc), inside);
-      wide = mul(Arg(std::move(wide), loc), Arg(local, loc));
-      tensor = cast(Arg(std::move(wide), loc), dtype);
+      const DType wide = accumulation_dtype(dtype);
+      const Tensor local = factor.to(tensor.device(), loc).to(wide, loc);
+      Tensor scaled = mul(Arg(cast(Arg(std::move(tensor), loc), wide), loc), Arg(local, loc));
+      tensor = cast(Arg(std::move(scaled), loc), dtype);
     }
   }
   return before;
@@ -161,13 +207,17 @@ Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {
 
 void Gradients::publish() const {
   for (const Tensor& tensor : tensors_) {
-    tensor.publish();
+    if (tensor.is_valid()) {
+      tensor.publish();
+    }
   }
 }
 
 void Gradients::adopt() {
   for (Tensor& tensor : tensors_) {
-    tensor.adopt();
+    if (tensor.is_valid()) {
+      tensor.adopt();
+    }
   }
 }
 

@@ -1,7 +1,8 @@
 // Gradients: the owned result of differentiation, one tensor a parameter, in visit order, with the
 // parameters' paths. Movable to another thread (publish() and adopt() hand it over). Threads: one
-// at a time. Invariant: for a parameter on which the loss does not depend there are zeros, and
-// has_gradient() is false until they are replaced.
+// at a time. Invariants: (1) for a parameter on which the loss does not depend there are zeros, and
+// has_gradient() is false until they are replaced; (2) for one that is frozen there is an empty
+// tensor; (3) what was moved from knows it, and every use of it throws.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <hearth/runtime/base/move_mark.hpp>
 #include <hearth/runtime/tensor.hpp>
 
 namespace hearth {
@@ -27,6 +29,8 @@ struct GradientNumber {
   std::size_t value;
   SourceLoc loc;
 };
+/// The sum of two gradients in accumulation_dtype() of their type.
+[[nodiscard]] Tensor wide_sum(Tensor so_far, Tensor more, SourceLoc loc);
 }  // namespace detail
 
 class Gradients {
@@ -40,8 +44,12 @@ class Gradients {
 
   [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
   [[nodiscard]] bool empty() const noexcept { return tensors_.empty(); }
+  /// Whether they were moved from: into a step, or into other gradients.
+  [[nodiscard]] bool is_used() const noexcept { return mark_.is_moved_from(); }
+  /// Errors: ArgumentError of `call` when they were.
+  void require_unused(std::string_view call, SourceLoc loc = SourceLoc::current()) const;
   /// By the parameter's number, in visit order. Errors, as of all that take one: ArgumentError
-  /// where there are not so many.
+  /// where there are not so many, or they were used.
   [[nodiscard]] const std::string& path(detail::GradientNumber index) const;
   [[nodiscard]] const Tensor& operator[](detail::GradientNumber index) const {
     require(index);
@@ -51,19 +59,25 @@ class Gradients {
     require(index);
     return tensors_[index.value];
   }
-  /// Whether the loss depends on the parameter. An optimizer leaves the others alone: no decay, no
-  /// momentum. A tensor that the program puts in place of the zeros counts as a gradient.
+  /// Whether the loss depends on the parameter, and it is not frozen. An optimizer leaves the
+  /// others alone: no decay, no momentum. A tensor that the program puts in place of the zeros
+  /// counts as a gradient.
   [[nodiscard]] bool has_gradient(detail::GradientNumber index) const;
   /// Whether the sweep came to the parameter, whatever a GradientHook did then.
   [[nodiscard]] bool is_reached(detail::GradientNumber index) const;
   /// Says that what stands here is no gradient.
   void leave_out(detail::GradientNumber index);
-  /// By path. Errors: ArgumentError not_found.
+  /// By path. Errors: ArgumentError not_found, also for a parameter that is frozen.
   [[nodiscard]] const Tensor& at(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
-  /// Adds `other`, parameter by parameter (gradient accumulation). Errors: ArgumentError when the
-  /// paths differ.
-  void accumulate(Gradients other, SourceLoc loc = SourceLoc::current());
+  /// Adds `other`, parameter by parameter (gradient accumulation).
+  ///
+  /// Dtypes: gradients of f16 and bf16 are f32 from the first sum on, so that many small ones add
+  /// up; optimizers take either.
+  /// Errors: ArgumentError when the paths differ, either was used, or these are moved into
+  /// themselves.
+  void accumulate(Gradients&& other, SourceLoc loc = SourceLoc::current());
+  void accumulate(const Gradients& other, SourceLoc loc = SourceLoc::current());
   void scale(double factor, SourceLoc loc = SourceLoc::current());
   /// The Euclidean norm over all gradients, a scalar tensor.
   [[nodiscard]] Tensor norm(SourceLoc loc = SourceLoc::current()) const;
@@ -84,6 +98,7 @@ class Gradients {
   std::vector<std::string> paths_;
   std::vector<Tensor> tensors_;
   std::vector<Tensor> unreached_;  ///< By parameter, empty where there is a gradient; or of size 0.
+  detail::MoveMark mark_;
 };
 
 }  // namespace hearth

@@ -15,4 +15,19 @@ void throw_empty_tensor(std::string_view op, const std::string& path, SourceLoc 
                     .location = loc});
 }
 
+void throw_tracked(std::string_view op, const std::string& path, SourceLoc loc) {
+  throw_error(
+      Error{.code = ErrorCode::invalid_argument,
+            .text = fmt::format("{}: '{}' is tracked by value_and_grad, and {} cuts it from "
+                                "the tape: the loss would lose its gradient; call {} outside "
+                                "of the function that is differentiated",
+                                op,
+                                path,
+                                op,
+                                op),
+            .op = std::string(op),
+            .module_path = path,
+            .location = loc});
+}
+
 }  // namespace hearth::detail

@@ -1,5 +1,6 @@
-// A tensor that a walk through a model has come to: whether it is there. Header-internal: what
-// takes a model, from value_and_grad() to save_weights(), refuses one that lacks a tensor with it.
+// A tensor that a walk through a model has come to: whether it is there, and on no tape.
+// Header-internal: functions that take a model, from value_and_grad() to save_weights(), refuse one
+// that lacks a tensor; those that cut a model from its tape refuse one that is differentiated.
 // Stateless. Threads: any.
 #pragma once
 
@@ -20,6 +21,19 @@ inline void require_tensor(std::string_view op,
                            SourceLoc loc) {
   if (!tensor.is_valid()) [[unlikely]] {
     throw_empty_tensor(op, path, loc);
+  }
+}
+
+[[noreturn]] void throw_tracked(std::string_view op, const std::string& path, SourceLoc loc);
+
+/// Errors: ArgumentError naming the path, when value_and_grad() tracks the model's tensor: what
+/// `op` makes of it is cut from the tape, and its gradient would be lost without a word.
+inline void require_untracked(std::string_view op,
+                              const std::string& path,
+                              const Tensor& tensor,
+                              SourceLoc loc) {
+  if (tensor.is_tracked()) [[unlikely]] {
+    throw_tracked(op, path, loc);
   }
 }
 

@@ -30,4 +30,11 @@ namespace hearth {
 /// 0 and 1 beside bools alone stay bool where the op takes bools: a mask == 1.
 [[nodiscard]] DType promote_types(DType a, DType b) noexcept;
 
+/// The type in which many small changes of a tensor of this type add up: f32 for f16 and bf16,
+/// which lose a change below a 2,000th or a 250th of what is there; the type itself for all others.
+/// An optimizer's state, sums of gradients and running statistics have it.
+[[nodiscard]] constexpr DType accumulation_dtype(DType dtype) noexcept {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
 }  // namespace hearth

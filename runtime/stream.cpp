@@ -1,6 +1,8 @@
 #include <hearth/runtime/stream.hpp>
 
 #include <new>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +10,18 @@
 #include "runtime/client/stream_state.hpp"
 
 namespace hearth {
+namespace {
+
+void require_there(const StreamState* state, std::string_view op, SourceLoc loc = {}) {
+  if (state == nullptr) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: the stream was moved from", op),
+                      .op = std::string(op),
+                      .location = loc});
+  }
+}
+
+}  // namespace
 
 Stream::Stream(const Device& device, SourceLoc loc) {
   DeviceEndpoint& endpoint = device.endpoint();
@@ -46,26 +60,26 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 Stream::~Stream() = default;
 
 Device Stream::device() const {
+  require_there(state_.get(), "Stream::device");
   return Device(IntrusivePtr<DeviceEndpoint>(&state_->endpoint()));
 }
 std::uint64_t Stream::id() const noexcept {
-  return state_->id().value;
+  return state_ == nullptr ? 0 : state_->id().value;
 }
 
 void Stream::set_limits(StreamLimits limits) {
+  require_there(state_.get(), "Stream::set_limits");
   state_->set_limits(std::move(limits));
 }
 void Stream::cancel() noexcept {
-  state_->cancel();
+  if (state_ != nullptr) {
+    state_->cancel();
+  }
 }
 
 StreamScope::StreamScope(Stream& stream, SourceLoc loc)
     : state_(stream.state_.get()), client_(nullptr), previous_(nullptr) {
-  if (state_ == nullptr) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = "StreamScope: the stream was moved from",
-                      .location = loc});
-  }
+  require_there(state_, "StreamScope", loc);
   client_ = &current_client(state_->endpoint(), loc);
   state_->enter(loc);
   previous_ = std::exchange(client_->current, state_);

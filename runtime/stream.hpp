@@ -46,7 +46,7 @@ class Stream {
   ~Stream();
 
   [[nodiscard]] Device device() const;
-  /// The stream's number on its device, as error texts name it.
+  /// The stream's number on its device, as error texts name it; 0 when it was moved from.
   [[nodiscard]] std::uint64_t id() const noexcept;
 
   /// Of all that is submitted from here on, in place of those before, which stay those of what was

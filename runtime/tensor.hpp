@@ -44,7 +44,7 @@ class Tensor {
  public:
   Tensor() noexcept = default;  ///< Empty: is_valid() is false, every use throws.
   Tensor(const Tensor& other) noexcept
-      : impl_(other.impl_), tape_(other.tape_), node_(other.node_) {
+      : impl_(other.impl_), tape_(other.tape_), node_(other.node_), marks_(other.marks_) {
     if (impl_ != nullptr) {
       detail::retain_tensor(impl_);
     }
@@ -55,7 +55,8 @@ class Tensor {
   Tensor(Tensor&& other) noexcept
       : impl_(std::exchange(other.impl_, nullptr)),
         tape_(std::exchange(other.tape_, nullptr)),
-        node_(std::exchange(other.node_, 0)) {}
+        node_(std::exchange(other.node_, 0)),
+        marks_(std::exchange(other.marks_, std::uint8_t{0})) {}
   Tensor& operator=(const Tensor& other) & noexcept {
     Tensor copy(other);
     swap(copy);
@@ -78,6 +79,7 @@ class Tensor {
     std::swap(impl_, other.impl_);
     std::swap(tape_, other.tape_);
     std::swap(node_, other.node_);
+    std::swap(marks_, other.marks_);
   }
 
   // ---- making ----
@@ -310,6 +312,7 @@ class Tensor {
   TensorImpl* impl_ = nullptr;
   detail::Tape* tape_ = nullptr;
   std::uint32_t node_ = 0;
+  std::uint8_t marks_ = 0;  ///< MemberMark bits of a member of a module.
 };
 
 namespace detail {

@@ -10,6 +10,12 @@
 
 namespace hearth::detail {
 
+/// Bits.
+enum class MemberMark : std::uint8_t {
+  frozen = 1,  ///< It is not trained: freeze_weights().
+  wide = 2,    ///< It adds up small changes, and so has an accumulation_dtype().
+};
+
 class TensorAccess final {
  public:
   /// The tensor that counts this reference as its own.
@@ -45,6 +51,22 @@ class TensorAccess final {
                               std::string_view path,
                               SourceLoc loc) {
     tensor.set_path(path, !is_unnamed_weight, loc);
+  }
+  /// Marks of a member of a module, whatever its values are. Copies of the member have them.
+  [[nodiscard]] static bool has_mark(const Tensor& member, MemberMark mark) noexcept {
+    return (member.marks_ & static_cast<std::uint8_t>(mark)) != 0;
+  }
+  static void set_mark(Tensor& member, MemberMark mark, bool holds = true) noexcept {
+    const auto bit = static_cast<std::uint8_t>(mark);
+    member.marks_ = static_cast<std::uint8_t>(holds ? member.marks_ | bit : member.marks_ & ~bit);
+  }
+  [[nodiscard]] static std::uint8_t marks(const Tensor& member) noexcept { return member.marks_; }
+  static void set_marks(Tensor& member, std::uint8_t marks) noexcept { member.marks_ = marks; }
+  /// Gives a member other values; its marks stay.
+  static void set_values(Tensor& member, Tensor values) noexcept {
+    const std::uint8_t marks = member.marks_;
+    member = std::move(values);
+    member.marks_ = marks;
   }
   /// publish() of a tensor whose uses need no bookkeeping any more.
   static void publish_frozen(const Tensor& tensor, SourceLoc loc) { tensor.publish(true, loc); }

@@ -44,7 +44,7 @@ AdamFactors adam_factors(const Tensor& count,
   detail::require_count(count, loc);
   StreamState& stream = current_stream(count.device().endpoint(), loc);
   const ExpressionRef& expression =
-      detail::update_of(stream, detail::UpdateForm::adam_factors, dtype);
+      detail::update_of(stream, detail::UpdateForm::adam_factors, {.parameter = dtype});
   const std::array scalars{learning_rate, beta1, beta2};
   const std::array<Arg, 1> inputs{Arg(count, loc)};
   std::array<Tensor, 2> results;

@@ -25,7 +25,8 @@ struct AdamFactors {
   Tensor rate;  ///< learning_rate / (1 - β1^t)
   Tensor root;  ///< 1 / sqrt(1 - β2^t)
 };
-/// Dtypes: computed in f64, rounded to `dtype`. Errors: ArgumentError for what is no count.
+/// Dtypes: computed in f64, rounded to the accumulation_dtype() of `dtype`, the parameters' type.
+/// Errors: ArgumentError for what is no count.
 [[nodiscard]] AdamFactors adam_factors(const Tensor& count,
                                        double learning_rate,
                                        double beta1,

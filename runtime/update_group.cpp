@@ -9,7 +9,9 @@
 
 #include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/tensor_access.hpp>
+#include <hearth/runtime/weight_scope.hpp>
 
 #include "runtime/client/ask.hpp"
 #include "runtime/client/tensor_impl.hpp"
@@ -22,6 +24,11 @@ namespace {
 
 using detail::update_of;
 
+// The other one has the parameter's type, or the one that it adds up in.
+bool has_type_for(DType other, DType parameter) noexcept {
+  return other == parameter || other == accumulation_dtype(parameter);
+}
+
 void require_like(std::string_view op,
                   const Tensor& parameter,
                   const Tensor& other,
@@ -31,7 +38,7 @@ void require_like(std::string_view op,
   const TensorImpl* const b = detail::TensorAccess::impl(other);
   // Layouts are interned: one for each shape.
   const bool is_alike = a != nullptr && b != nullptr && a->layout == b->layout &&
-                        a->dtype == b->dtype && is_float(a->dtype);
+                        has_type_for(b->dtype, a->dtype) && is_float(a->dtype);
   if (is_alike) [[likely]] {
     return;
   }
@@ -46,7 +53,7 @@ void require_like(std::string_view op,
                               : describe(tensor.dtype(), tensor.shape());
   };
   const bool is_any_empty = a == nullptr || b == nullptr;
-  if (!is_any_empty && a->dtype != b->dtype) {
+  if (!is_any_empty && !has_type_for(b->dtype, a->dtype)) {
     refuse(ErrorCode::dtype_mismatch,
            fmt::format("parameter {} and {} {} have different types; cast one",
                        text(parameter),
@@ -88,6 +95,19 @@ std::span<const double> scalars_of(OpenGroup& group, const AdamUpdate& options) 
   return group.adam_scalars;
 }
 
+// Replaces a state of 16 bits, from an older file for instance, by its values in f32.
+void widen(Tensor& state, DType parameter, SourceLoc loc) {
+  const DType wide = accumulation_dtype(parameter);
+  if (state.dtype() != wide) {
+    const WeightScope weights(state.device());
+    detail::TensorAccess::set_values(state, cast(Arg(state, loc), wide));
+  }
+}
+
+detail::UpdateTypes types_of(std::span<const Arg> inputs) {
+  return {.parameter = inputs[0].tensor().dtype(), .gradient = inputs[1].tensor().dtype()};
+}
+
 // Runs one update; `replaced` are the tensors whose new values come back, in the order of the
 // results.
 void run_update(OpenGroup& group,
@@ -110,7 +130,7 @@ void run_update(OpenGroup& group,
   for (std::size_t i = 0; i < replaced.size(); ++i) {
     detail::TensorAccess::impl(results[i])->path.store(path, std::memory_order_release);
     group.made.add(name_of(*detail::TensorAccess::impl(results[i])));
-    *replaced[i] = std::move(results[i]);
+    detail::TensorAccess::set_values(*replaced[i], std::move(results[i]));
   }
 }
 
@@ -227,7 +247,7 @@ void UpdateGroup::sgd(Tensor& parameter,
     const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_),
                                     Arg(std::move(gradient), loc_)};
     run_update(*open_,
-               update_of(stream, UpdateForm::sgd, inputs[0].tensor().dtype()),
+               update_of(stream, UpdateForm::sgd, types_of(inputs)),
                inputs,
                std::span(scalars).first(2),
                replaced,
@@ -235,6 +255,7 @@ void UpdateGroup::sgd(Tensor& parameter,
     return;
   }
   require_fit("sgd_step", parameter, momentum, "momentum");
+  widen(momentum, parameter.dtype(), loc_);
   const std::array<Tensor*, 2> replaced{&parameter, &momentum};
   if (options.count != nullptr) {
     require_outside("sgd_step", *options.count, "count");
@@ -246,7 +267,7 @@ void UpdateGroup::sgd(Tensor& parameter,
     const UpdateForm form =
         options.nesterov ? UpdateForm::sgd_nesterov_counted : UpdateForm::sgd_momentum_counted;
     run_update(*open_,
-               update_of(stream, form, inputs[0].tensor().dtype()),
+               update_of(stream, form, types_of(inputs)),
                inputs,
                std::span(scalars).first(4),
                replaced,
@@ -257,8 +278,7 @@ void UpdateGroup::sgd(Tensor& parameter,
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(momentum), loc_)};
   const UpdateForm form = options.nesterov ? UpdateForm::sgd_nesterov : UpdateForm::sgd_momentum;
-  run_update(
-      *open_, update_of(stream, form, inputs[0].tensor().dtype()), inputs, scalars, replaced, loc_);
+  run_update(*open_, update_of(stream, form, types_of(inputs)), inputs, scalars, replaced, loc_);
 }
 
 void UpdateGroup::adam(
@@ -269,6 +289,8 @@ void UpdateGroup::adam(
   require_fit("adam_step", parameter, gradient, "gradient");
   require_fit("adam_step", parameter, mean, "first moment");
   require_fit("adam_step", parameter, variance, "second moment");
+  widen(mean, parameter.dtype(), loc_);
+  widen(variance, parameter.dtype(), loc_);
   const double decay =
       options.decoupled ? 1.0 - options.learning_rate * options.weight_decay : options.weight_decay;
   const std::array<Tensor*, 3> replaced{&parameter, &mean, &variance};
@@ -287,12 +309,7 @@ void UpdateGroup::adam(
                                     Arg(options.factors->root, loc_)};
     const UpdateForm form =
         options.decoupled ? UpdateForm::adamw_counted : UpdateForm::adam_counted;
-    run_update(*open_,
-               update_of(stream, form, inputs[0].tensor().dtype()),
-               inputs,
-               scalars,
-               replaced,
-               loc_);
+    run_update(*open_, update_of(stream, form, types_of(inputs)), inputs, scalars, replaced, loc_);
     return;
   }
   const std::span<const double> scalars = scalars_of(*open_, options);
@@ -301,8 +318,7 @@ void UpdateGroup::adam(
                                   Arg(std::move(mean), loc_),
                                   Arg(std::move(variance), loc_)};
   const UpdateForm form = options.decoupled ? UpdateForm::adamw : UpdateForm::adam;
-  run_update(
-      *open_, update_of(stream, form, inputs[0].tensor().dtype()), inputs, scalars, replaced, loc_);
+  run_update(*open_, update_of(stream, form, types_of(inputs)), inputs, scalars, replaced, loc_);
 }
 
 void UpdateGroup::count(Tensor& updates) {
@@ -311,8 +327,7 @@ void UpdateGroup::count(Tensor& updates) {
   detail::require_count(updates, loc_);
   const std::array<Tensor*, 1> replaced{&updates};
   const std::array<Arg, 1> inputs{Arg(std::move(updates), loc_)};
-  run_update(
-      *open_, update_of(stream, detail::UpdateForm::count, DType::f64), inputs, {}, replaced, loc_);
+  run_update(*open_, update_of(stream, detail::UpdateForm::count, {}), inputs, {}, replaced, loc_);
 }
 
 void UpdateGroup::update(UpdateRule& rule,
@@ -339,7 +354,10 @@ void UpdateGroup::update(UpdateRule& rule,
                       .op = config.name,
                       .location = loc_});
   }
-  const ExpressionRef& expression = rule.expression(parameter.dtype());
+  const ExpressionRef& expression = rule.expression(parameter.dtype(), gradient.dtype());
+  for (Tensor* const each : state) {
+    widen(*each, parameter.dtype(), loc_);
+  }
   std::vector<Arg> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_)};
   std::vector<Tensor*> replaced{&parameter};
   for (Tensor* const each : state) {

@@ -80,6 +80,10 @@ class UpdateGroup {
   /// parameter is updated once a step), was committed, or was opened on another stream than the
   /// thread's current one. Replaces `parameter` (and `momentum`, which may be empty when
   /// update.momentum is 0) by the updated tensors; in place where nobody else holds them.
+  ///
+  /// Dtypes: the state of f16 and bf16 parameters is f32, and so is all that is computed; a state
+  /// of 16 bits is taken once, and replaced by one of f32. A gradient has the parameter's type or
+  /// f32.
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
   void adam(
       Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
+
 #include "runtime/ops/capture.hpp"
 
 namespace hearth {
@@ -29,12 +32,13 @@ void require_results(const UpdateRule::Config& config,
            loc);
   }
   for (const Tensor& result : results) {
-    if (result.is_valid() && result.dtype() != dtype) {
-      refuse(
-          config.name,
-          fmt::format(
-              "the function returned {} for parameters of {}", name(result.dtype()), name(dtype)),
-          loc);
+    if (result.is_valid() && result.dtype() != accumulation_dtype(dtype)) {
+      refuse(config.name,
+             fmt::format("the function returned {} for parameters of {}{}",
+                         name(result.dtype()),
+                         name(dtype),
+                         dtype == accumulation_dtype(dtype) ? "" : ", which are computed in f32"),
+             loc);
     }
   }
 }
@@ -58,23 +62,28 @@ UpdateRule::UpdateRule(Config config, Function function, SourceLoc loc)
   }
 }
 
-const ExpressionRef& UpdateRule::expression(DType dtype) {
-  ExpressionRef& known = expressions_[dtype];
+const ExpressionRef& UpdateRule::expression(DType parameter, DType gradient) {
+  ExpressionRef& known = expressions_[{parameter, gradient}];
   if (known != nullptr) {
     return known;
   }
-  const std::vector<DType> tensors(static_cast<std::size_t>(config_.state_count) + 2, dtype);
-  const std::vector<DType> scalars(static_cast<std::size_t>(config_.scalar_count), dtype);
+  const DType wide = accumulation_dtype(parameter);
+  std::vector<DType> tensors{parameter, gradient};
+  tensors.resize(static_cast<std::size_t>(config_.state_count) + 2, wide);
+  const std::vector<DType> scalars(static_cast<std::size_t>(config_.scalar_count), wide);
   const detail::CaptureForm form{
       .name = config_.name, .tensors = tensors, .scalars = scalars, .location = location_};
   const detail::Captured captured =
       detail::capture_checked(form, [&](std::span<Tensor> all, std::span<Tensor> numbers) {
         std::vector<Tensor> results =
-            function_(Operands{.parameter = all[0],
-                               .gradient = all[1],
+            function_(Operands{.parameter = cast(all[0], wide),
+                               .gradient = cast(all[1], wide),
                                .state = std::vector<Tensor>(all.begin() + 2, all.end()),
                                .scalars = std::vector<Tensor>(numbers.begin(), numbers.end())});
-        require_results(config_, results, dtype, location_);
+        require_results(config_, results, parameter, location_);
+        if (results[0].is_valid()) {
+          results[0] = cast(results[0], parameter);
+        }
         return results;
       });
   detail::require_all(form, captured);

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hearth/runtime/tensor.hpp>
@@ -20,7 +21,8 @@ class UpdateRule final {
  public:
   /// What the function is called with: tensors without values, all of one shape, which is [1] in
   /// one call and has several long axes in the other. Numbers that change from step to step are
-  /// scalars, all others become constants.
+  /// scalars, all others become constants. All have the parameter's type; of f16 and bf16
+  /// parameters they are f32, and the new parameter alone is rounded.
   struct Operands {
     Tensor parameter;
     Tensor gradient;
@@ -44,16 +46,19 @@ class UpdateRule final {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
 
   // ---- for the library ----
-  /// The rule for parameters of this float type. Errors: ArgumentError for a function that is not
-  /// elementwise, reads a value, uses a tensor that is no operand, does not use all of its
-  /// operands, or gives another number of results or other types; what the function throws.
-  [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType dtype);
+  /// The rule for parameters and gradients of these float types. Errors: ArgumentError for a
+  /// function that is not elementwise, reads a value, uses a tensor that is no operand, does not
+  /// use all of its operands, or gives another number of results or other types; what the function
+  /// throws.
+  [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType parameter,
+                                                                    DType gradient);
 
  private:
   Config config_;
   Function function_;
   SourceLoc location_;
-  std::map<DType, std::shared_ptr<const Expression>> expressions_;
+  /// By the types of parameter and gradient.
+  std::map<std::pair<DType, DType>, std::shared_ptr<const Expression>> expressions_;
 };
 
 }  // namespace hearth

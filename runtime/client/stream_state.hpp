@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,8 @@ struct OpenGroup {
 
 class StreamState final : public Sink {
  public:
-  /// The captured updates of Sgd and Adam, by form and element type.
-  using Updates = std::map<std::pair<int, DType>, ExpressionRef>;
+  /// The captured updates of Sgd and Adam, by form and the types of parameter and gradient.
+  using Updates = std::map<std::tuple<int, DType, DType>, ExpressionRef>;
 
   explicit StreamState(IntrusivePtr<DeviceEndpoint> endpoint);
   ~StreamState() override;

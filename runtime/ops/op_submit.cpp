@@ -48,6 +48,32 @@ std::string_view op_name(const Submission& submission) noexcept {
       .location = submission.location});
 }
 
+// What to do about operands on two devices. What a model does not name stays where it was when the
+// model moves: that is the mistake then, and not a tensor that the program forgot to move.
+std::string advice_on_devices(const Submission& submission) {
+  std::string unnamed;
+  for (const Arg& input : submission.inputs) {
+    const TensorImpl* const impl = TensorAccess::impl(input.tensor());
+    if (impl == nullptr || impl->endpoint->is_closed()) {
+      continue;
+    }
+    const WeightWatch* const watch = current_stream(*impl->endpoint).weight_watch();
+    for (const Arg& operand : submission.inputs) {
+      if (std::string why = watch == nullptr ? "" : watch->explain(operand.tensor());
+          !why.empty()) {
+        return why;
+      }
+    }
+    if (impl->unnamed_weight.load(std::memory_order_acquire) != 0) {
+      unnamed = fmt::format(
+          "; {} is the weight of a layer that no model has named: where a model "
+          "leaves it out of HEARTH_MODULE, it does not move with the model",
+          describe(impl->dtype, impl->layout->shape));
+    }
+  }
+  return "move one with to(device)" + unnamed;
+}
+
 [[noreturn]] void throw_two_devices(const Submission& submission,
                                     const TensorImpl& a,
                                     const TensorImpl& b) {
@@ -59,22 +85,23 @@ std::string_view op_name(const Submission& submission) noexcept {
   }
   const std::string_view op = op_name(submission);
   const bool is_one_runtime = &a.endpoint->tables() == &b.endpoint->tables();
-  throw_error(Error{
-      .code = ErrorCode::device_mismatch,
-      .text = fmt::format(
-          "{}: operands live on different devices{}: {} on {}, {} on {}; {}",
-          op,
-          is_one_runtime ? "" : ", of two Runtimes",
-          describe(a.dtype, a.layout->shape),
-          a.endpoint->name(),
-          describe(b.dtype, b.layout->shape),
-          b.endpoint->name(),
-          is_one_runtime ? "move one with to(device)"
-                         : "tensors of two Runtimes do not mix: a program makes one, and uses it "
-                           "throughout"),
-      .op = std::string(op),
-      .module_path = module_path_of(submission.inputs),
-      .location = submission.location});
+  const std::string advice =
+      is_one_runtime ? advice_on_devices(submission)
+                     : "tensors of two Runtimes do not mix: a program makes one, and uses it "
+                       "throughout";
+  throw_error(
+      Error{.code = ErrorCode::device_mismatch,
+            .text = fmt::format("{}: operands live on different devices{}: {} on {}, {} on {}; {}",
+                                op,
+                                is_one_runtime ? "" : ", of two Runtimes",
+                                describe(a.dtype, a.layout->shape),
+                                a.endpoint->name(),
+                                describe(b.dtype, b.layout->shape),
+                                b.endpoint->name(),
+                                advice),
+            .op = std::string(op),
+            .module_path = module_path_of(submission.inputs),
+            .location = submission.location});
 }
 
 // True when the record may take over the tensor: its one reference was moved in, and no other

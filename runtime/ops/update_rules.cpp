@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/promotion.hpp>
 
 #include "capture.hpp"
 #include "runtime/client/stream_state.hpp"
@@ -74,7 +75,7 @@ Results adam_factors(Tensors t, Tensors s) {
   return {s[0] / (1.0 - pow(s[1], number)), 1.0 / sqrt(1.0 - pow(s[2], number))};
 }
 
-/// What is not of the parameters' type.
+/// Operands of another type than the parameters' and the one that these add up in.
 enum class Special : std::uint8_t {
   nothing,
   last_scalar,  ///< A bool.
@@ -104,31 +105,43 @@ constexpr std::array<Rule, 11> kRules{{
 
 }  // namespace
 
-ExpressionRef capture_update(UpdateForm form, DType dtype) {
+ExpressionRef capture_update(UpdateForm form, UpdateTypes types) {
   const Rule& rule = kRules[static_cast<std::size_t>(form)];
-  const DType most = rule.special == Special::operands ? DType::f64 : dtype;
-  std::vector<DType> tensors(rule.tensors, most);
-  std::vector<DType> scalars(rule.scalars, most);
+  const DType wide = accumulation_dtype(types.parameter);
+  const bool is_of_counts = rule.special == Special::operands;
+  std::vector<DType> tensors(rule.tensors, is_of_counts ? DType::f64 : wide);
+  std::vector<DType> scalars(rule.scalars, is_of_counts ? DType::f64 : wide);
+  if (!is_of_counts) {
+    tensors[0] = types.parameter;
+    tensors[1] = types.gradient;
+  }
   if (rule.special == Special::last_scalar) {
     scalars.back() = DType::boolean;
   } else if (rule.special == Special::last_tensor) {
     tensors.back() = DType::f64;
   }
   const CaptureForm wanted{.name = rule.name, .tensors = tensors, .scalars = scalars};
-  const bool is_update = form != UpdateForm::adam_factors;
   return expression_of(wanted, capture(wanted, [&](Tensors t, Tensors s) {
+                         if (!is_of_counts) {
+                           t[0] = cast(t[0], wide);
+                           t[1] = cast(t[1], wide);
+                         }
                          Results results = rule.function(t, s);
                          for (Tensor& result : results) {
-                           result = is_update ? std::move(result) : cast(result, dtype);
+                           result = cast(result, form == UpdateForm::count ? DType::f64 : wide);
+                         }
+                         if (!is_of_counts) {
+                           results[0] = cast(results[0], types.parameter);
                          }
                          return results;
                        }));
 }
 
-const ExpressionRef& update_of(StreamState& stream, UpdateForm form, DType dtype) {
-  ExpressionRef& known = stream.updates()[{static_cast<int>(form), dtype}];
+const ExpressionRef& update_of(StreamState& stream, UpdateForm form, UpdateTypes types) {
+  ExpressionRef& known =
+      stream.updates()[{static_cast<int>(form), types.parameter, types.gradient}];
   if (known == nullptr) {
-    known = capture_update(form, dtype);
+    known = capture_update(form, types);
   }
   return known;
 }

@@ -11,7 +11,8 @@ class StreamState;
 namespace hearth::detail {
 
 /// Inputs and results are (parameter, gradient, state...) and (parameter, state...); the parameters
-/// stand in the order in which each is listed.
+/// stand in the order in which each is listed. All is computed in the parameter's
+/// accumulation_dtype(), which the state has; the new parameter alone is rounded to its type.
 enum class UpdateForm : std::uint8_t {
   sgd,           ///< (p, g): rate, weight decay
   sgd_momentum,  ///< (p, g, m): rate, weight decay, momentum, 1 - dampening, whether it is the
@@ -30,9 +31,17 @@ enum class UpdateForm : std::uint8_t {
   adam_factors,  ///< (n): rate, b1, b2, all f64. No update: it makes the two factors of the next.
 };
 
-/// Captures the update for parameters of this float type.
-[[nodiscard]] ExpressionRef capture_update(UpdateForm form, DType dtype);
+/// The float types of what an update takes.
+struct UpdateTypes {
+  DType parameter = DType::f32;
+  DType gradient = DType::f32;  ///< The parameter's, or its accumulation_dtype().
+};
+
+/// Captures the update for these types.
+[[nodiscard]] ExpressionRef capture_update(UpdateForm form, UpdateTypes types);
 /// The same, captured once for each stream.
-[[nodiscard]] const ExpressionRef& update_of(StreamState& stream, UpdateForm form, DType dtype);
+[[nodiscard]] const ExpressionRef& update_of(StreamState& stream,
+                                             UpdateForm form,
+                                             UpdateTypes types);
 
 }  // namespace hearth::detail

@@ -82,8 +82,9 @@ Tensor Tape::add_leaf(const Tensor& value, std::string_view caller, SourceLoc lo
   }
   if (value.is_tracked()) {
     throw_grad_error(ErrorCode::invalid_argument,
-                     "an input is tracked by an outer grad, and gradients of gradients are not "
-                     "supported: detach() it",
+                     "an input is tracked by an outer grad or value_and_grad: gradients of "
+                     "gradients are not available yet; a detach() of it would drop this part from "
+                     "the outer gradient",
                      loc,
                      caller);
   }
@@ -382,7 +383,9 @@ Tape* find_tape(const Submission& submission) {
     if (found != nullptr) {
       throw_op_error(ErrorCode::invalid_argument,
                      submission.kind,
-                     "operands are tracked by two grad calls: detach() the outer one",
+                     "operands are tracked by two grad calls, one inside the other: gradients of "
+                     "gradients are not available yet; a detach() of the outer one would drop this "
+                     "part from the outer gradient",
                      submission.location);
     }
     tape->require_owner(submission);

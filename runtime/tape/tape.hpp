@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <hearth/runtime/base/ids.hpp>
@@ -98,10 +99,10 @@ class Tape final : public RefCounted<Tape> {
   /// outer grad.
   [[nodiscard]] Tensor add_leaf(const Tensor& value, std::string_view caller, SourceLoc loc);
 
-  /// Warns of weights that the loss uses and that are none of the leaves, those of a model of this
-  /// name, until close().
-  void watch_weights(std::string_view model, SourceLoc loc) {
-    weight_watch_ = std::make_unique<detail::WeightWatch>(model);
+  /// Warns of weights that the loss uses and that are none of the leaves, which are this model's,
+  /// until close().
+  void watch_weights(ModelPlaces model, SourceLoc loc) {
+    weight_watch_ = std::make_unique<detail::WeightWatch>(std::move(model));
     weight_watch_->watch(leaves_, loc);
   }
 

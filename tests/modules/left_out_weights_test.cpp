@@ -1,5 +1,5 @@
-// A layer that its model leaves out of HEARTH_MODULE is neither trained, moved nor saved: the log
-// says so at the second step that uses it, and says nothing of weights that are all right.
+// A layer or a tensor that its model leaves out of HEARTH_MODULE is neither trained, moved nor
+// saved: the log says so when a step uses it, and says nothing of weights that are all right.
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/sgd.hpp>
@@ -59,6 +59,15 @@ struct WithLazyStatistics {
   Buffer mean;  // empty until somebody fills it
   HEARTH_MODULE(WithLazyStatistics, first, mean)
 };
+struct WithoutScale {
+  Linear first;
+  Tensor scale;
+  HEARTH_MODULE(WithoutScale, first)
+};
+struct Scales {
+  std::vector<WithoutScale> blocks;
+  HEARTH_MODULE(Scales, blocks)
+};
 struct Whole {
   Linear first;
   BatchNorm2d norm;
@@ -103,6 +112,76 @@ TEST(LeftOutWeights, OfAListAndInACheckpointAreToldOf) {
     static_cast<void>(value_and_grad(model, step));
   });
   EXPECT_THAT(log, HasSubstr("WithoutBlocks leaves out"));
+}
+
+// A plain tensor is no weight of a layer, but it lies in the model: one step is enough to know.
+TEST(LeftOutWeights, TensorsOfTheModelAreToldOfAtOnce) {
+  const std::string log = log_of([](const Device& device) {
+    Generator generator(1);
+    const WithoutScale model{linear(device, generator), ones(device, {4})};
+    const Tensor x = ones(device, {2, 4});
+    static_cast<void>(value_and_grad(
+        model, [&](const auto& net) { return mean(net.first.forward(x) * net.scale); }));
+  });
+  EXPECT_THAT(
+      log,
+      AllOf(HasSubstr("mul at "),
+            HasSubstr("left_out_weights_test.cpp:"),
+            HasSubstr("uses f32[4], a member that WithoutScale leaves out of HEARTH_MODULE: "
+                      "it is neither trained, moved nor saved")));
+  EXPECT_EQ(count_of(log, "leaves out"), 1U) << log;
+}
+
+TEST(LeftOutWeights, TensorsOfModulesInAListAreToldOf) {
+  const std::string log = log_of([](const Device& device) {
+    Generator generator(1);
+    const Scales model{{{linear(device, generator), ones(device, {4})},
+                        {linear(device, generator), ones(device, {4})}}};
+    static_cast<void>(value_and_grad(model, [&](const auto& net) {
+      return mean(net.blocks[1].first.forward(ones(device, {2, 4})) * net.blocks[1].scale);
+    }));
+  });
+  EXPECT_THAT(log, HasSubstr("a member that Scales leaves out"));
+}
+
+// The layer was not moved with its model: that is the mistake, and not an input elsewhere.
+TEST(LeftOutWeights, OnAnotherDeviceThanTheModelAreExplained) {
+  const TestRuntime test;
+  Generator generator(1);
+  const auto text_of = [](const auto& fn) -> std::string {
+    try {
+      fn();
+    } catch (const DeviceMismatch& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  const WithoutFirst layers =
+      fork(WithoutFirst{linear(test.cpu, generator), linear(test.cpu, generator)}, test.reference);
+  const Tensor x = ones(test.reference, {2, 4});
+  EXPECT_THAT(text_of([&] {
+                static_cast<void>(value_and_grad(layers, [&](const auto& net) {
+                  return mean(net.second.forward(net.first.forward(x)));
+                }));
+              }),
+              AllOf(HasSubstr("is a member of WithoutFirst that its HEARTH_MODULE leaves out"),
+                    ::testing::Not(HasSubstr("to(device)"))));
+  EXPECT_THAT(
+      text_of([&] { static_cast<void>(layers.second.forward(layers.first.forward(x))); }),
+      AllOf(HasSubstr("move one with to(device); f32[4, 4] is the weight of a layer that no "
+                      "model has named")));
+  const WithoutScale tensors =
+      fork(WithoutScale{linear(test.cpu, generator), ones(test.cpu, {4})}, test.reference);
+  EXPECT_THAT(text_of([&] {
+                static_cast<void>(value_and_grad(tensors, [&](const auto& net) {
+                  return mean(net.first.forward(x) * net.scale);
+                }));
+              }),
+              HasSubstr("f32[4] is a member of WithoutScale that its HEARTH_MODULE leaves out"));
+  // What was given by hand is on the wrong device, and nothing else.
+  set_paths(layers.first);
+  EXPECT_THAT(text_of([&] { static_cast<void>(layers.first.forward(x)); }),
+              AllOf(HasSubstr("move one with to(device)"), ::testing::Not(HasSubstr("named"))));
 }
 
 // Named ones, Buffers, those of another model that was walked once, and those that have a path.

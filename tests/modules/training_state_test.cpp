@@ -288,6 +288,70 @@ TEST_F(TrainingState, ABufferThatSkippedStepsIsRefusedAndChangesNothing) {
   EXPECT_EQ(model.p.to_vector<float>(), (std::vector<float>{0, 0}));
 }
 
+// Each of them could pass for a word of the library's own when the file is read.
+TEST_F(TrainingState, NotesOfTheLibrarysNamesAreRefusedByEachWriterAndTheOldFileStays) {
+  const TestRuntime test;
+  Scores scores{ones(test.cpu, {1, 2})};
+  Optimizer adam = Adam({});
+  const auto state = file("state.safetensors");
+  save_training(scores, adam, {.cursor = {}, .notes = {{"who", "the test"}}}, state);
+  save_weights(scores, file("weights.safetensors"), {{"who", "the test"}});
+  const std::vector<std::byte> old_state = bytes_of(state);
+  const std::vector<std::byte> old_weights = bytes_of(file("weights.safetensors"));
+  for (const std::string name : {"hearth.",
+                                 "hearth.x",
+                                 "hearth.skipped.x",
+                                 "hearth.skipped.p",
+                                 "hearth.step_count",
+                                 "hearth.average_updates",
+                                 "hearth.xxh3_64"}) {
+    const auto expect_refused = [&](const std::string& writer, const auto& write) {
+      try {
+        write();
+        ADD_FAILURE() << writer << " took " << name;
+      } catch (const ArgumentError& error) {
+        EXPECT_EQ(error.error().text,
+                  writer + ": the note '" + name +
+                      "' begins with 'hearth.', as names of the library "
+                      "do: give it another name");
+      }
+    };
+    expect_refused("save_training", [&] {
+      save_training(scores, adam, {.cursor = {}, .notes = {{name, "1"}}}, state);
+    });
+    expect_refused("save_weights", [&] {
+      save_weights(scores, file("weights.safetensors"), {{name, "1"}});
+    });
+  }
+  EXPECT_TRUE(bytes_of(state) == old_state);
+  EXPECT_TRUE(bytes_of(file("weights.safetensors")) == old_weights);
+}
+
+// What is no word of the library's comes back as it was, or is refused before the file is touched.
+TEST_F(TrainingState, NotesOfOddNamesComeBackOrAreRefused) {
+  const TestRuntime test;
+  Scores scores{ones(test.cpu, {1, 2})};
+  Optimizer adam = Adam({});
+  const Metadata odd{{"", "without a name"},
+                     {std::string("nul\0here", 8), std::string("a\0b", 3)},
+                     {std::string(100'000, 'n'), std::string(1'000'000, 't')},
+                     {"hearth", "no dot"},
+                     {"Hearth.x", "another word"},
+                     {"\"quoted\"\\\n\t", "\xc3\xa9"},
+                     {"__metadata__", "as the format's own"},
+                     {"model.p", "as a tensor's"}};
+  save_training(scores, adam, {.cursor = {}, .notes = odd}, file("state.safetensors"));
+  EXPECT_TRUE(load_training(scores, adam, file("state.safetensors")).notes == odd);
+  const std::vector<std::byte> old = bytes_of(file("state.safetensors"));
+  for (const Metadata& wrong :
+       {Metadata{{"\xff", ""}}, Metadata{{"a", "\xc3"}}, Metadata{{"\xed\xa0\x80", ""}}}) {
+    EXPECT_THROW(
+        save_training(scores, adam, {.cursor = {}, .notes = wrong}, file("state.safetensors")),
+        ArgumentError);
+    EXPECT_TRUE(bytes_of(file("state.safetensors")) == old);
+  }
+}
+
 TEST_F(TrainingState, AFlippedBitAnywhereInTheFileIsRefused) {
   const TestRuntime test;
   save_steps(3, test.cpu, file("state.safetensors"));

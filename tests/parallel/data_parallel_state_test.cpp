@@ -198,6 +198,27 @@ TEST(DataParallelState, ANameThatIsNoneForWeightsIsRefusedAtTheCall) {
   run.step(1);  // the training goes on
 }
 
+TEST(DataParallelState, NotesOfTheLibrarysNamesAreRefusedAtTheCall) {
+  const TemporaryFolder folder;
+  StateRun run(2);
+  const auto expect_refused = [](const auto& call, std::string_view writer) {
+    try {
+      call();
+      ADD_FAILURE() << "it was taken";
+    } catch (const ArgumentError& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr(std::string(writer) + ": the note 'hearth.skipped.x' begins with"));
+    }
+  };
+  const Metadata notes{{"hearth.skipped.x", "1"}};
+  expect_refused(
+      [&] { run.trainer.save(folder.path() / "a.safetensors", {.cursor = {}, .notes = notes}); },
+      "DataParallel::save");
+  expect_refused([&] { run.trainer.save_weights(folder.path() / "b.safetensors", notes); },
+                 "DataParallel::save_weights");
+  EXPECT_EQ(folder.file_count(), 0U);
+}
+
 TEST(DataParallelState, WritingHasALimit) {
   const TemporaryFolder folder;
   StateRun run(1, {.optimizer = Adam::Config{}, .save_limit = std::chrono::nanoseconds(1)});

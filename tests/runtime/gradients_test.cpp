@@ -86,6 +86,45 @@ TEST_F(GradientsTest, AccumulateRefusesOtherParameters) {
   EXPECT_THAT(reals(gradients[0]), ElementsAre(3, 0));
 }
 
+TEST_F(GradientsTest, AccumulateOfThemselvesDoublesACopyAndRefusesAMove) {
+  Gradients gradients = three_and_four();
+  gradients.accumulate(gradients);
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(6, 0));
+  EXPECT_EQ(
+      thrown_text<ArgumentError>([&] { gradients.accumulate(std::move(gradients)); }),
+      "gradients: accumulate() cannot move 2 gradients into themselves: scale(2) doubles them");
+  EXPECT_THAT(reals(gradients[1]), ElementsAre(8)) << "nothing has changed";
+}
+
+// A default-made one is a sum that begins; one that was moved from is a mistake.
+TEST_F(GradientsTest, ThatWereUsedSaySo) {
+  Gradients gradients = three_and_four();
+  Gradients others = three_and_four();
+  others.accumulate(std::move(gradients));
+  // NOLINTBEGIN(bugprone-use-after-move): what it throws
+  EXPECT_TRUE(gradients.is_used());
+  const auto text = [&](const auto& use) {
+    return thrown_text<ArgumentError>([&] { use(gradients); });
+  };
+  const char* const rest =
+      " of gradients that were used already: a step, or a std::move, has taken them; compute them "
+      "anew, or keep a copy";
+  EXPECT_EQ(text([](Gradients& g) { (void)g[0]; }), std::string("gradients: a read") + rest);
+  EXPECT_EQ(text([](Gradients& g) { (void)g.path(0); }), std::string("gradients: a read") + rest);
+  EXPECT_EQ(text([](Gradients& g) { (void)g.at("a"); }), std::string("gradients: at()") + rest);
+  EXPECT_EQ(text([](Gradients& g) { g.scale(2); }), std::string("gradients: scale()") + rest);
+  EXPECT_EQ(text([](Gradients& g) { (void)g.norm(); }), std::string("gradients: norm()") + rest);
+  EXPECT_EQ(text([](Gradients& g) { (void)g.clip_by_norm(1); }),
+            std::string("gradients: norm()") + rest);
+  const std::string accumulate = std::string("gradients: accumulate()") + rest;
+  EXPECT_EQ(text([&](Gradients& g) { g.accumulate(others); }), accumulate);
+  EXPECT_EQ(text([&](Gradients& g) { others.accumulate(std::move(g)); }), accumulate);
+  EXPECT_EQ(text([&](Gradients& g) { others.accumulate(g); }), accumulate);
+  // NOLINTEND(bugprone-use-after-move)
+  gradients = others;
+  EXPECT_THAT(reals(gradients[0]), ElementsAre(6, 0)) << "a new value is a new start";
+}
+
 TEST_F(GradientsTest, ScaleMultipliesAll) {
   Gradients gradients = three_and_four();
   gradients.scale(0.5);
