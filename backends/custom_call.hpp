@@ -11,6 +11,7 @@
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/custom_code.hpp>
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
@@ -76,6 +77,7 @@ class CustomNumbers final {
   const CustomNumbers numbers(call.op);
   std::string what;
   try {
+    const detail::HostKernelScope scope(code.name);
     code.host(HostKernelCall(code, std::span(operands).first(count), numbers.all(), cores));
     return {};
   } catch (const Exception& thrown) {
