@@ -15,6 +15,7 @@
 #include <hearth/runtime/generator.hpp>
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,10 @@ struct LoadedTraining {
   std::int64_t average_updates = 0;
   TrainingProgress progress;
 };
-/// Changes nothing. Errors: those of load_training().
+/// Waits until these tensors have values. Errors: DeviceError when one is poisoned.
+void require_values(std::span<const Tensor> tensors, SourceLoc loc);
+/// Changes nothing, and waits until the values are on their devices. Errors: those of
+/// load_training().
 [[nodiscard]] LoadedTraining read_parts(const TrainingParts& parts,
                                         const std::filesystem::path& file,
                                         SourceLoc loc);
@@ -88,8 +92,8 @@ void save_training(Model& model,
 /// Waits for the step under way, so that nothing can fail once the first tensor is replaced.
 ///
 /// Errors: FileError: not_found, io_error; bad_format when the file is damaged, was written by
-/// another program, or is of another model or kind of optimizer; DeadlineExceeded when the step
-/// under way does not end.
+/// another program, or is of another model or kind of optimizer; DeviceError when a device does not
+/// take the values; DeadlineExceeded when the step under way does not end.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,
