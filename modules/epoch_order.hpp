@@ -32,8 +32,8 @@ struct RowRange {
   return {count * rank / world, count * (rank + 1) / world};
 }
 
-/// Rows of `rank` where rank i gets shares[i] of each sum(shares) rows, rounded. The sum and `count`
-/// are below 2^31.
+/// Rows of `rank` where rank i gets shares[i] of each sum(shares) rows, rounded. The sum and
+/// `count` are below 2^31.
 [[nodiscard]] constexpr RowRange shard_rows(std::int64_t count,
                                             int rank,
                                             std::span<const std::int64_t> shares) noexcept {
