@@ -12,6 +12,7 @@
 #include <hearth/runtime/base/custom_code.hpp>
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/float_environment.hpp>
+#include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
 namespace hearth {
@@ -78,6 +79,7 @@ class CustomNumbers final {
   std::string what;
   const detail::FloatEnvironment environment;  // what the function changes of it ends with it
   try {
+    const detail::HostKernelScope scope(code.name);
     code.host(HostKernelCall(code, std::span(operands).first(count), numbers.all(), cores));
     return {};
   } catch (const Exception& thrown) {

@@ -65,6 +65,23 @@ std::int64_t checked_batch_count(const Dataset& dataset,
           options,
           fmt::format("rank {} is not one of a world of {}", options.rank, options.world),
           where);
+  constexpr std::int64_t kMostShares = std::int64_t{1} << 20;
+  std::int64_t shares = 0;
+  for (const std::int64_t each : options.shares) {
+    require(each >= 0 && each <= kMostShares,
+            options,
+            fmt::format("a share is {}, but must be 0 to {}", each, kMostShares),
+            where);
+    shares += each;
+  }
+  require(options.shares.empty() ||
+              (options.shares.size() == static_cast<std::size_t>(options.world) && shares > 0),
+          options,
+          fmt::format("there are {} shares that add up to {}, for {} ranks",
+                      options.shares.size(),
+                      shares,
+                      options.world),
+          where);
   const std::int64_t whole = size / options.batch_size;
   const std::int64_t count =
       options.drop_last || size % options.batch_size == 0 ? whole : whole + 1;
@@ -103,7 +120,9 @@ class DataLoader::Assembler {
     }
     const std::int64_t first = cursor.batch * options_.batch_size;
     const std::int64_t global = std::min(options_.batch_size, dataset_.size() - first);
-    const RowRange rows = shard_rows(global, options_.rank, options_.world);
+    const RowRange rows = options_.shares.empty()
+                              ? shard_rows(global, options_.rank, options_.world)
+                              : shard_rows(global, options_.rank, options_.shares);
     const std::span<const std::int64_t> indices = std::span(order_).subspan(
         static_cast<std::size_t>(first + rows.begin), static_cast<std::size_t>(rows.size()));
     Examples examples = dataset_.read_in_epoch(indices, cursor.epoch);

@@ -43,6 +43,9 @@ struct LoaderOptions {
   RuntimeLog* log = nullptr;
   int rank = 0;   ///< This loader's part of each global batch …
   int world = 1;  ///< … of so many.
+  /// How a batch is divided among them: rank i gets shares[i] of each sum(shares) rows. Empty:
+  /// evenly.
+  std::vector<std::int64_t> shares = {};
   /// What errors call the loader, of what a program wrote; empty: its class.
   std::string name = {};
 

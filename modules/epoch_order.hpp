@@ -3,7 +3,9 @@
 // any.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace hearth {
@@ -28,6 +30,20 @@ struct RowRange {
 /// follow one another and leave none out. Empty for some ranks when count < world.
 [[nodiscard]] constexpr RowRange shard_rows(std::int64_t count, int rank, int world) noexcept {
   return {count * rank / world, count * (rank + 1) / world};
+}
+
+/// Rows of `rank` where rank i gets shares[i] of each sum(shares) rows, rounded. The sum and
+/// `count` are below 2^31.
+[[nodiscard]] constexpr RowRange shard_rows(std::int64_t count,
+                                            int rank,
+                                            std::span<const std::int64_t> shares) noexcept {
+  std::int64_t before = 0;
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    before += i < static_cast<std::size_t>(rank) ? shares[i] : 0;
+    all += shares[i];
+  }
+  return {count * before / all, count * (before + shares[static_cast<std::size_t>(rank)]) / all};
 }
 
 }  // namespace hearth

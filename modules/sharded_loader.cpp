@@ -36,9 +36,20 @@ void ShardedLoader::set_world(int world, SourceLoc where) {
                           "{}: the world is {}, but must be 1 rank or more", options_.name, world),
                       .location = where});
   }
-  if (static_cast<std::size_t>(world) == loaders_.size()) {
-    return;
+  if (static_cast<std::size_t>(world) != loaders_.size()) {
+    make_loaders(world, {}, where);
   }
+}
+
+void ShardedLoader::set_shares(std::vector<std::int64_t> shares, SourceLoc where) {
+  if (shares != shares_) {
+    make_loaders(world(), shares, where);
+  }
+}
+
+void ShardedLoader::make_loaders(int world,
+                                 const std::vector<std::int64_t>& shares,
+                                 SourceLoc where) {
   if (executor_life_.expired()) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = options_.name +
@@ -49,11 +60,13 @@ void ShardedLoader::set_world(int world, SourceLoc where) {
   const LoaderCursor cursor = loaders_.empty() ? LoaderCursor() : this->cursor();
   std::vector<std::unique_ptr<DataLoader>> loaders;
   for (int rank = 0; rank < world; ++rank) {
-    loaders.push_back(
-        std::make_unique<DataLoader>(dataset_, executor_, options_.shard(rank, world), where));
+    LoaderOptions options = options_.shard(rank, world);
+    options.shares = shares;
+    loaders.push_back(std::make_unique<DataLoader>(dataset_, executor_, options, where));
     loaders.back()->seek(cursor, where);
   }
   loaders_ = std::move(loaders);
+  shares_ = shares;
 }
 
 std::vector<HostBatch> ShardedLoader::next(SourceLoc where) {

@@ -50,16 +50,25 @@ class ShardedLoader final {
   void seek(LoaderCursor cursor, SourceLoc where = SourceLoc::current());
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(loaders_.size()); }
-  /// From the next batch on, there are so many parts. Errors: ArgumentError when it is below 1, or
-  /// another number than before and the Runtime has ended.
+  /// From the next batch on, there are so many parts, evenly divided where that is another number
+  /// than before. Errors: ArgumentError when it is below 1, or another number than before and the
+  /// Runtime has ended.
   void set_world(int world, SourceLoc where = SourceLoc::current());
+  /// From the next batch on, rank i gets shares[i] of each sum(shares) rows; empty: all ranks the
+  /// same. What was read ahead is read again. Errors: ArgumentError when there is not one share a
+  /// rank, or none above 0; as set_world().
+  void set_shares(std::vector<std::int64_t> shares, SourceLoc where = SourceLoc::current());
+  [[nodiscard]] const std::vector<std::int64_t>& shares() const noexcept { return shares_; }
 
  private:
+  void make_loaders(int world, const std::vector<std::int64_t>& shares, SourceLoc where);
+
   const Dataset& dataset_;
   RuntimeExecutor& executor_;
   const std::weak_ptr<const void> executor_life_;
   const LoaderOptions options_;
   std::vector<std::unique_ptr<DataLoader>> loaders_;  ///< By rank.
+  std::vector<std::int64_t> shares_;                  ///< By rank; empty: all the same.
 };
 
 }  // namespace hearth

@@ -1,6 +1,7 @@
 #include <hearth/modules/training_state.hpp>
 
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
@@ -178,6 +179,22 @@ void save_parts(const TrainingParts& parts,
   write_safetensors(file, tensors, metadata, loc);
 }
 
+// A poisoned tensor has no first value, and so neither has that one.
+void require_values(std::span<const Tensor> tensors, SourceLoc loc) {
+  std::vector<Pending<std::vector<std::byte>>> first_values;
+  for (const Tensor& tensor : tensors) {
+    const std::int64_t count = tensor.shape().element_count();
+    if (count > 0) {
+      first_values.push_back(
+          slice(Arg(reshape(Arg(tensor, loc), {count}), loc), 0, {.start = 0, .stop = 1})
+              .read_bytes(loc));
+    }
+  }
+  for (Pending<std::vector<std::byte>>& each : first_values) {
+    static_cast<void>(each.get());
+  }
+}
+
 LoadedTraining read_parts(const TrainingParts& parts,
                           const std::filesystem::path& file,
                           SourceLoc loc) {
@@ -224,6 +241,7 @@ LoadedTraining read_parts(const TrainingParts& parts,
     loaded.tensors.push_back(content.tensor(named.name, named.tensor.device(), loc)
                                  .to(named.tensor.dtype(), loc));  // the state of an older file
   }
+  require_values(loaded.tensors, loc);
   if (!expected.empty()) {
     content.note_load(expected.front().tensor.device());
   }

@@ -15,6 +15,7 @@
 #include <hearth/runtime/generator.hpp>
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +60,10 @@ struct LoadedTraining {
   std::int64_t average_updates = 0;
   TrainingProgress progress;
 };
-/// Changes nothing. Errors: those of load_training().
+/// Waits until these tensors have values. Errors: DeviceError when one is poisoned.
+void require_values(std::span<const Tensor> tensors, SourceLoc loc);
+/// Changes nothing, and waits until the values are on their devices. Errors: those of
+/// load_training().
 [[nodiscard]] LoadedTraining read_parts(const TrainingParts& parts,
                                         const std::filesystem::path& file,
                                         SourceLoc loc);
@@ -89,8 +93,9 @@ void save_training(Model& model,
 ///
 /// Errors: FileError: not_found, io_error; bad_format when the file is damaged, was written by
 /// another program, or is of another model or kind of optimizer, or of one of which other parts
-/// are frozen; ArgumentError when value_and_grad tracks the model; DeadlineExceeded when the step
-/// under way does not end. State that an older version wrote in 16 bits is widened.
+/// are frozen; ArgumentError when value_and_grad tracks the model; DeviceError when a device does
+/// not take the values; DeadlineExceeded when the step under way does not end. State that an older
+/// version wrote in 16 bits is widened.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,

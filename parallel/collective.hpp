@@ -3,7 +3,8 @@
 // once.
 // Invariants: (1) an engine gives every region that it was handed back, by done(), exactly once and
 // only when it will not touch its bytes again; (2) then it calls `finished`, exactly once, with the
-// same status.
+// same status; (3) a call that throws has ended: the caller reports the exception to all ranks at
+// once, and recalls the regions that the engine still has.
 #pragma once
 
 #include <hearth/runtime/base/result.hpp>

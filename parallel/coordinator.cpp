@@ -110,8 +110,8 @@ CoordinatorTrouble StepCoordinator::trouble() {
   return std::move(pending).get();
 }
 
-void StepCoordinator::rejoin(std::vector<std::string> ranks) {
-  mailbox_->messages.push(message::Rejoin{std::move(ranks)});
+void StepCoordinator::rejoin(std::vector<std::string> ranks, std::vector<RankProgress> progress) {
+  mailbox_->messages.push(message::Rejoin{std::move(ranks), std::move(progress)});
 }
 
 CoordinatorStatistics StepCoordinator::statistics() {

@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,11 +32,17 @@
 
 namespace hearth {
 
+/// A number that changes whenever a rank's device gets on, a kernel that is compiled included.
+/// Empty: unknown. Threads: any.
+using RankProgress = std::function<std::uint64_t()>;
+
 struct CoordinatorOptions {
-  std::vector<std::string> ranks;  ///< How error texts call each rank: "rank 1 on cpu:1".
-  std::size_t bucket_count = 0;    ///< Number of buckets in a step.
+  std::vector<std::string> ranks;           ///< How error texts call each rank: "rank 1 on cpu:1".
+  std::size_t bucket_count = 0;             ///< Number of buckets in a step.
+  std::vector<RankProgress> progress = {};  ///< By rank; empty: of no rank.
   /// How long the first rank of a bucket waits for the last one, the engine may keep a bucket, the
-  /// first prepared update waits for the last one, and all take to commit.
+  /// first prepared update waits for the last one, and all take to commit. A rank that is missing
+  /// and gets on begins the wait for it anew, up to the end of the whole step.
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   /// Of waits for its results that name no deadline.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
@@ -148,7 +155,7 @@ class StepCoordinator final {
   [[nodiscard]] CoordinatorTrouble trouble();
   /// All is mended: these are the ranks from here on. Each of them is through with every step that
   /// was begun; what others still say of one is not heard.
-  void rejoin(std::vector<std::string> ranks);
+  void rejoin(std::vector<std::string> ranks, std::vector<RankProgress> progress = {});
   [[nodiscard]] CoordinatorStatistics statistics();
   [[nodiscard]] CoordinatorInbox inbox() const noexcept { return CoordinatorInbox(mailbox_); }
 

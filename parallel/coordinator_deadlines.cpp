@@ -13,9 +13,9 @@ namespace hearth {
 Deadline CoordinatorLoop::next_deadline() const {
   Deadline earliest = Deadline::never();
   for (const auto& [number, step] : steps_) {
-    earliest = std::min({earliest, step.prepared_deadline, step.end_deadline});
+    earliest = std::min({earliest, step.prepared_wait.next_look(), step.end_deadline});
     for (const auto& [index, bucket] : step.buckets) {
-      earliest = std::min(earliest, bucket.deadline);
+      earliest = std::min(earliest, bucket.wait.next_look());
     }
     for (const ReducingBucket& bucket : step.reducing) {
       earliest = std::min(earliest, bucket.deadline);
@@ -24,16 +24,45 @@ Deadline CoordinatorLoop::next_deadline() const {
   return earliest;
 }
 
+bool RankWait::is_over(const std::vector<RankProgress>& progress,
+                       const std::vector<std::size_t>& missing) {
+  if (!look_.has_passed()) {
+    return false;
+  }
+  std::uint64_t now = 0;
+  for (const std::size_t rank : missing) {
+    now += rank < progress.size() && progress[rank] ? progress[rank]() : 0;
+  }
+  const bool is_first = !seen_;
+  if (!is_first && *seen_ == now) {
+    return true;
+  }
+  seen_ = now;
+  look_ = is_first ? end_ : Deadline::in(half_);
+  end_ = look_;
+  return false;
+}
+
+// A rank that compiles its first kernels gets on; one that never comes does not keep the others for
+// longer than a step may take.
+bool CoordinatorLoop::is_over(const Step& step,
+                              RankWait& wait,
+                              const std::vector<std::size_t>& missing) const {
+  return !wait.next_look().is_never() &&
+         (wait.is_over(progress_, missing) || step.whole.has_passed());
+}
+
 void CoordinatorLoop::expire() {
   for (auto& [number, step] : steps_) {
-    const auto overdue = std::ranges::find_if(
-        step.buckets, [](const auto& entry) { return entry.second.deadline.has_passed(); });
+    const auto overdue = std::ranges::find_if(step.buckets, [&](auto& entry) {
+      return is_over(step, entry.second.wait, coordinator::missing_from(entry.second.regions));
+    });
     if (overdue != step.buckets.end()) {
       give_up(step,
               coordinator::missing_from(overdue->second.regions),
               fmt::format("bucket {} of {}", overdue->first, options_.bucket_count),
               options_.deadline);
-    } else if (step.prepared_deadline.has_passed()) {
+    } else if (is_over(step, step.prepared_wait, coordinator::missing_from(step.prepared))) {
       give_up(step, coordinator::missing_from(step.prepared), "its update", options_.deadline);
     } else if (step.end_deadline.has_passed()) {
       step.end_deadline = Deadline::never();
@@ -131,7 +160,7 @@ void CoordinatorLoop::note_hang(const Step& late,
 }
 
 void CoordinatorLoop::forget_deadlines(Step& step) {
-  step.prepared_deadline = Deadline::never();
+  step.prepared_wait = RankWait();
   step.end_deadline = Deadline::never();
 }
 
@@ -154,11 +183,13 @@ ErrorRef CoordinatorLoop::late(const Step& step,
   }
   return coordinator::shared(
       {.code = ErrorCode::deadline_exceeded,
-       .text = fmt::format("step {}, {}: {} did not come within {}",
+       .text = fmt::format("step {}, {}: {} did not come within {} "
+                           "(DataParallelOptions::{}, a Trainer's TrainerOptions::parallel)",
                            step.report.step,
                            what,
                            who,
-                           std::chrono::duration_cast<std::chrono::milliseconds>(limit)),
+                           std::chrono::duration_cast<std::chrono::milliseconds>(limit),
+                           limit == options_.deadline ? "deadline" : "step_limit"),
        .report = detail::Report(std::move(report))});
 }
 

@@ -10,6 +10,57 @@
 #include <utility>
 
 namespace hearth {
+namespace {
+
+// What an engine calls when it is through with a bucket. One that an engine drops uncalled, in a
+// throw say, ends the step as well.
+class BucketEnd final {
+ public:
+  BucketEnd(CoordinatorInbox inbox, std::int64_t step, std::shared_ptr<std::atomic<bool>> is_over)
+      : inbox_(std::move(inbox)), step_(step), is_over_(std::move(is_over)) {}
+  BucketEnd(BucketEnd&&) noexcept = default;
+  BucketEnd& operator=(BucketEnd&&) noexcept = delete;
+  BucketEnd(const BucketEnd&) = delete;
+  BucketEnd& operator=(const BucketEnd&) = delete;
+  ~BucketEnd() {
+    if (is_over_ != nullptr) {
+      (*this)(Error{.code = ErrorCode::collective_failed,
+                    .text = "the engine dropped a bucket: it never called `finished`"});
+    }
+  }
+
+  void operator()(const Status& status) {
+    if (const auto is_over = std::exchange(is_over_, nullptr)) {
+      is_over->store(true, std::memory_order_release);  // partner: reduce, expire
+      if (!status.has_value()) {
+        inbox_.abort(step_, status.shared_error());
+      }
+    }
+  }
+
+ private:
+  CoordinatorInbox inbox_;
+  std::int64_t step_;
+  std::shared_ptr<std::atomic<bool>> is_over_;  // null: the engine has answered
+};
+
+// The exception of an engine that is being handled.
+ErrorRef engine_threw() {
+  std::string what = "something that is no std::exception";
+  try {
+    throw;
+  } catch (const Exception& exception) {
+    detail::mark_unread(exception.error());
+    return exception.shared_error();
+  } catch (const std::exception& exception) {
+    what = exception.what();
+  } catch (...) {
+  }
+  return coordinator::shared(
+      {.code = ErrorCode::collective_failed, .text = "the collective engine threw: " + what});
+}
+
+}  // namespace
 
 CoordinatorLoop::CoordinatorLoop(std::shared_ptr<CoordinatorMailbox> mailbox,
                                  Collective& engine,
@@ -17,7 +68,8 @@ CoordinatorLoop::CoordinatorLoop(std::shared_ptr<CoordinatorMailbox> mailbox,
     : mailbox_(std::move(mailbox)),
       engine_(engine),
       options_(std::move(options)),
-      names_(std::make_shared<const std::vector<std::string>>(options_.ranks)) {
+      names_(std::make_shared<const std::vector<std::string>>(options_.ranks)),
+      progress_(options_.progress) {
   if (options_.watchdog) {
     witness_ = options_.watchdog->watch(
         {.name = "coordinator",
@@ -112,12 +164,12 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
     return;
   }
   if (step.prepared_count == 0) {
-    step.prepared_deadline = Deadline::in(options_.deadline);
+    step.prepared_wait = RankWait(options_.deadline);
   }
   if (++step.prepared_count < step.ranks.size()) {
     return;
   }
-  step.prepared_deadline = Deadline::never();
+  step.prepared_wait = RankWait();
   if (step.decision->commit()) {
     await_end(step, options_.deadline);
     settle(step);
@@ -152,10 +204,14 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
   WaitingBucket& bucket = step.buckets[arrival.bucket];
   if (bucket.count == 0) {
     bucket.regions.resize(step.ranks.size());
-    bucket.deadline = Deadline::in(options_.deadline);
+    bucket.wait = RankWait(options_.deadline);
   }
   bucket.regions[static_cast<std::size_t>(arrival.rank)] = std::move(region);
   bucket.is_early = bucket.is_early && arrival.is_early;
+  if (arrival.bucket + 1 == options_.bucket_count) {
+    step.ranks[static_cast<std::size_t>(arrival.rank)].sweep =
+        detail::current_context().clock().now() - std::max(step.begun, last_end_);
+  }
   if (++bucket.count == step.ranks.size()) {
     if (arrival.bucket == 0) {
       check_weights(arrival.step, step);
@@ -248,16 +304,19 @@ void CoordinatorLoop::reduce(std::int64_t number,
   try {
     engine_.all_reduce(std::move(bucket.regions),
                        ReduceOp::sum,
-                       [inbox = CoordinatorInbox(mailbox_), number, is_over](const Status& status) {
-                         is_over->store(true,
-                                        std::memory_order_release);  // partner: reduce, expire
-                         if (!status.has_value()) {
-                           inbox.abort(number, status.shared_error());
-                         }
-                       });
-  } catch (...) {  // the seam is a user's to implement; regions that it dropped report `cancelled`
-                   // by themselves
-    CoordinatorInbox(mailbox_).abort(number, detail::error_of_current_exception());
+                       BucketEnd(CoordinatorInbox(mailbox_), number, is_over));
+  } catch (...) {  // the seam is a user's to implement
+    end_thrown(step, *is_over, engine_threw());
+  }
+}
+
+// The engine is through with the bucket, whatever it kept of it. No rank is late, so none is given
+// up.
+void CoordinatorLoop::end_thrown(Step& step, std::atomic<bool>& is_over, const ErrorRef& error) {
+  is_over.store(true, std::memory_order_release);  // partner: recall
+  fail(step, error);
+  for (const LoanRecall& loan : step.reducing.back().loans) {
+    loan.recall(step.failure);  // of those alone that the engine has not dropped
   }
 }
 
@@ -274,7 +333,7 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   const ErrorRef placed = detail::placed(error, step.where);
   step.failure = options_.watchdog ? options_.watchdog->failures().enter(placed) : placed;
   step.decision->abort(step.failure);  // without effect when the ranks have been told to commit
-  step.prepared_deadline = Deadline::never();
+  step.prepared_wait = RankWait();
   settle(step);
   for (RankState& rank : step.ranks) {
     if (rank.asked) {
@@ -363,7 +422,7 @@ std::string CoordinatorLoop::describe() const {
                       number,
                       index,
                       coordinator::names_of(*step.names, coordinator::missing_from(bucket.regions)),
-                      detail::time_left(bucket.deadline));
+                      detail::time_left(bucket.wait.end()));
     }
     for (const ReducingBucket& bucket : step.reducing) {
       if (!bucket.is_over->load(std::memory_order_acquire)) {  // partner: reduce
@@ -378,7 +437,7 @@ std::string CoordinatorLoop::describe() const {
           fmt::format("\n    step {}, the update waits for {}: {}",
                       number,
                       coordinator::names_of(*step.names, coordinator::missing_from(step.prepared)),
-                      detail::time_left(step.prepared_deadline));
+                      detail::time_left(step.prepared_wait.end()));
     }
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
       if (!step.ranks[rank].is_finished) {
@@ -391,6 +450,7 @@ std::string CoordinatorLoop::describe() const {
 
 void CoordinatorLoop::handle(message::Rejoin rejoin) {
   names_ = std::make_shared<const std::vector<std::string>>(std::move(rejoin.ranks));
+  progress_ = std::move(rejoin.progress);
   steps_.clear();  // of ranks that are given up and gone
   trouble_ = {};
   refusal_ = nullptr;
@@ -432,6 +492,9 @@ void CoordinatorLoop::decide(Step& step) {
     }
   }
   step.report.learning_rate = learning_rate_;
+  for (const RankState& rank : step.ranks) {
+    step.report.sweeps.push_back(rank.sweep);
+  }
   const std::optional<double> weight = weight_of(step);
   step.report.loss /= weight.value_or(1);
   step.report.weight = static_cast<double>(step.report.sample_count) * weight.value_or(1);

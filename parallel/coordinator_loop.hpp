@@ -63,6 +63,7 @@ struct AskReport {
 };
 struct Rejoin {
   std::vector<std::string> ranks;
+  std::vector<RankProgress> progress;
 };
 }  // namespace message
 
@@ -125,6 +126,29 @@ inline std::string names_of(const std::vector<std::string>& names,
 }
 }  // namespace coordinator
 
+/// A wait for ranks that are missing. It is over when the limit has passed and none of them got on
+/// in its second half; else it goes on by halves. Owned by the coordinator's thread.
+class RankWait final {
+ public:
+  /// No wait.
+  RankWait() = default;
+  explicit RankWait(std::chrono::nanoseconds limit) noexcept
+      : half_(limit / 2), look_(Deadline::in(limit / 2)), end_(Deadline::in(limit)) {}
+
+  /// When to ask is_over() next.
+  [[nodiscard]] Deadline next_look() const noexcept { return look_; }
+  /// When it is over, unless a missing rank gets on.
+  [[nodiscard]] Deadline end() const noexcept { return end_; }
+  [[nodiscard]] bool is_over(const std::vector<RankProgress>& progress,
+                             const std::vector<std::size_t>& missing);
+
+ private:
+  std::chrono::nanoseconds half_{0};
+  Deadline look_ = Deadline::never();
+  Deadline end_ = Deadline::never();
+  std::optional<std::uint64_t> seen_;  ///< At the last look; empty before the first.
+};
+
 class CoordinatorLoop final {
  public:
   CoordinatorLoop(std::shared_ptr<CoordinatorMailbox> mailbox,
@@ -139,7 +163,7 @@ class CoordinatorLoop final {
     std::vector<LentRegion> regions;  ///< By rank; invalid: not there yet.
     std::size_t count = 0;
     bool is_early = true;
-    Deadline deadline = Deadline::never();
+    RankWait wait;
   };
   /// A bucket that the engine has.
   struct ReducingBucket {
@@ -157,6 +181,7 @@ class CoordinatorLoop final {
     LossKind loss_kind = LossKind::none;
     double weight = 0;
     double learning_rate = 0;
+    std::chrono::nanoseconds sweep{0};     ///< From the step's begin to its last bucket.
     std::vector<std::size_t> unused = {};  ///< Parameters on which its loss does not depend, and
     std::optional<Promise<std::vector<std::size_t>>> asked = std::nullopt;  ///< whether others' do.
   };
@@ -171,7 +196,7 @@ class CoordinatorLoop final {
     std::vector<ReducingBucket> reducing;
     std::vector<PreparedUpdate> prepared;  ///< By rank; invalid: not there yet, or told.
     std::size_t prepared_count = 0;
-    Deadline prepared_deadline = Deadline::never();
+    RankWait prepared_wait;
     detail::TimePoint begun = {};
     Deadline whole = Deadline::never();  ///< Of the whole step, if it had not to wait for its turn.
     Deadline end_deadline = Deadline::never();  ///< From the commit, or the failure, on.
@@ -199,6 +224,8 @@ class CoordinatorLoop final {
   /// Of the step's sums; nothing where the losses are means.
   [[nodiscard]] static std::optional<double> weight_of(const Step& step);
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
+  /// Ends the step, whose newest bucket the engine has thrown at.
+  void end_thrown(Step& step, std::atomic<bool>& is_over, const ErrorRef& error);
   /// The first error ends the step: the rank that has it still gets time to come to the end.
   void fail(Step& step, const ErrorRef& error);
   /// All ranks are to be through with the step within `limit`.
@@ -231,6 +258,10 @@ class CoordinatorLoop final {
                               const std::string& what,
                               const std::string& who,
                               std::chrono::nanoseconds limit);
+  /// Whether the wait for these ranks is over, or the whole step's time.
+  [[nodiscard]] bool is_over(const Step& step,
+                             RankWait& wait,
+                             const std::vector<std::size_t>& missing) const;
   [[nodiscard]] Deadline next_deadline() const;
   void expire();
   /// Fulfils the promise once every rank is through or given up.
@@ -242,6 +273,7 @@ class CoordinatorLoop final {
   Collective& engine_;
   const CoordinatorOptions options_;
   std::shared_ptr<const std::vector<std::string>> names_;  ///< Of the ranks of the next step.
+  std::vector<RankProgress> progress_;                     ///< The same.
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
   std::optional<std::chrono::nanoseconds> step_time_;  ///< Of the last step that happened.

@@ -211,13 +211,11 @@ class DataParallel<Model, Shard> final {
         },
         where);
   }
-  /// Errors: ArgumentError when the optimizer refuses the rate.
+  /// Sets the rate of all ranks, or of none.
+  /// Errors: ArgumentError when the optimizer refuses the rate; deadline_exceeded as for
+  /// update_replicas(). Then no rank has changed.
   void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
-    trainer_.change_replicas(
-        [rate, where](RankReplica& replica, WorkerContext&) {
-          replica.optimizer().set_learning_rate(rate, where);
-        },
-        where);
+    trainer_.set_learning_rate(rate, where);
   }
 
   /// Writes the state of the training to `file`, as save_training() does, after the steps that were
@@ -240,10 +238,12 @@ class DataParallel<Model, Shard> final {
                     SourceLoc where = SourceLoc::current()) {
     trainer_.save_weights(file, metadata, where);
   }
-  /// Gives every rank the state in `file`. The caller seeks its loaders by what is returned.
+  /// Gives every rank the state in `file`. The caller seeks its loaders by what is returned. Every
+  /// rank first brings the state to its device, beside what it has; when all have it, all take it.
+  /// A rank that fails in that gets the state of another.
   ///
   /// Errors: those of load_training(); FileError bad_format when the file is of another number of
-  /// ranks. Then no rank has changed.
+  /// ranks; deadline_exceeded as for update_replicas(). Then no rank has changed.
   TrainingProgress load(const std::filesystem::path& file, SourceLoc where = SourceLoc::current()) {
     return trainer_.load(file, where);
   }

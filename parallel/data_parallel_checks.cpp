@@ -193,11 +193,25 @@ std::vector<std::string> rank_names(const std::vector<Device>& devices) {
   return names;
 }
 
+std::vector<RankProgress> rank_progress(const std::vector<Device>& devices) {
+  std::vector<RankProgress> all;
+  for (const Device& device : devices) {
+    all.emplace_back([device] {
+      const PendingHelper terms = device.wait_terms();
+      const std::uint64_t progress = terms.progress(terms.object);
+      terms.release(terms.object);
+      return progress;
+    });
+  }
+  return all;
+}
+
 CoordinatorOptions coordinator_options(const Runtime& runtime,
                                        const DataParallelOptions& options,
                                        std::size_t bucket_count) {
   return {.ranks = rank_names(options.devices),
           .bucket_count = bucket_count,
+          .progress = rank_progress(options.devices),
           .deadline = options.deadline,
           .wait_limit = runtime.wait_limit(),
           .watchdog = IntrusivePtr<Watchdog>(&runtime.watchdog()),

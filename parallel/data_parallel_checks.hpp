@@ -52,6 +52,8 @@ void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where)
 void require_samples(std::int64_t sample_count, SourceLoc where);
 /// How error texts call the ranks on these devices.
 [[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices);
+/// What each rank's device has got on by.
+[[nodiscard]] std::vector<RankProgress> rank_progress(const std::vector<Device>& devices);
 [[nodiscard]] CoordinatorOptions coordinator_options(const Runtime& runtime,
                                                      const DataParallelOptions& options,
                                                      std::size_t bucket_count);

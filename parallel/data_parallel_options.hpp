@@ -47,7 +47,8 @@ struct DataParallelOptions {
   /// Gradients travel in buckets of at least this size (bench: BM_DataParallel_Cnn).
   std::int64_t bucket_bytes = std::int64_t{1} << 20;
   /// How long the first rank of a bucket waits for the last one, and how long the collective, and
-  /// then the commit, may take.
+  /// then the commit, may take. While the device of a missing rank gets on, or compiles its
+  /// kernels, the others wait on for it, up to step_limit.
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   /// How long a rank that missed the deadline has to answer, before it counts as lost
   /// (DeviceLossPolicy). With the deadline, less than the 10 s in which training is to go on.

@@ -4,7 +4,9 @@
 
 #include <hearth/runtime/base/result.hpp>
 
+#include <chrono>
 #include <cstdint>
+#include <vector>
 
 namespace hearth {
 
@@ -15,6 +17,8 @@ struct DataParallelReport {
   std::int64_t sample_count = 0;
   double weight = 0;  ///< What the loss is the mean over: samples, or the sum of the weights.
   double learning_rate = 0;  ///< That the optimizers made the step with.
+  /// By rank, how long it took to bring its gradients, from the step's begin on.
+  std::vector<std::chrono::nanoseconds> sweeps = {};
   /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
   /// else nullptr. The step has happened; a rank that failed gets the state of another before the
   /// next one.

@@ -125,10 +125,13 @@ class Round final {
     if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       give_back(is_broken_.load(std::memory_order_acquire)
                     ? Status(Error{.code = ErrorCode::collective_failed,
-                                   .text = "a device stopped in the middle of a collective"})
+                                   .text = "a device stopped in the middle of a collective",
+                                   .cause = failure_})
                     : Status());
     }
   }
+  /// Why the chunks that the caller still has are not posted; they finish after this call.
+  void note_failure(ErrorRef error) noexcept { failure_ = std::move(error); }
   void give_back(const Status& status) {
     for (LentRegion& region : regions_) {
       region.done(status);
@@ -144,6 +147,7 @@ class Round final {
   Collective::Finished finished_;
   std::atomic<std::size_t> left_;
   std::atomic<bool> is_broken_{false};
+  ErrorRef failure_;
 };
 
 // A chunk on its way to a device. A device that stops drops it unrun, and it counts all the same.
@@ -224,12 +228,19 @@ void start(std::vector<LentRegion> regions,
   const auto edge = [&](std::size_t index) {
     return index == count ? size : size / count * index / kChunkAlignment * kChunkAlignment;
   };
+  std::vector<Chunk> chunks;  // those that cannot be posted die here, and count as not combined
+  chunks.reserve(count);
   for (std::size_t index = 0; index < count; ++index) {
-    // The regions stay valid until the last chunk has run, so until this one is posted at least.
-    round->regions()[index].run_on_device(
-        [chunk = Chunk(round, combine, detail, edge(index), edge(index + 1))]() mutable {
-          chunk.run();
-        });
+    chunks.emplace_back(round, combine, detail, edge(index), edge(index + 1));
+  }
+  try {
+    for (std::size_t index = 0; index < count; ++index) {
+      // The regions stay valid until the last chunk has run, so until this one is posted at least.
+      round->regions()[index].run_on_device(
+          [chunk = std::move(chunks[index])]() mutable { chunk.run(); });
+    }
+  } catch (...) {
+    round->note_failure(detail::error_of_current_exception());
   }
 }
 

@@ -196,29 +196,19 @@ void RankReplica::note(Draws draws) {
 }
 
 void RankReplica::require_values(SourceLoc where) {
-  std::vector<Pending<double>> first_values;  // a poisoned tensor has none, and so neither this
-  const auto ask = [&](const Tensor& tensor) {
-    const std::int64_t count = tensor.shape().element_count();
-    if (count > 0) {
-      first_values.push_back(
-          slice(Arg(reshape(Arg(tensor, where), {count}), where), 0, {.start = 0, .stop = 1})
-              .item_later(where));
-    }
-  };
+  std::vector<Tensor> all;
   for (const TensorRef& ref : model(where).tensors()) {
-    ask(*ref.tensor);
+    all.push_back(*ref.tensor);
   }
   for (const NamedTensor& state : named_tensors(optimizer_)) {
-    ask(state.tensor);
+    all.push_back(state.tensor);
   }
   if (average_) {
     for (const NamedTensor& sum : named_tensors(*average_)) {
-      ask(sum.tensor);
+      all.push_back(sum.tensor);
     }
   }
-  for (Pending<double>& each : first_values) {
-    static_cast<void>(each.get());
-  }
+  detail::require_values(all, where);
 }
 
 detail::TrainingParts RankReplica::parts() {
@@ -250,11 +240,10 @@ void RankReplica::save_weights(const std::filesystem::path& file,
   detail::write_weights(file, tensors, metadata, where);
 }
 
-TrainingProgress RankReplica::load(const std::filesystem::path& file,
-                                   WorkerContext& context,
-                                   SourceLoc where) {
-  const detail::TrainingParts all = parts();
-  detail::LoadedTraining loaded = detail::read_parts(all, file, where);
+detail::LoadedTraining RankReplica::read(const std::filesystem::path& file,
+                                         const WorkerContext& context,
+                                         SourceLoc where) {
+  detail::LoadedTraining loaded = detail::read_parts(parts(), file, where);
   const std::size_t ranks = loaded.progress.generators.size();
   if (ranks != static_cast<std::size_t>(context.world)) {
     throw FileError(
@@ -266,9 +255,14 @@ TrainingProgress RankReplica::load(const std::filesystem::path& file,
               .op = "DataParallel",
               .location = where});
   }
-  context.generator = loaded.progress.generators[static_cast<std::size_t>(context.rank)];
-  set_generator(context.generator);
-  return detail::place_parts(all, std::move(loaded), where);
+  return loaded;
+}
+
+void RankReplica::place(detail::LoadedTraining loaded, WorkerContext& context, SourceLoc where) {
+  const Generator generator = loaded.progress.generators[static_cast<std::size_t>(context.rank)];
+  static_cast<void>(detail::place_parts(parts(), std::move(loaded), where));
+  context.generator = generator;
+  set_generator(generator);
 }
 
 void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& context) {

@@ -69,12 +69,14 @@ class RankReplica final {
   /// Writes the weights alone: the averaged ones, where an average is kept.
   /// Errors: those of hearth::save_weights().
   void save_weights(const std::filesystem::path& file, const Metadata& metadata, SourceLoc where);
-  /// Takes the state in the file, and the worker's generator that goes with it.
+  /// Brings the state in the file to this rank's device, for place(). Changes nothing.
   /// Errors: those of load_training(); FileError bad_format when the file is of another number of
-  /// ranks. Then nothing has changed.
-  [[nodiscard]] TrainingProgress load(const std::filesystem::path& file,
-                                      WorkerContext& context,
-                                      SourceLoc where);
+  /// ranks.
+  [[nodiscard]] detail::LoadedTraining read(const std::filesystem::path& file,
+                                            const WorkerContext& context,
+                                            SourceLoc where);
+  /// Takes that state, and the worker's generator that goes with it.
+  void place(detail::LoadedTraining loaded, WorkerContext& context, SourceLoc where);
 
   /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
   /// model, when all ranks can. Waits for the update.

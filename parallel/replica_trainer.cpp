@@ -199,9 +199,8 @@ Deadline ReplicaTrainer::step_deadline() const {
   return Deadline::in(parts_->step_wait());
 }
 
-void ReplicaTrainer::change_replicas(
+std::vector<Status> ReplicaTrainer::run_on_ranks(
     const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where) {
-  require_all(where);
   std::vector<Pending<void>> pending;
   for (std::size_t index = 0; index < size(); ++index) {
     pending.push_back(
@@ -222,12 +221,44 @@ void ReplicaTrainer::change_replicas(
     is_late.push_back(!each.is_ready());
   }
   note_late(is_late);
+  return outcomes;
+}
+
+void ReplicaTrainer::change_replicas(
+    const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where) {
+  require_all(where);
+  const std::vector<Status> outcomes = run_on_ranks(fn, where);
   detail::at_call(where, [&] {
     if (!std::ranges::all_of(outcomes, &Status::has_value)) {
       parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
     }
     for (const Status& outcome : outcomes) {
       outcome.value();
+    }
+  });
+}
+
+// Phases: every rank prepares, and any failure ends it here; every rank commits. Who fails or is
+// late in that gets the state of one that has committed, before the next step.
+void ReplicaTrainer::change_all_or_none(
+    const std::function<void(RankReplica& replica, WorkerContext& context)>& prepare,
+    const std::function<void(RankReplica& replica, WorkerContext& context)>& commit,
+    SourceLoc where) {
+  require_all(where);
+  const std::vector<Status> prepared = run_on_ranks(prepare, where);
+  detail::at_call(where, [&] {
+    for (const Status& each : prepared) {
+      each.value();
+    }
+  });
+  const std::vector<Status> outcomes = run_on_ranks(commit, where);
+  detail::at_call(where, [&] {
+    if (std::ranges::all_of(outcomes, &Status::has_value)) {
+      return;
+    }
+    parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
+    if (std::ranges::none_of(outcomes, &Status::has_value)) {
+      outcomes.front().value();
     }
   });
 }
@@ -311,18 +342,43 @@ void ReplicaTrainer::write(std::function<void(RankReplica& replica)> fn, SourceL
 }
 
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
-  const auto loaded = std::make_shared<std::vector<TrainingProgress>>(size());
+  using Loaded = std::vector<std::optional<detail::LoadedTraining>>;
+  require_all(where);  // the number of ranks is that of the change then
+  const auto loaded = std::make_shared<Loaded>(size());
+  const auto progress = std::make_shared<TrainingProgress>();
+  const auto place_of = [loaded](const WorkerContext& context) -> auto& {
+    return (*loaded)[static_cast<std::size_t>(context.rank)];
+  };
   try {
-    change_replicas(
-        [file, where, loaded](RankReplica& replica, WorkerContext& context) {
-          (*loaded)[static_cast<std::size_t>(context.rank)] = replica.load(file, context, where);
-          replica.require_values(where);
+    change_all_or_none(
+        [file, where, place_of, progress](RankReplica& replica, WorkerContext& context) {
+          place_of(context) = replica.read(file, context, where);
+          if (context.rank == 0) {
+            *progress = place_of(context)->progress;
+          }
+        },
+        [where, place_of](RankReplica& replica, WorkerContext& context) {
+          replica.place(*std::exchange(place_of(context), std::nullopt), context, where);
         },
         where);
   } catch (const Exception& exception) {
     throw_file_error(Status(exception.shared_error()));
   }
-  return std::move(loaded->front());
+  return std::move(*progress);
+}
+
+void ReplicaTrainer::set_learning_rate(double rate, SourceLoc where) {
+  change_all_or_none(
+      [rate, where](RankReplica& replica, WorkerContext&) {
+        Optimizer& optimizer = replica.optimizer();
+        const double before = optimizer.learning_rate();
+        optimizer.set_learning_rate(rate, where);  // or refuses it
+        optimizer.set_learning_rate(before, where);
+      },
+      [rate, where](RankReplica& replica, WorkerContext&) {
+        replica.optimizer().set_learning_rate(rate, where);
+      },
+      where);
 }
 
 std::unique_ptr<RankModel> ReplicaTrainer::snapshot(SourceLoc where) {
@@ -414,7 +470,8 @@ void ReplicaTrainer::mend() {
   }
   all.loss = all.ranks.mend([&] { return all.coordinator.trouble(); }, all.step_wait());
   if (!all.loss && !all.ranks.has_hung()) {  // else what it says of its last step is to be heard
-    all.coordinator.rejoin(detail::rank_names(all.ranks.devices()));
+    const std::vector<Device> devices = all.ranks.devices();
+    all.coordinator.rejoin(detail::rank_names(devices), detail::rank_progress(devices));
     detail::tell_mended(all.ranks.devices());
   }
 }

@@ -64,6 +64,16 @@ class ReplicaTrainer final {
   /// A copy of fn on every rank: see DataParallel::update_replicas().
   void change_replicas(const std::function<void(RankReplica& replica, WorkerContext& context)>& fn,
                        SourceLoc where);
+  /// A copy of `prepare` on every rank, which changes nothing that counts; then, when none has
+  /// failed, one of `commit` on every rank. Returns when the change has happened on a rank, and so
+  /// for all: the others are mended from it.
+  /// Errors: as change_replicas(); then no rank has changed.
+  void change_all_or_none(
+      const std::function<void(RankReplica& replica, WorkerContext& context)>& prepare,
+      const std::function<void(RankReplica& replica, WorkerContext& context)>& commit,
+      SourceLoc where);
+  /// See DataParallel::set_learning_rate().
+  void set_learning_rate(double rate, SourceLoc where);
   /// See DataParallel::save().
   void save(const std::filesystem::path& file, TrainingProgress progress, SourceLoc where);
   void save_weights(const std::filesystem::path& file, const Metadata& metadata, SourceLoc where);
@@ -80,6 +90,10 @@ class ReplicaTrainer final {
 
  private:
   struct Parts;
+
+  /// fn on every rank, waited for; by rank how it ended. Notes who is late.
+  [[nodiscard]] std::vector<Status> run_on_ranks(
+      const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where);
 
   /// fn(replica), which writes a file, on one rank that has the model.
   void write(std::function<void(RankReplica& replica)> fn, SourceLoc where);

@@ -14,6 +14,7 @@
 #include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>
+#include <hearth/parallel/shard_balance.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
 #include <hearth/parallel/trainer_losses.hpp>
 #include <hearth/parallel/trainer_options.hpp>
@@ -26,6 +27,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -376,6 +378,34 @@ class Trainer<Model, Shard> final {
     }
     return batches;
   }
+  /// Rows by rank, over all batches of a step.
+  [[nodiscard]] static std::vector<std::int64_t> rows_of(
+      const std::vector<std::vector<Shard>>& batches) {
+    std::vector<std::int64_t> rows(batches.front().size());
+    for (const std::vector<Shard>& shards : batches) {
+      for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+        rows[rank] += shards[rank].size;
+      }
+    }
+    return rows;
+  }
+  /// The next batch is divided by what the last steps have shown.
+  void balance(ShardedLoader& source,
+               std::span<const std::int64_t> rows,
+               const DataParallelReport& report,
+               SourceLoc where) {
+    if (options_.shards == ShardSizes::equal || runtime_.is_deterministic()) {
+      return;
+    }
+    std::vector<std::string> kinds;
+    for (const Device& device : parallel_.devices(where)) {
+      kinds.push_back(device.description());
+    }
+    balance_.set_ranks(std::move(kinds));
+    if (auto shares = balance_.note(rows, report.sweeps)) {
+      source.set_shares(*std::move(shares), where);
+    }
+  }
   template <class Source>
   std::optional<DataParallelReport> step(Source& source, SourceLoc where) {
     const LoaderCursor begin = source.cursor();
@@ -386,7 +416,8 @@ class Trainer<Model, Shard> final {
       return std::nullopt;
     }
     bool is_first = true;
-    return parallel_.step(
+    std::vector<std::int64_t> rows;
+    DataParallelReport report = parallel_.step(
         [&](const std::vector<Device>& devices) {
           // After the loss of a device: the same batches once more, for those that are left.
           if (!is_first || static_cast<int>(devices.size()) != world) {
@@ -396,9 +427,14 @@ class Trainer<Model, Shard> final {
             batches = read(source, where);
           }
           is_first = false;
+          rows = rows_of(batches);
           return std::move(batches);
         },
         where);
+    if constexpr (std::same_as<Source, ShardedLoader>) {
+      balance(source, rows, report, where);
+    }
+    return report;
   }
 
   const Runtime& runtime_;
@@ -407,6 +443,7 @@ class Trainer<Model, Shard> final {
   const detail::TrainerLoss<Model, Shard> loss_;
   const std::string summary_;
   DataParallel<Model, Shard> parallel_;
+  ShardBalance balance_;
 };
 
 template <class Model, class Loss = detail::LossFunction>

@@ -51,6 +51,15 @@ struct TrainerCallback {
   std::function<void(const EpochRecord& epoch, RunControl& control)> on_epoch = {};
 };
 
+/// How a Trainer divides its batches among devices.
+enum class ShardSizes : std::uint8_t {
+  /// By the speed that devices of different kinds show in the first steps, and now and then again.
+  /// Devices of one kind get the same. The gradient of a step is that of its whole batch either
+  /// way, up to rounding; a run that is to give the same bits each time divides evenly.
+  by_speed,
+  equal,
+};
+
 struct TrainerOptions {
   // ---- what is trained, and how ----
   std::vector<Device> devices = {};  ///< They share each batch; empty: all of Runtime::devices().
@@ -65,7 +74,10 @@ struct TrainerOptions {
   std::uint64_t seed = 0;  ///< Of the order of the data, and of random layers.
   /// For fit() with data sets: examples in a batch, over all devices.
   std::int64_t batch_size = 32;
-  bool drop_last = false;       ///< As LoaderOptions::drop_last, of the training data.
+  bool drop_last = false;  ///< As LoaderOptions::drop_last, of the training data.
+  /// How batches are divided. A runtime that is `deterministic` divides evenly in any case; batch
+  /// sources of the program's own divide as they do.
+  ShardSizes shards = ShardSizes::by_speed;
   int loader_worker_count = 1;  ///< For each device, as LoaderOptions::worker_count.
   std::chrono::nanoseconds loader_deadline = kDefaultWait;  ///< As LoaderOptions::deadline.
 

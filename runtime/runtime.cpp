@@ -484,8 +484,7 @@ Runtime::~Runtime() {
 
 std::vector<AvailableDevice> available_devices() {
   std::vector<AvailableDevice> devices;
-  devices.push_back(
-      {.name = "cpu:0", .description = fmt::format("{} logical CPUs", available_cores().size())});
+  devices.push_back({.name = "cpu:0", .description = fmt::format("{} logical CPUs", core_share())});
   Result<std::vector<BackendOffer>> offers = offered_gpus();
   if (!offers.has_value()) {
     devices.push_back({.name = "vulkan:0", .description = {}, .lack = offers.error().text});
@@ -582,6 +581,9 @@ detail::Log& Runtime::log() const noexcept {
 }
 std::chrono::nanoseconds Runtime::wait_limit() const noexcept {
   return impl_->tables->wait_limit;
+}
+bool Runtime::is_deterministic() const noexcept {
+  return impl_->tables->is_deterministic;
 }
 detail::Watchdog& Runtime::watchdog() const noexcept {
   return *impl_->tables->watchdog;

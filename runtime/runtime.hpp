@@ -176,6 +176,8 @@ class Runtime {
   [[nodiscard]] RuntimeWatchdog& watchdog() const noexcept;
   /// RuntimeOptions::wait_limit, for the waits of others.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept;
+  /// RuntimeOptions::deterministic, or what HEARTH_DETERMINISTIC says.
+  [[nodiscard]] bool is_deterministic() const noexcept;
   /// Where continuations of Pending::then run.
   [[nodiscard]] ContinuationRunner& continuations() const noexcept;
 

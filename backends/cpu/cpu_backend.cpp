@@ -65,7 +65,7 @@ struct CpuBackend::Machine {
 CpuBackend::CpuBackend(CpuOptions options)
     : pages_(options.pages),
       machine_(std::make_unique<Machine>(
-          options.cores.empty() ? available_cores() : std::move(options.cores),
+          options.cores.empty() ? shared_cores() : std::move(options.cores),
           options.serial,
           std::min(options.max_isa, machine_isa()),
           pages_)) {

@@ -6,6 +6,7 @@
 
 #include <hearth/backends/issue_inline.hpp>
 #include <hearth/backends/reference/reference.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 
@@ -93,19 +94,29 @@ Status SimBackend::run(const KernelCall& call) {
     const Access access = access_of(call);
     HEARTH_TRY_STATUS(check(access.reads, access.writes));
     if (is_hung_) {
-      stuck_reads_.insert(stuck_reads_.end(), access.reads.begin(), access.reads.end());
-      stuck_writes_.insert(stuck_writes_.end(), access.writes.begin(), access.writes.end());
+      return hang(call, access);
     }
   }
   if (faults_->fails(number) || faults_->fails_late(number)) {
     return faults_->submit_failure(call, number);
   }
-  if (is_hung_ || !options_.computes) {
+  if (!options_.computes) {
     return {};
   }
   Status status = run_with_oracle(call, info_.name);
   has_begun_ = !status.has_value();
   return status;
+}
+
+// Nobody waits on an inline device, so the op that never ends is refused at once, and so is each
+// behind it. It has begun: what it would have overwritten counts as lost.
+Error SimBackend::hang(const KernelCall& call, const Access& access) {
+  stuck_reads_.insert(stuck_reads_.end(), access.reads.begin(), access.reads.end());
+  stuck_writes_.insert(stuck_writes_.end(), access.writes.begin(), access.writes.end());
+  has_begun_ = true;
+  Error error = stuck();
+  error.op = std::string(name(call.op.kind()));
+  return error;
 }
 
 Status SimBackend::check(std::span<const ByteRange> reads, std::span<const ByteRange> writes) {

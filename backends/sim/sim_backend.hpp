@@ -4,7 +4,7 @@
 // Owned by its device, driven by its actor: no locks; the clock's functions too are for the owner.
 // Invariants: (1) the clock moves on by each op's cost; (2) submitted() counts every accepted op, a
 // planned failure too; (3) a lost device never completes anything again; (4) an op that hangs never
-// has its effect, nor has any after it.
+// has its effect, nor has any after it: submit() fails for each with deadline_exceeded.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,7 @@ using hearth::FaultPlan;
 
 class PlannedFaults;
 class SimPages;
+struct Access;
 
 struct SimOptions {
   std::string name = "sim:0";
@@ -59,7 +60,8 @@ class SimBackend final : public Backend {
                                        int input,
                                        OpKind maker) const noexcept override;
   /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, naming the
-  /// submit; internal what shadow memory finds.
+  /// submit; deadline_exceeded for the op that hangs and all behind it; internal what shadow memory
+  /// finds.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
   /// Errors: device_lost; internal; deadline_exceeded where an op hangs that uses the bytes.
@@ -91,6 +93,7 @@ class SimBackend final : public Backend {
  private:
   [[nodiscard]] Status run(const KernelCall& call);
   [[nodiscard]] Status check(std::span<const ByteRange> reads, std::span<const ByteRange> writes);
+  [[nodiscard]] Error hang(const KernelCall& call, const Access& access);
   [[nodiscard]] bool is_stuck(const ByteRange& bytes, bool writes) const;
   [[nodiscard]] Error stuck() const;
   void lose(std::string when);

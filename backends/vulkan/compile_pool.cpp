@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kLongestRest{10};
 
 /// One is left for the threads that submit.
 std::size_t free_cores() {
-  return std::max<std::size_t>(available_cores().size(), 2) - 1;
+  return static_cast<std::size_t>(std::max(core_share(), 2) - 1);
 }
 
 }  // namespace

@@ -1,6 +1,11 @@
 #include <hearth/runtime/base/cores.hpp>
 
+#include <hearth/runtime/base/control_groups.hpp>
+#include <hearth/runtime/base/settings.hpp>
+
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -56,6 +61,44 @@ std::vector<int> available_cores() {
     cores.push_back(0);
   }
   return cores;
+}
+
+int detail::core_share_of(std::size_t core_count,
+                          std::optional<std::int64_t> wanted,
+                          std::optional<double> quota) noexcept {
+  const auto all = static_cast<std::int64_t>(core_count);
+  // A limit far above the cores, "9e18 100000" say, must not overflow.
+  const auto left = static_cast<std::int64_t>(
+      std::ceil(std::min(quota.value_or(static_cast<double>(all)), static_cast<double>(all))));
+  return static_cast<int>(std::clamp<std::int64_t>(wanted.value_or(left), 1, all));
+}
+
+std::vector<int> detail::cores_from(const std::vector<int>& cores, int first, int count) {
+  const auto begin =
+      static_cast<std::size_t>(std::ranges::lower_bound(cores, first) - cores.begin());
+  std::vector<int> some;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    some.push_back(cores[(begin + i) % cores.size()]);
+  }
+  std::ranges::sort(some);
+  return some;
+}
+
+// A value that makes no sense is the runtime's to refuse.
+int core_share() {
+  const auto wanted =
+      detail::Settings::from_environment().integer(detail::Setting::cores, 1, detail::kMostCores);
+  return detail::core_share_of(available_cores().size(),
+                               wanted.has_value() ? wanted.value() : std::nullopt,
+                               detail::processor_quota());
+}
+
+std::vector<int> shared_cores() {
+  const std::vector<int> all = available_cores();
+  const int share = core_share();
+  return static_cast<std::size_t>(share) >= all.size()
+             ? all
+             : detail::cores_from(all, ::sched_getcpu(), share);
 }
 
 Status pin_current_thread(std::span<const int> cores) {

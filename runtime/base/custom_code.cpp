@@ -1,5 +1,7 @@
 #include <hearth/runtime/base/custom_code.hpp>
 
+#include <hearth/runtime/base/host_kernel_scope.hpp>
+
 #include <atomic>
 #include <exception>
 
@@ -60,12 +62,14 @@ void HostKernelCall::parallel_for(
     const std::function<void(std::int64_t begin, std::int64_t end)>& body) const {
   struct Work {
     const std::function<void(std::int64_t begin, std::int64_t end)>& body;
+    std::string_view kernel;
     std::atomic<bool> has_failed{false};
     std::exception_ptr failure = nullptr;
-  } work{.body = body};
+  } work{.body = body, .kernel = code_->name};
   const RangeFn range = [](const void* object, std::int64_t begin, std::int64_t end) {
     Work& all = *static_cast<Work*>(const_cast<void*>(object));  // NOLINT: the caller's own
     try {
+      const detail::HostKernelScope scope(all.kernel);
       all.body(begin, end);
     } catch (...) {
       if (!all.has_failed.exchange(true, std::memory_order_acq_rel)) {

@@ -1,5 +1,7 @@
 #include <hearth/runtime/base/machine_memory.hpp>
 
+#include <hearth/runtime/base/control_groups.hpp>
+
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -49,31 +51,12 @@ detail::MemoryLimit machine() {
   return {.most_bytes = installed, .left_bytes = installed};
 }
 
-// Of the groups that the process is in, from its own up to the root. A container may see its own
-// group at the root, and no folder where the machine has it.
 void add_groups(std::vector<detail::MemoryLimit>& limits) {
-  std::ifstream groups("/proc/self/cgroup");  // "4:memory:/path", "0::/path"
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) {
-      continue;
+  detail::for_each_control_group("memory", [&limits](const std::filesystem::path& folder) {
+    if (const auto limit = detail::control_group_limit(folder)) {
+      limits.push_back(*limit);
     }
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && controllers != "memory") {
-      continue;
-    }
-    const std::filesystem::path root =
-        controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    for (std::filesystem::path path = line.substr(second + 1);; path = path.parent_path()) {
-      if (const auto limit = detail::control_group_limit(root / path.relative_path())) {
-        limits.push_back(*limit);
-      }
-      if (!path.has_relative_path()) {
-        break;
-      }
-    }
-  }
+  });
 }
 
 std::vector<detail::MemoryLimit> machine_and_groups() {

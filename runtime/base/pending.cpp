@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/pending.hpp>
 
+#include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 
 #include <algorithm>
@@ -52,6 +53,9 @@ std::uint64_t PendingStateBase::progress() const noexcept {
 }
 
 bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_token& stop) {
+  if (options_.helper.object != nullptr || !options_.helper.whom.empty()) {
+    require_no_host_kernel(options_.subject);
+  }
   if (options_.helper.help != nullptr) {
     // A stop, too, ends the wait at once.
     const Deadline helps_until =

@@ -29,6 +29,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
     {Setting::cpu_devices,
      "HEARTH_CPU_DEVICES",
      "How many cpu devices share the machine's cores (1 when not set)."},
+    {Setting::cores,
+     "HEARTH_CORES",
+     "How many cores' worth of time the library takes for its threads (what control groups leave, "
+     "when not set)."},
     {Setting::data_dir,
      "HEARTH_DATA_DIR",
      "Folder with real data sets; tests and examples that want one look there."},

@@ -24,6 +24,7 @@ enum class Setting : std::uint8_t {
   log_level,            ///< HEARTH_LOG_LEVEL
   trace_file,           ///< HEARTH_TRACE_FILE
   cpu_devices,          ///< HEARTH_CPU_DEVICES
+  cores,                ///< HEARTH_CORES
   data_dir,             ///< HEARTH_DATA_DIR
   record_file,          ///< HEARTH_RECORD_FILE
   eager_reports,        ///< HEARTH_EAGER_REPORTS
@@ -41,7 +42,9 @@ enum class Setting : std::uint8_t {
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 20;
+inline constexpr int kSettingCount = 21;
+/// The highest value of Setting::cores.
+inline constexpr std::int64_t kMostCores = 65536;
 
 struct SettingInfo {
   Setting setting;

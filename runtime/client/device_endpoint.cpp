@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include "tensor_impl.hpp"
@@ -77,7 +78,13 @@ DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
 }
 
 std::uint64_t DeviceEndpoint::record_progress() noexcept {
-  return sight().progress +
+  const bool compiles =
+      progress_.compiles.load(std::memory_order_acquire);  // partner: CompileScope
+  const std::uint64_t time =
+      compiles ? static_cast<std::uint64_t>(
+                     detail::current_context().clock().now().time_since_epoch().count())
+               : 0;
+  return sight().progress + time +
          progress_.work_ended.load(std::memory_order_acquire);  // partner: note_work_ended
 }
 
@@ -253,6 +260,7 @@ void DeviceEndpoint::help(detail::PendingStateBase& waiter, Deadline deadline) {
 }
 
 void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) {
+  detail::require_no_host_kernel("room in a stream");
   require_no_holder("room in a stream");
   if (runs_inline_ && doorbell.try_claim()) {
     loop_->run_borrowed(

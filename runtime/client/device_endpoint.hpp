@@ -108,6 +108,21 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   void note_work_ended() noexcept {
     progress_.work_ended.fetch_add(1, std::memory_order_acq_rel);  // partner: record_progress
   }
+  /// The token holder waits for a kernel that is compiled: time passes without a record, and counts
+  /// as progress. Threads: token holder only.
+  class CompileScope final {
+   public:
+    explicit CompileScope(DeviceEndpoint& endpoint) noexcept : endpoint_(endpoint) { set(true); }
+    CompileScope(const CompileScope&) = delete;
+    CompileScope& operator=(const CompileScope&) = delete;
+    ~CompileScope() { set(false); }
+
+   private:
+    void set(bool compiles) noexcept {
+      endpoint_.progress_.compiles.store(compiles, std::memory_order_release);  // partner: sight
+    }
+    DeviceEndpoint& endpoint_;
+  };
   /// A number that changes with each record that the token holder begins, and when work of an
   /// asynchronous device is found to have ended. Who calls this now and
   /// then also lets what_holder_does() know for how long it has been at the same one.
@@ -181,6 +196,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     std::atomic<std::uint32_t> source{0};  ///< of the call that asked for the record
     std::atomic<std::uint64_t> work_ended{0};
     std::atomic<std::uint64_t> holder{0};  ///< the thread that has the token; 0 = none
+    std::atomic<bool> compiles{false};     ///< it waits for a kernel
   };
   Progress progress_;
   /// A record at which somebody saw the token holder, and since when. The holder itself writes no

@@ -51,6 +51,9 @@ struct RuntimeTables {
   const IntrusivePtr<detail::Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
   const std::chrono::nanoseconds wait_limit;  ///< Of a wait that names none.
+  /// The error of what fails where the host has no memory to say why.
+  const ErrorRef no_host_memory = std::make_shared<const Error>(
+      Error{.code = ErrorCode::out_of_memory, .text = "the host has no memory left"});
   FusionLimit fusion_limit;
   std::atomic<bool> has_memory_trace{false};  ///< There is a MemoryTraceScope.
   Between between = Between::wide;            ///< Set before the first op.

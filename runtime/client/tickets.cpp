@@ -21,13 +21,17 @@ std::string what_was_thrown() {
 }
 
 ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept {
-  auto error = std::make_shared<const Error>(
-      Error{.code = ErrorCode::worker_failed,
-            .text = fmt::format("{} threw: {}", whom, what_was_thrown()),
-            .device = endpoint.name()});
-  const std::string line = fmt::format("device {}: {}", endpoint.name(), error->text);
-  endpoint.tables().log.write_counted(detail::LogLevel::error, line, [&line] { return line; });
-  return error;
+  try {
+    auto error = std::make_shared<const Error>(
+        Error{.code = ErrorCode::worker_failed,
+              .text = fmt::format("{} threw: {}", whom, what_was_thrown()),
+              .device = endpoint.name()});
+    const std::string line = fmt::format("device {}: {}", endpoint.name(), error->text);
+    endpoint.tables().log.write_counted(detail::LogLevel::error, line, [&line] { return line; });
+    return error;
+  } catch (...) {
+    return endpoint.tables().no_host_memory;
+  }
 }
 
 void refuse(DeviceEndpoint& endpoint, GroupTicket& ticket, const ErrorRef& error) {
@@ -46,18 +50,21 @@ void reject_ticket(DeviceEndpoint& endpoint, const OpView& op, const ErrorRef& e
       return;
     }
     case OpKind::readback: {
-      const auto ticket = take_ticket<ReadTicket>(op);
-      notify(endpoint, "the reader of a tensor", ticket->finish, *ticket, error);
+      if (const auto ticket = take_ticket<ReadTicket>(op)) {
+        notify(endpoint, "the reader of a tensor", ticket->finish, *ticket, error);
+      }
       return;
     }
     case OpKind::lend: {
-      const auto ticket = take_ticket<LendTicket>(op);
-      notify(endpoint, "the taker of lent bytes", ticket->ready, error);
+      if (const auto ticket = take_ticket<LendTicket>(op)) {
+        notify(endpoint, "the taker of lent bytes", ticket->ready, error);
+      }
       return;
     }
     case OpKind::sync: {
-      const auto ticket = take_ticket<SyncTicket>(op);
-      notify(endpoint, "who waits for a stream", ticket->finish, error);
+      if (const auto ticket = take_ticket<SyncTicket>(op)) {
+        notify(endpoint, "who waits for a stream", ticket->finish, error);
+      }
       return;
     }
     case OpKind::group_end: {

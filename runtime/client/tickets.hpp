@@ -1,11 +1,13 @@
 // Tickets: what a client waits for or hands over beside a record (host bytes, promises, callbacks).
-// A record carries a pointer; the code that consumes the record owns the ticket from then on and
-// fulfils it exactly once. Private to runtime. Threads: made by the client, then the token holder's
-// (a stopped device's producer's). Invariant: what a ticket calls is the program's: notify() is the
-// only way to call it.
+// A record carries a pointer and owns the ticket until take_ticket(). Private to runtime. Threads:
+// made by the client, then the token holder's (a stopped device's producer's).
+// Invariants: (1) what a ticket calls is the program's: notify() is the only way to call it; (2)
+// the code that consumes a record takes its ticket last, when it has the answer; a record that ends
+// otherwise, by an exception too, still has its ticket, and reject_ticket() answers it.
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -76,16 +78,28 @@ struct LendTicket {
   Deadline deadline = Deadline::never();
 };
 
-/// The ticket of a record, which belongs to the caller from now on; nullptr where the record has
-/// none.
+/// The ticket of a record, which keeps it; nullptr where the record has none, or none any more.
 template <class Ticket>
-[[nodiscard]] std::unique_ptr<Ticket> take_ticket(const OpView& op) {
-  return std::unique_ptr<Ticket>(static_cast<Ticket*>(op.attributes<TicketAttributes>().ticket));
+[[nodiscard]] Ticket* ticket_in(const OpView& op) noexcept {
+  return static_cast<Ticket*>(op.attributes<TicketAttributes>().ticket);
+}
+
+/// The same ticket, which belongs to the caller from now on: the record has none any more.
+template <class Ticket>
+[[nodiscard]] std::unique_ptr<Ticket> take_ticket(const OpView& op) noexcept {
+  TicketAttributes attributes = op.attributes<TicketAttributes>();
+  std::unique_ptr<Ticket> ticket(static_cast<Ticket*>(std::exchange(attributes.ticket, nullptr)));
+  // The record lies in its lane's ring, which is its consumer's: no constant object.
+  std::memcpy(const_cast<OpRecord&>(op.record()).immediate, &attributes, sizeof attributes);
+  return ticket;
 }
 
 /// The stop of a limit record, in the same way; nullptr where it has none.
-[[nodiscard]] inline std::unique_ptr<StopWatch> take_stop(const OpView& op) {
-  return std::unique_ptr<StopWatch>(static_cast<StopWatch*>(op.attributes<LimitAttributes>().stop));
+[[nodiscard]] inline std::unique_ptr<StopWatch> take_stop(const OpView& op) noexcept {
+  LimitAttributes attributes = op.attributes<LimitAttributes>();
+  std::unique_ptr<StopWatch> stop(static_cast<StopWatch*>(std::exchange(attributes.stop, nullptr)));
+  std::memcpy(const_cast<OpRecord&>(op.record()).immediate, &attributes, sizeof attributes);
+  return stop;
 }
 
 /// What the exception being handled says, whatever it is.
@@ -93,8 +107,8 @@ template <class Ticket>
 /// The exception being handled, which `whom` threw, as an error; logged.
 [[nodiscard]] ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept;
 
-/// Calls a function of the program, which belongs to `whom`. What it throws ends nothing here: it
-/// is logged, and returned to a caller that has a tensor to poison with it.
+/// Calls a function of the program, which belongs to `whom`. An exception of it ends nothing here:
+/// the log reports it, and a caller gets it that has a tensor to poison.
 template <class Listener, class... Args>
 ErrorRef notify(DeviceEndpoint& endpoint,
                 const char* whom,
@@ -110,7 +124,8 @@ ErrorRef notify(DeviceEndpoint& endpoint,
 
 /// A joint group that cannot run says no.
 void refuse(DeviceEndpoint& endpoint, GroupTicket& ticket, const ErrorRef& error);
-/// Takes the ticket of a record that will not be consumed, and notifies the code that waits for it.
+/// Takes the ticket of a record that has no answer, and notifies the code that waits for it; does
+/// nothing for a record whose ticket was taken.
 void reject_ticket(DeviceEndpoint& endpoint, const OpView& op, const ErrorRef& error);
 /// Consumes everything in a lane of a stopped device, failing what waits for it. Threads: the
 /// actor's at its end, then the producer's.

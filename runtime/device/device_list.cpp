@@ -131,7 +131,10 @@ std::string flaw_of(const DeviceOptions& device) {
 }
 
 void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
-  const std::vector<int> cores = available_cores();
+  static_cast<void>(detail::Settings::from_environment()
+                        .integer(detail::Setting::cores, 1, detail::kMostCores)
+                        .value());  // refused here, where the caller reads the error
+  const std::vector<int> cores = shared_cores();
   std::vector<DeviceOptions*> cpus;
   for (DeviceOptions& device : devices) {
     if (!device.name.starts_with("cpu:")) {
@@ -140,7 +143,7 @@ void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
     if (device.cores.empty()) {
       cpus.push_back(&device);
     } else {
-      require_cores(device, cores, loc);
+      require_cores(device, available_cores(), loc);
     }
   }
   const std::size_t count = cpus.size();
@@ -162,8 +165,8 @@ int share_of_copies(const std::vector<DeviceOptions>& devices) {
   constexpr std::size_t kMost = 8;
   const auto gpus = static_cast<std::size_t>(std::ranges::count_if(
       devices, [](const DeviceOptions& device) { return device.name.starts_with("vulkan:"); }));
-  return static_cast<int>(
-      std::clamp<std::size_t>(available_cores().size() / std::max<std::size_t>(gpus, 1), 1, kMost));
+  return static_cast<int>(std::clamp<std::size_t>(
+      static_cast<std::size_t>(core_share()) / std::max<std::size_t>(gpus, 1), 1, kMost));
 }
 
 // The listed devices share 60 %. Those that nobody asked for yet take nothing from them: each has a

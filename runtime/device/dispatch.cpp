@@ -104,6 +104,7 @@ ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why
   Status status = submit(op, outputs.all(), rule, !runs_inline_);
   if (!status.has_value() && is_compiling_) [[unlikely]] {
     foresee(lane);
+    const DeviceEndpoint::CompileScope compiles(endpoint_);
     status = submit(op, outputs.all(), rule);
   }
   if (!status.has_value()) {
@@ -244,8 +245,11 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
   }
   const detail::TraceEvent event = event_of(call.op, traced_name(call), op_count, lane);
   if (runs_inline_) {
-    const detail::TraceSpan span(&tables.trace(), event);
-    return run();
+    Status status = run();
+    if (status.has_value()) {
+      trace_until_now(event);
+    }
+    return status;
   }
   in_flight_.keep_times(*backend_);
   traced_ = event;
@@ -291,6 +295,11 @@ detail::TraceEvent Dispatch::event_of(const OpView& op,
     event.has_shape = true;
   }
   return event;
+}
+
+void Dispatch::trace_until_now(detail::TraceEvent event) noexcept {
+  event.end = detail::current_context().clock().now();
+  endpoint_.tables().trace().add(event);
 }
 
 void Dispatch::trace_copy(const OpView& op,
@@ -571,8 +580,16 @@ void Dispatch::note_failure(const ErrorRef& error, LaneState& lane) {
   }
 }
 
-ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const {
-  return failure_of(Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane);
+ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const noexcept {
+  try {
+    return failure_of(Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane);
+  } catch (...) {
+    return endpoint_.tables().no_host_memory;
+  }
+}
+
+void Dispatch::note_mistake(const char* what) const noexcept {
+  static_cast<void>(note_thrown(endpoint_, what));
 }
 
 ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane) {

@@ -189,7 +189,11 @@ class Dispatch {
   /// on.
   void account_late(const ErrorRef& error, LaneState* lane);
   /// The exception being handled, as the failure of this op.
-  [[nodiscard]] ErrorRef thrown_by(const OpView& op, LaneId lane) const;
+  [[nodiscard]] ErrorRef thrown_by(const OpView& op, LaneId lane) const noexcept;
+
+  /// The exception being handled is our own mistake, or a want of host memory, in what no op needs:
+  /// the log reports it.
+  void note_mistake(const char* what) const noexcept;
 
   /// The device is lost: everything fails with this from now on.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
@@ -204,6 +208,9 @@ class Dispatch {
   [[nodiscard]] bool take_noted() noexcept { return std::exchange(has_noted_, false); }
   /// What the device has taken begins to run; where it is lost, its next answer says so.
   void flush() noexcept;
+  /// Why an inline device does not end its work; success on all other devices, whose work is in
+  /// flight.
+  [[nodiscard]] Status inline_hang();
   /// How far the device is with its ops now.
   [[nodiscard]] std::uint64_t ended_ops() const noexcept { return backend_->completed(kOpStream); }
   /// It runs again, on a fresh backend.
@@ -341,6 +348,8 @@ class Dispatch {
                                             std::string_view name,
                                             std::size_t op_count,
                                             LaneId lane) const;
+  /// The event ends now.
+  void trace_until_now(detail::TraceEvent event) noexcept;
   /// Bytes that come in or go out from `begin` to `point`: an event, where there is a trace.
   void trace_copy(const OpView& op,
                   LaneId lane,

@@ -96,7 +96,7 @@ void Dispatch::foresee(LaneState& lane) noexcept {
   try {
     foresee_all(lane);
   } catch (...) {
-    // Each is asked for again at its turn.
+    note_mistake("a look ahead for kernels");  // each is asked for again at its turn
   }
 }
 
@@ -146,6 +146,7 @@ Status Dispatch::submit_group(const FusedGroup& group,
   if (!status.has_value() && is_compiling_) [[unlikely]] {
     foresee(lane);
     if (!could_run_singly(group)) {
+      const DeviceEndpoint::CompileScope compiles(endpoint_);
       status = submit_call(group, kernels, lane.id, false);
     }
   }

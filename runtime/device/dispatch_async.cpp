@@ -155,6 +155,17 @@ void Dispatch::flush() noexcept {
   static_cast<void>(guarded("the start of a batch", [this] { return backend_->flush(); }));
 }
 
+Status Dispatch::inline_hang() {
+  if (!runs_inline_ || lost_) {
+    return {};
+  }
+  const Status ended = guarded("the wait for the device", [this] {
+    return backend_->wait({}, Deadline::in(std::chrono::nanoseconds::zero()));
+  });
+  return !ended.has_value() && ended.error().code == ErrorCode::deadline_exceeded ? ended
+                                                                                  : Status();
+}
+
 Status Dispatch::wait_for_ops() {
   const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
   if (in_flight_.has_ended(newest)) {

@@ -45,8 +45,10 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
       group_layer_ = {};
       is_unsupported =
           !status.has_value() && !is_compiling_ && status.error().code == ErrorCode::unsupported;
-      has_begun = status.has_value() ||
-                  (may_have_begun_ && !is_short(status) && (fused_in_place_ || !runs_inline_));
+      const bool has_hung =
+          !status.has_value() && status.error().code == ErrorCode::deadline_exceeded;
+      has_begun = status.has_value() || (may_have_begun_ && !is_short(status) &&
+                                         (fused_in_place_ || !runs_inline_ || has_hung));
       if (has_begun && !status.has_value()) {
         error = error_of(status, group.made.front().op, lane.id);
       }

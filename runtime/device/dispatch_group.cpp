@@ -100,8 +100,10 @@ Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
   if (const Status sure = check_surely_runs(call); !sure.has_value()) {
     return with_provenance(sure.error(), view, lane.id);
   }
-  const Status ready =
-      guarded("the preparation of the kernel", [&] { return backend_->prepare(call); });
+  const Status ready = guarded("the preparation of the kernel", [&] {
+    const DeviceEndpoint::CompileScope compiles(endpoint_);
+    return backend_->prepare(call);
+  });
   if (!ready.has_value()) {
     return with_provenance(ready.error(), view, lane.id);
   }
@@ -191,12 +193,12 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
     views = views.subspan(inputs + outputs);
   }
   const detail::TimePoint begin = traced_now();
-  statistics_.kernels += group.size();
   Issue outcome;
   const Status thrown = guarded("the kernel", [&]() -> Status {
     outcome = backend_->submit(batch_, {});
     return {};
   });
+  statistics_.kernels += outcome.issued;
   trace_alike(std::span(batch_).first(outcome.issued), lane, begin);
   note_launch(std::span(batch_).first(outcome.issued), 1);
   if (!thrown.has_value()) {

@@ -8,31 +8,32 @@
 
 namespace hearth {
 
-// Phases: the ticket, and why there are no bytes; memory, or a wait for it, in which the record
-// keeps its ticket; the next part of the bytes, whose owner is in flight with it; behind the last
-// one the tensor.
+// Phases: why there are no bytes; memory, or a wait for it, in which the record keeps its ticket;
+// the next part of the bytes, whose owner is in flight with it; behind the last one the tensor.
 Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
-  std::unique_ptr<UploadTicket> ticket = take_ticket<UploadTicket>(op);
+  UploadTicket* const ticket = ticket_in<UploadTicket>(op);
   ErrorRef error = lost_;
   if (!error && ticket->transfer) {
     error = ticket->transfer->error;
     ticket->bytes = ticket->transfer->bytes;  // which the ticket keeps alive up to the upload
   }
-  if (error) {
-    fail(op, lane, error);
+  const auto fail_upload = [&](const ErrorRef& why) {
+    fail(op, lane, why);
+    const auto done = take_ticket<UploadTicket>(op);
     return Ran::failed;
+  };
+  if (error) {
+    return fail_upload(error);
   }
   if (!lane.copy) {
     const std::uint64_t releases = handles_.release_count();
     Result<HeldStorage> storage = new_storage_for(op, 0, rule);
     if (!storage.has_value()) {
       if (is_short(storage.status())) {
-        static_cast<void>(ticket.release());
         note_put_off(releases, rule);
         return Ran::short_of_memory;
       }
-      fail(op, lane, failure_of(storage.error(), op, lane.id));
-      return Ran::failed;
+      return fail_upload(failure_of(storage.error(), op, lane.id));
     }
     const Block& block = storage.value()->block;
     lane.copy.emplace(PartialCopy{
@@ -42,11 +43,9 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   const Status status =
       upload_part(*lane.copy, ticket->bytes, ticket->transfer ? ticket->transfer : ticket->owner);
   if (!status.has_value()) {
-    fail(op, lane, error_of(status, op, lane.id));
-    return Ran::failed;
+    return fail_upload(error_of(status, op, lane.id));
   }
   if (lane.copy->done_bytes < ticket->bytes.size()) {
-    static_cast<void>(ticket.release());
     return Ran::in_part;
   }
   const TimelinePoint point = lane.copy->point;
@@ -56,20 +55,20 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   HeldStorage storage = std::move(lane.copy->storage);
   end_copy(lane);
   fill(handles_.slot(out.slot), out, lane.id, std::move(storage));
+  const auto done = take_ticket<UploadTicket>(op);
   return Ran::done;
 }
 
 // The reader's promise is fulfilled as the last thing: it may be read at once, and its tensor be
 // gone then. A read has no outputs to poison: the error is its answer, and it is no poisoned op.
 Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
-  std::unique_ptr<ReadTicket> ticket = take_ticket<ReadTicket>(op.op());
+  ReadTicket* const ticket = ticket_in<ReadTicket>(op.op());
   ErrorRef error = first_poison(op);
   TimelinePoint point;
   if (!error) {
     const Status status = download(op, ticket->target, lane, rule);
     const bool is_in_part = status.has_value() && lane.copy->done_bytes < ticket->target.size();
     if (is_short(status) || is_in_part) {
-      static_cast<void>(ticket.release());  // the record keeps it
       return is_in_part ? Ran::in_part : Ran::short_of_memory;
     }
     if (!status.has_value()) {
@@ -92,7 +91,9 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     point = {.value = in_flight_.issued_ops(), .stream = kOpStream};
   }
   if (!point.is_done()) {
-    in_flight_.add(point, ReadEnd{std::move(ticket), late, {op.op().record(), lane.id}});
+    auto& end = std::get<ReadEnd>(
+        in_flight_.add(point, ReadEnd{nullptr, late, {op.op().record(), lane.id}}));
+    end.ticket = take_ticket<ReadTicket>(op.op());
     consume_inputs(op);
     return Ran::done;
   }
@@ -101,7 +102,8 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   if (error) {
     note_failure(error, lane);
   }
-  notify(endpoint_, "the reader of a tensor", ticket->finish, *ticket, std::move(error));
+  const auto done = take_ticket<ReadTicket>(op.op());
+  notify(endpoint_, "the reader of a tensor", done->finish, *done, std::move(error));
   return ran;
 }
 

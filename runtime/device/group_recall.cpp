@@ -323,7 +323,7 @@ void GroupRecall::learn(const LaneState& lane,
       place = std::move(known);
     }
   } catch (...) {
-    // Next time perhaps.
+    dispatch_.note_mistake("the memory of a group");  // the next time perhaps
   }
 }
 

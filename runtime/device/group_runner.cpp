@@ -98,7 +98,8 @@ bool GroupRunner::run(LaneState& lane) {
       note_less();
     }
   } catch (...) {
-    // Our own bug, or no host memory: what has not begun runs singly, and fails by itself.
+    // What has not begun runs singly, and fails by itself.
+    dispatch_.note_mistake("the fusion of a group");
   }
   note_single(lane, last, fused);
   lane.window.run_singly_through(last);

@@ -30,9 +30,10 @@ void InFlight::add_op(TimelinePoint point, const OpRecord& record, LaneId lane) 
   ops_.push_back({point.value, {record, lane}});
 }
 
-void InFlight::add(TimelinePoint point, WorkEnd end) {
+WorkEnd& InFlight::add(TimelinePoint point, WorkEnd end) {
   note_issued({std::max(point.value, issued_[point.stream]), point.stream});
   ends_[point.stream].push_back({point.value, std::move(end)});
+  return ends_[point.stream].back().end;
 }
 
 void InFlight::trace(TimelinePoint point, const detail::TraceEvent& event) {

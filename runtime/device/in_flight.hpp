@@ -75,8 +75,8 @@ class InFlight final {
   void add_op(TimelinePoint point, const OpRecord& record, LaneId lane);
   /// An event of a trace that began when its work was given to the device, and ends with it.
   void trace(TimelinePoint point, const detail::TraceEvent& event);
-  /// To be taken out when the point has ended.
-  void add(TimelinePoint point, WorkEnd end);
+  /// To be taken out when the point has ended; the entry, valid until then.
+  WorkEnd& add(TimelinePoint point, WorkEnd end);
   /// Somebody waits until all of these have ended, and wants to know then.
   void await(const LastUse& uses);
 

@@ -13,6 +13,7 @@
 
 #include <hearth/backends/backend.hpp>
 #include <hearth/memory/memory_strategy.hpp>
+#include <hearth/runtime/base/assert.hpp>
 #include <hearth/runtime/base/error.hpp>
 
 namespace hearth {
@@ -119,7 +120,9 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
   return cells;
 }
 
-/// All of both that are not known yet.
+/// All of both that are not known yet. None of them is known to have failed: both lists are those
+/// of tensors that their reader has settled, and a known failure has poisoned its tensor then
+/// (HandleTable::settle).
 [[nodiscard]] inline LateFailures merged(const LateFailures& a, const LateFailures& b) {
   if (!b || a == b) {
     return a;
@@ -130,7 +133,8 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
   std::vector<std::shared_ptr<const LateFailure>> both;
   for (const LateFailures* part : {&a, &b}) {
     for (const auto& each : **part) {
-      if ((!each->is_known || each->error) && std::ranges::find(both, each) == both.end()) {
+      HEARTH_ASSERT(each->error == nullptr, "a tensor that a kernel has spoiled is poisoned");
+      if (!each->is_known && std::ranges::find(both, each) == both.end()) {
         both.push_back(each);
       }
     }

@@ -16,7 +16,7 @@ constexpr const char* kTaker = "the taker of lent bytes";
 
 // Phases: the bytes, or a wait for memory; a wait for the device, which may still write them; the
 // ticket, and the record done; the region handed on. A lane that waited comes here again. All that
-// may throw comes before the ticket is taken and the input consumed: then the taker is told of it.
+// may throw comes before the ticket is taken and the input consumed: then the taker gets the error.
 Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   const OpView& op = resolved.op();
   HeldStorage storage = std::move(lane.lending);
@@ -32,13 +32,14 @@ Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   if (!error && dispatch_.lends_copies() && !await_copy(resolved, lane, storage, error, step)) {
     return step;
   }
-  const auto ticket = take_ticket<LendTicket>(op);
   if (error) {
     lane.lending_copy = {};
     dispatch_.fail(op, lane, error);
+    const auto ticket = take_ticket<LendTicket>(op);
     notify(endpoint_, kTaker, ticket->ready, std::move(error));
     return Step::consumed;
   }
+  const auto ticket = take_ticket<LendTicket>(op);
   dispatch_.consume_lent(resolved);
   lane.loan = Loan{.number = next_number_++,
                    .out = op.output(0),

@@ -30,11 +30,27 @@ Step Records::consume(LaneState& lane, const OpView& op) {
     }
     return run_op(lane, op);
   } catch (...) {
-    // Our own bug: an actor must go on, so the op carries the error. It has not consumed its inputs
-    // yet: that comes last and throws nothing.
-    dispatch_.fail(op, lane, dispatch_.thrown_by(op, lane.id));
+    // Our own bug, or no host memory: an actor must go on, so the op carries the error, and so does
+    // the answer of a ticket that was not taken. It has not consumed its inputs yet: that comes
+    // last and throws nothing.
+    const ErrorRef error = dispatch_.thrown_by(op, lane.id);
+    forget_waits(lane);
+    if (lane.in_group && op.kind() == OpKind::group_end) {
+      groups.give_up(lane, error);
+    } else if (lane.in_group && is_update(op.record())) {
+      lane.group_refusal = error;  // a group without one of its records must not happen
+    }
+    dispatch_.fail(op, lane, error);
+    reject_ticket(endpoint_, op, error);
     return Step::consumed;
   }
+}
+
+// What a record has waited for is not what the next one waits for.
+void Records::forget_waits(LaneState& lane) noexcept {
+  lane.awaited_work.reset();
+  lane.lending.reset();
+  lane.lending_copy = {};
 }
 
 Step Records::run_op(LaneState& lane, const OpView& view) {
@@ -135,9 +151,11 @@ Step Records::sync(LaneState& lane, const OpView& op) {
   if (waited == Waited::parked) {
     return Step::parked;
   }
-  const auto ticket = take_ticket<SyncTicket>(op);
   ErrorRef error = waited == Waited::hangs ? report_.hung(op, lane) : dispatch_.lost();
-  if (ticket->reports_failures) {
+  if (const Status hang = dispatch_.inline_hang(); !hang.has_value()) {
+    error = report_.late(op, lane, "the device does not answer: " + hang.error().text);
+  }
+  if (ticket_in<SyncTicket>(op)->reports_failures) {
     const auto failures = std::exchange(lane.failures, {});
     const auto unread = std::ranges::find_if(
         failures, [](const NotedFailure& each) { return !each.failure->is_read(); });
@@ -146,6 +164,7 @@ Step Records::sync(LaneState& lane, const OpView& op) {
       error = unread->carrier ? unread->carrier : unread->failure->error();
     }
   }
+  const auto ticket = take_ticket<SyncTicket>(op);
   notify(endpoint_, "who waits for a stream", ticket->finish, std::move(error));
   return Step::consumed;
 }
@@ -170,9 +189,7 @@ bool Records::is_given_up(LaneState& lane, const OpView& op) {
     lane.group_refusal = dispatch_.with_provenance(why, op, lane.id);
     return false;
   }
-  lane.awaited_work.reset();  // what the record has waited for is not what the next one waits for
-  lane.lending.reset();
-  lane.lending_copy = {};
+  forget_waits(lane);
   const ErrorRef error = dispatch_.give_up(op, lane, why);
   reject_ticket(endpoint_, op, error);
   return true;
@@ -205,7 +222,7 @@ void Records::give_up(const GiveUp& give) {
 // ---- transfers ----
 
 Step Records::upload(LaneState& lane, const OpView& op) {
-  const auto* ticket = static_cast<const UploadTicket*>(op.attributes<TicketAttributes>().ticket);
+  const auto* ticket = ticket_in<UploadTicket>(op);
   if (ticket->transfer && !ticket->transfer->is_ready && !dispatch_.lost()) {
     if (!lane.has_expired) {
       ticket->transfer->waiting_lane = lane.id;

@@ -1,7 +1,7 @@
 // What each kind of record does: ops, lifetimes, transfers, loans, update groups; and when a record
 // is given up. Private to runtime. Owned by the device actor, touched by the token holder only.
-// Invariant: a record is consumed once, also where our own code throws; one that waits has changed
-// nothing.
+// Invariant: a record is consumed once, and its ticket answered once, also where our own code
+// throws; one that waits has changed nothing.
 #pragma once
 
 #include <memory>
@@ -52,6 +52,7 @@ class Records final {
   /// Whether the record is given up as its stream's limits say; then it is done. Lifetimes and open
   /// update groups never are.
   [[nodiscard]] bool is_given_up(LaneState& lane, const OpView& op);
+  static void forget_waits(LaneState& lane) noexcept;
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);
   [[nodiscard]] Step step_after(Ran ran, LaneState& lane) {
     const bool is_over = ran == Ran::done || ran == Ran::failed;

@@ -60,7 +60,7 @@ LateFailures UpdateGroups::open_failures(const LaneState& lane) {
 }
 
 Waited UpdateGroups::wait_for_failures(LaneState& lane, const OpView& op) {
-  const auto* ticket = static_cast<const GroupTicket*>(op.attributes<TicketAttributes>().ticket);
+  const auto* ticket = ticket_in<GroupTicket>(op);
   const bool is_joint = ticket != nullptr && ticket->joint.decision;
   if (!is_joint || (in_flight_.is_empty() && !lane.awaited_work)) {
     return Waited::ended;
@@ -68,15 +68,15 @@ Waited UpdateGroups::wait_for_failures(LaneState& lane, const OpView& op) {
   return wait_for_work(lane, ends_of(open_failures(lane)), in_flight_, queues_);
 }
 
-void UpdateGroups::report(const OpView& op,
-                          LaneState& lane,
-                          std::unique_ptr<GroupTicket> ticket,
-                          LateFailures guards) {
+void UpdateGroups::report(const OpView& op, LaneState& lane, LateFailures guards) {
   const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
   if (in_flight_.has_ended(newest)) {
+    const auto ticket = take_ticket<GroupTicket>(op);
     notify(endpoint_, "who waits for an update", ticket->finish, nullptr);
   } else {
-    in_flight_.add(newest, GroupEnd{std::move(ticket), std::move(guards), {op.record(), lane.id}});
+    auto& end = std::get<GroupEnd>(
+        in_flight_.add(newest, GroupEnd{nullptr, std::move(guards), {op.record(), lane.id}}));
+    end.ticket = take_ticket<GroupTicket>(op);
   }
 }
 
@@ -102,7 +102,7 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     }
   }
   Status status(std::exchange(lane.group_refusal, nullptr));
-  std::unique_ptr<GroupTicket> ticket = take_ticket<GroupTicket>(op);
+  GroupTicket* const ticket = ticket_in<GroupTicket>(op);
   if (ticket == nullptr) {
     static_cast<void>(end(lane,
                           unborn != nullptr ? report_.late(op, lane, kUnborn)
@@ -116,7 +116,6 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     } else if (waited == Waited::hangs) {
       status = report_.hung(op, lane);
     } else if (!is_refused && prepare(lane, *ticket, status) == Step::parked) {
-      static_cast<void>(ticket.release());  // the record keeps it
       return Step::parked;
     }
   } catch (...) {
@@ -133,14 +132,20 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   const LateFailures guards = status.has_value() ? open_failures(lane) : nullptr;
   status = end(lane, std::move(status), guards);
   if (status.has_value()) {
-    report(op, lane, std::move(ticket), guards);
+    report(op, lane, guards);
     return Step::consumed;
   }
   if (is_own) {
     dispatch_.note_failure(status.shared_error(), lane);
   }
-  notify(endpoint_, "who waits for an update", ticket->finish, status.shared_error());
+  const auto done = take_ticket<GroupTicket>(op);
+  notify(endpoint_, "who waits for an update", done->finish, status.shared_error());
   return Step::consumed;
+}
+
+void UpdateGroups::give_up(LaneState& lane, const ErrorRef& error) {
+  lane.group_refusal = nullptr;
+  static_cast<void>(end(lane, error, nullptr));
 }
 
 // The drops come last: only now has the group read the tensors that they end.

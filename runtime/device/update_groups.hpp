@@ -39,6 +39,8 @@ class UpdateGroups final {
   static void keep(LaneState& lane, const OpView& op);
   /// group_end: runs the lane's group, or gives it up.
   [[nodiscard]] Step finish(LaneState& lane, const OpView& op);
+  /// The lane's group does not run: its new tensors keep the old values.
+  void give_up(LaneState& lane, const ErrorRef& error);
   /// The decision on the lane's update may be there.
   void settle(LaneId id);
   /// The lane ends in the middle of its group.
@@ -54,10 +56,7 @@ class UpdateGroups final {
   /// know how these kernels came out.
   [[nodiscard]] Waited wait_for_failures(LaneState& lane, const OpView& op);
   /// The group has been given to the device; its reader is notified when it has run.
-  void report(const OpView& op,
-              LaneState& lane,
-              std::unique_ptr<GroupTicket> ticket,
-              LateFailures guards);
+  void report(const OpView& op, LaneState& lane, LateFailures guards);
   /// Gets the memory of the lane's group; parks the lane while the group's decision is open.
   /// `status`: why it must not run.
   [[nodiscard]] Step prepare(LaneState& lane, GroupTicket& ticket, Status& status);

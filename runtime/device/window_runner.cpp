@@ -86,6 +86,7 @@ WindowRunner::Look WindowRunner::join(LaneState& lane, const OpView& op) {
     const std::optional<WindowEnd> why = obstacle(lane, op);
     return why ? stay_out(lane, *why) : enter(lane, op);
   } catch (...) {
+    dispatch_.note_mistake("a look at a window");
     return stay_out(lane, WindowEnd::failure);
   }
 }

@@ -95,8 +95,13 @@ TEST(SimFaults, AHungSubmitStopsAllOpsAfterIt) {
   World world({.faults = {.hanging_submit = 2}});
   world.put(0, kFour).value();
   world.negate(0, 1).value();
-  world.negate(0, 2).value();  // hangs
-  world.negate(0, 3).value();
+  for (const int place : {2, 3}) {
+    const Status hung = world.negate(0, place);
+    ASSERT_FALSE(hung.has_value()) << "it would lend bytes that nobody wrote";
+    EXPECT_EQ(hung.error().code, ErrorCode::deadline_exceeded);
+    EXPECT_EQ(hung.error().text, "sim:0: submit 2 hangs as planned");
+    EXPECT_EQ(hung.error().op, "neg");
+  }
   EXPECT_THAT(world.get(1).value(), ElementsAre(-1, -2, -3, -4));
   EXPECT_THAT(world.get(0).value(), ElementsAre(1, 2, 3, 4)) << "no op writes there";
   for (const int place : {2, 3}) {
@@ -115,7 +120,7 @@ TEST(SimFaults, AWaitSaysWhatNeverEnds) {
   world.put(0, kFour).value();
   world.negate(0, 1).value();
   EXPECT_TRUE(world.sim.wait({}, Deadline::never()).has_value());
-  world.negate(0, 2).value();
+  EXPECT_FALSE(world.negate(0, 2).has_value());
   EXPECT_EQ(world.sim.wait({}, Deadline::never()).error().code, ErrorCode::deadline_exceeded);
 }
 

@@ -51,6 +51,36 @@ std::vector<std::int64_t> inputs_of(const std::vector<HostBatch>& shards) {
   return all;
 }
 
+TEST(ShardedLoader, DividesByShares) {
+  TestRuntime test;
+  const Numbers data(25);
+  ShardedLoader even(data, test.executor(), {.batch_size = 10, .seed = 3}, 3);
+  ShardedLoader loader(data, test.executor(), {.batch_size = 10, .seed = 3}, 3);
+  EXPECT_EQ(inputs_of(loader.next()), inputs_of(even.next()));
+  loader.set_shares({700, 100, 200});
+  EXPECT_EQ(loader.cursor(), even.cursor());
+  const auto sizes_of = [](const std::vector<HostBatch>& shards) {
+    std::vector<std::int64_t> sizes;
+    for (const HostBatch& shard : shards) {
+      sizes.push_back(shard.size);
+    }
+    return sizes;
+  };
+  const std::vector<HostBatch> whole = loader.next();
+  EXPECT_EQ(sizes_of(whole), (std::vector<std::int64_t>{7, 1, 2}));
+  EXPECT_EQ(inputs_of(whole), inputs_of(even.next())) << "the batch is the same";
+  const std::vector<HostBatch> last = loader.next();
+  EXPECT_EQ(sizes_of(last), (std::vector<std::int64_t>{3, 1, 1}));
+  EXPECT_EQ(inputs_of(last), inputs_of(even.next()));
+  EXPECT_THROW(loader.set_shares({1, 1}), ArgumentError);
+  EXPECT_THROW(loader.set_shares({0, 0, 0}), ArgumentError);
+  EXPECT_THROW(loader.set_shares({1, -1, 1}), ArgumentError);
+  loader.set_world(2);
+  EXPECT_TRUE(loader.shares().empty()) << "of other ranks";
+  EXPECT_TRUE(loader.next().empty()) << "the end of the epoch";
+  EXPECT_EQ(sizes_of(loader.next()), (std::vector<std::int64_t>{5, 5}));
+}
+
 TEST(ShardedLoader, IsCalledByItsNameInWhatItsLoadersRefuse) {
   TestRuntime test;
   Numbers data(6);

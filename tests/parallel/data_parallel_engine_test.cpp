@@ -9,6 +9,8 @@
 #include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 
+#include <stdexcept>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,10 +20,10 @@ namespace {
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
 
-// Passes everything on until it is told to keep or to refuse what comes.
+// Passes everything on until it is told to keep, refuse or drop what comes, or to throw.
 class UnreliableEngine final : public Collective {
  public:
-  enum class Mode : std::uint8_t { pass, keep, refuse };
+  enum class Mode : std::uint8_t { pass, keep, refuse, drop, throw_at_once, keep_and_throw };
   struct Kept {
     std::vector<LentRegion> regions;
     ReduceOp op;
@@ -39,6 +41,13 @@ class UnreliableEngine final : public Collective {
       case Mode::refuse:
         inproc.all_reduce({}, op, std::move(finished));
         return;  // the regions come back cancelled
+      case Mode::drop:
+        return;
+      case Mode::throw_at_once:
+        throw std::runtime_error("no route to the switch");
+      case Mode::keep_and_throw:
+        kept.push({std::move(regions), op, std::move(finished)});
+        throw std::runtime_error("no route to the switch");
     }
   }
   void reduce_scatter(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override {
@@ -66,7 +75,9 @@ TinyNet tiny_net(const Device& device) {
 }
 
 struct Training {
-  explicit Training(UnreliableEngine& engine, detail::Executor* executor = nullptr)
+  explicit Training(UnreliableEngine& engine,
+                    detail::Executor* executor = nullptr,
+                    DeviceLossPolicy policy = DeviceLossPolicy::stop)
       : runtime(cpu_devices(2, executor)),
         trainer(runtime,
                 tiny_net(runtime.device("cpu:0")),
@@ -75,7 +86,8 @@ struct Training {
                  .optimizer = Sgd::Config{.learning_rate = 0.05},
                  .bucket_bytes = 1,
                  .step_limit = std::chrono::seconds(20),
-                 .engine = &engine}) {}
+                 .engine = &engine,
+                 .on_loss = policy}) {}
   std::vector<Samples> batch() { return divide(random_samples(6, TinyNet::kSide, 1), 2); }
   std::uint64_t kernels() { return runtime.device("cpu:0").statistics().kernels; }
 
@@ -126,6 +138,38 @@ TEST(DataParallelEngine, ARefusedBucketEndsTheStepOnAllRanks) {
   EXPECT_TRUE(has_equal_replicas(training.trainer));
   training.trainer.step(training.batch());
   EXPECT_TRUE(has_equal_replicas(training.trainer));
+}
+
+// In virtual time: a deadline that somebody waited for would show. All ranks stay, and the next
+// step runs.
+TEST(DataParallelEngine, AnEngineThatThrowsOrDropsABucketEndsTheStepAtOnceOnAllRanks) {
+  for (const DeviceLossPolicy policy : {DeviceLossPolicy::stop, DeviceLossPolicy::shrink}) {
+    for (const Mode mode : {Mode::throw_at_once, Mode::keep_and_throw, Mode::drop}) {
+      ManualExecutor executor;
+      executor.run([&] {
+        UnreliableEngine engine;
+        Training training(engine, &executor, policy);
+        const std::vector<double> before = weights_of(training.trainer.snapshot());
+        const detail::TimePoint start = detail::current_context().clock().now();
+        engine.mode.store(mode, std::memory_order_release);
+        const Status status = training.trainer.step_later(training.batch()).wait();
+        ASSERT_FALSE(status.has_value());
+        EXPECT_EQ(status.error().code, ErrorCode::collective_failed);
+        EXPECT_THAT(status.error().text,
+                    HasSubstr(mode == Mode::drop ? "never called `finished`"
+                                                 : "engine threw: no route to the switch"));
+        engine.mode.store(Mode::pass, std::memory_order_release);
+        EXPECT_EQ(weights_of(training.trainer.snapshot()), before);
+        while (std::optional<UnreliableEngine::Kept> bucket = engine.kept.try_pop()) {
+          engine.release(std::move(*bucket));
+        }
+        training.trainer.step(training.batch());
+        EXPECT_EQ(training.trainer.world(), 2);
+        EXPECT_TRUE(has_equal_replicas(training.trainer));
+        EXPECT_LT(detail::current_context().clock().now() - start, std::chrono::seconds(1));
+      });
+    }
+  }
 }
 
 // In virtual time: nobody really waits five seconds. The engine has the bytes of that step still

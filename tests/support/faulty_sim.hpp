@@ -1,6 +1,6 @@
 // A sim with planned faults, for factories of backends: inline, or asynchronous where the request
-// has a schedule or the plan has work that hangs, which an inline device cannot. A value of its
-// caller's.
+// has a schedule or the plan has work that hangs, for which somebody is to wait: on an inline sim
+// that fails at once. A value of its caller's.
 #pragma once
 
 #include <memory>

@@ -72,6 +72,41 @@ DeviceStatistics done_by(const World& world, const Body& body) {
   return after;
 }
 
+// The tensor was adopted in vain: a stream that is held up still reads it. A group in whose records
+// its drop stands, but none of its uses, must not free it.
+TEST(Fusion, ADropAmongAGroupsRecordsWaitsForTheGuestsOfItsTensor) {
+  SteppedOptions options = fusing();
+  options.wait_limit = 5s;
+  stepped(options, [](const World& world) {
+    Stream reader(world.device);
+    std::optional<testing::HeldStream> held;
+    const Tensor other = world.f32({3, 4});
+    Tensor adopted = world.f32({1, 2});
+    Tensor seen;
+    {
+      const StreamScope scope(reader);
+      held.emplace(world.device);
+      seen = adopted + 10;
+    }
+    adopted.adopt();
+    pass(20s);
+    const std::uint64_t fused = world.device.statistics().fused_ops;
+    Tensor first = other + 1;
+    adopted = Tensor();
+    const Tensor second = first * 2;
+    first = Tensor();
+    EXPECT_THAT(second.to_vector<float>(), ElementsAre(8, 10));
+    EXPECT_EQ(world.device.statistics().fused_ops - fused, 2U);
+    std::vector<Tensor> fresh;
+    for (float i = 0; i < 300; ++i) {
+      fresh.push_back(world.f32({i, i}));
+      ASSERT_EQ(fresh.back().to_vector<float>().front(), i);
+    }
+    held->let_go();
+    EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
+  });
+}
+
 // A value that is read behind its group, then dropped, beside one that is dropped unread.
 TEST(Fusion, AValueThatAnOpBehindTheGroupReadsIsThere) {
   for (const Fusion fusion : {Fusion::off, Fusion::on}) {

@@ -1,6 +1,8 @@
 // What was given to an asynchronous device: what leaves when, and what is waited for next.
 #include "runtime/device/in_flight.hpp"
 
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,6 +77,30 @@ TEST_F(InFlightTest, OfWhatEndsTogetherKernelsLeaveBeforeReads) {
   device_.ended = {1, 1, 1};
   EXPECT_TRUE(in_flight_.look(device_));
   EXPECT_THAT(take(), ElementsAre(0U, 1U, 2U));
+}
+
+/// Gets on as soon as it was asked the first time: a kernel and a read that depends on it end.
+class Restless final : public testing::ForwardingBackend {
+ public:
+  Restless()
+      : ForwardingBackend(std::make_unique<reference::ReferenceBackend>(
+            reference::ReferenceOptions{.takes_groups = true})) {}
+  [[nodiscard]] std::uint64_t completed(std::uint8_t /*stream*/) noexcept override {
+    return std::exchange(ended_, 1);
+  }
+
+ private:
+  std::uint64_t ended_ = 0;
+};
+
+TEST_F(InFlightTest, AReadThatEndsBetweenTwoQuestionsDoesNotLeaveBeforeItsKernel) {
+  in_flight_.add({1, kDownloadStream}, ReadEnd{});
+  add_kernel(1);
+  Restless restless;
+  EXPECT_TRUE(in_flight_.look(restless));
+  EXPECT_THAT(take(), ElementsAre(0U));
+  EXPECT_TRUE(in_flight_.look(restless));
+  EXPECT_THAT(take(), ElementsAre(2U));
 }
 
 TEST_F(InFlightTest, TheNextPointIsWhereSomebodyWaitsElseTheNewest) {

@@ -459,6 +459,37 @@ TEST_P(CustomKernels, AreNoPartOfRecordingsAndCaptures) {
   EXPECT_THAT(times({x, x}).to_vector<float>(), ElementsAre(1, 4));
 }
 
+// The device waits for the kernel: a wait for it, for another device or for room in a stream would
+// hang, so it is refused at once, on the threads of parallel_for() too.
+TEST(CustomKernelWaits, ForADeviceAreRefusedInsideAKernel) {
+  for (const bool forks : {false, true}) {
+    const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}});
+    for (const char* const awaited : {"cpu:0", "reference:0"}) {
+      const Tensor other = ones(runtime.device(awaited), {2});
+      CustomKernelConfig config{.name = "waits", .inputs = {{"x"}}, .outputs = {"y"}};
+      config.rule = [](std::span<const TensorForm> in) { return std::vector{in[0]}; };
+      config.host = [&](const HostKernelCall& call) {
+        const auto wait = [&](std::int64_t, std::int64_t) {
+          static_cast<void>((other + 1).to_vector<float>());
+        };
+        if (forks) {
+          call.parallel_for(64, 1, wait);
+        } else {
+          wait(0, 1);
+        }
+      };
+      const CustomKernel kernel = custom_op(std::move(config));
+      try {
+        static_cast<void>(kernel({ones(runtime.device("cpu:0"), {3})}).to_vector<float>());
+        ADD_FAILURE() << awaited;
+      } catch (const Exception& error) {
+        EXPECT_THAT(error.what(), HasSubstr("is waited for inside the kernel 'waits'"));
+      }
+      EXPECT_THAT((other + 1).to_vector<float>(), ElementsAre(2, 2)) << "outside it is allowed";
+    }
+  }
+}
+
 TEST(CustomKernelConfigs, AreCheckedWhenTheyAreMade) {
   const auto made = [](const std::function<void(CustomKernelConfig&)>& change) {
     CustomKernelConfig config = product();

@@ -1,0 +1,28 @@
+// The control groups that the process is in: folders of files that say what a container, or a
+// service, may take of the machine. Stateless. Threads: any.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+namespace hearth::detail {
+
+/// Where the kernel shows them; tests have folders of their own.
+struct ControlGroupFiles {
+  std::filesystem::path groups = "/proc/self/cgroup";  ///< "4:memory:/path", "0::/path".
+  std::filesystem::path root = "/sys/fs/cgroup";
+};
+
+/// Calls `look` with the folder of each group that has this controller, from the process's own
+/// group up to the root. A folder need not exist: a container may see its own group at the root.
+void for_each_control_group(std::string_view controller,
+                            const std::function<void(const std::filesystem::path&)>& look,
+                            const ControlGroupFiles& files = {});
+
+/// Processors' worth of time that the groups leave (cpu.max, or cpu.cfs_quota_us over
+/// cpu.cfs_period_us): the least of all of them; nothing when none sets a limit.
+[[nodiscard]] std::optional<double> processor_quota(const ControlGroupFiles& files = {});
+
+}  // namespace hearth::detail
