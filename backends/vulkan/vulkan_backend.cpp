@@ -138,10 +138,7 @@ void VulkanBackend::come_to_rest() noexcept {
   }
 }
 
-void VulkanBackend::keep_batch_times(bool keeps) {
-  parts_->ops->keep_times(keeps);
-}
-std::vector<BatchTime> VulkanBackend::take_batch_times() {
+std::vector<LaunchTime> VulkanBackend::take_launch_times() {
   return parts_->ops->take_times();
 }
 
@@ -222,6 +219,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
       return issue;
     }
     p.encoder->forget_dispatches();
+    p.ops->time_as(launch.timed_as);
     issue.status = p.note(p.encode(launch));
     p.encoder->give_scratch_back();
     if (issue.status.has_value() && p.encoder->is_compiling()) {

@@ -247,7 +247,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
     const detail::TraceSpan span(&tables.trace(), event);
     return run();
   }
-  in_flight_.keep_times(*backend_);
+  launch.timed_as = in_flight_.next_timed();
   traced_ = event;
   Status status = run();
   traced_.reset();
