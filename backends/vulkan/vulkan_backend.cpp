@@ -60,7 +60,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device,
                                options.compiles_beside ? options.executor : nullptr,
-                               options.faults.failing_compiles));
+                               options.faults.failing_compiles,
+                               {.executor = options.executor, .log = options.log}));
   if (const Status kept = parts->shaders->kept(); !kept.has_value() && options.log != nullptr) {
     options.log->warn(fmt::format(
         "{}: what is compiled is not kept for the next run: {}", options.name, kept.error().text));
@@ -112,6 +113,7 @@ VulkanBackend::~VulkanBackend() {
   const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
     parts_->options.log = nullptr;  // which that may outlive
+    parts_->shaders->forget_log();
     device->left_behind().keep(owner, std::move(parts_));
   }
   if (!has_executor || !owner.expired()) {
