@@ -208,18 +208,19 @@ std::string folded(std::span<const Row> rows, double& y, const Scale& scale) {
   }
   const std::string time =
       scale.of_seconds > 0 ? "took " + readable_time(seconds) + ", " : std::string();
-  std::string svg = text(kTextLeft,
-                         y,
-                         kTextWidth,
-                         kEnd,
-                         fmt::format("{} to {}: {} smaller kernel{}, {}moved {}",
-                                     rows.front().number,
-                                     rows.back().number,
-                                     count,
-                                     count == 1 ? "" : "s",
-                                     time,
-                                     bytes(moved_bytes)),
-                         1);
+  std::string svg =
+      text(kTextLeft,
+           y,
+           kTextWidth,
+           kEnd,
+           fmt::format("{}{}: {} smaller kernel{}, {}moved {}",
+                       rows.front().number,
+                       rows.size() == 1 ? "" : fmt::format(" to {}", rows.back().number),
+                       count,
+                       count == 1 ? "" : "s",
+                       time,
+                       bytes(moved_bytes)),
+           1);
   y += kRowGap;
   return svg;
 }
