@@ -82,6 +82,8 @@ struct Launch {
   /// It may be refused for as long as its kernel is being compiled (Issue::is_compiling): the
   /// caller has other kernels for the same work.
   bool may_come_later = false;
+  /// The number under which take_launch_times() has it; 0: nobody asks when it ran.
+  std::uint32_t timed_as = 0;
 };
 
 /// What became of a submit: the first `issued` launches run or have run, up to `point`; launch
@@ -119,12 +121,17 @@ struct CompileCounts {
   std::uint64_t compiled = 0;  ///< Of these, from a text that was on no disk.
 };
 
-/// When the work of kOpStream up to `value`, behind the batch before, ran: by the device's clock,
-/// as times of the host's steady clock, to some ten microseconds.
-struct BatchTime {
-  std::uint64_t value = 0;
+/// When a launch ran, by the device's clock, as times of the host's steady clock, to some ten
+/// microseconds. A launch that ran in parts has one for each part.
+struct LaunchTime {
+  std::uint32_t number = 0;  ///< Launch::timed_as.
   std::chrono::nanoseconds begin = {};
   std::chrono::nanoseconds end = {};
+  /// Nothing kept it apart from its neighbours. They may have overlapped: the time is by how much
+  /// it ended behind the one before it.
+  bool is_side_by_side = false;
+  /// The device had no timestamp left for each of several, which share their time evenly.
+  bool is_shared_out = false;
 };
 
 class Backend {
@@ -262,12 +269,9 @@ class Backend {
     return {};
   }
   [[nodiscard]] virtual CompileCounts compile_counts() const noexcept { return {}; }
-  /// From here on, or no longer, a device with a clock of its own keeps when its batches ran, for
-  /// take_batch_times().
-  virtual void keep_batch_times(bool keeps) { static_cast<void>(keeps); }
-  /// When batches that have ended ran, each once, in their order. A device that keeps no times has
-  /// none.
-  [[nodiscard]] virtual std::vector<BatchTime> take_batch_times() { return {}; }
+  /// When launches that have ended ran, of those that have a number (Launch::timed_as), each once.
+  /// A device without a clock of its own has none.
+  [[nodiscard]] virtual std::vector<LaunchTime> take_launch_times() { return {}; }
 };
 
 }  // namespace hearth

@@ -7,7 +7,8 @@
 
 OLD and NEW are programs. Each round runs both, in changing order, so that what the machine does
 besides falls on both. The table has medians in the unit of the benchmark, their ratio (below 1: NEW
-needs less), and the ratio of each round, from which to see how far the machine can be trusted.
+needs less), and the ratio of each round, from which to see how far the machine can be trusted. One
+program that is named twice is measured twice: its ratios are what the machine does by itself.
 For benchmarks of clients, whose time is fixed, requests per second are compared instead.
 """
 import argparse
@@ -41,11 +42,12 @@ def measure(program, arguments):
 
 
 def rounds_of(programs, arguments):
-    """For each program a list of rounds."""
-    taken = {program: [] for program in programs}
+    """For each of the programs, by its place, a list of rounds."""
+    taken = [[] for _ in programs]
     for number in range(arguments.rounds):
-        for program in programs if number % 2 == 0 else reversed(programs):
-            taken[program].append(measure(program, arguments))
+        places = range(len(programs))
+        for place in places if number % 2 == 0 else reversed(places):
+            taken[place].append(measure(programs[place], arguments))
         print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
     return taken
 
@@ -92,7 +94,7 @@ def main():
     if len(arguments.programs) == 1 and not (arguments.write or arguments.against):
         parser.error("one program needs --write or --against")
     taken = rounds_of(arguments.programs, arguments)
-    new = taken[arguments.programs[-1]]
+    new = taken[-1]
     names = [name for name in new[0] if all(name in figures for figures in new)]
     if arguments.write:
         figures = {name: {"median": float(f"{median(new, name):.6g}"), "unit": new[0][name][1],
@@ -107,7 +109,9 @@ def main():
                 row(name, new[0][name][1], before[name]["median"], median(new, name),
                     [(before[name]["median"], each[name][0]) for each in new])
     elif len(arguments.programs) == 2:
-        old = taken[arguments.programs[0]]
+        old = taken[0]
+        if pathlib.Path(arguments.programs[0]).samefile(arguments.programs[1]):
+            print("both are the same program: the ratios are the machine's own")
         for name in names:
             if all(name in figures for figures in old):
                 row(name, new[0][name][1], median(old, name), median(new, name),

@@ -1,11 +1,15 @@
 // hearth-bench explain NAME|FILE: which kernels a program's ops become, and why each of them ends.
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
+
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -15,11 +19,13 @@
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/trace_scope.hpp>
 #include <hearth/streams/trace/op_trace_file.hpp>
 
 #include "commands.hpp"
 #include "explain_picture.hpp"
 #include "explain_programs.hpp"
+#include "trace_table.hpp"
 
 namespace hearth::bench {
 namespace {
@@ -56,9 +62,25 @@ void check(const Asked& asked) {
 
 struct Explained {
   Explanation explanation;
-  std::string tape;              ///< What the tape went by, where there is one.
-  std::optional<OpTrace> trace;  ///< Of a recording: the names of its files lie here.
+  std::vector<double> seconds = {};  ///< Of each kernel; empty: nobody asked, or they differ.
+  std::string tape;                  ///< What the tape went by, where there is one.
+  std::optional<OpTrace> trace;      ///< Of a recording: the names of its files lie here.
 };
+
+/// What each of these kernels took; nothing where a trace has others.
+std::vector<double> seconds_of(const Explanation& explanation,
+                               const std::filesystem::path& trace,
+                               const std::string& device) {
+  std::vector<double> seconds;
+  for (const TimedKernel& timed : read_kernels(trace, device)) {
+    const std::size_t i = seconds.size();
+    if (i >= explanation.kernels.size() || explanation.kernels[i].name != timed.name) {
+      return {};
+    }
+    seconds.push_back(timed.seconds);
+  }
+  return seconds.size() == explanation.kernels.size() ? seconds : std::vector<double>();
+}
 
 /// The program runs twice before: devices make plans at first sight, and steps reuse what the first
 /// one made. Not where the first groups alone may run as such: they shall be those that are seen.
@@ -76,7 +98,7 @@ Explained explain_program(const Asked& asked) {
   if (is_built_in(asked.name)) {
     program = explained_program(asked.name, device, asked.backward);
   } else {
-    explained.trace = read_trace(asked.name).value();
+    explained.trace = hearth::read_trace(asked.name).value();
     program = [&explained, &device] { static_cast<void>(replay(*explained.trace, device)); };
   }
   const bool is_limited =
@@ -86,7 +108,18 @@ Explained explain_program(const Asked& asked) {
     program();
     device.sync();  // a boundary: only what is whole between two of them gets a plan
   }
-  explained.explanation = explain(device, program);
+  if (asked.picture.empty()) {
+    explained.explanation = explain(device, program);
+  } else {
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / fmt::format("hearth-explain-{}.json", ::getpid());
+    {
+      const TraceScope trace(runtime, file);
+      explained.explanation = explain(device, program);
+    }
+    explained.seconds = seconds_of(explained.explanation, file, asked.device);
+    std::filesystem::remove(file);
+  }
   if (explained.trace) {
     take_lines(explained.explanation, *explained.trace);
   }
@@ -123,8 +156,10 @@ int explain_command(int argc, char** argv) {
   const Explained explained = explain_program(asked);
   const Explanation& explanation = explained.explanation;
   if (!asked.picture.empty()) {
-    const std::string svg = draw_explanation(
-        explanation, asked.name + (asked.backward ? ", forward and backward" : ""));
+    const std::string svg =
+        draw_explanation(explanation,
+                         asked.name + (asked.backward ? ", forward and backward" : ""),
+                         explained.seconds);
     require(write_file_atomically(asked.picture, std::as_bytes(std::span(svg))), "--svg");
   }
   const std::string text =

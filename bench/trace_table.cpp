@@ -46,6 +46,7 @@ class Reader {
     const std::string track = event.value("cat", "");
     if (track == "kernels") {
       take_kernel(event, seconds);
+      table_.busy_devices[names_[process]] += seconds;
     } else {
       table_.other_seconds[track] += seconds;
     }
@@ -84,6 +85,9 @@ class Reader {
     row.kernel_count += 1;
     row.op_count += facts.value("ops", 1);
     table_.kernel_seconds += seconds;
+    table_.side_by_side_count += facts.value("side_by_side", false) ? 1 : 0;
+    table_.shared_out_count += facts.value("shared_out", false) ? 1 : 0;
+    table_.as_seen_count += facts.value("as_seen", false) ? 1 : 0;
     if (!facts.contains("layer")) {
       table_.without_layer[op] += seconds;
     }
@@ -143,6 +147,31 @@ double percent(double part, double whole) {
 /// The end of a path, where a terminal has no room for all of it.
 std::string shortened(const std::string& text, std::size_t most) {
   return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
+}
+
+std::string counted_kernels(std::int64_t count) {
+  return fmt::format("{} kernel{}", count, count == 1 ? "" : "s");
+}
+
+/// What the times of some kernels are, where they are not those of one kernel alone.
+std::string words_of_clocks(const TraceTable& table) {
+  std::string text;
+  if (table.side_by_side_count > 0) {
+    text += fmt::format(
+        "{} may have overlapped others: each counts by how much later the device was done with "
+        "it.\n",
+        counted_kernels(table.side_by_side_count));
+  }
+  if (table.as_seen_count > 0) {
+    text +=
+        fmt::format("{} ran on a device that keeps no times: their times are what the host saw.\n",
+                    counted_kernels(table.as_seen_count));
+  }
+  if (table.shared_out_count > 0) {
+    text += fmt::format("{} share the time of several that nothing told apart.\n",
+                        counted_kernels(table.shared_out_count));
+  }
+  return text;
 }
 
 const char* title_of(TraceKey key) {
@@ -205,11 +234,12 @@ std::string TraceTable::to_text(TraceKey key, std::size_t most_rows) const {
     line(fmt::format("{} more", rows.size() - shown), rest);
   }
   line("total, all kernels", all);
-  text += fmt::format("\nThe program ran for {}; kernels took {:.1f} % of that on {} device{}.\n",
-                      readable_time(wall_seconds),
-                      percent(kernel_seconds, wall_seconds),
-                      devices.size(),
-                      devices.size() == 1 ? "" : "s");
+  text += fmt::format("\nThe program ran for {}.", readable_time(wall_seconds));
+  for (const auto& [device, seconds] : busy_devices) {
+    text += fmt::format(
+        " Kernels took {:.1f} % of that on {}.", percent(seconds, wall_seconds), device);
+  }
+  text += "\n" + words_of_clocks(*this);
   for (const auto& [track, seconds] : other_seconds) {
     text += fmt::format("{}: {}\n", track, readable_time(seconds));
   }
@@ -246,27 +276,54 @@ std::string first_names(const std::string& path, std::size_t count) {
   return count == 0 ? path : path.substr(0, end);
 }
 
-TraceTable read_trace(const std::filesystem::path& file, const TraceQuestion& question) {
+namespace {
+
+/// Takes each event of the file, and gives the rest of it.
+template <class Take>
+Json read_events(const std::filesystem::path& file, const Take& take) {
   std::ifstream input(file, std::ios::binary);
   if (!input) {
     throw std::runtime_error(fmt::format("cannot read {}", file.string()));
   }
-  Reader reader(question);
   // An event is an object in the list of the outer object; it is taken and let go.
   constexpr int kEventDepth = 2;
   const auto on_part = [&](int depth, Json::parse_event_t what, Json& part) {
     if (what == Json::parse_event_t::object_end && depth == kEventDepth) {
-      reader.take(part);
+      take(part);
       return false;
     }
     return true;
   };
+  return Json::parse(FileBytes(input), FileBytes(), on_part);
+}
+
+}  // namespace
+
+TraceTable read_trace(const std::filesystem::path& file, const TraceQuestion& question) {
+  Reader reader(question);
   try {
-    const Json rest = Json::parse(FileBytes(input), FileBytes(), on_part);
+    const Json rest = read_events(file, [&](const Json& event) { reader.take(event); });
     return std::move(reader).finish(rest);
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), json_fault(error)));
   }
+}
+
+std::vector<TimedKernel> read_kernels(const std::filesystem::path& file,
+                                      const std::string& device) {
+  std::vector<TimedKernel> kernels;
+  std::map<int, std::string> names;
+  static_cast<void>(read_events(file, [&](const Json& event) {
+    const std::string phase = event.value("ph", "");
+    const int process = event.value("pid", 0);
+    if (phase == "M" && event.value("name", "") == "process_name") {
+      names[process] = event.at("args").at("name").get<std::string>();
+    } else if (phase == "X" && event.value("cat", "") == "kernels" && names[process] == device) {
+      kernels.push_back(
+          {event.at("name").get<std::string>(), event.at("dur").get<double>() * 1e-6});
+    }
+  }));
+  return kernels;
 }
 
 }  // namespace hearth::bench

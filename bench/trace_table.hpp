@@ -26,6 +26,10 @@ struct TraceTable {
   std::map<std::string, double> without_layer;  ///< Seconds by op.
   std::map<std::string, double> other_seconds;  ///< By track: "waits", "uploads", …
   std::vector<std::string> devices;             ///< All that the file knows.
+  std::map<std::string, double> busy_devices;   ///< Those that ran kernels: seconds of these.
+  std::int64_t side_by_side_count = 0;          ///< Kernels that others may have overlapped.
+  std::int64_t shared_out_count = 0;            ///< That share the time of several.
+  std::int64_t as_seen_count = 0;               ///< Of devices without a clock.
   double kernel_seconds = 0;
   double wall_seconds = 0;  ///< From the first event to the last.
   std::int64_t dropped_count = 0;
@@ -45,6 +49,15 @@ struct TraceQuestion {
 /// knows no such device.
 [[nodiscard]] TraceTable read_trace(const std::filesystem::path& file,
                                     const TraceQuestion& question);
+
+/// A kernel's name and its seconds.
+struct TimedKernel {
+  std::string name;
+  double seconds = 0;
+};
+/// Each kernel of a device in the order in which they ran. Errors: as read_trace().
+[[nodiscard]] std::vector<TimedKernel> read_kernels(const std::filesystem::path& file,
+                                                    const std::string& device);
 
 /// The first so many names of a path: "layers.0" of "layers.0.attention" and 2; 0: all.
 [[nodiscard]] std::string first_names(const std::string& path, std::size_t count);

@@ -50,6 +50,7 @@ std::string glsl_math(MathUse use) {
   use.f64 = with_needs(use.f64);
   const bool has_sines = ((use.f32 | use.f64) & bit(MathFunction::sine)) != 0;
   std::string text(has_sines ? detail::kTwoOverPi : "");
+  text += (use.f64 & bit(MathFunction::sine)) != 0 ? detail::kTwoOverPiF64 : "";
   for (const Piece& piece : kPieces) {
     text += (use.f32 & bit(piece.function)) != 0 ? piece.f32 : "";
     text += (use.f64 & bit(piece.function)) != 0 ? piece.f64 : "";

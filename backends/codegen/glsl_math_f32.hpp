@@ -141,9 +141,13 @@ float m_reduce_large(float x, out uint quadrant) {
   const uint bits = floatBitsToUint(x);
   const uint64_t m = uint64_t((bits & 0x7fffffu) | 0x800000u);
   const int place = int((bits >> 23) & 255u) - 150 - 2 + 32;
-  const uint64_t high = m * uint64_t(m_pi_word(place)) << 32;
-  const uint64_t middle = m * uint64_t(m_pi_word(place + 32));
-  const uint64_t low = m * uint64_t(m_pi_word(place + 64)) >> 32;
+  const int word = place >> 5;
+  const uint shift = uint(place & 31);
+  const uint second = m_pi_pick(word + 1);
+  const uint third = m_pi_pick(word + 2);
+  const uint64_t high = m * uint64_t(m_pi_bits(m_pi_pick(word), second, shift)) << 32;
+  const uint64_t middle = m * uint64_t(m_pi_bits(second, third, shift));
+  const uint64_t low = m * uint64_t(m_pi_bits(third, m_pi_pick(word + 3), shift)) >> 32;
   const uint64_t turns = high + middle + low;
   const int64_t rest = int64_t(turns << 2);
   quadrant = uint(turns >> 62) + (rest < 0l ? 1u : 0u);

@@ -9,21 +9,41 @@
 
 namespace hearth::detail {
 
-// Bits of 2/π, behind a word of zeros; enough for the largest double.
+// Words of 2/π behind one of zeros, by their number: eight, and all that the largest double needs.
+// Chosen by selects: an array by index is a copy in each function that asks for it, and in drivers
+// in software a ladder of branches, 38 for each of the six words of a sine. A kernel of two sines
+// took them 12 s to compile.
 inline constexpr std::string_view kTwoOverPi = R"(
-const uint kTwoOverPi[38] = uint[](
-    0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu,
-    0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau, 0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu,
-    0xe88235f5u, 0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u, 0x3991d639u, 0x835339f4u, 0x9c845f8bu,
-    0xbdf9283bu, 0x1ff897ffu, 0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu, 0x6d367ecfu, 0x27cb09b7u,
-    0x4f463f66u, 0x9e5fea2du, 0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u,
-    0x1f8d5d08u, 0x56033046u);
-// The word of 2/π that begins `place` bits behind the first bit of the table.
-uint m_pi_word(int place) {
-  const int word = place >> 5;
-  const uint shift = uint(place & 31);
-  const uint high = kTwoOverPi[word] << shift;
-  return shift == 0u ? high : high | (kTwoOverPi[word + 1] >> (32u - shift));
+#define M_PICK(a, b, c, d, e, f, g, h) \
+  mix(mix(mix(a, b, odd), mix(c, d, odd), two), mix(mix(e, f, odd), mix(g, h, odd), two), four)
+uint m_pi_pick(int word) {
+  const bool odd = (word & 1) != 0;
+  const bool two = (word & 2) != 0;
+  const bool four = (word & 4) != 0;
+  return M_PICK(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u,
+               0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+}
+// 32 bits of two words, from bit `shift` below 32 on.
+uint m_pi_bits(uint word, uint next, uint shift) {
+  return (word << shift) | ((next >> 1) >> (31u - shift));
+}
+)";
+
+inline constexpr std::string_view kTwoOverPiF64 = R"(
+uint m_pi_pick_all(int word) {
+  const bool odd = (word & 1) != 0;
+  const bool two = (word & 2) != 0;
+  const bool four = (word & 4) != 0;
+  uint bits = m_pi_pick(word);
+  bits = mix(bits, M_PICK(0xdebbc561u, 0xb7246e3au, 0x424dd2e0u, 0x06492eeau,
+               0x09d1921cu, 0xfe1deb1cu, 0xb129a73eu, 0xe88235f5u), word >= 8);
+  bits = mix(bits, M_PICK(0x2ebb4484u, 0xe99c7026u, 0xb45f7e41u, 0x3991d639u,
+               0x835339f4u, 0x9c845f8bu, 0xbdf9283bu, 0x1ff897ffu), word >= 16);
+  bits = mix(bits, M_PICK(0xde05980fu, 0xef2f118bu, 0x5a0a6d1fu, 0x6d367ecfu,
+               0x27cb09b7u, 0x4f463f66u, 0x9e5fea2du, 0x7527bac7u), word >= 24);
+  bits = mix(bits, M_PICK(0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u,
+               0x1f8d5d08u, 0x56033046u, 0u, 0u), word >= 32);
+  return word < 0 ? 0u : bits;
 }
 )";
 
@@ -151,14 +171,21 @@ double m_reduce_large(double x, out uint quadrant) {
   const uint64_t m0 = uint64_t(words.x);
   const uint64_t m1 = uint64_t((words.y & 0xfffffu) | 0x100000u);
   const int place = int((words.y >> 20) & 2047u) - 1075 - 2 + 32;
-  uint result[7];
+  const uint shift = uint(place & 31);
+  uint next = m_pi_pick_all((place >> 5) + 6);
+  uint result[5];  // the words of the product, the highest first
   uint64_t carry = 0ul;
   uint64_t before = 0ul;  // the word below, times the upper half
   for (int i = 5; i >= 0; --i) {
-    const uint64_t word = uint64_t(m_pi_word(place + 32 * i));
+    const uint here = m_pi_pick_all((place >> 5) + i);
+    const uint64_t word = uint64_t(m_pi_bits(here, next, shift));
+    next = here;
     const uint64_t low = m0 * word;
     const uint64_t sum = (low & 0xfffffffful) + (before & 0xfffffffful) + carry;
-    result[i] = uint(sum);
+    [[unroll]] for (int k = 4; k > 0; --k) {
+      result[k] = result[k - 1];
+    }
+    result[0] = uint(sum);
     carry = (sum >> 32) + (low >> 32) + (before >> 32);
     before = m1 * word;
   }

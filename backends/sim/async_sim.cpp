@@ -30,7 +30,8 @@ struct AsyncSim::StoredLaunch {
         guards(launch.guards.begin(), launch.guards.end()),
         keeps(launch.keeps.begin(), launch.keeps.end()),
         number(submit),
-        fails(is_to_fail) {}
+        fails(is_to_fail),
+        timed_as(launch.timed_as) {}
 
   /// Output i gets the elements of input keeps[i].
   void keep_inputs() const {
@@ -49,6 +50,8 @@ struct AsyncSim::StoredLaunch {
   std::vector<std::int8_t> keeps;
   std::uint64_t number;  // of the submit
   bool fails;            // by plan
+  std::uint32_t timed_as;
+  nanoseconds cost{0};
 };
 
 AsyncSim::AsyncSim(AsyncSimOptions options)
@@ -188,9 +191,13 @@ Status AsyncSim::enqueue(const Launch& launch,
             .cost = cost_of(options_.cost ? options_.cost(launch.call) : nanoseconds(0)),
             .hangs = number == faults_->plan().hanging_submit,
             .effect = {}};
-  work.effect =
-      [this, stored = std::make_unique<StoredLaunch>(launch, number, fails_late(launch))]()
-          HEARTH_REQUIRES(mutex_) { run(*stored); };
+  auto stored = std::make_unique<StoredLaunch>(launch, number, fails_late(launch));
+  stored->cost = work.cost;
+  if (launch.timed_as != 0 && timed_in_flight_++ == 0) {
+    host_lead_ = std::max(
+        host_lead_, detail::current_context().clock().now().time_since_epoch() - work_->now());
+  }
+  work.effect = [this, stored = std::move(stored)]() HEARTH_REQUIRES(mutex_) { run(*stored); };
   auto [end, fault] =
       work_->add(kOpStream, std::move(work), faults_->forgets_order(number) ? none : after);
   point = end;
@@ -198,6 +205,11 @@ Status AsyncSim::enqueue(const Launch& launch,
 }
 
 void AsyncSim::run(const StoredLaunch& launch) {
+  if (launch.timed_as != 0) {
+    --timed_in_flight_;
+    const nanoseconds end = work_->now() + host_lead_;
+    launch_times_.push_back({.number = launch.timed_as, .begin = end - launch.cost, .end = end});
+  }
   cells_.erase(launch.cell);
   if (std::ranges::any_of(launch.guards, [this](ErrorCell guard) HEARTH_REQUIRES(mutex_) {
         return cells_.contains(guard);
@@ -224,6 +236,11 @@ void AsyncSim::run(const StoredLaunch& launch) {
                              .op = std::string(name(call.op.kind())),
                              .device = info_.name,
                              .cause = std::make_shared<const Error>(status.error())});
+}
+
+std::vector<LaunchTime> AsyncSim::take_launch_times() {
+  const detail::MutexLock lock(mutex_);
+  return std::exchange(launch_times_, {});
 }
 
 Status AsyncSim::cell_status(ErrorCell cell) {

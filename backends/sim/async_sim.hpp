@@ -85,6 +85,8 @@ class AsyncSim final : public Backend {
   /// Errors: device_lost; deadline_exceeded where work hangs; internal, as submit().
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override
       HEARTH_EXCLUDES(mutex_);
+  /// In virtual time, moved so that no launch begins before the host has submitted it.
+  [[nodiscard]] std::vector<LaunchTime> take_launch_times() override HEARTH_EXCLUDES(mutex_);
   /// Errors: what the kernel left; internal before its point.
   [[nodiscard]] Status cell_status(ErrorCell cell) override HEARTH_EXCLUDES(mutex_);
 
@@ -144,6 +146,10 @@ class AsyncSim final : public Backend {
   std::map<ErrorCell, Error> cells_ HEARTH_GUARDED_BY(mutex_);  // those with a failure
   std::deque<Error> stray_failures_ HEARTH_GUARDED_BY(mutex_);
   std::vector<ShadowReport> shadow_reports_ HEARTH_GUARDED_BY(mutex_);
+  std::vector<LaunchTime> launch_times_ HEARTH_GUARDED_BY(mutex_);
+  std::size_t timed_in_flight_ HEARTH_GUARDED_BY(mutex_) = 0;
+  /// Of the host's clock beyond virtual time, the same for all that are timed together.
+  std::chrono::nanoseconds host_lead_ HEARTH_GUARDED_BY(mutex_){0};
   std::uint64_t launches_with_cell_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::uint64_t random_ HEARTH_GUARDED_BY(mutex_);
   bool is_lost_ HEARTH_GUARDED_BY(mutex_) = false;

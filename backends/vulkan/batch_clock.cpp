@@ -1,7 +1,6 @@
 #include "batch_clock.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
@@ -13,6 +12,12 @@ std::chrono::nanoseconds now() {
   return hearth::detail::current_context().clock().now().time_since_epoch();
 }
 
+// Once all that was recorded before it has ended.
+void write_timestamp(const VulkanDevice& device, VkCommandBuffer commands, BatchQueries& queries) {
+  device.api().vkCmdWriteTimestamp(
+      commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.pool, queries.written++);
+}
+
 }  // namespace
 
 BatchClock::~BatchClock() {
@@ -21,16 +26,9 @@ BatchClock::~BatchClock() {
   }
 }
 
-void BatchClock::keep(bool keeps) noexcept {
-  keeps_ = keeps && device_.limits().timestamp_bits > 0;
-  if (!keeps_) {
-    times_.clear();
-  }
-}
-
 BatchQueries BatchClock::begin(VkCommandBuffer commands) {
   BatchQueries queries;
-  if (!keeps_) [[likely]] {
+  if (device_.limits().timestamp_bits == 0) {
     return queries;
   }
   if (!free_.empty()) {
@@ -40,53 +38,99 @@ BatchQueries BatchClock::begin(VkCommandBuffer commands) {
     VkQueryPoolCreateInfo info{};
     info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
     info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    info.queryCount = 2;
+    info.queryCount = kMostTimestamps;
     if (device_.api().vkCreateQueryPool(device_.handle(), &info, nullptr, &queries.pool) !=
         VK_SUCCESS) {
       return {};
     }
   }
-  device_.api().vkCmdResetQueryPool(commands, queries.pool, 0, 2);
-  device_.api().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, queries.pool, 0);
+  device_.api().vkCmdResetQueryPool(commands, queries.pool, 0, kMostTimestamps);
   return queries;
+}
+
+// The last timestamp is kept for the end of the batch.
+void BatchClock::next(const VulkanDevice& device,
+                      VkCommandBuffer commands,
+                      BatchQueries& queries,
+                      std::uint32_t number,
+                      bool is_behind_barrier) {
+  if (queries.pool == VK_NULL_HANDLE) [[likely]] {
+    return;
+  }
+  if (!queries.runs.empty() && queries.runs.back().number == number) {
+    return;
+  }
+  if (queries.written < kMostTimestamps - 1) {
+    write_timestamp(device, commands, queries);
+  }
+  queries.runs.push_back(
+      {.number = number, .end = queries.written, .is_behind_barrier = is_behind_barrier});
 }
 
 void BatchClock::end(const VulkanDevice& device, VkCommandBuffer commands, BatchQueries& queries) {
   if (queries.pool == VK_NULL_HANDLE) [[likely]] {
     return;
   }
-  device.api().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.pool, 1);
+  write_timestamp(device, commands, queries);
   queries.submitted = now();
 }
 
-std::chrono::nanoseconds BatchClock::on_host(std::uint64_t ticks) const noexcept {
-  const double time = static_cast<double>(ticks) * device_.limits().timestamp_ns;
-  return std::chrono::nanoseconds(static_cast<std::int64_t>(time));
-}
-
-void BatchClock::read(std::uint64_t value, const BatchQueries& queries) {
+// Phases: what the device has written; the difference of the clocks; a time for each run.
+void BatchClock::read(BatchQueries queries) {
   if (queries.pool == VK_NULL_HANDLE) [[likely]] {
     return;
   }
-  std::array<std::uint64_t, 2> ticks{};
+  std::vector<std::uint64_t> ticks(queries.written);
   const VkResult result = device_.api().vkGetQueryPoolResults(device_.handle(),
                                                               queries.pool,
                                                               0,
-                                                              2,
-                                                              sizeof ticks,
+                                                              queries.written,
+                                                              ticks.size() * sizeof ticks[0],
                                                               ticks.data(),
-                                                              sizeof(std::uint64_t),
+                                                              sizeof ticks[0],
                                                               VK_QUERY_RESULT_64_BIT);
   free_.push_back(queries.pool);
-  if (result != VK_SUCCESS || !keeps_ || ticks[1] < ticks[0]) {
-    return;  // nobody asks any more, or the clock has begun anew
+  if (result != VK_SUCCESS || !std::ranges::is_sorted(ticks)) {
+    return;  // the clock has begun anew, say
   }
-  const std::chrono::nanoseconds begin = on_host(ticks[0]);
-  const std::chrono::nanoseconds end = on_host(ticks[1]);
-  const std::chrono::nanoseconds most = now() - end;
-  const std::chrono::nanoseconds least = queries.submitted - begin;
+  std::vector<std::chrono::nanoseconds> stamps;
+  for (const std::uint64_t tick : ticks) {
+    const double time = static_cast<double>(tick) * device_.limits().timestamp_ns;
+    stamps.emplace_back(static_cast<std::int64_t>(time));
+  }
+  const std::chrono::nanoseconds most = now() - stamps.back();
+  const std::chrono::nanoseconds least = queries.submitted - stamps.front();
   difference_ = std::max(std::min(difference_.value_or(most), most), least);
-  times_.push_back({.value = value, .begin = begin + *difference_, .end = end + *difference_});
+  add_runs(queries, stamps);
+}
+
+// Runs with one timestamp behind them share the time before it.
+void BatchClock::add_runs(const BatchQueries& queries,
+                          const std::vector<std::chrono::nanoseconds>& stamps) {
+  const std::vector<BatchQueries::Run>& runs = queries.runs;
+  for (std::size_t first = 0; first < runs.size();) {
+    const std::uint32_t end = runs[first].end;
+    std::size_t last = first;
+    while (last < runs.size() && runs[last].end == end) {
+      ++last;
+    }
+    const auto count = static_cast<std::int64_t>(last - first);
+    const std::chrono::nanoseconds begin = stamps[end - 1] + *difference_;
+    const std::chrono::nanoseconds length = stamps[end] - stamps[end - 1];
+    for (std::size_t i = first; i < last; ++i) {
+      const auto place = static_cast<std::int64_t>(i - first);
+      const bool is_apart =
+          runs[i].is_behind_barrier && (i + 1 == runs.size() || runs[i + 1].is_behind_barrier);
+      if (runs[i].number != 0) {
+        times_.push_back({.number = runs[i].number,
+                          .begin = begin + length * place / count,
+                          .end = begin + length * (place + 1) / count,
+                          .is_side_by_side = !is_apart,
+                          .is_shared_out = count > 1});
+      }
+    }
+    first = last;
+  }
 }
 
 void BatchClock::forget(const BatchQueries& queries) {

@@ -74,6 +74,8 @@ void BatchRecorder::State::record_dispatches(Batch& batch) const {
   const DeviceApi& api = target.device->api();
   for (; batch.recorded < batch.dispatches.size(); ++batch.recorded) {
     const Dispatch& each = batch.dispatches[batch.recorded];
+    BatchClock::next(
+        *target.device, batch.commands, batch.queries, each.timed_as, each.is_behind_barrier);
     if (each.is_behind_barrier) {
       record_barrier(*target.device, batch.commands, target.is_kernels);
     }

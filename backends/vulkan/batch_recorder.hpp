@@ -32,6 +32,7 @@ struct Dispatch {
   VkPipeline pipeline;
   Grid grid;
   bool is_behind_barrier;  ///< It sees what those before it have written.
+  std::uint32_t timed_as;  ///< Launch::timed_as.
   std::uint32_t parameter_bytes;
   std::array<std::byte, kPushBytes> parameters;
 };

@@ -89,7 +89,7 @@ Status CommandStream::retire() {
   while (!running_.empty() && running_.front()->value <= ended) {
     Batch& batch = *running_.front();
     ring_begin_ = batch.parameters_end;
-    clock_.read(batch.value, std::exchange(batch.queries, {}));
+    clock_.read(std::exchange(batch.queries, {}));
     free_.push_back(std::move(running_.front()));
     running_.pop_front();
   }
@@ -100,6 +100,7 @@ Status CommandStream::wait_for_oldest() {
   if (running_.empty()) {
     return {};
   }
+  HEARTH_TRY_STATUS(pass_on_held());
   HEARTH_TRY_STATUS(settle(device_->wait_limit()));
   HEARTH_TRY_STATUS(device_->wait_until(semaphore_, running_.front()->value));
   return retire();
@@ -143,7 +144,8 @@ Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
   return batch;
 }
 
-// A batch begins with a barrier: what earlier ones wrote is there.
+// A batch begins with a barrier, for kernels that of its first dispatch: what earlier ones wrote is
+// there.
 Status CommandStream::open_batch(LaunchAtHand launch) {
   if (has_open()) {
     return {};
@@ -169,11 +171,12 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
                                       &loop_word_);
   }
   batch->value = open_value();
-  batch->queries = clock_.begin(batch->commands);
-  record_barrier(*device_, batch->commands, work_ == Work::kernels);
+  if (work_ != Work::kernels) {
+    record_barrier(*device_, batch->commands, false);
+  }
   open_ = std::move(batch);
   open_count_ = 0;
-  has_barrier_ = false;
+  has_barrier_ = true;
   if (launch == LaunchAtHand::goes_on) {
     hazards_.barrier();
   } else {
@@ -182,8 +185,14 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
   return {};
 }
 
-std::vector<BatchTime> CommandStream::take_times() {
-  static_cast<void>(retire());  // a loss is reported by who submits or waits
+// A batch may have ended before the thread that submitted it knows that it has: the times of what
+// somebody saw ended would be missing. A loss is reported by who submits or waits.
+std::vector<LaunchTime> CommandStream::take_times() {
+  const Result<std::uint64_t> reached = completed();
+  if (reached.has_value() && reached.value() > recorder_->done()) {
+    static_cast<void>(settle(device_->wait_limit()));
+  }
+  static_cast<void>(retire());
   return clock_.take();
 }
 
@@ -208,33 +217,50 @@ void CommandStream::drop(std::unique_ptr<Batch> batch) {
 
 Status CommandStream::flush(Recording recording) {
   if (!has_open()) {
+    HEARTH_TRY_STATUS(pass_on_held());
     return has_failed() ? Status(failure()) : Status();
   }
   open_->waits = std::exchange(waits_, {});
   open_->parameters_end = ring_end_;
   open_->hangs = hangs_;
-  const bool is_idle = recorder_->is_idle();  // before the question for a failure
   if (has_failed()) {
     drop(std::move(open_));
     return failure();
   }
   if (shuffle_) [[unlikely]] {
     mix_dispatches();
+    HEARTH_TRY_STATUS(pass_on_held());
   }
   const std::uint64_t value = open_->value;
   running_.push_back(std::move(open_));
-  Batch& batch = *running_.back();
-  is_beside_ = recording == Recording::beside || is_shuffled();
-  if ((!is_beside_ && is_idle) || !recorder_->hand_over(batch)) {
-    is_beside_ = is_shuffled();
-    if (Status status = recorder_->record(batch); !status.has_value()) {
-      drop(std::move(running_.back()));
-      running_.pop_back();
-      return status;
-    }
+  if (shuffle_ && recording == Recording::beside) [[unlikely]] {
+    held_ = running_.back().get();
+  } else {
+    HEARTH_TRY_STATUS(pass_on(*running_.back(), recording));
   }
   submitted_ = value;
   return {};
+}
+
+Status CommandStream::pass_on(Batch& batch, Recording recording) {
+  is_beside_ = recording == Recording::beside || is_shuffled();
+  const bool is_here = !is_beside_ && recorder_->is_idle();
+  if (!is_here && recorder_->hand_over(batch)) {
+    return {};
+  }
+  is_beside_ = is_shuffled();
+  Status status = recorder_->record(batch);
+  if (!status.has_value()) {
+    drop(std::move(running_.back()));
+    running_.pop_back();
+  }
+  return status;
+}
+
+// Nobody waits for it without a flush() before.
+Status CommandStream::pass_on_held() {
+  Batch* const batch = std::exchange(held_, nullptr);
+  return batch == nullptr ? Status() : pass_on(*batch, Recording::beside);
 }
 
 // ---- what is recorded ----
@@ -269,6 +295,10 @@ Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parame
   each.pipeline = pipeline;
   each.grid = grid;
   each.is_behind_barrier = std::exchange(has_barrier_, false);
+  each.timed_as = timed_as_;
+  if (timed_as_ != 0 && open_->queries.pool == VK_NULL_HANDLE) [[unlikely]] {
+    open_->queries = clock_.begin(open_->commands);
+  }
   each.parameter_bytes = static_cast<std::uint32_t>(bytes.size());
   std::ranges::copy(bytes, each.parameters.begin());
   if (!is_beside_) {
@@ -278,17 +308,34 @@ Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parame
   return {};
 }
 
-// Between two barriers any order will do.
+// Between two barriers any order will do: the second one may stand in the next batch.
 void CommandStream::mix_dispatches() {
-  std::vector<Dispatch>& all = open_->dispatches;
-  for (auto first = all.begin(); first != all.end();) {
-    const auto last = std::find_if(
-        first + 1, all.end(), [](const Dispatch& each) { return each.is_behind_barrier; });
-    const bool is_behind_barrier = std::exchange(first->is_behind_barrier, false);
-    std::shuffle(first, last, *shuffle_);
-    first->is_behind_barrier = is_behind_barrier;
-    first = last;
+  std::vector<Dispatch*> section;
+  const auto mix = [&] {
+    for (std::size_t left = section.size(); left > 1; --left) {
+      Dispatch& last = *section[left - 1];
+      Dispatch& other = *section[(*shuffle_)() % left];
+      std::swap(last, other);
+      std::swap(last.is_behind_barrier, other.is_behind_barrier);  // the place's
+    }
+    section.clear();
+  };
+  if (held_ != nullptr && open_->waits.empty()) {
+    std::vector<Dispatch>& before = held_->dispatches;
+    for (auto each = before.rbegin(); each != before.rend(); ++each) {
+      section.push_back(&*each);
+      if (each->is_behind_barrier) {
+        break;
+      }
+    }
   }
+  for (Dispatch& each : open_->dispatches) {
+    if (each.is_behind_barrier) {
+      mix();
+    }
+    section.push_back(&each);
+  }
+  mix();
 }
 
 // A piece never runs over the end of the ring. Room that the open batch itself has filled comes

@@ -87,7 +87,9 @@ class CommandStream final {
   /// From here on nothing that is submitted ever runs: a queue that hangs, for tests.
   void hang() noexcept { hangs_ = true; }
   /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
-  /// that a device which runs one after the other shows where a barrier is missing.
+  /// that a device which runs one after the other shows where a barrier is missing. That includes
+  /// neighbouring batches of which the second has none at its begin: one that nobody waits for yet
+  /// is held back until the next flush().
   void shuffle(std::uint64_t seed) {
     shuffle_.emplace(seed);
     is_beside_ = true;
@@ -95,9 +97,10 @@ class CommandStream final {
   /// Where shaders leave word that a loop was left (LoopWatch), before anything is recorded.
   void watch_loops(std::uint64_t word) noexcept { loop_word_ = word; }
   [[nodiscard]] bool is_shuffled() const noexcept { return shuffle_.has_value(); }
-  void keep_times(bool keeps) noexcept { clock_.keep(keeps); }
-  /// Of the batches that have ended since the last call.
-  [[nodiscard]] std::vector<BatchTime> take_times();
+  /// What is dispatched from here on is timed as the launch with this number; 0: it is not timed.
+  void time_as(std::uint32_t number) noexcept { timed_as_ = number; }
+  /// Of the launches in batches that have ended since the last call.
+  [[nodiscard]] std::vector<LaunchTime> take_times();
 
  private:
   CommandStream(std::shared_ptr<const VulkanDevice> device,
@@ -116,6 +119,9 @@ class CommandStream final {
   [[nodiscard]] Status wait_for_oldest();
   /// The batch will not run.
   void drop(std::unique_ptr<Batch> batch);
+  /// To the recorder: by its thread, or here.
+  [[nodiscard]] Status pass_on(Batch& batch, Recording recording);
+  [[nodiscard]] Status pass_on_held();
   void mix_dispatches();
 
   std::shared_ptr<const VulkanDevice> device_;
@@ -132,11 +138,13 @@ class CommandStream final {
   bool has_barrier_ = false;  ///< Behind the last dispatch of the open batch.
   std::vector<SemaphoreValue> waits_;
   BatchClock clock_;
+  std::uint32_t timed_as_ = 0;
   std::deque<std::unique_ptr<Batch>> running_;
   std::vector<std::unique_ptr<Batch>> free_;
   HazardTracker hazards_;
   bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
+  Batch* held_ = nullptr;         ///< The last of running_, where dispatches are shuffled.
   std::uint64_t loop_word_ = 0;   ///< 0: nowhere.
   Buffer ring_;                   ///< Of parameters too long for push constants.
   std::uint64_t ring_begin_ = 0;  ///< Positions only grow; modulo the size they are places.

@@ -31,30 +31,6 @@ constexpr std::size_t kMostModules = 8192;
 constexpr std::size_t kMostPrograms = 256;
 constexpr std::size_t kMostDrivers = 32;
 
-// Where a folder has more than `most` files that end so, the oldest go, a quarter of them. What
-// cannot be looked at or removed stays for another time.
-void drop_oldest(const std::filesystem::path& folder, std::string_view ending, std::size_t most) {
-  using Age = std::pair<std::filesystem::file_time_type, std::filesystem::path>;
-  std::error_code failed;
-  std::vector<Age> files;
-  std::filesystem::directory_iterator each(folder, failed);
-  for (; !failed && each != std::filesystem::directory_iterator(); each.increment(failed)) {
-    std::error_code unread;
-    const auto age = each->last_write_time(unread);
-    if (!unread && each->is_regular_file(unread) && each->path().string().ends_with(ending)) {
-      files.emplace_back(age, each->path());
-    }
-  }
-  if (files.size() <= most) {
-    return;
-  }
-  std::ranges::sort(files);
-  files.resize(files.size() - most * 3 / 4);
-  for (const Age& old : files) {
-    std::filesystem::remove(old.second, failed);
-  }
-}
-
 std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
@@ -135,7 +111,7 @@ void PipelineMaker::load_used() {
 }
 
 PipelineMaker::~PipelineMaker() {
-  static_cast<void>(save());  // the next process compiles again what is not there
+  static_cast<void>(take_unsaved().write());  // the next process compiles again what is not there
   const DeviceApi& api = device_->api();
   for (const VkPipeline pipeline : made_) {
     api.vkDestroyPipeline(device_->handle(), pipeline, nullptr);
@@ -170,14 +146,14 @@ std::string PipelineMaker::used_name() const {
 
 // What this device used, and then what was used before: a program may open several, for several
 // purposes.
-Status PipelineMaker::save_used() {
+void PipelineMaker::add_used(CacheSave& to) {
   std::vector<Used> used;
   {
     const hearth::detail::MutexLock lock(mutex_);
+    if (used_.size() == std::exchange(used_taken_, used_.size())) {
+      return;
+    }
     used = used_;
-  }
-  if (folder_.empty() || used.empty()) {
-    return {};
   }
   for (const Used& before : used_before_) {
     // What another build has left would have that one's key.
@@ -188,40 +164,40 @@ Status PipelineMaker::save_used() {
   used.erase(used.begin() + static_cast<std::ptrdiff_t>(std::min(used.size(), kMostPrepared)),
              used.end());
   if (used == used_before_ && build_before_ == build_) {
-    return {};
+    return;
   }
   std::vector<std::byte> bytes(sizeof build_ + used.size() * sizeof(Used));
   std::memcpy(bytes.data(), &build_, sizeof build_);
   std::memcpy(bytes.data() + sizeof build_, used.data(), used.size() * sizeof(Used));
-  HEARTH_TRY_STATUS(make_folder(folder_));
-  return write_checked_file(path_of_used_, kUsed, bytes);
+  to.add(path_of_used_, kUsed, std::move(bytes));
 }
 
-// Of modules two processes that save at the same time write the same bytes.
-Status PipelineMaker::save() {
-  Status used = save_used();  // the rest is worth more
+CacheSave PipelineMaker::take_unsaved() {
+  CacheSave files;
+  if (folder_.empty()) {
+    return files;
+  }
+  add_used(files);
   std::unordered_map<std::uint64_t, SpirvModule> modules;
   {
     const hearth::detail::MutexLock lock(mutex_);
-    if (folder_.empty() || !has_new_pipelines_) {
-      return used;
+    if (!std::exchange(has_new_pipelines_, false)) {
+      return files;
     }
     modules.swap(unsaved_);
-    has_new_pipelines_ = false;
   }
-  HEARTH_TRY_STATUS(make_folder(folder_ / "spirv"));
   for (const auto& [hash, words] : modules) {
     // Behind its name: what stands under another's is none of it.
     std::vector<std::byte> bytes(sizeof hash + words.size() * sizeof words[0]);
     std::memcpy(bytes.data(), &hash, sizeof hash);
     std::memcpy(bytes.data() + sizeof hash, words.data(), words.size() * sizeof words[0]);
-    HEARTH_TRY_STATUS(write_checked_file(path_of(hash), kModules, bytes));
+    files.add(path_of(hash), kModules, std::move(bytes));
   }
-  const Status pipelines = save_pipelines();
-  drop_oldest(folder_ / "spirv", "", kMostModules);
-  drop_oldest(folder_, ".used", kMostPrograms);
-  drop_oldest(folder_, ".pipelines", kMostDrivers);
-  return pipelines.has_value() ? used : pipelines;
+  add_pipelines(files);
+  files.keep_most(folder_ / "spirv", "", kMostModules);
+  files.keep_most(folder_, ".used", kMostPrograms);
+  files.keep_most(folder_, ".pipelines", kMostDrivers);
+  return files;
 }
 
 // Another device of this card, or another process, may have saved meanwhile: what it made is kept.
@@ -245,22 +221,23 @@ void PipelineMaker::join_saved() {
   api.vkDestroyPipelineCache(device_->handle(), saved, nullptr);
 }
 
-Status PipelineMaker::save_pipelines() {
+void PipelineMaker::add_pipelines(CacheSave& to) {
   if (cache_ == VK_NULL_HANDLE) {
-    return {};
+    return;
   }
   join_saved();
   std::size_t size = 0;
   const DeviceApi& api = device_->api();
   if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, nullptr) != VK_SUCCESS ||
       size == loaded_size_) {
-    return {};
+    return;
   }
   std::vector<std::byte> data(size);
   if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) != VK_SUCCESS) {
-    return {};  // the driver has them, and gives none away
+    return;  // the driver has them, and gives none away
   }
-  return write_checked_file(path_of_driver_, kPipelines, std::span(data).first(size));
+  data.resize(size);
+  to.add(path_of_driver_, kPipelines, std::move(data));
 }
 
 // A file that is damaged counts as none.

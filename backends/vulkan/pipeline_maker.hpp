@@ -19,6 +19,7 @@
 #include <hearth/runtime/base/sync.hpp>
 
 #include "build_id.hpp"
+#include "cache_save.hpp"
 #include "loop_watch.hpp"
 #include "shader_key.hpp"
 #include "vulkan_device.hpp"
@@ -40,7 +41,7 @@ class PipelineMaker final {
       std::shared_ptr<const VulkanDevice> device,
       std::vector<std::uint64_t> failing = {},
       std::uint64_t build = build_id());
-  /// Saves what is new.
+  /// Saves what is new and was not taken.
   ~PipelineMaker();
   PipelineMaker(const PipelineMaker&) = delete;
   PipelineMaker& operator=(const PipelineMaker&) = delete;
@@ -63,6 +64,9 @@ class PipelineMaker final {
   /// to who asks for it.
   void prepare(const std::atomic<bool>& has_ended) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] ShaderCounts counts() const noexcept HEARTH_EXCLUDES(mutex_);
+  /// What is new, for the disk. At the end, when nobody makes pipelines any more.
+  [[nodiscard]] CacheSave take_unsaved() HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] const std::string& device_name() const noexcept { return device_->name(); }
   /// Where shaders leave word of that; 0: nowhere.
   /// Whether what is compiled is kept on disk, or why it cannot be.
   [[nodiscard]] const Status& kept() const noexcept { return kept_; }
@@ -97,15 +101,12 @@ class PipelineMaker final {
   [[nodiscard]] std::string watched(const ShaderKey& key, const std::string& bare) const;
   [[nodiscard]] VkPipeline find_watched(const ShaderKey& key, const std::string& text)
       HEARTH_EXCLUDES(mutex_);
-  /// Writes what is new to disk. At the end, when nobody makes pipelines any more. Errors:
-  /// io_error.
-  [[nodiscard]] Status save() HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] Status save_pipelines();
+  void add_pipelines(CacheSave& to);
   void join_saved();
   [[nodiscard]] std::uint64_t hash_of(const std::string& text) const noexcept;
   void load_used();
   void note_used(const Used& use) HEARTH_REQUIRES(mutex_);
-  [[nodiscard]] Status save_used() HEARTH_EXCLUDES(mutex_);
+  void add_used(CacheSave& to) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::string used_name() const;
   [[nodiscard]] std::optional<SpirvModule> module_on_disk(std::uint64_t hash) const;
   /// From the words of a module, as it lies on disk.
@@ -131,6 +132,7 @@ class PipelineMaker final {
   std::unordered_map<std::uint64_t, SpirvModule> unsaved_ HEARTH_GUARDED_BY(mutex_);
   bool has_new_pipelines_ HEARTH_GUARDED_BY(mutex_) = false;
   std::vector<Used> used_ HEARTH_GUARDED_BY(mutex_);  ///< In the order of their first use.
+  std::size_t used_taken_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::vector<Used> used_before_;     ///< By earlier runs of this program, the last one's first.
   std::atomic<std::size_t> next_{0};  ///< Of these, to be prepared.
   std::filesystem::path path_of_used_;

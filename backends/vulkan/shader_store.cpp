@@ -1,17 +1,19 @@
 #include "shader_store.hpp"
 
+#include <exception>
 #include <utility>
 
 namespace hearth::vulkan {
 
 Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const VulkanDevice> device,
                                                        hearth::detail::Executor* executor,
-                                                       std::vector<std::uint64_t> failing) {
+                                                       std::vector<std::uint64_t> failing,
+                                                       const SaveTerms& saving) {
   // A driver in software takes 0.4 s for each, cache or not; a test counts those that it fails.
   const bool prepares = !device->limits().is_cpu && failing.empty();
   HEARTH_TRY(std::shared_ptr<PipelineMaker> maker,
              PipelineMaker::make(std::move(device), std::move(failing)));
-  std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(maker)));  // NOLINT
+  std::unique_ptr<ShaderStore> store(new ShaderStore(std::move(maker), saving));  // NOLINT
   if (executor != nullptr) {
     store->pool_ = std::make_unique<CompilePool>(*executor, store->maker_);
     if (prepares) {
@@ -19,6 +21,15 @@ Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const Vul
     }
   }
   return store;
+}
+
+ShaderStore::~ShaderStore() {
+  pool_.reset();
+  try {
+    CacheSave::write_within(maker_->take_unsaved(), saving_, maker_->device_name());
+  } catch (const std::exception&) {
+    // Out of memory: the next run compiles it again.
+  }
 }
 
 Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) {

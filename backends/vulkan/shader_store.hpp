@@ -16,12 +16,17 @@ namespace hearth::vulkan {
 
 class ShaderStore final {
  public:
-  /// Without an executor all is made where it is asked for. Lifetime: the executor outlives it.
+  /// Without an executor all is made where it is asked for. Lifetime: executors outlive it.
   /// Errors: what Vulkan refuses.
   [[nodiscard]] static Result<std::unique_ptr<ShaderStore>> make(
       std::shared_ptr<const VulkanDevice> device,
       hearth::detail::Executor* executor,
-      std::vector<std::uint64_t> failing = {});
+      std::vector<std::uint64_t> failing = {},
+      const SaveTerms& saving = {});
+  ShaderStore(const ShaderStore&) = delete;
+  ShaderStore& operator=(const ShaderStore&) = delete;
+  /// Saves what is new, within the limit.
+  ~ShaderStore();
 
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return maker_->layout(); }
   /// The pipeline of a key. `text` is made for one that is new. One that failed fails again.
@@ -36,6 +41,8 @@ class ShaderStore final {
   [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
   [[nodiscard]] std::uint64_t loop_word() const noexcept { return maker_->loop_word(); }
   [[nodiscard]] bool has_left_a_loop() const noexcept { return maker_->has_left_a_loop(); }
+  /// The end has no log any more.
+  void forget_log() noexcept { saving_.log = nullptr; }
   /// Whether what is compiled is kept on disk, or why it cannot be.
   [[nodiscard]] Status kept() const { return maker_->kept(); }
 
@@ -50,13 +57,15 @@ class ShaderStore final {
     }
   };
 
-  explicit ShaderStore(std::shared_ptr<PipelineMaker> maker) noexcept : maker_(std::move(maker)) {}
+  ShaderStore(std::shared_ptr<PipelineMaker> maker, const SaveTerms& saving) noexcept
+      : maker_(std::move(maker)), saving_(saving) {}
   [[nodiscard]] static Made made_of(const Result<VkPipeline>& pipeline) {
     return {.pipeline = pipeline.has_value() ? pipeline.value() : VK_NULL_HANDLE,
             .status = pipeline.status()};
   }
 
   std::shared_ptr<PipelineMaker> maker_;
+  SaveTerms saving_;
   std::unordered_map<ShaderKey, Made, ShaderKeyHash> made_;
   std::unique_ptr<CompilePool> pool_;  ///< Null: none.
 };

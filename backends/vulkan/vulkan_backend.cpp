@@ -60,7 +60,8 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(parts->shaders,
              ShaderStore::make(parts->device,
                                options.compiles_beside ? options.executor : nullptr,
-                               options.faults.failing_compiles));
+                               options.faults.failing_compiles,
+                               {.executor = options.executor, .log = options.log}));
   if (const Status kept = parts->shaders->kept(); !kept.has_value() && options.log != nullptr) {
     options.log->warn(fmt::format(
         "{}: what is compiled is not kept for the next run: {}", options.name, kept.error().text));
@@ -112,6 +113,7 @@ VulkanBackend::~VulkanBackend() {
   const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
     parts_->options.log = nullptr;  // which that may outlive
+    parts_->shaders->forget_log();
     device->left_behind().keep(owner, std::move(parts_));
   }
   if (!has_executor || !owner.expired()) {
@@ -138,10 +140,7 @@ void VulkanBackend::come_to_rest() noexcept {
   }
 }
 
-void VulkanBackend::keep_batch_times(bool keeps) {
-  parts_->ops->keep_times(keeps);
-}
-std::vector<BatchTime> VulkanBackend::take_batch_times() {
+std::vector<LaunchTime> VulkanBackend::take_launch_times() {
   return parts_->ops->take_times();
 }
 
@@ -222,6 +221,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
       return issue;
     }
     p.encoder->forget_dispatches();
+    p.ops->time_as(launch.timed_as);
     issue.status = p.note(p.encode(launch));
     p.encoder->give_scratch_back();
     if (issue.status.has_value() && p.encoder->is_compiling()) {

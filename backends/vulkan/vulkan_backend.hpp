@@ -97,8 +97,7 @@ class VulkanBackend final : public Backend {
   void come_to_rest() noexcept override;
   [[nodiscard]] Status cell_status(ErrorCell cell) override;
   [[nodiscard]] CompileCounts compile_counts() const noexcept override;
-  void keep_batch_times(bool keeps) override;
-  [[nodiscard]] std::vector<BatchTime> take_batch_times() override;
+  [[nodiscard]] std::vector<LaunchTime> take_launch_times() override;
 
  private:
   struct Parts;

@@ -160,6 +160,9 @@ Result<std::shared_ptr<const VulkanDevice>> VulkanDevice::open(
   HEARTH_TRY_STATUS(device->pick_families());
   device->read_limits();
   device->limits_.interprets_always = options.interprets_always;
+  if (options.hides_timestamps) {
+    device->limits_.timestamp_bits = 0;
+  }
   HEARTH_TRY_STATUS(device->create(options.allows_f16_sums));
   HEARTH_TRY_STATUS(device->find_memory_types());
   if (options.lost_at_call != 0) {

@@ -55,6 +55,7 @@ struct VulkanDeviceOptions {
   std::chrono::nanoseconds wait_limit = kDefaultWait;  ///< Of wait_until().
   bool allows_f16_sums = false;                        ///< As RuntimeOptions has it.
   bool interprets_always = false;                      ///< As DeviceLimits has it.
+  bool hides_timestamps = false;                       ///< As a driver without them, for tests.
 };
 
 /// Where a buffer's memory lies.

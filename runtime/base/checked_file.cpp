@@ -118,6 +118,24 @@ std::uint64_t CheckedWriter::checksum() const noexcept {
   return XXH64_digest(&state_->hash);
 }
 
+namespace {
+
+// Its header has its place before the payload; the numbers come last.
+Status write_checked(FileWriter& file,
+                     const FileFormat& format,
+                     const std::function<Status(CheckedWriter&)>& write) {
+  HEARTH_TRY_STATUS(file.write(to_bytes(Header{})));
+  CheckedWriter writer(file);
+  HEARTH_TRY_STATUS(write(writer));
+  const Header header{.magic = format.magic,
+                      .version = format.version,
+                      .payload_size_bytes = writer.payload_size_bytes(),
+                      .checksum = writer.checksum()};
+  return file.write_at(0, to_bytes(header));
+}
+
+}  // namespace
+
 Status write_checked_file(const fs::path& path,
                           const FileFormat& format,
                           std::span<const std::byte> payload) {
@@ -128,15 +146,16 @@ Status write_checked_file(const fs::path& path,
 Status write_checked_file(const fs::path& path,
                           const FileFormat& format,
                           const std::function<Status(CheckedWriter&)>& write) {
-  return write_file_atomically(path, [&](FileWriter& file) -> Status {
-    HEARTH_TRY_STATUS(file.write(to_bytes(Header{})));  // its place; the numbers come last
-    CheckedWriter writer(file);
-    HEARTH_TRY_STATUS(write(writer));
-    const Header header{.magic = format.magic,
-                        .version = format.version,
-                        .payload_size_bytes = writer.payload_size_bytes(),
-                        .checksum = writer.checksum()};
-    return file.write_at(0, to_bytes(header));
+  return write_file_atomically(
+      path, [&](FileWriter& file) { return write_checked(file, format, write); });
+}
+
+Status write_cache_file(const fs::path& path,
+                        const FileFormat& format,
+                        std::span<const std::byte> payload) {
+  return write_file_unsynced(path, [&](FileWriter& file) {
+    return write_checked(
+        file, format, [&](CheckedWriter& writer) { return writer.write(payload); });
   });
 }
 

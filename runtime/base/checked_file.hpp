@@ -61,6 +61,11 @@ class CheckedWriter final {
                                         const FileFormat& format,
                                         const std::function<Status(CheckedWriter&)>& write);
 
+/// write_file_unsynced with a header: a file of a cache.
+[[nodiscard]] Status write_cache_file(const std::filesystem::path& path,
+                                      const FileFormat& format,
+                                      std::span<const std::byte> payload);
+
 /// The payload.
 /// Errors: those of read_file(); bad_format when magic, version, size or checksum is not right.
 [[nodiscard]] Result<std::vector<std::byte>> read_checked_file(const std::filesystem::path& path,

@@ -266,6 +266,12 @@ class Writer {
     if (event.has_device_time) {
       fact("device_clock", "true");
     }
+    if (event.is_as_seen) {
+      fact("as_seen", "true");
+    }
+    if (event.is_side_by_side) {
+      fact("side_by_side", "true");
+    }
     if (event.is_shared_out) {
       fact("shared_out", "true");
     }

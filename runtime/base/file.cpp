@@ -342,8 +342,11 @@ Status write_file_atomically(const fs::path& path, std::span<const std::byte> by
   return write_file_atomically(path, [&](FileWriter& writer) { return writer.write(bytes); });
 }
 
-Status write_file_atomically(const fs::path& path,
-                             const std::function<Status(FileWriter&)>& write) {
+namespace {
+
+Status write_whole(const fs::path& path,
+                   const std::function<Status(FileWriter&)>& write,
+                   bool is_synced) {
   HEARTH_TRY(const Target target, find_target(path));
   if (target.is_device()) {
     std::vector<std::byte> content;
@@ -364,11 +367,25 @@ Status write_file_atomically(const fs::path& path,
   }
   FileWriter writer(temporary.file().number(), path);
   HEARTH_TRY_STATUS(write(writer));
+  if (!is_synced) {
+    return temporary.rename_to(target.path);
+  }
   if (const int error_number = sync(temporary.file()); error_number != 0) {
     return file_error("sync", path, error_number);
   }
   HEARTH_TRY_STATUS(temporary.rename_to(target.path));
   return sync_folder(target.path);
+}
+
+}  // namespace
+
+Status write_file_atomically(const fs::path& path,
+                             const std::function<Status(FileWriter&)>& write) {
+  return write_whole(path, write, true);
+}
+
+Status write_file_unsynced(const fs::path& path, const std::function<Status(FileWriter&)>& write) {
+  return write_whole(path, write, false);
 }
 
 Status check_writable(const fs::path& path) {

@@ -59,6 +59,11 @@ class FileWriter final {
 [[nodiscard]] Status write_file_atomically(const std::filesystem::path& path,
                                            const std::function<Status(FileWriter&)>& write);
 
+/// The same without a sync: after a crash of the machine there may be the old file, a damaged one
+/// or none. For what can be made again, and is told by a checksum.
+[[nodiscard]] Status write_file_unsynced(const std::filesystem::path& path,
+                                         const std::function<Status(FileWriter&)>& write);
+
 /// Whether write_file_atomically() could write there now, for a program that writes at its end.
 /// Errors: io_error: the folder is not there or may not be written, or `path` names what
 /// write_file_atomically() refuses.

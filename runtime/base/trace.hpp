@@ -52,9 +52,13 @@ struct TraceEvent {
   DType dtype = DType::f32;
   TraceTrack track = TraceTrack::kernels;
   bool has_shape = false;
-  /// Of several that a device was seen to have ended together: their time is shared out.
+  /// Of several that nothing told apart: their time is shared out.
   bool is_shared_out = false;
   bool has_device_time = false;  ///< By the device's own clock.
+  /// Nothing kept the device from running it beside its neighbours: the time is what it added.
+  bool is_side_by_side = false;
+  /// Of a device without a clock: from when it got the work to when somebody saw it ended.
+  bool is_as_seen = false;
 };
 
 /// What a trace has kept, thread by thread, each in the order of its events' ends.

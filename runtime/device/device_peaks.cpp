@@ -169,7 +169,7 @@ Status write_peaks(const std::string& name, const KeptPeaks& kept) {
   std::vector<std::byte> bytes(sizeof kept + name.size());
   std::memcpy(bytes.data(), &kept, sizeof kept);
   std::memcpy(bytes.data() + sizeof kept, name.data(), name.size());
-  return write_checked_file(file, kFormat, bytes);
+  return write_cache_file(file, kFormat, bytes);
 }
 
 /// Nothing: 0 openings.

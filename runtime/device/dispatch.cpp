@@ -251,7 +251,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
     }
     return status;
   }
-  in_flight_.keep_times(*backend_);
+  launch.timed_as = in_flight_.next_timed();
   traced_ = event;
   Status status = run();
   traced_.reset();

@@ -291,7 +291,7 @@ class Dispatch {
   void note_layer(const FusedGroup& group) noexcept;
   /// An op's own points of what was touched, by stream.
   [[nodiscard]] std::span<const TimelinePoint> points_before();
-  void note_launched(TimelinePoint point, ErrorCell cell);
+  void note_launched(TimelinePoint point, const Launch& launch);
   /// A copy into or out of the storage that was issued up to this point.
   static void note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
   /// A copy of this storage has failed, of which the device may have a part.

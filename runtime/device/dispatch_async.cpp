@@ -77,7 +77,7 @@ std::span<const TimelinePoint> Dispatch::points_before() {
   return points_;
 }
 
-void Dispatch::note_launched(TimelinePoint point, ErrorCell cell) {
+void Dispatch::note_launched(TimelinePoint point, const Launch& launch) {
   for (Storage* storage : touched_.reads) {
     storage->last_use.add(point.stream, point.value);
   }
@@ -87,10 +87,10 @@ void Dispatch::note_launched(TimelinePoint point, ErrorCell cell) {
   }
   in_flight_.add_op(point, touched_.record, touched_.lane);
   if (traced_) [[unlikely]] {
-    in_flight_.trace(point, *traced_);
+    in_flight_.trace(point, *traced_, launch.timed_as);
   }
-  if (cell != 0) {
-    auto failure = std::make_shared<LateFailure>(LateFailure{.cell = cell, .point = point});
+  if (launch.cell != 0) {
+    auto failure = std::make_shared<LateFailure>(LateFailure{.cell = launch.cell, .point = point});
     in_flight_.add(point, KernelEnd{failure, {touched_.record, touched_.lane}, touched_.late});
     touched_.late = merged(touched_.late,
                            std::make_shared<const std::vector<std::shared_ptr<const LateFailure>>>(
@@ -125,7 +125,7 @@ Issue Dispatch::issue(Launch& launch) {
   }
   Issue issue = backend_->submit({&launch, 1}, points_before());
   if (issue.status.has_value()) {
-    note_launched(issue.point, launch.cell);
+    note_launched(issue.point, launch);
   } else if (launch.cell != 0 && issue.may_have_begun) {
     // A part of the launch runs, and may still write there.
     in_flight_.cells.give_back(launch.cell, in_flight_.issued_ops() + 1);

@@ -37,9 +37,24 @@ bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept
   return has_one_result(record) && may_stand_in_group(record.kind, dtype_of_values(op));
 }
 
+// By the length of its text: what a kernel has of it bounds the time that a driver compiles.
 std::size_t weight_of(const OpView& op) noexcept {
-  return op.kind() == OpKind::expression ? std::max(1U, op.attributes<ExpressionAttributes>().flops)
-                                         : 1U;
+  const bool is_double = dtype_of_values(op) == DType::f64;
+  switch (op.kind()) {
+    case OpKind::expression:
+      return std::max(1U, op.attributes<ExpressionAttributes>().flops);
+    case OpKind::sin:
+    case OpKind::cos:
+    case OpKind::pow:
+      return is_double ? 4U : 2U;
+    case OpKind::exp:
+    case OpKind::log:
+    case OpKind::tanh:
+    case OpKind::erf:
+      return is_double ? 2U : 1U;
+    default:
+      return 1U;
+  }
 }
 
 bool may_be_anchor(const OpView& op) noexcept {

@@ -1,7 +1,7 @@
 #include "in_flight.hpp"
 
 #include <algorithm>
-#include <map>
+#include <chrono>
 #include <utility>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -36,63 +36,77 @@ WorkEnd& InFlight::add(TimelinePoint point, WorkEnd end) {
   return ends_[point.stream].back().end;
 }
 
-void InFlight::trace(TimelinePoint point, const detail::TraceEvent& event) {
-  traced_[point.stream].push_back({point.value, event});
+void InFlight::trace(TimelinePoint point, const detail::TraceEvent& event, std::uint32_t number) {
+  traced_[point.stream].push_back({point.value, event, number});
 }
 
-// What a device's own clock says of a batch is shared out among its events; without it, the time
-// up to now among all that were seen to have ended.
-void InFlight::finish_traced(detail::Trace& trace, Backend& backend) {
-  std::map<std::uint64_t, BatchTime> times;
-  if (keeps_times_) {
-    for (const BatchTime& time : backend.take_batch_times()) {
-      times.emplace(time.value, time);
-    }
-    if (!trace.is_on()) {
-      backend.keep_batch_times(false);
-      keeps_times_ = false;
+// What ran in parts has the length of all of them.
+void InFlight::take_times(Backend& backend) {
+  for (const LaunchTime& time : backend.take_launch_times()) {
+    const auto [known, is_first] = times_.try_emplace(time.number, time);
+    if (!is_first) {
+      LaunchTime& all = known->second;
+      all.end += time.end - time.begin;
+      all.is_side_by_side = all.is_side_by_side || time.is_side_by_side;
+      all.is_shared_out = all.is_shared_out || time.is_shared_out;
     }
   }
-  const std::map<std::uint64_t, BatchTime> none;
+}
+
+void InFlight::finish_traced(detail::Trace& trace, Backend& backend) {
+  if (!traced_[kOpStream].empty()) [[unlikely]] {
+    take_times(backend);
+  }
   for (std::size_t stream = 0; stream < kStreams; ++stream) {
     std::deque<Traced>& waiting = traced_[stream];
-    // Copies have values of their own, which may be equal.
-    const std::map<std::uint64_t, BatchTime>& known = stream == kOpStream ? times : none;
     while (!waiting.empty() && waiting.front().value <= ended_[stream]) {
-      const auto time = known.find(waiting.front().value);
-      const bool is_known = time != known.end();
-      const auto is_alike = [&](const Traced& each) {
-        return is_known ? each.value == time->first
-                        : each.value <= ended_[stream] && !known.contains(each.value);
-      };
-      const std::int64_t count = std::ranges::find_if_not(waiting, is_alike) - waiting.begin();
-      const SpanOfTime span = is_known ? SpanOfTime{detail::TimePoint(time->second.begin),
-                                                    detail::TimePoint(time->second.end)}
-                                       : SpanOfTime{traced_until_[stream], now()};
-      share_out(stream, count, span, is_known, trace);
+      const auto time = times_.find(waiting.front().number);
+      if (time == times_.end()) {
+        const auto is_alike = [&](const Traced& each) {
+          return each.value <= ended_[stream] && !times_.contains(each.number);
+        };
+        const auto end = std::ranges::find_if_not(waiting, is_alike);
+        share_out(stream, static_cast<std::size_t>(end - waiting.begin()), trace);
+        continue;
+      }
+      detail::TraceEvent& event = waiting.front().event;
+      event.begin = detail::TimePoint(time->second.begin);
+      event.end = detail::TimePoint(time->second.end);
+      event.has_device_time = true;
+      event.is_side_by_side = time->second.is_side_by_side;
+      event.is_shared_out = time->second.is_shared_out;
+      traced_until_[stream] = event.end;
+      trace.add(event);
+      times_.erase(time);
+      waiting.pop_front();
     }
   }
-}
-
-void InFlight::keep_times(Backend& backend) {
-  if (!keeps_times_) {
-    backend.keep_batch_times(true);
-    keeps_times_ = true;
+  if (traced_[kOpStream].empty()) {
+    times_.clear();  // of launches that failed on their way
   }
 }
 
-// The first `count` events that wait, one behind the other.
-void InFlight::share_out(
-    std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, detail::Trace& trace) {
+// The time up to now among the first `count` events that wait, one behind the other.
+void InFlight::share_out(std::size_t stream, std::size_t count, detail::Trace& trace) {
   std::deque<Traced>& waiting = traced_[stream];
-  const bool is_shared_out = count > 1;
-  detail::TimePoint from = span.begin;
-  for (std::int64_t left = count; left > 0; --left) {
+  const auto weight = [](const Traced& each) {
+    return each.event.value > 0 ? static_cast<double>(each.event.value) : 1.0;
+  };
+  double left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    left += weight(waiting[i]);
+  }
+  const detail::TimePoint end = now();
+  detail::TimePoint from = traced_until_[stream];
+  for (std::size_t i = 0; i < count; ++i) {
     detail::TraceEvent& event = waiting.front().event;
-    event.begin = is_known ? from : std::max(event.begin, from);
-    event.end = event.begin + (span.end - event.begin) / left;
-    event.is_shared_out = is_shared_out;
-    event.has_device_time = is_known;
+    const double part = i + 1 == count ? 1.0 : weight(waiting.front()) / left;
+    left -= weight(waiting.front());
+    event.begin = std::max(event.begin, from);
+    event.end = event.begin +
+                std::chrono::duration_cast<detail::TimePoint::duration>((end - event.begin) * part);
+    event.is_shared_out = count > 1;
+    event.is_as_seen = true;
     from = event.end;
     trace.add(event);
     waiting.pop_front();
@@ -210,7 +224,7 @@ void InFlight::restart() noexcept {
   issued_ = {};
   ended_ = {};
   cells.begin_anew();
-  keeps_times_ = false;
+  times_.clear();
 }
 
 std::optional<InFlight::Oldest> InFlight::oldest(std::uint64_t ended) const {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -74,7 +75,10 @@ class InFlight final {
   /// An op up to this point.
   void add_op(TimelinePoint point, const OpRecord& record, LaneId lane);
   /// An event of a trace that began when its work was given to the device, and ends with it.
-  void trace(TimelinePoint point, const detail::TraceEvent& event);
+  /// `number`: its launch's (Launch::timed_as); 0: a copy.
+  void trace(TimelinePoint point, const detail::TraceEvent& event, std::uint32_t number = 0);
+  /// A launch's number, for the times of the device.
+  [[nodiscard]] std::uint32_t next_timed() noexcept { return ++timed_; }
   /// To be taken out when the point has ended; the entry, valid until then.
   WorkEnd& add(TimelinePoint point, WorkEnd end);
   /// Somebody waits until all of these have ended, and wants to know then.
@@ -104,10 +108,8 @@ class InFlight final {
   [[nodiscard]] bool look(Backend& backend);
   /// The events of what has ended, by the device's own clock, where it has one, and else as far as
   /// it can be seen from here: each begins when it was given to the device or the one before it
-  /// ended. Those of one batch, or that were seen to have ended together, share the time.
+  /// ended. Those that were seen to have ended together share the time: copies by their bytes.
   void finish_traced(detail::Trace& trace, Backend& backend);
-  /// A trace is on: the device keeps times from here on.
-  void keep_times(Backend& backend);
   /// The next that has ended and was not taken yet.
   [[nodiscard]] std::optional<WorkEnd> take_ended();
   /// Everything, for a device that is lost or given up; nothing is in flight any more.
@@ -144,6 +146,7 @@ class InFlight final {
   struct Traced {
     std::uint64_t value = 0;
     detail::TraceEvent event;
+    std::uint32_t number = 0;
   };
 
   void note_issued(TimelinePoint point);
@@ -155,14 +158,11 @@ class InFlight final {
   std::array<std::vector<std::uint64_t>, kStreams> awaited_;
   std::deque<Op> ops_;
   std::array<std::deque<Traced>, kStreams> traced_;
-  struct SpanOfTime {
-    detail::TimePoint begin;
-    detail::TimePoint end;
-  };
-  void share_out(
-      std::size_t stream, std::int64_t count, SpanOfTime span, bool is_known, detail::Trace& trace);
+  void take_times(Backend& backend);
+  void share_out(std::size_t stream, std::size_t count, detail::Trace& trace);
 
-  bool keeps_times_ = false;  ///< The device does, for the trace.
+  std::uint32_t timed_ = 0;
+  std::map<std::uint32_t, LaunchTime> times_;  ///< Of launches whose events wait, by number.
   std::array<detail::TimePoint, kStreams> traced_until_{};
   detail::TimePoint oldest_since_ = {};
 };

@@ -113,6 +113,30 @@ TEST(AsyncSim, ABatchEndsWithItsLastLaunch) {
   EXPECT_EQ(world.sim.now(), nanoseconds(1016));
 }
 
+TEST(AsyncSim, ALaunchThatIsTimedTakesItsCost) {
+  AsyncSimOptions options = in_round_figures();
+  options.cost = slow_abs();
+  AsyncWorld world(std::move(options));
+  const TimelinePoint put = world.put(0, kOnes);
+  const SmallCall first(OpKind::neg, {world.at(0)}, {world.at(1)});
+  const SmallCall second(OpKind::abs, {world.at(0)}, {world.at(2)});
+  const SmallCall third(OpKind::neg, {world.at(0)}, {world.at(3)});
+  const std::array launches{Launch{.call = first.call(), .timed_as = 7},
+                            Launch{.call = second.call(), .timed_as = 8},
+                            Launch{.call = third.call()}};
+  const Issue issue = world.sim.submit(launches, {&put, 1});
+  EXPECT_TRUE(world.sim.take_launch_times().empty()) << "nothing has ended";
+  world.wait(issue.point).value();
+  const std::vector<LaunchTime> times = world.sim.take_launch_times();
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times[0].number, 7U);
+  EXPECT_EQ(times[0].end - times[0].begin, nanoseconds(100));
+  EXPECT_EQ(times[1].number, 8U);
+  EXPECT_EQ(times[1].end - times[1].begin, nanoseconds(1000));
+  EXPECT_EQ(times[1].begin, times[0].end);
+  EXPECT_TRUE(world.sim.take_launch_times().empty());
+}
+
 TEST(AsyncSim, ABatchEndsBeforeTheLaunchThatIsRefused) {
   AsyncWorld world(in_round_figures({.faults = {.failing_submits = {2}}}));
   const TimelinePoint put = world.put(0, kOnes);

@@ -156,6 +156,12 @@ TEST(Codegen, TakesTheFunctionsThatAreCalled) {
   EXPECT_EQ(math.find("m_pow"), std::string::npos);
 }
 
+// Drivers in software make a ladder of branches of a table that is read by index.
+TEST(Codegen, HasNoTablesInElementaryFunctions) {
+  EXPECT_EQ(glsl_math().find("uint[]("), std::string_view::npos);
+  EXPECT_EQ(glsl_math().find("const uint k"), std::string_view::npos);
+}
+
 // ---- rows ----
 
 std::vector<AffineIndex> row_map() {
@@ -289,6 +295,25 @@ TEST(Codegen, PrintsConversionsAndConstantsAsTheyWereReviewed) {
   b.output(b.convert(wide * b.constant(-0.0, DType::f64), DType::i32));
   b.output(select(b.convert(half, DType::boolean), whole, b.constant(-3, DType::i64)));
   testing::expect_golden("printed_conversions.glsl", printed(b.take()));
+}
+
+// One copy of the body for all elements that a thread keeps.
+TEST(Codegen, RowsThatAreRolledHaveLoops) {
+  RowForm form{.threads = 128, .row_threads = 128, .vector = 4, .chunks = 4};
+  form.access.fill(RowAccess::vectors);
+  const KernelIR kernel = spell_out_row_functions(softmax_of(Primitive::softmax, DType::f32));
+  const auto main_of = [&](bool is_rolled) {
+    form.is_rolled = is_rolled;
+    const std::string text = rows_text(kernel, form, 64);
+    return text.substr(text.find("void main("));
+  };
+  std::string unrolled = main_of(false);
+  EXPECT_EQ(main_of(true).find("[[unroll]]"), std::string::npos);
+  for (std::size_t at = unrolled.find("[[unroll]]"); at != std::string::npos;
+       at = unrolled.find("[[unroll]]")) {
+    unrolled.replace(at, 10, "[[dont_unroll]]");
+  }
+  EXPECT_EQ(main_of(true), unrolled);
 }
 
 TEST(Codegen, PrintsRowsAsTheyWereReviewed) {

@@ -1,6 +1,7 @@
 // The pictures of hearth-bench explain: nothing runs out of them or over anything else.
 #include <algorithm>
 #include <regex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Line {
   double x = 0;
@@ -100,6 +102,43 @@ TEST(ExplainPicture, DrawsKernelsThatAreAlikeOnce) {
   const std::string svg = draw_explanation(said, "steps");
   EXPECT_THAT(svg, HasSubstr("200 times adam_step, each reads 1.0 KiB"));
   EXPECT_LT(size_of(svg, "height"), 200);
+}
+
+TEST(ExplainPicture, HasTheTimesWhereTheyWereMeasured) {
+  Explanation said{.device = "cpu:0", .launches = 3};
+  said.kernels = {{.name = "sum", .bytes_read = 64}, {.name = "exp", .bytes_read = 64}};
+  EXPECT_THAT(draw_explanation(said, "a program"), Not(HasSubstr("took")));
+  said.kernels.push_back(said.kernels.back());
+  const std::string svg =
+      draw_explanation(said, "a program", std::vector<double>{2e-3, 3e-6, 5e-6});
+  EXPECT_THAT(svg,
+              AllOf(HasSubstr("1. sum, took 2.00 ms, reads 64 B"),
+                    HasSubstr("2. 2 times exp, each took 4.0 us, reads 64 B"),
+                    HasSubstr("kernels took 2.01 ms"),
+                    HasSubstr(">time<")));
+}
+
+// 400 kernels that are all different; the costliest of them is number 301.
+TEST(ExplainPicture, IsNoHigherThanAPageWhateverTheNumberOfKernels) {
+  Explanation said{.device = "cpu:0"};
+  std::vector<double> seconds;
+  for (int i = 0; i < 400; ++i) {
+    ExplainedKernel kernel = kernel_of_many_words();
+    kernel.name = "op_" + std::to_string(i) + "_" + kernel.name;
+    kernel.bytes_read = i;
+    said.kernels.push_back(kernel);
+    seconds.push_back(i == 300 ? 1.0 : 1e-6 * i);
+  }
+  for (const bool has_time : {false, true}) {
+    const std::string svg = draw_explanation(
+        said, "many", has_time ? std::span<const double>(seconds) : std::span<const double>());
+    EXPECT_LE(size_of(svg, "height"), kMostPictureHeight);
+    EXPECT_GT(size_of(svg, "height"), kMostPictureHeight / 2);
+    EXPECT_THAT(svg, HasSubstr("400. op_399_"));
+    EXPECT_THAT(svg, has_time ? HasSubstr("301. op_300_") : Not(HasSubstr("301. op_300_")));
+    EXPECT_THAT(svg, HasSubstr("1 to 3"));
+    EXPECT_THAT(svg, HasSubstr(" smaller kernels, "));
+  }
 }
 
 TEST(RepeatedKernels, AreTheShortestRowThatComesAgain) {

@@ -48,6 +48,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class LookingInside : public ::testing::Test {
@@ -191,6 +192,58 @@ TEST_F(LookingInside, AnAsynchronousDevicesWorkEndsWhenItIsSeenTo) {
   EXPECT_GE(spans_of(trace, "kernels").size(), 20U);
   EXPECT_EQ(spans_of(trace, "uploads").size(), 1U);
   EXPECT_EQ(spans_of(trace, "readbacks").size(), 20U);
+}
+
+// The sim takes 2 us for a launch, and as long as its flops or bytes take.
+TEST_F(LookingInside, EachKernelOfADeviceWithAClockHasItsOwnTime) {
+  const Runtime runtime(
+      {.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{}}}, .fusion = Fusion::off});
+  const Device device = runtime.device("sim:0");
+  {
+    const TraceScope trace(runtime, file("times.json"));
+    const Tensor x = ones(device, {64, 64});
+    const Tensor product = matmul(x, x);
+    const Tensor row = slice(product, 0, {.start = 0, .stop = 1});
+    static_cast<void>((exp(row) + 1).to_vector<float>());
+  }
+  std::map<std::string, double> times;
+  for (const Json& kernel : spans_of(read("times.json"), "kernels")) {
+    times[kernel.at("name")] = kernel.at("dur");
+    EXPECT_TRUE(kernel.at("args").value("device_clock", false)) << kernel;
+    EXPECT_FALSE(kernel.at("args").value("shared_out", false)) << kernel;
+  }
+  EXPECT_NEAR(times["matmul"], 2 + 2.0 * 64 * 64 * 64 / 100e9 * 1e6, 0.002);
+  EXPECT_NEAR(times["exp"], 2 + 2.0 * 64 * 4 / 10e9 * 1e6, 0.002);
+  const bench::TraceTable table =
+      bench::read_trace(file("times.json"), {.key = bench::TraceKey::op});
+  EXPECT_EQ(table.rows.front().name, "matmul");
+  EXPECT_THAT(table.to_text(bench::TraceKey::op, 30), Not(HasSubstr("share the time")));
+}
+
+TEST_F(LookingInside, ATableSaysWhatItsTimesAreAndWhichDevicesWorked) {
+  const auto event = [](const std::string& rest) {
+    return R"({"ph":"X","cat":"kernels","tid":1,"ts":0,)" + rest + "}";
+  };
+  const auto process = [](int number, const std::string& name) {
+    return R"({"ph":"M","name":"process_name","pid":)" + std::to_string(number) +
+           R"(,"tid":0,"args":{"name":")" + name + R"("}},)";
+  };
+  std::ofstream(file("clocks.json"))
+      << R"({"traceEvents":[)" << process(1, "host") << process(2, "cpu:0")
+      << process(3, "vulkan:0") << process(4, "vulkan:1")
+      << event(R"("name":"sum","pid":3,"dur":30,"args":{"side_by_side":true})") << ","
+      << event(R"("name":"add","pid":3,"dur":10,"args":{"side_by_side":true})") << ","
+      << event(R"("name":"exp","pid":4,"dur":20,"args":{"as_seen":true,"shared_out":true})") << ","
+      << R"({"ph":"C","name":"ops","pid":2,"tid":0,"ts":0,"args":{"waiting in streams":0}})"
+      << R"(],"otherData":{"writer":"hearth","version":1,"dropped_events":0}})";
+  const bench::TraceTable table = bench::read_trace(file("clocks.json"), {});
+  EXPECT_EQ(table.busy_devices.size(), 2U) << "cpu:0 did nothing";
+  const std::string text = table.to_text(bench::TraceKey::op, 30);
+  EXPECT_THAT(text, HasSubstr("Kernels took 133.3 % of that on vulkan:0. Kernels took 66.7 %"));
+  EXPECT_THAT(text, Not(HasSubstr("cpu:0")));
+  EXPECT_THAT(text, HasSubstr("2 kernels may have overlapped others"));
+  EXPECT_THAT(text, HasSubstr("1 kernel ran on a device that keeps no times"));
+  EXPECT_THAT(text, HasSubstr("1 kernel share the time"));
 }
 
 TEST_F(LookingInside, BytesOnLoanAreOnATrackOfTheirOwn) {

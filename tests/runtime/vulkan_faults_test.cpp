@@ -10,11 +10,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -22,6 +24,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"
@@ -429,6 +432,40 @@ TEST(VulkanMemory, AReadHasTheValuesOfItsTime) {
     std::memcpy(values.data(), bytes.data(), bytes.size());
     EXPECT_EQ(values, std::vector<float>(values.size(), 1.0F)) << i;
   }
+}
+
+// In one batch: a product of 512 rows and columns among ops of a few elements.
+TEST(VulkanTraces, EachKernelOfABatchHasItsOwnTime) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "trace.json";
+  RuntimeOptions options = steady();
+  options.fusion = Fusion::off;
+  const Runtime runtime(options);
+  const Device device = runtime.device();
+  const auto program = [&] {
+    const Tensor x = ones(device, {512, 512});
+    const Tensor small = ones(device, {4});
+    Tensor y = exp(small);
+    const Tensor product = matmul(x, x);
+    y = abs(y);
+    return std::vector<Tensor>{y, product};
+  };
+  static_cast<void>(program().back().to_vector<float>());  // makes the kernels
+  {
+    const TraceScope scope(runtime, file);
+    static_cast<void>(program().back().to_vector<float>());
+  }
+  std::map<std::string, double> times;
+  std::ifstream input(file);
+  const nlohmann::json trace = nlohmann::json::parse(input);
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X" && event.at("cat") == "kernels") {
+      times[event.at("name")] = event.at("dur");
+      EXPECT_TRUE(event.at("args").value("device_clock", false)) << event;
+      EXPECT_FALSE(event.at("args").value("shared_out", false)) << event;
+    }
+  }
+  EXPECT_GT(times["matmul"], 2 * std::min(times["exp"], times["abs"]));
 }
 
 TEST(VulkanTraces, HaveTheDevicesOwnTimes) {

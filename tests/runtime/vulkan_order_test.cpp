@@ -148,6 +148,17 @@ TEST(VulkanOrder, RowsByIndexAndTheirGradients) {
   });
 }
 
+// Each running sum reads the one before it, also where that is the last kernel of the batch before.
+TEST(VulkanOrder, ChainsOfManyBatches) {
+  expect_the_same_in_any_order([](const Device& device) {
+    Tensor x = ones(device, {4});
+    for (int i = 0; i < 300; ++i) {
+      x = cumsum(x, 0);
+    }
+    return std::vector<Tensor>{x};
+  });
+}
+
 // With a drawn order a driver in software copies as a card does, loans too.
 TEST(VulkanOrder, WhatALoanPinnedIsSeenAndGivenBack) {
   const EnvironmentVariable shuffled(kShuffle, "1");

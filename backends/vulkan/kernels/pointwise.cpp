@@ -295,20 +295,6 @@ bool has_long_body(const KernelCall& call, const DeviceLimits& limits) noexcept 
       return false;
   }
 }
-bool has_long_body(const KernelIR& kernel, const DeviceLimits& limits) noexcept {
-  if (kernel.body.size() > kLongBody) {
-    return true;
-  }
-  return std::ranges::any_of(kernel.body, [&limits](const KernelNode& node) {
-    const bool is_pow = node.primitive == Primitive::pow;
-    const bool is_slow_anywhere = is_pow && node.type == DType::f64;
-    const bool is_slow_in_software = is_pow || node.primitive == Primitive::philox ||
-                                     node.primitive == Primitive::sin ||
-                                     node.primitive == Primitive::cos;
-    return is_slow_anywhere || (limits.is_cpu && is_slow_in_software);
-  });
-}
-
 bool has_immediate(const OpRecord& record) noexcept {
   return record.has(RecordFlag::scalar_lhs) || record.has(RecordFlag::scalar_rhs);
 }
@@ -395,6 +381,20 @@ void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) n
       to.add(value.integer != 0 ? 1U : 0U);
       break;
   }
+}
+
+bool has_long_body(const KernelIR& kernel, const DeviceLimits& limits) noexcept {
+  if (kernel.body.size() > kLongBody) {
+    return true;
+  }
+  return std::ranges::any_of(kernel.body, [&limits](const KernelNode& node) {
+    const bool is_pow = node.primitive == Primitive::pow;
+    const bool is_slow_anywhere = is_pow && node.type == DType::f64;
+    const bool is_slow_in_software = is_pow || node.primitive == Primitive::philox ||
+                                     node.primitive == Primitive::sin ||
+                                     node.primitive == Primitive::cos;
+    return is_slow_anywhere || (limits.is_cpu && is_slow_in_software);
+  });
 }
 
 Support supports_types(const KernelIR& kernel, std::string_view op, const DeviceLimits& limits) {

@@ -21,6 +21,8 @@ namespace hearth::vulkan {
 
 /// A scalar of a kernel, rounded to its type, as its shader declares it.
 void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) noexcept;
+/// Whether a kernel's body is too long to stand in a shader several times.
+[[nodiscard]] bool has_long_body(const KernelIR& kernel, const DeviceLimits& limits) noexcept;
 /// Whether a kernel has values of a type that the device cannot hold.
 [[nodiscard]] Support supports_types(const KernelIR& kernel,
                                      std::string_view op,

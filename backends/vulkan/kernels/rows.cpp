@@ -107,6 +107,10 @@ void cut(const KernelCall& call, const DeviceLimits& limits, RowPlan& plan) noex
   }
   const std::int64_t chunks = (units + form.row_threads - 1) / form.row_threads;
   form.chunks = chunks * form.vector <= kMostKeptElements ? static_cast<int>(chunks) : 0;
+  // Up to 32 copies of the body. Where rows are not kept there are `vector` of them: a loop's steps
+  // would count for each element of a row, and drivers in software end loops early.
+  form.is_rolled =
+      form.chunks > 0 && (limits.is_cpu || has_long_body(call.expression->kernel, limits));
 }
 
 // Phases: the space; where each input's rows are; the cut.
@@ -202,7 +206,8 @@ ShaderKey key_of(const Expression& expression, const RowForm& form, std::size_t 
                                                          << 16U);
   key.add(static_cast<std::uint32_t>(form.vector) | static_cast<std::uint32_t>(form.chunks) << 8U |
           static_cast<std::uint32_t>(form.kept_rank) << 16U |
-          static_cast<std::uint32_t>(form.row_rank) << 20U | (form.is_wide ? 1U << 24U : 0U));
+          static_cast<std::uint32_t>(form.row_rank) << 20U | (form.is_wide ? 1U << 24U : 0U) |
+          (form.is_rolled ? 1U << 25U : 0U));
   std::uint32_t access = 0;
   for (std::size_t i = 0; i < inputs; ++i) {
     access = access << 2U | static_cast<std::uint32_t>(form.access[i]);

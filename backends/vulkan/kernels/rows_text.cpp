@@ -67,6 +67,9 @@ class RowsText {
   [[nodiscard]] std::string_view input_type(std::size_t i) const noexcept {
     return glsl_compute_type(kernel_.inputs[i].dtype);
   }
+  [[nodiscard]] std::string_view loop() const noexcept {
+    return form_.is_rolled ? "[[dont_unroll]]" : "[[unroll]]";
+  }
   [[nodiscard]] bool is_of_rows(std::size_t output) const noexcept {
     return hearth::is_of_rows(kernel_.outputs[output].map);
   }
@@ -249,9 +252,10 @@ class RowsText {
     }
     if (keeps_) {
       text += fmt::format(
-          "[[unroll]] for (int c = 0; c < {}; ++c) {{\n"
+          "{} for (int c = 0; c < {}; ++c) {{\n"
           "const INDEX col = (INDEX(lane) + c * {}) * {};\n"
           "if (col < p.columns) {{\n",
+          loop(),
           form_.chunks,
           form_.row_threads,
           form_.vector);
@@ -270,7 +274,7 @@ class RowsText {
         }
       }
     }
-    text += fmt::format("[[unroll]] for (int k = 0; k < {}; ++k) {{\n", form_.vector);
+    text += fmt::format("{} for (int k = 0; k < {}; ++k) {{\n", loop(), form_.vector);
     if (keeps_) {
       text += fmt::format("const int e = c * {} + k;\n", form_.vector);
     }
@@ -322,11 +326,12 @@ class RowsText {
       }
       if (keeps_ && stages_.is_kept[static_cast<std::size_t>(place)]) {
         text += fmt::format(
-            "[[unroll]] for (int k = 0; k < {0}; ++k) {{\nh{1}[c * {0} + k] = "
+            "{3} for (int k = 0; k < {0}; ++k) {{\nh{1}[c * {0} + k] = "
             "a{2}[k];\n}}\n",
             form_.vector,
             place,
-            i);
+            i,
+            loop());
       } else {
         printer_.rename(place, fmt::format("a{}[k]", i));
       }

@@ -27,6 +27,8 @@ struct RowForm {
   int kept_rank = 1;     ///< Axes by which rows are found; may be 0.
   int row_rank = 1;      ///< Axes of a row; may be 0.
   bool is_wide = false;
+  /// What a thread keeps it works on in loops, with one copy of the body, not one for each element.
+  bool is_rolled = false;
   std::array<RowAccess, kMostExpressionInputs> access{};
 };
 

@@ -133,6 +133,28 @@ TEST(FusedCaptured, OfOneLineKeepTheirFunctionsApart) {
   });
 }
 
+// The text of a kernel has an end, whatever its functions are.
+TEST(FusedCaptured, FunctionsWithLongTextsCountForSeveralOps) {
+  stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [&](const World& world) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const Tensor x = normal(world.device, {30, 40}, 1, dtype);
+      world.device.sync();
+      Tensor y;
+      const auto program = [&] {
+        y = sin(x);
+        for (int i = 1; i < 40; ++i) {
+          y = sin(y);
+        }
+        world.device.sync();
+      };
+      const Explanation said = explain(world.device, program);
+      EXPECT_EQ(said.kernels.size(), dtype == DType::f32 ? 2U : 3U) << said.to_text();
+      EXPECT_NE(said.to_text().find("and 64 ops are the most of a kernel"), std::string::npos)
+          << said.to_text();
+    }
+  });
+}
+
 // A long function counts for the ops that it is made of: it leaves its neighbours their group.
 TEST(FusedCaptured, AreLeftAloneWhereTheyAreLong) {
   const CustomOp longer = custom_op("longer", [](const Tensor& x) {

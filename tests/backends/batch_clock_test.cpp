@@ -1,0 +1,114 @@
+// When launches ran, in batches that are longer than their timestamps, and what of them may have
+// overlapped.
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/physical_list.hpp"
+#include "backends/vulkan/pipeline_maker.hpp"
+
+#include <hearth/backends/codegen/glsl_prelude.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hearth::vulkan {
+namespace {
+
+class BatchClockTest : public ::testing::Test {
+ protected:
+  explicit BatchClockTest(const VulkanDeviceOptions& options = {}) {
+    const PhysicalList list = list_physical().value();
+    device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), options).value();
+    shaders_ = PipelineMaker::make(device_).value();
+    const std::string text = glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
+                             "void main() { store_i32(p.y, INDEX(THREAD), 1); }\n";
+    pipeline_ = shaders_->pipeline(ShaderKey(ShaderFamily::custom).add(1), text).value();
+    bytes_ = device_->make_buffer(4096, BufferPlace::device).value();
+    stream_ =
+        CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
+    stream_->watch_loops(shaders_->loop_word());
+  }
+  /// A launch of one dispatch; 0: one that is not timed.
+  void launch(std::uint32_t number, bool is_behind_barrier) {
+    ASSERT_TRUE(stream_->begin_launch({}, {}).has_value());
+    if (is_behind_barrier) {
+      stream_->barrier();
+    }
+    stream_->time_as(number);
+    ASSERT_TRUE(stream_->dispatch(pipeline_, ParameterBlock().add(bytes_.address()), {1, 1, 1})
+                    .has_value());
+  }
+  [[nodiscard]] std::vector<LaunchTime> times() {
+    EXPECT_TRUE(stream_->flush().has_value());
+    EXPECT_TRUE(device_->wait_until(stream_->semaphore(), stream_->submitted()).has_value());
+    return stream_->take_times();
+  }
+
+  std::shared_ptr<const VulkanDevice> device_;
+  std::shared_ptr<PipelineMaker> shaders_;
+  VkPipeline pipeline_ = VK_NULL_HANDLE;
+  Buffer bytes_;
+  std::unique_ptr<CommandStream> stream_;
+};
+
+TEST_F(BatchClockTest, LaunchesFollowOneAnotherAndOnlyThoseWithANumberAreTimed) {
+  for (const std::uint32_t number : {0U, 1U, 1U, 0U, 2U, 3U}) {
+    launch(number, true);
+  }
+  const std::vector<LaunchTime> all = times();
+  ASSERT_EQ(all.size(), 3U);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(all[i].number, i + 1);
+    EXPECT_LE(all[i].begin, all[i].end);
+    EXPECT_FALSE(all[i].is_side_by_side);
+    EXPECT_FALSE(all[i].is_shared_out);
+  }
+  EXPECT_LE(all[0].end, all[1].begin) << "an untimed one lies between";
+  EXPECT_EQ(all[1].end, all[2].begin);
+  launch(0, true);
+  EXPECT_TRUE(times().empty());
+}
+
+TEST_F(BatchClockTest, WhatNothingKeptApartMayHaveOverlapped) {
+  for (const std::uint32_t number : {1U, 2U, 3U, 4U}) {
+    launch(number, number != 3);
+  }
+  const std::vector<LaunchTime> all = times();
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_FALSE(all[0].is_side_by_side);
+  EXPECT_TRUE(all[1].is_side_by_side);
+  EXPECT_TRUE(all[2].is_side_by_side);
+  EXPECT_FALSE(all[3].is_side_by_side);
+}
+
+TEST_F(BatchClockTest, InALongBatchTheLastOnesShareTheTimeThatIsLeft) {
+  constexpr std::uint32_t kLaunches = 3 * BatchClock::kMostTimestamps;
+  for (int round = 0; round < 2; ++round) {  // the timestamps serve again
+    for (std::uint32_t number = 1; number <= kLaunches; ++number) {
+      launch(number, true);
+    }
+    const std::vector<LaunchTime> all = times();
+    ASSERT_EQ(all.size(), kLaunches);
+    for (std::uint32_t i = 0; i < kLaunches; ++i) {
+      EXPECT_EQ(all[i].number, i + 1);
+      EXPECT_EQ(all[i].is_shared_out, i + 2 >= BatchClock::kMostTimestamps) << i;
+      EXPECT_TRUE(i == 0 || all[i - 1].end == all[i].begin) << i;
+    }
+  }
+}
+
+class WithoutAClockTest : public BatchClockTest {
+ protected:
+  WithoutAClockTest() : BatchClockTest({.hides_timestamps = true}) {}
+};
+
+TEST_F(WithoutAClockTest, ADeviceWithoutTimestampsKeepsNoTimes) {
+  launch(1, true);
+  EXPECT_TRUE(times().empty());
+}
+
+}  // namespace
+}  // namespace hearth::vulkan
