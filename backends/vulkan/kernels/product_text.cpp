@@ -425,20 +425,13 @@ void main() {
   if (at >= matrices * plane) {
     return;
   }
-  C sums[PUT_WIDTH];
-  C lost[PUT_WIDTH];
-  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
-    sums[i] = C(0);
-    lost[i] = C(0);
-  }
+  C sums[PUT_WIDTH], lost[PUT_WIDTH];
+  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) sums[i] = lost[i] = C(0);
   for (int part = 0; part < p.splits; ++part) {
-    [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
+    [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i)
       ADD(sums[i], lost[i], Parts(p.partial).v[part * matrices * plane + at + i]);
-    }
   }
-  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {
-    sums[i] = TOTAL(sums[i], lost[i]);
-  }
+  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) sums[i] = TOTAL(sums[i], lost[i]);
   set_matrix(at / plane);
 #if PUT_WIDTH > 1
   put_many(at % plane / p.columns, at % plane % p.columns, sums);
@@ -599,11 +592,7 @@ std::string product_text(const ProductRequest& request,
 std::string fold_text(const ProductRequest& request,
                       const ProductFunctions& functions,
                       std::size_t parameter_bytes) {
-  const std::string adding =
-      request.dtype == DType::i8
-          ? "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n"
-          : glsl_long_sum(request.dtype == DType::f64 ? "double" : "float") +
-                "#define ADD add_long\n#define TOTAL long_sum\n";
+  const std::string adding = glsl_adding(request.dtype == DType::i8 ? DType::i32 : request.dtype);
   return head(request, functions, kFoldThreads, true, false, parameter_bytes, adding) +
          std::string(kFoldMain);
 }
