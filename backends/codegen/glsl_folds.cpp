@@ -114,6 +114,12 @@ void add_long(inout {0} sum, inout {0} lost, {0} x) {{
                      type);
 }
 
+std::string glsl_adding(DType type) {
+  return is_float(type) ? glsl_long_sum(glsl_compute_type(type)) +
+                              "#define ADD add_long\n#define TOTAL long_sum\n"
+                        : "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n";
+}
+
 std::string_view glsl_row_threads() noexcept {
   return R"(
 bool has_full_subgroups() { return gl_NumSubgroups * gl_SubgroupSize == gl_WorkGroupSize.x; }

@@ -23,6 +23,8 @@ namespace hearth {
 /// lost, x)` keeps in `lost` what `sum` was rounded by; `long_sum(sum, lost)` is the sum, infinite
 /// where `sum` is. `type` is a type of GLSL.
 [[nodiscard]] std::string glsl_long_sum(std::string_view type);
+/// `ADD(sum, lost, x)` and `TOTAL(sum, lost)`: these for floats, plain sums for integers.
+[[nodiscard]] std::string glsl_adding(DType type);
 
 /// For rows that neighbours in a workgroup share: `int row_thread()`, by which they are numbered,
 /// and `int row_width(int lanes)`, how many of `lanes` meet by shuffles: 1 where subgroups are not

@@ -371,10 +371,7 @@ std::string text_of(const AddCall& add, const Targets& targets, std::size_t byte
                       glsl_compute_type(add.dtype),
                       add.width,
                       glsl_unit(16),
-                      is_float(add.dtype)
-                          ? glsl_long_sum(glsl_compute_type(add.dtype)) +
-                                "#define ADD add_long\n#define TOTAL long_sum\n"
-                          : "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n");
+                      glsl_adding(add.dtype));
   text += sums_text(add.dtype, add.width);
   if (add.has_stretches) {
     text += fmt::format(

@@ -431,20 +431,13 @@ void main() {
   if (at >= matrices * plane) {
     return;
   }
-  C sums[FOLD_WIDTH];
-  C lost[FOLD_WIDTH];
-  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
-    sums[i] = C(0);
-    lost[i] = C(0);
-  }
+  C sums[FOLD_WIDTH], lost[FOLD_WIDTH];
+  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) sums[i] = lost[i] = C(0);
   for (int part = 0; part < p.splits; ++part) {
-    [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
+    [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i)
       ADD(sums[i], lost[i], Parts(p.partial).v[part * matrices * plane + at + i]);
-    }
   }
-  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) {
-    sums[i] = TOTAL(sums[i], lost[i]);
-  }
+  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) sums[i] = TOTAL(sums[i], lost[i]);
   set_matrix(at / plane);
 #if FOLD_WIDTH > 1
   put_many(at % plane / p.columns, at % plane % p.columns, sums);
@@ -619,12 +612,10 @@ std::string product_text(const ProductRequest& request,
 std::string fold_text(const ProductRequest& request,
                       const ProductFunctions& functions,
                       std::size_t parameter_bytes) {
-  const std::string adding =
-      request.dtype == DType::i8
-          ? "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n"
-          : glsl_long_sum(request.dtype == DType::f64 ? "double" : "float") +
-                "#define ADD add_long\n#define TOTAL long_sum\n";
-  const std::string defines = fmt::format("#define FOLD_WIDTH {}\n{}", fold_width(request), adding);
+  const std::string defines =
+      fmt::format("#define FOLD_WIDTH {}\n{}",
+                  fold_width(request),
+                  glsl_adding(request.dtype == DType::i8 ? DType::i32 : request.dtype));
   return head(request, functions, kFoldThreads, true, false, parameter_bytes, defines) +
          std::string(kFoldMain);
 }

@@ -265,12 +265,7 @@ std::string text_of(
       glsl_suffix(sums),
       glsl_suffix(sums),
       glsl_compute_type(sums));
-  if (is_float(to)) {
-    text += glsl_long_sum(acc);
-    text += "#define ADD add_long\n#define TOTAL long_sum\n";
-  } else {
-    text += "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n";
-  }
+  text += glsl_adding(to);
   text += glsl_walk(rank, "x");
   text += kPlace;
   if (pass == Pass::middle) {
