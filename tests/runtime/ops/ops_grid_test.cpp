@@ -100,6 +100,9 @@ TEST_F(GridTest, PadRefusesWhatTheAxisDoesNotHave) {
   EXPECT_EQ(thrown_text<ArgumentError>(
                 [&] { (void)pad(x, {{.axis = 1, .before = 3}}, {.mode = PadMode::reflect}); }),
             "pad: axis 1 of [2, 3] has too few elements to grow by 3 and 0 in this mode");
+  EXPECT_EQ(thrown_text<ArgumentError>(
+                [&] { (void)pad(x, {{.axis = 1, .after = 3}}, {.mode = PadMode::reflect}); }),
+            "pad: axis 1 of [2, 3] has too few elements to grow by 0 and 3 in this mode");
   EXPECT_EQ(thrown_text<ArgumentError>([&] {
               (void)pad(x, {{.axis = 1}, {.axis = -1, .after = 1}});
             }),
