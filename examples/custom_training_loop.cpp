@@ -63,6 +63,7 @@ double right_share(const Network& model, hearth::DataLoader& loader, const heart
 int main(int argc, char** argv) try {
   const std::filesystem::path folder = argc > 1 ? argv[1] : "checkpoints/custom_loop";
   const std::filesystem::path state = folder / "training.safetensors";
+  const hearth::FileLock lock = hearth::lock_folder(folder);  // no other run writes there
   const hearth::Runtime runtime;
   const hearth::Device device = runtime.device();
   const hearth::MnistData data = digits();

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -51,6 +52,24 @@ bool is_file_of_weights(const fs::path& where) {
 
 fs::path weights_file(const fs::path& where) {
   return is_file_of_weights(where) ? where : where / "model.safetensors";
+}
+
+FileLock lock_folder(const fs::path& folder, SourceLoc loc) {
+  const Status made = make_folder(folder);
+  if (!made.has_value()) {
+    detail::throw_file_error(made.error(), loc);
+  }
+  Result<FileLock> lock = FileLock::claim(folder / "training.lock");
+  if (!lock.has_value()) {
+    Error error = lock.error();
+    error.text = fmt::format(
+        "folder {}: cannot be taken for this run: {}; each run needs a folder "
+        "of its own",
+        folder.string(),
+        error.text);
+    detail::throw_file_error(std::move(error), loc);
+  }
+  return std::move(lock).value();
 }
 
 namespace detail {

@@ -4,6 +4,7 @@
 
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/safetensors.hpp>
+#include <hearth/runtime/base/file_lock.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <filesystem>
@@ -17,6 +18,16 @@ namespace hearth {
 /// whatever it is called, or is not there and ends as files of weights do (.bin, .pt, .pth, …);
 /// else model.safetensors in the folder `where`. What save_weights() takes, it writes to that file.
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
+
+/// Makes a folder, if need be, and locks it for one run: two runs would each replace the other's
+/// files. A Trainer locks its own folder. Reading needs no lock. The file training.lock in it names
+/// the holder, as long as the lock lives; after a kill the next run takes it over.
+///
+/// Errors: FileError io_error, also when another run has the folder: it names process, program,
+/// host and since when. On a file system without locks the folder is not kept
+/// (FileLock::is_held()).
+[[nodiscard]] FileLock lock_folder(const std::filesystem::path& folder,
+                                   SourceLoc loc = SourceLoc::current());
 
 namespace detail {
 /// Errors: ArgumentError for what save_weights() does not write to.

@@ -13,11 +13,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace hearth {
 namespace {
@@ -70,8 +73,7 @@ TrainingConsole::~TrainingConsole() {
 void TrainingConsole::close() noexcept {
   if (screen_) {
     screen_.reset();
-    std::fwrite(kept_.data(), 1, kept_.size(), out_);
-    std::fflush(out_);
+    put(kept_);
     kept_.clear();
   }
 }
@@ -118,12 +120,24 @@ void TrainingConsole::write(const std::string& text) {
     message_ = text.substr(0, text.find_last_not_of('\n') + 1);
     return;
   }
-  if (is_line_open_) {
-    std::fwrite(kClearLine.data(), 1, kClearLine.size(), out_);
-    is_line_open_ = false;
+  const std::string_view clear = is_line_open_ ? kClearLine : "";
+  is_line_open_ = false;
+  put(std::string(clear) + text);
+}
+
+void TrainingConsole::put(std::string_view bytes) noexcept {
+  const bool is_written =
+      std::fwrite(bytes.data(), 1, bytes.size(), out_) == bytes.size() && std::fflush(out_) == 0;
+  if (is_written) {
+    return;
   }
-  std::fwrite(text.data(), 1, text.size(), out_);
-  std::fflush(out_);
+  const int error_number = errno;
+  std::clearerr(out_);  // the disk may have room for the next line
+  if (!std::exchange(has_failed_, true)) {
+    std::fprintf(stderr,
+                 "hearth: the lines of a training cannot be written: %s; it goes on without them\n",
+                 std::strerror(error_number));  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+  }
 }
 
 void TrainingConsole::show(const RunPlace& place, double loss, double samples_per_s) {

@@ -1,7 +1,7 @@
 // TrainingConsole: what a training run says while it goes on: on a terminal one line that is drawn
 // again and again, or, on request, a full screen with curves; elsewhere a line an epoch.
-// Owned by a run; the file outlives it. Threads: one at a time. Writing errors are left to the
-// file.
+// Owned by a run; the file outlives it. Threads: one at a time. A line that cannot be written (a
+// closed pipe, a full disk) is lost; the console reports that once on stderr, and the run goes on.
 #pragma once
 
 #include <hearth/modules/training_history.hpp>
@@ -103,6 +103,8 @@ class TrainingConsole final {
 
  private:
   void write(const std::string& text);
+  /// Bytes as they are.
+  void put(std::string_view bytes) noexcept;
   /// "epoch 1/5 [####....] 12/60", and as many of the parts as there is room for.
   void show_line(const RunPlace& place,
                  std::string_view doing,
@@ -113,6 +115,7 @@ class TrainingConsole final {
   ConsoleStyle style_;
   std::int64_t epochs_;
   bool is_line_open_ = false;
+  bool has_failed_ = false;  // to write, which is reported once
   std::optional<detail::TimePoint> drawn_at_;
   std::unique_ptr<detail::TerminalScreen> screen_;
   std::string kept_;  // written once the screen is given back

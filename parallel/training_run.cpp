@@ -165,6 +165,7 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
   if (!ports_.validate && !options.metrics.empty()) {
     console_.say("there are no validation data: no metrics are computed");
   }
+  take_folder();
   const bool resumes = options.resume && has_state();
   if (resumes) {
     require_same_run();

@@ -3,7 +3,8 @@
 // template, which is why it is public.
 // Owned by a call of Trainer::fit(). Threads: one at a time.
 // Invariants: (1) whatever decides how a run goes on is in its state, so a run that is resumed goes
-// on as if it had not stopped; (2) a file is replaced whole or not at all.
+// on as if it had not stopped; (2) a file is replaced whole or not at all; (3) no other run has its
+// folder meanwhile.
 #pragma once
 
 #include <hearth/modules/best_value.hpp>
@@ -14,6 +15,7 @@
 #include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/runtime/base/clock.hpp>
+#include <hearth/runtime/base/file_lock.hpp>
 #include <hearth/runtime/base/interrupt.hpp>
 
 #include <chrono>
@@ -71,9 +73,10 @@ void require_examples(std::int64_t count, const char* which, SourceLoc where);
 
 class TrainingRun final {
  public:
-  /// Looks at the options, makes the folder, and, if the run is resumed, loads its state.
+  /// Looks at the options, makes and locks the folder, and, if the run is resumed, loads its state.
   /// Errors: ArgumentError for options that make no sense, or when the saved run had other notes;
-  /// FileError when the folder cannot be written, or the state not be read; those of a validation.
+  /// FileError when another run has the folder, when it cannot be written, or the state not be
+  /// read; those of a validation.
   TrainingRun(const TrainerOptions& options, TrainingPorts ports, SourceLoc where);
 
   /// Errors: what a step, a save or a callback throws.
@@ -101,6 +104,7 @@ class TrainingRun final {
   };
 
   void require_sound_options() const;
+  void take_folder();
   void prepare_folder() const;
   /// Whether there is a run to go on with.
   [[nodiscard]] bool has_state() const;
@@ -184,6 +188,7 @@ class TrainingRun final {
   /// The metrics that are shown: of those with one name and figure, the first.
   const std::vector<std::size_t> columns_;
   TrainingConsole console_;
+  std::optional<FileLock> lock_;  ///< Lock of the folder, if there is one.
 
   // The state of the run.
   TrainingHistory history_;

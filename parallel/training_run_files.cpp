@@ -3,6 +3,7 @@
 
 #include "training_run_parts.hpp"
 
+#include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/training_report.hpp>
 #include <hearth/runtime/base/file.hpp>
 #include <hearth/runtime/trace_scope.hpp>
@@ -56,12 +57,25 @@ std::filesystem::path TrainingRun::file(const char* name) const {
   return options_.folder / name;
 }
 
+// Before anything in it is read.
+void TrainingRun::take_folder() {
+  if (options_.folder.empty()) {
+    return;
+  }
+  lock_ = lock_folder(options_.folder, where_);
+  if (!lock_->is_held()) {
+    console_.say(
+        fmt::format("{}: this file system has no locks: see to it that no other run writes "
+                    "there",
+                    options_.folder.string()));
+  }
+}
+
 // What cannot be written is found out before the training.
 void TrainingRun::prepare_folder() const {
   if (options_.folder.empty()) {
     return;
   }
-  training::require_written(make_folder(options_.folder), where_);
   for (const char* name :
        {"model.safetensors", training::kStateFile, "metrics.csv", "report.html"}) {
     training::require_written(check_writable(file(name)), where_);

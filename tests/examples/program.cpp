@@ -53,6 +53,10 @@ Program::~Program() {
   ::close(output_);
 }
 
+void Program::close_output() {
+  ::close(std::exchange(output_, -1));
+}
+
 bool Program::read_some() {
   std::array<char, 4096> buffer{};
   const ssize_t got = ::read(output_, buffer.data(), buffer.size());

@@ -34,6 +34,8 @@ class Program final {
   /// wait_for() looks from here on.
   void forget_output() { text_.clear(); }
   void send(int signal) const;
+  /// Closes the pipe, as `head` does: what the program prints from now on nobody gets.
+  void close_output();
   /// Reads the rest and waits for the end.
   [[nodiscard]] Outcome finish();
 

@@ -222,6 +222,39 @@ TEST_F(TrainMnist, CtrlCFinishesTheStepAndSaves) {
   EXPECT_THAT(at_stop.out, AllOf(HasSubstr("batches, saved:"), HasSubstr("weights: ")));
 }
 
+// What is left of the output may end it by SIGPIPE when all is written.
+TEST_F(TrainMnist, AClosedPipeLosesNoModel) {
+  write_digits(400, 6);
+  Program piped("train_mnist", arguments({"--epochs", "3", "--json", path("figures.json")}));
+  ASSERT_TRUE(piped.wait_for("\nepoch 1/"));
+  piped.close_output();
+  const Outcome at_end = piped.finish();
+  EXPECT_TRUE(at_end.exit_code == 0 || at_end.signal == SIGPIPE) << at_end.exit_code;
+  EXPECT_TRUE(std::filesystem::exists(path("checkpoint/model.safetensors")));
+  const nlohmann::json end = nlohmann::json::parse(std::ifstream(path("figures.json")));
+  EXPECT_EQ(end.at("epochs"), 3);
+  EXPECT_TRUE(end.at("interrupted").is_null());
+}
+
+TEST_F(TrainMnist, ASecondRunInAFolderIsRefusedUntilTheFirstEnds) {
+  write_digits(400, 6);
+  Program first("train_mnist", arguments({"--epochs", "1000000"}));
+  ASSERT_TRUE(first.wait_for("\nepoch 1/"));
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--epochs", "1"}, {"--epochs", "1", "--resume"}}) {
+    const Outcome refused = run("train_mnist", arguments(more));
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(
+        refused.out,
+        ContainsRegex("checkpoint.*held by process [0-9]+ \\(train_mnist\\) on .+ since 2"));
+  }
+  first.send(SIGKILL);
+  static_cast<void>(first.finish());
+  EXPECT_TRUE(std::filesystem::exists(path("checkpoint/training.lock")));
+  EXPECT_EQ(run("train_mnist", arguments({"--epochs", "1"})).exit_code, 0) << "it takes over";
+  EXPECT_FALSE(std::filesystem::exists(path("checkpoint/training.lock")));
+}
+
 TEST_F(TrainMnist, AKilledRunThatIsResumedEndsWithTheBitsOfAWholeOne) {
   write_digits(400, 6);
   Program killed("train_mnist", arguments({"--epochs", "1000000", "--save-every", "1"}));

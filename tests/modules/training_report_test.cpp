@@ -305,5 +305,21 @@ TEST(TrainingConsole, AnInterruptedEpochSaysHowFarItCame) {
               StartsWith("epoch 2/3 interrupted after 3 of 9 batches, saved:  loss 0.3333"));
 }
 
+// /dev/full fails as a full disk does. The run goes on.
+TEST(TrainingConsole, ALineThatCannotBeWrittenIsReportedOnce) {
+  std::FILE* const full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  ::testing::internal::CaptureStderr();
+  {
+    TrainingConsole console({.style = ConsoleStyle::plain, .out = full}, 3);
+    console.say("one");
+    console.say("two");
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "hearth: the lines of a training cannot be written: No space left on device; it goes "
+            "on without them\n");
+  std::fclose(full);
+}
+
 }  // namespace
 }  // namespace hearth

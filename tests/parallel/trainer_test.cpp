@@ -13,16 +13,21 @@
 #include <hearth/modules/linear.hpp>
 #include <hearth/runtime/base/file.hpp>
 
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace hearth {
 namespace {
@@ -328,6 +333,99 @@ TEST(Trainer, CtrlCSavesAndARunThatIsResumedEndsWithTheSameBits) {
   EXPECT_EQ(rest.resumed_at->epoch, 2);
   EXPECT_EQ(rest.resumed_at->batch, 4);
   EXPECT_EQ(weights_file_of(folder.path() / "stopped"), weights_file_of(folder.path() / "whole"));
+}
+
+// A terminal's signal and the one of a parent that passes it on.
+TEST(Trainer, TwoSignalsAtOnceAreOneWish) {
+  const TemporaryFolder folder;
+  RandomRun run(folder.path());
+  run.options.callbacks = {{.on_step = [](const TrainingStep& step, RunControl&) {
+    if (step.step == 3) {
+      std::raise(SIGINT);
+      std::raise(SIGINT);
+      std::raise(SIGTERM);
+    }
+  }}};
+  EXPECT_EQ(run.digits.fit<NormNet>(run.options).reason, EndReason::interrupted);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "training.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "model.safetensors"));
+}
+
+// As `trainer | head`.
+TEST(Trainer, AClosedPipeDoesNotEndARun) {
+  const TemporaryFolder folder;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ::close(ends[0]);
+  std::FILE* const out = ::fdopen(ends[1], "w");
+  ASSERT_NE(out, nullptr);
+  RandomRun run(folder.path());
+  run.options.early_stopping = std::nullopt;
+  run.options.console = {.style = ConsoleStyle::plain, .out = out};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run.digits.fit<NormNet>(run.options).reason, EndReason::finished);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the lines of a training cannot be written: Broken pipe"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "model.safetensors"));
+  std::signal(SIGPIPE, SIG_IGN);  // the file still has bytes to write
+  std::fclose(out);
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+// The figures find no room; the state was saved before.
+TEST(Trainer, AFullDiskEndsARunThatGoesOnLater) {
+  const TemporaryFolder folder;
+  RandomRun whole(folder.path() / "whole");
+  static_cast<void>(whole.digits.fit<NormNet>(whole.options));
+  const std::filesystem::path place = folder.path() / "full";
+  std::filesystem::create_directory(place);
+  std::filesystem::create_symlink("/dev/full", place / "metrics.csv");
+  RandomRun stopped(place);
+  try {
+    static_cast<void>(stopped.digits.fit<NormNet>(stopped.options));
+    ADD_FAILURE() << "all was written";
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("metrics.csv"));
+    EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
+  }
+  std::filesystem::remove(place / "metrics.csv");
+  RandomRun resumed(place);
+  resumed.options.resume = true;
+  EXPECT_TRUE(resumed.digits.fit<NormNet>(resumed.options).resumed_at);
+  EXPECT_EQ(weights_file_of(place), weights_file_of(folder.path() / "whole"));
+}
+
+TEST(Trainer, AFolderIsOfOneRunAtATime) {
+  const TemporaryFolder folder;
+  RandomRun first(folder.path() / "one");
+  first.options.early_stopping = std::nullopt;
+  std::string refused;
+  bool has_other_ended = false;
+  first.options.callbacks = {{.on_step = [&](const TrainingStep& step, RunControl&) {
+    if (step.step != 2) {
+      return;
+    }
+    EXPECT_TRUE(std::filesystem::exists(folder.path() / "one/training.lock"));
+    RandomRun second(folder.path() / "one/../one");
+    for (const bool resumes : {false, true}) {
+      second.options.resume = resumes;
+      try {
+        static_cast<void>(second.digits.fit<NormNet>(second.options));
+      } catch (const FileError& error) {
+        refused = error.what();
+      }
+      EXPECT_THAT(refused, HasSubstr("held by process " + std::to_string(::getpid())));
+    }
+    RandomRun other(folder.path() / "other");
+    static_cast<void>(other.digits.fit<NormNet>(other.options));
+    has_other_ended = true;
+  }}};
+  EXPECT_EQ(first.digits.fit<NormNet>(first.options).reason, EndReason::finished);
+  EXPECT_TRUE(has_other_ended);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "one/training.lock"));
+  RandomRun next(folder.path() / "one");
+  next.options.resume = true;
+  static_cast<void>(next.digits.fit<NormNet>(next.options));
 }
 
 TEST(Trainer, ACallbackCanEndARun) {
