@@ -190,6 +190,16 @@ constexpr std::string_view kStores = R"(
 C strip_sum(int strip, int down, int across) {
   return as_sums(slices[strip + down * STRIP_PITCH + across / 4])[across % 4];
 }
+// Four sums that begin anywhere in a row of the strip, out of the two words that hold them.
+V4 strip_sums(int strip, int down, int across) {
+  const int at = strip + down * STRIP_PITCH + across / 4;
+  const V4 low = as_sums(slices[at]);
+  const V4 high = as_sums(slices[at + 1]);
+  const bool has_two = (across & 2) != 0;
+  const V4 near = has_two ? V4(low.zw, high.xy) : low;
+  const C next = has_two ? high.z : high.x;
+  return (across & 1) != 0 ? V4(near.yzw, next) : near;
+}
 void put_ragged(int strip_row, int strip_column, int strip) {
   const int low = max(0, OWN_COLUMN - strip_column);
   const int high = min(WARP_COLUMNS, p.columns - strip_column);
@@ -201,11 +211,8 @@ void put_ragged(int strip_row, int strip_column, int strip) {
     const int before = -int(kept_place(row, strip_column + low)) & (PUT_WIDTH - 1);
     const int across = low + before + e % (WARP_COLUMNS / PUT_WIDTH) * PUT_WIDTH;
     if (IS_OWN_ROW(row) && across + PUT_WIDTH <= high) {
-      C many[PUT_WIDTH];
-      [[unroll]] for (int k = 0; k < PUT_WIDTH; ++k) {
-        many[k] = strip_sum(strip, down, across + k);
-      }
-      keep_many(row, strip_column + across, many);
+      const V4 four = strip_sums(strip, down, across);
+      keep_many(row, strip_column + across, C[4](four.x, four.y, four.z, four.w));
     }
   }
   const int most = own % PUT_WIDTH == 0 ? PUT_WIDTH : 2 * PUT_WIDTH;

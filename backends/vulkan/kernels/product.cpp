@@ -465,6 +465,8 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
 
 // Rounds of workgroups from which on leave_rows() compares work, not time.
 constexpr int kFewestRounds = 8;
+// Threads of a group beside which a multiprocessor has room for no other: rounds are then whole.
+constexpr int kFillingGroup = 256;
 
 // The whole depth in one part.
 ProductPlan in_one_part(ProductPlan plan, const ProductRequest& request) noexcept {
@@ -570,7 +572,8 @@ std::optional<ProductPlan> leave_rows(const ProductRequest& request,
     return std::nullopt;
   }
   if (plan.groups < std::int64_t{kFewestRounds} * limits.multiprocessors) {
-    return request.is_alone ? pair_tiles(request, plan, limits) : std::nullopt;
+    const bool fills = tile.threads() >= kFillingGroup;
+    return request.is_alone && fills ? pair_tiles(request, plan, limits) : std::nullopt;
   }
   if (request.rows % tile.rows == 0) {
     return std::nullopt;

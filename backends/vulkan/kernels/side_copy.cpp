@@ -28,8 +28,8 @@ constexpr std::string_view kNeighbours = R"(
 uvec4 word_at(uint64_t at, uint count) {
   const uint shift = uint(at) & 15u;
   const uint64_t begin = at - uint64_t(shift);
-  const uvec4 low = Word(begin).v;
-  const uvec4 high = shift + count > 16u ? Word(begin + 16ul).v : uvec4(0u);
+  const uvec4 low = Source(begin).v;
+  const uvec4 high = shift + count > 16u ? Source(begin + 16ul).v : uvec4(0u);
   uint near[8] = uint[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
   if ((shift & 8u) != 0u) {
     [[unroll]] for (int i = 0; i < 6; ++i) {
@@ -113,7 +113,10 @@ std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
   text += glsl_divide();
   text += fmt::format(
       "#define ELEMENT_BYTES {}\n"
-      "layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Word {{ uvec4 v; }};\n",
+      "layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Source {{ "
+      "uvec4 v; }};\n"
+      "layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Word {{ "
+      "uvec4 v; }};\n",
       size_bytes(copy.dtype));
   text += has_neighbours ? kNeighbours : kApart;
   return text + fmt::format(fmt::runtime(kMain),
