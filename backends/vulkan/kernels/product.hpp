@@ -186,6 +186,7 @@ void add_words(ShaderKey& key, const ProductRequest& request, const ProductPlan&
 [[nodiscard]] std::string cooperative_sizes(const ProductRequest& request,
                                             const CooperativeTile& tile);
 [[nodiscard]] std::string cooperative_main(DType dtype, bool is_emulated);
+[[nodiscard]] std::string_view thin_main() noexcept;
 [[nodiscard]] std::string fold_text(const ProductRequest& request,
                                     const ProductFunctions& functions,
                                     std::size_t parameter_bytes);
