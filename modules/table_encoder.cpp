@@ -43,8 +43,7 @@ bool misses(const CsvColumn& column, std::int64_t row) {
   return column.is_missing[static_cast<std::size_t>(row)] != 0;
 }
 
-// The whole number in a column of numbers, also where it is written as 1.0, as others write one
-// with gaps in it.
+// The whole number in a column of numbers, also where it is written as 1.0.
 std::optional<std::int64_t> whole_number(const CsvColumn& column, std::int64_t row) {
   if (column.type == CsvType::integer) {
     return column.integers[static_cast<std::size_t>(row)];
@@ -91,8 +90,7 @@ struct Moments {
   double deviation = 1;
 };
 
-// The one rule for a number, in a table that trains as in every other: it is finite, and so is what
-// it becomes in f32. Errors: the place, the column and the value.
+// The one rule for a number of any table: it is finite in f32 too. Errors: place, column, value.
 float coded(const CsvTable& table,
             const CsvColumn& column,
             std::int64_t row,

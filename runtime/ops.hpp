@@ -283,8 +283,7 @@ Tensor& operator/=(Tensor& a, Arg b);
 [[nodiscard]] Tensor reshape(Arg x, const std::vector<std::int64_t>& shape);
 [[nodiscard]] Tensor reshape(Arg x, const std::vector<int>& shape);
 [[nodiscard]] Tensor reshape(Arg x, const Shape& shape);
-/// Joins the axes from `first` to the last into one, by default all axes. The
-/// layer Flatten keeps the first axis, the examples. PyTorch has both defaults, too.
+/// Joins the axes `first` to the last into one, by default all. The layer Flatten keeps axis 0.
 [[nodiscard]] Tensor flatten(Arg x, int first = 0);
 [[nodiscard]] Tensor permute(Arg x, std::initializer_list<int> axes);
 [[nodiscard]] Tensor permute(Arg x, std::span<const int> axes);
@@ -542,19 +541,16 @@ struct TopKOptions {
 };
 /// The `count` largest along an axis, or smallest, in order, the first ones of equal ones; NaN
 /// counts as larger than all. With count = the axis's size it sorts.
-///
 /// Shapes: as x, with count along the axis, both. The values have a gradient.
 /// Dtypes: numbers. Errors: ArgumentError for a count below 0 or beyond the axis's size.
 [[nodiscard]] TopK topk(Arg x, std::int64_t count, TopKOptions options = {});
 namespace detail {
-// Of bools alone, and always given: so no other call of topk() meets the old options.
-struct GivenFlag {
+struct GivenFlag {  // of bools alone: so no other call of topk() meets the old options
   template <std::same_as<bool> Flag>
   GivenFlag(Flag flag) noexcept : value(flag) {}  // NOLINT(google-explicit-constructor)
   bool value;
 };
-// Before `descending`, this was the options' name of it.
-struct TopKByLargest {
+struct TopKByLargest {  // TopKOptions with the old name of `descending`
   int axis = -1;
   GivenFlag largest;
 };

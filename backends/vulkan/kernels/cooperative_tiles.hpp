@@ -1,0 +1,58 @@
+// The tiles of products on matrix units, with the rates that they reach.
+// Threads: any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "product.hpp"
+
+namespace hearth::vulkan {
+
+/// A tile and its share of the fastest one's rate.
+struct CooperativeCandidate {
+  CooperativeTile tile;
+  double use = 1;
+  double more_depth = 0;
+  double use_i8 = 1;         // of i8, whose b lies along the depth,
+  double use_i8_across = 1;  // and of such as does not
+  double use_f16_sums = 1;   // of f16, where its sums are f16, too
+
+  [[nodiscard]] double use_for(const ProductRequest& request,
+                               const CooperativeTile& own) const noexcept {
+    if (request.dtype == DType::i8) {
+      return request.b.along_depth ? use_i8 : use_i8_across;
+    }
+    return own.sums_f16 ? use_f16_sums : use;
+  }
+};
+
+// Measured on an H100 by bench/gpu/tile_bench.cpp: `use` at 8192 x 8192 x 8192, `more_depth` at
+// 8192 x 2048 x 512. When to fetch is worth 40 TFLOP/s of 350 to the first tile, and costs the
+// second 15. Those of i8 and of sums in f16 on an H200.
+inline constexpr std::array kCooperativeTiles{
+    CooperativeCandidate{{160, 192, 64, 80, 48}, 1.0, 200, 1.0, 1.0, 0.85},
+    CooperativeCandidate{{128, 256, 32, 64, 64, false}, 0.92, 200, 0.79, 0.87, 0.85},
+    CooperativeCandidate{{256, 128, 32, 64, 64}, 0.87, 200, 0.75, 0.85, 0.74},
+    CooperativeCandidate{{128, 192, 64, 64, 48, false}, 0.96, 200, 1.0, 0.79, 0.86},
+    // Where sums take half as many registers.
+    CooperativeCandidate{{256, 192, 64, 128, 48}, 0, 200, 0, 0, 1.0},
+    CooperativeCandidate{{192, 256, 64, 96, 64}, 0, 200, 0, 0, 0.96},
+    CooperativeCandidate{{128, 128, 64, 64, 64}, 0.89, 150, 0.85, 0.9, 0.83},
+    CooperativeCandidate{{128, 128, 64, 64, 32}, 0.85, 120, 0.79, 0.83, 0.73},
+    CooperativeCandidate{{64, 128, 64, 32, 64}, 0.73, 80, 0.72, 0.52, 0.64},
+    CooperativeCandidate{{128, 64, 64, 64, 32}, 0.73, 80, 0.72, 0.75, 0.64},
+    CooperativeCandidate{{64, 64, 64, 32, 32}, 0.6, 80, 0.59, 0.44, 0.51},
+    CooperativeCandidate{{64, 64, 32, 32, 32}, 0.5, 80, 0.46, 0.43, 0.46},
+};
+
+/// Shared memory that a workgroup of the tile takes.
+/// Units: bytes.
+[[nodiscard]] std::int64_t shared_bytes(const CooperativeTile& tile,
+                                        const ProductRequest& request) noexcept;
+/// The tile as this product on this device has it.
+[[nodiscard]] CooperativeTile tile_for(CooperativeTile tile,
+                                       const ProductRequest& request,
+                                       const DeviceLimits& limits) noexcept;
+
+}  // namespace hearth::vulkan
