@@ -52,7 +52,7 @@ std::string bytes(std::int64_t count) {
   return readable(static_cast<double>(count));
 }
 
-std::string readable_time(double seconds) {
+std::string time_text(double seconds) {
   return seconds >= 1      ? fmt::format("{:.2f} s", seconds)
          : seconds >= 1e-3 ? fmt::format("{:.2f} ms", seconds * 1e3)
                            : fmt::format("{:.1f} us", seconds * 1e6);
@@ -156,7 +156,7 @@ std::string row_of(const Row& row, double& y, const Scale& scale) {
                           kernel.name,
                           kernel.op_count > 1 ? fmt::format(" ({} ops)", kernel.op_count) : "",
                           row.times > 1 ? "each " : "",
-                          has_time ? "took " + readable_time(row.seconds) + ", " : "",
+                          has_time ? "took " + time_text(row.seconds) + ", " : "",
                           bytes(kernel.bytes_read),
                           bytes(kernel.bytes_written)),
               kMostLines);
@@ -207,7 +207,7 @@ std::string folded(std::span<const Row> rows, double& y, const Scale& scale) {
     seconds += row.all_seconds();
   }
   const std::string time =
-      scale.of_seconds > 0 ? "took " + readable_time(seconds) + ", " : std::string();
+      scale.of_seconds > 0 ? "took " + time_text(seconds) + ", " : std::string();
   std::string svg =
       text(kTextLeft,
            y,
@@ -249,7 +249,7 @@ std::string words_of_sums(const Explanation& explanation, std::span<const double
   }
   if (!seconds.empty()) {
     words += fmt::format("; kernels took {}",
-                         readable_time(std::accumulate(seconds.begin(), seconds.end(), 0.0)));
+                         time_text(std::accumulate(seconds.begin(), seconds.end(), 0.0)));
   }
   return words;
 }

@@ -135,7 +135,7 @@ TEST(ExplainPicture, IsNoHigherThanAPageWhateverTheNumberOfKernels) {
     EXPECT_LE(size_of(svg, "height"), kMostPictureHeight);
     EXPECT_GT(size_of(svg, "height"), kMostPictureHeight / 2);
     EXPECT_THAT(svg, HasSubstr("400. op_399_"));
-    EXPECT_THAT(svg, has_time ? HasSubstr("301. op_300_") : Not(HasSubstr("301. op_300_")));
+    EXPECT_EQ(svg.find("301. op_300_") != std::string::npos, has_time);
     EXPECT_THAT(svg, HasSubstr("1 to 3"));
     EXPECT_THAT(svg, HasSubstr(" smaller kernels, "));
   }

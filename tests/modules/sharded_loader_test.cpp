@@ -54,8 +54,8 @@ std::vector<std::int64_t> inputs_of(const std::vector<HostBatch>& shards) {
 TEST(ShardedLoader, DividesByShares) {
   TestRuntime test;
   const Numbers data(25);
-  ShardedLoader even(data, test.executor(), {.batch_size = 10, .seed = 3}, 3);
-  ShardedLoader loader(data, test.executor(), {.batch_size = 10, .seed = 3}, 3);
+  ShardedLoader even(data, test.runtime.executor(), {.batch_size = 10, .seed = 3}, 3);
+  ShardedLoader loader(data, test.runtime.executor(), {.batch_size = 10, .seed = 3}, 3);
   EXPECT_EQ(inputs_of(loader.next()), inputs_of(even.next()));
   loader.set_shares({700, 100, 200});
   EXPECT_EQ(loader.cursor(), even.cursor());

@@ -148,9 +148,9 @@ TEST(FusedCaptured, FunctionsWithLongTextsCountForSeveralOps) {
         world.device.sync();
       };
       const Explanation said = explain(world.device, program);
-      EXPECT_EQ(said.kernels.size(), dtype == DType::f32 ? 2U : 3U) << said.to_text();
-      EXPECT_NE(said.to_text().find("and 64 ops are the most of a kernel"), std::string::npos)
-          << said.to_text();
+      EXPECT_EQ(said.kernels.size(), dtype == DType::f32 ? 2U : 3U) << said.to_string();
+      EXPECT_NE(said.to_string().find("and 64 ops are the most of a kernel"), std::string::npos)
+          << said.to_string();
     }
   });
 }
