@@ -124,12 +124,25 @@ class ParameterWalk {
   TiedTensors tied_;
 };
 
+/// What visit() is given: copies of it, in a std::function say, go on with the same walk.
+struct ParameterVisitor {
+  template <class Part>
+  void operator()(const std::string& path, Part& part) const {
+    (*walk)(path, part);
+  }
+  void enter_module(const void* module, std::size_t size_bytes) const {
+    walk->enter_module(module, size_bytes);
+  }
+  ParameterWalk* walk;
+};
+
 /// Tracks the parameters of a module that are not frozen, each once: those with several names under
 /// their first.
 template <class Model>
 TrackedParameters track_parameters(Model& model, TapeScope& scope, SourceLoc loc) {
   ParameterWalk walk(loc);
-  model.visit("", walk);
+  ParameterVisitor visitor{&walk};
+  model.visit("", visitor);
   TrackedParameters tracked;
   for (ParameterWalk::Parameter& parameter : walk.parameters) {
     if (parameter.is_frozen) {

@@ -64,7 +64,7 @@ std::string advice_on_devices(const Submission& submission) {
         return why;
       }
     }
-    if (impl->unnamed_weight.load(std::memory_order_acquire) != 0) {
+    if (unnamed.empty() && impl->unnamed_weight.load(std::memory_order_acquire) != 0) {
       unnamed = fmt::format(
           "; {} is the weight of a layer that no model has named: where a model "
           "leaves it out of HEARTH_MODULE, it does not move with the model",
