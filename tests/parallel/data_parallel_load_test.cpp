@@ -61,7 +61,8 @@ class FailingCopies final : public ForwardingBackend {
 /// A training of a network that draws random numbers, on two sims.
 struct LoadRun {
   explicit LoadRun(std::shared_ptr<CopyFault> fault = std::make_shared<CopyFault>())
-      : runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}}},
+      : runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
+                 .fusion = Fusion::off},  // else time decides what an oracle rounds
                 {.make = [fault](const BackendRequest& request) -> std::unique_ptr<Backend> {
                   return request.name.starts_with("sim:")
                              ? std::make_unique<FailingCopies>(make_sim(request, {}), fault)
