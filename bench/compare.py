@@ -15,6 +15,7 @@ import argparse
 import json
 import pathlib
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def main():
                     [(before[name]["median"], each[name][0]) for each in new])
     elif len(arguments.programs) == 2:
         old = taken[0]
-        if pathlib.Path(arguments.programs[0]).samefile(arguments.programs[1]):
+        if len({pathlib.Path(shutil.which(program) or program).resolve() for program in arguments.programs}) == 1:
             print("both are the same program: the ratios are the machine's own")
         for name in names:
             if all(name in figures for figures in old):

@@ -17,8 +17,10 @@ constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kSumBytes = 32 << 20;
 // Elements joined by one task.
 constexpr std::int64_t kJoinElements = 1 << 16;
-// Pixels of one block of rows: the depth of one tile.
+// Pixels of one block of rows.
 constexpr std::int64_t kBlockPixels = 320;
+// A row that is longer is cut: so many products are added to one another in a tile.
+constexpr std::int64_t kMostPixels = 512;
 // With fewer input channels, the taps stand beside them in one tile.
 constexpr std::int64_t kFewInputs = 8;
 
@@ -73,20 +75,17 @@ class WeightGradient {
       if (has_totals_) {
         std::fill_n(totals_of(own), sum_elements_, 0.0);
       }
-      std::int64_t blocks = 0;  // in the sums
+      std::int64_t blocks = 0;  // that each group has had
       for (std::int64_t image = begin; image < end; ++image) {
         for (std::int64_t row = 0; row < rows_; row += block_rows_) {
-          if (has_totals_ && blocks++ == kMostBlocks) {
-            move_to_totals(own);
-            blocks = 1;
-          }
           for (std::int64_t group = 0; group < groups_; ++group) {
-            add_rows(image, group, row, own);
+            add_rows(image, group, row, blocks, own);
           }
+          blocks += parts(std::min(block_rows_, rows_ - row) * columns_, depth_);
         }
       }
-      if (has_totals_) {
-        move_to_totals(own);
+      for (std::int64_t group = 0; has_totals_ && group < groups_; ++group) {
+        move_to_totals(group, own);
       }
     });
     join(scratch + shared_bytes_, used, reinterpret_cast<T*>(scratch + weights_at_), arena);
@@ -104,6 +103,7 @@ class WeightGradient {
     block_.rows =
         (block_rows_ - 1) * attributes_.stride[0] + (kernel_[0] - 1) * attributes_.dilation[0] + 1;
     pixels_ = block_rows_ * columns_;
+    depth_ = even_part(pixels_, kMostPixels);
     sum_elements_ = groups_ * taps_ * inputs_ * padded_outputs_;
     const double flops = 2.0 * static_cast<double>(sum_elements_) *
                          static_cast<double>(x_.shape()[0] * rows_ * columns_);
@@ -121,7 +121,7 @@ class WeightGradient {
         weights_at_ +
         (weight_.dtype == dtype_of<T> ? 0 : whole_lines(weight_.element_count() * kElementBytes));
     const std::int64_t images = parts(x_.shape()[0], part_count_);
-    has_totals_ = images * parts(rows_, block_rows_) > kMostBlocks;
+    has_totals_ = images * parts(rows_, block_rows_) * parts(pixels_, depth_) > kMostBlocks;
     // Each part: sums | planes | turned planes or gathered rows | gradient | turned gradient |
     // sums in f64.
     const std::int64_t plane_elements = inputs_ * block_.plane_elements();
@@ -149,8 +149,12 @@ class WeightGradient {
            block_.column_place(tap % kernel_[1] * attributes_.dilation[1]);
   }
 
-  // A block of rows of an image.
-  void add_rows(std::int64_t image, std::int64_t group, std::int64_t row, std::byte* own) const {
+  // Rows of an image, to sums that have had so many blocks of pixels.
+  void add_rows(std::int64_t image,
+                std::int64_t group,
+                std::int64_t row,
+                std::int64_t blocks,
+                std::byte* own) const {
     const std::int64_t rows = std::min(block_rows_, rows_ - row);
     PlaneBlock block = block_;
     block.first_row = row * attributes_.stride[0] - attributes_.padding[0];
@@ -165,17 +169,23 @@ class WeightGradient {
     }
     T* grad = reinterpret_cast<T*>(own + grad_at_);
     turn_gradient(image, group, row, rows, reinterpret_cast<T*>(own + staged_at_), grad);
-    T* sums = reinterpret_cast<T*>(own) + group * taps_ * inputs_ * padded_outputs_;
-    multiply(turned, grad, rows * columns_, sums);
+    T* sums = reinterpret_cast<T*>(own) + group * group_elements();
+    for (std::int64_t first = 0; first < rows * columns_; first += depth_, ++blocks) {
+      if (has_totals_ && blocks > 0 && blocks % kMostBlocks == 0) {
+        move_to_totals(group, own);
+      }
+      multiply(turned, grad, first, std::min(depth_, rows * columns_ - first), sums);
+    }
   }
 
   [[nodiscard]] double* totals_of(std::byte* own) const {
     return reinterpret_cast<double*>(own + totals_at_);
   }
-  void move_to_totals(std::byte* own) const {
-    auto* const sums = reinterpret_cast<T*>(own);
-    double* const totals = totals_of(own);
-    for (std::int64_t i = 0; i < sum_elements_; ++i) {
+  [[nodiscard]] std::int64_t group_elements() const { return taps_ * inputs_ * padded_outputs_; }
+  void move_to_totals(std::int64_t group, std::byte* own) const {
+    T* const sums = reinterpret_cast<T*>(own) + group * group_elements();
+    double* const totals = totals_of(own) + group * group_elements();
+    for (std::int64_t i = 0; i < group_elements(); ++i) {
       totals[i] += static_cast<double>(sums[i]);
       sums[i] = T{};
     }
@@ -227,7 +237,8 @@ class WeightGradient {
     kernels_.transpose(staged, count, to, padded_outputs_, outputs_, count);
   }
 
-  void multiply(const T* turned, const T* grad, std::int64_t pixels, T* sums) const {
+  void multiply(
+      const T* turned, const T* grad, std::int64_t first, std::int64_t pixels, T* sums) const {
     const std::int64_t row_items = gathers_ ? taps_ * inputs_ : inputs_;
     Tile<T> tile;
     tile.depth = pixels;
@@ -235,12 +246,12 @@ class WeightGradient {
     tile.c_step = padded_outputs_;
     tile.start_step = padded_outputs_;
     tile.a_step = row_items;
-    tile.a_offsets = gathers_ ? nullptr : offsets_;
+    tile.a_offsets = gathers_ ? nullptr : offsets_ + first;
     for (std::int64_t o = 0; o < padded_outputs_; o += panel_) {
-      tile.b = grad + o;
+      tile.b = grad + first * padded_outputs_ + o;
       tile.columns = static_cast<int>(std::min(panel_, outputs_ - o));
       for (std::int64_t tap = 0; tap < (gathers_ ? 1 : taps_); ++tap) {
-        const T* from = gathers_ ? turned : turned + tap_place(tap) * inputs_;
+        const T* from = turned + (gathers_ ? first * row_items : tap_place(tap) * inputs_);
         for (std::int64_t item = 0; item < row_items; item += items_) {
           tile.a = from + item;
           tile.rows = static_cast<int>(std::min(items_, row_items - item));
@@ -313,6 +324,7 @@ class WeightGradient {
   PlaneBlock block_;
   std::int64_t block_rows_ = 0;
   std::int64_t pixels_ = 0;
+  std::int64_t depth_ = 1;  // pixels of one tile
   std::int64_t sum_elements_ = 0;
   std::int64_t part_count_ = 1;
   std::int64_t weights_at_ = 0;

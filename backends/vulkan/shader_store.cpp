@@ -23,8 +23,13 @@ Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const Vul
   return store;
 }
 
+// A thread that the pool left behind is in the driver, which takes no cache apart meanwhile: then
+// the maker saves when that thread ends.
 ShaderStore::~ShaderStore() {
   pool_.reset();
+  if (maker_.use_count() > 1) {
+    return;
+  }
   try {
     CacheSave::write_within(maker_->take_unsaved(), saving_, maker_->device_name());
   } catch (const std::exception&) {

@@ -132,8 +132,9 @@ void VulkanBackend::come_to_rest() noexcept {
   if (p.options.log != nullptr) {
     p.options.log->write(hearth::detail::LogLevel::warn, [&] {
       return fmt::format(
-          "device {}: its queue did not drain within {:g} s; memory that it may still use stays allocated "
-          "until a later restart, trim() or opening of a device of this runtime finds it drained",
+          "device {}: its queue did not drain within {:g} s; memory that it may still use stays "
+          "allocated until a later restart, trim() or opening of a device of this runtime finds it "
+          "drained",
           p.info.name,
           std::chrono::duration<double>(p.longest_rest()).count());
     });

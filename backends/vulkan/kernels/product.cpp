@@ -4,6 +4,8 @@
 // groups and a long depth: the depth is cut too, so that about two groups for each multiprocessor
 // are there; what is cut depends on sizes and the device alone, so sums have the same order every
 // time.
+#include "product.hpp"
+
 #include "cooperative_tiles.hpp"
 
 #include <algorithm>

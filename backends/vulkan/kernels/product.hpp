@@ -60,7 +60,7 @@ struct ProductRequest {
   bool has_slices = false;  ///< Of kLongestSlice, and not thin.
   /// It stands behind a barrier, so that no launch before it shares its rounds of workgroups.
   bool is_alone = false;
-  int put_width = 1;        ///< Columns that can be put at once: 1, 4 or 8.
+  int put_width = 1;  ///< Columns that can be put at once: 1, 4 or 8.
   /// On matrix units: put_width columns go at once from where their place in the result is a
   /// multiple of put_width, for rows of any length. Neighbouring columns are neighbours there.
   bool puts_ragged = false;

@@ -220,6 +220,18 @@ TEST_P(LongSums, OfConvolutionsAndOfTheirGradients) {
     expect_near(static_cast<double>(values(of_weight)[0]),
                 sum_of(values(inside)),
                 "gradient of the weight");
+    // A row of a million pixels, whose taps stand beside one channel or are gone along by
+    // themselves.
+    for (const std::int64_t channels : {1, 8}) {
+      const std::int64_t width = 1'000'000 / channels;
+      const Tensor signal = terms({1, channels, 1, width}, are_equal);
+      const Tensor taps = ones(device(), {1, channels, 1, 3});
+      const Tensor of_taps =
+          gradient([&](const Tensor& w) { return sum(conv2d(signal, w)); }, taps);
+      expect_near(static_cast<double>(values(of_taps)[0]),
+                  sum_of(values(narrow(narrow(signal, 1, 0, 1), 3, 0, width - 2))),
+                  "gradient of the weight of a long row");
+    }
     const Tensor wide = terms({1, 64, 1, 1024}, are_equal);
     for (const std::int64_t outputs : {1, 40}) {
       const std::vector<float> got = values(
