@@ -4,7 +4,8 @@
 // Owned by the program; the Runtime outlives it, and so do the data. Threads: one at a time; the
 // workers are its own.
 // Invariants: (1) the same seed, data and number of devices give the same bits, and so does a run
-// that was stopped anywhere and resumed; (2) between steps all replicas are alike (DataParallel).
+// that was stopped anywhere and resumed, except where devices of different kinds share batches by
+// speed (ShardSizes); (2) between steps all replicas are alike (DataParallel).
 #pragma once
 
 #include <hearth/modules/evaluation_metric.hpp>
