@@ -400,7 +400,7 @@ class Trainer<Model, Shard> final {
     }
     std::vector<std::string> kinds;
     for (const Device& device : parallel_.devices(where)) {
-      kinds.push_back(device.description());
+      kinds.push_back(ShardBalance::kind_of(device.name(), device.description()));
     }
     balance_.set_ranks(std::move(kinds));
     if (auto shares = balance_.note(rows, report.sweeps)) {
