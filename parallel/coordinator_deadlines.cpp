@@ -177,6 +177,10 @@ ErrorRef CoordinatorLoop::late(const Step& step,
                                const std::string& what,
                                const std::string& who,
                                std::chrono::nanoseconds limit) {
+  // Behind a failure the limit is that and the time of the last step (end_limit_of).
+  const bool is_deadline =
+      limit == options_.deadline ||
+      (step_time_ && limit == detail::saturated_sum(options_.deadline, *step_time_));
   std::string report;
   if (options_.watchdog) {
     report =
@@ -190,7 +194,7 @@ ErrorRef CoordinatorLoop::late(const Step& step,
                            what,
                            who,
                            std::chrono::duration_cast<std::chrono::milliseconds>(limit),
-                           limit == options_.deadline ? "deadline" : "step_limit"),
+                           is_deadline ? "deadline" : "step_limit"),
        .report = detail::Report(std::move(report))});
 }
 
