@@ -51,7 +51,7 @@ TEST(ShardBalance, IsEvenAmongDevicesOfOneKindWhateverTheirTimes) {
   EXPECT_GT((*shares)[0], (*shares)[1]);
 }
 
-// Three cores are one and two for two devices, whose descriptions say so.
+// Three cores make a device of one and a device of two, and the descriptions differ.
 TEST(ShardBalance, TakesAllDevicesOfTheProcessorForOneKind) {
   EXPECT_EQ(ShardBalance::kind_of("cpu:0", "1 core of A"),
             ShardBalance::kind_of("cpu:1", "2 cores of A"));
