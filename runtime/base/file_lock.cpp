@@ -203,8 +203,9 @@ FileLock::~FileLock() {
   if (!claimed_.empty() && is_name_of(claimed_, descriptor_)) {
     ::unlink(claimed_.c_str());
   }
+  ::flock(descriptor_, LOCK_UN);  // a child that is forked just now may keep a copy
   note_released(descriptor_);
-  ::close(descriptor_);  // and with it the lock
+  ::close(descriptor_);
 }
 
 }  // namespace hearth
