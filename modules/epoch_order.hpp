@@ -32,18 +32,35 @@ struct RowRange {
   return {count * rank / world, count * (rank + 1) / world};
 }
 
-/// Rows of `rank` where rank i gets shares[i] of each sum(shares) rows, rounded. The sum and
-/// `count` are below 2^31.
+/// Rows of `rank` where rank i gets shares[i] of each sum(shares) rows, rounded. Where rounding
+/// would leave a rank with a share above 0 without rows, and there are enough, each gets one first.
+/// The sum and `count` are below 2^31.
 [[nodiscard]] constexpr RowRange shard_rows(std::int64_t count,
                                             int rank,
                                             std::span<const std::int64_t> shares) noexcept {
-  std::int64_t before = 0;
   std::int64_t all = 0;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    before += i < static_cast<std::size_t>(rank) ? shares[i] : 0;
-    all += shares[i];
+  std::int64_t takers = 0;
+  for (const std::int64_t share : shares) {
+    all += share;
+    takers += share > 0 ? 1 : 0;
   }
-  return {count * before / all, count * (before + shares[static_cast<std::size_t>(rank)]) / all};
+  const auto part = [&](std::size_t of, std::int64_t first_rows) -> RowRange {
+    std::int64_t before = 0;
+    std::int64_t takers_before = 0;
+    for (std::size_t i = 0; i < of; ++i) {
+      before += shares[i];
+      takers_before += shares[i] > 0 ? 1 : 0;
+    }
+    const std::int64_t rest = count - first_rows * takers;
+    const std::int64_t taker = shares[of] > 0 ? 1 : 0;
+    return {first_rows * takers_before + rest * before / all,
+            first_rows * (takers_before + taker) + rest * (before + shares[of]) / all};
+  };
+  bool leaves_out = false;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    leaves_out = leaves_out || (shares[i] > 0 && part(i, 0).size() == 0);
+  }
+  return part(static_cast<std::size_t>(rank), leaves_out && count >= takers ? 1 : 0);
 }
 
 }  // namespace hearth

@@ -25,7 +25,8 @@ Deadline CoordinatorLoop::next_deadline() const {
 }
 
 bool RankWait::is_over(const std::vector<RankProgress>& progress,
-                       const std::vector<std::size_t>& missing) {
+                       const std::vector<std::size_t>& missing,
+                       Deadline last) {
   if (!look_.has_passed()) {
     return false;
   }
@@ -34,7 +35,7 @@ bool RankWait::is_over(const std::vector<RankProgress>& progress,
     now += rank < progress.size() && progress[rank] ? progress[rank]() : 0;
   }
   const bool is_first = !seen_;
-  if (!is_first && *seen_ == now) {
+  if (!is_first && (*seen_ == now || last.has_passed())) {
     return true;
   }
   seen_ = now;
@@ -44,12 +45,12 @@ bool RankWait::is_over(const std::vector<RankProgress>& progress,
 }
 
 // A rank that compiles its first kernels gets on; one that never comes does not keep the others for
-// longer than a step may take.
+// longer than a step may take, from its turn on.
 bool CoordinatorLoop::is_over(const Step& step,
                               RankWait& wait,
                               const std::vector<std::size_t>& missing) const {
   return !wait.next_look().is_never() &&
-         (wait.is_over(progress_, missing) || step.whole.has_passed());
+         wait.is_over(progress_, missing, std::max(step.whole, next_whole_));
 }
 
 void CoordinatorLoop::expire() {
@@ -176,6 +177,10 @@ ErrorRef CoordinatorLoop::late(const Step& step,
                                const std::string& what,
                                const std::string& who,
                                std::chrono::nanoseconds limit) {
+  // Behind a failure the limit is that and the time of the last step (end_limit_of).
+  const bool is_deadline =
+      limit == options_.deadline ||
+      (step_time_ && limit == detail::saturated_sum(options_.deadline, *step_time_));
   std::string report;
   if (options_.watchdog) {
     report =
@@ -189,7 +194,7 @@ ErrorRef CoordinatorLoop::late(const Step& step,
                            what,
                            who,
                            std::chrono::duration_cast<std::chrono::milliseconds>(limit),
-                           limit == options_.deadline ? "deadline" : "step_limit"),
+                           is_deadline ? "deadline" : "step_limit"),
        .report = detail::Report(std::move(report))});
 }
 

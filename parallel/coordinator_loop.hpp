@@ -139,8 +139,10 @@ class RankWait final {
   [[nodiscard]] Deadline next_look() const noexcept { return look_; }
   /// When it is over, unless a missing rank gets on.
   [[nodiscard]] Deadline end() const noexcept { return end_; }
+  /// `last`: when it does not go on any more, once the limit has passed.
   [[nodiscard]] bool is_over(const std::vector<RankProgress>& progress,
-                             const std::vector<std::size_t>& missing);
+                             const std::vector<std::size_t>& missing,
+                             Deadline last);
 
  private:
   std::chrono::nanoseconds half_{0};
@@ -258,7 +260,7 @@ class CoordinatorLoop final {
                               const std::string& what,
                               const std::string& who,
                               std::chrono::nanoseconds limit);
-  /// Whether the wait for these ranks is over, or the whole step's time.
+  /// Whether the wait for these ranks is over.
   [[nodiscard]] bool is_over(const Step& step,
                              RankWait& wait,
                              const std::vector<std::size_t>& missing) const;

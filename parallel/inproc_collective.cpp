@@ -105,11 +105,12 @@ void copy_bytes(std::span<std::byte* const> ranks,
   }
 }
 
-// One collective under way: counts the chunks; the last of them gives the regions back.
+// One collective under way: counts the chunks, and the caller that posts them; the last of them
+// gives the regions back.
 class Round final {
  public:
   Round(std::vector<LentRegion> regions, Collective::Finished finished, std::size_t chunk_count)
-      : regions_(std::move(regions)), finished_(std::move(finished)), left_(chunk_count) {
+      : regions_(std::move(regions)), finished_(std::move(finished)), left_(chunk_count + 1) {
     for (const LentRegion& region : regions_) {
       bytes_.push_back(region.bytes().data());
     }
@@ -130,7 +131,7 @@ class Round final {
                     : Status());
     }
   }
-  /// Why the chunks that the caller still has are not posted; they finish after this call.
+  /// Why the caller has not posted all chunks, before it finishes itself.
   void note_failure(ErrorRef error) noexcept { failure_ = std::move(error); }
   void give_back(const Status& status) {
     for (LentRegion& region : regions_) {
@@ -235,13 +236,13 @@ void start(std::vector<LentRegion> regions,
   }
   try {
     for (std::size_t index = 0; index < count; ++index) {
-      // The regions stay valid until the last chunk has run, so until this one is posted at least.
       round->regions()[index].run_on_device(
           [chunk = std::move(chunks[index])]() mutable { chunk.run(); });
     }
   } catch (...) {
     round->note_failure(detail::error_of_current_exception());
   }
+  round->finish_chunk(true);  // up to here the regions were valid
 }
 
 }  // namespace

@@ -21,6 +21,10 @@ double median_of(std::vector<double> values) {
 
 }  // namespace
 
+std::string ShardBalance::kind_of(std::string_view name, std::string_view description) {
+  return std::string(name.starts_with("cpu:") ? "cpu" : description);
+}
+
 void ShardBalance::set_ranks(std::vector<std::string> kinds) {
   if (kinds != kinds_) {
     kinds_ = std::move(kinds);

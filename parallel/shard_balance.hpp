@@ -1,8 +1,8 @@
 // ShardBalance: how a training divides its batches among devices of different speed, by the times
 // that they took in earlier steps. Gradients are weighted by sample counts, so any division gives
 // the same step up to rounding. Owned by a Trainer. Threads: one at a time.
-// Invariants: (1) devices with the same description get the same share, so that a run on devices of
-// one kind does not depend on time; (2) every rank has a share above 0.
+// Invariants: (1) devices of one kind get the same share, so that a run on those alone does not
+// depend on time; (2) every rank has a share above 0.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hearth {
@@ -22,7 +23,10 @@ class ShardBalance final {
   static constexpr int kPause = 64;
   static constexpr std::int64_t kWhole = 1000;  ///< What the shares of all ranks add up to, nearly.
 
-  /// A rank's kind: the description of its device.
+  /// A device's kind: all of the CPU's are one, however many cores each has; others go by their
+  /// description.
+  [[nodiscard]] static std::string kind_of(std::string_view name, std::string_view description);
+  /// By rank, the kind of its device.
   void set_ranks(std::vector<std::string> kinds);
   /// A step has happened: by rank the samples that it had, and how long it took to bring their
   /// gradients. New shares by rank, where they would save a tenth of the slowest rank's time.

@@ -4,7 +4,8 @@
 // Owned by the program; the Runtime outlives it, and so do the data. Threads: one at a time; the
 // workers are its own.
 // Invariants: (1) the same seed, data and number of devices give the same bits, and so does a run
-// that was stopped anywhere and resumed; (2) between steps all replicas are alike (DataParallel).
+// that was stopped anywhere and resumed, except where devices of different kinds share batches by
+// speed (ShardSizes); (2) between steps all replicas are alike (DataParallel).
 #pragma once
 
 #include <hearth/modules/evaluation_metric.hpp>
@@ -399,7 +400,7 @@ class Trainer<Model, Shard> final {
     }
     std::vector<std::string> kinds;
     for (const Device& device : parallel_.devices(where)) {
-      kinds.push_back(device.description());
+      kinds.push_back(ShardBalance::kind_of(device.name(), device.description()));
     }
     balance_.set_ranks(std::move(kinds));
     if (auto shares = balance_.note(rows, report.sweeps)) {

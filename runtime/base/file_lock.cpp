@@ -140,7 +140,8 @@ Result<std::optional<FileLock>> FileLock::try_acquire(const std::filesystem::pat
 // Phases: a lock on the file that has the name still, and not on one that its holder removed
 // meanwhile; then its text, without which the lock holds as well.
 Result<FileLock> FileLock::claim(const std::filesystem::path& path) {
-  for (;;) {
+  constexpr int kMostTries = 100;  // a file system may number one file anew each time
+  for (int i = 0; i < kMostTries; ++i) {
     const Attempt made = attempt(path);
     if (lacks_locks(made.error_number)) {
       return FileLock(-1, -1);
@@ -161,6 +162,8 @@ Result<FileLock> FileLock::claim(const std::filesystem::path& path) {
       return lock;
     }
   }
+  return Error{.code = ErrorCode::io_error,
+               .text = fmt::format("lock {}: another file has its name each time", path.string())};
 }
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline deadline) {
@@ -200,8 +203,9 @@ FileLock::~FileLock() {
   if (!claimed_.empty() && is_name_of(claimed_, descriptor_)) {
     ::unlink(claimed_.c_str());
   }
+  ::flock(descriptor_, LOCK_UN);  // a child that is forked just now may keep a copy
   note_released(descriptor_);
-  ::close(descriptor_);  // and with it the lock
+  ::close(descriptor_);
 }
 
 }  // namespace hearth

@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
+#include <limits>
 
 namespace hearth {
 namespace {
@@ -23,24 +25,22 @@ std::chrono::nanoseconds steady_time() noexcept {
 }
 
 // What the handlers reach.
-constexpr std::uint64_t kNone = ~std::uint64_t{0};
+constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
 static std::atomic<std::uint32_t> signal_count{0};
-static std::atomic<std::uint64_t> first_at_ns{kNone};  // of the wish that the scopes have
+static std::atomic<std::int64_t> first_at_ns{kNone};  // of the wish that the scopes have
 static std::atomic<detail::InterruptClock> interrupt_clock{steady_time};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a signal handler takes no lock");
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "a signal handler takes no lock");
+static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler takes no lock");
 static_assert(std::atomic<detail::InterruptClock>::is_always_lock_free, "nor here");
 
 extern "C" void count_signal(int signal) {
   const int error_number = errno;
-  const auto now_ns =
-      static_cast<std::uint64_t>(interrupt_clock.load(std::memory_order_acquire)().count());
-  constexpr auto kPauseNs =
-      static_cast<std::uint64_t>(std::chrono::nanoseconds(kInterruptPause).count());
-  std::uint64_t first_ns = kNone;
+  const std::int64_t now_ns = interrupt_clock.load(std::memory_order_acquire)().count();
+  constexpr std::int64_t kPauseNs = std::chrono::nanoseconds(kInterruptPause).count();
+  std::int64_t first_ns = kNone;
   if (first_at_ns.compare_exchange_strong(first_ns, now_ns, std::memory_order_acq_rel)) {
     signal_count.fetch_add(1, std::memory_order_acq_rel);  // partner: is_requested
-  } else if (now_ns - first_ns >= kPauseNs) {
+  } else if (now_ns - first_ns >= kPauseNs) {  // below 0: another thread's handler was faster
     struct sigaction ending {};
     ending.sa_handler = detail::ending_handler();
     sigaction(signal, &ending, nullptr);

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/streams/op_table.hpp>
 
 #include "tensor_impl.hpp"
@@ -260,7 +259,6 @@ void DeviceEndpoint::help(detail::PendingStateBase& waiter, Deadline deadline) {
 }
 
 void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) {
-  detail::require_no_host_kernel("room in a stream");
   require_no_holder("room in a stream");
   if (runs_inline_ && doorbell.try_claim()) {
     loop_->run_borrowed(

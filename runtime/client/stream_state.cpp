@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -176,6 +177,7 @@ StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
 // Phases: the limits of this wait; the caller drains the lane itself where none of them is near;
 // then it parks until there is room, looking for progress now and then.
 void StreamState::wait_for_room(const OpRecord& record) {
+  detail::require_no_host_kernel("room in a stream");
   const auto [end, stop] = limits_for(record, limits_);
   const std::chrono::nanoseconds wait_limit = endpoint_->tables().wait_limit;
   if (end.is_never() && !stop.stop_possible()) {  // who runs a kernel cannot leave it

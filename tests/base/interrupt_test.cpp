@@ -129,6 +129,12 @@ TEST_F(InterruptScopeDeath, SignalsWithinThePauseAreOneWish) {
   }
 }
 
+// Each thread's handler reads the clock first: the later reading may be the first to be noted.
+TEST_F(InterruptScopeDeath, SignalsThatAreHandledSideBySideAreOneWish) {
+  EXPECT_EXIT(
+      raise_two(SIGINT, SIGTERM, std::chrono::nanoseconds(-1)), ::testing::ExitedWithCode(7), "");
+}
+
 TEST_F(InterruptTime, APauseBelongsToTheScopesOfItsTime) {
   for (int round = 0; round < 3; ++round) {
     const InterruptScope scope;

@@ -120,6 +120,22 @@ TEST(EpochOrder, ShardsCoverEveryRowOnce) {
   }
 }
 
+// A slow device that got no rows would not be measured any more.
+TEST(EpochOrder, EveryShareAboveZeroHasARowWhereThereAreEnough) {
+  const std::vector<std::int64_t> shares{10, 0, 980, 10};
+  for (const std::int64_t count : {0, 1, 2, 3, 4, 32, 1000}) {
+    std::int64_t end = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      const RowRange rows = shard_rows(count, rank, shares);
+      EXPECT_EQ(rows.begin, end);
+      EXPECT_TRUE(count < 3 || (rows.size() > 0) == (rank != 1)) << count << ", rank " << rank;
+      end = rows.end;
+    }
+    EXPECT_EQ(end, count);
+  }
+  EXPECT_EQ(shard_rows(1000, 2, shares).size(), 980);
+}
+
 TEST(DataLoader, GivesTheSameBatchesForAnyNumberOfWorkers) {
   const Numbers data(103);
   ThreadExecutor executor;

@@ -51,6 +51,16 @@ TEST(ShardBalance, IsEvenAmongDevicesOfOneKindWhateverTheirTimes) {
   EXPECT_GT((*shares)[0], (*shares)[1]);
 }
 
+// Three cores make a device of one and a device of two, and the descriptions differ.
+TEST(ShardBalance, TakesAllDevicesOfTheProcessorForOneKind) {
+  EXPECT_EQ(ShardBalance::kind_of("cpu:0", "1 core of A"),
+            ShardBalance::kind_of("cpu:1", "2 cores of A"));
+  EXPECT_NE(ShardBalance::kind_of("cpu:0", "1 core of A"),
+            ShardBalance::kind_of("vulkan:0", "card B"));
+  EXPECT_NE(ShardBalance::kind_of("vulkan:0", "card B"),
+            ShardBalance::kind_of("vulkan:1", "card C"));
+}
+
 TEST(ShardBalance, LeavesNoRankWithoutAShareAndIgnoresOneStepThatWasSlow) {
   ShardBalance balance;
   balance.set_ranks({"a card", "a wheel"});
