@@ -42,10 +42,9 @@ std::optional<std::size_t> watched_of(const TrainerOptions& options,
       const bool is_first = &metric == &options.metrics.front();
       known = (is_first ? "there are: " : known + ", ") + metric.name;
     }
-    refuse(fmt::format(
-               "there is no metric '{}' to watch; {}; an empty watch is the loss",
-               options.watch,
-               known),
+    refuse(fmt::format("there is no metric '{}' to watch; {}; an empty watch is the loss",
+                       options.watch,
+                       known),
            where);
   }
   if (!has_validation) {

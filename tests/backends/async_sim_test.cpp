@@ -119,7 +119,7 @@ TEST(AsyncSim, ALaunchThatIsTimedTakesItsCost) {
   AsyncWorld world(std::move(options));
   const TimelinePoint put = world.put(0, kOnes);
   const SmallCall first(OpKind::neg, {world.at(0)}, {world.at(1)});
-  const SmallCall second(OpKind::abs, {world.at(0)}, {world.at(2)});
+  const SmallCall second(OpKind::abs, {world.at(1)}, {world.at(2)});
   const SmallCall third(OpKind::neg, {world.at(0)}, {world.at(3)});
   const std::array launches{Launch{.call = first.call(), .timed_as = 7},
                             Launch{.call = second.call(), .timed_as = 8},

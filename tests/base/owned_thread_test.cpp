@@ -45,8 +45,7 @@ class OwnedThreadTest : public ::testing::Test {
       std::make_shared<const Pending<void>>(release_.pending());
 };
 
-const char* const kLine =
-    "a test's thread does not end: runs a function; its thread is abandoned";
+const char* const kLine = "a test's thread does not end: runs a function; its thread is abandoned";
 
 TEST_F(OwnedThreadTest, ThatComesBackIsJoinedAndNothingIsSaid) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -239,8 +239,8 @@ TEST(TrainerResume, WithAnotherFigureToWatchTheBestIsChosenAnew) {
   EXPECT_EQ(rest.best_epoch, 2);
   EXPECT_EQ(rest.best_value, rest.history.epochs.at(1).validation_loss);
   EXPECT_THAT(console.text(),
-              HasSubstr("the run went by the metric accuracy, and goes by the validation loss "
-                        "now: the best epoch is chosen anew"));
+              HasSubstr("the run watched the metric accuracy, and watches the validation loss "
+                        "now: the best epoch is chosen again"));
 }
 
 TEST(TrainerResume, WhereThereIsNothingToResumeANewRunBegins) {
@@ -319,7 +319,7 @@ TEST(TrainerResume, AFinishedRunKeepsItsReport) {
   run.options.metrics[0] = confusion_metric(10);
   static_cast<void>(run.fit());
   const std::string before = text_of(run.options.folder / "report.html");
-  EXPECT_THAT(before, HasSubstr("<th>as 9</th>"));
+  EXPECT_THAT(before, HasSubstr("<th>9</th>"));
   run.options.resume = true;
   static_cast<void>(run.fit());
   EXPECT_EQ(text_of(run.options.folder / "report.html"), before);

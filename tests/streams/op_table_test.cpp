@@ -97,29 +97,12 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
       names.insert(info.name);
     }
   }
-  EXPECT_EQ(names,
-            (std::set<std::string_view>{"full",
-                                        "cast",
-                                        "minimum",
-                                        "maximum",
-                                        "equal",
-                                        "not_equal",
-                                        "where",
-                                        "reshape",
-                                        "permute",
-                                        "slice",
-                                        "expand",
-                                        "copy",
-                                        "concat",
-                                        "sum",
-                                        "prod",
-                                        "max",
-                                        "min",
-                                        "cumsum",
-                                        "expression",
-                                        "custom",
-                                        "gather",
-                                        "index_select"}));
+  EXPECT_EQ(
+      names,
+      (std::set<std::string_view>{
+          "full",    "cast",   "minimum",    "maximum", "equal",  "not_equal",   "where", "reshape",
+          "permute", "slice",  "expand",     "copy",    "concat", "sum",         "prod",  "max",
+          "min",     "cumsum", "expression", "custom",  "gather", "index_select"}));
 }
 
 TEST(OpTable, SaysWhichArithmeticTakesIntegers) {

@@ -158,8 +158,7 @@ TEST(FailuresStress, SeveralThreadsReadTheSameFailuresWhileOthersComeUp) {
     is_over.store(true, std::memory_order_release);
     counter.join();
   }
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr("unread failure"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("unread failure"));
 }
 
 // sync() throws what failed on the caller's own stream, once, whatever the others do.
