@@ -271,7 +271,7 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
       continue;
     }
     if (!gradient.is_valid()) {
-      throw_misfit(ErrorCode::invalid_argument,
+      throw_misfit(ErrorCode::shape_mismatch,
                    optimizer_,
                    fmt::format("the gradients have none of '{}', which is trained: they are from "
                                "before unfreeze_weights(), or their tensors were moved away",
