@@ -54,18 +54,21 @@ std::int64_t longest_part(Unit kind) noexcept {
   return kind == Unit::cooperative ? 32768 : 4096;
 }
 
-// How many parts a depth needs, so that no sum in f32 is longer. Their sums are no more than the
-// operands are: of a result with long sides some are longer.
+// How many parts a depth needs, so that no sum in f32 is longer. The sums of all parts take no more
+// memory than the operands, nor than kMostPartBytes: parts of a large result are longer.
+constexpr double kMostPartBytes = 0x1p30;
 std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
   if (request.dtype == DType::i8 || request.dtype == DType::f64) {
     return 1;
   }
-  const double operands = static_cast<double>(request.rows + request.columns) *
+  const auto matrices = static_cast<double>(request.matrices);
+  const double operands = matrices * static_cast<double>(request.rows + request.columns) *
                           static_cast<double>(request.depth) *
                           static_cast<double>(size_bytes(request.dtype));
   const double sums =
-      4.0 * static_cast<double>(request.rows) * static_cast<double>(request.columns);
-  const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(operands / sums));
+      4.0 * matrices * static_cast<double>(request.rows) * static_cast<double>(request.columns);
+  const double most_bytes = std::min(operands, kMostPartBytes);
+  const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(most_bytes / sums));
   return std::min(most, divided_up(request.depth, longest_part(kind)));
 }
 
