@@ -238,19 +238,22 @@ void ReplicaTrainer::change_replicas(
   });
 }
 
-// Phases: every rank prepares, and any failure ends it here; every rank commits. Who fails or is
-// late in that gets the state of one that has committed, before the next step.
+// Phases: every rank prepares, where there is something to prepare, and any failure ends it here;
+// every rank commits. Who fails or is late in that gets the state of one that has committed, before
+// the next step.
 void ReplicaTrainer::change_all_or_none(
     const std::function<void(RankReplica& replica, WorkerContext& context)>& prepare,
     const std::function<void(RankReplica& replica, WorkerContext& context)>& commit,
     SourceLoc where) {
   require_all(where);
-  const std::vector<Status> prepared = run_on_ranks(prepare, where);
-  detail::at_call(where, [&] {
-    for (const Status& each : prepared) {
-      each.value();
-    }
-  });
+  if (prepare) {
+    const std::vector<Status> prepared = run_on_ranks(prepare, where);
+    detail::at_call(where, [&] {
+      for (const Status& each : prepared) {
+        each.value();
+      }
+    });
+  }
   const std::vector<Status> outcomes = run_on_ranks(commit, where);
   detail::at_call(where, [&] {
     if (std::ranges::all_of(outcomes, &Status::has_value)) {
@@ -367,14 +370,10 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
   return std::move(*progress);
 }
 
+// Equal optimizers refuse a rate alike, so that one round is enough: a schedule calls it each step.
 void ReplicaTrainer::set_learning_rate(double rate, SourceLoc where) {
   change_all_or_none(
-      [rate, where](RankReplica& replica, WorkerContext&) {
-        Optimizer& optimizer = replica.optimizer();
-        const double before = optimizer.learning_rate();
-        optimizer.set_learning_rate(rate, where);  // or refuses it
-        optimizer.set_learning_rate(before, where);
-      },
+      {},
       [rate, where](RankReplica& replica, WorkerContext&) {
         replica.optimizer().set_learning_rate(rate, where);
       },
