@@ -11,7 +11,7 @@
 namespace hearth::docs {
 namespace {
 
-std::vector<std::string> lines_of(std::string_view text) {
+std::vector<std::string> split_lines(std::string_view text) {
   std::istringstream stream{std::string(text)};
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
@@ -236,7 +236,7 @@ void read_fields(DeclaredStruct& declared) {
 }  // namespace
 
 std::vector<DeclaredFunction> functions_in(std::string_view header) {
-  const std::vector<std::string> lines = lines_of(header);
+  const std::vector<std::string> lines = split_lines(header);
   std::vector<DeclaredFunction> functions;
   std::string section;
   std::string doc;
@@ -297,7 +297,7 @@ std::vector<DeclaredStruct> structs_in(std::string_view header) {
   std::string doc;
   bool is_open = false;
   bool is_detail = false;
-  for (const std::string& line : lines_of(header)) {
+  for (const std::string& line : split_lines(header)) {
     if (line == "namespace detail {" || line == "}  // namespace detail") {
       is_detail = line.starts_with("namespace");
     }
@@ -329,7 +329,7 @@ std::vector<DeclaredEnum> enums_in(std::string_view header) {
   std::string doc;
   bool is_open = false;
   bool is_detail = false;
-  for (const std::string& line : lines_of(header)) {
+  for (const std::string& line : split_lines(header)) {
     if (line == "namespace detail {" || line == "}  // namespace detail") {
       is_detail = line.starts_with("namespace");
     }
@@ -371,7 +371,7 @@ std::string shapes_in(const std::vector<std::string>& lines) {
 }
 
 std::string shapes_in(std::string_view doc) {
-  std::vector<std::string> lines = lines_of(doc);
+  std::vector<std::string> lines = split_lines(doc);
   for (std::string& line : lines) {
     line = "/// " + line;
   }
@@ -381,7 +381,7 @@ std::string shapes_in(std::string_view doc) {
 std::vector<std::string> modules_in(std::string_view header) {
   static constexpr std::string_view kModule = "HEARTH_MODULE(";
   std::vector<std::string> names;
-  for (const std::string& line : lines_of(header)) {
+  for (const std::string& line : split_lines(header)) {
     const std::string text = trimmed(line);
     if (text.starts_with(kModule)) {
       names.push_back(text.substr(kModule.size(), text.find_first_of(",)") - kModule.size()));
