@@ -166,10 +166,9 @@ TEST(LeftOutWeights, OnAnotherDeviceThanTheModelAreExplained) {
               }),
               AllOf(HasSubstr("is a member of WithoutFirst that its HEARTH_MODULE leaves out"),
                     ::testing::Not(HasSubstr("to(device)"))));
-  EXPECT_THAT(
-      text_of([&] { static_cast<void>(layers.second.forward(layers.first.forward(x))); }),
-      AllOf(HasSubstr("move one with to(device); f32[4, 4] is the weight of a layer that no "
-                      "model has named")));
+  EXPECT_THAT(text_of([&] { static_cast<void>(layers.second.forward(layers.first.forward(x))); }),
+              AllOf(HasSubstr("move one with to(device); f32[4"),
+                    HasSubstr("is the weight of a layer that no model has named")));
   const WithoutScale tensors =
       fork(WithoutScale{linear(test.cpu, generator), ones(test.cpu, {4})}, test.reference);
   EXPECT_THAT(text_of([&] {

@@ -332,7 +332,7 @@ TEST(TrainerWords, ARunDoesNotGoOnInTheMiddleOfAnEpochOfOtherData) {
     return "other data in the middle of an epoch";
   };
   EXPECT_THAT(refusal_of(more),
-              HasSubstr("was stopped after batch 3 of an epoch of other data: batches per epoch 7, "
+              HasSubstr("was stopped after batch 3 of an epoch of other data: batches an epoch 7, "
                         "and here 9; it can only go on behind a whole epoch"));
   const std::int64_t count = run.digits.train.size();
   const ImageDataset as_many_batches(make_digits({.count = count == 66 ? 65 : 66}));
@@ -342,7 +342,7 @@ TEST(TrainerWords, ARunDoesNotGoOnInTheMiddleOfAnEpochOfOtherData) {
   // Behind whole epochs it can.
   run.options.epochs = 4;
   EXPECT_EQ(fit_on(more).history.epochs.back().sample_count, 85);
-  EXPECT_THAT(run.text(), HasSubstr("; batches per epoch 9 instead of the saved run's 7"));
+  EXPECT_THAT(run.text(), HasSubstr("; batches an epoch 9 instead of the saved run's 7"));
 }
 
 TEST(TrainerWords, ARunThatStoppedBehindTheLastBatchGoesOnWithOtherData) {
