@@ -127,7 +127,7 @@ TEST_F(BatchRecorderTest, ADriverThatDoesNotComeBackKeepsNobodyForLong) {
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(status.error().device, "vulkan:0");
-    EXPECT_THAT(status.error().text, HasSubstr("does not come back"));
+    EXPECT_THAT(status.error().text, HasSubstr("does not return from recording commands"));
   }
   ASSERT_TRUE(add(*all, Recording::here).has_value()) << "behind the one that the thread has";
   EXPECT_FALSE(all->is_settled());

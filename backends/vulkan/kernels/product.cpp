@@ -56,7 +56,7 @@ std::int64_t longest_part(Unit kind) noexcept {
 
 // How many parts a depth needs, so that no sum in f32 is longer. The sums of all parts take no more
 // memory than the operands, nor than kMostPartBytes: parts of a large result are longer.
-constexpr double kMostPartBytes = 0x1p30;
+constexpr double kMostPartBytes = 0x1p28;
 std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
   if (request.dtype == DType::i8 || request.dtype == DType::f64) {
     return 1;
