@@ -1,6 +1,6 @@
 // ShardBalance: how a training divides its batches among devices of different speed, by the times
 // that they took in earlier steps. Gradients are weighted by sample counts, so any division gives
-// the same step up to rounding. Owned by a Trainer. Threads: one at a time.
+// the same step up to rounding. Owned by a Trainer. Threads: one at a time. Header-internal.
 // Invariants: (1) devices of one kind get the same share, so that a run on those alone does not
 // depend on time; (2) every rank has a share above 0.
 #pragma once

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, kWindowEndCount> kEnds = {
     "the program brings a tensor to the device (upload)",
     "a tensor moves to another stream (adopt)",
     "an update group begins or ends, an optimizer's step say (group)",
-    "the stream gets a deadline or a stop token (limit)",
+    "the stream gets a deadline or a stop request (limit)",
     "the fusion window is full (full)",
     "another stream needs one of the results (foreign_use)",
     "another stream waits for this point of the stream (watched)",

@@ -11,7 +11,7 @@ UPPER = [
     ("a rank that never comes is waited for",
      "parallel/coordinator_deadlines.cpp",
      "    for (const auto& [index, bucket] : step.buckets) {\n"
-     "      earliest = std::min(earliest, bucket.deadline);\n"
+     "      earliest = std::min(earliest, bucket.wait.next_look());\n"
      "    }\n",
      "",
      ["parallel_test", "parallel_faults_test"]),
@@ -169,8 +169,8 @@ UPPER = [
      ["trainer_parts_test"]),
     ("an average of 16-bit weights is kept in 16 bits",
      "modules/weight_average.cpp",
-     "dtype == DType::f64 ? DType::f64 : DType::f32",
-     "dtype",
+     "zeros(weights.device(), weights.shape(), accumulation_dtype(weights.dtype()), loc)",
+     "zeros(weights.device(), weights.shape(), weights.dtype(), loc)",
      ["trainer_parts_test"]),
     ("after a failure some ranks stand a batch ahead",
      "modules/sharded_loader.cpp",

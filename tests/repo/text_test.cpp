@@ -46,7 +46,7 @@ TEST_F(Text, NoMutableStatics) {
       R"(^\s*(static|inline) (?!const\b|constexpr\b|consteval\b|constinit const\b|inline const|static const|namespace\b))"
       R"([\w:<>, *&]+ \w+(\[\w*\])?( =|\{|;))";
   const std::regex counter(
-      R"(std::atomic<std::uint(32|64)_t> \w+\{|static auto\* const acts = new LastActs;|static auto\* const all = new Scopes;|static constinit Standstill standstill;|static termios modes_before;|static std::atomic<detail::InterruptClock> interrupt_clock\{|static std::array<std::atomic<int>, kMostLocks> held\{)");
+      R"(std::atomic<std::u?int(32|64)_t> \w+\{|static auto\* const acts = new LastActs;|static auto\* const all = new Scopes;|static constinit Standstill standstill;|static termios modes_before;|static std::atomic<detail::InterruptClock> interrupt_clock\{|static std::array<std::atomic<int>, kMostLocks> held\{)");
   EXPECT_EQ(matches(pattern,
                     [&](const SourceFile& file, const std::string& line) {
                       const bool is_instance =
