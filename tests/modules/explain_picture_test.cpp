@@ -134,8 +134,8 @@ TEST(ExplainPicture, IsNoHigherThanAPageWhateverTheNumberOfKernels) {
         said, "many", has_time ? std::span<const double>(seconds) : std::span<const double>());
     EXPECT_LE(size_of(svg, "height"), kMostPictureHeight);
     EXPECT_GT(size_of(svg, "height"), kMostPictureHeight / 2);
-    EXPECT_THAT(svg, HasSubstr("400. op_399_"));
-    EXPECT_EQ(svg.find("301. op_300_") != std::string::npos, has_time);
+    EXPECT_THAT(svg, HasSubstr("op_399_"));
+    EXPECT_EQ(svg.find("op_300_") != std::string::npos, has_time);
     EXPECT_THAT(svg, HasSubstr("1 to 3"));
     EXPECT_THAT(svg, HasSubstr(" smaller kernels, "));
   }

@@ -236,7 +236,7 @@ TEST(TrainingReport, OfARunWithoutEpochsIsWellFormedToo) {
   const std::string html = html_of({});
   EXPECT_EQ(fault_of(html), "");
   EXPECT_THAT(html, Not(HasSubstr("<svg"))) << "no curves of nothing";
-  EXPECT_THAT(html, HasSubstr("None has ended."));
+  EXPECT_THAT(html, HasSubstr("No epoch has finished."));
 }
 
 /// What a console wrote.
