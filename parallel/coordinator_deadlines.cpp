@@ -54,7 +54,8 @@ bool CoordinatorLoop::is_over(const Step& step,
 }
 
 void CoordinatorLoop::expire() {
-  for (auto& [number, step] : steps_) {
+  for (auto& [number, opened] : steps_) {
+    Step& step = opened;  // clang 14 captures no structured binding
     const auto overdue = std::ranges::find_if(step.buckets, [&](auto& entry) {
       return is_over(step, entry.second.wait, coordinator::missing_from(entry.second.regions));
     });

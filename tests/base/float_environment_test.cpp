@@ -89,7 +89,8 @@ TEST_F(FloatEnvironments, OfThreadsAreNotThoseOfWhoStartsThem) {
   std::fesetround(FE_UPWARD);
   int rounding = -1;
   ThreadExecutor threads;
-  threads.spawn({.name = "rounds"}, [&] { rounding = std::fegetround(); })->join(Deadline::never());
+  EXPECT_TRUE(threads.spawn({.name = "rounds"}, [&] { rounding = std::fegetround(); })
+                  ->join(Deadline::in(std::chrono::seconds(60))));
   EXPECT_EQ(rounding, FE_TONEAREST);
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
 }

@@ -265,9 +265,24 @@ Statistics statistics_of(Heads h, INDEX r) {
   return Statistics(load_value(h.statistics.at, at),
                     load_value(h.statistics.at, at + h.statistics.column));
 }
-// A NaN among a row's scores is in its share too.
+// exp(x) for x <= 0, and 0 for results below 3e-38. A NaN gives any number.
+VALUE exp_of_gap(VALUE x) {
+#if VALUE_SIZE == 8
+  return m_exp(x);
+#else
+  const float c = max(x, -86.5);
+  precise const float shifted = c * 1.44269504088896341 + 12582912.0;
+  precise const float n = shifted - 12582912.0;
+  precise const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
+  // Of n + 12582912 the low bits of a float are n, which is added to the exponent.
+  const float y = intBitsToFloat(floatBitsToInt(m_exp_near(r)) + (floatBitsToInt(shifted) << 23));
+  return x < -86.5 ? 0.0 : y;
+#endif
+}
+// A score that was computed otherwise than its row's top may lie above it by a rounding error. A NaN
+// among a row's scores is in its share too.
 VALUE weight_of(VALUE score, VALUE top, VALUE share) {
-  return score == NEVER ? VALUE(0) : m_exp(min(score - top, VALUE(0))) * share;
+  return score == NEVER ? VALUE(0) : exp_of_gap(min(score - top, VALUE(0))) * share;
 }
 )";
 
