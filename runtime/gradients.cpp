@@ -80,6 +80,7 @@ bool Gradients::is_reached(detail::GradientNumber index) const {
 }
 
 bool Gradients::has_gradient(detail::GradientNumber index) const {
+  require(index);
   return tensors_[index.value].is_valid() &&
          (is_reached(index) || detail::TensorAccess::impl(unreached_[index.value]) !=
                                    detail::TensorAccess::impl(tensors_[index.value]));
