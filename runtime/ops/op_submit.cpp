@@ -104,6 +104,16 @@ std::string advice_on_devices(const Submission& submission) {
             .location = submission.location});
 }
 
+// A view, cast or copy of a weight has the weight's path; a view is as unnamed as the weight.
+void carry_name(PathId path, const Submission& submission, TensorImpl& result) noexcept {
+  result.path.store(path, std::memory_order_release);
+  if (op_info(submission.kind).op_class == OpClass::view) {
+    const TensorImpl& weight = *TensorAccess::impl(submission.inputs[0].tensor());
+    result.unnamed_weight.store(weight.unnamed_weight.load(std::memory_order_acquire),
+                                std::memory_order_release);  // partner: WeightWatch
+  }
+}
+
 // True when the record may take over the tensor: its one reference was moved in, and no other
 // stream ever named it.
 bool is_last_use(const Submission& submission,
@@ -283,7 +293,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
       results[i] =
           detail::TensorAccess::adopt(stream.make_tensor(outputs[i].dtype, outputs[i].shape));
       if (own_path.value != 0 && shows_its_input(submission.kind)) {
-        detail::TensorAccess::impl(results[i])->path.store(own_path, std::memory_order_release);
+        carry_name(own_path, submission, *detail::TensorAccess::impl(results[i]));
       }
       builder.add(detail::TensorAccess::impl(results[i])->operand(Use::out));
     }

@@ -20,6 +20,11 @@ constexpr Find kFinds[] = {
      "00000000000000000000000000000000000000000000000eec824a2a5f4fe03fd5e1d47ff167ece5"
      "a25cd484be69fb20",
      "frames of a fiber that had ended were still guarded (clang's address sanitizer)"},
+    {"safetensors",
+     "50000000000000007b2261223a7b226474797065223a22467332222c227368617065223a5b343631"
+     "313638363031383432373338373930342c345d2c22646174615f6f666673657473223a5b302c305d"
+     "7d7d202020202020",
+     "a shape of an unknown type has no size"},
 };
 
 }  // namespace

@@ -159,6 +159,11 @@ TEST(LeftOutWeights, OnAnotherDeviceThanTheModelAreExplained) {
   const WithoutFirst layers =
       fork(WithoutFirst{linear(test.cpu, generator), linear(test.cpu, generator)}, test.reference);
   const Tensor x = ones(test.reference, {2, 4});
+  // Linear uses a transposed view of its weight.
+  EXPECT_THAT(
+      text_of([&] { static_cast<void>(layers.second.forward(layers.first.forward(x))); }),
+      HasSubstr("move one with to(device); f32[4, 4] is the weight of a layer that no model "
+                "has named"));
   EXPECT_THAT(text_of([&] {
                 static_cast<void>(value_and_grad(layers, [&](const auto& net) {
                   return mean(net.second.forward(net.first.forward(x)));
@@ -166,9 +171,6 @@ TEST(LeftOutWeights, OnAnotherDeviceThanTheModelAreExplained) {
               }),
               AllOf(HasSubstr("is a member of WithoutFirst that its HEARTH_MODULE leaves out"),
                     ::testing::Not(HasSubstr("to(device)"))));
-  EXPECT_THAT(text_of([&] { static_cast<void>(layers.second.forward(layers.first.forward(x))); }),
-              AllOf(HasSubstr("move one with to(device); f32[4"),
-                    HasSubstr("is the weight of a layer that no model has named")));
   const WithoutScale tensors =
       fork(WithoutScale{linear(test.cpu, generator), ones(test.cpu, {4})}, test.reference);
   EXPECT_THAT(text_of([&] {
