@@ -66,7 +66,7 @@ using HeldStorage = std::unique_ptr<Storage, GiveBack>;
 /// Memory and views that an update group needs to run.
 struct GroupMemory {
   std::vector<HeldStorage> outputs = {};  ///< Results, record by record.
-  /// Of the operands, record by record, inputs before outputs.
+  /// Operands, record by record, inputs before outputs.
   std::vector<TensorView> views = {};
   HeldStorage scratch =
       {};  ///< Scratch for the kernel that needs most; empty if no kernel needs any.
