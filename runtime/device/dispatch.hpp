@@ -77,8 +77,8 @@ class Dispatch {
   /// bit of any result. 1: it runs alone. `input_to_come` is an input that counts as present.
   [[nodiscard]] std::int64_t joinable_calls(const OpView& op, int input_to_come = -1);
   /// Whether the device's kernel of this op takes an epilogue. An op that may fail for its values
-  /// is admitted only on inline devices: there the failure is found before the group has written,
-  /// so that its ops run singly, each with its own error.
+  /// is admitted only on inline devices. There the failure is found before the group has written,
+  /// so its ops run singly, each with its own error.
   [[nodiscard]] bool may_anchor(const OpView& op) const noexcept {
     return backend_->may_anchor(op.kind()) &&
            (runs_inline_ || !may_fail(op.kind(), op.input(0).dtype));

@@ -1,6 +1,6 @@
-// FusedGroup: ops of a lane that become one kernel, with the tensors that they read, make and end,
-// and their form, which is the key of a plan. Private to runtime. Reused from group to group;
-// touched by the token holder only.
+// FusedGroup: ops of a lane that become one kernel, and the tensors that they read, make and end.
+// Its form is the key of a plan. Private to runtime. Reused from group to group; touched by the
+// token holder only.
 // Invariants: (1) it points into the lane's ring, so it is valid for one turn; (2) its form holds
 // no scalar operand, tensor, size or position in the stream: the same lines of a program have the
 // same form in each step.

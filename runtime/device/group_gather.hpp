@@ -1,5 +1,5 @@
-// GroupGather selects the ops of an ended window that may become one kernel: ops from the lane's
-// front on that compute values of one space, elementwise or along its rows. Private to runtime.
+// GroupGather selects the ops of an ended window that may become one kernel. They begin at the
+// lane's front and compute values of one space, elementwise or along its rows. Private to runtime.
 // Touched by the token holder only.
 // Invariants: (1) the selection depends only on the window's records, not on the progress of other
 // work; (2) a bypassed op may run after the group: no op of the group needs it, and its inputs live

@@ -1,6 +1,6 @@
 // GroupLegality checks whether a group may run before the records that it bypasses. It is an
-// independent model. It plays the window record by record, once in program order and once with the
-// group first, and compares what each record finds and what exists at the end.
+// independent model: it plays the window record by record, once in program order and once with the
+// group first. It compares what each record finds and what exists at the end.
 // The model knows only lifetimes, no memory and no values. For asserts and property tests: slow,
 // allocates. Private to runtime. Borrows its arguments. Threads: one.
 #pragma once

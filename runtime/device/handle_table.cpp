@@ -163,7 +163,7 @@ void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
   journal_.reset();
 }
 
-// ---- who holds the memory ----
+// ---- holders of memory ----
 
 namespace {
 

@@ -1,6 +1,5 @@
-// InFlight: work that a device has been given and has not ended yet, on each of its streams, and
-// the actions due at its end: tickets to fulfil, host bytes to release, error cells to read. Empty
-// on an inline device.
+// InFlight: unended work of a device on each of its streams, and the actions due at its end. Such
+// actions fulfil tickets, release host bytes and read error cells. Empty on an inline device.
 // Storages are not kept here: the memory knows the last use of each block (memory_strategy.hpp).
 // Private to runtime. Owned by the device actor, touched by the token holder only.
 // Invariants: (1) an entry leaves once its point has ended, in the order of its stream; (2) of

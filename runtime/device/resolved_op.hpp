@@ -1,6 +1,6 @@
-// ResolvedOp: an op and the slots of its inputs, each looked up once, with the facts that the actor
-// needs: whether an input is unborn or poisoned, and how many inputs other lanes made. Private to
-// runtime. A value of one turn, touched by the token holder only: a waiting lane resolves again.
+// ResolvedOp: an op and the slots of its inputs, each looked up once. It states whether an input is
+// unborn or poisoned, and the number of inputs from other lanes. Private to runtime. A value of one
+// turn, touched by the token holder only: a waiting lane resolves again.
 // Invariant: slots keep their address as long as the handle table lives, so the pointers outlive
 // the tensors.
 #pragma once

@@ -1,7 +1,7 @@
-// RowJoin: like ops of several lanes (the same product with the same weights, each for a few rows)
-// wait briefly for one another and run as one call, so that the weights are read once. Each row
-// gets the same bits as alone: the backend states how many calls may join under that condition.
-// Private to runtime. Owned by the device actor, touched by the token holder only.
+// RowJoin: like ops of several lanes wait briefly for one another and run as one call. They are the
+// same product with the same weights, each for a few rows, and the joined call reads the weights
+// once. Each row gets the same bits as alone: the backend states how many calls may join under that
+// condition. Private to runtime. Owned by the device actor, touched by the token holder only.
 // Invariants: (1) a lane is held at the record at its front, which is still in the lane; (2) a held
 // lane waits for one turn of each ready lane that had joinable ops recently, and for no other lane;
 // (3) a lane without company is never held.
