@@ -380,8 +380,8 @@ Status AsyncSim::wait(std::span<const TimelinePoint> any_of, Deadline deadline) 
 std::optional<Status> AsyncSim::progress(std::span<const TimelinePoint> any_of) {
   int overrun = -1;  // pieces of work that still end before the waiting thread notices
   for (;;) {
-    const detail::MutexLock lock(
-        mutex_);  // locked again for each piece, so that the owner can submit
+    // Locked again for each piece, so that the owner can submit.
+    const detail::MutexLock lock(mutex_);
     bool has_ended = any_of.empty();
     for (const TimelinePoint& point : any_of) {
       if (!work_->is_issued(point)) {

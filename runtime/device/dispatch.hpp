@@ -67,8 +67,8 @@ class Dispatch {
   }
   /// Runs a kernel op, a view or a readback, or poisons the outputs.
   [[nodiscard]] Ran run(const ResolvedOp& op, LaneState& lane, OnShortage rule);
-  /// Creates a view before its turn if no other op notices: of a tensor that exists and outlives
-  /// the view's record. Takes neither memory nor a kernel.
+  /// Creates a view before its turn, which no other op notices. Only for a tensor that exists and
+  /// outlives the view's record. Takes neither memory nor a kernel.
   [[nodiscard]] bool show_ahead(const OpView& op, LaneState& lane);
   /// Expression that an op of kind `expression` computes; null for other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
@@ -132,7 +132,7 @@ class Dispatch {
   /// Abandons a group: its outputs keep the old values.
   void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
 
-  /// Uploads, loans, and the wait for the device.
+  /// Uploads the next part of the bytes; the last part creates the output.
   [[nodiscard]] Ran upload(const OpView& op, LaneState& lane, OnShortage rule);
   /// Returns the bytes to lend: the input's own if this is its last use, else a copy. The input is
   /// not consumed. is_short() of the status: as in prepare_group().

@@ -68,8 +68,8 @@ struct GroupMemory {
   std::vector<HeldStorage> outputs = {};  ///< Results, record by record.
   /// Operands, record by record, inputs before outputs.
   std::vector<TensorView> views = {};
-  HeldStorage scratch =
-      {};  ///< Scratch for the kernel that needs most; empty if no kernel needs any.
+  /// Scratch for the kernel that needs most; empty if no kernel needs any.
+  HeldStorage scratch = {};
   /// Records, in order, that overwrite bytes which an earlier record of the group reads. No batch
   /// contains both.
   std::vector<std::size_t> overwriters = {};

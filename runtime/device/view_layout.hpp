@@ -10,8 +10,8 @@
 namespace hearth {
 
 struct ViewLayout {
-  bool possible =
-      true;  ///< False for a reshape whose elements do not lie at fixed strides; it needs a copy.
+  /// False for a reshape whose elements do not lie at fixed strides; it needs a copy.
+  bool possible = true;
   std::int64_t offset_elements = 0;  ///< from the input's first element
   detail::Layout layout = {};
 };
