@@ -78,9 +78,10 @@ class LaneQueues final {
 
   // ---- windows ----
   /// Keeps the lane's window open after its turn although no record follows. The lane returns when
-  /// it is rung, when its window is ended, or after kLinger. The caller sets next_deadline().
+  /// it is rung, when its window is ended, or after kLinger (never in a deterministic runtime). The
+  /// caller sets next_deadline().
   void linger(LaneState& lane);
-  /// Ends the lane's window, if it has one: its records run one by one in the next turns.
+  /// Ends the lane's window, if it has one: its records run in the next turns, as groups or singly.
   void end_window(LaneState& lane, WindowEnd why);
   [[nodiscard]] bool has_lingering() const noexcept { return !lingering_.empty(); }
   [[nodiscard]] const std::vector<LaneState*>& lingering() const noexcept { return lingering_; }
@@ -124,8 +125,8 @@ class LaneQueues final {
   void unpark_memory_waits();
   [[nodiscard]] LaneState& youngest_memory_wait() const;
 
-  /// The earliest deadline of a parked lane. The actor's thread sleeps until then while a borrower
-  /// runs the loop. Threads: any.
+  /// The earliest deadline of a parked or lingering lane, or of a shutdown. The actor's thread
+  /// sleeps until then while a borrower runs the loop. Threads: any.
   [[nodiscard]] Deadline next_deadline() const noexcept {
     return next_deadline_.load(std::memory_order_acquire);  // partner: set_next_deadline
   }

@@ -1,9 +1,9 @@
 // WindowRunner adds records to a lane's window: ops and drops join it, all other records end it.
-// Records that have left the window run one by one. Private to runtime. Owned by the device actor,
-// touched by the token holder only.
-// Invariants (the model in tests/model checks all of them): (1) joining takes no device memory and
-// touches no data, though it may create a view; (2) the future result of an op in a window is
-// pending in its slot; (3) an op that must wait, or fails, is at its lane's front before it does.
+// Records of an ended window run as groups (GroupRunner) or one by one. Private to runtime. Owned
+// by the device actor, touched by the token holder only. Invariants (the model in tests/model
+// checks all of them): (1) joining takes no device memory and touches no data, though it may create
+// a view; (2) the future result of an op in a window is pending in its slot; (3) an op that must
+// wait, or fails, is at its lane's front before it does.
 #pragma once
 
 #include <cstdint>
