@@ -18,11 +18,11 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::byte kNotYet{0xdb};  ///< What a download's host bytes are up to its point.
+constexpr std::byte kNotYet{0xdb};  ///< Fills the host bytes of a download until its point.
 
 }  // namespace
 
-/// A launch that owns what the original only borrows.
+/// A launch that owns what the original borrows.
 struct AsyncSim::StoredLaunch {
   StoredLaunch(const Launch& launch, std::uint64_t submit, bool is_to_fail)
       : call(launch.call),
@@ -33,9 +33,9 @@ struct AsyncSim::StoredLaunch {
         fails(is_to_fail),
         timed_as(launch.timed_as) {}
 
-  /// Output i gets the elements of input keeps[i].
+  /// Copies the elements of input keeps[i] to output i.
   void keep_inputs() const {
-    std::vector<std::vector<std::byte>> kept;  // all are read before the first is written
+    std::vector<std::vector<std::byte>> kept;  // read completely before the first write
     for (const std::int8_t input : keeps) {
       kept.push_back(elements_of(call.call().inputs[static_cast<std::size_t>(input)]));
     }
@@ -131,7 +131,7 @@ Issue AsyncSim::submit_locked(std::span<const Launch> batch, std::span<const Tim
   }
   for (const Launch& launch : batch) {
     issue.status = accept(launch, faults_->next_submit());
-    issue.may_have_begun = issue.status.has_value();  // what is queued runs, shadow fault or not
+    issue.may_have_begun = issue.status.has_value();  // queued work runs, even with a shadow fault
     if (issue.status.has_value()) {
       issue.status = enqueue(launch, faults_->submitted(), after, issue.point);
     }
@@ -355,7 +355,7 @@ Status AsyncSim::wait(std::span<const TimelinePoint> any_of, Deadline deadline) 
       return std::move(*status);
     }
     {
-      // Nothing can end any more: only a loss, or the deadline, ends the wait.
+      // No work can end any more: only a loss or the deadline ends the wait.
       const detail::MutexLock lock(mutex_);
       if (!is_lost_ && wake == detail::Wake::unparked) {
         waiters_.add(node);
@@ -378,10 +378,10 @@ Status AsyncSim::wait(std::span<const TimelinePoint> any_of, Deadline deadline) 
 }
 
 std::optional<Status> AsyncSim::progress(std::span<const TimelinePoint> any_of) {
-  int overrun = -1;  // how many pieces of work still end before the waiting thread notices
+  int overrun = -1;  // pieces of work that still end before the waiting thread notices
   for (;;) {
-    const detail::MutexLock lock(
-        mutex_);  // anew for each piece, so that the owner can submit meanwhile
+    // Locked again for each piece, so that the owner can submit.
+    const detail::MutexLock lock(mutex_);
     bool has_ended = any_of.empty();
     for (const TimelinePoint& point : any_of) {
       if (!work_->is_issued(point)) {
@@ -463,7 +463,7 @@ Status AsyncSim::report(std::optional<ShadowReport> fault) {
 
 void AsyncSim::report_stray(std::optional<ShadowReport> fault) {
   if (is_lost_) {
-    return;  // nothing is under way any more
+    return;  // a lost device runs nothing
   }
   if (Status status = report(std::move(fault)); !status.has_value()) {
     stray_failures_.push_back(status.error());

@@ -1,10 +1,11 @@
-// A simulated device on which work really is in flight: the oracle's results in virtual time, each
-// at the end of its work, with planned faults. Time passes while somebody waits. It finds who reads
-// or reuses bytes too early: a piece of work waits for earlier work of its own stream on the same
-// bytes, for what `after` names, and for nothing else.
-// Threads: as Backend. One Mutex guards everything; effects run under it, on the thread that waits.
-// Invariants: (1) what has not ended when the device is lost never does; (2) no failure is lost:
-// what no error cell takes is the status of the next wait() or submit().
+// A simulated asynchronous device: work is in flight in virtual time, and each piece takes effect
+// at its end with the oracle's results. Faults come from a plan.
+// Virtual time passes while a thread waits. A piece of work waits only for earlier work of its own
+// stream on the same bytes and for the points in `after`. So a missing dependency shows as a read
+// or a reuse of bytes that comes too early.
+// Threads: as Backend. One Mutex guards everything; effects run under it, on the waiting thread.
+// Invariants: (1) work that has not ended when the device is lost never ends; (2) no failure is
+// dropped: a failure without an error cell is the status of the next wait() or submit().
 #pragma once
 
 #include <chrono>
@@ -34,17 +35,18 @@ class WorkStreams;
 
 struct AsyncSimOptions {
   std::string name = "sim:0";
-  /// false: kernels are not run, outputs keep whatever bytes they had. Uploads and downloads copy
-  /// either way.
+  /// If false, no kernel runs and outputs keep their old bytes. Uploads and downloads always copy.
   bool computes = true;
   SimCost cost = roofline_cost();
   double copy_bytes_per_second = 12e9;
   FaultPlan faults = {};
-  /// FaultPlan::late_failures are numbers of the ops with an error cell among themselves, so that
-  /// each of them comes late.
+  /// If true, FaultPlan::late_failures counts only ops with an error cell, so each planned failure
+  /// is reported late.
   bool late_failures_name_cells = false;
-  std::int64_t budget_bytes = HostPageOptions{}.budget_bytes;  ///< Of all pages.
-  /// Where memory is checked, all of it must come from pages().
+  /// Limit on the bytes of all pages together.
+  std::int64_t budget_bytes = HostPageOptions{}.budget_bytes;
+  /// Number of queues, order of execution, random costs and shadow memory. With shadow memory, all
+  /// memory must come from pages().
   SimSchedule schedule = {};
 };
 
@@ -59,60 +61,59 @@ class AsyncSim final : public Backend {
   [[nodiscard]] PageProvider& pages() noexcept override;
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
-  /// Always.
+  /// True for every kind and input.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  /// Errors: kernel_failed and device_lost as planned, naming the submit; internal what shadow
-  /// memory finds, and an earlier failure that had no error cell.
+  /// Errors: kernel_failed and device_lost as planned, with the number of the submit; internal for
+  /// a finding of shadow memory, or for an earlier failure without an error cell.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override HEARTH_EXCLUDES(mutex_);
-  /// Notices at its end whether the host bytes have changed since the call.
-  /// Errors: device_lost; internal, what shadow memory finds.
+  /// Reports at its end host bytes that changed since the call.
+  /// Errors: device_lost; internal for a finding of shadow memory.
   [[nodiscard]] Result<CopyPart> upload(std::byte* to,
                                         std::span<const std::byte> from,
                                         std::span<const TimelinePoint> after) override
       HEARTH_EXCLUDES(mutex_);
-  /// The host bytes are garbage up to the point.
-  /// Errors: device_lost; internal, what shadow memory finds.
+  /// The host bytes are garbage until the point has ended.
+  /// Errors: device_lost; internal for a finding of shadow memory.
   [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
                                           const std::byte* from,
                                           std::span<const TimelinePoint> after) override
       HEARTH_EXCLUDES(mutex_);
-  /// Does not move the clock.
+  /// Leaves the clock where it is.
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override
       HEARTH_EXCLUDES(mutex_);
-  /// Moves the clock, to the first end of one of these points; with a seed for costs sometimes a
-  /// little further, as time on a device does. Sleeps where they hang.
-  /// Errors: device_lost; deadline_exceeded where work hangs; internal, as submit().
+  /// Moves the clock to the first end of one of these points; with a cost seed sometimes a little
+  /// further, as on a real device. Sleeps if the points hang.
+  /// Errors: device_lost; deadline_exceeded if work hangs; internal, as submit().
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override
       HEARTH_EXCLUDES(mutex_);
-  /// In virtual time, moved so that no launch begins before the host has submitted it.
+  /// Launch times in virtual time, shifted so that no launch begins before its submit.
   [[nodiscard]] std::vector<LaunchTime> take_launch_times() override HEARTH_EXCLUDES(mutex_);
-  /// Errors: what the kernel left; internal before its point.
+  /// Errors: the kernel's failure; internal before the kernel's point has ended.
   [[nodiscard]] Status cell_status(ErrorCell cell) override HEARTH_EXCLUDES(mutex_);
 
-  /// Virtual time since the device was made.
+  /// Virtual time since the device was created.
   [[nodiscard]] std::chrono::nanoseconds now() const HEARTH_EXCLUDES(mutex_);
-  /// Moves the clock on and ends what ends by then.
+  /// Advances the clock and ends the work that is due by then.
   void advance(std::chrono::nanoseconds duration) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] bool is_lost() const HEARTH_EXCLUDES(mutex_);
-  /// Ops that were submitted, planned failures too.
+  /// Number of submitted ops, including planned failures.
   [[nodiscard]] std::uint64_t submitted() const HEARTH_EXCLUDES(mutex_);
-  /// How many pieces of work it remembers: those in flight, and those of which the host does not
-  /// know that they have ended.
+  /// Number of pieces of work that the sim keeps: those in flight, and those whose end the host has
+  /// not observed yet.
   [[nodiscard]] std::size_t remembered() const HEARTH_EXCLUDES(mutex_);
-  /// What was found of accesses that came too early.
+  /// Accesses that shadow memory found to come too early.
   [[nodiscard]] std::vector<ShadowReport> shadow_reports() const HEARTH_EXCLUDES(mutex_);
-  /// For memory that others read or write by its address, such as a loan: whether the host may do
-  /// so now.
+  /// Checks whether the host may now access memory by its address, for example the bytes of a loan.
   ///
-  /// Errors: internal, what shadow memory finds.
+  /// Errors: internal for a finding of shadow memory.
   [[nodiscard]] Status check_host_access(ByteRange range, bool writes) HEARTH_EXCLUDES(mutex_);
 
  private:
   struct StoredLaunch;
 
   [[nodiscard]] Status accept(const Launch& launch, std::uint64_t number) HEARTH_REQUIRES(mutex_);
-  /// Whether the launch that was accepted last fails at its end, by plan.
+  /// Whether the plan fails the launch that was accepted last, at its end.
   [[nodiscard]] bool fails_late(const Launch& launch) const HEARTH_REQUIRES(mutex_);
   [[nodiscard]] Status enqueue(const Launch& launch,
                                std::uint64_t number,
@@ -124,12 +125,12 @@ class AsyncSim final : public Backend {
   [[nodiscard]] std::chrono::nanoseconds cost_of(std::chrono::nanoseconds cost)
       HEARTH_REQUIRES(mutex_);
   [[nodiscard]] std::chrono::nanoseconds copy_cost(std::size_t size_bytes) HEARTH_REQUIRES(mutex_);
-  /// After how many more pieces of work a wait ends.
+  /// Number of further pieces of work after which a wait ends.
   [[nodiscard]] int pick_overrun() HEARTH_REQUIRES(mutex_);
-  /// What wait() returns now; nothing when it must go on.
+  /// Result of wait() at this time; nullopt if the wait must go on.
   [[nodiscard]] std::optional<Status> progress(std::span<const TimelinePoint> any_of)
       HEARTH_EXCLUDES(mutex_);
-  /// The next of the failures that no cell took.
+  /// Removes and returns the oldest failure without an error cell.
   [[nodiscard]] std::optional<Error> take_stray_failure() HEARTH_REQUIRES(mutex_);
   [[nodiscard]] Status report(std::optional<ShadowReport> fault) HEARTH_REQUIRES(mutex_);
   void report_stray(std::optional<ShadowReport> fault) HEARTH_REQUIRES(mutex_);
@@ -139,16 +140,16 @@ class AsyncSim final : public Backend {
 
   const AsyncSimOptions options_;
   const BackendInfo info_;
-  std::unique_ptr<SimPages> pages_;  // by the owner alone
+  std::unique_ptr<SimPages> pages_;  // touched by the owner only
   mutable detail::Mutex mutex_;
   const std::unique_ptr<PlannedFaults> faults_ HEARTH_PT_GUARDED_BY(mutex_);
   const std::unique_ptr<WorkStreams> work_ HEARTH_PT_GUARDED_BY(mutex_);
-  std::map<ErrorCell, Error> cells_ HEARTH_GUARDED_BY(mutex_);  // those with a failure
+  std::map<ErrorCell, Error> cells_ HEARTH_GUARDED_BY(mutex_);  // cells with a failure
   std::deque<Error> stray_failures_ HEARTH_GUARDED_BY(mutex_);
   std::vector<ShadowReport> shadow_reports_ HEARTH_GUARDED_BY(mutex_);
   std::vector<LaunchTime> launch_times_ HEARTH_GUARDED_BY(mutex_);
   std::size_t timed_in_flight_ HEARTH_GUARDED_BY(mutex_) = 0;
-  /// Of the host's clock beyond virtual time, the same for all that are timed together.
+  /// Offset from virtual time to the host's clock, equal for all launches that are timed together.
   std::chrono::nanoseconds host_lead_ HEARTH_GUARDED_BY(mutex_){0};
   std::uint64_t launches_with_cell_ HEARTH_GUARDED_BY(mutex_) = 0;
   std::uint64_t random_ HEARTH_GUARDED_BY(mutex_);

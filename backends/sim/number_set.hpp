@@ -1,5 +1,5 @@
-// A set of numbers that lie close together, such as those of the work in flight: one bit each.
-// A value; any thread.
+// A set of numbers that lie close together, for example those of the work in flight. Each number
+// takes one bit. A value; any thread.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class NumberSet final {
     reach(number / kBits, number / kBits + 1);
     words_[number / kBits - first_word_] |= std::uint64_t{1} << (number % kBits);
   }
-  /// Adds the others; it may leave those below `least` out.
+  /// Adds the numbers of `others`; may leave out those below `least`.
   void insert_from(const NumberSet& others, std::uint64_t least) {
     const std::uint64_t begin = std::max(others.first_word_, least / kBits);
     const std::uint64_t end = others.first_word_ + others.words_.size();
@@ -35,7 +35,7 @@ class NumberSet final {
  private:
   static constexpr std::uint64_t kBits = 64;
 
-  /// Has the words from `begin` to `end`.
+  /// Extends the storage to the words from `begin` to `end`.
   void reach(std::uint64_t begin, std::uint64_t end) {
     if (words_.empty()) {
       first_word_ = begin;

@@ -11,7 +11,7 @@
 namespace hearth::sim {
 namespace {
 
-/// What makes two calls the same kernel.
+/// Key of a kernel: equal for calls that one compiled kernel serves.
 std::string kernel_key(const KernelCall& call) {
   std::string key(name(call.op.kind()));
   if (call.expression != nullptr) {
@@ -70,7 +70,7 @@ std::string PlannedFaults::time_of_loss() const {
 
 void corrupt(std::span<std::byte> bytes) noexcept {
   if (!bytes.empty()) {
-    bytes.back() ^= std::byte{0x20};  // in a float's exponent: nobody takes it for rounding
+    bytes.back() ^= std::byte{0x20};  // a bit of a float's exponent, so it is no rounding error
   }
 }
 

@@ -1,5 +1,5 @@
-// A FaultPlan at work: counts what the plan numbers, and makes its errors. Private to the sims.
-// Owned by one device: no locks.
+// Executes a FaultPlan: counts submits, compilations and downloads, and creates the planned errors.
+// Private to the sims. Owned by one device: no locks.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,15 @@ class PlannedFaults final {
   PlannedFaults(FaultPlan plan, std::string device);
 
   [[nodiscard]] const FaultPlan& plan() const noexcept { return plan_; }
-  /// Compiles the call's kernel, unless an equal one is compiled already.
+  /// Compiles the call's kernel, unless an equal kernel was compiled before.
   ///
   /// Errors: kernel_failed, as planned.
   [[nodiscard]] Status compile(const KernelCall& call) {
     return plan_.failing_compiles.empty() ? Status() : compile_anew(call);
   }
-  /// The number that the next submit gets.
+  /// Number of the next submit.
   [[nodiscard]] std::uint64_t next_submit() const noexcept { return submitted_ + 1; }
-  /// Counts a submit; its number.
+  /// Counts a submit and returns its number.
   std::uint64_t count_submit() noexcept { return ++submitted_; }
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] bool fails(std::uint64_t submit) const noexcept {
@@ -40,16 +40,16 @@ class PlannedFaults final {
   [[nodiscard]] bool forgets_order(std::uint64_t submit) const noexcept {
     return names(plan_.forgotten_barriers, submit);
   }
-  /// Counts a download; whether its bytes arrive wrong.
+  /// Counts a download and returns whether its bytes are corrupted.
   [[nodiscard]] bool corrupts_next_download() noexcept {
     return names(plan_.corrupted_downloads, ++download_count_);
   }
 
-  /// What a submit says that fails as planned.
+  /// Error of a submit that fails as planned.
   [[nodiscard]] Error submit_failure(const KernelCall& call, std::uint64_t submit) const;
-  /// What a lost device says.
+  /// Error of a lost device.
   [[nodiscard]] Error loss(const std::string& when) const;
-  /// "at 250 ns", of the plan's loss.
+  /// Time of the planned loss as text, for example "at 250 ns".
   [[nodiscard]] std::string time_of_loss() const;
 
  private:
@@ -68,7 +68,7 @@ class PlannedFaults final {
   std::uint64_t submitted_ = 0;
 };
 
-/// Turns one bit over, which nobody takes for rounding.
+/// Flips one bit, by more than any rounding error.
 void corrupt(std::span<std::byte> bytes) noexcept;
 
 }  // namespace hearth::sim

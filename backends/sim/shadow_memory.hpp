@@ -1,7 +1,8 @@
-// What a device's memory means: which bytes exist, which were written, by which command, and who
-// has read them since. It finds the accesses that a real device would answer with garbage.
-// Owned by one device: no locks. Invariants: (1) cells do not overlap and lie within pages; (2) a
-// byte's last writer and its readers since are exact.
+// Shadow of a device's memory: which bytes exist, which command wrote them, and which commands have
+// read them since. Finds accesses that yield garbage on a real device.
+// Owned by one device: no locks.
+// Invariants: (1) cells do not overlap and lie within pages; (2) a byte's last writer and its
+// readers since then are exact.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@
 
 namespace hearth::sim {
 
-/// Bytes on a device; empty ones touch nothing.
+/// A range of device bytes. An empty range overlaps no other.
 struct ByteRange {
   const std::byte* data = nullptr;
   std::int64_t size_bytes = 0;
@@ -29,39 +30,40 @@ struct ByteRange {
 };
 
 enum class ShadowFault : std::uint8_t {
-  out_of_bounds,          ///< Bytes that belong to no page.
-  uninitialised_read,     ///< Bytes that nobody has written since the page was made.
-  read_before_produce,    ///< Bytes whose writer need not have ended yet.
-  host_bytes_changed,     ///< Of a copy, before its end.
-  reuse_before_timeline,  ///< Written, or freed, while an earlier command may still use them.
+  out_of_bounds,          ///< Bytes outside every page.
+  uninitialised_read,     ///< A read of bytes that no command has written since the page was made.
+  read_before_produce,    ///< A read of bytes whose writer need not have ended yet.
+  host_bytes_changed,     ///< Host bytes of a copy changed before its end.
+  reuse_before_timeline,  ///< A write or free of bytes that an earlier command may still use.
 };
 
 struct ShadowReport {
   ShadowFault fault = ShadowFault::out_of_bounds;
-  std::uint64_t command = 0;  ///< The one that did it; 0 = a page was freed.
-  std::uint64_t earlier = 0;  ///< The one that it did not wait for; 0 = none.
+  std::uint64_t command = 0;  ///< The command at fault; 0 if a page was freed.
+  std::uint64_t earlier = 0;  ///< The command that it did not wait for; 0 if none.
   std::string text;
 };
 
 class ShadowMemory {
  public:
-  /// Whether a command is known to have ended before the one that asks begins.
+  /// Whether a command is known to have ended before the accessing command begins.
   using IsOrderedFn = std::function<bool(std::uint64_t command)>;
-  /// Stands for the host, whose accesses are over when they are noted.
+  /// Stands for the host, whose accesses have ended when they are recorded.
   static constexpr std::uint64_t kHost = ~std::uint64_t{0};
 
-  /// May be empty, when it is one that grows.
+  /// Adds a page. A page that grows may begin empty.
   void add_page(ByteRange page);
-  /// The page gets longer or shorter at its end. What may still use the bytes that go, if anything.
+  /// Grows or shrinks the page at its end. Returns a fault if a command may still use removed
+  /// bytes.
   [[nodiscard]] std::optional<ShadowReport> resize_page(ByteRange page,
                                                         std::int64_t size_bytes,
                                                         const IsOrderedFn& has_ended);
-  /// What may still use the page, if anything.
+  /// Removes the page. Returns a fault if a command may still use it.
   [[nodiscard]] std::optional<ShadowReport> remove_page(ByteRange page,
                                                         const IsOrderedFn& has_ended);
 
-  /// Notes what a command reads and writes; its first fault, if any. The fault is noted as if it
-  /// were none, so that it is reported once.
+  /// Records the reads and writes of a command and returns its first fault. A faulty access is
+  /// recorded like a good one, so each fault is reported once.
   [[nodiscard]] std::optional<ShadowReport> access(std::uint64_t command,
                                                    std::span<const ByteRange> reads,
                                                    std::span<const ByteRange> writes,
@@ -71,8 +73,8 @@ class ShadowMemory {
   using Address = std::uintptr_t;
   struct Cell {
     Address end = 0;
-    std::uint64_t writer = 0;            // 0: nobody yet
-    std::vector<std::uint64_t> readers;  // since then
+    std::uint64_t writer = 0;            // 0: never written
+    std::vector<std::uint64_t> readers;  // since that write
   };
   using Cells = std::map<Address, Cell>;
 
@@ -84,10 +86,10 @@ class ShadowMemory {
   [[nodiscard]] std::optional<ShadowReport> write(std::uint64_t command,
                                                   const ByteRange& range,
                                                   const IsOrderedFn& is_ordered);
-  /// Cuts cells so that one begins at each end of the range; the first of the range.
+  /// Splits cells so that cells begin at both ends of the range; returns the range's first cell.
   Cells::iterator cut(const ByteRange& range);
   void cut_at(Address address);
-  /// Takes the range's cells away.
+  /// Removes the cells of the range.
   [[nodiscard]] std::optional<ShadowReport> forget(const ByteRange& range,
                                                    const IsOrderedFn& command_has_ended);
 
@@ -96,7 +98,7 @@ class ShadowMemory {
 };
 
 [[nodiscard]] const char* name(ShadowFault fault) noexcept;
-/// The report as a failure of this device, of code internal.
+/// The report as an error of this device, with code internal.
 [[nodiscard]] Error to_error(const ShadowReport& report, const std::string& device);
 
 }  // namespace hearth::sim

@@ -70,7 +70,7 @@ Issue SimBackend::submit(std::span<const Launch> batch, std::span<const Timeline
 }
 
 Status SimBackend::run(const KernelCall& call) {
-  // Its number, the time it takes, its bytes, its effect.
+  // Phases: number of the submit, cost, bytes, effect.
   if (is_lost_) {
     return lost();
   }
@@ -108,8 +108,8 @@ Status SimBackend::run(const KernelCall& call) {
   return status;
 }
 
-// Nobody waits on an inline device, so the op that never ends is refused at once, and so is each
-// behind it. It has begun: what it would have overwritten counts as lost.
+// An inline device has no thread that waits, so the hanging op and every later op are refused at
+// once. The op has begun: the bytes that it overwrites count as lost.
 Error SimBackend::hang(const KernelCall& call, const Access& access) {
   stuck_reads_.insert(stuck_reads_.end(), access.reads.begin(), access.reads.end());
   stuck_writes_.insert(stuck_writes_.end(), access.writes.begin(), access.writes.end());

@@ -1,10 +1,11 @@
-// A simulated device whose work has ended when it is submitted: the oracle's results, or none, in
-// virtual time and with planned faults. For tests of everything above a backend, and for measuring
-// the runtime without kernels. async_sim.hpp has work in flight.
-// Owned by its device, driven by its actor: no locks; the clock's functions too are for the owner.
-// Invariants: (1) the clock moves on by each op's cost; (2) submitted() counts every accepted op, a
-// planned failure too; (3) a lost device never completes anything again; (4) an op that hangs never
-// has its effect, nor has any after it: submit() fails for each with deadline_exceeded.
+// A simulated inline device: work has ended when submit() returns. Results come from the oracle, or
+// are not computed; time is virtual and faults are planned.
+// For tests of everything above a backend, and for measuring the runtime without kernels.
+// async_sim.hpp is the asynchronous counterpart.
+// Owned by its device, driven by its actor: no locks. The owner calls the clock's functions, too.
+// Invariants: (1) the clock advances by each op's cost; (2) submitted() counts every accepted op,
+// including planned failures; (3) a lost device completes no more work; (4) an op that hangs has no
+// effect, nor has any later op: submit() fails for each with deadline_exceeded.
 #pragma once
 
 #include <chrono>
@@ -31,14 +32,15 @@ struct Access;
 
 struct SimOptions {
   std::string name = "sim:0";
-  /// false: kernels are not run, outputs keep whatever bytes they had. Uploads and downloads copy
-  /// either way, in no time.
+  /// If false, no kernel runs and outputs keep their old bytes. Uploads and downloads always copy,
+  /// in zero virtual time.
   bool computes = true;
   SimCost cost = roofline_cost();
   FaultPlan faults = {};
-  std::int64_t budget_bytes = HostPageOptions{}.budget_bytes;  ///< Of all pages.
-  /// Checks each access; all memory must come from pages(). A fault is reported, and fails the
-  /// access (internal).
+  /// Limit on the bytes of all pages together.
+  std::int64_t budget_bytes = HostPageOptions{}.budget_bytes;
+  /// Checks each access with shadow memory. A faulty access is reported and fails (internal). All
+  /// memory must come from pages().
   bool has_shadow = false;
 };
 
@@ -53,39 +55,39 @@ class SimBackend final : public Backend {
   [[nodiscard]] PageProvider& pages() noexcept override;
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
-  /// Always.
+  /// True for every kind and input.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  /// As the oracle.
+  /// Delegates to the oracle.
   [[nodiscard]] bool may_take_prologue(OpKind kind,
                                        int input,
                                        OpKind maker) const noexcept override;
-  /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, naming the
-  /// submit; deadline_exceeded for the op that hangs and all behind it; internal what shadow memory
-  /// finds.
+  /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, with the
+  /// number of the submit; deadline_exceeded for the op that hangs and every later op; internal for
+  /// a finding of shadow memory.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
-  /// Errors: device_lost; internal; deadline_exceeded where an op hangs that uses the bytes.
+  /// Errors: device_lost; internal; deadline_exceeded if a hanging op uses the bytes.
   [[nodiscard]] Result<CopyPart> upload(std::byte* to,
                                         std::span<const std::byte> from,
                                         std::span<const TimelinePoint> after) override;
-  /// Errors: device_lost; internal; deadline_exceeded where the bytes come from an op that hangs.
+  /// Errors: device_lost; internal; deadline_exceeded if a hanging op writes the bytes.
   [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
                                           const std::byte* from,
                                           std::span<const TimelinePoint> after) override;
-  /// For all work, whatever points are named.
-  /// Errors: device_lost; deadline_exceeded when an op hangs.
+  /// Reports on all work, whatever the points.
+  /// Errors: device_lost; deadline_exceeded if an op hangs.
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
 
-  /// Ops that were submitted, planned failures too.
+  /// Number of submitted ops, including planned failures.
   [[nodiscard]] std::uint64_t submitted() const noexcept;
-  /// Of these, those that have ended.
+  /// Number of submitted ops that have ended.
   [[nodiscard]] std::uint64_t ended_ops() const noexcept { return ended_ops_; }
-  /// Virtual time since the device was made.
+  /// Virtual time since the device was created.
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return now_; }
-  /// Moves the clock on.
+  /// Advances the clock.
   void advance(std::chrono::nanoseconds duration);
   [[nodiscard]] bool is_lost() const noexcept { return is_lost_; }
-  /// What shadow memory has found.
+  /// Findings of shadow memory.
   [[nodiscard]] const std::vector<ShadowReport>& shadow_reports() const noexcept {
     return shadow_reports_;
   }
@@ -107,9 +109,9 @@ class SimBackend final : public Backend {
   std::chrono::nanoseconds now_{0};
   ShadowMemory shadow_;
   std::vector<ShadowReport> shadow_reports_;
-  bool has_begun_ = false;  // with the launch that failed
+  bool has_begun_ = false;  // whether the failed launch had begun
   bool is_hung_ = false;
-  std::vector<ByteRange> stuck_reads_;  // of the op that hangs and those after it
+  std::vector<ByteRange> stuck_reads_;  // of the hanging op and all later ones
   std::vector<ByteRange> stuck_writes_;
   std::uint64_t ended_ops_ = 0;
   bool is_lost_ = false;

@@ -1,4 +1,4 @@
-// How long an op takes on a sim device, in virtual time. Pure functions of the call; any thread.
+// Cost of an op on a sim device in virtual time. Pure functions of the call; any thread.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace hearth::sim {
 
-/// Empty: no op takes time.
+/// Returns the time that a call takes. If empty, no op takes time.
 using SimCost = std::function<std::chrono::nanoseconds(const KernelCall&)>;
 
 struct Roofline {
@@ -17,9 +17,10 @@ struct Roofline {
   std::chrono::nanoseconds launch{2'000};
 };
 
-/// launch plus the longer of flops and bytes over their rates, both from the op table.
+/// Returns `launch` plus the longer of flops and bytes over their rates. The op table gives both
+/// numbers.
 [[nodiscard]] SimCost roofline_cost(Roofline roofline = {});
-/// Every op takes as long.
+/// Returns the same duration for every op.
 [[nodiscard]] SimCost fixed_cost(std::chrono::nanoseconds duration);
 
 }  // namespace hearth::sim

@@ -1,5 +1,5 @@
-// Host pages for a simulated device, whose comings and goings its shadow memory follows. Private to
-// the sims. As PageProvider.
+// Host pages of a simulated device. They notify shadow memory of each page that is added, resized
+// or removed. Private to the sims. Threads: as PageProvider.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@
 
 namespace hearth::sim {
 
-/// What a shadow notes of pages; all empty where there is no shadow.
+/// Callbacks that shadow memory receives. All are empty if there is no shadow.
 struct PageWatch {
   std::function<void(ByteRange page)> added = {};
   std::function<void(ByteRange before, std::int64_t size_bytes)> resized = {};
-  std::function<void(ByteRange page)> removed = {};  ///< Before its bytes go.
+  std::function<void(ByteRange page)> removed = {};  ///< Called before its bytes are freed.
 };
 
 class SimPages final : public PageProvider {
@@ -54,7 +54,7 @@ class SimPages final : public PageProvider {
     }
     return status;
   }
-  // The shadow knows whole pages only.
+  // Shadow memory knows whole pages only, so it rules out gaps.
   [[nodiscard]] Status make_gap(const Page& page,
                                 std::int64_t offset_bytes,
                                 std::int64_t size_bytes) override {

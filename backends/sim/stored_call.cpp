@@ -26,7 +26,7 @@ StoredCall::StoredCall(const KernelCall& call)
   const std::span<const TensorView> beside =
       call.epilogue != nullptr ? call.epilogue->inputs : std::span<const TensorView>();
   beside_count_ = beside.size();
-  // The views point into it.
+  // The views point into `layouts_`.
   layouts_.reserve(call.inputs.size() + beside.size() + call.outputs.size() + 1);
   for (const std::span<const TensorView> views : {call.inputs, beside, call.outputs}) {
     for (const TensorView& view : views) {

@@ -1,5 +1,5 @@
-// A KernelCall that owns what the original only borrows, so that it can run later; the bytes that a
-// call touches; and its run. Private to the sims. Values, any thread.
+// A KernelCall that owns what the original borrows, so that it can run later; the bytes that a call
+// accesses; and its execution. Private to the sims. Values, any thread.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>
@@ -21,7 +21,7 @@ class StoredCall final {
   StoredCall& operator=(const StoredCall&) = delete;
   ~StoredCall() = default;
 
-  /// Lifetime: as long as this. The memory behind the views is the device's.
+  /// Lifetime: valid as long as this object. The device owns the memory behind the views.
   [[nodiscard]] KernelCall call() const noexcept;
 
  private:
@@ -32,14 +32,15 @@ class StoredCall final {
   std::vector<detail::Layout> layouts_;
   std::vector<TensorView> views_;
   std::size_t input_count_;
-  std::size_t beside_count_ = 0;  ///< Of the epilogue's inputs, between the others and the outputs.
+  /// Number of the epilogue's inputs. Their views lie between the other inputs and the outputs.
+  std::size_t beside_count_ = 0;
   const Expression* expression_;
   const CustomCode* custom_;
   std::vector<ScalarAttributes> parameters_ = {};  ///< Of the epilogue.
   std::optional<Epilogue> epilogue_ = {};
 };
 
-/// The bytes that work reads and writes.
+/// Byte ranges that a piece of work reads and writes.
 struct Access {
   std::vector<ByteRange> reads = {};
   std::vector<ByteRange> writes = {};
@@ -51,12 +52,12 @@ struct Access {
 [[nodiscard]] Access access_of(const KernelCall& call);
 /// Runs the call with the oracle.
 ///
-/// Errors: those of reference::evaluate, with the device's name.
+/// Errors: those of reference::evaluate, with the name of this device.
 [[nodiscard]] Status run_with_oracle(const KernelCall& call, const std::string& device);
 
-/// The view's elements one behind the other.
+/// The view's elements in row-major order, without gaps.
 [[nodiscard]] std::vector<std::byte> elements_of(const TensorView& view);
-/// From the first to the last byte that the view can name, gaps included.
+/// Range from the first to the last byte that the view covers, gaps included.
 [[nodiscard]] ByteRange range_of(const TensorView& view) noexcept;
 
 }  // namespace hearth::sim

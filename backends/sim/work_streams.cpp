@@ -41,7 +41,7 @@ WorkStreams::Order WorkStreams::order_of(std::uint8_t stream,
   for (auto each = pieces_.rbegin(); each != pieces_.rend(); ++each) {
     const auto& [number, earlier] = *each;
     if (order.ancestors.contains(number)) {
-      continue;  // a later one waits for it
+      continue;  // a later piece already waits for it
     }
     if (is_named(earlier) || (earlier.stream == stream && conflict(earlier.work, work))) {
       order.ancestors.insert(number);
@@ -57,7 +57,7 @@ WorkStreams::Order WorkStreams::order_of(std::uint8_t stream,
 WorkStreams::Added WorkStreams::add(std::uint8_t stream,
                                     Work work,
                                     std::span<const TimelinePoint> after) {
-  // What it waits for, its point, its command, and what shadow memory says to its bytes.
+  // Phases: dependencies, point, command, check by shadow memory.
   HEARTH_ASSERT(stream <= kDownloadStream, "work on a stream that the sim does not have");
   const std::uint64_t number = machine_.submitted() + 1;
   Order order = order_of(stream, work, after);
@@ -109,7 +109,7 @@ void WorkStreams::end(std::uint64_t number) {
     ++stream.ended;
   }
   if (!has_shadow_) {
-    pieces_.erase(number);  // nobody asks what the host knows
+    pieces_.erase(number);  // without a shadow only the end counts, not the host's knowledge
   }
 }
 

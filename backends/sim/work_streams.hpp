@@ -1,8 +1,8 @@
-// The work of an asynchronous sim by stream: what each piece waits for, its point, and which pieces
+// The work of an asynchronous sim by stream: dependencies and point of each piece, and which pieces
 // the host knows to have ended. Private to the sim. Owned by one device: no locks.
-// Invariants: (1) a piece waits for earlier pieces of its own stream that touch its bytes or cells,
-// and for the points it is given; for nothing else; (2) the points of a stream end in their order;
-// (3) a piece is forgotten when it has ended and the host knows it.
+// Invariants: (1) a piece waits for earlier pieces of its own stream that access its bytes or
+// cells, and for the given points, and for nothing else; (2) the points of a stream end in order;
+// (3) a piece is forgotten once it has ended and the host knows that.
 #pragma once
 
 #include <array>
@@ -30,45 +30,46 @@ struct Work {
   ErrorCell cell = 0;
   std::chrono::nanoseconds cost{0};
   bool hangs = false;
-  UniqueFunction<void()> effect = {};  ///< When it ends.
+  UniqueFunction<void()> effect = {};  ///< Runs at its end.
 };
 
 class WorkStreams final {
  public:
-  /// `queues` run the ops; each kind of copy has an engine of its own.
+  /// Creates `queues` engines for ops and one engine for each direction of copies.
   WorkStreams(int queues, std::uint64_t reorder_seed, bool has_shadow);
 
   struct Added {
     TimelinePoint point;
     std::optional<ShadowReport> fault;
   };
-  /// Puts a piece of work on a stream, behind `after`. With a fault it has no effect.
+  /// Adds a piece of work to a stream, behind `after`. A piece with a fault has no effect.
   [[nodiscard]] Added add(std::uint8_t stream, Work work, std::span<const TimelinePoint> after);
-  /// Moves the clock to the next end of a piece, if that is not past `limit`; false if it is, or if
-  /// nothing can end.
+  /// Moves the clock to the next end of a piece. Returns false if that is past `limit`, or if no
+  /// piece can end.
   bool run_next(std::chrono::nanoseconds limit);
-  /// Moves the clock on; what ends by then ends.
+  /// Advances the clock and ends the pieces that are due by then.
   void advance(std::chrono::nanoseconds duration) { machine_.advance(duration); }
 
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept { return machine_.now(); }
   [[nodiscard]] bool is_issued(TimelinePoint point) const noexcept;
   [[nodiscard]] bool has_ended(TimelinePoint point) const noexcept;
-  /// The value up to which the stream's work has ended.
+  /// Newest point value up to which all work of the stream has ended.
   [[nodiscard]] std::uint64_t ended(std::uint8_t stream) const noexcept;
   /// Whether a kernel that has not ended may still write this cell.
   [[nodiscard]] bool is_pending(ErrorCell cell) const;
-  /// How many pieces it remembers.
+  /// Number of pieces that it keeps.
   [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }
 
-  /// The host has learned that this point has ended, and with it all that led there. Only from now
-  /// on may work that the host orders use its bytes anew.
+  /// Records that the host knows the end of this point and of all earlier work that it depends on.
+  /// Work that the host orders may reuse their bytes only from then on.
   void note_known(TimelinePoint point);
 
   void add_page(ByteRange page) { shadow_.add_page(page); }
-  /// What may still use the bytes that go, if anything; work that is left there has no effect.
+  /// Shrinks or grows a page. Returns a fault if work may still use removed bytes; that work then
+  /// has no effect.
   [[nodiscard]] std::optional<ShadowReport> resize_page(ByteRange page, std::int64_t size_bytes);
   [[nodiscard]] std::optional<ShadowReport> remove_page(ByteRange page);
-  /// The host reads or writes bytes of the device by their address.
+  /// Records an access of the host to device bytes by their address.
   [[nodiscard]] std::optional<ShadowReport> note_host_access(ByteRange range, bool writes);
 
  private:
@@ -76,7 +77,7 @@ class WorkStreams final {
     std::uint64_t value = 0;  // on its stream
     std::uint8_t stream = kOpStream;
     bool has_ended = false;
-    NumberSet ancestors;  // pieces that end before it begins, as far as they were remembered
+    NumberSet ancestors;  // kept pieces that end before it begins
     Work work;
   };
   struct Stream {
@@ -89,9 +90,9 @@ class WorkStreams final {
   [[nodiscard]] static bool conflict(const Work& a, const Work& b);
   struct Order {
     NumberSet ancestors;
-    std::vector<std::uint64_t> parents;  // those that have not ended, and stand for all others
+    std::vector<std::uint64_t> parents;  // unended pieces that it must wait for directly
   };
-  /// What a new piece waits for.
+  /// Dependencies of a new piece.
   [[nodiscard]] Order order_of(std::uint8_t stream,
                                const Work& work,
                                std::span<const TimelinePoint> after) const;

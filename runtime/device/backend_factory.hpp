@@ -1,6 +1,6 @@
-// BackendFactory: where a Runtime gets its backends from when the builtin table will not do: the
-// runtime's own tests plan faults and stop time with it. Private to runtime and its tests.
-// Threads: the one that makes the Runtime.
+// BackendFactory: source of a Runtime's backends where the builtin table does not suffice. The
+// runtime's own tests use it to plan faults and to stop time. Private to runtime and its tests.
+// Threads: the thread that creates the Runtime.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace hearth::detail {
 
 struct BackendFactory {
-  /// A null result means the builtin one.
+  /// Opens a backend. A null result selects the builtin backend.
   std::function<std::unique_ptr<Backend>(const BackendRequest& request)> make;
 };
 

@@ -10,9 +10,8 @@ namespace hearth {
 
 namespace {
 
-// A wait that is under way does not learn of points that were named after it began. They come while
-// it waits for other streams, so the first waits are short; where the device hangs there is no
-// hurry.
+// A running wait does not notice points that were added after it began. Such points come while it
+// waits for other streams, so the first waits are short. If the device hangs, longer waits suffice.
 constexpr std::chrono::nanoseconds kFirstWait = std::chrono::milliseconds(1);
 constexpr std::chrono::nanoseconds kLongestWait = std::chrono::milliseconds(50);
 

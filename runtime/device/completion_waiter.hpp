@@ -1,9 +1,10 @@
-// The thread that waits for an asynchronous device, so that its actor need not: the actor names
-// points before it goes to sleep, and gets a message when one of them has ended. One for each such
-// device: a device that hangs delays no other. Private to runtime. Threads: as each function says.
-// Invariants: (1) every wait in a backend is short, so that the thread ends soon, and learns of
-// newer points, also when the device hangs; (2) it keeps the memory, and with it the backend, in
-// which it waits.
+// The thread that waits for an asynchronous device, so that its actor need not. The actor names
+// points before it sleeps, and receives a message when one of them has ended.
+// Each asynchronous device has its own waiter: a device that hangs delays no other. Private to
+// runtime. Threads: as each function states.
+// Invariants: (1) every wait in a backend is short, so that the thread ends soon and learns of
+// newer points even if the device hangs; (2) the waiter holds the memory, and with it the backend,
+// in which it waits.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +26,16 @@ class CompletionWaiter final {
   CompletionWaiter& operator=(const CompletionWaiter&) = delete;
   ~CompletionWaiter() = default;
 
-  /// From now on it waits for one of these, of this memory's backend, and no longer for those of
-  /// before. Threads: token holder.
+  /// Replaces the points to wait for; they belong to the backend of `memory`. Threads: token
+  /// holder.
   void expect(std::shared_ptr<DeviceMemory> memory,
               std::uint64_t generation,
               std::vector<TimelinePoint> points);
-  /// It waits for nothing any more, and lets go of the memory. Threads: token holder.
+  /// Stops waiting and releases the memory. Threads: token holder.
   void forget() { expect(nullptr, 0, {}); }
-  /// The thread ends. Threads: any.
+  /// Ends the thread. Threads: any.
   void stop() noexcept { requests_.close(); }
-  /// Posts WorkEnded to the endpoint for each expect() whose wait ended. Threads: its own.
+  /// Posts WorkEnded to the endpoint for each expect() whose wait ended. Threads: the waiter's own.
   void thread_main(DeviceEndpoint& endpoint);
 
  private:
@@ -44,7 +45,8 @@ class CompletionWaiter final {
     std::vector<TimelinePoint> points;
     std::chrono::nanoseconds next_wait = {};
   };
-  /// The newest request; waits for one where `current` is none. False: the thread is to end.
+  /// Takes the newest request; blocks until one comes if `current` is empty. Returns false if the
+  /// thread must end.
   [[nodiscard]] bool take_newest(std::optional<Request>& current);
 
   detail::Mailbox<Request> requests_;

@@ -9,7 +9,7 @@
 
 namespace hearth {
 
-// Phases: how far the device is; memory; what was kept for points that have ended; lanes.
+// Phases: progress of the device; memory; entries of ended points; lanes.
 void Completions::retire() {
   if (!in_flight_.look(*memory_->backend)) {
     return;
@@ -35,7 +35,7 @@ void Completions::wake() {
   }
 }
 
-// Slots that carry the failure are poisoned when the next record looks at them.
+// Slots that carry the failure are poisoned when the next record resolves them.
 void Completions::finish(KernelEnd& end) {
   LateFailure& failure = *end.failure;
   const Status status =
@@ -65,7 +65,7 @@ void Completions::finish(ReadEnd& end) {
   notify(endpoint_, "the reader of a tensor", end.ticket->finish, *end.ticket, std::move(error));
 }
 
-// Where a guard failed the device has kept the old values: the update did not happen.
+// If a guard failed, the device has kept the old values: the update did not happen.
 void Completions::finish(GroupEnd& end) {
   HEARTH_ASSERT(are_known(end.guards), "an update group ends after the kernels that it looks at");
   ErrorRef error = first_error(end.guards);
@@ -78,7 +78,7 @@ void Completions::finish(GroupEnd& end) {
   notify(endpoint_, "who waits for an update", end.ticket->finish, std::move(error));
 }
 
-// The device may touch host bytes as long as its backend lives.
+// The device may access host bytes as long as its backend lives.
 void Completions::abandon(const ErrorRef& error) {
   for (WorkEnd& end : in_flight_.take_all()) {
     if (auto* kernel = std::get_if<KernelEnd>(&end)) {
@@ -98,7 +98,7 @@ void Completions::abandon(const ErrorRef& error) {
   }
   expected_.clear();
   if (waiter_ != nullptr) {
-    waiter_->forget();  // or it would keep a device that hangs, and its memory
+    waiter_->forget();  // else the waiter would keep a hanging device and its memory
   }
   wake();
 }

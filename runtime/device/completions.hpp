@@ -1,7 +1,8 @@
-// What becomes of work that an asynchronous device has ended, or will never end: failures get
-// known, readers their bytes, lanes their turn, memory its blocks. Private to runtime. Owned by the
-// device actor, touched by the token holder only. Invariant: each ticket is fulfilled once, also
-// when the device is lost; host bytes that a lost device may still touch stay with its memory.
+// Completions processes work that an asynchronous device has ended, or never will end. It reads
+// error cells, fulfils readers, wakes lanes and retires memory blocks. Private to runtime. Owned by
+// the device actor, touched by the token holder only.
+// Invariants: (1) each ticket is fulfilled once, also when the device is lost; (2) host bytes that
+// a lost device may still access stay with its memory.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ namespace hearth {
 
 class Completions final {
  public:
-  /// Lifetime: all of these outlive it. `waiter`: nullptr for an inline device.
+  /// Lifetime: all arguments outlive this object. `waiter`: nullptr for an inline device.
   Completions(DeviceEndpoint& endpoint,
               HandleTable& handles,
               Dispatch& dispatch,
@@ -33,13 +34,13 @@ class Completions final {
         memory_(memory),
         waiter_(waiter) {}
 
-  /// Takes care of all that has ended by now.
+  /// Processes all work that has ended by now.
   void retire();
-  /// Nothing that is in flight will end any more: whoever waits for it gets the error.
+  /// Fails all work in flight with `error`: it will not end. Readers and lanes receive the error.
   void abandon(const ErrorRef& error);
-  /// Before the actor sleeps: it is woken when the next work ends.
+  /// Called before the actor sleeps; the waiter wakes it when the next work ends.
   void expect();
-  /// A wait of the waiter's has ended.
+  /// Records that a wait of the waiter has ended.
   void note_answer() noexcept { expected_.clear(); }
 
  private:
@@ -47,7 +48,7 @@ class Completions final {
   void finish(UploadEnd& end) noexcept;
   void finish(ReadEnd& end);
   void finish(GroupEnd& end);
-  /// Wakes lanes whose work has ended.
+  /// Wakes the lanes whose work has ended.
   void wake();
 
   DeviceEndpoint& endpoint_;
@@ -57,7 +58,7 @@ class Completions final {
   InFlight& in_flight_;
   const std::shared_ptr<DeviceMemory>& memory_;
   CompletionWaiter* const waiter_;
-  std::vector<TimelinePoint> expected_;  // what the waiter waits for
+  std::vector<TimelinePoint> expected_;  // points that the waiter waits for
 };
 
 }  // namespace hearth

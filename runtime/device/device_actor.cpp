@@ -54,10 +54,10 @@ void DeviceActor::thread_main() {
       }
       run(nullptr, nullptr, Deadline::never());
       if (has_stopped_) {
-        return;  // the token stays taken for ever
+        return;  // the token is never released
       }
     }
-    // Where a borrower has the token the failures stay until this thread is woken.
+    // If a borrower has the token, the failures stay until this thread is woken.
     is_idle = sleep(timed_sleeps, seen_records) || is_idle;
   }
 }
@@ -70,17 +70,16 @@ void DeviceActor::let_failures_go() {
   });
 }
 
-// While an inline device was busy a moment ago its actor sleeps in short pieces: then a caller who
-// pushes a few ops and reads the result pays for no wake, because the caller runs them itself
-// (bench: BM_Pending_RoundTrip). An idle device ends in a sleep without end.
+// After recent work on an inline device its actor sleeps in short pieces. A caller that pushes a
+// few ops and reads the result then pays for no wake, because it runs the ops itself (bench:
+// BM_Pending_RoundTrip). An idle device finally sleeps without a limit.
 bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
   const std::uint64_t records = records_seen_.load(std::memory_order_acquire);
   if (records != seen_records) {
     seen_records = records;
     timed_sleeps = 0;
   }
-  // Who holds the token looks after the deadlines, and wakes this thread when it leaves some
-  // behind.
+  // A token holder watches the deadlines itself, and wakes this thread if it leaves any behind.
   const Deadline until =
       endpoint_->doorbell.is_free() ? queues_.next_deadline() : Deadline::never();
   const bool timed = endpoint_->runs_inline() && timed_sleeps < kTimedSleeps;
@@ -106,13 +105,13 @@ void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline dead
   run(until, context, deadline);
 }
 
-// Phases of a pass: rings and messages; lanes that wait for memory; the windows of lanes that
-// linger, where a duty waits (at a shutdown all lanes come into these hands so); questions; ops
-// that are held for others like them; the end of a shutdown; a turn of the next lane. Where there
-// is none, or the borrower has what it waits for, the token goes back.
+// Phases of a pass: rings and messages; lanes that wait for memory; windows of lingering lanes, if
+// a question or the shutdown waits; questions; held ops of the row join; the end of a shutdown; a
+// turn of the next lane. Without a runnable lane, or once the borrower's condition holds, the loop
+// releases the token.
 void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noexcept {
   endpoint_->note_holder();
-  bool has_worked = false;  // before that, no deadline needs a look at the clock
+  bool has_worked = false;  // before that, no deadline needs a clock read
   while (true) {
     detail::schedule_point();
     collect();
@@ -139,7 +138,7 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
       run_next_lane(until, context);
       has_worked = true;
     } else if (try_leave(until != nullptr)) {
-      return;  // the actor may be gone
+      return;  // the actor may be destroyed now
     }
   }
 }
@@ -154,13 +153,13 @@ void DeviceActor::run_next_lane(UntilFn until, const void* context) {
   LaneState& lane = queues_.take_ready();
   const bool may_join = queues_.join().count_turn(lane);
   while (!may_join && !queues_.join().is_empty()) {
-    run_join_group();  // nobody waits for a lane of another kind
+    run_join_group();  // no held lane waits for a lane without joinable ops
   }
   take_turn(lane, until, context);
 }
 
-// Once the token is given back the actor may be gone: the caller of run() keeps the endpoint, and
-// nothing else is touched then.
+// After the token is released the actor may be destroyed. The caller of run() holds the endpoint;
+// nothing else is accessed from then on.
 bool DeviceActor::try_leave(bool is_borrower) noexcept {
   DeviceEndpoint& endpoint = *endpoint_;
   records_seen_.store(queues_.record_count(), std::memory_order_release);
@@ -169,8 +168,8 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
     dispatch_.flush();
     completions_.expect();
   }
-  // A borrower leaves the deadlines of lanes that are parked or linger, and the end of a shutdown,
-  // to the actor's thread.
+  // A borrower leaves the deadlines of parked and lingering lanes, and the end of a shutdown, to
+  // the actor's thread.
   const bool leaves_duties =
       is_borrower && (is_stopping_ || !queues_.parked().empty() || queues_.has_lingering());
   endpoint.forget_holder();
@@ -186,10 +185,11 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
   return true;
 }
 
-// A release wakes all, not the first: which of them it is enough for only their allocations know.
-// What a window holds up may be the drop that helps. Where nothing runs any more nobody will
-// release anything, so the youngest fails, and the older ones may get what it releases. Whether
-// that is still so its turn finds out (LaneQueues::on_shortage): others may have moved by then.
+// A release wakes all waiters, not only the first: each learns from its own allocation whether the
+// memory suffices. A window may hold the drop that would help, so windows end next.
+// If no lane can run and nothing is in flight, no work will release memory: the youngest waiter
+// fails, and older ones may get what it releases. Its turn checks again that this still holds
+// (LaneQueues::on_shortage), because other lanes may have advanced.
 void DeviceActor::serve_memory_waits() {
   if (released_blocks_ != handles_.release_count()) {
     released_blocks_ = handles_.release_count();
@@ -226,15 +226,14 @@ void DeviceActor::collect() {
   }
 }
 
-// The earliest deadline that is left is for the actor's thread, which may sleep while a borrower
-// runs the loop.
+// The actor's thread uses the earliest remaining deadline while a borrower runs the loop.
 void DeviceActor::end_waits() {
   Deadline earliest = is_stopping_ ? stop_limit_ : Deadline::never();
   const std::vector<LaneState*>& parked = queues_.parked();
   for (std::size_t i = 0; i < parked.size();) {
     LaneState* lane = parked[i];
     if (lane->deadline.has_passed() && !queues_.renew(*lane)) {
-      expire(*lane);  // takes it out of `parked`
+      expire(*lane);  // removes it from `parked`
       continue;
     }
     earliest = std::min(earliest, lane->deadline);
@@ -244,7 +243,7 @@ void DeviceActor::end_waits() {
   for (std::size_t i = 0; i < lingering.size();) {
     LaneState* lane = lingering[i];
     if (lane->linger_until.has_passed()) {
-      queues_.end_window(*lane, WindowEnd::idle);  // takes it out of `lingering`
+      queues_.end_window(*lane, WindowEnd::idle);  // removes it from `lingering`
       continue;
     }
     earliest = std::min(earliest, lane->linger_until);
@@ -264,7 +263,7 @@ void DeviceActor::end_waits() {
       return true;
     }
     if (windows_.look(lane, op) != WindowRunner::Look::alone) {
-      after_record();  // whoever waited for a view
+      after_record();  // wakes lanes that waited for a view
       return true;
     }
     if (groups_.fuses() && groups_.run(lane)) {
@@ -276,7 +275,7 @@ void DeviceActor::end_waits() {
     return false;
   }
   if (records_.consume(lane, op) != Step::consumed) {
-    after_record();  // what a lend leaves behind that waits for its loan
+    after_record();  // a lend that waits for its loan may wake lanes
     return false;
   }
   if (windows_.looks_ahead()) {
@@ -287,9 +286,9 @@ void DeviceActor::end_waits() {
   return true;
 }
 
-// At most kTurnRecords records, and fewer as soon as somebody else has a claim: a ring or message,
-// a more urgent lane, a borrower who has what it waits for. Looking costs a load each, a long turn
-// would cost the others its whole length.
+// A turn has at most kTurnRecords records. It ends early for a ring or a message, for a lane of
+// higher priority, or once the borrower's condition holds. Each check costs a load; a long turn
+// would delay the others by its whole length.
 void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context) {
   lane.is_ready = false;
   for (int count = 0; count < kTurnRecords; ++count) {
@@ -298,7 +297,7 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
       break;
     }
     if (endpoint_->doorbell.has_news()) {
-      break;  // another lane or a message came: a long turn must not keep it waiting
+      break;  // another lane or a message came: a long turn must not delay it
     }
     if (queues_.ready().has_before(lane.priority)) {
       break;
@@ -310,9 +309,9 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
   end_turn(lane);
 }
 
-// Phases: drops whose last user has moved on; lanes that watch this one; a producer that waits for
-// room; then the lane is queued again, stays with its waker, or is left to the next ring: for a
-// moment only, if it has a window. An orphaned lane that is empty ends.
+// Phases: drops whose last user has advanced; watchers of this lane; a producer that waits for
+// room. Then the lane is queued again, stays with its waker, lingers if it has a window, or waits
+// for its next ring. An orphaned empty lane ends.
 void DeviceActor::end_turn(LaneState& lane) {
   if (endpoint_->tables().trace().is_on()) [[unlikely]] {
     trace_figures(detail::current_context().clock().now());
@@ -324,10 +323,10 @@ void DeviceActor::end_turn(LaneState& lane) {
     notify_watchers(lane);
   }
   if (lane.lane->front() != nullptr) {
-    lane.lane->look_for_producer();  // it may be long until the next record is popped
+    lane.lane->look_for_producer();  // the next record may be popped much later
   }
   if (lane.parked != ParkReason::none || lane.is_ready) {
-    return;  // stays rung; its waker makes it ready again, or the join does
+    return;  // stays rung; its waker or the join makes it ready again
   }
   if (lane.lane->peek(lane.window.looked()) != nullptr) {
     queues_.make_ready(lane);
@@ -366,7 +365,7 @@ void DeviceActor::run_join_group() {
   after_record();
 }
 
-// Only now, when nothing of the record is half done.
+// Runs after the record, when nothing of it is half done.
 void DeviceActor::finish_aftermath() {
   dispatch_.end_aftermath();
   queues_.unpark_all(dispatch_.woken);
@@ -381,8 +380,8 @@ void DeviceActor::finish_aftermath() {
 
 // ---- lanes ----
 
-// A loan has left its lane and ends here; every other wait is of the record at the front, which is
-// consumed once more and then fails.
+// A loan has left its lane and ends here. Every other wait belongs to the record at the front,
+// which is consumed once more and then fails.
 void DeviceActor::expire(LaneState& lane) {
   if (lane.parked == ParkReason::loan) {
     records_.loans.expire(lane);
@@ -394,8 +393,8 @@ void DeviceActor::expire(LaneState& lane) {
   queues_.unpark_all(dispatch_.woken);
 }
 
-// A watcher asked once, and asks again if it still waits. Lane 0 stands for the drops that came as
-// messages.
+// A watcher is notified once and registers again if it still waits. Lane 0 stands for the drops
+// that came as messages.
 void DeviceActor::notify_watchers(LaneState& lane) {
   lane.watched = LaneState::kUnwatched;
   for (const LaneId id : std::exchange(lane.watchers, {})) {
@@ -416,12 +415,12 @@ void DeviceActor::notify_watchers(LaneState& lane) {
     }
     if (watcher.deferred.empty() && watcher.lane->is_orphaned() && !watcher.is_ready &&
         watcher.parked == ParkReason::none && watcher.lane->front() == nullptr) {
-      queues_.make_ready(watcher);  // its turn will close it
+      queues_.make_ready(watcher);  // its turn closes it
     }
   }
 }
 
-// An open update group dies with its stream: the named tensors keep their old values.
+// An open update group is cancelled with its stream: the named tensors keep their old values.
 void DeviceActor::close_lane(LaneState& lane) {
   const LaneId id = lane.id;
   HEARTH_ASSERT(lane.lane->front() == nullptr, "a lane ends with records that nobody ran");
@@ -431,7 +430,7 @@ void DeviceActor::close_lane(LaneState& lane) {
   }
   notify_watchers(lane);
   if (!lane.deferred.empty()) {
-    return;  // the group's drops wait for other lanes, whose progress brings this one back
+    return;  // the group's drops wait for other lanes, whose progress notifies this one
   }
   queues_.erase(id);
   endpoint_->lanes.close(id);
@@ -444,14 +443,14 @@ void DeviceActor::finish_stop() noexcept {
   has_stopped_ = true;
   completions_.abandon(closed);
   queues_.for_each(
-      [this](LaneState& lane) { dispatch_.end_copy(lane); });  // before its ticket goes
+      [this](LaneState& lane) { dispatch_.end_copy(lane); });  // before its ticket ends
   for (DeviceMessage& message : endpoint_->stop_inbox()) {
-    receive(message);  // it may look into the lanes, which are the actor's up to here
+    receive(message);  // a message may access the lanes, which are the actor's up to here
   }
   answer_questions();
   const Doorbell::Rung rung = endpoint_->doorbell.stop();
-  // Only the lanes in this actor's hands: any other has its producer for a consumer now, which
-  // finds the doorbell stopped when it rings. The lanes themselves end with the endpoint.
+  // Rejects only the lanes that the actor holds. The producer of any other lane now consumes it,
+  // and finds the doorbell stopped when it rings. The lanes themselves end with the endpoint.
   for (Lane* lane = rung.lanes; lane != nullptr;) {
     Lane* next = lane->doorbell_next;
     reject_lane(*endpoint_, *lane, closed);

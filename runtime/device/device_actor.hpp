@@ -1,9 +1,10 @@
-// The device actor: a loop with a token that consumes a device's lanes and drives its backend.
-// Normally on a thread of its own; a thread that waits for an inline device may hold the token for
-// a while and run the loop on its own core. Private to runtime. Threads: the token holder only, but
-// for thread_main (the actor's thread). Invariants: (1) one holder at a time; (2) the loop never
-// blocks and never runs user code: what must wait parks its lane; (3) lanes take turns of at most
-// kTurnRecords records, so that none starves; (4) no exception leaves the loop.
+// The device actor: a loop that consumes a device's lanes and drives its backend. The holder of the
+// token runs the loop: normally the actor's own thread, for a while also a thread that waits for an
+// inline device. Private to runtime.
+// Threads: the token holder only, except thread_main (the actor's thread).
+// Invariants: (1) one holder at a time; (2) a lane that must wait parks; the README lists the few
+// places where the loop blocks or runs user code; (3) lanes take turns of at most kTurnRecords
+// records, so that none starves; (4) no exception leaves the loop.
 #pragma once
 
 #include <atomic>
@@ -42,7 +43,7 @@ class DeviceActor final : public DeviceLoop {
   DeviceActor& operator=(const DeviceActor&) = delete;
   ~DeviceActor();
 
-  /// The actor's thread: runs until the device is stopped.
+  /// Runs the actor until the device is stopped. Threads: the actor's own.
   void thread_main();
   void run_borrowed(UntilFn until, const void* context, Deadline deadline) noexcept override;
 
@@ -54,64 +55,64 @@ class DeviceActor final : public DeviceLoop {
   static constexpr int kTimedSleeps = 20;
   static constexpr int kQuestionTurns = 1000;
 
-  /// Runs turns until nothing is runnable or `until` says so, and gives the token back.
+  /// Runs turns until no lane is runnable or `until` returns true, then releases the token.
   void run(UntilFn until, const void* context, Deadline deadline) noexcept;
-  /// The windows of lanes that linger end where a question or the shutdown waits.
+  /// Ends the windows of lingering lanes if a question or the shutdown waits for them.
   void end_windows_for_duties();
   void run_next_lane(UntilFn until, const void* context);
-  /// Gives the token back, unless a ring came first.
+  /// Releases the token, unless a ring came first.
   [[nodiscard]] bool try_leave(bool is_borrower) noexcept;
   void collect();
-  /// Ends the waits, and the windows of lanes that linger, whose deadline has passed.
+  /// Ends the waits of parked lanes, and the windows of lingering lanes, whose deadline has passed.
   void end_waits();
   void receive(DeviceMessage& message);
   void keep_question(DeviceQuestion question);
   void answer_questions();
   void answer(DeviceQuestion& question);
-  /// Lanes that wait for memory go on when some was released; when nobody else can run, the
-  /// youngest gets what there is, or fails.
+  /// Wakes lanes that wait for memory after a release. If no other lane can run, the youngest
+  /// waiter gets the free memory or fails.
   void serve_memory_waits();
   void take_turn(LaneState& lane, UntilFn until, const void* context);
-  /// Looks at the lane's next record, or runs it. False: the lane waits.
+  /// Adds the lane's next record to its window, or runs it. Returns false if the lane waits.
   [[nodiscard]] bool take_record(LaneState& lane, const OpRecord& record);
   void end_turn(LaneState& lane);
-  /// Runs the ops that are held longest (true), once no lane is left that could join; lets all go
-  /// when it is enough.
+  /// Runs the ops that the row join has held longest once no further lane could join, and returns
+  /// true. Releases all held lanes when `is_enough`.
   [[nodiscard]] bool run_held(bool is_enough);
   void run_join_group();
-  /// What a record's work brings about for other lanes.
+  /// Processes the effects of a record on other lanes.
   void after_record() {
     if (dispatch_.has_aftermath()) [[unlikely]] {
       finish_aftermath();
     }
   }
   void finish_aftermath();
-  /// Ends the lane's wait in vain.
+  /// Fails the wait of a lane whose deadline has passed.
   void expire(LaneState& lane);
-  /// The waiter says that work has ended, or that the device is lost.
+  /// Handles the waiter's message that work has ended, or that the device is lost.
   void note_work_ended(const WorkEnded& ended);
-  /// Gives this generation up: from now on everything fails with `error`, unless the device is lost
-  /// already.
+  /// Ends this generation: all further work fails with `error`, unless the device is lost already.
   void lose(ErrorRef error);
-  /// A new generation on a fresh backend. What the old one still owns is lost. Errors: those of
-  /// opening the device.
+  /// Begins a new generation on a fresh backend; what the old one still owns is lost. Errors: those
+  /// of opening the device.
   void restart();
-  /// The device is lost: lets go of everyone who waits here for what will not come.
+  /// Notifies every waiter of a lost device.
   void note_loss();
   void become_lost();
   void notify_watchers(LaneState& lane);
   void close_lane(LaneState& lane);
   void finish_stop() noexcept;
-  /// True at the beginning of a long sleep before which there are failures to let go: then it has
-  /// not slept.
+  /// Returns true, without having slept, before a long sleep if unread failures must be released
+  /// first.
   [[nodiscard]] bool sleep(int& timed_sleeps, std::uint64_t& seen_records);
-  /// No sync() came for a moment: failures that nobody else carries die now, which the log reports.
+  /// Releases failures after an idle moment without sync(): those without another holder are
+  /// logged.
   void let_failures_go();
   [[nodiscard]] MemoryStatistics memory() const;
-  /// What the program calls its tensors, for pictures of the memory.
+  /// Gives memory blocks the program's names of their tensors, for memory traces.
   void name_blocks();
   [[nodiscard]] MemoryTrace take_memory_trace();
-  /// Memory and queue, for a trace, unless it was a moment ago.
+  /// Adds the figures of memory and queue to the trace, unless the last ones are recent.
   void trace_figures(detail::TimePoint now);
 
   IntrusivePtr<DeviceEndpoint> endpoint_;
@@ -128,7 +129,8 @@ class DeviceActor final : public DeviceLoop {
   GroupRunner groups_;
   Completions completions_;
   bool is_lost_ = false;
-  std::uint64_t released_blocks_ = 0;  // when the lanes that wait for memory were last woken
+  // release count when the lanes that wait for memory were last woken
+  std::uint64_t released_blocks_ = 0;
   bool is_stopping_ = false;
   bool has_stopped_ = false;
   Deadline stop_limit_ = Deadline::never();
@@ -136,9 +138,9 @@ class DeviceActor final : public DeviceLoop {
   int question_turns_ = 0;
   std::uint64_t tokens_lent_ = 0;
   detail::TimePoint figures_traced_at_ = {};
-  /// What the actor's thread reads when it goes to sleep without the token.
+  /// Number of consumed records. The actor's thread reads it when it sleeps without the token.
   std::atomic<std::uint64_t> records_seen_{0};
-  std::atomic<bool> keeps_failures_{false};  // lanes carry some
+  std::atomic<bool> keeps_failures_{false};  // lanes carry unread failures
 };
 
 }  // namespace hearth

@@ -1,4 +1,4 @@
-// What the actor does when its device is lost, and how a new generation begins.
+// Loss of the device, and the begin of a new generation.
 #include "device_actor.hpp"
 
 #include <utility>
@@ -12,11 +12,11 @@ void DeviceActor::lose(ErrorRef error) {
     dispatch_.lose(std::move(error));
   }
   if (!is_lost_) {
-    become_lost();  // on request, so that there is nothing to report
+    become_lost();  // on request, so there is nothing to report
   }
 }
 
-// A device that is lost while it works names the op that it was at.
+// The error of a device that is lost while it works names the op that was running.
 void DeviceActor::note_work_ended(const WorkEnded& ended) {
   if (ended.generation != endpoint_->generation()) {
     return;
@@ -49,8 +49,8 @@ void DeviceActor::become_lost() {
   is_lost_ = true;
   endpoint_->mark_lost();
   completions_.abandon(dispatch_.lost());
-  // A lane that waits for a slot, or for other lanes, needs no help: what it waits for fails by
-  // itself now.
+  // A lane that waits for a slot or for other lanes needs no help: the work that it waits for fails
+  // by itself now.
   for (LaneState* lane : std::vector<LaneState*>(queues_.parked())) {
     if (lane->parked != ParkReason::slot && lane->parked != ParkReason::lanes) {
       expire(*lane);
@@ -58,22 +58,22 @@ void DeviceActor::become_lost() {
   }
 }
 
-// Called when all that was queued before has been consumed (answer_questions): what is in the lanes
-// now came later and belongs to the new generation. Lanes may still be parked for a slot or for
-// other lanes; they go on as before.
+// Called when everything queued before has been consumed (answer_questions): records in the lanes
+// came later and belong to the new generation. Lanes may still be parked for a slot or for other
+// lanes; they continue as before.
 void DeviceActor::restart() {
   const ErrorRef lost = dispatch_.lost();
   if (!lost) {
-    return;  // two restarts were asked for at once, and the first has done it
+    return;  // two restarts were requested at once, and the first has done the work
   }
-  detail::mark_read(*lost);  // a program that restarts a device knows that it was lost
+  detail::mark_read(*lost);  // a program that restarts a device knows of the loss
   std::unique_ptr<Backend> backend = options_.reopen().value();
   auto memory = std::make_shared<DeviceMemory>(std::move(backend), options_);
   records_.loans.forget();
-  // A device that is never idle answers before each prepared group has had its turn. What the group
-  // holds goes back while its memory is there; at its turn the group asks again, and fails with its
-  // operands.
-  // The same for bytes that were to be lent, and for copies in parts, which begin anew.
+  // A device that is never idle answers before each prepared group has had its turn. The group's
+  // memory is returned while its strategy exists; at its turn the group allocates again and fails
+  // with its operands.
+  // The same holds for bytes to be lent, and for copies in parts, which begin anew.
   queues_.for_each([this](LaneState& lane) {
     lane.prepared.reset();
     dispatch_.end_copy(lane);

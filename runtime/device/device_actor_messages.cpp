@@ -1,4 +1,4 @@
-// What the actor does with each message, and its answers.
+// Handlers of the actor's messages, and its answers to questions.
 #include "device_actor.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ struct Overloaded : Cases... {
 template <class... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
-/// The promise gets what `make` gives or throws.
+/// Fulfils the promise with the result or the exception of `make`.
 template <class Answer, class Make>
 void fulfil_with(Promise<Answer>& promise, const Make& make) {
   try {
@@ -40,7 +40,7 @@ void fulfil_with(Promise<Answer>& promise, const Make& make) {
 
 }  // namespace
 
-// What a memory strategy or a backend throws into it must not end the loop.
+// An exception of a memory strategy or a backend must not end the loop.
 void DeviceActor::receive(DeviceMessage& message) {
   try {
     std::visit(
@@ -67,17 +67,17 @@ void DeviceActor::receive(DeviceMessage& message) {
   }
 }
 
-// Each question begins the count of turns anew: a device that is asked without end answers when it
-// is idle.
+// Each question restarts the count of turns: a device with endless questions answers when it is
+// idle.
 void DeviceActor::keep_question(DeviceQuestion question) {
   if (const auto* restart = std::get_if<RestartDevice>(&question)) {
-    lose(restart->given_up);  // now: what is queued before it belongs to the generation that ends
+    lose(restart->given_up);  // now: work queued before it belongs to the ending generation
   }
   questions_.push_back(std::move(question));
   question_turns_ = 0;
 }
 
-// A device that is never idle answers with windows open: those end first.
+// A device that is never idle answers while windows are open: those end first.
 void DeviceActor::answer_questions() {
   queues_.for_each([this](LaneState& lane) { queues_.end_window(lane, WindowEnd::duty); });
   for (DeviceQuestion& question : std::exchange(questions_, {})) {
@@ -137,7 +137,7 @@ MemoryTrace DeviceActor::take_memory_trace() {
   return handles_.take_trace(endpoint_->tables());
 }
 
-// A look at the pool's figures costs a microsecond or two, so not after each turn.
+// Reading the pool's figures costs one or two microseconds, so not every turn reads them.
 void DeviceActor::trace_figures(detail::TimePoint now) {
   constexpr std::chrono::microseconds kPause{200};
   if (now - figures_traced_at_ < kPause) {

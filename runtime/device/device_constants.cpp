@@ -22,7 +22,7 @@ class DeviceConstants::Kept final : public Constant {
     return found == entries_.end() ? nullptr : found->block.data;
   }
 
-  // Forms are few: as many as there are kernels that read the tensor in ways of their own.
+  // There are few forms: one for each way in which kernels read the tensor.
   [[nodiscard]] std::byte* keep(const ConstantForm& form,
                                 std::int64_t size_bytes) noexcept override {
     constexpr std::size_t kMostForms = 64;
@@ -32,7 +32,7 @@ class DeviceConstants::Kept final : public Constant {
         return nullptr;
       }
       entries_.push_back(entry);
-    } catch (...) {  // what is not kept is made again each time
+    } catch (...) {  // kernels recompute data that is not kept
       if (entry.block.data != nullptr) {
         owner_.release(entry.block);
       }
@@ -94,7 +94,7 @@ bool DeviceConstants::acquire(std::int64_t size_bytes, Block& block) {
     return false;
   }
   if (!most_bytes_) {
-    const std::int64_t budget = memory_->report().budget_bytes;  // 0: a strategy that does not say
+    const std::int64_t budget = memory_->report().budget_bytes;  // 0: the strategy states none
     most_bytes_ = budget > 0 ? budget / kShare : std::numeric_limits<std::int64_t>::max();
   }
   if (size_bytes > *most_bytes_ - kept_bytes_ ||

@@ -1,7 +1,8 @@
-// What the kernels of a device keep of its frozen tensors (backends/constant.hpp). Private to
-// runtime. Owned by the handle table, touched by the token holder only. Invariants: (1) what is
-// kept of bytes goes before anybody writes into them; (2) it is never more than a quarter of the
-// device's budget; (3) it goes as soon as an op finds no memory, and then nothing is kept any more.
+// Data that a device's kernels keep of its frozen tensors (backends/constant.hpp). Private to
+// runtime. Owned by the handle table, touched by the token holder only.
+// Invariants: (1) kept data is released before its tensor's bytes are overwritten; (2) it takes at
+// most a quarter of the device's budget; (3) it is released as soon as an op finds no memory, and
+// from then on nothing is kept.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,17 @@ namespace hearth {
 
 class DeviceConstants final {
  public:
-  /// Lifetime: the strategy outlives it, or restart() names another.
+  /// Lifetime: the strategy outlives this object, or restart() replaces it.
   explicit DeviceConstants(MemoryStrategy& memory) noexcept : memory_(&memory) {}
   DeviceConstants(const DeviceConstants&) = delete;
   DeviceConstants& operator=(const DeviceConstants&) = delete;
   ~DeviceConstants();
 
-  /// One more, of which nothing is kept yet. This outlives it.
+  /// Creates a constant without kept data. Lifetime: this object outlives it.
   [[nodiscard]] std::unique_ptr<Constant> make();
-  /// Memory is short. Whether that gave any back.
+  /// Releases all kept data because memory is short. Returns whether that freed any.
   [[nodiscard]] bool give_up() noexcept;
-  /// The blocks went with the old memory.
+  /// Forgets all kept data: its blocks belonged to the old memory.
   void restart(MemoryStrategy& memory) noexcept;
   [[nodiscard]] std::int64_t kept_bytes() const noexcept { return kept_bytes_; }
 
@@ -38,7 +39,7 @@ class DeviceConstants final {
   MemoryStrategy* memory_;
   std::vector<Kept*> all_;
   std::int64_t kept_bytes_ = 0;
-  std::optional<std::int64_t> most_bytes_;  ///< Asked for once: a report is made anew each time.
+  std::optional<std::int64_t> most_bytes_;  ///< Read once: the strategy computes each report anew.
   bool is_given_up_ = false;
 };
 

@@ -20,8 +20,8 @@
 namespace hearth {
 namespace {
 
-// Without an explicit list: the cpu devices share the process's cores, as evenly as they can; with
-// more devices than cores they double up.
+// Defaults without an explicit list: the cpu devices share the process's cores as evenly as
+// possible. With more devices than cores, devices share cores.
 std::vector<DeviceOptions> default_devices(int cpu_count) {
   std::vector<DeviceOptions> devices;
   for (int i = 0; i < cpu_count; ++i) {
@@ -30,8 +30,8 @@ std::vector<DeviceOptions> default_devices(int cpu_count) {
   return devices;
 }
 
-// What a default runtime also has, for programs that ask for it by name. To compute on all devices
-// must not mean to compute on the oracle too, which is a hundred times slower.
+// Devices that a default runtime opens only by name. A program that computes on all devices must
+// not include the oracle, which is a hundred times slower.
 std::vector<DeviceOptions> unlisted_devices(const std::vector<DeviceOptions>& listed) {
   std::vector<DeviceOptions> devices{{.name = "cpu:0"}, {.name = "reference:0"}, {.name = "sim:0"}};
   std::erase_if(devices, [&](const DeviceOptions& device) {
@@ -40,8 +40,8 @@ std::vector<DeviceOptions> unlisted_devices(const std::vector<DeviceOptions>& li
   return devices;
 }
 
-// Cores that were named must be there: a device that quietly ran elsewhere would be slow, and
-// nobody would know why.
+// Named cores must be available: a device that silently ran on other cores would be slow without a
+// visible reason.
 void require_cores(const DeviceOptions& device, const std::vector<int>& available, SourceLoc loc) {
   std::vector<int> sorted = device.cores;
   std::ranges::sort(sorted);
@@ -70,8 +70,8 @@ bool is_sound(const FaultPlan& faults) {
          are_numbers(faults.corrupted_downloads) && are_numbers(faults.forgotten_barriers);
 }
 
-/// A fault of the plan that such a device does not have: a test that plans it would pass without
-/// it. Empty: there is none.
+/// A planned fault that the device does not support: a test that plans it would pass without it.
+/// Empty if there is none.
 std::string_view fault_without_effect(const FaultPlan& faults, bool is_vulkan) {
   const auto which = [](std::initializer_list<std::pair<bool, std::string_view>> all) {
     for (const auto& [is_planned, name] : all) {
@@ -91,7 +91,7 @@ std::string_view fault_without_effect(const FaultPlan& faults, bool is_vulkan) {
                             {faults.refused_at_call != 0, "refused_at_call"}});
 }
 
-/// What is wrong with the options of one device; empty where nothing is.
+/// Mistake in the options of one device; empty if there is none.
 std::string flaw_of(const DeviceOptions& device) {
   if (device.memory_budget_bytes < 0) {
     return fmt::format("memory_budget_bytes is {}, but must be 0 or more",
@@ -133,7 +133,7 @@ std::string flaw_of(const DeviceOptions& device) {
 void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
   static_cast<void>(detail::Settings::from_environment()
                         .integer(detail::Setting::cores, 1, detail::kMostCores)
-                        .value());  // refused here, where the caller reads the error
+                        .value());  // thrown here, where the caller reads the error
   const std::vector<int> cores = shared_cores();
   std::vector<DeviceOptions*> cpus;
   for (DeviceOptions& device : devices) {
@@ -159,8 +159,8 @@ void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
   }
 }
 
-// GPUs share the cores among themselves: their threads work while bytes go up or come down, when
-// those of cpu devices have seldom much to do. Few threads move what a card's link takes.
+// GPUs share the cores for their copies: at that time cpu devices are mostly idle. A few threads
+// saturate a card's link.
 int share_of_copies(const std::vector<DeviceOptions>& devices) {
   constexpr std::size_t kMost = 8;
   const auto gpus = static_cast<std::size_t>(std::ranges::count_if(
@@ -169,12 +169,11 @@ int share_of_copies(const std::vector<DeviceOptions>& devices) {
       static_cast<std::size_t>(core_share()) / std::max<std::size_t>(gpus, 1), 1, kMost));
 }
 
-// The listed devices share 60 %. Those that nobody asked for yet take nothing from them: each has a
-// sixteenth.
+// The listed devices share 60 %. Unlisted devices do not reduce that: each gets a sixteenth.
 void share_memory(DeviceList& list) {
   const std::int64_t all = available_host_bytes();
   for (std::size_t i = 0; i < list.devices.size(); ++i) {
-    // A GPU's budget is of its own memory, which is known once it is open.
+    // A GPU's budget refers to its own memory, which is known once it is open.
     if (list.devices[i].memory_budget_bytes == 0 && !list.devices[i].name.starts_with("vulkan:")) {
       list.devices[i].memory_budget_bytes =
           i < list.listed_count ? all / 10 * 6 / static_cast<std::int64_t>(list.listed_count)
@@ -183,7 +182,7 @@ void share_memory(DeviceList& list) {
   }
 }
 
-// Names with commas between them. Errors: ArgumentError where one is missing.
+// Parses names separated by commas. Errors: ArgumentError for an empty name.
 std::vector<DeviceOptions> named_devices(const std::string& text, SourceLoc loc) {
   std::vector<DeviceOptions> devices;
   std::size_t begin = 0;
@@ -202,7 +201,7 @@ std::vector<DeviceOptions> named_devices(const std::string& text, SourceLoc loc)
   return devices;
 }
 
-// The first GPU that works; a driver in software is slower than cpu:0.
+// Selects the first usable GPU. A software driver is slower than cpu:0.
 std::string automatic_device(DeviceList& list, SourceLoc loc) {
   Result<std::vector<BackendOffer>> offers = offered_gpus();
   if (!offers.has_value()) {
@@ -228,7 +227,7 @@ std::string automatic_device(DeviceList& list, SourceLoc loc) {
   return "cpu:0";
 }
 
-/// The devices that the options ask for; those of the environment where they ask for none.
+/// Devices of the options, or of the environment if the options name none.
 DeviceList listed_devices(const RuntimeOptions& options, SourceLoc loc) {
   if (!options.devices.empty()) {
     return {.devices = options.devices};

@@ -4,8 +4,8 @@
 
 namespace hearth {
 
-// The strategy's pages are the backend's, and the backend's scratch is the strategy's: the backend
-// is made first and learns of its scratch last.
+// The strategy takes pages from the backend, and the backend takes scratch from the strategy. So
+// the backend is created first and gets its scratch last.
 DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options)
     : backend(std::move(with)),
       strategy(options.make_memory ? options.make_memory(backend->pages(), options.budget_bytes)

@@ -1,5 +1,5 @@
-// What a device's actor is opened with, and the backend and memory that it gets from that.
-// Private to runtime. Made and replaced by the actor; the token holder's.
+// Options of a device's actor, and the backend and memory that the actor creates from them. Private
+// to runtime. Created and replaced by the actor; touched by the token holder only.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,30 @@ class CompletionWaiter;
 struct DeviceActorOptions {
   std::int64_t budget_bytes = 0;
   MemoryPooling pooling = MemoryPooling::default_pooling;
-  /// Instead of `pooling`, when set.
+  /// Creates the memory strategy; replaces `pooling` when set.
   std::function<std::unique_ptr<MemoryStrategy>(PageProvider&, std::int64_t)> make_memory = {};
   /// Waits for an asynchronous device; nullptr for an inline one.
   std::shared_ptr<CompletionWaiter> waiter = {};
   Fusion fusion = Fusion::off;
-  /// Opens the device's backend once more, for a restart.
+  /// Opens the device's backend again for a restart.
   std::function<Result<std::unique_ptr<Backend>>()> reopen = {};
 };
 
-/// The backend and its memory. Loans that outlive the actor keep it, so that lent bytes stay mapped
-/// until they are given back.
+/// The backend and its memory. Loans that outlive the actor hold it, so that lent bytes stay mapped
+/// until they are returned.
 struct DeviceMemory {
-  /// Errors: ArgumentError when make_memory gives nothing; what it throws.
+  /// Errors: ArgumentError if make_memory returns null; any exception of make_memory.
   DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptions& options);
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   ~DeviceMemory();
 
-  /// Host bytes that a device which was given up may still touch: they outlive its backend.
+  /// Host bytes that an abandoned device may still access: they outlive its backend.
   std::vector<std::variant<std::unique_ptr<UploadTicket>, std::unique_ptr<ReadTicket>>> kept;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<MemoryStrategy> strategy;
-  std::unique_ptr<DeviceScratch> scratch;  ///< The backend's kernels take it from the strategy.
+  /// Scratch memory of the backend's kernels, taken from the strategy.
+  std::unique_ptr<DeviceScratch> scratch;
 };
 
 }  // namespace hearth

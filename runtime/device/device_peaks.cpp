@@ -21,17 +21,18 @@
 namespace hearth {
 namespace {
 
-// A copy of so many bytes passes the caches of most machines: results of 32 MiB are stored past a
-// CPU's, and an H200's second level has 50 MB.
+// A copy of this size exceeds the caches of most machines: 32 MiB of results bypass a CPU's caches,
+// and an H200's second level has 50 MB.
 constexpr std::int64_t kHostBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kDeviceBytes = std::int64_t{64} << 20;
 
-// The additions of each element, beside which its bytes do not count; and elements to begin with.
+// Additions for each element, so that its bytes do not matter; and the initial number of elements.
 constexpr int kAdditions = 192;
 constexpr std::int64_t kFirstElements = std::int64_t{1} << 18;
 
-// A run is so long that neither a launch nor a wait counts, and on a host so short that other
-// programs leave some runs alone. The best counts: others only ever take time away.
+// A run is long enough that launch and wait do not matter. On a host it is short enough that other
+// programs leave some runs undisturbed. The best run counts, because other programs only ever slow
+// a run down.
 constexpr double kHostRunSeconds = 3e-4;
 constexpr double kDeviceRunSeconds = 2e-3;
 constexpr double kLeastSeconds = 2e-4;
@@ -41,10 +42,10 @@ constexpr int kWarmLaunches = 16;
 // A GPU's clocks rise while it works.
 constexpr double kWarmSeconds = 0.05;
 
-// An opening measures while fewer have.
+// The first openings measure, up to this number.
 constexpr std::uint64_t kMostOpenings = 4;
 
-/// As it is kept, with the name behind it.
+/// Stored format; the name follows.
 struct KeptPeaks {
   DevicePeaks peaks;
   std::uint64_t openings = 0;
@@ -52,7 +53,7 @@ struct KeptPeaks {
 
 constexpr FileFormat kFormat{.magic = {'H', 'P', 'E', 'A', 'K', 'S', 0, 0}};
 
-/// Each number is the sum of the two before it, so that none can be left out.
+/// Each number is the sum of the two before it, so that the compiler can remove none.
 Result<ExpressionRef> additions(std::string name, int count) {
   KernelBuilder builder({0});
   KernelValue last = builder.input(DType::f32, {AffineIndex{.terms = {{.axis = 0}}}});
@@ -71,15 +72,15 @@ class PeakRunner final {
         run_seconds_(backend.info().runs_inline ? kHostRunSeconds : kDeviceRunSeconds) {}
   PeakRunner(const PeakRunner&) = delete;
   PeakRunner& operator=(const PeakRunner&) = delete;
-  /// Nothing but the end of the backend comes behind it.
+  /// Afterwards the backend may only be destroyed.
   ~PeakRunner() {
-    backend_.come_to_rest();  // after a failure kernels may still run
+    backend_.come_to_rest();  // kernels may still run after a failure
     for (const Page& page : pages_) {
       backend_.pages().free_page(page);
     }
   }
 
-  /// Two buffers, whose memory is there once they were written.
+  /// Allocates two buffers, and writes to them so that their memory is mapped.
   Status make_buffers(std::int64_t bytes) {
     for (int i = 0; i < 2; ++i) {
       HEARTH_TRY(const Page page, backend_.pages().allocate_page(bytes));
@@ -88,7 +89,7 @@ class PeakRunner final {
     return {};
   }
 
-  /// Works for so many seconds.
+  /// Runs the kernel for this number of seconds.
   Status warm(const Expression& kernel, std::int64_t elements, double seconds) {
     double done = 0;
     for (int runs = 0; done < seconds && runs < kMostLaunches; ++runs) {
@@ -98,9 +99,9 @@ class PeakRunner final {
     return {};
   }
 
-  /// How long the kernel takes for so many elements, in seconds.
+  /// Returns the kernel's time for this number of elements, in seconds.
   Result<double> seconds(const Expression& kernel, std::int64_t elements) {
-    HEARTH_TRY_STATUS(run(kernel, elements, 2).status());  // to both buffers, and compiled
+    HEARTH_TRY_STATUS(run(kernel, elements, 2).status());  // compiles, and writes both buffers
     double best = 0;
     int launches = 1;
     for (int runs = 0; runs < kRuns;) {
@@ -122,7 +123,7 @@ class PeakRunner final {
   }
 
  private:
-  /// From one buffer to the other, and back.
+  /// Runs the kernel from one buffer to the other and back.
   Result<double> run(const Expression& kernel, std::int64_t elements, int launches) {
     const detail::Layout layout(Shape{elements});
     OpRecord record;
@@ -172,7 +173,7 @@ Status write_peaks(const std::string& name, const KeptPeaks& kept) {
   return write_cache_file(file, kFormat, bytes);
 }
 
-/// Nothing: 0 openings.
+/// Reads the stored peaks. 0 openings: there are none.
 KeptPeaks read_peaks(const std::string& name) {
   KeptPeaks kept;
   const Result<std::filesystem::path> file = file_of(name);
@@ -188,7 +189,7 @@ KeptPeaks read_peaks(const std::string& name) {
   return kept;
 }
 
-/// Whether there is a place for it. Without one each program would measure, whenever it begins.
+/// Whether the result can be stored. Otherwise each program would measure at its start.
 bool may_be_kept(const std::string& name) {
   const Result<std::filesystem::path> file = file_of(name);
   return file.has_value() && make_folder(file.value().parent_path()).has_value() &&
@@ -201,8 +202,8 @@ std::int64_t buffer_bytes(bool is_host) noexcept {
 
 }  // namespace
 
-// Phases: two buffers; the kernel that hardly computes, over all of them; the other one, over as
-// many elements as give it something to do.
+// Phases: two buffers; the copying kernel over all elements; the adding kernel over enough elements
+// for a measurable time.
 Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
   const std::int64_t bytes = buffer_bytes(backend.info().runs_inline);
   if (most_bytes < 2 * bytes) {

@@ -1,6 +1,6 @@
-// What a device reaches at most, measured by two kernels on a backend that nobody else uses, and
-// kept on disk, so that a machine need not measure its devices again and again. A tape decides by
-// it whether making a value again costs less than keeping it. Private to runtime. Threads: any.
+// Peak rates of a device, measured by two kernels on an otherwise idle backend and kept on disk, so
+// that later programs need not measure again. The tape uses them to decide whether recomputing a
+// value costs less than storing it. Private to runtime. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -16,32 +16,32 @@
 
 namespace hearth {
 
-/// Measures, in at most so many bytes of the backend's own memory. Nothing else may be under way on
-/// it, and nothing comes behind but its end.
+/// Measures the peaks, using at most `most_bytes` of the backend's memory. Requires an idle
+/// backend; afterwards the backend may only be destroyed.
 ///
-/// Cost: some tens of milliseconds; on a GPU two compilations besides.
-/// Errors: invalid_argument: too few bytes, or the thread's time is a test's; those of the backend;
+/// Cost: some tens of milliseconds; on a GPU also two compilations.
+/// Errors: invalid_argument for too few bytes or a test's clock; those of the backend;
 /// deadline_exceeded.
 [[nodiscard]] Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
 
-/// What is kept under this name. Empty: nothing, or nothing that can be read.
+/// Peaks stored under this name; nullopt if none can be read.
 [[nodiscard]] std::optional<DevicePeaks> kept_peaks(const std::string& name);
 
-/// A device to be measured. Values.
+/// A device whose peaks are measured. A value.
 struct PeakSubject {
-  std::string name = {};  ///< Under which it is kept: of one name, all are equally fast.
-  /// Opens a backend to measure on. Empty: its speed says nothing.
+  std::string name = {};  ///< Key of the stored peaks; equal for devices of equal speed.
+  /// Opens a backend to measure on. Empty if the speed of this build is not representative.
   std::function<Result<std::unique_ptr<Backend>>()> open = {};
-  bool is_automatic = false;  ///< It is measured when it is opened, as long as that is new.
+  bool is_automatic = false;  ///< Measured at the device's first openings, without a request.
   std::int64_t most_bytes = 0;
-  double part = 1;  ///< The device's, of what is measured.
+  double part = 1;  ///< The device's share of the measured rates.
 
-  /// What is kept. One that is automatic is measured besides at its first four openings, where
-  /// there is a place to keep it: since others only ever take time away, the most of each counts.
-  /// Empty: neither, which the log says where measuring failed.
+  /// Returns the stored peaks. An automatic device is also measured at its first four openings if
+  /// the result can be stored. The maximum of each rate counts, because other programs only ever
+  /// slow a run down. Returns nullopt if there are no peaks; the log reports a failed measurement.
   [[nodiscard]] std::optional<DevicePeaks> known(detail::Log& log) const;
-  /// Measures, and keeps that in place of what was. Requires `open`. Errors: those of opening and
-  /// measuring; io_error, and not_found where there is no folder for caches.
+  /// Measures and replaces the stored peaks. Requires `open`. Errors: those of opening and
+  /// measuring; io_error; not_found if there is no cache folder.
   [[nodiscard]] Result<DevicePeaks> measure_now() const;
 
  private:
@@ -49,7 +49,7 @@ struct PeakSubject {
   [[nodiscard]] DevicePeaks part_of(const DevicePeaks& whole) const noexcept;
 };
 
-/// Whether the speed of this build says something: it is optimised and has no sanitizer.
+/// Whether this build is optimised and has no sanitizer, so that its speed is representative.
 [[nodiscard]] bool is_build_of_full_speed() noexcept;
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
-// The scratch memory of a device's kernels: blocks of its own strategy, out while a kernel runs, so
-// that they count in budget and statistics and are free bytes for everybody else between two
-// kernels. Private to runtime. Owned with the device's memory, touched by the token holder only.
+// Scratch memory of a device's kernels: blocks of the device's strategy, held only while a kernel
+// runs. They count in budget and statistics, and other ops may use them between two kernels.
+// Private to runtime. Owned with the device's memory, touched by the token holder only.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace hearth {
 
 class DeviceScratch final : public ScratchMemory {
  public:
-  /// What a kernel asked for and did not get.
+  /// A request of a kernel that failed.
   struct Shortage {
     std::int64_t size_bytes = 0;
     Acquire outcome = Acquire::ok;
   };
 
-  /// Lifetime: the strategy outlives it.
+  /// Lifetime: the strategy outlives this object.
   explicit DeviceScratch(MemoryStrategy& memory) noexcept : memory_(memory) {}
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
@@ -30,7 +30,8 @@ class DeviceScratch final : public ScratchMemory {
   void give_back() noexcept override { give_back_after(0); }
   void give_back_after(std::uint64_t op_value) noexcept override;
 
-  /// While one lives, kernels that need no more than these bytes, which were got before, have them.
+  /// While a Reservation lives, kernels that need at most its bytes get those. They were allocated
+  /// before.
   class Reservation {
    public:
     Reservation(DeviceScratch& scratch, const Block& block) noexcept : scratch_(scratch) {
@@ -46,7 +47,7 @@ class DeviceScratch final : public ScratchMemory {
   [[nodiscard]] bool is_short() const noexcept { return shortage_.has_value(); }
   /// Requires is_short().
   [[nodiscard]] Acquire shortage_outcome() const noexcept { return shortage_->outcome; }
-  /// Why the last kernel had none, once.
+  /// Returns why the last kernel got no scratch, and forgets it.
   [[nodiscard]] std::optional<Shortage> take_shortage() noexcept {
     return std::exchange(shortage_, std::nullopt);
   }

@@ -1,8 +1,8 @@
-// One op at a time, from slots to a call of the backend and back to slots. The actor's time for a
-// small op is mostly spent here: 146 ns with its drop (bench: BM_Actor_TinyOps), so that what only
-// failures need is out of line, and nothing allocates that can be reused. Order matters in each op:
-// memory, kernel, outputs, and the inputs last. Until the inputs go everything can still be put
-// off, or fail.
+// Runs one op, from slots to a call of the backend and back to slots. The actor spends most of its
+// time for a small op here: 146 ns with its drop (bench: BM_Actor_TinyOps). So code for failures is
+// out of line, and buffers are reused.
+// The order of each op: memory, kernel, outputs, and last the inputs. Until the inputs are
+// consumed, the op can still be deferred or fail.
 #include "dispatch.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Ran Dispatch::run(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     ran = run_kernel(op, lane, rule);
   }
   if (ran == Ran::short_of_memory) {
-    note_put_off(releases, rule);  // it comes again, and counts then
+    note_put_off(releases, rule);  // it is retried, and counts then
   } else if (ran != Ran::in_part) {
     statistics_.foreign_uses += op.foreign_uses();
   }
@@ -54,8 +54,8 @@ Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
   return memory;
 }
 
-// Where an exception came out of the middle of an op, some of its outputs may be there already.
-// Never for want of anything: this is where failures end.
+// After an exception in the middle of an op some outputs may exist already. Needs no memory and
+// cannot fail.
 void Dispatch::fail(const OpView& op, LaneState& lane, const ErrorRef& error) {
   end_copy(lane);
   account(error, lane);
@@ -89,8 +89,8 @@ ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why
   return Ran::failed;
 }
 
-// What was got for some outputs goes back by itself where another one gets nothing. Flat, as each
-// small op comes this way: the calls that only failures need are kept out by hand.
+// If one output gets no memory, the memory of the others is returned automatically. Flattened,
+// because each small op takes this path; calls for failures are kept out of line by hand.
 [[gnu::flatten]] Ran Dispatch::run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   OutputMemory outputs;
   for (int i = 0; i < op.op().record().output_count; ++i) {
@@ -139,7 +139,7 @@ KernelCall Dispatch::call_of(const ResolvedOp& op,
     const Slot& slot = op.slot(static_cast<int>(i));
     views[i] = TensorView{slot.data, slot.layout, slot.dtype};
   }
-  // The others do not ask, and the storage of each input is a line of memory.
+  // Other ops do not use constants, and each input's storage costs a cache line.
   if (op_info(op.kind()).op_class == OpClass::contraction) {
     for (std::size_t i = 0; i < inputs; ++i) {
       views[i].constant = op.slot(static_cast<int>(i)).storage->constant.get();
@@ -173,7 +173,7 @@ Status Dispatch::submit(const ResolvedOp& op,
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
-// A kernel of the program's own reads elements one behind the other: what lies otherwise is copied.
+// A custom kernel reads contiguous elements: other layouts are copied.
 [[gnu::noinline]] Status Dispatch::submit_custom(const ResolvedOp& op,
                                                  std::span<const HeldStorage> storages,
                                                  OnShortage rule) {
@@ -201,8 +201,8 @@ Status Dispatch::submit(const ResolvedOp& op,
   return handles_.is_checked() && status.has_value() ? check_blocks(op, storages) : status;
 }
 
-// For strategies that put guard bytes around blocks. Inputs too: a kernel that writes outside of
-// its outputs may hit those.
+// For strategies with guard bytes around blocks. Inputs are checked, too: a kernel that writes
+// outside its outputs may hit them.
 [[gnu::noinline]] Status Dispatch::check_blocks(const ResolvedOp& op,
                                                 std::span<const HeldStorage> storages) {
   return guarded("the check of the memory strategy", [&]() -> Status {
@@ -217,7 +217,7 @@ Status Dispatch::submit(const ResolvedOp& op,
   });
 }
 
-// What was refused, or found no scratch memory, comes again, as a group or singly.
+// A launch that was refused or found no scratch memory is retried, as a group or singly.
 Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage rule, LaneId lane) {
   const bool is_watched = endpoint_.tables().trace().is_on() || journal_ != nullptr;
   Status status = is_watched ? submit_watched(launch, op_count, rule, lane)
@@ -257,7 +257,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
   return status;
 }
 
-// The name of a group is copied: when the trace is written its plan may be gone.
+// The name of a group is copied: its plan may be evicted before the trace is written.
 std::string_view Dispatch::traced_name(const KernelCall& call) const {
   const RuntimeTables& tables = endpoint_.tables();
   if (call.epilogue == nullptr && call.expression == nullptr && call.prologue == nullptr) {
@@ -339,7 +339,7 @@ void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_coun
       journal_->note(launch.call, op_count, endpoint_.tables());
     }
   } catch (...) {
-    journal_.reset();  // no memory for it: what was asked for comes back empty, and the ops go on
+    journal_.reset();  // no memory for the journal: the explanation is empty, and the ops continue
   }
 }
 
@@ -381,7 +381,7 @@ Explanation Dispatch::take_journal() {
 
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
   is_compiling_ = false;
-  may_have_begun_ = true;  // where something throws nobody knows
+  may_have_begun_ = true;  // unknown if something throws
   const auto run = [&]() -> Status {
     Issue done = runs_inline_ ? backend_->submit({&launch, 1}, {}) : issue(launch);
     may_have_begun_ = done.may_have_begun;
@@ -399,13 +399,13 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
     return why_failed(std::move(status), rule);
   }
   if (scratch_->is_short()) [[unlikely]] {
-    static_cast<void>(scratch_->take_shortage());  // the kernel did without
+    static_cast<void>(scratch_->take_shortage());  // the kernel succeeded without it
   }
   return status;
 }
 
-// A kernel that got no scratch memory says so by the ScratchMemory it asked, not by its status,
-// which only says that it failed.
+// A kernel without scratch memory reports that through its ScratchMemory; its status shows only the
+// failure.
 [[gnu::noinline]] Status Dispatch::why_failed(Status status, OnShortage rule) {
   const auto wanted = scratch_->take_shortage();
   if (!wanted) {
@@ -453,7 +453,7 @@ void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef&
     if (is_unborn(slot, operand)) {
       handles_.make_poisoned(slot, operand, lane.id, error);
     } else {
-      handles_.poison(slot, error);  // an exception came after it was made
+      handles_.poison(slot, error);  // an exception came after it was filled
     }
     wake_waiting(slot);
   }
@@ -484,7 +484,7 @@ void Dispatch::consume(const Operand& operand, Slot& slot) noexcept {
   }
 }
 
-// A tensor with guests is not free before those are done; the actor waits for them.
+// A tensor with guests is not freed before they are done; the actor waits for them.
 [[gnu::noinline]] void Dispatch::consume_later(SlotId slot) noexcept {
   late_drops.push_back({slot, guests.take(slot)});
   has_aftermath_ = true;

@@ -1,9 +1,9 @@
-// Dispatch: runs one op: operands to views, memory for the results, the kernel, and what is left of
-// the inputs. The only place where streams, memory and a backend meet. Private to runtime. Touched
-// by the token holder only. Invariants: (1) an op that fails poisons its outputs and nothing else,
-// whether a backend or a memory strategy refuses or throws; (2) its inputs are consumed whether it
-// ran or not, once, and as the last thing; (3) in-place reuse happens only for a last use whose
-// storage nobody else shares.
+// Dispatch runs one op: operands to views, memory for the results, the kernel, and the end of the
+// inputs. The only place where streams, memory and a backend meet. Private to runtime. Touched by
+// the token holder only.
+// Invariants: (1) an op that fails poisons only its outputs, whether a backend or a memory strategy
+// refuses or throws; (2) its inputs are consumed exactly once, as the last step, whether it ran or
+// not; (3) in-place reuse happens only for a last use whose storage has no other user.
 #pragma once
 
 #include <array>
@@ -34,12 +34,13 @@
 
 namespace hearth {
 
-/// How an op came out. Where memory was short nothing has happened, and others may release some.
-/// Of a copy `in_part` it comes again for the rest (LaneState::copy).
+/// Outcome of one op. `short_of_memory`: nothing ran; the op is retried after memory is released.
+/// `in_part`: the device took a part of the copy; the record is retried for the rest
+/// (LaneState::copy).
 enum class Ran : std::uint8_t { done, failed, short_of_memory, in_part };
 
-/// How a group of ops came out as one kernel. But for `ran` nothing has happened, and its ops may
-/// run singly; `not_now`: for want of memory, say, or as the backend refused this once.
+/// Outcome of a group as one kernel. Except for `ran`, nothing ran and its ops may run singly.
+/// `not_now`: a temporary cause, such as a shortage of memory.
 enum class Fused : std::uint8_t { ran, unsupported, not_now };
 
 class LayoutsToCome;
@@ -66,154 +67,156 @@ class Dispatch {
   }
   /// Runs a kernel op, a view or a readback, or poisons the outputs.
   [[nodiscard]] Ran run(const ResolvedOp& op, LaneState& lane, OnShortage rule);
-  /// Makes a view before its turn, where that changes nothing for anybody else: of a tensor that is
-  /// there and stays. Costs neither memory nor a kernel.
+  /// Creates a view before its turn, which no other op notices. Only for a tensor that exists and
+  /// outlives the view's record. Takes neither memory nor a kernel.
   [[nodiscard]] bool show_ahead(const OpView& op, LaneState& lane);
-  /// What an op of kind `expression` computes; null for the other kinds.
+  /// Expression that an op of kind `expression` computes; null for other kinds.
   [[nodiscard]] const Expression* expression_of(const OpView& op) const noexcept;
   [[nodiscard]] const ExpressionTable& expressions() const noexcept;
-  /// How many ops like this one, of as many lanes, may run as one call without a bit of any result
-  /// changing. 1: it runs alone. `input_to_come` counts as if it were there.
+  /// Number of ops like this one, each of its own lane, that may run as one call without changing a
+  /// bit of any result. 1: it runs alone. `input_to_come` is an input that counts as present.
   [[nodiscard]] std::int64_t joinable_calls(const OpView& op, int input_to_come = -1);
-  /// Whether the device has a kernel for this op that takes a group behind it. What fails for its
-  /// values is found before anything of the group has happened, or it stays alone: then the ops run
-  /// singly, and each has its own error.
+  /// Whether the device's kernel of this op takes an epilogue. An op that may fail for its values
+  /// is admitted only on inline devices. There the failure is found before the group has written,
+  /// so its ops run singly, each with its own error.
   [[nodiscard]] bool may_anchor(const OpView& op) const noexcept {
     return backend_->may_anchor(op.kind()) &&
            (runs_inline_ || !may_fail(op.kind(), op.input(0).dtype));
   }
-  /// Whether that kernel can read such an input as one of kind `maker` makes it.
+  /// Whether that kernel can compute this input itself, as the result of an op of kind `maker`.
   [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
     return runs_inline_ && backend_->may_take_prologue(kind, input, maker);
   }
-  /// Whether two joinable ops differ in input 0 and output alone.
+  /// Whether two joinable ops differ only in input 0 and the output.
   [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
-  /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns how many
-  /// lanes have their result; the ops of the others, from there on, were not touched.
+  /// Runs the ops at the fronts of these lanes, which are alike, as one call. Returns the number of
+  /// lanes, from the first, that have their result; the ops of the others were not touched.
   [[nodiscard]] std::size_t run_joined(std::span<LaneState* const> lanes);
-  /// Whether the runtime's limit lets this group become one kernel.
+  /// Whether the runtime's fusion limit admits this group.
   [[nodiscard]] bool admits(const FusedGroup& group, const GroupKernels& kernels) {
     FusionLimit& limit = endpoint_.tables().fusion_limit;
     return !limit.is_set() || admits_by(limit, group, kernels);
   }
-  /// Runs a group of ops as one kernel. One that has begun to overwrite an input and then failed
-  /// leaves the group's results poisoned, as an op does.
+  /// Runs a group of ops as one kernel. A kernel that fails after it may have overwritten an input
+  /// poisons the group's results.
   [[nodiscard]] Fused run_fused(const FusedGroup& group,
                                 const GroupKernels& kernels,
                                 LaneState& lane);
-  /// Ends what ops end whose results nobody needs; none of them runs.
+  /// Ends the tensors that the group's unneeded ops end; none of the ops runs.
   void pass_over(const FusedGroup& group, LaneState& lane);
-  /// The last use of a tensor, by a record that ran before its turn.
+  /// Ends a tensor for a record that ran before its turn.
   void end_use(const Operand& operand) noexcept { consume(operand, handles_.slot(operand.slot)); }
   [[nodiscard]] const Shape& shape_of(ShapeId id) const noexcept {
     return endpoint_.tables().shapes.shape(id);
   }
-  /// What becomes of 16-bit values inside of groups.
+  /// Precision of f16 and bf16 values inside groups.
   [[nodiscard]] Between between() const noexcept { return endpoint_.tables().between; }
   /// Fails an op without running it.
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
-  /// Fails an op that has not begun and that its stream's limits end; an input's error comes first.
-  /// Returns what its outputs carry.
+  /// Fails an op that has not begun because its stream's limits end it; an input's error takes
+  /// precedence. Returns the error of its outputs.
   [[nodiscard]] ErrorRef give_up(const OpView& view, LaneState& lane, const Error& why);
-  /// Checks that an update group's inputs are there and its kernels too, and gets all its memory:
-  /// then it can run. On failure it has taken nothing. is_short() of the status: memory was short,
-  /// and it may be asked again when others have released some.
+  /// Checks that an update group's inputs and kernels exist, and allocates all its memory, so that
+  /// it can run. On failure it holds nothing. If is_short() of the status, the call may be retried
+  /// after a release.
   [[nodiscard]] Result<GroupMemory> prepare_group(std::span<const GroupRecord> group,
                                                   LaneState& lane,
                                                   OnShortage rule);
-  /// Runs a prepared group; on the device its results keep the old elements if one of `guards`
-  /// fails. The status is the step's, as far as it is known. A group that fails although it was
-  /// prepared leaves all its results poisoned, unless nothing of it has begun.
+  /// Runs a prepared group. On the device its results keep the old elements if one of `guards`
+  /// fails. The status is the step's, as far as it is known. If the group fails after it has begun,
+  /// all its results are poisoned.
   [[nodiscard]] Status run_group(std::span<const GroupRecord> group,
                                  GroupMemory& memory,
                                  const LateFailures& guards,
                                  LaneState& lane);
-  /// Drops a group that will not run: outputs keep their old values.
+  /// Abandons a group: its outputs keep the old values.
   void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
 
-  /// upload, lend, and the wait for the device.
+  /// Uploads the next part of the bytes; the last part creates the output.
   [[nodiscard]] Ran upload(const OpView& op, LaneState& lane, OnShortage rule);
-  /// The bytes to lend: the input's own when this is its last use, else a copy. The input is still
-  /// there. is_short() of the status: as in prepare_group.
+  /// Returns the bytes to lend: the input's own if this is its last use, else a copy. The input is
+  /// not consumed. is_short() of the status: as in prepare_group().
   [[nodiscard]] Result<HeldStorage> storage_to_lend(const ResolvedOp& op,
                                                     LaneState& lane,
                                                     OnShortage rule);
-  /// Why the op must not run, or null.
+  /// Error for which the op must not run, or null.
   [[nodiscard]] ErrorRef first_poison(const ResolvedOp& op) const {
     return lost_ ? lost_ : op.poison();
   }
-  /// Whether a loan lends a copy in host memory, as the host cannot touch the device's.
+  /// Whether a loan lends a copy in host memory, because the host cannot access the device's
+  /// memory.
   [[nodiscard]] bool lends_copies() const noexcept { return !backend_->info().has_host_memory; }
-  /// Begins to bring a storage's first bytes into `copy`, or goes on; that is over when the lane
-  /// has no copy any more, and the bytes are there once the storage's last use has ended.
+  /// Begins or continues to copy a storage's first bytes into `copy`. All parts are submitted once
+  /// the lane has no copy any more. The bytes have arrived once the storage's last use has ended.
   [[nodiscard]] Status copy_out(Storage& storage, const HostBytes& copy, LaneState& lane);
-  /// Brings them back; the storage's last use is their end. Blocks where the device takes them in
-  /// parts: memory of host_bytes() it takes whole, unless the system gave no such memory.
+  /// Copies the bytes back; the storage's last use is the end of that copy. Blocks if the device
+  /// takes the copy in parts: memory of host_bytes() is taken whole, unless the system had no such
+  /// memory.
   [[nodiscard]] Status copy_back(Storage& storage, const HostBytes& copy);
-  /// The lane's copy in parts is over, or given up: what the device has taken goes on, without the
-  /// host bytes of a reader.
+  /// Ends or abandons the lane's copy in parts. Parts that the device has taken continue, without
+  /// the reader's host bytes.
   void end_copy(LaneState& lane) noexcept;
-  /// Host memory for the two.
+  /// Allocates host memory for copy_out() and copy_back().
   [[nodiscard]] HostBytes host_bytes(std::size_t size) { return backend_->host_bytes(size); }
-  /// The lend is done; its output is made when the loan ends, so that nobody reads it before.
+  /// Consumes the inputs of a lend. Its output is created when the loan ends, so that no reader
+  /// sees it before.
   void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
-  /// A loan ends now: an event, where there is a trace.
+  /// Adds the loan, which ends now, to the trace, if there is one.
   void trace_loan(const Loan& loan, LaneId lane);
-  /// When what is done now begins, where there is a trace.
+  /// Begin of a traced event; zero without a trace.
   [[nodiscard]] detail::TimePoint traced_now() const noexcept;
-  /// The end of a loan: the tensor is there, or carries the error.
+  /// Ends a loan: the tensor becomes live, or carries the error.
   void finish_loan(const Operand& out, LaneId lane, HeldStorage storage, const Status& status);
   [[nodiscard]] HeldStorage hold(Storage* storage) noexcept {
     return HeldStorage(storage, GiveBack{&handles_});
   }
 
-  /// Whether that is the status of work that is put off, which found no memory and may be tried
-  /// again.
+  /// Whether the status is that of deferred work: it found no memory and may be retried.
   [[nodiscard]] bool is_short(const Status& status) const noexcept {
     return !status.has_value() && status.shared_error() == short_;
   }
-  /// The tensor's lane counts on being the only user, but these are not done.
+  /// Adds uses of other lanes to a tensor whose home assumes that it is the only user.
   void add_guests(DeferredDrop entry);
-  /// Frees a slot and gives its number back.
+  /// Clears a slot and returns its number.
   void release_slot(SlotId id) noexcept;
-  /// From a failure of this op to an error that says where it came from.
+  /// Converts a failure of this op to an error with the op's place in the program.
   [[nodiscard]] ErrorRef with_provenance(const Error& error, const OpView& op, LaneId lane) const;
-  /// The same, entered in the book of failures: the read of a result throws it, or the log reports
-  /// it.
+  /// Adds the op's place like with_provenance() and registers the failure. Reading a result throws
+  /// it, else the log reports it.
   [[nodiscard]] ErrorRef failure_of(const Error& error, const OpView& op, LaneId lane) const;
-  /// This lane's next sync() reports the failure if nobody has read it by then.
+  /// Registers a failure with the lane: its next sync() reports the failure unless it was read
+  /// before.
   void note_failure(const ErrorRef& error, LaneState& lane);
-  /// The same for an op that has failed, which is counted.
+  /// Counts a failed op and registers its failure like note_failure().
   void account(const ErrorRef& error, LaneState& lane);
-  /// The same for an op that was found to have failed after its lane, which may have ended, went
-  /// on.
+  /// Counts a failure that was found after the lane went on; the lane may have ended (null).
   void account_late(const ErrorRef& error, LaneState* lane);
-  /// The exception being handled, as the failure of this op.
+  /// Converts the exception being handled to a failure of this op.
   [[nodiscard]] ErrorRef thrown_by(const OpView& op, LaneId lane) const noexcept;
 
-  /// The exception being handled is our own mistake, or a want of host memory, in what no op needs:
-  /// the log reports it.
+  /// Logs the exception being handled, where no op depends on the failed work. Its cause is a bug
+  /// of the library or a shortage of host memory.
   void note_mistake(const char* what) const noexcept;
 
-  /// The device is lost: everything fails with this from now on.
+  /// Marks the device as lost: all further work fails with this error.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
   [[nodiscard]] const ErrorRef& lost() const noexcept { return lost_; }
-  /// Whether a strategy looks behind each op whether it wrote where it should not.
+  /// Whether the memory strategy checks after each op for writes out of bounds.
   [[nodiscard]] bool checks_blocks() const noexcept { return handles_.is_checked(); }
-  /// Whether a record left something behind for the actor: lanes to wake, late drops, a failure, a
-  /// loss. One branch for each record, which nearly always finds nothing.
+  /// Whether a record left work for the actor: lanes to wake, late drops, a failure, a loss. One
+  /// branch per record, which is almost never taken.
   [[nodiscard]] bool has_aftermath() const noexcept { return has_aftermath_; }
   void end_aftermath() noexcept { has_aftermath_ = false; }
-  /// Whether a failure was noted since the last call.
+  /// Whether a failure was registered since the last call.
   [[nodiscard]] bool take_noted() noexcept { return std::exchange(has_noted_, false); }
-  /// What the device has taken begins to run; where it is lost, its next answer says so.
+  /// Submits batched work to the device. The device's next status reports a loss.
   void flush() noexcept;
-  /// Why an inline device does not end its work; success on all other devices, whose work is in
+  /// Error of an inline device that hangs. Success on asynchronous devices, whose work is in
   /// flight.
   [[nodiscard]] Status inline_hang();
-  /// How far the device is with its ops now.
+  /// Point value up to which the device has ended its ops.
   [[nodiscard]] std::uint64_t ended_ops() const noexcept { return backend_->completed(kOpStream); }
-  /// It runs again, on a fresh backend.
+  /// Continues on a fresh backend.
   void restart(Backend& backend, DeviceScratch& scratch) noexcept {
     backend_ = &backend;
     scratch_ = &scratch;
@@ -221,29 +224,29 @@ class Dispatch {
     lost_ = nullptr;
     journal_.reset();
   }
-  /// Keeps which kernels run from now on.
+  /// Starts to record the kernels that run.
   void start_journal() { journal_ = std::make_unique<KernelJournal>(); }
   [[nodiscard]] Explanation take_journal();
-  /// What errors and explanations call an op.
+  /// Name of an op in errors and explanations.
   [[nodiscard]] std::string_view name_of(const OpRecord& record) const noexcept {
     return endpoint_.tables().op_name(record);
   }
-  /// Null: nobody asks.
+  /// Null if no journal is open.
   [[nodiscard]] KernelJournal* journal() const noexcept { return journal_.get(); }
   [[nodiscard]] std::uint64_t kernel_count() const noexcept { return statistics_.kernels; }
   /// Whether the last launch was refused because its kernel is being compiled.
   [[nodiscard]] bool is_compiling() const noexcept { return is_compiling_; }
-  /// Why the last group that could not run did not; empty: for want of memory.
+  /// Reason for which the last group did not run; empty for a shortage of memory.
   [[nodiscard]] std::string_view refusal() const noexcept {
     return refusal_ ? std::string_view(refusal_->text) : std::string_view();
   }
   [[nodiscard]] DeviceStatistics& statistics() noexcept { return statistics_; }
-  /// Waits and refusals for want of memory; the strategy counts the other rungs.
+  /// Waits and refusals caused by a shortage of memory. The strategy counts the other rungs.
   [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
 
  private:
   static constexpr std::size_t kMostOutputs = 4;
-  /// The memory of an op's results, until slots take it over.
+  /// Memory of an op's results, until slots take it over.
   struct OutputMemory {
     std::array<HeldStorage, kMostOutputs> held = {};
     std::size_t count = 0;
@@ -257,19 +260,19 @@ class Dispatch {
 
   [[nodiscard]] Ran run_kernel(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule);
-  /// False: strides cannot express it.
+  /// Creates the view. Returns false if strides cannot express it.
   [[nodiscard]] bool show(const ResolvedOp& op, LaneState& lane);
   [[nodiscard]] Ran run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran readback(const ResolvedOp& op, LaneState& lane, OnShortage rule);
-  /// The op has no result: its outputs carry the status, unless the op is put off.
+  /// Fails the op: its outputs carry the status. A deferred op is not failed.
   [[nodiscard]] Ran fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Status& status);
   void fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error);
-  /// The op's operands, outputs in these storages; valid as long as `views`, which has room for as
-  /// many.
+  /// Builds the call with the op's operands and with outputs in these storages. Valid as long as
+  /// `views`, which has room for all operands.
   [[nodiscard]] KernelCall call_of(const ResolvedOp& op,
                                    std::span<const HeldStorage> storages,
                                    std::span<TensorView> views) const;
-  /// Room for an op's views, until the next call: a warm device overwrites those of the op before.
+  /// Room for an op's views, until the next call. A warm device reuses it without allocating.
   [[nodiscard]] std::span<TensorView> room_for_views(const OpView& op) {
     const auto count = static_cast<std::size_t>(op.record().operand_count());
     if (views_.size() < count) [[unlikely]] {
@@ -277,50 +280,50 @@ class Dispatch {
     }
     return {views_.data(), count};
   }
-  /// Runs the kernel. Where it found no scratch memory, the status is a shortage's.
+  /// Runs the kernel. If it found no scratch memory, the status is that of a shortage.
   [[nodiscard]] Status run_call(const char* what, Launch& launch, OnShortage rule);
-  /// Gives the launch to an asynchronous device, behind all that it must wait for.
+  /// Submits the launch to an asynchronous device, behind all work that it must wait for.
   [[nodiscard]] Issue issue(Launch& launch);
-  /// On an asynchronous device: which storages the next launch reads and writes, for which op, and
-  /// on which kernels its results depend.
+  /// On an asynchronous device: records the storages that the next launch reads and writes, its op,
+  /// and the kernels on which its results depend.
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
   void touch(const FusedGroup& group, LaneId lane);
-  /// A group did not run because its kernel is not there.
+  /// Records that a group did not run because its kernel does not exist.
   void note_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why);
-  /// The layer of a group: of the first of its ops that has one.
+  /// Sets the layer of a group in a trace: that of its first op with a layer.
   void note_layer(const FusedGroup& group) noexcept;
-  /// An op's own points of what was touched, by stream.
+  /// Points of the storages in `touched_` that the launch must wait for, by stream.
   [[nodiscard]] std::span<const TimelinePoint> points_before();
   void note_launched(TimelinePoint point, const Launch& launch);
-  /// A copy into or out of the storage that was issued up to this point.
+  /// Records a copy into or out of the storage that was issued up to this point.
   static void note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
-  /// A copy of this storage has failed, of which the device may have a part.
+  /// Records a failed copy, of which the device may have taken a part.
   void note_begun_copy(Storage& storage, std::uint8_t stream);
-  /// The device takes the next part of the copy into or out of these host bytes.
+  /// Submits the next part of the copy into or out of these host bytes.
   [[nodiscard]] Status upload_part(PartialCopy& copy,
                                    std::span<const std::byte> bytes,
                                    const std::shared_ptr<const void>& owner);
   [[nodiscard]] Status download_part(PartialCopy& copy,
                                      std::span<std::byte> bytes,
                                      const std::shared_ptr<const void>& owner);
-  /// The device has taken this part, up to `size_bytes` in all. It touches bytes of `owner` until
-  /// then.
+  /// Records that the device took this part, up to `size_bytes` in all. `owner` keeps the host
+  /// bytes until the part has ended.
   void note_part(PartialCopy& copy,
                  const CopyPart& part,
                  std::size_t size_bytes,
                  std::uint8_t stream,
                  const std::shared_ptr<const void>& owner);
-  /// Waits until the device has ended its ops, for a strategy that looks at the bytes. Blocks.
+  /// Waits until the device has ended its ops, for a strategy that inspects the bytes. Blocks.
   [[nodiscard]] Status wait_for_ops();
-  /// What a kernel that failed with this status failed of.
+  /// Cause of a kernel's failure: its status, or a shortage of scratch memory.
   [[nodiscard]] Status why_failed(Status status, OnShortage rule);
   /// Runs the kernel with outputs in these storages.
   [[nodiscard]] Status submit(const ResolvedOp& op,
                               std::span<const HeldStorage> storages,
                               OnShortage rule,
                               bool may_come_later = false);
-  /// A kernel has to be compiled now: of the records behind the lane's front, those are asked for
-  /// that can be told before their turn, to be made meanwhile.
+  /// Called when a kernel must be compiled now: requests the kernels of later records of the lane,
+  /// as far as those are predictable, to be compiled meanwhile.
   void foresee(LaneState& lane) noexcept;
   void foresee_all(LaneState& lane);
   [[nodiscard]] KernelCall call_to_come(const OpView& op,
@@ -333,7 +336,7 @@ class Dispatch {
                                      const Storage& in,
                                      const Storage& out,
                                      std::int64_t in_bytes);
-  /// `op_count`: how many ops the kernel stands for.
+  /// `op_count`: number of ops that the kernel computes.
   [[nodiscard]] Status submit_launch(Launch& launch,
                                      std::size_t op_count,
                                      OnShortage rule,
@@ -342,31 +345,31 @@ class Dispatch {
                                       std::size_t op_count,
                                       OnShortage rule,
                                       LaneId lane);
-  /// A kernel of this op as an event that begins now, in a trace.
+  /// Name of a kernel in a trace.
   [[nodiscard]] std::string_view traced_name(const KernelCall& call) const;
   [[nodiscard]] detail::TraceEvent event_of(const OpView& op,
                                             std::string_view name,
                                             std::size_t op_count,
                                             LaneId lane) const;
-  /// The event ends now.
+  /// Ends the event now and adds it to the trace.
   void trace_until_now(detail::TraceEvent event) noexcept;
-  /// Bytes that come in or go out from `begin` to `point`: an event, where there is a trace.
+  /// Adds a copy from `begin` to `point` to the trace, if there is one.
   void trace_copy(const OpView& op,
                   LaneId lane,
                   detail::TraceTrack track,
                   std::size_t size_bytes,
                   detail::TimePoint begin,
                   TimelinePoint point);
-  /// For the journal, where there is one: these kernels run, by one call of the backend.
+  /// Adds kernels that one call of the backend runs to the journal, if there is one.
   void note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
-  /// The kernel that is noted next is one call for so many streams; 0: it did not run.
+  /// Announces that the next journalled kernel is one call for `streams` lanes; 0: it did not run.
   void expect_end_of_join(std::size_t streams) noexcept;
-  /// The launch was a copy for the op.
+  /// Adds a copy that the op needs to the journal.
   void note_copy(const Launch& launch, const OpView& op) noexcept;
-  /// The kernel that was noted last is the group's.
+  /// Names the members of the group whose kernel was journalled last.
   void note_members(const FusedGroup& group) noexcept;
   void note_view(const Operand& from, const Operand& view) noexcept;
-  /// Memory for the results that a group leaves, in their order; false: there was none.
+  /// Allocates the stored results of a group, in their order. Returns false if memory is short.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
   [[nodiscard]] Storage* reusable_storage(const FusedGroup& group,
                                           const FusedGroup::Made& made) const;
@@ -383,25 +386,26 @@ class Dispatch {
                                    const GroupKernels& kernels,
                                    LaneId lane,
                                    bool may_come_later);
-  /// Whether each op of the group could run alone at once, with no kernel to be compiled.
+  /// Whether each op of the group could run singly now, without a compilation.
   [[nodiscard]] bool could_run_singly(const FusedGroup& group) const;
-  /// The results of a group that has run are there; what it ends goes.
+  /// Prepares to finish a group: reserves all host memory that finish_fused() needs.
   void prepare_finish(const FusedGroup& group);
-  /// What groups make and nobody else reads is over.
+  /// Ends the group's internal values.
   void pass_over_values(const FusedGroup& group) noexcept;
   void consume_last(const FusedGroup& group) noexcept;
-  /// `error`: null, or why the group's kernel has spoilt what it works on.
+  /// Fills the group's results and ends its inputs. `error`: null, or why the kernel spoilt its
+  /// operands.
   void finish_fused(const FusedGroup& group, LaneState& lane, const ErrorRef& error) noexcept;
-  /// The program's own code of an op of kind `custom`; null for the other kinds.
+  /// The program's own code of an op of kind `custom`; null for other kinds.
   [[nodiscard]] const CustomCode* custom_of(const OpView& op) const noexcept;
-  /// The input whose bytes output `index` of an update replaces: parameter for 0, state after
-  /// the gradient for the rest.
+  /// Input whose bytes output `index` of an update replaces: the parameter for 0, else the state
+  /// after the gradient.
   [[nodiscard]] static constexpr int updated_input(int output_index) noexcept {
     return output_index == 0 ? 0 : output_index + 1;
   }
-  /// The storage of output `index` if it may take an input's bytes.
+  /// Storage of output `index` if the output may reuse an input's bytes.
   [[nodiscard]] Storage* reusable_storage(const ResolvedOp& op, int output_index);
-  /// Bytes for a result, or the shortage, or what the memory strategy threw.
+  /// Allocates bytes for a result. Errors: the shortage; an exception of the memory strategy.
   [[nodiscard]] Result<HeldStorage> allocate(std::int64_t size_bytes,
                                              PoolKind kind,
                                              const BlockOrigin& origin,
@@ -409,9 +413,9 @@ class Dispatch {
   [[nodiscard]] Result<HeldStorage> storage_for(const ResolvedOp& op,
                                                 int output_index,
                                                 OnShortage rule);
-  /// What the bytes of output `index` are made for.
+  /// Origin of the bytes of output `index`, for memory reports.
   [[nodiscard]] BlockOrigin origin_of_result(const OpView& op, int output_index);
-  /// The same where no input can be reused.
+  /// Allocates new bytes for an output that reuses no input.
   [[nodiscard]] Result<HeldStorage> new_storage_for(const OpView& op,
                                                     int output_index,
                                                     OnShortage rule);
@@ -419,48 +423,47 @@ class Dispatch {
   void poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error);
   void consume_inputs(const ResolvedOp& op) noexcept;
   void consume_inputs(const OpView& op) noexcept;
-  /// The last use of this operand is over.
+  /// Ends the tensor if this operand is its last use.
   void consume(const Operand& operand, Slot& slot) noexcept;
-  /// Whether the storage may be written to for this slot's last user.
+  /// Whether the last user of this slot may overwrite the storage.
   [[nodiscard]] bool is_free_to_write(SlotId id, const Slot& slot) const noexcept {
     return slot.storage != nullptr && slot.storage->uses == 1 && slot.layout->contiguous &&
            slot.data == slot.storage->block.data && (guests.empty() || !guests.has(id));
   }
   void fill(Slot& slot, const Operand& operand, LaneId home, HeldStorage&& storage);
-  /// The slot's tensor is there for those who wait for it.
+  /// Wakes the lanes that wait for the slot's tensor.
   void wake_waiting(Slot& slot) {
     if (!slot.waiting.empty()) [[unlikely]] {
       note_woken(slot);
     }
   }
   void note_woken(Slot& slot);
-  /// consume() of a tensor with guests.
+  /// Defers consume() of a tensor with guests.
   void consume_later(SlotId slot) noexcept;
-  /// Undoes the figures of work that is put off; `releases`: how many there were before it.
+  /// Corrects the counters after deferred work. `releases`: the release count before it.
   void note_put_off(std::uint64_t releases, OnShortage rule) noexcept;
   [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
                                                     LaneState& lane,
                                                     OnShortage rule);
-  /// What the backend has said of calls of a group: equal ones it is asked once.
+  /// Answers of the backend about calls of a group, so that equal calls query it once.
   class AskedCalls;
   struct PreparedRecord {
     std::int64_t scratch_bytes = 0;  ///< of its kernel
-    bool is_overwriter = false;      ///< of what an earlier record of the group reads
+    bool is_overwriter = false;  ///< it overwrites bytes that an earlier record of the group reads
   };
-  /// Memory for the results of one record of a group, behind that of those before, and its views,
-  /// in `views`.
+  /// Allocates the results of one record of a group, after those of earlier records, and fills in
+  /// its views.
   [[nodiscard]] Result<PreparedRecord> prepare_record(const OpView& view,
                                                       LaneState& lane,
                                                       OnShortage rule,
                                                       std::vector<HeldStorage>& outputs,
                                                       std::span<TensorView> views,
                                                       AskedCalls& asked);
-  /// Whether the record, with results in these storages, overwrites what an earlier one of its
-  /// group reads; later ones learn what it reads itself.
+  /// Whether the record, with results in these storages, overwrites bytes that an earlier record of
+  /// its group reads. Also marks the bytes that this record reads.
   [[nodiscard]] bool note_reads(const ResolvedOp& op,
                                 std::span<const HeldStorage> results) const noexcept;
-  /// How many records, from the first on, may go to the backend as one batch, as far as their kind
-  /// matters.
+  /// Number of records, from the first, that may form one batch as far as their kind matters.
   [[nodiscard]] std::size_t alike_from(std::span<const GroupRecord> group) const noexcept;
   /// Submits records that are alike, with these views of their operands.
   [[nodiscard]] Issue submit_alike(std::span<const GroupRecord> group,
@@ -471,7 +474,7 @@ class Dispatch {
   [[nodiscard]] Issue issue_group(std::span<const GroupRecord> group,
                                   const GroupMemory& memory,
                                   LaneId lane);
-  /// Submits the whole group. `has_begun`: whether it may have written something.
+  /// Submits the whole group. `has_begun`: whether it may have written bytes.
   [[nodiscard]] Status issue_guarded(std::span<const GroupRecord> group,
                                      const GroupMemory& memory,
                                      const LateFailures& guards,
@@ -481,39 +484,40 @@ class Dispatch {
   [[nodiscard]] Issue submit_alone(const GroupRecord& entry,
                                    std::span<const HeldStorage> outputs,
                                    LaneId lane);
-  /// An asynchronous device learns too late that a kernel of a group fails: such have no place
-  /// there.
+  /// Refuses a kernel that may fail for its values on an asynchronous device: a group learns of the
+  /// failure too late.
   [[nodiscard]] Status check_surely_runs(const KernelCall& call) const;
-  /// The results of a record of a group that ran, or has failed with this status in its middle.
+  /// Fills the results of one record of a group. `status`: the group's, success or a failure in its
+  /// middle.
   void finish_record(const GroupRecord& entry,
                      std::span<HeldStorage> outputs,
                      const Status& status,
                      LaneState& lane);
-  /// On an asynchronous device: results of an update carry the failures of the tensors that they
-  /// replace, and no others. If a guard fails they are as these were.
+  /// On an asynchronous device: results of an update carry the open failures of the tensors that
+  /// they replace, and no others. If a guard fails, the device keeps the old elements.
   void inherit_from_old(const ResolvedOp& op);
-  /// The status, with where it came from unless the work is put off.
+  /// Returns the status with the op's place, unless the work is deferred.
   [[nodiscard]] Status short_or_named(const Status& status, const OpView& op, LaneId lane) const;
-  /// The new tensor of an update that does not happen.
+  /// Gives the new tensor of an abandoned update the old value.
   void keep_old_value(const ResolvedOp& op, int output, LaneState& lane, const ErrorRef& error);
-  /// Where the machine has no more memory: drops staging memory that nobody holds, and says
-  /// whether there was any.
+  /// Releases idle staging memory when the machine has no more memory. Returns whether there was
+  /// any.
   [[nodiscard]] bool unstage(Acquire outcome) noexcept;
-  /// What the rule says, as a failure.
+  /// Converts a shortage to a status, by the rule.
   [[nodiscard]] Status shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule);
-  /// Whether the kernel wrote where it should not; for a strategy that knows.
+  /// Whether the kernel wrote out of bounds, for a checking memory strategy.
   [[nodiscard]] Status check_blocks(const ResolvedOp& op, std::span<const HeldStorage> storages);
-  /// For this op, which needs them so.
+  /// Copies the elements to row-major order, for this op.
   [[nodiscard]] Status copy_to_contiguous(const OpView& op,
                                           const Slot& from,
                                           Storage& to,
                                           OnShortage rule);
-  /// The elements of `operand`, whose slot is `from`, anew and without gaps.
+  /// Allocates a copy of the elements of `operand`, whose slot is `from`, without gaps.
   [[nodiscard]] Result<HeldStorage> packed(const OpView& op,
                                            const Operand& operand,
                                            const Slot& from,
                                            OnShortage rule);
-  /// Begins to bring the input's bytes, or goes on, as the lane's copy.
+  /// Begins or continues the download of the input's bytes, as the lane's copy.
   [[nodiscard]] Status download(const ResolvedOp& op,
                                 std::span<std::byte> target,
                                 LaneState& lane,
@@ -521,8 +525,8 @@ class Dispatch {
   [[nodiscard]] Result<HeldStorage> lendable(const ResolvedOp& op,
                                              LaneState& lane,
                                              OnShortage rule);
-  /// From what the backend said of this op to an error that says where it came from. A lost device
-  /// is remembered.
+  /// Converts a backend's status of this op to an error with the op's place. Records a loss of the
+  /// device.
   [[nodiscard]] ErrorRef error_of(const Status& status, const OpView& op, LaneId lane);
 
   DeviceEndpoint& endpoint_;
@@ -533,43 +537,45 @@ class Dispatch {
   bool runs_inline_;
   DeviceStatistics statistics_;
   std::unique_ptr<KernelJournal> journal_;
-  std::optional<detail::TraceEvent> traced_;  // the launch that an asynchronous device is given now
-  PathId group_layer_;                        // of the group that runs now, in a trace
+  // the launch being submitted to an asynchronous device
+  std::optional<detail::TraceEvent> traced_;
+  PathId group_layer_;  // of the group that runs now, in a trace
   ErrorRef lost_;
-  bool may_have_begun_ = false;             // the launch that failed last
-  bool is_compiling_ = false;               // the same
-  ErrorRef refusal_;                        // of the last group that was refused
-  std::set<std::uint64_t> failed_kernels_;  // of groups, that cannot be made
+  bool may_have_begun_ = false;  // whether the failed launch may have begun
+  bool is_compiling_ = false;    // whether that launch was refused because its kernel compiles
+  ErrorRef refusal_;             // of the last refused group
+  std::set<std::uint64_t> failed_kernels_;  // kernels of groups that cannot be compiled
   bool has_aftermath_ = false;
   bool has_noted_ = false;
   MemoryRungs rungs_;
-  /// The failure of all work that is put off: told apart by being this one, and read by nobody.
+  /// Status of all deferred work. is_short() compares its identity; no reader receives it.
   const ErrorRef short_ = std::make_shared<const Error>(
       Error{.code = ErrorCode::out_of_memory, .text = "others may release memory yet"});
   std::vector<TensorView> views_;  // scratch, reused: inputs then outputs
-  /// What the next launch of an asynchronous device touches.
+  /// Operands of the next launch of an asynchronous device.
   struct Touched {
     std::vector<Storage*> reads;
     std::vector<Storage*> writes;
-    LateFailures late;  ///< what its results depend on
+    LateFailures late;  ///< failures on which its results depend
     OpRecord record;
     LaneId lane;
   };
   Touched touched_;
   std::vector<ErrorCell> guards_;      // of the last update group
-  std::uint64_t group_number_ = 0;     // of the update group that is being prepared
+  std::uint64_t group_number_ = 0;     // of the update group being prepared
   std::vector<TimelinePoint> points_;  // scratch, reused
   std::vector<Launch> batch_;
   bool fused_in_place_ = false;             // an output of the group lies in an input's bytes
   std::vector<HeldStorage> fused_outputs_;  // scratch, reused, like the next
   std::vector<LateFailures> fused_late_;    // of each op's result
   GroupCall fused_call_;
-  GroupCall call_before_;  // of the group before that
+  GroupCall call_before_;  // of the group before that one
 
  public:
-  std::vector<LaneState*> woken;  ///< lanes whose slot was made; the actor makes them ready
+  std::vector<LaneState*> woken;  ///< lanes whose slot was filled; the actor makes them ready
   Guests guests;
-  std::vector<DeferredDrop> late_drops;  ///< of tensors with guests; the actor waits for those
+  /// drops of tensors with guests; the actor waits for those
+  std::vector<DeferredDrop> late_drops;
 };
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
-// Kernels that are not made yet: where one has to be compiled, what the lane will need behind it is
-// compiled beside it, by other threads. What an op's kernel depends on is told from its record as
-// far as that goes: a wrong guess costs time and nothing else.
+// Kernels that do not exist yet. While one is compiled, other threads compile the kernels of later
+// records in the lane. Their operands are predicted from the records: a wrong prediction costs only
+// time.
 #include "dispatch.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ bool is_kernel(const OpView& op) noexcept {
 
 }  // namespace
 
-/// Where the elements of results lie that are not there yet, and of tensors that are.
+/// Predicted layouts of future results, and layouts of existing tensors.
 class LayoutsToCome {
  public:
   LayoutsToCome(HandleTable& handles, const RuntimeTables& tables) noexcept
@@ -53,7 +53,8 @@ class LayoutsToCome {
             found == views_.end() ? &tables_.shapes.layout(operand.shape) : &found->second,
             operand.dtype};
   }
-  /// An address as that of a new block, for kernels that look where their operands begin.
+  /// A pointer aligned like a new block, for kernels that depend on the alignment of their
+  /// operands.
   [[nodiscard]] std::byte* new_block() noexcept { return block_.data(); }
   void add_view(const OpView& op) {
     const Operand result = op.output(0);
@@ -91,17 +92,17 @@ KernelCall Dispatch::call_to_come(const OpView& op,
           .expression = expression_of(op)};
 }
 
-// Where host memory is short, or a backend throws, kernels are made one after the other.
+// If host memory is short or a backend throws, kernels are compiled one after the other.
 void Dispatch::foresee(LaneState& lane) noexcept {
   try {
     foresee_all(lane);
   } catch (...) {
-    note_mistake("a look ahead for kernels");  // each is asked for again at its turn
+    note_mistake("a look ahead for kernels");  // each kernel is requested again at its turn
   }
 }
 
-// Neighbours that may become a group are left out: they need the group's kernel, which is known
-// when they are gathered. On a device that does not fuse they are compiled one after the other.
+// Neighbours that may form a group are left out: they need the group's kernel, which is known when
+// they are gathered. On a device without fusion they are compiled one after the other.
 void Dispatch::foresee_all(LaneState& lane) {
   LayoutsToCome layouts(handles_, endpoint_.tables());
   std::vector<std::pair<std::uint64_t, OpView>> kernels;
@@ -109,7 +110,7 @@ void Dispatch::foresee_all(LaneState& lane) {
   lane.foreseen = std::max(lane.foreseen, lane.lane->at(0).sequence + 1);  // that one waits itself
   for (std::uint64_t ahead = 0; const OpRecord* record = lane.lane->peek(ahead); ++ahead) {
     if (lane.window.is_done(*record)) {
-      continue;  // what it read may be gone
+      continue;  // its inputs may have ended
     }
     const OpView op(*record, lane.lane->peek_blob(ahead));
     if (op_info(op.kind()).op_class == OpClass::view) {
@@ -137,8 +138,8 @@ void Dispatch::foresee_all(LaneState& lane) {
   }
 }
 
-// While a group's kernel is compiled its ops may run one by one. Where they need kernels that are
-// not there either, the group's own is what to wait for: it is one, and they would be several.
+// While a group's kernel is compiled its ops may run singly. If they need missing kernels, too,
+// waiting for the group's one kernel is cheaper than for several.
 Status Dispatch::submit_group(const FusedGroup& group,
                               const GroupKernels& kernels,
                               LaneState& lane) {

@@ -1,7 +1,8 @@
-// What a device that answers later needs beside the call itself: what each launch and copy waits
-// for, what it will have touched, and which failures its results may carry. Ops run in the order of
-// their bytes by themselves (backend.hpp); copies run beside them, so an op waits for the copies of
-// what it reads or overwrites. Blocks from memory are free of copies (memory_strategy.hpp).
+// Additions for asynchronous devices: the dependencies of each launch and copy, the storages that
+// it accesses, and the failures that its results may carry.
+// The device orders ops by their bytes itself (backend.hpp). Copies run beside ops, so an op waits
+// for the copies of bytes that it reads or overwrites. Blocks from memory have no pending copies
+// (memory_strategy.hpp).
 #include "dispatch.hpp"
 
 #include "guarded.hpp"
@@ -40,7 +41,7 @@ void Dispatch::touch(const ResolvedOp& op, std::span<const HeldStorage> written)
   touched_.lane = op.lane();
 }
 
-// What its results depend on finish_fused() says, one by one.
+// finish_fused() sets the failures on which the results depend, one by one.
 void Dispatch::touch(const FusedGroup& group, LaneId lane) {
   touched_.reads.clear();
   touched_.writes.clear();
@@ -105,8 +106,8 @@ void Dispatch::note_copy(Storage& storage, TimelinePoint point, bool writes) noe
   }
 }
 
-// A cell that no launch takes, because the kernel is refused, is free again at once. Updates run in
-// groups alone, whose guards run_group() has set.
+// If the kernel is refused, no launch takes the cell, and it is free at once. Updates run only in
+// groups; run_group() has set their guards.
 Issue Dispatch::issue(Launch& launch) {
   static constexpr std::array<std::int8_t, kMostOutputs> kReplaced = [] {
     std::array<std::int8_t, kMostOutputs> inputs{};
@@ -127,7 +128,7 @@ Issue Dispatch::issue(Launch& launch) {
   if (issue.status.has_value()) {
     note_launched(issue.point, launch);
   } else if (launch.cell != 0 && issue.may_have_begun) {
-    // A part of the launch runs, and may still write there.
+    // A part of the launch runs and may still write to the cell.
     in_flight_.cells.give_back(launch.cell, in_flight_.issued_ops() + 1);
   } else if (launch.cell != 0) {
     in_flight_.cells.take_back(launch.cell);

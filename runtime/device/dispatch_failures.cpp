@@ -1,4 +1,4 @@
-// Failures of ops: their place in the program, how they are counted, and who has read them.
+// Failures of ops: their place in the program, their counts, and whether they were read.
 #include "dispatch.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace hearth {
 namespace {
 
-// Of "index -1 at [3, 0] is outside …": 3. Not every device says so.
+// Returns 3 from "index -1 at [3, 0] is outside …". Not every device reports the position.
 std::string_view first_number(std::string_view text) {
   const std::size_t bracket = text.find('[');
   const std::size_t begin = bracket == text.npos ? text.size() : bracket + 1;
@@ -25,7 +25,7 @@ std::string_view first_number(std::string_view text) {
 
 }  // namespace
 
-// A copy of the error: the same one may come from several ops, each with a place of its own.
+// Copies the error: several ops may report the same one, each with its own place.
 ErrorRef Dispatch::with_provenance(const Error& error, const OpView& op, LaneId lane) const {
   const bool is_group = op.kind() == OpKind::group_begin || op.kind() == OpKind::group_end;
   const std::string_view called =
@@ -114,12 +114,12 @@ ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane)
                                    endpoint_.what_holder_does()));
   }
   ErrorRef error = failure_of(said, op, lane);
-  // The first op that meets the loss names it; all others say that the device is lost, with this
-  // op's place.
+  // The first op that meets the loss names it. Later errors report a lost device, with this op's
+  // place.
   if (error->code == ErrorCode::device_lost && !lost_) {
     lost_ = error;
-    endpoint_.mark_lost();  // before anybody reads the error, and asks
-    has_aftermath_ = true;  // the actor lets go of who waits here
+    endpoint_.mark_lost();  // before a reader of the error can query the state
+    has_aftermath_ = true;  // the actor notifies the waiters of the loss
   }
   return error;
 }

@@ -1,5 +1,5 @@
-// A group of ops as one kernel. Order as for one op: memory, kernel, results, and what goes last.
-// Until the kernel has run nothing has happened that singly run ops would notice.
+// A group of ops as one kernel. The order is that of one op: memory, kernel, results, ends. Until
+// the kernel has run, the ops can still run singly.
 #include "dispatch.hpp"
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace hearth {
 namespace {
 
-/// The kernels on which a result depends, through what it is made of.
+/// The kernels on which a result depends through its inputs.
 LateFailures late_failures_of(const FusedGroup& group, const FusedGroup::Made& made) {
   LateFailures late;
   const auto add = [&](const std::vector<FusedGroup::Input>& inputs, std::size_t first) {
@@ -29,8 +29,8 @@ LateFailures late_failures_of(const FusedGroup& group, const FusedGroup::Made& m
 
 }  // namespace
 
-// Phases: memory; the kernel; results and ends. What has not begun leaves its ops to run singly,
-// which a kernel that has overwritten an input does not.
+// Phases: memory; the kernel; results and ends. If the kernel has not begun, the ops run singly; if
+// it has overwritten an input, they cannot.
 Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, LaneState& lane) {
   const std::uint64_t releases = handles_.release_count();
   ErrorRef error;
@@ -89,8 +89,8 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
   return Fused::ran;
 }
 
-// A kernel that is compiled is there soon. One that failed fails again, and its ops run one by one
-// from now on: the log says so once.
+// A kernel that is being compiled exists soon. One that failed fails again, so its ops run singly
+// from now on; the log reports it once.
 void Dispatch::note_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why) {
   if (is_compiling_) {
     ++statistics_.early_groups;
@@ -127,7 +127,7 @@ void Dispatch::note_layer(const FusedGroup& group) noexcept {
   }
 }
 
-// What the backend refuses is gathered anew, and counts then.
+// A group that the backend refuses is gathered again and counts then.
 bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const GroupKernels& kernels) {
   const KernelCall& whole = call_of(group, kernels, {});
   if (!backend_->supports(whole).yes) {
@@ -150,7 +150,7 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Grou
   return admitted != FusionLimit::Admitted::no;
 }
 
-// The group before runs no kernel of its own: its call goes with that of the anchor.
+// The group before has no launch of its own: the anchor's call contains its call.
 const KernelCall& Dispatch::call_of(const FusedGroup& group,
                                     const GroupKernels& kernels,
                                     std::span<const HeldStorage> outputs) {
@@ -188,8 +188,8 @@ void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {
   finish_fused(group, lane, nullptr);
 }
 
-// What needs host memory comes before the kernel: it may write over inputs, and its ops could not
-// run singly any more.
+// Everything that needs host memory happens before the kernel: once the kernel has overwritten
+// inputs, the ops could not run singly any more.
 void Dispatch::prepare_finish(const FusedGroup& group) {
   std::size_t waiting = woken.size();
   fused_late_.clear();

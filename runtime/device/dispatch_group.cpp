@@ -16,11 +16,11 @@ Status Dispatch::short_or_named(const Status& status, const OpView& op, LaneId l
   return is_short(status) ? status : Status(with_provenance(status.error(), op, lane));
 }
 
-// Calls of one expression on operands of the same forms differ in their bytes alone. A model has
-// few forms; where it has many, some are asked for again.
+// Calls of one expression on operands of equal forms differ only in their bytes. A model has few
+// forms; beyond the capacity, forms are queried again.
 class Dispatch::AskedCalls {
  public:
-  /// The scratch bytes of an equal call, if the backend was asked about one.
+  /// Scratch bytes of an equal call, if the backend was queried about one.
   [[nodiscard]] std::optional<std::int64_t> find(const KernelCall& call) const noexcept {
     for (const Asked& each : std::span(asked_).first(std::min(count_, asked_.size()))) {
       if (is_like(each, call)) {
@@ -54,7 +54,7 @@ class Dispatch::AskedCalls {
   std::size_t count_ = 0;
 };
 
-// A result takes the bytes of a last use alone, so only what has a later use is marked.
+// A result takes over bytes only at their last use, so only operands with a later use are marked.
 bool Dispatch::note_reads(const ResolvedOp& op,
                           std::span<const HeldStorage> results) const noexcept {
   const bool is_overwriter = std::ranges::any_of(results, [this](const HeldStorage& storage) {
@@ -68,7 +68,7 @@ bool Dispatch::note_reads(const ResolvedOp& op,
   return is_overwriter;
 }
 
-// Nothing of the group has run, so that what cannot run leaves everything as it was.
+// Nothing of the group has run yet, so a failure changes nothing.
 Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
                                                           LaneState& lane,
                                                           OnShortage rule,
@@ -112,10 +112,10 @@ Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
   return PreparedRecord{scratch_bytes, is_overwriter};
 }
 
-// One block of scratch serves all of the group's kernels, which run one after the other: it is as
-// large as the neediest wants it, and that one is named if there is none.
-// All memory before the first kernel, also that of parameters which the group updates in place:
-// those hold a use of their own bytes.
+// Allocates all memory before the first kernel, also for parameters that the group updates in
+// place: those hold a use of their own bytes.
+// The group's kernels run one after the other and share one block of scratch. It has the size of
+// the largest request, and a shortage names that op.
 Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group,
                                               LaneState& lane,
                                               OnShortage rule) {
@@ -132,7 +132,7 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   ++group_number_;
   std::int64_t scratch_bytes = 0;
   std::size_t neediest = 0;
-  std::size_t first = 0;  // view of the record at hand
+  std::size_t first = 0;  // index of the current record's first view
   for (std::size_t i = 0; i < group.size(); ++i) {
     const OpView view(group[i].record, group[i].blob.data());
     const auto count = static_cast<std::size_t>(view.record().operand_count());
@@ -163,9 +163,8 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   return memory;
 }
 
-// How many records, from the first on, are of one expression. A strategy that looks at the blocks
-// of each kernel gets them one by one, and so does an asynchronous device, whose launches each have
-// points of their own to wait for.
+// Number of records, from the first, with the same expression. A checking strategy gets records one
+// by one, and so does an asynchronous device, whose launches have different points to wait for.
 std::size_t Dispatch::alike_from(std::span<const GroupRecord> group) const noexcept {
   const OpRecord& first = group[0].record;
   if (first.kind != OpKind::expression || handles_.is_checked() || !runs_inline_) {
@@ -210,7 +209,7 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   return outcome;
 }
 
-// One call runs them all, so that nobody knows when each of them ran: the time is shared out by the
+// One call runs all of them, so their individual times are unknown: the time is divided by the
 // bytes of their results.
 void Dispatch::trace_alike(std::span<const Launch> launches, LaneId lane, detail::TimePoint begin) {
   detail::Trace& trace = endpoint_.tables().trace();
@@ -251,8 +250,8 @@ Issue Dispatch::submit_alone(const GroupRecord& entry,
           .may_have_begun = may_have_begun_};
 }
 
-// Records that are alike go to the backend together, up to one that overwrites what another of them
-// reads; the rest one by one.
+// Submits records that are alike as one batch, up to one that overwrites bytes which another of
+// them reads; submits the rest one by one.
 Issue Dispatch::issue_group(std::span<const GroupRecord> group,
                             const GroupMemory& memory,
                             LaneId lane) {
@@ -281,15 +280,15 @@ Issue Dispatch::issue_group(std::span<const GroupRecord> group,
   return issue;
 }
 
-// A group of which a record fails although all was prepared has begun, unless it was the first and
-// was refused, and wrote in place: what it replaces is lost, so that all its results are poisoned
-// and none is of a step that did not happen.
+// If a record fails after the group was prepared, earlier records have written in place, unless the
+// backend refused the first one. The replaced values are lost, so all results are poisoned: none
+// belongs to a step that did not happen.
 Status Dispatch::run_group(std::span<const GroupRecord> group,
                            GroupMemory& memory,
                            const LateFailures& guards,
                            LaneState& lane) {
   bool has_begun = true;
-  Status status(lost_);  // it may have been lost since the group was prepared
+  Status status(lost_);  // the device may have been lost since the group was prepared
   if (status.has_value()) {
     status = issue_guarded(group, memory, guards, lane, has_begun);
   }
@@ -312,7 +311,7 @@ Status Dispatch::run_group(std::span<const GroupRecord> group,
   return status;
 }
 
-// What throws here is our own bug, or no host memory: the group has an end all the same.
+// An exception here is our own bug or a shortage of host memory: the group ends all the same.
 Status Dispatch::issue_guarded(std::span<const GroupRecord> group,
                                const GroupMemory& memory,
                                const LateFailures& guards,
@@ -352,7 +351,7 @@ void Dispatch::finish_record(const GroupRecord& entry,
   consume_inputs(view);
 }
 
-// The new tensors take over the old values: the owner of the parameters has only those left.
+// The new tensors take over the old values: the owner of the parameters holds only the new ones.
 void Dispatch::abandon_group(std::span<const GroupRecord> group,
                              LaneState& lane,
                              const ErrorRef& error) {

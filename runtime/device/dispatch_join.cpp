@@ -22,8 +22,8 @@ Shape stacked(const Shape& shape, std::size_t count) {
 
 }  // namespace
 
-// Asked at a lane's front, before anybody has looked at the operands: where one is still to be
-// made, or poisoned, the op runs alone, and that path waits or reports.
+// Runs at a lane's front, before the operands are resolved. An op with an unborn or poisoned
+// operand runs alone, and that path waits or reports.
 std::int64_t Dispatch::joinable_calls(const OpView& op, int input_to_come) {
   if (lost_ || op.record().output_count != 1) {
     return 1;
@@ -43,7 +43,7 @@ std::int64_t Dispatch::joinable_calls(const OpView& op, int input_to_come) {
     views_.push_back(TensorView{slot.data, slot.layout, slot.dtype});
   }
   const Operand out = op.output(0);
-  // No memory yet: the backend looks at shapes and types only.
+  // No memory yet: the backend inspects only shapes and types.
   views_.push_back(TensorView{nullptr, &endpoint_.tables().shapes.layout(out.shape), out.dtype});
   const std::span<const TensorView> views(views_);
   if (!views[0].layout->contiguous) {
@@ -53,8 +53,8 @@ std::int64_t Dispatch::joinable_calls(const OpView& op, int input_to_come) {
       KernelCall{op, views.first(static_cast<std::size_t>(inputs)), views.last(1)});
 }
 
-// By what the operands are, not by their slots: the rows are other tensors in each lane. The rest
-// must be the same bytes, which are then read once for all lanes.
+// Compares operands by their contents, not by slots: input 0 is another tensor in each lane. All
+// other operands must be the same bytes, which are then read once for all lanes.
 bool Dispatch::are_alike(const OpView& a, const OpView& b) {
   const OpRecord& left = a.record();
   const OpRecord& right = b.record();
@@ -81,9 +81,10 @@ bool Dispatch::are_alike(const OpView& a, const OpView& b) {
   return true;
 }
 
-// Phases: memory for all rows together; one call, into that memory; each lane's row into a tensor
-// of its own. Until the last phase nothing has changed, so that all can still run alone; in it, a
-// lane that finds no memory and those behind it do, though their rows are computed.
+// Phases: memory for all rows together; one call into that memory; each lane's row into its own
+// tensor. Until the last phase nothing has changed, so all ops can still run alone. In the last
+// phase, the first lane without memory and all later ones run alone, though their rows are
+// computed.
 std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   const OpView first(*lanes[0]->lane->front(), lanes[0]->lane->front_blob());
   const Slot& sample = handles_.slot(first.input(0).slot);
@@ -92,7 +93,7 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   const std::int64_t out_bytes =
       out_layout.shape.element_count() * size_bytes(first.output(0).dtype);
   const auto count = static_cast<std::int64_t>(lanes.size());
-  // What gets nothing here runs alone, and reports then.
+  // An op without memory here runs alone and reports then.
   constexpr OnShortage kRule = OnShortage::give_up;
   if (lost_) {
     return 0;
@@ -109,7 +110,7 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   for (; done < lanes.size(); ++done) {
     LaneState& lane = *lanes[done];
     const OpView view(*lane.lane->front(), lane.lane->front_blob());
-    const ResolvedOp op(handles_, view, lane.id);  // none is poisoned: they are alike
+    const ResolvedOp op(handles_, view, lane.id);  // no input is poisoned: they are alike
     Result<HeldStorage> storage = storage_for(op, 0, kRule);
     if (!storage.has_value()) {
       break;
@@ -125,8 +126,8 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
   return done;
 }
 
-// The first record stands for all: they are alike but for the rows. The layouts are this call's
-// own, as no tensor has that many rows.
+// The first record stands for all: they are alike except for the rows. The layouts belong to this
+// call, because no tensor has that number of rows.
 void Dispatch::expect_end_of_join(std::size_t streams) noexcept {
   if (journal_ == nullptr) [[likely]] {
     return;

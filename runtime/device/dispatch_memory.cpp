@@ -1,4 +1,4 @@
-// The memory of an op's results: an input's bytes where nobody else needs them, else new ones, else
+// The memory of an op's results: an input's bytes if they have no other user, else new bytes, else
 // a wait or a report.
 #include "dispatch.hpp"
 
@@ -16,7 +16,7 @@
 namespace hearth {
 namespace {
 
-/// Out of line, like all that is for failures only: every op allocates.
+/// Out of line, like all code for failures: every op allocates.
 [[gnu::noinline]] Status strategy_threw() {
   return Error{.code = ErrorCode::internal,
                .text = fmt::format("the memory strategy threw: {}", what_was_thrown())};
@@ -38,8 +38,8 @@ std::int64_t bytes_of(const Operand& operand, const detail::Layout& layout) noex
 
 }  // namespace
 
-// An update's record has the parameter's path; the state beside it has names of its own, "mean" and
-// "variance" say, which its bytes keep.
+// An update's record has the parameter's path. Its state tensors have names of their own, such as
+// "mean" and "variance", which their bytes keep.
 BlockOrigin Dispatch::origin_of_result(const OpView& op, int output_index) {
   BlockOrigin origin = origin_of(op, op.output(output_index));
   if (output_index > 0 && is_update(op.record())) {
@@ -50,8 +50,8 @@ BlockOrigin Dispatch::origin_of_result(const OpView& op, int output_index) {
   return origin;
 }
 
-// What the attempt took and gave back is no release that a waiting lane could hope for: counted,
-// two lanes that wait for memory would wake each other for ever.
+// Bytes that the attempt allocated and returned are no release for waiting lanes. If they counted,
+// two lanes that wait for memory would wake each other forever.
 void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
   if (rule == OnShortage::wait) {
     handles_.forget_releases(releases);
@@ -59,9 +59,9 @@ void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
   }
 }
 
-// In place: the last use of an input, of the whole storage, in the order of the result's elements,
-// and a kernel that may read and write the same bytes. An update's outputs replace their own
-// inputs alone, or a parameter would land in a moment's bytes.
+// Conditions for reuse in place: last use of the input; whole storage; elements in the order of the
+// result; a kernel that may read and write the same bytes. An update's outputs replace only their
+// own inputs; otherwise a parameter would land in the bytes of a moment.
 Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
   const Operand out = op.op().output(output_index);
   const detail::Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);
@@ -110,7 +110,8 @@ Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
   return hold(storage);
 }
 
-// Before what kernels keep: that is lost for good, and the next copy makes its staging memory anew.
+// Runs before constants are released: those are lost for good, and the next copy allocates its
+// staging memory again.
 bool Dispatch::unstage(Acquire outcome) noexcept {
   if (outcome != Acquire::exhausted || backend_->trim() == 0) {
     return false;
@@ -119,11 +120,11 @@ bool Dispatch::unstage(Acquire outcome) noexcept {
   return true;
 }
 
-// What can never fit fails at once: no release helps it, and its lane would wait until the
+// A request that can never fit fails at once: no release helps, and its lane would wait until the
 // deadline.
 Status Dispatch::shortage(std::int64_t size_bytes, Acquire outcome, OnShortage rule) {
   const std::int64_t budget = handles_.memory().report().budget_bytes;
-  // 0: a strategy that does not say.
+  // 0: the strategy states none.
   const bool can_ever_fit = budget == 0 || size_bytes <= budget;
   if (rule == OnShortage::give_up || (rule == OnShortage::wait && can_ever_fit)) {
     return short_;
@@ -151,9 +152,10 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
   return allocate(size, kind, origin_of_result(op, output_index), rule);
 }
 
-// As for one op: a whole storage whose last use is in the group, and in which no other result lies.
-// Each element is read no later than what comes to lie there is made: where both walk the space in
-// the same way. What all rows read, or a part of them, stays until the last row has.
+// Conditions as for one op: a whole storage whose last use is in the group and that no other result
+// takes. Each element must be read before the result's element is written there, so both must walk
+// the space in the same way. An input that all rows or several rows read is needed until the last
+// row.
 Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::Made& made) const {
   const Operand& out = made.operand;
   const detail::Layout& layout = endpoint_.tables().shapes.layout(out.shape);
@@ -162,7 +164,7 @@ Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::M
            (input.extent != GroupExtent::full || (group.has_space && out.shape == group.space));
   };
   if (group.has_anchor()) {
-    return nullptr;  // the anchor's result is made in the bytes of one of the outputs
+    return nullptr;  // the anchor's result is computed in the bytes of one of the outputs
   }
   for (std::size_t i = 0; i < group.inputs.size(); ++i) {
     const FusedGroup::Input& input = group.inputs[i];
@@ -175,8 +177,7 @@ Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::M
   return nullptr;
 }
 
-// The bytes that a result takes over count one use more from here on, so that no other result finds
-// them free.
+// A reused storage gets one more use at once, so that no other result takes it.
 bool Dispatch::get_memory(const FusedGroup& group) {
   fused_outputs_.clear();
   fused_in_place_ = false;
@@ -225,7 +226,7 @@ Status Dispatch::copy_to_contiguous(const OpView& op,
   return status;
 }
 
-// A temporary block whatever the tensor is: it lives as long as a copy or a loan.
+// A temporary block for any tensor: it lives as long as a copy or a loan.
 Result<HeldStorage> Dispatch::packed(const OpView& op,
                                      const Operand& operand,
                                      const Slot& from,

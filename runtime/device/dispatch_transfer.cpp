@@ -8,14 +8,15 @@
 
 namespace hearth {
 
-// Phases: why there are no bytes; memory, or a wait for it, in which the record keeps its ticket;
-// the next part of the bytes, whose owner is in flight with it; behind the last one the tensor.
+// Phases: a failure of the source; memory, or a wait for it during which the record keeps its
+// ticket; the next part of the bytes, whose owner stays in flight with it; after the last part, the
+// tensor.
 Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   UploadTicket* const ticket = ticket_in<UploadTicket>(op);
   ErrorRef error = lost_;
   if (!error && ticket->transfer) {
     error = ticket->transfer->error;
-    ticket->bytes = ticket->transfer->bytes;  // which the ticket keeps alive up to the upload
+    ticket->bytes = ticket->transfer->bytes;  // the ticket keeps them alive until the upload
   }
   const auto fail_upload = [&](const ErrorRef& why) {
     fail(op, lane, why);
@@ -59,8 +60,9 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
   return Ran::done;
 }
 
-// The reader's promise is fulfilled as the last thing: it may be read at once, and its tensor be
-// gone then. A read has no outputs to poison: the error is its answer, and it is no poisoned op.
+// Fulfils the reader's promise last: it may be read at once, and its tensor may end then. A
+// readback has no outputs to poison: the error is its answer, and it does not count as a poisoned
+// op.
 Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   ReadTicket* const ticket = ticket_in<ReadTicket>(op.op());
   ErrorRef error = first_poison(op);
@@ -75,7 +77,7 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
       error = error_of(status, op.op(), lane.id);
     } else {
       point = lane.copy->point;
-      lane.copy->target = {};  // all is on its way
+      lane.copy->target = {};  // all parts are submitted
       trace_copy(op.op(),
                  lane.id,
                  detail::TraceTrack::readbacks,
@@ -87,7 +89,7 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   end_copy(lane);
   const LateFailures late = error ? nullptr : op.slot(0).late;
   if (late != nullptr && ticket->target.empty()) {
-    // No bytes to wait for, and yet what they depend on may have failed.
+    // There are no bytes to wait for, but kernels on which they depend may fail.
     point = {.value = in_flight_.issued_ops(), .stream = kOpStream};
   }
   if (!point.is_done()) {
@@ -107,8 +109,8 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   return ran;
 }
 
-// Backends copy plain runs of bytes: a strided tensor is packed first, in memory of the device, and
-// waits for that like an op.
+// Backends copy contiguous bytes. A strided tensor is packed first, in device memory, and waits for
+// that memory like an op.
 Status Dispatch::download(const ResolvedOp& op,
                           std::span<std::byte> target,
                           LaneState& lane,
@@ -166,7 +168,7 @@ Status Dispatch::download_part(PartialCopy& copy,
   return status;
 }
 
-// The entry without a ticket is there so that somebody looks when the part has ended.
+// The entry without a ticket causes a look when the part has ended.
 void Dispatch::note_part(PartialCopy& copy,
                          const CopyPart& part,
                          std::size_t size_bytes,
@@ -215,8 +217,8 @@ Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
   return storage;
 }
 
-// The borrower writes into the bytes: they must be nobody else's, as for a result in place. A copy
-// is made from a poisoned tensor never, and the error is the loan's.
+// The borrower writes to the bytes, so they must have no other user, as for a result in place. A
+// poisoned tensor is never copied; its error becomes the loan's.
 Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   if (ErrorRef poison = first_poison(op)) {
     return poison;
@@ -225,7 +227,7 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
   const Slot& from = op.slot(0);
   if (in.use == Use::read_last && is_free_to_write(in.slot, from)) {
     HandleTable::share(*from.storage);
-    from.storage->constant.reset();  // they will change
+    from.storage->constant.reset();  // the borrower will change the bytes
     return hold(from.storage);
   }
   Result<HeldStorage> copy = packed(op.op(), op.op().output(0), from, rule);
@@ -234,8 +236,8 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
              : Result<HeldStorage>(error_of(copy.status(), op.op(), lane.id));
 }
 
-// A copy in pieces that failed may have begun: its block is nobody else's before those have ended.
-// The ticket without bytes is there so that somebody looks when that is.
+// A failed copy in parts may have begun: its block has no new user before those parts have ended.
+// The entry without a ticket causes a look when they have.
 void Dispatch::note_begun_copy(Storage& storage, std::uint8_t stream) {
   const TimelinePoint point = backend_->newest_copy(stream);
   if (!in_flight_.has_ended(point)) {
@@ -244,7 +246,7 @@ void Dispatch::note_begun_copy(Storage& storage, std::uint8_t stream) {
   }
 }
 
-// In flight are entries that keep the host's bytes as long as the device may touch them.
+// Entries in flight keep the host's bytes as long as the device may access them.
 Status Dispatch::copy_out(Storage& storage, const HostBytes& copy, LaneState& lane) {
   if (!lane.copy) {
     HandleTable::share(storage);
@@ -258,7 +260,7 @@ Status Dispatch::copy_out(Storage& storage, const HostBytes& copy, LaneState& la
   return {};
 }
 
-// Its record has left the lane, so that nothing is there to come again.
+// The record has left the lane, so it cannot be retried.
 Status Dispatch::copy_back(Storage& storage, const HostBytes& copy) {
   HandleTable::share(storage);
   PartialCopy back{.data = storage.block.data, .after = storage.written};
@@ -281,7 +283,7 @@ void Dispatch::trace_loan(const Loan& loan, LaneId lane) {
   trace_copy(op, lane, detail::TraceTrack::collectives, size, loan.begin, {});
 }
 
-// With an error the bytes go back here, unless the quarantine has a use of them, too.
+// With an error the bytes are returned here, unless the quarantine holds a use of them.
 void Dispatch::finish_loan(const Operand& out,
                            LaneId lane,
                            HeldStorage storage,

@@ -1,4 +1,4 @@
-// Views: tensors that show the bytes of another, or, where strides cannot express that, a copy.
+// Views: tensors that show the bytes of another, or a copy if strides cannot express the view.
 #include "dispatch.hpp"
 
 #include <utility>
@@ -10,8 +10,8 @@
 
 namespace hearth {
 
-// No kernel and no memory: one more use of the storage. It is never written in place then, by
-// neither of the two.
+// Takes no kernel and no memory, only one more use of the storage. From then on neither tensor is
+// overwritten in place.
 Ran Dispatch::run_view(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   return show(op, lane) ? Ran::done : run_reshaped(op, lane, rule);
 }
@@ -25,7 +25,7 @@ bool Dispatch::show(const ResolvedOp& op, LaneState& lane) {
     return false;
   }
   Slot& to = handles_.slot(out.slot);
-  woken.reserve(woken.size() + to.waiting.size());  // nothing may throw behind the first change
+  woken.reserve(woken.size() + to.waiting.size());  // nothing may throw after the first change
   std::byte* data = from.data + view.offset_elements * size_bytes(from.dtype);
   if (view.layout.contiguous) {
     handles_.make_live(to, out, lane.id, from.storage, data, &interned);
@@ -56,8 +56,8 @@ bool Dispatch::show_ahead(const OpView& op, LaneState& lane) {
   return true;
 }
 
-// Only a reshape that strides cannot express: the elements are laid out anew. The kernel reads the
-// input through its own shape.
+// Only for a reshape that strides cannot express: copies the elements in row-major order. The
+// kernel reads the input through its own shape.
 Ran Dispatch::run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   const Operand out = op.op().output(0);
   Result<HeldStorage> storage = packed(op.op(), out, op.slot(0), rule);

@@ -13,7 +13,8 @@ std::vector<DeferredDrop::Use> Drops::uses_of_drop(const LastUsesBlob& blob) con
     uses.push_back({LaneId{blob.lane[i]}, blob.sequence[i]});
   }
   if (blob.all_lanes != 0) {
-    // More lanes than a tensor remembers used it: all that is queued anywhere now must go first.
+    // More lanes used the tensor than it remembers: everything queued anywhere now must be done
+    // first.
     for (const Lane* other : endpoint_.lanes.open_lanes()) {
       if (const std::uint64_t pushed = other->pushed_seen(); !has_done(other->id(), pushed)) {
         uses.push_back({other->id(), pushed});
@@ -23,14 +24,14 @@ std::vector<DeferredDrop::Use> Drops::uses_of_drop(const LastUsesBlob& blob) con
   return uses;
 }
 
-// What has left a lane may still have its work to do (LaneState::done), so the lane's own count is
-// for lanes alone that the actor has not met: of those nothing has been taken in hand.
+// A record that has left its lane may still have work to do (LaneState::done). The lane's own count
+// is used only for lanes that the actor has not met: none of their records has been taken.
 bool Drops::has_done(LaneId id, std::uint64_t sequence) const {
   if (const LaneState* known = queues_.find(id)) {
     return known->done() >= sequence;
   }
   const Lane* lane = endpoint_.lanes.find(id);
-  return lane == nullptr || lane->consumed() >= sequence;  // it has ended, or is not met yet
+  return lane == nullptr || lane->consumed() >= sequence;  // it has ended, or was not met yet
 }
 
 bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher, Waits waits) {
@@ -42,7 +43,7 @@ bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher, Wa
     if (waits == Waits::lane) {
       ask_for(user, use.sequence);
     }
-    // Once only: a watcher looks at all its drops, and each may come back here.
+    // A watcher registers once, although each of its drops may come here.
     std::vector<LaneId>& watchers = user.watchers;
     if (std::ranges::find(watchers, watcher) == watchers.end()) {
       watchers.push_back(watcher);
@@ -52,8 +53,9 @@ bool Drops::are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher, Wa
   return true;
 }
 
-// A window that has the record ends, before the watcher is there, which would hear of that. What
-// was in it runs at later turns, so that nothing is done yet. One that ends before goes on.
+// If the window holds the record, it ends now, before the watcher is registered, which the end
+// would notify. Its records run at later turns, so nothing is done yet. A window without the record
+// stays open.
 void Drops::ask_for(LaneState& user, std::uint64_t sequence) {
   if (sequence <= user.lane->consumed() + user.window.looked()) {
     queues_.end_window(user, WindowEnd::watched);
@@ -82,8 +84,8 @@ void Drops::take_late_drops() {
   dispatch_.late_drops.clear();
 }
 
-// Its guests are asked for last: an adoption that one of its uses is may add some yet, the lane
-// that makes the tensor among them.
+// Guests are checked last: an adoption among the uses may still add some, including the lane that
+// makes the tensor.
 bool Drops::release_when_done(DeferredDrop& drop, LaneId watcher) {
   while (are_done(drop.uses, watcher, Waits::memory)) {
     drop.uses = dispatch_.guests.take(drop.slot);
@@ -113,9 +115,10 @@ void Drops::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
   drops = std::move(left);
 }
 
-// Later records of this lane count on being the only users. Where the others are not done by the
-// deadline the lane goes on without that: the tensor has guests then. Progress does not renew this
-// deadline: lanes that adopt from each other would wait as long as any third lane gets on.
+// Later records of this lane assume that they are the only users. If the others are not done by the
+// deadline, the lane continues anyway: the tensor then has guests. Progress does not renew this
+// deadline; otherwise lanes that adopt from each other would wait as long as any third lane
+// advances.
 Step Drops::adopt(LaneState& lane, const OpView& op) {
   const Operand operand = op.input(0);
   Slot& slot = handles_.slot(operand.slot);

@@ -1,7 +1,7 @@
-// The ends of tensors that other lanes may still use, and adoptions, which wait for the same uses.
-// Private to runtime. Owned by the device actor, touched by the token holder only. Invariant: a
-// slot is not free before every use is done that its drop names: until then the drop waits with the
-// lane that consumed it, or here if it came as a message.
+// Drops: the ends of tensors that other lanes may still use, and adoptions, which wait for the same
+// uses. Private to runtime. Owned by the device actor, touched by the token holder only.
+// Invariant: a slot is not freed before every use that its drop names is done. Until then the drop
+// waits with the lane that consumed it, or here if it came as a message.
 #pragma once
 
 #include <cstdint>
@@ -31,34 +31,34 @@ class Drops final {
       drop_used(lane, op);
     }
   }
-  /// A drop that came as a message: no lane orders it.
+  /// Handles a drop that came as a message: no lane orders it.
   void drop_from_outside(SlotId slot, const LastUsesBlob& uses);
-  /// Those that the dispatch leaves behind, of tensors with guests.
+  /// Takes the drops of tensors with guests from the dispatch.
   void take_late_drops();
-  /// Releases the slots of drops that waited with the lane, where all uses are done now.
+  /// Releases the slots of the lane's waiting drops whose uses are all done.
   void settle(LaneState& lane) { settle(lane.deferred, lane.id); }
-  /// The same for those that came as messages.
+  /// Releases the slots of waiting drops that came as messages, like settle().
   void settle_outside() { settle(outside_, LaneId{}); }
 
   /// Makes the lane the tensor's home, once the other lanes are done with it.
   [[nodiscard]] Step adopt(LaneState& lane, const OpView& op);
 
  private:
-  /// What waits for a use: memory alone, whose shortage ends windows, or a lane.
+  /// The waiting side: memory alone (a shortage ends windows anyway), or a lane.
   enum class Waits : std::uint8_t { memory, lane };
 
   void drop_used(LaneState& lane, const OpView& op);
-  /// Releases the slot if all its uses are done, of which `watcher` is told otherwise.
+  /// Releases the slot if all its uses are done; else registers `watcher` with a lane that is
+  /// behind.
   [[nodiscard]] bool release_when_done(DeferredDrop& drop, LaneId watcher);
-  /// Releases the slot now, or puts it with `waiting` until all its uses are done, of which
-  /// `watcher` is told.
+  /// Releases the slot now, or adds it to `waiting` and registers `watcher` with a lane that is
+  /// behind.
   void drop_when_done(DeferredDrop&& entry, LaneId watcher, std::vector<DeferredDrop>& waiting);
   void settle(std::vector<DeferredDrop>& drops, LaneId watcher);
   [[nodiscard]] std::vector<DeferredDrop::Use> uses_of_drop(const LastUsesBlob& blob) const;
-  /// Whether these uses are done. If not, `watcher` is registered with the first lane that must
-  /// still move on.
+  /// Whether these uses are done. If not, registers `watcher` with the first lane that is behind.
   [[nodiscard]] bool are_done(std::span<const DeferredDrop::Use> uses, LaneId watcher, Waits waits);
-  /// Has the lane's window end when the record has joined it.
+  /// Ends the lane's window as soon as it holds the record.
   void ask_for(LaneState& user, std::uint64_t sequence);
   [[nodiscard]] bool has_done(LaneId id, std::uint64_t sequence) const;
 

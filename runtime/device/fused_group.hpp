@@ -1,8 +1,9 @@
-// Ops of a lane that become one kernel: what it reads, makes and ends, and its form, by which a
-// plan is found. Private to runtime. Reused from group to group; touched by the token holder only.
-// Invariants: (1) it points into the lane's ring, so that it ends with the turn; (2) its form holds
-// no number that is computed with, and no tensor, size or place in the stream: the same lines of a
-// program have the same form at each step.
+// FusedGroup: ops of a lane that become one kernel, and the tensors that they read, make and end.
+// Its form is the key of a plan. Private to runtime. Reused from group to group; touched by the
+// token holder only.
+// Invariants: (1) it points into the lane's ring, so it is valid for one turn; (2) its form holds
+// no scalar operand, tensor, size or position in the stream: the same lines of a program have the
+// same form in each step.
 #pragma once
 
 #include <algorithm>
@@ -18,37 +19,40 @@
 namespace hearth {
 
 struct FusedGroup {
-  /// A tensor that is there before the group runs.
+  /// A tensor that exists before the group runs.
   struct Input {
     Operand operand;
     Slot* slot = nullptr;
     GroupExtent extent = GroupExtent::full;
-    bool is_last = false;  ///< It goes with the group.
+    bool is_last = false;  ///< The group is its last use.
   };
   using Role = GroupRole;
   struct Made {
     OpView op;
     Operand operand;
-    Slot* slot = nullptr;     ///< Of the operand.
-    std::uint64_t ahead = 0;  ///< Where its record lies behind the lane's front.
-    std::uint32_t needs = 0;  ///< Bit i: it is made of input i; of the anchor's, from bit 16 on.
+    Slot* slot = nullptr;     ///< Slot of the operand.
+    std::uint64_t ahead = 0;  ///< Position of its record after the lane's front.
+    /// Bit i: it depends on input i; inputs of the anchor from bit 16 on.
+    std::uint32_t needs = 0;
     std::uint8_t first_source = 0;
     std::uint8_t source_count = 0;
     Role role = Role::computes;
     GroupExtent extent = GroupExtent::full;
-    bool is_over = false;  ///< Nobody outside of the group needs it: it never reaches memory.
-    bool is_left = false;  ///< Somebody does, but it is not stored: its record has its turn too.
-    bool is_handed_on = false;  ///< The anchor of the group behind reads it, as it is made.
+    bool is_over = false;  ///< Internal: no consumer outside the group; never written to memory.
+    /// Recomputed: not stored, but has a consumer outside; its own record also runs later.
+    bool is_left = false;
+    bool is_handed_on = false;  ///< The anchor of the next group reads it while it is computed.
 
     [[nodiscard]] bool is_output() const noexcept { return is_handed_on || (!is_over && !is_left); }
   };
-  /// The end of a tensor, by a record that the group has taken.
+  /// End of a tensor by a record of the group.
   struct End {
     std::uint64_t ahead = 0;
     Operand operand;
     bool is_drop = false;
-    bool is_own = false;  ///< Its record is left alone, and ends it.
-    bool is_off = false;  ///< It comes with its record's turn, as somebody reads the tensor before.
+    bool is_own = false;  ///< Its record is recomputed and ends the tensor itself.
+    /// Deferred to its record's turn, because an earlier bypassed record reads the tensor.
+    bool is_off = false;
   };
   static constexpr std::uint32_t kFirstAnchorNeed = 16;
 
@@ -57,16 +61,17 @@ struct FusedGroup {
   std::vector<Made> made;
   std::vector<GroupSource> sources;
   std::vector<End> ends;
-  std::vector<SlotId> drops;  ///< Of tensors that the group does not read.
+  std::vector<SlotId> drops;  ///< Tensors that end with the group and that it does not read.
   std::vector<std::uint64_t> form;
-  std::uint64_t records = 0;  ///< The last that it takes, and one, counted from the lane's front.
+  /// One more than the position of its last record, counted from the lane's front.
+  std::uint64_t records = 0;
   std::size_t parameters = 0;
   std::uint64_t foreign_uses = 0;
-  ShapeId space = {};  ///< Of full values, once there are any.
+  ShapeId space = {};  ///< Shape of full values, once there are any.
   bool has_space = false;
-  int row_axes = 0;  ///< How many trailing axes of the space are a row; 0: it knows no rows.
-  /// A group with one result, which the anchor of this one reads as input `before_input` while it
-  /// is made, and nobody else; null: there is none. Whoever fills this one in owns it.
+  int row_axes = 0;  ///< Number of trailing axes of the space that form a row; 0 without rows.
+  /// Group with one result, which the anchor of this group alone reads, as input `before_input`,
+  /// while it is computed; null without one. The code that fills in this group owns it.
   FusedGroup* before = nullptr;
   int before_input = 0;
 
@@ -93,14 +98,14 @@ struct FusedGroup {
     }
     return count;
   }
-  /// How many results it may have.
+  /// Maximum number of results.
   [[nodiscard]] std::size_t most_outputs() const noexcept {
     return row_axes > 0 ? kMostRowOutputs : kMostGroupOutputs;
   }
-  /// The most of its ops, the first ones, of which so many results at most are needed outside: by
-  /// others, or by those that stay behind.
+  /// Largest number of its first ops that need at most `most_outputs` results outside: for
+  /// consumers outside the group or for the remaining ops.
   [[nodiscard]] std::size_t ops_with_outputs(std::size_t most_outputs) const;
-  /// Of which the kernel does the work.
+  /// Number of ops that the kernel computes.
   [[nodiscard]] std::size_t op_count() const noexcept {
     std::size_t count = before != nullptr ? before->op_count() : 0;
     for (const Made& each : made) {
@@ -108,7 +113,7 @@ struct FusedGroup {
     }
     return count;
   }
-  /// Whether there is more of it than its anchor: an expression of its own.
+  /// Whether it has an expression besides its anchor.
   [[nodiscard]] bool computes() const noexcept {
     return std::ranges::any_of(made, [](const Made& each) { return each.role == Role::computes; });
   }

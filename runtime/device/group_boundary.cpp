@@ -1,4 +1,4 @@
-// Why kernels end where they do, in words: for who asks for an explanation, and for nobody else.
+// Text of the reasons for which groups end, for explanations only.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -45,7 +45,7 @@ bool is_view(const OpRecord& record) noexcept {
   return op_info(record.kind).op_class == OpClass::view;
 }
 
-/// Of an op that stands in no group, whatever is around it.
+/// Reason for an op that can stand in no group.
 std::string own_kernel_of(const OpView& op) {
   const OpRecord& record = op.record();
   if (record.has(RecordFlag::update)) {
@@ -67,7 +67,7 @@ std::string own_kernel_of(const OpView& op) {
                      : "is a kernel of its own, as each op of its kind";
 }
 
-/// "axis 0", "axes 0, 1"
+/// Text of the form "axis 0" or "axes 0, 1".
 std::string words_of_axes(std::uint32_t axes) {
   std::string text;
   for (int axis = 0; axis < 32; ++axis) {
@@ -257,7 +257,7 @@ std::string GroupGather::words_of_joined(const OpView& op) const {
 
 // ---- for the journal ----
 
-// A view makes no kernel that could carry the text, and lifetimes make none.
+// A view has no kernel that could carry the text, nor has a lifetime.
 void GroupRunner::note_alone(LaneState& lane, const OpView& first) const noexcept {
   KernelJournal* const journal = dispatch_.journal();
   if (journal == nullptr) [[likely]] {
@@ -293,7 +293,7 @@ std::string GroupRunner::why_alone(LaneState& lane, const OpView& first) const {
              : "the device does not group its ops at this moment";
 }
 
-// Without host memory for the text there is none.
+// If host memory is short there is no text.
 void GroupRunner::note_end(const LaneState& lane, Gathered gathered) const noexcept {
   KernelJournal* const journal = dispatch_.journal();
   if (journal == nullptr) [[likely]] {
@@ -332,7 +332,7 @@ void GroupRunner::note_less() noexcept {
   }
 }
 
-// The ops of the group run one by one, the first one at once.
+// The group's ops run one by one, the first one at once.
 void GroupRunner::note_single(const LaneState& lane, std::uint64_t last, Fused fused) noexcept {
   KernelJournal* const journal = dispatch_.journal();
   if (journal == nullptr) [[likely]] {

@@ -29,7 +29,7 @@ KernelCall GroupCall::as_expression(const FusedGroup& group,
   add_inputs(group.inputs);
   const std::size_t inputs = views_.size();
   add_outputs(group, nullptr, outputs, tables);
-  record_ = group.made.front().op.record();  // the line that failures name
+  record_ = group.made.front().op.record();  // failures name this record's line
   record_.kind = OpKind::expression;
   record_.flags = 0;
   record_.input_count = static_cast<std::uint16_t>(inputs);
@@ -56,8 +56,8 @@ KernelCall GroupCall::as_expression(const FusedGroup& group,
           .expression = &kernel};
 }
 
-// The anchor's own call; what follows it is said beside. The parameters come as an op of kind
-// `expression` would have them.
+// The anchor's own call; the epilogue and its operands stand beside it. The scalars have the layout
+// of an op of kind `expression`.
 KernelCall GroupCall::as_anchor(const FusedGroup& group,
                                 const Expression* kernel,
                                 std::span<const HeldStorage> outputs,
@@ -106,7 +106,7 @@ void GroupCall::add_inputs(const std::vector<FusedGroup::Input>& inputs) {
   }
 }
 
-// Behind an anchor a result lies in the space of the group, also where that is another shape.
+// Behind an anchor a result has the shape of the group's space, even if its own shape differs.
 void GroupCall::add_outputs(const FusedGroup& group,
                             const detail::Layout* space,
                             std::span<const HeldStorage> outputs,

@@ -1,6 +1,6 @@
-// A group as the call of one kernel: as that of an op of kind `expression`, so that every backend
-// which runs those runs groups, or as its anchor's with the rest beside. Private to runtime. Reused
-// from group to group; touched by the token holder only.
+// GroupCall: a group as the call of one kernel. Either the call of an op of kind `expression`, so
+// that every backend with expressions runs groups, or the anchor's call with prologue and epilogue.
+// Private to runtime. Reused from group to group; touched by the token holder only.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace hearth {
 
-/// The expressions of a group and of the one before it; null where there is none.
+/// Expressions of a group and of the group before it; null if absent.
 struct GroupKernels {
   const Expression* own = nullptr;
   const Expression* before = nullptr;
@@ -31,9 +31,9 @@ class GroupCall final {
   GroupCall& operator=(const GroupCall&) = delete;
   ~GroupCall() = default;
 
-  /// The call of the group, whose results come to lie in `outputs`; in none, if its one result is
-  /// handed on; nor without outputs, before there is memory. `before`: the call of the group before
-  /// it. Valid until the next.
+  /// Returns the call of the group with results in `outputs`. `outputs` is empty if the one result
+  /// feeds the next group's anchor, or before memory is allocated. `before`: call of the group
+  /// before it. Valid until the next call.
   [[nodiscard]] const KernelCall& make(const FusedGroup& group,
                                        const Expression* kernel,
                                        const KernelCall* before,
@@ -60,10 +60,10 @@ class GroupCall final {
   std::vector<TensorView> views_;
   std::vector<Operand> operands_;
   std::vector<std::byte> blob_;
-  std::vector<ScalarAttributes> parameters_;  ///< Of an epilogue.
+  std::vector<ScalarAttributes> parameters_;  ///< Scalars of an epilogue.
   Epilogue epilogue_;
   Prologue prologue_;
-  std::optional<KernelCall> call_;  ///< That of the last group.
+  std::optional<KernelCall> call_;  ///< Call of the last group.
 };
 
 }  // namespace hearth

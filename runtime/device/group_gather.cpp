@@ -37,7 +37,7 @@ bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept
   return has_one_result(record) && may_stand_in_group(record.kind, dtype_of_values(op));
 }
 
-// By the length of its text: what a kernel has of it bounds the time that a driver compiles.
+// Estimates the length of the op's text in a kernel: a driver's compile time grows with it.
 std::size_t weight_of(const OpView& op) noexcept {
   const bool is_double = dtype_of_values(op) == DType::f64;
   switch (op.kind()) {
@@ -61,8 +61,8 @@ bool may_be_anchor(const OpView& op) noexcept {
   return has_one_result(op.record()) && may_anchor_group(op.kind(), dtype_of_values(op));
 }
 
-// A result that ends in the group is needed outside of its first `i` values if it is made by them
-// and read by a later one; one that does not end in the group, as soon as it is made.
+// A result that ends in the group counts as needed outside of the first ops from its own op to its
+// last reader. Any other result counts from its own op on.
 std::size_t FusedGroup::ops_with_outputs(std::size_t most_outputs) const {
   std::array<std::int32_t, (std::size_t{1} << 8U) + 2> change{};
   std::array<std::size_t, std::size_t{1} << 8U> last_read{};
@@ -111,7 +111,7 @@ void GroupGather::gather(const LaneState& lane, std::size_t most_ops, GroupReach
     }
 }
 
-// Each of the two happens once at most.
+// Each of the two happens at most once.
 bool GroupGather::must_take_less() noexcept {
   if (!is_chain_closed_) {
     reach_ = GroupReach::single;
@@ -129,8 +129,8 @@ bool GroupGather::hands_on_what_is_made_again() const noexcept {
          });
 }
 
-// Phases: the records of the window, one after the other, as long as something may still come; then
-// what becomes of the values.
+// Phases: the records of the window in order, as long as one may still join; then the use of each
+// value.
 void GroupGather::gather_records(const LaneState& lane) {
   group_.clear();
   ++gathering_;
@@ -178,7 +178,7 @@ void GroupGather::gather_records(const LaneState& lane) {
   settle();
 }
 
-// Once no op joins any more, ends of results alone do: those that nobody needs stay out of memory.
+// Once no op can join, only ends of results matter: an internal result stays out of memory.
 bool GroupGather::goes_on() const noexcept {
   if (passed_ops_ > kMostPassedOps || ops_ >= most_ops_ || is_ended_) {
     return ops_ > 1 && open_ > 0 && ahead_ < group_.records + kMostPassedRecords;
@@ -215,7 +215,7 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
   return take_op(lane, op) || take_last(lane, op);
 }
 
-// Where the device has no such kernel, the obstacle to its place in the group is the one to tell.
+// If the device has no such kernel, reports the obstacle to the op's place in the group.
 bool GroupGather::take_last(const LaneState& lane, const OpView& op) {
   if (group_.made.empty() || !has_one_result(op.record()) || !may_end_chain(op.kind())) {
     return false;
@@ -287,7 +287,7 @@ bool GroupGather::is_connected() const noexcept {
   });
 }
 
-// What an op that is not taken has added is taken back.
+// If the op is refused, all its additions are undone.
 bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
   if (!group_.made.empty() && ops_ + weight_of(op) > most_ops_) {
     return refuse(Obstacle::ops);
@@ -349,7 +349,7 @@ bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
   return true;
 }
 
-// It has been read from beginning to end when it is handed on: nobody else may need any of it.
+// The anchor reads the value completely, so no other op may need any part of it.
 int GroupGather::chained_input(const OpView& op) {
   const auto cannot = [this](Obstacle why) {
     obstacle_ = why;
@@ -393,8 +393,8 @@ GroupGather::Obstacle GroupGather::obstacle_to_hand_on(const OpView& op,
   return dispatch_.may_take_prologue(op.kind(), input, maker) ? Obstacle::none : Obstacle::prologue;
 }
 
-// What of it nobody needs but for that one result is left out at once: should somebody, the chain
-// is not closed, and all is gathered anew.
+// Treats all other values as internal and leaves out unneeded ones at once. If a value turns out to
+// have a consumer, the chain is not closed and everything is gathered again.
 bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
   const int input = chained_input(op);
   if (input < 0) {
@@ -448,8 +448,8 @@ bool GroupGather::fails_with_anchor() const noexcept {
   return fails(group_) || (group_.before != nullptr && fails(*group_.before));
 }
 
-// Of a value of the group: the same value, in another shape. Of a tensor: what it is expanded from.
-// Of some anchors: the shape that the others work in, if they have not begun.
+// A view of a group's value is the same value in another shape. A reshape right after some anchors
+// sets the shape of the group's space.
 bool GroupGather::take_view(const OpView& op) {
   if (group_.made.empty()) {
     return refuse(Obstacle::view);
@@ -485,7 +485,7 @@ bool GroupGather::take_view(const OpView& op) {
 
 // ---- what is taken ----
 
-// `extent`: of what the op reads.
+// `extent`: extent of the values that the op reads.
 bool GroupGather::enter_sources(const LaneState& lane, GroupExtent extent, Made& made) {
   const std::size_t inputs = group_.inputs.size();
   const std::size_t sources = group_.sources.size();
@@ -507,7 +507,7 @@ bool GroupGather::enter_sources(const LaneState& lane, GroupExtent extent, Made&
   return true;
 }
 
-// A tensor of the rows' own shape is read once a row, whoever reads it.
+// A tensor of the rows' own shape is read once for each row, by every op.
 bool GroupGather::enter_input(const LaneState& lane,
                               const Source& source,
                               GroupExtent extent,
@@ -525,7 +525,7 @@ bool GroupGather::enter_input(const LaneState& lane,
     group_.inputs.push_back({.operand = source.operand, .slot = source.slot, .extent = wanted});
   } else if (Input& known = group_.inputs[static_cast<std::size_t>(number)];
              known.extent != wanted) {
-    // One that was read as a whole before there were rows is read so on; a row's value must not be.
+    // A tensor that was read as a whole before there were rows stays so; a row's value must not.
     if (fit == Fit::row_dropped || (extent == GroupExtent::row && fit != Fit::row_kept)) {
       return refuse(Obstacle::row);
     }

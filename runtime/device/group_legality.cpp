@@ -16,7 +16,7 @@ bool is_same_tensor(const Operand& a, const Operand& b) noexcept {
   return a.slot == b.slot && a.generation == b.generation;
 }
 
-/// Whether an input of the record before this one ends the same tensor.
+/// Whether an earlier input of the record ends the same tensor.
 bool is_ended_before(const OpView& op, int input) noexcept {
   for (int i = 0; i < input; ++i) {
     if (op.input(i).use == Use::read_last && is_same_tensor(op.input(i), op.input(input))) {
@@ -32,12 +32,12 @@ bool is_drop(const OpView& op) noexcept {
 
 }  // namespace
 
-/// What each slot holds as the records go by; keeps the first breach.
+/// Contents of each slot as the records run; keeps the first breach.
 class GroupLegality::Tensors {
  public:
   explicit Tensors(const GroupLegality& of) noexcept : of_(of) {}
 
-  /// Who reads, makes and ends from here on.
+  /// Sets the record that reads, makes and ends from here on.
   void begin(std::uint64_t ahead) noexcept {
     ahead_ = ahead;
     is_group_ = false;
@@ -113,7 +113,7 @@ class GroupLegality::Tensors {
   }
   [[nodiscard]] const std::string& breach() const noexcept { return breach_; }
 
-  /// Whatever is otherwise than there.
+  /// Reports every difference to `wanted`.
   void compare(const Tensors& wanted) {
     for (const auto& [slot, held] : wanted.held_) {
       const Held own = held_in(SlotId{slot});
@@ -154,7 +154,7 @@ class GroupLegality::Tensors {
   std::string breach_ = {};
 };
 
-/// Plays a group, then what it leaves.
+/// Plays a group, then the records that it bypasses.
 class GroupLegality::Check {
  public:
   Check(const GroupLegality& of, const FusedGroup& group)
@@ -180,7 +180,7 @@ class GroupLegality::Check {
  private:
   using Made = FusedGroup::Made;
   using Role = FusedGroup::Role;
-  /// Where the kernel has a tensor's value from: of which of its ops.
+  /// The op of the kernel that computes a tensor's value.
   struct Value {
     Operand operand;
     std::size_t made = 0;
@@ -191,8 +191,7 @@ class GroupLegality::Check {
     tensors_.breach(what);
   }
 
-  // Each op of the group is a record of the window that nobody has run, and stands behind the one
-  // before.
+  // Each op of the group must be a record of the window that has not run, after the previous one.
   [[nodiscard]] std::uint64_t take_records(const FusedGroup& group, std::uint64_t next) {
     for (const Made& made : group.made) {
       if (made.ahead < next || made.ahead >= of_.records_.size() ||
@@ -265,7 +264,7 @@ class GroupLegality::Check {
 
   // ---- the group ----
 
-  // One of its values is read by the anchor, none by anybody else, and none reaches memory.
+  // The anchor reads one of its values. No other op reads any, and none reaches memory.
   void play_before(const FusedGroup& before) {
     if (!group_.has_anchor() || before.before != nullptr ||
         std::ranges::count(before.made, true, &Made::is_handed_on) != 1) {
@@ -297,7 +296,7 @@ class GroupLegality::Check {
       note_value(group.made[i], i);
     }
   }
-  // Reads before all that it makes and ends: it is one kernel.
+  // The kernel reads all its inputs before it makes or ends a tensor.
   void play_group() {
     read_all(group_);
     for (const Made& made : group_.made) {
@@ -335,7 +334,7 @@ class GroupLegality::Check {
       const bool is_handed_on =
           is_anchor && group.before != nullptr && static_cast<int>(i) == group.before_input;
       if (is_handed_on) {
-        continue;  // play_before()
+        continue;  // see play_before()
       }
       if (is_anchor) {
         read_outside(input, group.anchor_inputs, i);
@@ -392,7 +391,7 @@ class GroupLegality::Check {
     }
   }
 
-  // ---- what it leaves ----
+  // ---- bypassed records ----
 
   void play_rest() {
     for (std::uint64_t ahead = 0; ahead < of_.records_.size(); ++ahead) {
@@ -421,7 +420,7 @@ class GroupLegality::Check {
   const GroupLegality& of_;
   const FusedGroup& group_;
   Tensors tensors_;
-  std::vector<const Made*> taken_;  ///< By place in the window.
+  std::vector<const Made*> taken_;  ///< By position in the window.
   std::vector<Value> values_ = {};
 };
 

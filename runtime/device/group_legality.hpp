@@ -1,8 +1,8 @@
-// Whether a group may run before the records that it leaves alone: an independent model, which
-// plays the window record by record, once as the program says and once with the group first, and
-// compares what each record finds and what is there at the end. Knows no memory and no values, only
-// lifetimes. For asserts and property tests: slow, and it allocates. Private to runtime. Borrows
-// what it is given. Threads: one.
+// GroupLegality checks whether a group may run before the records that it bypasses. It is an
+// independent model: it plays the window record by record, once in program order and once with the
+// group first. It compares what each record finds and what exists at the end.
+// The model knows only lifetimes, no memory and no values. For asserts and property tests: slow,
+// allocates. Private to runtime. Borrows its arguments. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,19 @@ namespace hearth {
 
 class GroupLegality final {
  public:
-  /// What a slot holds before the window's first record.
+  /// State of a slot before the window's first record.
   struct AtStart {
     std::uint32_t generation = 0;
     bool is_live = false;
     bool is_poisoned = false;
-    bool is_pending = false;  ///< An op of `home` will make the next tensor there.
+    bool is_pending = false;  ///< An op of `home` will create the slot's next tensor.
     LaneId home = {};
   };
   struct Record {
     OpView op;
-    bool is_done = false;  ///< Taken by a group before.
+    bool is_done = false;  ///< An earlier group ran it.
   };
-  /// What a record that is done still ends at its turn.
+  /// A tensor that a completed record still ends at its turn.
   struct Late {
     std::uint64_t ahead = 0;
     Operand operand;
@@ -44,10 +44,11 @@ class GroupLegality final {
                 std::function<AtStart(SlotId)> at_start)
       : lane_(lane), records_(records), late_(late), at_start_(std::move(at_start)) {}
 
-  /// What is wrong with the window as its program wrote it: of a real one, nothing. Names the
-  /// record and the rule; empty: nothing.
+  /// Describes a breach of the window in program order, with record and rule. Empty for every real
+  /// window.
   [[nodiscard]] std::string breach_of_window() const;
-  /// What would be wrong if the group ran first. Empty: nothing, or the window itself is broken.
+  /// Describes a breach if the group ran first. Empty if there is none, or if the window itself is
+  /// broken.
   [[nodiscard]] std::string breach_of(const FusedGroup& group) const;
 
  private:

@@ -1,5 +1,6 @@
-// Where the values of a group lie in its space: at each place, one for each row, one for all. The
-// space follows from the ops: it grows from that of rows to that of their elements.
+// The layout of a group's values in its space: one element at each position, one for each row, or
+// one for all. The ops determine the space: it grows from the shape of the rows to that of their
+// elements.
 #include "group_gather.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace hearth {
 namespace {
 
-/// Whether the axes are the last ones of the rank, and at least one.
+/// Whether the axes are one or more trailing axes of the rank.
 bool are_last(std::uint32_t axes, int rank) noexcept {
   const int count = std::popcount(axes);
   return count > 0 && count <= rank && axes == (((1U << count) - 1U) << (rank - count));
@@ -102,7 +103,7 @@ bool GroupGather::widen(ShapeId to) {
   return true;
 }
 
-// As before widen() and begin_rows().
+// Restores the state before widen() and begin_rows().
 void GroupGather::forget_rows() noexcept {
   group_.row_axes = 0;
   for (Made& made : group_.made) {
@@ -113,7 +114,7 @@ void GroupGather::forget_rows() noexcept {
   }
 }
 
-/// Whether the value has an element of its own at each place of the space.
+/// Whether the value has its own element at each position of the space.
 bool GroupGather::is_full(const Source& source) const {
   if (source.made == nullptr) {
     return fit_of(source.operand.shape) != Fit::row_kept;
@@ -157,7 +158,7 @@ bool GroupGather::place_elementwise(const OpView& op, GroupExtent& extent) {
   return refuse(to_rows != Obstacle::shape ? to_rows : obstacle_);
 }
 
-// A row's value lies along the wrong axes where its own are gone.
+// Refuses a row's value without its row axes: it would broadcast along the wrong axes.
 bool GroupGather::place_full(GroupExtent& extent) {
   for (const Source& source : found_) {
     if (source.made != nullptr && source.made->extent == GroupExtent::row &&
@@ -206,7 +207,7 @@ bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
   if (length < 1 || length > kLongestGroupRow) {
     return refuse(Obstacle::long_row);
   }
-  // A tensor that lies in another order is folded in another order by the op alone.
+  // The op alone folds a tensor of another order in that order.
   for (const Source& source : found_) {
     const bool is_straight = source.made != nullptr ? source.made->extent != GroupExtent::cell
                                                     : source.slot->layout->contiguous;

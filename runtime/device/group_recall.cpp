@@ -23,7 +23,8 @@ std::uint64_t GroupRecall::header_of(const OpRecord& record) noexcept {
   return header;
 }
 
-// The line and the first records: enough to find, as all records are compared afterwards.
+// The source line and the first records suffice for the key, because all records are compared
+// afterwards.
 std::uint64_t GroupRecall::key_of(Lane& lane) noexcept {
   constexpr std::uint64_t kKeyRecords = 3;
   std::uint64_t key = lane.at(0).source.value;
@@ -323,7 +324,7 @@ void GroupRecall::learn(const LaneState& lane,
       place = std::move(known);
     }
   } catch (...) {
-    dispatch_.note_mistake("the memory of a group");  // the next time perhaps
+    dispatch_.note_mistake("the memory of a group");  // it may succeed the next time
   }
 }
 

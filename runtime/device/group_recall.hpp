@@ -1,9 +1,9 @@
-// Groups that a device remembers: the records of a lane that a group was gathered from, and what it
-// was. Where the same records come again, the group is filled in from there, as gathering would
-// fill it, and its plan needs no search. Private to runtime. Owned by the device actor, touched by
-// the token holder only. Invariants: (1) what is filled in is what GroupGather would gather: all
-// that it looks at is compared, but for tensors' names, of which it compares which are the same;
-// (2) what it remembers of plans lasts until forget(), which comes before those go.
+// GroupRecall remembers groups by the records that they were gathered from. When the same records
+// recur, it fills the group in as gathering would, and its plan needs no search. Private to
+// runtime. Owned by the device actor, touched by the token holder only.
+// Invariants: (1) a recalled group equals the one that GroupGather would gather: every fact that
+// gathering depends on is compared, of tensors only which operands are the same tensor; (2)
+// remembered plans are valid until forget(), which runs before plans are evicted.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace hearth {
 
-/// The plans of a group and of the one before it; null where there is none.
+/// Plans of a group and of the group before it; null if absent.
 struct GroupPlans {
   const PlanStore::Plan* own = nullptr;
   const PlanStore::Plan* before = nullptr;
@@ -35,48 +35,48 @@ struct GroupPlans {
 
 class GroupRecall final {
  public:
-  /// Lifetime: all of these outlive it.
+  /// Lifetime: all arguments outlive this object.
   GroupRecall(HandleTable& handles, Dispatch& dispatch) noexcept
       : handles_(handles), dispatch_(dispatch) {}
 
-  /// Fills the group that begins at the lane's front, and with it `before`, if one stood before its
-  /// anchor, and returns its plans; null, with the group cleared or spoilt: it has to be gathered.
+  /// Fills the group at the lane's front, and `before` if it had a group before its anchor. Returns
+  /// its plans, or null if the group must be gathered; the groups are then cleared or spoilt.
   [[nodiscard]] const GroupPlans* recall(const LaneState& lane,
                                          FusedGroup& group,
                                          FusedGroup& before);
-  /// Remembers a group that was gathered from the first `records` of the lane; `is_cut`: more would
-  /// have been looked at, had there been more. Without host memory it remembers nothing.
+  /// Remembers a group that was gathered from the first `records` of the lane. `is_cut`: the
+  /// gathering would have inspected more records. Remembers nothing if host memory is short.
   void learn(const LaneState& lane,
              const FusedGroup& group,
              std::uint64_t records,
              bool is_cut,
              const GroupPlans& plans) noexcept;
-  /// The plans go.
+  /// Forgets all groups, before plans are evicted.
   void forget() noexcept { known_ = {}; }
-  /// What was recalled or learnt last does not run.
+  /// Forgets the group that was recalled or learnt last, because it cannot run.
   void forget_last() noexcept { known_[last_].reset(); }
 
  private:
   static constexpr std::size_t kEntries = 256;
 
-  /// An operand of a record that is compared with others.
+  /// Facts of one operand, for comparison.
   struct Seen {
     std::uint64_t traits = 0;  ///< Shape, type and use.
-    /// The number of its tensor, in the order of their coming, and at its first coming these.
+    /// Number of its tensor in order of first appearance, and at that appearance these flags.
     std::uint32_t tensor = 0;
   };
   static constexpr std::uint32_t kFirst = 1U << 29U;
-  static constexpr std::uint32_t kReady = 1U << 30U;     ///< It is there,
+  static constexpr std::uint32_t kReady = 1U << 30U;     ///< It exists,
   static constexpr std::uint32_t kStraight = 1U << 31U;  ///< and lies in row-major order.
   struct Record {
     std::uint64_t header = 0;  ///< Kind, flags and counts.
     std::uint32_t blob_size_bytes = 0;
     bool is_formed_by_attributes = false;
-    bool is_done = false;  ///< A view that was made before its turn.
+    bool is_done = false;  ///< A view that was created before its turn.
     std::array<std::byte, sizeof(OpRecord::immediate)> immediate{};
     std::array<Seen, kInlineOperands> operands{};
   };
-  /// An operand of a record.
+  /// Position of an operand: record and index.
   struct Place {
     std::uint64_t ahead = 0;
     int operand = 0;
@@ -86,28 +86,29 @@ class GroupRecall final {
     std::vector<Record> records;
     FusedGroup group;
     FusedGroup before;
-    std::vector<Place> inputs;  ///< Of group.inputs, where each is read first,
+    std::vector<Place> inputs;  ///< First read of each of group.inputs,
     std::vector<Place> inputs_before;
-    std::vector<Place> ends;   ///< and of group.ends
-    std::vector<Place> drops;  ///< and of group.drops.
+    std::vector<Place> ends;   ///< end of each of group.ends,
+    std::vector<Place> drops;  ///< and of each of group.drops.
     GroupPlans plans;
     bool is_cut = false;
   };
 
   [[nodiscard]] static std::uint64_t key_of(Lane& lane) noexcept;
-  /// That of a group that was cut: where it comes again, as many records are left of its window.
+  /// Key of a group that the window's end cut: it includes the number of records left in the
+  /// window.
   [[nodiscard]] static std::uint64_t key_of_cut(std::uint64_t key, const LaneState& lane) noexcept;
   [[nodiscard]] const Known* find(std::uint64_t key, const LaneState& lane);
   [[nodiscard]] static std::uint64_t header_of(const OpRecord& record) noexcept;
-  /// What there is to know of an operand; a tensor's number is given at its first coming.
+  /// Facts of an operand. A tensor gets its number at its first appearance.
   [[nodiscard]] Seen look_at(const Operand& operand);
-  /// Whether the record is done and has left all that it made where others find it.
+  /// Whether the record is done and other ops can find all its results.
   [[nodiscard]] bool is_shown(const OpRecord& record) const;
   void begin_look() noexcept;
   [[nodiscard]] bool is_same(const Record& known, const OpRecord& record);
   [[nodiscard]] bool are_same(const Known& known, const LaneState& lane);
   void fill(const Known& known, const LaneState& lane, FusedGroup& group);
-  /// Its ops and what they read.
+  /// Fills in the ops and their inputs.
   void fill_ops(const Known& known,
                 const FusedGroup& from,
                 std::span<const Place> inputs,
@@ -128,8 +129,8 @@ class GroupRecall final {
   HandleTable& handles_;
   Dispatch& dispatch_;
   std::array<std::unique_ptr<Known>, kEntries> known_;
-  std::size_t last_ = 0;        // of the entries
-  std::uint64_t looks_ = 0;     // counts them
+  std::size_t last_ = 0;        // index of the entry recalled or learnt last
+  std::uint64_t looks_ = 0;     // number of looks
   std::vector<Slot*> tensors_;  // of this look
 };
 

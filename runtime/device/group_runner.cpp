@@ -14,7 +14,8 @@ namespace hearth {
 namespace {
 
 constexpr std::size_t kFewestOps = 2;
-// Of the flags of a record that belong to its form: where its number stands, not for whom it runs.
+// Flags of a record that belong to its form, such as the position of its scalar. Whether the record
+// recomputes a value does not.
 constexpr unsigned kFormFlags = 0xffU & ~static_cast<unsigned>(RecordFlag::again);
 
 }  // namespace
@@ -31,20 +32,20 @@ bool GroupRunner::may_stand_first(const OpView& op) const {
          (may_be_anchor(op) && dispatch_.may_anchor(op));
 }
 
-// A window of one, the usual one of a program that reads each result, has nothing to gather.
+// Such a window, common in programs that read each result, has nothing to gather.
 bool GroupRunner::stands_alone(const LaneState& lane) {
   const OpRecord* const second = lane.lane->peek(1);
   return second == nullptr || !lane.window.may_be_grouped(*second);
 }
 
-// Phases: the ops that may be one kernel; their plan; the kernel. Then their records leave, at once
-// or at their turn.
+// Phases: the ops of one kernel; their plan; the kernel. Then their records leave, at once or at
+// their turn.
 bool GroupRunner::run(LaneState& lane) {
   const OpRecord& first = *lane.lane->front();
   if (!can_begin(lane, first)) {
     const OpView op(first, lane.lane->front_blob());
     if (may_stand_first(op)) {
-      lane.window.use_known_plans();  // that it runs alone is a matter of time
+      lane.window.use_known_plans();  // it runs alone by timing, not by the program
     }
     note_alone(lane, op);
     return false;
@@ -70,7 +71,7 @@ bool GroupRunner::run(LaneState& lane) {
     }
     for (const GroupReach reach : {GroupReach::chained, GroupReach::single, GroupReach::plain}) {
       if (reach == GroupReach::single && group_.before == nullptr) {
-        continue;  // it was one before
+        continue;  // it had no group before its anchor
       }
       const Gathered gathered = gather(lane, reach);
       HEARTH_ASSERT(gathered == Gathered::nothing || gathered == Gathered::shapeless ||
@@ -98,7 +99,7 @@ bool GroupRunner::run(LaneState& lane) {
       note_less();
     }
   } catch (...) {
-    // What has not begun runs singly, and fails by itself.
+    // Ops that have not begun run singly and report their own failures.
     dispatch_.note_mistake("the fusion of a group");
   }
   note_single(lane, last, fused);
@@ -106,7 +107,7 @@ bool GroupRunner::run(LaneState& lane) {
   return false;
 }
 
-// Who asks why a group ends has each gathered.
+// With a journal every group is gathered, for the reason of its end.
 Fused GroupRunner::run_recalled(LaneState& lane) {
   if (dispatch_.journal() != nullptr) [[unlikely]] {
     return Fused::unsupported;
@@ -125,7 +126,7 @@ Fused GroupRunner::run_recalled(LaneState& lane) {
   return run_planned(lane, known->kernels());
 }
 
-// An anchor with nothing behind it, or before it, has no expression to plan.
+// An anchor without prologue and epilogue has no expression to plan.
 Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
   if (is_refused_chain()) {
     return Fused::unsupported;
@@ -135,14 +136,14 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
     if (group == nullptr || !group->computes()) {
       return true;
     }
-    refusal_ = {};  // it may be a plan's, which goes
+    refusal_ = {};  // it may refer to a plan's text, which eviction frees
     found = plan(*group, may_plan);
     refusal_ = found != nullptr ? std::string_view(found->why_none) : std::string_view();
     return found != nullptr && found->expression != nullptr;
   };
   const std::uint64_t evictions = evictions_;
   bool has_plans = find(group_.before, plans.before) && find(&group_, plans.own);
-  if (evictions_ != evictions) {  // the first may have gone when the second came
+  if (evictions_ != evictions) {  // the second plan may have evicted the first
     has_plans = find(group_.before, plans.before) && find(&group_, plans.own);
   }
   if (!has_plans) {
@@ -154,7 +155,8 @@ Fused GroupRunner::run_gathered(LaneState& lane, bool may_plan) {
   return run_planned(lane, plans.kernels());
 }
 
-// What the backend does not take is gathered anew, as less, and that is remembered instead.
+// A group that the backend refuses is gathered again with less, and the smaller group is remembered
+// instead.
 Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
   if (!dispatch_.admits(group_, kernels)) {
     refusal_ = "the limit of fused groups is reached (HEARTH_FUSION_LIMIT)";
@@ -174,7 +176,7 @@ Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
   return fused;
 }
 
-// By forms, shapes and how what is read lies: what a backend says of them it says again.
+// Depends on forms, shapes and layouts of the inputs: for equal keys the backend's answer is equal.
 std::uint64_t GroupRunner::chain_key() {
   std::uint64_t key = 0;
   const auto mix = [&key](std::uint64_t word) {
@@ -232,8 +234,8 @@ void GroupRunner::note_refused_chain() {
   refused_chains_.emplace(chain_key(), refusal_);
 }
 
-// Where they have too many results, the most ops that do not: what that is was seen in all records
-// that were looked at.
+// If the ops have too many results, gathers the largest number of first ops that have not. That
+// number depends on all inspected records.
 GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reach) {
   std::size_t most_ops = kMostGroupOps;
   looked_ = 0;
@@ -251,7 +253,7 @@ GroupRunner::Gathered GroupRunner::gather(const LaneState& lane, GroupReach reac
     const std::size_t outputs = group_.output_count();
     const std::size_t runs = group_.op_count();
     if (runs > 0 && outputs == 0) {
-      // What may fail runs all the same: its stream hears of the error.
+      // An op that may fail runs all the same, so that its stream receives the error.
       return gather_.fails_with_anchor() ? Gathered::nothing : Gathered::unneeded;
     }
     if (runs < kFewestOps) {
@@ -286,7 +288,7 @@ bool GroupRunner::shows_space(const FusedGroup& group) const {
          });
 }
 
-// Whether the result is made of something that has an element at each place of a row.
+// Whether the result depends on a tensor with an element at each position of a row.
 bool GroupRunner::reads_full(const FusedGroup& group, const FusedGroup::Made& made) const {
   const Shape& space = dispatch_.shape_of(group.space);
   const auto fills_rows = [&](const FusedGroup::Input& input) {
@@ -386,8 +388,9 @@ std::uint64_t GroupRunner::code_of(const FusedGroup& group, GroupSource source) 
          (input.extent == GroupExtent::row ? 0x200U : 0U);
 }
 
-// A word for each op: what it is, of which extent, and its sources, of which three have room; of an
-// expression then its number and further sources. At the end which results are needed.
+// Writes one word for each op: kind, flags, dtype, extent, role, and up to three sources. An
+// expression adds a word with its number and words for further sources. The last word has a bit for
+// each needed result.
 void GroupRunner::write_form(FusedGroup& group) {
   constexpr std::size_t kSourceBits = 10;
   constexpr std::size_t kFirstSources = 3;

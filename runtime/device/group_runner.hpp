@@ -1,10 +1,10 @@
-// Runs ops of a window that has ended as one kernel: neighbours that work element by element or
-// along rows, behind a contraction where they follow one. Private to runtime.
-// Owned by the device actor, touched by the token holder only. Invariants: (1) whether ops are
-// fused changes no bit of a result that is not f16 or bf16; (2) plans are made for windows alone
-// that lie between two program boundaries, so that they follow from the program, not from time: a
-// cut uses a plan that is there; (3) where a group cannot run, nothing has happened, and its ops
-// run singly.
+// GroupRunner runs ops of an ended window as one kernel: neighbours that work elementwise or along
+// rows, behind a contraction if they follow one. Private to runtime. Owned by the device actor,
+// touched by the token holder only.
+// Invariants: (1) fusion changes no bit of a result that is not f16 or bf16; (2) plans are created
+// only for windows between two program boundaries, so that they depend on the program and not on
+// time; a window that ended early uses existing plans; (3) if a group cannot run, nothing has
+// happened and its ops run singly.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace hearth {
 
 class GroupRunner final {
  public:
-  /// Lifetime: all of these outlive it.
+  /// Lifetime: all arguments outlive this object.
   GroupRunner(Fusion fusion,
               HandleTable& handles,
               Dispatch& dispatch,
@@ -43,9 +43,10 @@ class GroupRunner final {
         recall_(handles, dispatch) {}
 
   [[nodiscard]] bool fuses() const noexcept { return fuses_; }
-  /// Runs the ops that make one kernel with the lane's first. False: that has its turn alone.
+  /// Runs the ops that form one kernel with the lane's first op. Returns false if the first op must
+  /// run alone.
   [[nodiscard]] bool run(LaneState& lane);
-  /// The record at the lane's front was run with others: it leaves, and ends what it still has to.
+  /// Removes a record at the lane's front that ran in a group, and ends its remaining tensors.
   void finish_done(LaneState& lane, const OpRecord& record);
   [[nodiscard]] std::size_t plan_count() const noexcept { return plans_.size(); }
   [[nodiscard]] std::uint64_t plan_hits() const noexcept { return plan_hits_; }
@@ -53,27 +54,27 @@ class GroupRunner final {
 
  private:
   enum class Gathered : std::uint8_t {
-    nothing,    ///< Nothing that is worth a kernel.
-    shapeless,  ///< What would be a kernel but cannot tell its space from what it reads.
-    unneeded,   ///< Ops whose results nobody needs: none of them runs.
+    nothing,    ///< No group that is worth a kernel.
+    shapeless,  ///< A kernel that cannot derive its space from its inputs.
+    unneeded,   ///< Ops without needed results: none of them runs.
     group,
   };
-  /// Takes in what may be one kernel.
+  /// Gathers the ops of one kernel.
   [[nodiscard]] Gathered gather(const LaneState& lane, GroupReach reach);
-  /// Runs what was gathered, if there are plans for it.
+  /// Runs the gathered group if there are plans for it.
   [[nodiscard]] Fused run_gathered(LaneState& lane, bool may_plan);
-  /// Runs the group that came before, if it comes again; unsupported: it has to be gathered.
+  /// Runs a remembered group if its records recur. Unsupported: the group must be gathered.
   [[nodiscard]] Fused run_recalled(LaneState& lane);
   [[nodiscard]] Fused run_planned(LaneState& lane, const GroupKernels& kernels);
-  /// Whether the group's kernel can tell its space from what it reads, where it has rows.
+  /// Whether the group's kernel can derive its space from its inputs, if it has rows.
   [[nodiscard]] bool shows_space(const FusedGroup& group) const;
   [[nodiscard]] bool reads_full(const FusedGroup& group, const FusedGroup::Made& made) const;
-  /// Marks what was taken, and lets what is at the front go.
+  /// Marks the group's records as done and removes those at the front.
   void finish(LaneState& lane);
-  /// What the record has left to end, as it was run before its turn.
+  /// Ends the remaining tensors of a record that ran before its turn.
   void end_late_uses(LaneState& lane, std::uint64_t sequence);
-  /// For the journal, where there is one (group_boundary.cpp): why the first op runs alone, why
-  /// what was gathered ends where it does, why less is gathered, and why its ops run one by one.
+  /// Explanations for the journal, if there is one (group_boundary.cpp): why the first op runs
+  /// alone, why the group ends, why less is gathered, and why its ops run singly.
   void note_alone(LaneState& lane, const OpView& first) const noexcept;
   void note_end(const LaneState& lane, Gathered gathered) const noexcept;
   void note_lone_record(const LaneState& lane) const noexcept;
@@ -86,17 +87,17 @@ class GroupRunner final {
   /// Whether a group may begin with the op on this device.
   [[nodiscard]] bool may_stand_first(const OpView& op) const;
   static void write_form(FusedGroup& group);
-  /// A source in ten bits, never 0 with one added.
+  /// Codes a source in ten bits; never 0 with one added.
   [[nodiscard]] static std::uint64_t code_of(const FusedGroup& group, GroupSource source) noexcept;
-  /// Of the group and the one before it: what the backend will say of the two together.
+  /// Key of the backend's answer about the group together with the group before it.
   [[nodiscard]] std::uint64_t chain_key();
   [[nodiscard]] bool is_refused_chain();
   void note_refused_chain();
-  /// The plan of a group that was gathered, or null.
+  /// Plan of a gathered group, or null.
   [[nodiscard]] const PlanStore::Plan* plan(FusedGroup& group, bool may_make);
   [[nodiscard]] const PlanStore::Plan& make_plan(const FusedGroup& group);
 
-  /// What would be wrong if what was gathered ran now (GroupLegality); empty: nothing.
+  /// Breach of GroupLegality if the gathered group ran now; empty if there is none.
   [[nodiscard]] std::string breach_of_group(const LaneState& lane) const;
 
   const bool fuses_;
@@ -108,18 +109,18 @@ class GroupRunner final {
   std::uint64_t plan_hits_ = 0;
   std::uint64_t plan_misses_ = 0;
   std::uint64_t evictions_ = 0;
-  std::unordered_map<std::uint64_t, std::string> refused_chains_;  // and why
-  std::string_view refusal_;  // why what was gathered did not run, as the backend or its plan says
-  std::string why_single_;    // the ops up to a record run one by one, where there is a journal
+  std::unordered_map<std::uint64_t, std::string> refused_chains_;  // with the reason
+  std::string_view refusal_;  // why the gathered group did not run; text of the backend or its plan
+  std::string why_single_;    // why the ops up to single_through_ run singly, if there is a journal
   std::uint64_t single_through_ = 0;
   LaneId lane_single_;
-  bool lacks_plan_ = false;  // More would have been taken, had there been a plan: not to be learnt.
+  bool lacks_plan_ = false;  // a missing plan made the group smaller, so it is not remembered
   FusedGroup group_;
   FusedGroup before_;  // room for the group before it
   GroupGather gather_;
   GroupRecall recall_;
-  std::uint64_t looked_ = 0;  // records on which it depends what was gathered,
-  bool is_cut_ = false;       // and whether on their end too
+  std::uint64_t looked_ = 0;  // inspected records, on which the group depends,
+  bool is_cut_ = false;       // and whether it depends on their end, too
   GroupReach reach_ = GroupReach::chained;
 };
 

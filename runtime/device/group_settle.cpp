@@ -1,5 +1,5 @@
-// What becomes of a group's values, once all its ops are known: which reach memory, which go with
-// the group, and what nobody needs.
+// The use of a group's values, once all its ops are known: which reach memory, which end with the
+// group, and which are unneeded.
 #include "group_gather.hpp"
 
 #include <algorithm>
@@ -12,8 +12,8 @@ bool GroupGather::ends_in_group(const FusedGroup::End& end) noexcept {
   return mark_of(handles_.slot(end.operand.slot)).first_outside > end.ahead;
 }
 
-// What is not stored but is needed is made once more by its own record, which then ends what it
-// reads itself.
+// A value that is not stored but needed is recomputed by its own record, which then ends its own
+// inputs.
 void GroupGather::leave_alone(Made& made) {
   made.is_left = true;
   for (FusedGroup::End& end : group_.ends) {
@@ -22,7 +22,7 @@ void GroupGather::leave_alone(Made& made) {
   pass(made.op, made.ahead);
 }
 
-// From the last op to the first: whoever reads a value comes behind its op.
+// From the last op to the first: the readers of a value come after its op.
 void GroupGather::settle() {
   for (std::size_t i = group_.made.size(); i-- > 0;) {
     Made& made = group_.made[i];
@@ -45,7 +45,8 @@ void GroupGather::settle() {
   }
 }
 
-// A value that nobody outside needs, nor anything that somebody needs, is no part of the kernel.
+// Leaves out each value without a consumer outside the group and without a needed value that
+// depends on it.
 void GroupGather::leave_out_unneeded() {
   std::array<bool, std::size_t{1} << 8U> is_needed{};
   bool are_all = true;
@@ -68,7 +69,7 @@ void GroupGather::leave_out_unneeded() {
   }
 }
 
-// Rows that only unneeded ops knew are none.
+// Forgets the rows if only unneeded ops worked along them.
 void GroupGather::leave_out_rows() noexcept {
   const auto is_of_rows = [](const Made& made) {
     return made.role == FusedGroup::Role::computes &&
@@ -81,7 +82,7 @@ void GroupGather::leave_out_rows() noexcept {
   }
 }
 
-// The numbers and tensors that only unneeded ops read.
+// Removes the scalars and tensors that only unneeded ops read.
 void GroupGather::leave_out_unread() {
   group_.parameters = 0;
   std::array<std::uint8_t, kMostGroupInputs> number{};
@@ -125,7 +126,7 @@ void GroupGather::note_last(const Operand& operand) {
   const GatherMark& mark = mark_of(slot);
   const auto of_anchor = std::ranges::find(group_.anchor_inputs, &slot, &Input::slot);
   if (mark.is_before) {
-    return;  // it goes as what the group makes itself does
+    return;  // it ends like the group's own values
   }
   if (mark.input >= 0) {
     group_.inputs[static_cast<std::size_t>(mark.input)].is_last = true;

@@ -1,5 +1,5 @@
-// Calls into a backend or a memory strategy, whose exceptions are failures of the op like what they
-// return. Private to runtime. Threads: the token holder.
+// Calls into a backend or a memory strategy. An exception becomes a failure of the op, like a
+// returned error. Private to runtime. Threads: the token holder.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace hearth {
 
-/// What `call` returns, or what it throws, as a status. `what` made it.
+/// Returns the status of `call`, or an exception as a status. `what` names the callee.
 template <class Call>
 [[gnu::always_inline]] inline Status guarded(const char* what, const Call& call) {
   try {

@@ -1,7 +1,7 @@
-// Tensors that were adopted although other lanes were not done with them in time, and those lanes'
-// uses. The new home counts on being the only user; so such a tensor is never written in place, and
-// its slot is not free before the others are done. Private to runtime. Owned by the dispatch,
-// touched by the token holder only.
+// Guests: tensors that were adopted before other lanes were done with them, with the uses of those
+// lanes. The new home assumes that it is the only user. So a tensor with guests is never
+// overwritten in place, and its slot is not freed before the guests are done. Private to runtime.
+// Owned by the dispatch, touched by the token holder only.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace hearth {
 
 class Guests {
  public:
-  /// Nearly always.
+  /// True almost always.
   [[nodiscard]] bool empty() const noexcept { return entries_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
-  /// Adds to what it had: a tensor may be adopted too early more than once.
+  /// Adds to the tensor's guests: a tensor may be adopted too early more than once.
   void add(DeferredDrop entry) {
     const auto found = std::ranges::find(entries_, entry.slot, &DeferredDrop::slot);
     if (found == entries_.end()) {
@@ -30,7 +30,7 @@ class Guests {
   [[nodiscard]] bool has(SlotId slot) const noexcept {
     return std::ranges::find(entries_, slot, &DeferredDrop::slot) != entries_.end();
   }
-  /// The others' uses of the tensor in this slot, which is about to go; none where there are none.
+  /// Removes and returns the guests' uses of the tensor in this slot, which is about to end.
   [[nodiscard]] std::vector<DeferredDrop::Use> take(SlotId slot) noexcept {
     const auto found = std::ranges::find(entries_, slot, &DeferredDrop::slot);
     if (found == entries_.end()) {

@@ -8,8 +8,8 @@
 
 namespace hearth {
 
-// Chunks, so that slots never move: lanes park on them, and resolved ops point at them, while other
-// threads' tensors get new ones.
+// Slots lie in chunks, so that they never move: lanes park on them and resolved ops refer to them,
+// while other threads' tensors get new ones.
 void HandleTable::make_chunk(std::size_t chunk) {
   if (chunk >= chunks_.size()) {
     chunks_.resize(chunk + 1);
@@ -29,14 +29,14 @@ Storage* HandleTable::allocate(std::int64_t size_bytes,
   if (block.data == nullptr) {
     throw std::logic_error("it answered ok and gave no bytes");
   }
-  // Storage objects are reused and never freed before a restart: a warm device allocates none.
+  // Storage objects are reused and not freed before a restart: a warm device allocates none.
   if (free_storage_ == nullptr) {
     storages_.push_back(std::make_unique<Storage>());
     free_storage_ = storages_.back().get();
   }
   Storage* storage = std::exchange(free_storage_, free_storage_->next_free);
-  // Counted without a journal too: one that starts later names the blocks that are there.
-  // Field by field: a Storage made beside and moved here costs small ops 20 instructions.
+  // Counted even without a journal: a journal that starts later names the existing blocks. Filled
+  // field by field: constructing a Storage and moving it here costs small ops 20 instructions.
   storage->block = block;
   storage->uses = 1;
   storage->kind = kind;
@@ -72,7 +72,7 @@ bool HandleTable::give_up_constants() noexcept {
   return gave_any;
 }
 
-// On inline devices no use is named: they are done when submit() returns.
+// Inline devices name no use: their work is done when submit() returns.
 void HandleTable::unuse(Storage* storage) noexcept {
   if (storage == nullptr || --storage->uses > 0) {
     return;
@@ -117,14 +117,14 @@ void HandleTable::make_view(Slot& slot,
   slot.layout = slot.view_layout.get();
 }
 
-// It counts as live: its drop comes as that of any other tensor.
+// Counts as live: its drop comes like that of any other tensor.
 void HandleTable::make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error) {
   make_live(slot, operand, home, nullptr, nullptr, nullptr);
   slot.state = SlotState::poisoned;
   slot.error = std::move(error);
 }
 
-// The first cause stays. The bytes stay too, until the tensor goes: a view of them may be good.
+// The first cause stays. The bytes also stay until the tensor ends: a view of them may be valid.
 void HandleTable::poison(Slot& slot, ErrorRef error) {
   if (slot.state == SlotState::live) {
     slot.state = SlotState::poisoned;
@@ -141,8 +141,8 @@ void HandleTable::settle(Slot& slot) {
   }
 }
 
-// Slots keep generation and home, for handles to them live in many threads; their bytes are the old
-// backend's and go with it.
+// Slots keep generation and home, because many threads hold handles to them. Their bytes belong to
+// the old backend and go with it.
 void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
   for (const std::unique_ptr<Chunk>& chunk : chunks_) {
     for (std::size_t i = 0; chunk && i < chunk->size(); ++i) {
@@ -163,7 +163,7 @@ void HandleTable::restart(MemoryStrategy& memory, const ErrorRef& error) {
   journal_.reset();
 }
 
-// ---- who holds the memory ----
+// ---- holders of memory ----
 
 namespace {
 
@@ -190,7 +190,8 @@ void HandleTable::start_trace() {
       live.push_back(storage.get());
     }
   }
-  std::ranges::sort(live, {}, &Storage::number);  // as they were made: Storage objects are reused
+  // in order of creation, because Storage objects are reused
+  std::ranges::sort(live, {}, &Storage::number);
   for (const Storage* storage : live) {
     journal_->note_present(entry_of(MemoryEvent::What::made, *storage));
   }
@@ -221,7 +222,7 @@ void HandleTable::name_blocks(const std::function<PathId(SlotId, std::uint32_t)>
   }
 }
 
-// Blocks, not tensors: views of one block would count its bytes several times.
+// Counts blocks, not tensors: views of one block would count its bytes several times.
 std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTables& tables) const {
   std::vector<const Storage*> live;
   for (const std::unique_ptr<Storage>& storage : storages_) {
@@ -249,8 +250,7 @@ std::vector<LiveTensor> HandleTable::largest_tensors(int count, const RuntimeTab
 
 // ---- tensors ----
 
-// The generation stays: who asks for the tensor later sees that it is gone, not that it is still to
-// come.
+// The generation stays, so that a later access finds the tensor ended and not unborn.
 void HandleTable::clear(Slot& slot) noexcept {
   HEARTH_ASSERT(slot.state == SlotState::live || slot.state == SlotState::poisoned,
                 "a tensor goes before it is made");

@@ -40,7 +40,7 @@ void InFlight::trace(TimelinePoint point, const detail::TraceEvent& event, std::
   traced_[point.stream].push_back({point.value, event, number});
 }
 
-// What ran in parts has the length of all of them.
+// The time of a launch that ran in parts spans all of them.
 void InFlight::take_times(Backend& backend) {
   for (const LaunchTime& time : backend.take_launch_times()) {
     const auto [known, is_first] = times_.try_emplace(time.number, time);
@@ -82,11 +82,11 @@ void InFlight::finish_traced(detail::Trace& trace, Backend& backend) {
     }
   }
   if (traced_[kOpStream].empty()) {
-    times_.clear();  // of launches that failed on their way
+    times_.clear();  // times of failed launches
   }
 }
 
-// The time up to now among the first `count` events that wait, one behind the other.
+// Divides the time up to now among the first `count` waiting events, one after the other.
 void InFlight::share_out(std::size_t stream, std::size_t count, detail::Trace& trace) {
   std::deque<Traced>& waiting = traced_[stream];
   const auto weight = [](const Traced& each) {
@@ -151,8 +151,8 @@ LastUse InFlight::room() const noexcept {
   return some;
 }
 
-// Copies first: what a copy waited for has ended before it, so that the values of ops, read later,
-// cover all that these copies depend on.
+// Copies first: the work that a copy waited for ended before it. So the op values, read later,
+// cover every op on which these copies depend.
 bool InFlight::look(Backend& backend) {
   bool has_moved = false;
   for (const std::uint8_t stream : {kDownloadStream, kUploadStream, kOpStream}) {

@@ -1,10 +1,10 @@
-// What a device has been given and has not ended yet, on each of its streams, and what is to be
-// done when it has: tickets to fulfil, host bytes to let go, error cells to read. On an inline
-// device it is always empty. Storages are not kept here: memory knows the last use of each block
-// (memory_strategy.hpp). Private to runtime. Owned by the device actor, touched by the token holder
-// only. Invariants: (1) what was kept for a point leaves once the point has ended, in the order of
-// its stream; (2) of what ends together, ops leave before copies, so that a reader finds the error
-// cells known that its bytes depend on.
+// InFlight: unended work of a device on each of its streams, and the actions due at its end. Such
+// actions fulfil tickets, release host bytes and read error cells. Empty on an inline device.
+// Storages are not kept here: the memory knows the last use of each block (memory_strategy.hpp).
+// Private to runtime. Owned by the device actor, touched by the token holder only.
+// Invariants: (1) an entry leaves once its point has ended, in the order of its stream; (2) of
+// entries that end together, ops leave before copies, so that a reader finds the error cells read
+// on which its bytes depend.
 #pragma once
 
 #include <array>
@@ -29,29 +29,29 @@
 
 namespace hearth {
 
-/// Where a piece of work came from.
+/// Origin of a piece of work.
 struct WorkOrigin {
   OpRecord record = {};
   LaneId lane;
 };
 
-/// A kernel that may have failed; of itself, or because one before it had that it depends on.
+/// A kernel that may fail, by itself or because of an earlier kernel on which it depends.
 struct KernelEnd {
   std::shared_ptr<LateFailure> failure;
   WorkOrigin origin;
   LateFailures before = {};
 };
-/// The device has done with the host's bytes, which it takes, or gives for a loan.
+/// End of a copy from host bytes: an upload, or the return of a loan's copy.
 struct UploadEnd {
   std::unique_ptr<UploadTicket> ticket;
 };
-/// A reader's bytes are there.
+/// A reader's bytes have arrived.
 struct ReadEnd {
   std::unique_ptr<ReadTicket> ticket;
   LateFailures failures;
   WorkOrigin origin;
 };
-/// An update group has run, or has kept the old values where one of these kernels failed.
+/// An update group has run, or has kept the old values because one of these kernels failed.
 struct GroupEnd {
   std::unique_ptr<GroupTicket> ticket;
   LateFailures guards;
@@ -62,7 +62,7 @@ using WorkEnd = std::variant<KernelEnd, UploadEnd, ReadEnd, GroupEnd>;
 
 class InFlight final {
  public:
-  /// Ops in flight at which lanes wait until half of them have ended.
+  /// Limit of ops in flight. At the limit lanes wait until half of them have ended.
   static constexpr std::uint64_t kMostOps = 256;
   static constexpr std::size_t kStreams = 3;
 
@@ -71,63 +71,64 @@ class InFlight final {
   InFlight& operator=(const InFlight&) = delete;
   ~InFlight() = default;
 
-  // ---- what is given to the device ----
-  /// An op up to this point.
+  // ---- submitted work ----
+  /// Adds an op that ends at this point.
   void add_op(TimelinePoint point, const OpRecord& record, LaneId lane);
-  /// An event of a trace that began when its work was given to the device, and ends with it.
-  /// `number`: its launch's (Launch::timed_as); 0: a copy.
+  /// Adds an event of a trace that lasts from the submit of its work to its end. `number`: its
+  /// launch's (Launch::timed_as); 0 for a copy.
   void trace(TimelinePoint point, const detail::TraceEvent& event, std::uint32_t number = 0);
-  /// A launch's number, for the times of the device.
+  /// Returns a new launch number, for times measured by the device.
   [[nodiscard]] std::uint32_t next_timed() noexcept { return ++timed_; }
-  /// To be taken out when the point has ended; the entry, valid until then.
+  /// Adds an entry that leaves when the point has ended. Returns the entry, valid until then.
   WorkEnd& add(TimelinePoint point, WorkEnd end);
-  /// Somebody waits until all of these have ended, and wants to know then.
+  /// Requests a notification when all of these have ended.
   void await(const LastUse& uses);
 
   [[nodiscard]] bool has_ended(TimelinePoint point) const noexcept {
     return point.value <= ended_[point.stream];
   }
   [[nodiscard]] bool have_ended(const LastUse& uses) const noexcept;
-  /// A number that changes when a stream gets on that still has some of these to end.
+  /// Returns a number that changes when a stream with open work among these advances.
   [[nodiscard]] std::uint64_t progress_to(const LastUse& uses) const noexcept;
-  /// Word by word: asked for each op, and the comparison of arrays is a call of memcmp.
+  /// Compares word by word: the call is made for each op, and comparing arrays is a call of memcmp.
   [[nodiscard]] bool is_empty() const noexcept {
     static_assert(kStreams == 3);
     return issued_[0] == ended_[0] && issued_[1] == ended_[1] && issued_[2] == ended_[2];
   }
   [[nodiscard]] bool is_full() const noexcept { return has_most_ops() || cells.are_short(); }
-  /// All that was issued up to now.
+  /// All work issued so far.
   [[nodiscard]] LastUse issued() const noexcept;
-  /// What a lane waits for that finds it full: half of the ops, or, where cells are short, all: a
-  /// cell is free when nothing is in flight any more that was issued before its kernel's end.
+  /// Work for which a lane waits that finds the device full: half of the ops, or all of them if
+  /// cells are short. A cell is free once all work issued before its kernel's end has ended.
   [[nodiscard]] LastUse room() const noexcept;
   [[nodiscard]] std::uint64_t ended(std::size_t stream) const noexcept { return ended_[stream]; }
 
-  // ---- what has ended ----
-  /// Asks the device. True: something has ended since the last time.
+  // ---- ended work ----
+  /// Queries the device's progress. Returns true if work has ended since the last call.
   [[nodiscard]] bool look(Backend& backend);
-  /// The events of what has ended, by the device's own clock, where it has one, and else as far as
-  /// it can be seen from here: each begins when it was given to the device or the one before it
-  /// ended. Those that were seen to have ended together share the time: copies by their bytes.
+  /// Completes the trace events of ended work. Times come from the device's clock if it has one.
+  /// Otherwise an event begins when it was submitted or when the previous one ended, and events
+  /// whose end was observed together share the time; copies share by bytes.
   void finish_traced(detail::Trace& trace, Backend& backend);
-  /// The next that has ended and was not taken yet.
+  /// Removes and returns the next entry that has ended.
   [[nodiscard]] std::optional<WorkEnd> take_ended();
-  /// Everything, for a device that is lost or given up; nothing is in flight any more.
+  /// Removes and returns all entries of a lost or abandoned device; nothing is in flight
+  /// afterwards.
   [[nodiscard]] std::vector<WorkEnd> take_all();
-  /// A point of each stream on which somebody waits, else its newest; those that have not ended.
+  /// One unended point for each stream: one that is awaited, else the newest.
   [[nodiscard]] std::vector<TimelinePoint> next_points() const;
-  /// A new generation: streams begin anew.
+  /// Begins a new generation: streams start anew.
   void restart() noexcept;
 
   // ---- for reports ----
-  /// The oldest op that has not ended, and since when it is the oldest, if that was noticed.
+  /// The oldest op in flight, and the time since when it is the oldest, if known.
   struct Oldest {
     OpRecord record = {};
     LaneId lane;
     std::optional<detail::TimePoint> since = {};
   };
-  /// `ended`: how far the device is with ops now, of which this may not know yet: nobody waits for
-  /// each of them.
+  /// Returns the oldest op in flight. `ended`: current progress of the device, which may be newer
+  /// than the last look().
   [[nodiscard]] std::optional<Oldest> oldest(std::uint64_t ended) const;
   [[nodiscard]] std::uint64_t issued_ops() const noexcept { return issued_[kOpStream]; }
 
@@ -162,7 +163,8 @@ class InFlight final {
   void share_out(std::size_t stream, std::size_t count, detail::Trace& trace);
 
   std::uint32_t timed_ = 0;
-  std::map<std::uint32_t, LaunchTime> times_;  ///< Of launches whose events wait, by number.
+  /// Times of launches whose events are not complete, by number.
+  std::map<std::uint32_t, LaunchTime> times_;
   std::array<detail::TimePoint, kStreams> traced_until_{};
   detail::TimePoint oldest_since_ = {};
 };

@@ -22,7 +22,7 @@ bool JoinRunner::hold(LaneState& lane, const OpView& op) {
     return false;
   }
   queues_.join().hold(lane, most);
-  lane.is_ready = true;  // the join has it: nobody else queues it
+  lane.is_ready = true;  // the join holds it: it is queued nowhere else
   return true;
 }
 
@@ -33,8 +33,8 @@ void JoinRunner::let_go() {
   }
 }
 
-// A lane that parks here leaves no producer asleep: its turn ended with a look for one when the
-// join took the lane, and no record has left it since, so there is no more room than there was.
+// A lane that parks here leaves no producer asleep. Its turn looked for one when the join took the
+// lane, and no record has left it since, so there is no additional room.
 void JoinRunner::run_group() {
   const std::vector<LaneState*>& lanes =
       queues_.join().take_group([this](LaneState& a, LaneState& b) {
@@ -45,9 +45,9 @@ void JoinRunner::run_group() {
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     LaneState& lane = *lanes[i];
     lane.is_ready = false;
-    // What did not run with the others runs alone, with an outcome of its own.
+    // An op that did not run with the others runs alone, with its own outcome.
     if (i < run || records_.consume(lane, front_of(lane)) == Step::consumed) {
-      WindowRunner::note_done(lane, *lane.lane->front());  // as it is where the lane was not held
+      WindowRunner::note_done(lane, *lane.lane->front());  // as for a lane that was not held
       queues_.finish_record(lane);
     }
     queues_.make_ready(lane);

@@ -1,5 +1,5 @@
-// Lets like ops of several lanes run as one (row_join.hpp): holds lanes, and runs what they hold.
-// Private to runtime. Owned by the device actor, touched by the token holder only.
+// JoinRunner joins like ops of several lanes (row_join.hpp): holds lanes and runs the held ops as
+// one call. Private to runtime. Owned by the device actor, touched by the token holder only.
 #pragma once
 
 #include "dispatch.hpp"
@@ -13,11 +13,12 @@ class JoinRunner final {
   JoinRunner(Dispatch& dispatch, LaneQueues& queues, Records& records) noexcept
       : dispatch_(dispatch), queues_(queues), records_(records) {}
 
-  /// Whether the lane's front waits for like ops of other lanes; then the row join holds it.
+  /// Whether the lane's front waits for like ops of other lanes. If so, the row join holds the
+  /// lane.
   [[nodiscard]] bool hold(LaneState& lane, const OpView& op);
-  /// Lets all go that are held.
+  /// Releases all held lanes.
   void let_go();
-  /// Runs the op held longest, and those like it.
+  /// Runs the op that was held longest, with those like it.
   void run_group();
 
  private:

@@ -21,7 +21,7 @@ std::uint64_t name_of(const Operand& operand) noexcept {
   return (std::uint64_t{operand.slot.value} << 32U) | operand.generation;
 }
 
-/// Elements that an axis repeats are there once.
+/// Counts elements that an axis repeats once.
 std::int64_t bytes_of(const TensorView& view) noexcept {
   std::int64_t count = 1;
   for (int axis = 0; axis < view.layout->shape.rank(); ++axis) {
@@ -33,7 +33,7 @@ std::int64_t bytes_of(const TensorView& view) noexcept {
   return count * size_bytes(view.dtype);
 }
 
-/// Whether the same elements are among these, also in another order.
+/// Whether the same elements were read before, in any order.
 bool has(const std::vector<KernelJournal::Read>& reads, const KernelJournal::Read& read) {
   return std::ranges::find(reads, read) != reads.end();
 }
@@ -50,7 +50,7 @@ void KernelJournal::note_view(const Operand& from, const Operand& view) {
 }
 
 // An operand that a kernel reads twice counts once. A copy that the device makes for itself has
-// operands without names: it moves bytes, and is no need of the program.
+// unnamed operands: it moves bytes, but the program does not need them.
 void KernelJournal::note_read(const TensorView& view,
                               const Operand& operand,
                               std::vector<Read>& seen,
@@ -89,7 +89,7 @@ std::string kernel_name(const KernelCall& call, const RuntimeTables& tables) {
   return call.prologue == nullptr ? own : kernel_name(*call.prologue->call, tables) + " > " + own;
 }
 
-// Plans that other calls share have the names of kinds.
+// Uses the names of the program's ops; a shared plan knows only kinds.
 std::string kernel_name(const FusedGroup& group, const RuntimeTables& tables) {
   constexpr std::size_t kMostNamed = 8;
   std::string text = group.before != nullptr ? kernel_name(*group.before, tables) + " > " : "";
@@ -105,7 +105,7 @@ std::string kernel_name(const FusedGroup& group, const RuntimeTables& tables) {
   return count > kMostNamed ? fmt::format("{}+{} more", text, count - kMostNamed) : text;
 }
 
-// What is handed on is neither read nor written.
+// The value between a prologue and its anchor is neither read nor written.
 void KernelJournal::note_reads(const KernelCall& call,
                                std::vector<Read>& seen,
                                ExplainedKernel& kernel) {
@@ -175,7 +175,7 @@ void KernelJournal::note_members(const FusedGroup& group, const RuntimeTables& t
   }
 }
 
-// A tensor is left if it, or a view of it, is.
+// A tensor counts as live if it or a view of it is.
 Explanation KernelJournal::read(HandleTable& handles, std::string device) {
   const auto is_live = [&](Tensor tensor) {
     return handles.is_live(SlotId{static_cast<std::uint32_t>(tensor >> 32U)},

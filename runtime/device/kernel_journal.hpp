@@ -1,6 +1,7 @@
-// Which kernels a device runs, with the tensors that each reads and writes, while somebody asks for
-// it. Private to runtime. Owned by Dispatch, touched by the token holder only. Invariant: a view
-// counts as the tensor that it shows.
+// KernelJournal: the kernels that a device runs, with the tensors that each reads and writes, while
+// an explanation is recorded. Private to runtime. Owned by Dispatch, touched by the token holder
+// only.
+// Invariant: a view counts as the tensor that it shows.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +21,12 @@ namespace hearth {
 
 struct RuntimeTables;
 
-/// What a kernel is called where it is explained or traced: by the ops that it does the work of.
+/// Name of a kernel in explanations and traces, made of the names of its ops.
 [[nodiscard]] std::string kernel_name(const KernelCall& call, const RuntimeTables& tables);
 
 class KernelJournal {
  public:
-  /// Elements that a kernel has read. The bytes may have another tensor's by now.
+  /// Elements that a kernel has read. Another tensor may hold the bytes by now.
   struct Read {
     const std::byte* data = nullptr;
     std::int64_t size_bytes = 0;
@@ -33,20 +34,20 @@ class KernelJournal {
     friend bool operator==(const Read&, const Read&) = default;
   };
 
-  /// A call of the backend follows.
+  /// Counts a call of the backend; note() adds its kernels.
   void note_launch() noexcept { ++explanation_.launches; }
-  /// A kernel of it, which stands for so many ops.
+  /// Adds a kernel of that call. It computes `op_count` ops.
   void note(const KernelCall& call, std::size_t op_count, const RuntimeTables& tables);
-  /// A kernel that brings elements into row-major order, as the op behind it needs them.
+  /// Adds a kernel that copies elements to row-major order, for the op.
   void note_copy(const KernelCall& call, const OpView& op, const RuntimeTables& tables);
-  /// The kernel that was noted last is that of a group: what the program called its ops.
+  /// Adds the program's names of the group's ops to the last kernel.
   void note_members(const FusedGroup& group, const RuntimeTables& tables);
-  /// So many ops never run, as nobody needs their results.
+  /// Counts ops that never run, because no consumer needs their results.
   void note_unneeded(std::size_t op_count) noexcept {
     explanation_.unneeded_ops += static_cast<std::int64_t>(op_count);
   }
   void note_view(const Operand& from, const Operand& view);
-  /// Why the kernel that comes next will not take in the op behind it.
+  /// Sets the reason for which the next kernel will not include the op after it.
   void expect_end(std::string_view why) noexcept {
     try {
       boundary_ = why;
@@ -54,13 +55,13 @@ class KernelJournal {
       boundary_.clear();
     }
   }
-  /// All of it, with what is there now.
+  /// Returns the whole explanation, with the tensors that exist now.
   [[nodiscard]] Explanation read(HandleTable& handles, std::string device);
 
  private:
   using Tensor = std::uint64_t;  // slot and generation
   struct Bytes {
-    std::vector<Read> read = {};  ///< Before anything was written; each view of it once.
+    std::vector<Read> read = {};  ///< Reads before the first write; each view counts once.
     std::int64_t written = 0;
   };
 
@@ -74,7 +75,7 @@ class KernelJournal {
 
   Explanation explanation_;
   std::string boundary_;
-  std::map<Tensor, Tensor> views_;  // from a view to what it shows
+  std::map<Tensor, Tensor> views_;  // from a view to the tensor that it shows
   std::map<Tensor, Bytes> bytes_;
 };
 

@@ -1,7 +1,8 @@
-// When the ops of a lane are given up before they begin: the limits that its stream has set, and
-// how far it was cancelled. Private to runtime. Touched by the token holder only. Invariants: (1)
-// what has begun is never given up; (2) is_set() is false in a lane that nobody limits, whose ops
-// pay one branch.
+// LaneLimit: when the ops of a lane are given up before they begin. It holds the limits of the
+// lane's stream and the number of its last cancelled record. Private to runtime. Touched by the
+// token holder only.
+// Invariants: (1) an op that has begun is never given up; (2) is_set() is false in a lane without
+// limits, whose ops pay one branch.
 #pragma once
 
 #include <algorithm>
@@ -17,29 +18,29 @@
 
 namespace hearth {
 
-/// Why a record is given up.
+/// Reason for which a record is given up.
 enum class GivenUp : std::uint8_t { cancelled, stopped, late };
 
-/// The same as an error. Not made by over(), which needs no memory.
+/// Converts the reason to an error. Separate from over(), which needs no memory.
 [[nodiscard]] Error error_of(GivenUp why);
 
 class LaneLimit final {
  public:
   [[nodiscard]] bool is_set() const noexcept { return is_set_; }
-  /// From the next record on, in place of what was set before.
+  /// Sets the limits from the next record on; replaces earlier ones.
   void set(Deadline deadline, std::unique_ptr<StopWatch> stop) noexcept {
     deadline_ = deadline;
     stop_ = std::move(stop);
     update();
   }
-  /// Records up to this number are given up.
+  /// Gives up all records up to this number.
   void cancel_through(std::uint64_t sequence) noexcept {
     cancelled_through_ = std::max(cancelled_through_, sequence);
     update();
   }
-  /// Why the next record, which has this number, is given up; none: it may begin.
+  /// Reason for which the next record, with this number, is given up; nullopt if it may begin.
   [[nodiscard]] std::optional<GivenUp> over(std::uint64_t sequence) noexcept;
-  /// No record waits longer. Never: a cancel or a stop comes with a message.
+  /// Time limit for waits of the lane's records. A cancel or a stop instead comes with a message.
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
 
  private:

@@ -8,22 +8,22 @@
 namespace hearth {
 namespace {
 
-/// When the lane's next record is given up, however long it may wait.
+/// Time at which the lane's next record is given up, however long its wait may last.
 Deadline end_of(const LaneState& lane) noexcept {
   return lane.in_group ? Deadline::never() : lane.limits.deadline();
 }
 
 }  // namespace
 
-// Lanes are opened by their producers, without a word to the actor: it meets a lane when it rings,
-// or when a drop names it.
+// Producers open lanes without notifying the actor. It meets a lane when the lane rings or when a
+// drop names it.
 LaneState& LaneQueues::meet(LaneId id) {
   LaneState* const known = lanes_.find(id);
   return known != nullptr ? *known : lanes_.make(*endpoint_.lanes.find(id));
 }
 
-// A ready lane stays in the queue of its old priority until its turn: the order of who waits there
-// already is not touched.
+// A ready lane stays in the queue of its old priority until its turn, so the order of queued lanes
+// does not change.
 void LaneQueues::set_priority(LaneId id, Priority priority) {
   if (endpoint_.lanes.find(id) != nullptr) {
     LaneState& lane = meet(id);
@@ -47,8 +47,8 @@ void LaneQueues::end_linger(LaneState& lane) noexcept {
   std::erase(lingering_, &lane);
 }
 
-// A lane that lingers is its producer's to ring: the actor takes it as the producer would. Where
-// that was quicker the doorbell brings the lane.
+// The producer of a lingering lane may ring it at any time, so the actor takes the lane as the
+// producer would. If the producer was faster, the doorbell brings the lane.
 void LaneQueues::end_window(LaneState& lane, WindowEnd why) {
   if (!lane.window.is_open()) {
     return;
@@ -95,7 +95,7 @@ void LaneQueues::park(LaneState& lane, ParkReason reason, Deadline deadline) {
 void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
   std::chrono::nanoseconds limit = endpoint_.tables().wait_limit;
   if (reason == ParkReason::device) {
-    limit -= limit / 8;  // so that it says what hangs before its reader's own limit says nothing
+    limit -= limit / 8;  // so that it names the hanging op before its reader's limit expires
   }
   lane.limit.emplace(limit, progress_for(lane, reason));
   park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));
@@ -116,17 +116,17 @@ void LaneQueues::park_on(Slot& slot, LaneState& lane) {
 }
 
 void LaneQueues::park_for_bytes(LaneState& lane, DeviceEndpoint& source) {
-  reserve_park();  // from the note on nothing throws, so unpark() takes it back
+  reserve_park();  // nothing throws after the note, so unpark() removes it
   endpoint_.note_awaited(source);
   lane.awaited_device = &source;
   park_by_default(lane, ParkReason::transfer);
 }
 
-// This device's records may end any wait here; a lane that waits for another device's bytes also
-// waits for whatever that device is at, and any other for a lane that may wait so.
+// Records of this device may end any wait here. A lane that waits for another device's bytes also
+// waits for that device's work, and any other lane may wait for such a lane.
 std::uint64_t LaneQueues::progress_for(const LaneState& lane, ParkReason reason) const {
   if (reason == ParkReason::device) {
-    // Records are done that the device has only been given, and other queues of it may get on.
+    // Records are done once they are submitted, and other queues of the device may advance.
     return lane.awaited_work ? in_flight_.progress_to(*lane.awaited_work) : work_count_;
   }
   return record_count_ + work_count_ +
@@ -163,7 +163,7 @@ void LaneQueues::unpark_all(std::vector<LaneState*>& woken) {
   for (LaneState* lane : woken) {
     unpark(*lane);
   }
-  woken.clear();  // its room is kept for the next slot
+  woken.clear();  // its capacity is kept for the next slot
 }
 
 void LaneQueues::leave_slot(LaneState& lane) noexcept {

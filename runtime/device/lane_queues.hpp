@@ -1,10 +1,9 @@
-// Where each lane of a device is: in the queue of those that can run, held by the row join, parked,
-// or lingering; what wakes the parked ones, and the ends of windows. Private to runtime. Owned by
-// the device actor, touched by the token holder only, but for next_deadline() and the lanes'
-// progress. Invariants: (1) a lane is in one of these places, or empty and left to its next ring;
-// (2) a parked lane's record stays at its front, and is consumed anew when the lane's waker comes;
-// (3) a parked lane has no window, and a lane with a window that is neither ready nor in its turn
-// lingers.
+// LaneQueues: the place of each lane of a device (ready, held by the row join, parked, or
+// lingering), the wakers of parked lanes, and the ends of windows. Private to runtime. Owned by the
+// device actor, touched by the token holder only, except next_deadline() and the lanes' progress.
+// Invariants: (1) a lane is in one of these places, or empty and waiting for its next ring; (2) a
+// parked lane's record stays at its front and is consumed again when the waker comes; (3) a parked
+// lane has no window; a lane with a window is ready, in its turn, or lingering.
 #pragma once
 
 #include <array>
@@ -24,22 +23,22 @@
 
 namespace hearth {
 
-/// What became of the record at a lane's front: it is done; it stays and its lane waits; it stays,
-/// and goes on at its lane's next turn, behind the other lanes'.
+/// Outcome of the record at a lane's front. `parked`: it stays and its lane waits. `yields`: it
+/// stays and continues at its lane's next turn, after the other lanes' turns.
 enum class Step : std::uint8_t { consumed, parked, yields };
 
 class LaneQueues final {
  public:
-  /// Lifetime: both outlive it.
+  /// Lifetime: both arguments outlive this object.
   LaneQueues(DeviceEndpoint& endpoint, const InFlight& in_flight) noexcept
       : endpoint_(endpoint), in_flight_(in_flight) {}
 
   // ---- all lanes ----
-  /// The state of an open lane; made the first time.
+  /// Returns the state of an open lane; creates it at the first call.
   [[nodiscard]] LaneState& meet(LaneId id);
-  /// nullptr when the actor has not met the lane, or it has ended.
+  /// Returns nullptr if the actor has not met the lane, or the lane has ended.
   [[nodiscard]] LaneState* find(LaneId id) const noexcept { return lanes_.find(id); }
-  /// A lane that is in no queue ends.
+  /// Removes a lane that has ended. Requires that it is in no queue.
   void erase(LaneId id) noexcept { lanes_.erase(id); }
   template <class Fn>
   void for_each(const Fn& fn) const {
@@ -62,30 +61,31 @@ class LaneQueues final {
   [[nodiscard]] LaneState& take_ready() { return ready_.take(urgent_waits_ > 0); }
   [[nodiscard]] const ReadyLanes& ready() const noexcept { return ready_; }
   [[nodiscard]] RowJoin& join() noexcept { return join_; }
-  /// Whether no lane can run, and none holds ops up in a window.
+  /// Whether no lane can run and no lingering lane holds ops in a window.
   [[nodiscard]] bool is_idle() const noexcept {
     return ready_.empty() && join_.is_empty() && lingering_.empty();
   }
-  /// The record at the lane's front is done and leaves.
+  /// Removes the completed record from the lane's front.
   void finish_record(LaneState& lane) noexcept {
     ++record_count_;
     lane.has_expired = false;
     lane.lane->pop();
   }
-  /// An asynchronous device has got on.
+  /// Counts progress of an asynchronous device.
   void note_work_ended() noexcept { ++work_count_; }
-  /// Records done so far.
+  /// Number of completed records.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
 
   // ---- windows ----
-  /// The lane's window stays open although no record follows: after its turn, out of the actor's
-  /// hands. It comes back when it is rung, cut, or after kLinger. The caller sets next_deadline().
+  /// Keeps the lane's window open after its turn although no record follows. The lane returns when
+  /// it is rung, when its window is ended, or after kLinger (never in a deterministic runtime). The
+  /// caller sets next_deadline().
   void linger(LaneState& lane);
-  /// Ends the lane's window, where it has one: the records in it run one by one at its next turns.
+  /// Ends the lane's window, if it has one: its records run in the next turns, as groups or singly.
   void end_window(LaneState& lane, WindowEnd why);
   [[nodiscard]] bool has_lingering() const noexcept { return !lingering_.empty(); }
   [[nodiscard]] const std::vector<LaneState*>& lingering() const noexcept { return lingering_; }
-  /// Ends the windows of all that linger.
+  /// Ends the windows of all lingering lanes.
   void end_lingering(WindowEnd why);
   [[nodiscard]] const std::array<std::uint64_t, kWindowEndCount>& window_ends() const noexcept {
     return window_ends_;
@@ -95,7 +95,8 @@ class LaneQueues final {
   // ---- parked ----
   void park(LaneState& lane, ParkReason reason, Deadline deadline);
   void park_on(Slot& slot, LaneState& lane, Deadline deadline);
-  /// For as long as the runtime's wait_limit, and on while somebody gets on who may end the wait.
+  /// Parks for the runtime's wait_limit. The limit is renewed while work advances that may end the
+  /// wait.
   void park_by_default(LaneState& lane, ParkReason reason);
   void park_on(Slot& slot, LaneState& lane);
   void park_for_bytes(LaneState& lane, DeviceEndpoint& source);
@@ -103,29 +104,29 @@ class LaneQueues final {
     park_by_default(lane, ParkReason::memory);
     return Step::parked;
   }
-  /// The next park() throws nothing.
+  /// Guarantees that the next park() does not throw.
   void reserve_park() { parked_.reserve(parked_.size() + 1); }
-  /// What the lane's work does that finds no memory. Only what runs now, here or on the device, can
-  /// release some: a lane that is parked may itself wait for this one.
+  /// Rule for work of the lane that finds no memory. Only a runnable lane or work in flight can
+  /// release memory: a parked lane may itself wait for this one.
   [[nodiscard]] OnShortage on_shortage(const LaneState& lane) const noexcept {
     return lane.has_expired || (is_idle() && in_flight_.is_empty()) ? OnShortage::report
                                                                     : OnShortage::wait;
   }
   void unpark(LaneState& lane);
-  /// Lanes whose slot was made.
+  /// Wakes the lanes whose slot was filled, and clears the list.
   void unpark_all(std::vector<LaneState*>& woken);
-  /// Before unpark(): the slot that the lane waits for forgets it.
+  /// Removes the lane from the slot that it waits for. Called before unpark().
   static void leave_slot(LaneState& lane) noexcept;
-  /// Whether a lane whose deadline has passed waits on, because somebody got on.
+  /// Whether a lane whose deadline has passed continues to wait, because other work advanced.
   [[nodiscard]] bool renew(LaneState& lane) const;
   [[nodiscard]] const std::vector<LaneState*>& parked() const noexcept { return parked_; }
   [[nodiscard]] bool has_memory_waits() const noexcept { return memory_waits_ > 0; }
-  /// All that wait for memory.
+  /// Wakes all lanes that wait for memory.
   void unpark_memory_waits();
   [[nodiscard]] LaneState& youngest_memory_wait() const;
 
-  /// The earliest deadline of a parked lane, for the actor's thread, which may sleep while a
-  /// borrower runs the loop. Threads: any.
+  /// The earliest deadline of a parked or lingering lane, or of a shutdown. The actor's thread
+  /// sleeps until then while a borrower runs the loop. Threads: any.
   [[nodiscard]] Deadline next_deadline() const noexcept {
     return next_deadline_.load(std::memory_order_acquire);  // partner: set_next_deadline
   }
@@ -138,7 +139,7 @@ class LaneQueues final {
 
   [[nodiscard]] std::uint64_t progress_for(const LaneState& lane, ParkReason reason) const;
   void end_linger(LaneState& lane) noexcept;
-  /// A lane waits for this slot: no window may hold its maker up.
+  /// Ends the window of the slot's producer, because a lane waits for the slot.
   void end_window_of(const Slot& slot);
 
   DeviceEndpoint& endpoint_;
@@ -150,10 +151,10 @@ class LaneQueues final {
   std::vector<LaneState*> lingering_;
   std::array<std::uint64_t, kWindowEndCount> window_ends_{};
   std::uint64_t whole_windows_ = 0;
-  int urgent_waits_ = 0;  // parked lanes above background that wait for others
-  int memory_waits_ = 0;  // of the parked lanes
+  int urgent_waits_ = 0;  // parked lanes above background priority that wait for other lanes
+  int memory_waits_ = 0;  // parked lanes that wait for memory
   std::uint64_t record_count_ = 0;
-  std::uint64_t work_count_ = 0;  // how often work was found to have ended
+  std::uint64_t work_count_ = 0;  // number of times that work was found to have ended
   std::atomic<Deadline> next_deadline_{Deadline::never()};
 };
 

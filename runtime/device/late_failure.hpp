@@ -1,7 +1,7 @@
-// What kernels leave that may fail while they run, on devices that answer later. Each has an error
-// cell on the device; until the host has read it, results that depend on the kernel carry it along,
-// and nobody outside the device sees them. Private to runtime. Owned by the device actor, touched
-// by the token holder only.
+// Late failures: kernels of asynchronous devices that may fail while they run. Each has an error
+// cell on the device. Until the host has read the cell, dependent results carry it along, and no
+// result with an open cell leaves the device. Private to runtime. Owned by the device actor,
+// touched by the token holder only.
 #pragma once
 
 #include <algorithm>
@@ -18,17 +18,17 @@
 
 namespace hearth {
 
-/// The numbers of a device's error cells.
+/// Allocator for the numbers of a device's error cells.
 class CellNumbers final {
  public:
-  /// The device has cells 1 to `most`; 0: as many as there are numbers.
+  /// Sets the number of cells; 0: unlimited.
   void limit(ErrorCell most) noexcept { most_ = most; }
-  /// Whether there are so few left that lanes wait until some are free.
+  /// Whether so few cells are left that lanes wait for free ones.
   [[nodiscard]] bool are_short() const noexcept {
     return most_ != 0 && most_ + free_.size() < count_ + kReserve;
   }
-  /// A number that no kernel uses which has not ended. `ended`: the value of kOpStream up to which
-  /// all has.
+  /// Returns a number that no unended kernel uses. `ended`: the value of kOpStream up to which all
+  /// work has ended.
   [[nodiscard]] ErrorCell take(std::uint64_t ended) {
     note_ended(ended);
     if (free_.empty()) {
@@ -38,11 +38,12 @@ class CellNumbers final {
     free_.pop_back();
     return cell;
   }
-  /// Launches up to `used_until` of kOpStream may look at the cell; it never falls.
+  /// Returns a cell that launches up to `used_until` of kOpStream may access. `used_until` never
+  /// decreases.
   void give_back(ErrorCell cell, std::uint64_t used_until) {
     waiting_.push_back({cell, used_until});
   }
-  /// No launch has taken the cell.
+  /// Returns a cell that no launch has taken.
   void take_back(ErrorCell cell) { free_.push_back(cell); }
   void note_ended(std::uint64_t ended) {
     while (!waiting_.empty() && waiting_.front().used_until <= ended) {
@@ -50,7 +51,7 @@ class CellNumbers final {
       waiting_.pop_front();
     }
   }
-  /// A new generation: nobody looks at a cell any more.
+  /// Begins a new generation, in which all cells are free.
   void begin_anew() noexcept {
     free_.clear();
     waiting_.clear();
@@ -58,7 +59,7 @@ class CellNumbers final {
   }
 
  private:
-  /// A lane asks before each op, and an op takes one.
+  /// Lanes check before each op, and an op takes one cell.
   static constexpr std::size_t kReserve = 64;
   struct Waiting {
     ErrorCell cell = 0;
@@ -70,19 +71,19 @@ class CellNumbers final {
   ErrorCell most_ = 0;
 };
 
-/// One kernel's cell, and what the host knows of it.
+/// One kernel's cell, and what the host knows about the kernel.
 struct LateFailure {
   ErrorCell cell = 0;
-  TimelinePoint point = {};  ///< Of the kernel.
+  TimelinePoint point = {};  ///< End of the kernel.
   bool is_known = false;
-  ErrorRef error = {};  ///< Once known; null: the kernel ran.
+  ErrorRef error = {};  ///< Valid once is_known; null: the kernel succeeded.
 };
 
-/// The kernels on which a tensor depends and of which the host does not know yet how they came out.
-/// Null: none. Tensors that depend on the same share it.
+/// Kernels on which a tensor depends and whose outcome the host does not know. Null: none. Tensors
+/// with the same kernels share the list.
 using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const LateFailure>>>;
 
-/// What is known to have failed of these, or null.
+/// The first known failure among these, or null.
 [[nodiscard]] inline ErrorRef first_error(const LateFailures& failures) {
   if (failures) {
     for (const auto& each : *failures) {
@@ -100,7 +101,7 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
          std::ranges::all_of(*failures, [](const auto& each) { return each->is_known; });
 }
 
-/// The ends of these kernels.
+/// Points at which these kernels end.
 [[nodiscard]] inline LastUse ends_of(const LateFailures& failures) noexcept {
   LastUse ends;
   for (std::size_t i = 0; failures && i < failures->size(); ++i) {
@@ -109,7 +110,7 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
   return ends;
 }
 
-/// The cells of those that are not known.
+/// Cells of the kernels whose outcome is unknown.
 [[nodiscard]] inline std::vector<ErrorCell> cells_of(const LateFailures& failures) {
   std::vector<ErrorCell> cells;
   for (std::size_t i = 0; failures && i < failures->size(); ++i) {
@@ -120,9 +121,8 @@ using LateFailures = std::shared_ptr<const std::vector<std::shared_ptr<const Lat
   return cells;
 }
 
-/// All of both that are not known yet. None of them is known to have failed: both lists are those
-/// of tensors that their reader has settled, and a known failure has poisoned its tensor then
-/// (HandleTable::settle).
+/// Joins both lists without known kernels. Neither list has a known failure: the reader has settled
+/// both tensors, and a known failure poisons its tensor then (HandleTable::settle).
 [[nodiscard]] inline LateFailures merged(const LateFailures& a, const LateFailures& b) {
   if (!b || a == b) {
     return a;

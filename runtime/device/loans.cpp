@@ -15,8 +15,9 @@ constexpr const char* kTaker = "the taker of lent bytes";
 }  // namespace
 
 // Phases: the bytes, or a wait for memory; a wait for the device, which may still write them; the
-// ticket, and the record done; the region handed on. A lane that waited comes here again. All that
-// may throw comes before the ticket is taken and the input consumed: then the taker gets the error.
+// ticket and the end of the record; the region for the borrower. A lane that waited comes here
+// again. Everything that may throw precedes the ticket and the end of the input: then the borrower
+// gets the error.
 Step Loans::lend(LaneState& lane, const ResolvedOp& resolved) {
   const OpView& op = resolved.op();
   HeldStorage storage = std::move(lane.lending);
@@ -93,7 +94,7 @@ bool Loans::await_bytes(const ResolvedOp& op,
   return true;
 }
 
-// A lane that waited comes here again, and finds the copy begun.
+// A lane that waited comes here again and finds the copy begun.
 bool Loans::await_copy(
     const ResolvedOp& op, LaneState& lane, HeldStorage& storage, ErrorRef& error, Step& step) {
   try {
@@ -123,7 +124,8 @@ bool Loans::await_copy(
   return false;
 }
 
-// Last, with the lane parked: where the taker throws, this is a loan like any other to recall.
+// Last, with the lane parked: if the borrower's callback throws, the loan is recalled like any
+// other.
 void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
   const Operand out = lane.loan.out;
   const detail::Layout& layout = endpoint_.tables().shapes.layout(out.shape);
@@ -140,7 +142,7 @@ void Loans::hand_over(LaneState& lane, LendTicket& ticket) {
   }
 }
 
-// The work is the borrower's: what it throws must not end the loop.
+// The work belongs to the borrower: its exceptions must not end the loop.
 void Loans::run(RunOnLoan& run) {
   const detail::TraceSpan span(&endpoint_.tables().trace(),
                                {.name = "combine",
@@ -169,7 +171,7 @@ void Loans::end(const EndLoan& end) {
   }
   LaneState* const lane = find_borrowed(end.lane, end.loan);
   if (lane == nullptr) {
-    return;  // it was made by a generation that is gone
+    return;  // it belongs to an earlier generation
   }
   dispatch_.trace_loan(lane->loan, lane->id);
   Status outcome = lane->loan.error ? Status(lane->loan.error) : end.status;
@@ -195,13 +197,13 @@ void Loans::recall(const RecallLoan& recall) {
   }
 }
 
-// The end of a loan makes its tensor, which other lanes may wait for.
+// The end of a loan creates its tensor, for which other lanes may wait.
 void Loans::unpark(LaneState& lane) {
   queues_.unpark(lane);
   queues_.unpark_all(dispatch_.woken);
 }
 
-// An error that no op has signed says where the bytes were lent.
+// An error without an op gets the place of the lend.
 Status Loans::outcome_of(const LaneState& lane, const Status& status) const {
   if (status.has_value() || status.error().stream != 0) {
     return status;

@@ -1,7 +1,7 @@
-// The loans of a device's bytes: their begin, their end, and the quarantine of those that ran out.
-// Private to runtime. Owned by the device actor, touched by the token holder only. Invariants: (1)
-// the lane of a loan is parked until the loan ends; (2) bytes that the borrower may still touch are
-// nobody else's: they stay in quarantine until the borrower lets go.
+// Loans of a device's bytes: their begin, their end, and the quarantine of expired ones. Private to
+// runtime. Owned by the device actor, touched by the token holder only.
+// Invariants: (1) the lane of a loan is parked until the loan ends; (2) bytes that the borrower may
+// still access have no other user: they stay in quarantine until the borrower releases them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct LendTicket;
 
 class Loans final {
  public:
-  /// Lifetime: all of these outlive it; a region that is lent keeps `memory`, which is the actor's.
+  /// Lifetime: all arguments outlive this object. A lent region holds `memory`, the actor's.
   Loans(DeviceEndpoint& endpoint,
         HandleTable& handles,
         Dispatch& dispatch,
@@ -39,32 +39,33 @@ class Loans final {
 
   /// Begins a loan; its lane waits for the end.
   [[nodiscard]] Step lend(LaneState& lane, const ResolvedOp& resolved);
-  /// Work of the borrower on the bytes.
+  /// Runs the borrower's work on the bytes.
   void run(RunOnLoan& run);
-  /// The borrower gives the bytes back; the status poisons the lent tensor.
+  /// Ends a loan that the borrower returns. A failed status poisons the lent tensor.
   void end(const EndLoan& end);
-  /// The borrower keeps the bytes too long: the loan ends as at its deadline.
+  /// Ends a loan whose borrower keeps the bytes too long, as at its deadline.
   void recall(const RecallLoan& recall);
-  /// The lane's loan ends without its bytes, at its deadline or because the device is lost. The
+  /// Ends the lane's loan without its bytes, at its deadline or because the device is lost. The
   /// caller unparks the lane.
   void expire(LaneState& lane);
-  /// A restart: the regions keep their bytes, and their ends find nothing here.
+  /// Forgets the quarantine at a restart: the regions keep their bytes, and their ends are ignored.
   void forget() noexcept { quarantine_.clear(); }
 
  private:
-  /// The bytes to lend, empty with the `error` if there are none. False: the lane waits for memory.
+  /// Finds the bytes to lend; if there are none, `storage` is empty and `error` set. Returns false
+  /// if the lane waits for memory.
   [[nodiscard]] bool find_bytes(const ResolvedOp& op,
                                 LaneState& lane,
                                 HeldStorage& storage,
                                 ErrorRef& error);
-  /// The taker looks at the bytes by itself, so what makes them has to have ended. False: the lane
-  /// waits, and keeps the bytes meanwhile.
+  /// Waits until the producer of the bytes has ended, because the borrower accesses them directly.
+  /// Returns false if the lane waits; it keeps the bytes meanwhile.
   [[nodiscard]] bool await_bytes(const ResolvedOp& op,
                                  LaneState& lane,
                                  HeldStorage& storage,
                                  ErrorRef& error);
-  /// Where the host cannot touch the device's bytes a copy of them comes down. False: the lane
-  /// waits for it, or goes on with it as `step` says, and keeps both.
+  /// Copies the bytes to the host if the host cannot access the device's. Returns false if the lane
+  /// waits or continues the copy as `step` states; it keeps both meanwhile.
   [[nodiscard]] bool await_copy(
       const ResolvedOp& op, LaneState& lane, HeldStorage& storage, ErrorRef& error, Step& step);
   void hand_over(LaneState& lane, LendTicket& ticket);
@@ -82,7 +83,7 @@ class Loans final {
   const WaitReport& report_;
   const std::shared_ptr<DeviceMemory>& memory_;
   std::uint64_t next_number_ = 1;
-  std::vector<Loan> quarantine_;  // bytes of loans that ran out, until the borrower lets go
+  std::vector<Loan> quarantine_;  // expired loans, until the borrower releases the bytes
 };
 
 }  // namespace hearth

@@ -1,7 +1,7 @@
-// A device's memory strategy that logs what becomes of its memory: when what is held grows or
-// shrinks by more than an eighth, and how often it was short. Stands before the real one only while
-// the log is at debug. Owned by the device actor. Threads: as MemoryStrategy. Invariant: the number
-// of lines grows with the logarithm of what happens.
+// A memory strategy that logs the use of a device's memory: changes of the held bytes by more than
+// an eighth, and the number of shortages. It wraps the real strategy only while the log level is
+// debug. Owned by the device actor. Threads: as MemoryStrategy.
+// Invariant: the number of lines grows with the logarithm of the number of events.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct RuntimeTables;
 using MakeMemory =
     std::function<std::unique_ptr<MemoryStrategy>(PageProvider& pages, std::int64_t budget_bytes)>;
 
-/// What `make` makes, or without one the library's own of this pooling, with the log that the
-/// tables have.
+/// Wraps the strategy of `make`, or without `make` the library's own of this pooling, with the log
+/// of `tables`.
 [[nodiscard]] MakeMemory with_log(MakeMemory make,
                                   MemoryPooling pooling,
                                   std::string device,
                                   std::shared_ptr<RuntimeTables> tables);
 
-/// For people: peaks and rungs, in one line.
+/// Describes peaks and rungs in one line of text.
 [[nodiscard]] std::string describe(const MemoryReport& report);
 
 }  // namespace hearth

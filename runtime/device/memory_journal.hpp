@@ -1,7 +1,8 @@
-// Who holds a device's memory: what each block was made for, and, while somebody asks for it, every
-// change with its time. Private to runtime. Owned by the handle table, touched by the token holder
-// only: no locks. Invariant: while it is on, each block's events are `made`, any `replaced`, at
-// most one `freed`.
+// MemoryJournal: the purpose of each block of a device's memory and, during a trace, every change
+// with its time. Private to runtime. Owned by the handle table, touched by the token holder only:
+// no locks.
+// Invariant: during a trace each block's events are `made`, any number of `replaced`, at most one
+// `freed`.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +20,12 @@ namespace hearth {
 
 struct RuntimeTables;
 
-/// What a block was made for. The texts come later, when somebody reads them.
+/// Purpose of a block. describe() converts it to text when a report is read.
 struct BlockOrigin {
   OpKind kind = OpKind::fill;
   DType dtype = DType::f32;
   CalledAs called = CalledAs::itself;
-  std::uint32_t own = 0;  ///< Of an op of kind `expression` or `custom`: its number in the table.
+  std::uint32_t own = 0;  ///< For kind `expression` or `custom`: the op's number in the table.
   SourceId source;
   PathId path;
   ShapeId shape;
@@ -47,11 +48,11 @@ class MemoryJournal {
   static constexpr std::size_t kMostEntries = std::size_t{1} << 20U;
 
   MemoryJournal();
-  /// Cost: a look at the clock and a push_back.
+  /// Adds a change. Cost: one clock read and a push_back.
   void note(Entry entry);
-  /// A block that is there at the journal's beginning.
+  /// Adds a block that existed before the journal.
   void note_present(Entry entry);
-  /// What the block holds has a name, which the program gave it.
+  /// Sets the program's name of the block's tensor.
   void name(std::uint64_t block, PathId path) { names_.insert_or_assign(block, path); }
   [[nodiscard]] std::uint64_t dropped_count() const noexcept { return dropped_count_; }
   [[nodiscard]] MemoryTrace read(const RuntimeTables& tables) const;

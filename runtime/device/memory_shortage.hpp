@@ -1,5 +1,5 @@
-// What a device reports when its memory is used up: how much an op wanted, what the pools hold,
-// which tensors hold most. Private to runtime. Touched by the token holder only.
+// The error of a device whose memory is used up: requested size, contents of the pools, largest
+// tensors. Private to runtime. Touched by the token holder only.
 #pragma once
 
 #include <cstdint>

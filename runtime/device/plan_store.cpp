@@ -4,7 +4,7 @@
 
 namespace hearth {
 
-// Multiply and fold, word by word: forms are a few words, and compared whole afterwards.
+// Multiplies and folds word by word: forms are short and are compared completely afterwards.
 std::uint64_t PlanStore::hash_of(std::span<const std::uint64_t> form) noexcept {
   std::uint64_t hash = form.size();
   for (const std::uint64_t word : form) {

@@ -1,6 +1,7 @@
-// The plans of a device: for each form of a group of ops (GroupForm) the kernel that runs it, or
-// that there is none. Private to runtime. Owned by the device actor, touched by the token holder
-// only. Invariant: a plan is kept until evict(), as work in flight points to its expression.
+// PlanStore: the plans of a device. A plan maps the form of a group (GroupForm) to the kernel that
+// runs it, or to the fact that there is none. Private to runtime. Owned by the device actor,
+// touched by the token holder only.
+// Invariant: a plan is kept until evict(), because work in flight refers to its expression.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +22,25 @@ class PlanStore final {
 
   struct Plan {
     std::vector<std::uint64_t> form;
-    ExpressionRef expression;      ///< Null: its ops run singly.
-    std::string why_none = {};     ///< Then.
-    mutable bool was_used = true;  ///< Since the last eviction.
+    ExpressionRef expression;      ///< Null: the ops run singly.
+    std::string why_none = {};     ///< Reason for a null expression.
+    mutable bool was_used = true;  ///< Used since the last eviction.
   };
 
-  /// The plan of a form, in words, or null where none was made yet.
+  /// Returns the plan of a form, or null if there is none.
   [[nodiscard]] const Plan* find(std::span<const std::uint64_t> form) noexcept;
-  /// The plan is used without having been looked for.
+  /// Marks a plan as used without a search.
   static void note_use(const Plan& plan) noexcept { plan.was_used = true; }
-  /// Keeps a plan of a form that has none. Requires !is_full().
+  /// Adds the plan of a form that has none. Requires !is_full().
   const Plan& keep(std::span<const std::uint64_t> form,
                    ExpressionRef expression,
                    std::string why_none = {});
   [[nodiscard]] bool is_full() const noexcept { return plans_.size() >= kMostPlans; }
-  /// Makes room, when nothing is in flight: forgets what was not used since the last time, or,
-  /// where that leaves it more than half full, all.
+  /// Evicts plans that were not used since the last eviction, or all if more than half would
+  /// remain. Requires that nothing is in flight.
   void evict() noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return plans_.size(); }
-  /// Forms of one hash are told apart by their words.
+  /// Hash of a form. Forms of equal hash are compared by their words.
   [[nodiscard]] static std::uint64_t hash_of(std::span<const std::uint64_t> form) noexcept;
 
  private:

@@ -14,8 +14,8 @@ LaneState& ReadyLanes::take_only() {
   return lane;
 }
 
-// The most urgent one, unless a less urgent one has let enough turns pass; of several such, the
-// least urgent.
+// Takes the highest priority, unless a lower one has waited for enough turns. Of several such
+// priorities, takes the lowest.
 LaneState& ReadyLanes::take_by_priority(bool is_urgent_parked) {
   std::size_t chosen = queues_.size();
   for (std::size_t index = 0; index < queues_.size(); ++index) {

@@ -1,8 +1,8 @@
-// The lanes of a device that can run, in the order of their turns.
-// Private to runtime. Owned by the device actor, touched by the token holder only.
-// Invariants: (1) lanes of one priority take turns; (2) a more urgent lane goes first, but (3) a
-// priority that waits gets a turn after at most kPatience turns of others, so that nobody starves;
-// after one turn while an urgent lane waits for others, who may be these.
+// ReadyLanes: the runnable lanes of a device, in the order of their turns. Private to runtime.
+// Owned by the device actor, touched by the token holder only.
+// Invariants: (1) lanes of one priority take turns; (2) a lane of higher priority runs first; (3) a
+// waiting priority gets a turn after at most kPatience turns of others, so that no lane starves;
+// after one turn while an urgent lane is parked, because it may wait for these.
 #pragma once
 
 #include <array>
@@ -23,15 +23,15 @@ class ReadyLanes {
     queues_[index_of(lane.priority)].push_back(&lane);
     ++size_;
   }
-  /// The next to have a turn. `is_urgent_parked`: a lane with a priority above background waits for
-  /// other lanes.
+  /// Takes the lane with the next turn. `is_urgent_parked`: a lane above background priority waits
+  /// for other lanes.
   [[nodiscard]] LaneState& take(bool is_urgent_parked) {
     return size_ == 1 ? take_only() : take_by_priority(is_urgent_parked);
   }
-  /// Whether a lane that comes before this priority is ready.
+  /// Whether a lane of a higher priority is ready.
   [[nodiscard]] bool has_before(Priority priority) const noexcept {
     if (size_ == 0) {
-      return false;  // nearly always: a lane has its turn and is alone
+      return false;  // usual case: no other lane is ready
     }
     for (std::size_t index = 0; index < index_of(priority); ++index) {
       if (!queues_[index].empty()) {
@@ -48,7 +48,7 @@ class ReadyLanes {
     return static_cast<std::size_t>(priority);
   }
 
-  /// Nobody is passed over where one lane alone is ready.
+  /// Takes the only ready lane; no priority is passed over.
   [[nodiscard]] LaneState& take_only();
   [[nodiscard]] LaneState& take_by_priority(bool is_urgent_parked);
 

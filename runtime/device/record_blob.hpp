@@ -1,5 +1,6 @@
-// The blob of a record that has left its lane. Private to runtime. A value. Invariant: that of an
-// optimizer's update lies in the object, so that a step of many allocates nothing for each.
+// RecordBlob: the blob of a record that has left its lane. Private to runtime. A value.
+// Invariant: the blob of an optimizer's update lies inside the object, so that a step of many
+// updates does not allocate for each.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,8 @@ class RecordBlob final {
   }
 
  private:
-  static constexpr std::size_t kSmallBytes = 128;  // Adam's: two operands and eight parameters, 96
+  // Adam's blob takes 96: two operands and eight parameters
+  static constexpr std::size_t kSmallBytes = 128;
 
   std::array<std::byte, kSmallBytes> small_{};
   std::vector<std::byte> large_;

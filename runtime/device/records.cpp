@@ -30,15 +30,15 @@ Step Records::consume(LaneState& lane, const OpView& op) {
     }
     return run_op(lane, op);
   } catch (...) {
-    // Our own bug, or no host memory: an actor must go on, so the op carries the error, and so does
-    // the answer of a ticket that was not taken. It has not consumed its inputs yet: that comes
-    // last and throws nothing.
+    // Our own bug, or a shortage of host memory. The actor must continue, so the op carries the
+    // error, and so does the answer of a ticket that was not taken. The op has not consumed its
+    // inputs yet: that comes last and throws nothing.
     const ErrorRef error = dispatch_.thrown_by(op, lane.id);
     forget_waits(lane);
     if (lane.in_group && op.kind() == OpKind::group_end) {
       groups.give_up(lane, error);
     } else if (lane.in_group && is_update(op.record())) {
-      lane.group_refusal = error;  // a group without one of its records must not happen
+      lane.group_refusal = error;  // a group without one of its records must not run
     }
     dispatch_.fail(op, lane, error);
     reject_ticket(endpoint_, op, error);
@@ -46,7 +46,7 @@ Step Records::consume(LaneState& lane, const OpView& op) {
   }
 }
 
-// What a record has waited for is not what the next one waits for.
+// The waits of one record do not concern the next one.
 void Records::forget_waits(LaneState& lane) noexcept {
   lane.awaited_work.reset();
   lane.lending.reset();
@@ -71,7 +71,7 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
     if (waited == Waited::hangs) {
       return fail_hung(lane, view);
     }
-    lane.awaited_work.reset();  // of an op that has found an input poisoned meanwhile
+    lane.awaited_work.reset();  // an op may have found a poisoned input meanwhile
   }
   return step_after(dispatch_.run(op, lane, queues_.on_shortage(lane)), lane);
 }
@@ -89,7 +89,7 @@ Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& unborn) {
   const ErrorRef error =
       report_.late(op, lane, "an operand from another stream was not made in time");
   dispatch_.fail(op, lane, error);
-  reject_ticket(endpoint_, op, error);  // a readback or lend has someone who waits
+  reject_ticket(endpoint_, op, error);  // a reader or borrower may wait for it
   return Step::consumed;
 }
 
@@ -100,7 +100,7 @@ Step Records::fail_hung(LaneState& lane, const OpView& op) {
   return Step::consumed;
 }
 
-// Drops first: of the lifetimes they alone come with every op.
+// Drops first: unlike other lifetimes they come with every op.
 Step Records::consume_lifetime(LaneState& lane, const OpView& op) {
   switch (op.kind()) {
     case OpKind::drop:
@@ -133,19 +133,19 @@ Step Records::consume_lifetime(LaneState& lane, const OpView& op) {
   }
 }
 
-// A tensor that is gone already was published too late: its slot may have another one by now.
+// If the tensor has ended, the publish came too late: its slot may hold another tensor by now.
 void Records::publish(const OpView& op) {
   Slot& slot = handles_.slot(op.input(0).slot);
   slot.is_published = slot.generation == op.input(0).generation;
-  // What kernels keep is theirs at once, so of devices that have ended all work when they answer.
+  // Kernels read kept data without a wait, so only devices without work in flight keep any.
   if (slot.is_published && op.record().has(RecordFlag::frozen) && slot.state == SlotState::live &&
       dispatch_.runs_inline()) {
     handles_.freeze(slot);
   }
 }
 
-// What the device itself has to say comes before the failures of the stream's ops, which are told
-// once whether this reader gets them or not.
+// An error of the device itself takes precedence over failures of the stream's ops. Those are
+// reported once, whether this reader gets them or not.
 Step Records::sync(LaneState& lane, const OpView& op) {
   const Waited waited = wait_for_work(lane, in_flight_.issued(), in_flight_, queues_);
   if (waited == Waited::parked) {
@@ -160,7 +160,7 @@ Step Records::sync(LaneState& lane, const OpView& op) {
     const auto unread = std::ranges::find_if(
         failures, [](const NotedFailure& each) { return !each.failure->is_read(); });
     if (!error && unread != failures.end()) {
-      // The carrier itself, so that the failure dies with this reader's answer.
+      // Passes the carrier itself, so that the failure ends with this reader's answer.
       error = unread->carrier ? unread->carrier : unread->failure->error();
     }
   }
@@ -185,7 +185,7 @@ bool Records::is_given_up(LaneState& lane, const OpView& op) {
   }
   const Error why = error_of(*given_up);
   if (is_begin) {
-    // The group is taken in as ever, so that it has an end; there it leaves everything as it was.
+    // The group is still read, so that it has an end; the end leaves everything unchanged.
     lane.group_refusal = dispatch_.with_provenance(why, op, lane.id);
     return false;
   }
@@ -210,7 +210,7 @@ void Records::give_up(const GiveUp& give) {
     case ParkReason::slot:
     case ParkReason::transfer:
     case ParkReason::memory:
-    case ParkReason::device:  // an update group, and a sync(), go on waiting
+    case ParkReason::device:  // an update group and a sync() continue to wait
       LaneQueues::leave_slot(lane);
       queues_.unpark(lane);
       return;
@@ -241,7 +241,7 @@ Step Records::upload(LaneState& lane, const OpView& op) {
   return step_after(dispatch_.upload(op, lane, queues_.on_shortage(lane)), lane);
 }
 
-// The bytes may come before their record does: then nobody is parked, and upload() finds them.
+// If the bytes come before their record, no lane is parked, and upload() finds them.
 void Records::accept_transfer(TransferArrived& arrival) {
   Transfer& transfer = *arrival.transfer;
   transfer.bytes = std::move(arrival.bytes);

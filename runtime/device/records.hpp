@@ -1,7 +1,7 @@
-// What each kind of record does: ops, lifetimes, transfers, loans, update groups; and when a record
-// is given up. Private to runtime. Owned by the device actor, touched by the token holder only.
-// Invariant: a record is consumed once, and its ticket answered once, also where our own code
-// throws; one that waits has changed nothing.
+// Records runs each kind of record: ops, lifetimes, transfers, loans, update groups; and gives
+// records up. Private to runtime. Owned by the device actor, touched by the token holder only.
+// Invariant: a record is consumed once and its ticket answered once, even if our own code throws; a
+// waiting record has changed nothing.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace hearth {
 
 class Records final {
  public:
-  /// Lifetime: all of these outlive it.
+  /// Lifetime: all arguments outlive this object.
   Records(DeviceEndpoint& endpoint,
           HandleTable& handles,
           Dispatch& dispatch,
@@ -38,19 +38,19 @@ class Records final {
         loans(endpoint, handles, dispatch, queues, in_flight, report, memory),
         groups(endpoint, dispatch, queues, in_flight, drops, report) {}
 
-  /// Consumes the record at the lane's front, which the caller then takes out, or parks the lane.
+  /// Consumes the record at the lane's front, which the caller then removes, or parks the lane.
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
-  /// Whether the lane's next record is given up as its stream's limits say; changes nothing.
+  /// Whether the stream's limits give up the lane's next record. Changes nothing.
   [[nodiscard]] static bool is_over(LaneState& lane) noexcept;
 
-  // ---- messages about records that wait ----
+  // ---- messages about waiting records ----
   void accept_transfer(TransferArrived& arrival);
   void give_up(const GiveUp& give);
 
  private:
   [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
-  /// Whether the record is given up as its stream's limits say; then it is done. Lifetimes and open
-  /// update groups never are.
+  /// Gives the record up if the stream's limits require it, and returns whether it did. Lifetimes
+  /// and open update groups are never given up.
   [[nodiscard]] bool is_given_up(LaneState& lane, const OpView& op);
   static void forget_waits(LaneState& lane) noexcept;
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);
@@ -58,11 +58,11 @@ class Records final {
     const bool is_over = ran == Ran::done || ran == Ran::failed;
     return is_over ? Step::consumed : come_again(lane, ran);
   }
-  /// The record stays at the lane's front: it is short of memory, or a copy in part.
+  /// Keeps the record at the lane's front after a shortage of memory or a partial copy.
   [[nodiscard]] Step come_again(LaneState& lane, Ran ran);
-  /// run_op() where an input is still to be made.
+  /// Continues run_op() for an op with an input that is not created yet.
   [[nodiscard]] Step wait_for_input(LaneState& lane, const OpView& op, Slot& unborn);
-  /// The device has not ended in time what the record had to wait for.
+  /// Fails a record whose wait for the device exceeded its limit.
   [[nodiscard]] Step fail_hung(LaneState& lane, const OpView& op);
   [[nodiscard]] Step upload(LaneState& lane, const OpView& op);
   void publish(const OpView& op);

@@ -1,8 +1,8 @@
-// An op and the slots of its inputs, each looked up once, with what the actor asks of all of them:
-// is one still to be made, is one poisoned, how many did other lanes make. Private to runtime. A
-// value of one turn, touched by the token holder only: a lane that waits resolves again. Invariant:
-// slots stay where they are as long as the handle table lives, so the pointers outlive whatever
-// becomes of the tensors.
+// ResolvedOp: an op and the slots of its inputs, each looked up once. It states whether an input is
+// unborn or poisoned, and the number of inputs from other lanes. Private to runtime. A value of one
+// turn, touched by the token holder only: a waiting lane resolves again.
+// Invariant: slots keep their address as long as the handle table lives, so the pointers outlive
+// the tensors.
 #pragma once
 
 #include <array>
@@ -40,13 +40,13 @@ class ResolvedOp final {
   [[nodiscard]] Slot& slot(int input) const noexcept {
     return *slots_[static_cast<std::size_t>(input)];
   }
-  /// The first input that no record has made yet, or nullptr: then the lane waits.
+  /// The first input that no record has created yet, or nullptr. If set, the lane waits.
   [[nodiscard]] Slot* unborn() const noexcept { return unborn_; }
-  /// What the first poisoned input carries, or null.
+  /// Error of the first poisoned input, or null.
   [[nodiscard]] ErrorRef poison() const noexcept {
     return poisoned_ != nullptr ? poisoned_->error : nullptr;
   }
-  /// Inputs that another lane made and has not published.
+  /// Number of inputs that another lane made and has not published.
   [[nodiscard]] std::uint64_t foreign_uses() const noexcept { return foreign_uses_; }
 
  private:
@@ -74,7 +74,7 @@ class ResolvedOp final {
   Slot* unborn_ = nullptr;
   const Slot* poisoned_ = nullptr;
   std::uint64_t foreign_uses_ = 0;
-  // Uninitialized, and on the stack but for a concat of many: resolving must cost no more than the
+  // Uninitialised, and on the stack except for many inputs: resolving must cost no more than the
   // lookups.
   std::array<Slot*, kInlineOperands> few_;
   std::vector<Slot*> many_;

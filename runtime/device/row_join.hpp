@@ -1,10 +1,10 @@
-// The row join: like ops of several lanes (the same product with the same weights, each for a few
-// rows of its own) wait for one another for a moment and run as one, so that the weights are read
-// once for all of them. Every row comes out with the bits it has alone: the backend says how many
-// calls may be put together under that condition. Private to runtime. Owned by the device actor,
-// touched by the token holder only. Invariants: (1) a lane is held at the record at its front,
-// which is still in the lane; (2) a held lane waits for one turn of each ready lane that had such
-// ops lately, and for no other lane; (3) a lane that is alone is never held.
+// RowJoin: like ops of several lanes wait briefly for one another and run as one call. They are the
+// same product with the same weights, each for a few rows, and the joined call reads the weights
+// once. Each row gets the same bits as alone: the backend states how many calls may join under that
+// condition. Private to runtime. Owned by the device actor, touched by the token holder only.
+// Invariants: (1) a lane is held at the record at its front, which is still in the lane; (2) a held
+// lane waits for one turn of each ready lane that had joinable ops recently, and for no other lane;
+// (3) a lane without company is never held.
 #pragma once
 
 #include <algorithm>
@@ -19,22 +19,22 @@ namespace hearth {
 class RowJoin {
  public:
   [[nodiscard]] bool is_empty() const noexcept { return held_.empty(); }
-  /// Whether the lanes that could still join have had their turn.
+  /// Whether all lanes that could still join have had their turn.
   [[nodiscard]] bool is_due() const noexcept { return turns_left_ == 0; }
   /// Whether a lane that could join is held or ready.
   [[nodiscard]] bool has_company() const noexcept { return !held_.empty() || expected_ > 0; }
 
-  /// A lane became ready.
+  /// Records that a lane became ready.
   void expect(LaneState& lane) noexcept;
-  /// A lane gets its turn. False: it has had no op lately that could join.
+  /// Counts a lane's turn. Returns false if the lane had no joinable op recently.
   [[nodiscard]] bool count_turn(LaneState& lane) noexcept;
-  /// A lane came to an op that could join.
+  /// Records that a lane reached a joinable op.
   static void note_joinable(LaneState& lane) noexcept { lane.turns_without_join = 0; }
-  /// `most`: how many ops like this lane's may run as one.
+  /// Holds a lane. `most`: maximum number of ops like this lane's in one call.
   void hold(LaneState& lane, std::int64_t most);
 
-  /// The lane held longest and those that may run with it, in the order in which they were held.
-  /// They are held no more.
+  /// Removes and returns the lane that was held longest and those that may run with it, in the
+  /// order in which they were held.
   template <class AreAlike>
   [[nodiscard]] const std::vector<LaneState*>& take_group(const AreAlike& are_alike) {
     taken_.clear();
@@ -51,7 +51,7 @@ class RowJoin {
     held_.resize(kept);
     return taken_;
   }
-  /// Lets all go.
+  /// Removes and returns all held lanes.
   [[nodiscard]] const std::vector<LaneState*>& take_all();
 
  private:
@@ -64,8 +64,8 @@ class RowJoin {
 
   std::vector<Held> held_;
   std::vector<LaneState*> taken_;  // scratch, reused
-  std::size_t expected_ = 0;       // ready lanes that may come to an op that could join
-  std::size_t turns_left_ = 0;     // of those expected when the first was held
+  std::size_t expected_ = 0;       // ready lanes that may reach a joinable op
+  std::size_t turns_left_ = 0;     // turns that the first held lane still waits for
 };
 
 }  // namespace hearth

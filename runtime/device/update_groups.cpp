@@ -13,8 +13,8 @@ ErrorRef cancelled(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
 }
 
-/// The first tensor that an update replaces and that no record has made yet. An update that is
-/// given up keeps it as it will be; its gradient is of no interest.
+/// The first tensor that an update replaces and that no record has created yet. An update that is
+/// given up still keeps its future value; the gradient does not matter.
 Slot* unborn_replaced(const ResolvedOp& update) {
   constexpr int kGradient = 1;
   for (int i = 0; i < update.input_count(); ++i) {
@@ -44,7 +44,7 @@ Slot* UpdateGroups::find_unborn(const LaneState& lane) {
   return nullptr;
 }
 
-// The resolving settles what is known: whoever looks at a slot then finds it poisoned, or good.
+// Resolving settles known outcomes: afterwards each slot is poisoned or valid.
 LateFailures UpdateGroups::open_failures(const LaneState& lane) {
   LateFailures open;
   if (in_flight_.is_empty()) {
@@ -80,10 +80,10 @@ void UpdateGroups::report(const OpView& op, LaneState& lane, LateFailures guards
   }
 }
 
-// Phases: a wait for operands, and of a joint group for kernels that may spoil them; the ticket,
-// without which the group was discarded; a group that is not refused gets what it needs, or its
-// lane waits; then it runs or is given up, and its reader is notified. The lane may come here
-// several times, up to the first time that does not park it.
+// Phases: a wait for operands and, in a joint group, for kernels that may spoil them; the ticket,
+// without which the group was discarded; the memory of a group that is not refused, or a wait for
+// it; then the group runs or is given up, and its reader is notified. The lane may come here
+// several times, until it does not park.
 Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   Slot* const unborn = find_unborn(lane);
   if (unborn != nullptr && !lane.has_expired) {
@@ -125,8 +125,8 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   if (!status.has_value() && !lane.prepared) {
     refuse(endpoint_, *ticket, status.shared_error());
   }
-  const bool is_own = !ticket->joint.decision;  // of a joint update the trainer that decides knows
-  if (!status.has_value() && is_own) {          // given up by its stream or not: an update is lost
+  const bool is_own = !ticket->joint.decision;  // the trainer that decides a joint update knows
+  if (!status.has_value() && is_own) {          // failed or given up: an update is lost
     status = endpoint_.tables().failures().enter_lost_update(status.shared_error());
   }
   const LateFailures guards = status.has_value() ? open_failures(lane) : nullptr;
@@ -148,7 +148,7 @@ void UpdateGroups::give_up(LaneState& lane, const ErrorRef& error) {
   static_cast<void>(end(lane, error, nullptr));
 }
 
-// The drops come last: only now has the group read the tensors that they end.
+// Runs the drops last: only now has the group read the tensors that they end.
 Status UpdateGroups::end(LaneState& lane, Status status, const LateFailures& guards) {
   lane.in_group = false;
   const std::vector<GroupRecord> group = std::exchange(lane.group, {});
@@ -170,13 +170,13 @@ void UpdateGroups::abandon_open(LaneState& lane) {
   queues_.unpark_all(dispatch_.woken);
 }
 
-// The first time here it gets what the group needs and announces it; then it is called again when
-// the decision may be there.
+// The first call allocates what the group needs and announces it. Later calls follow when the
+// decision may have been made.
 Step UpdateGroups::prepare(LaneState& lane, GroupTicket& ticket, Status& status) {
   const bool is_new = !lane.prepared;
   const std::shared_ptr<UpdateDecision>& decision = ticket.joint.decision;
   if (is_new && decision && !decision->is_open() && decision->error()) {
-    status = decision->error();  // somebody else has said no: there is nothing to get memory for
+    status = decision->error();  // another participant has aborted: no memory is needed
     return Step::consumed;
   }
   if (is_new && get_memory(lane, status) == Step::parked) {
@@ -226,7 +226,7 @@ void UpdateGroups::abort_if_over(const LaneState& lane, UpdateDecision& decision
   }
 }
 
-// Where the listener throws, the handle goes down with the call, which says no.
+// If the listener throws, the handle is destroyed with the call, which aborts the update.
 void UpdateGroups::announce(LaneState& lane, JointUpdate& joint) {
   auto listener = std::exchange(joint.prepared, {});
   notify(endpoint_,

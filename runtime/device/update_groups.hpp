@@ -1,9 +1,9 @@
-// The update groups of a device's lanes: their records are kept until the group ends, and then run
-// as a whole or not at all. Kernels in flight that may have failed decide about it on the device
-// (Launch::guards): nothing waits for them. Private to runtime. Owned by the device actor, touched
-// by the token holder only. Invariants: (1) a group that does not run leaves the named tensors as
-// they were; (2) drops that came inside a group follow it; (3) a prepared group holds all that it
-// needs, and its lane waits for the decision.
+// UpdateGroups keeps the records of each lane's update group until the group ends, then runs all or
+// none of them. If kernels in flight may have failed, the device decides (Launch::guards): no lane
+// waits for them. Private to runtime. Owned by the device actor, touched by the token holder only.
+// Invariants: (1) a group that does not run leaves the named tensors unchanged; (2) drops inside a
+// group run after it; (3) a prepared group holds all that it needs, and its lane waits for the
+// decision.
 #pragma once
 
 #include <hearth/runtime/update_decision.hpp>
@@ -37,35 +37,36 @@ class UpdateGroups final {
 
   /// Keeps a record of the lane's open group.
   static void keep(LaneState& lane, const OpView& op);
-  /// group_end: runs the lane's group, or gives it up.
+  /// Handles group_end: runs the lane's group, or gives it up.
   [[nodiscard]] Step finish(LaneState& lane, const OpView& op);
-  /// The lane's group does not run: its new tensors keep the old values.
+  /// Gives up the lane's group: its new tensors keep the old values.
   void give_up(LaneState& lane, const ErrorRef& error);
-  /// The decision on the lane's update may be there.
+  /// Wakes a lane that waits for the decision on its update.
   void settle(LaneId id);
-  /// The lane ends in the middle of its group.
+  /// Gives up the open group of a lane that ends.
   void abandon_open(LaneState& lane);
 
  private:
-  /// The first operand of the group that no record has made yet, and that it has to wait for.
+  /// The first operand of the group that no record has created yet and that the group must wait
+  /// for.
   [[nodiscard]] Slot* find_unborn(const LaneState& lane);
-  /// The kernels on which the group depends and of which the host does not know yet whether they
-  /// failed: the device decides by them. Null once they are known.
+  /// Kernels on which the group depends and whose outcome the host does not know: the device
+  /// decides by them. Null if there are none.
   [[nodiscard]] LateFailures open_failures(const LaneState& lane);
-  /// A group that happens on several devices or on none is decided by the host: first it has to
-  /// know how these kernels came out.
+  /// Waits until the host knows the outcome of these kernels: it decides groups that span several
+  /// devices.
   [[nodiscard]] Waited wait_for_failures(LaneState& lane, const OpView& op);
-  /// The group has been given to the device; its reader is notified when it has run.
+  /// Reports a submitted group: its reader is notified when it has run.
   void report(const OpView& op, LaneState& lane, LateFailures guards);
-  /// Gets the memory of the lane's group; parks the lane while the group's decision is open.
-  /// `status`: why it must not run.
+  /// Allocates the memory of the lane's group; parks the lane while the decision is open. `status`:
+  /// why the group must not run.
   [[nodiscard]] Step prepare(LaneState& lane, GroupTicket& ticket, Status& status);
-  /// The part of prepare() that happens once.
+  /// Allocates the group's memory, once.
   [[nodiscard]] Step get_memory(LaneState& lane, Status& status);
-  /// Nobody decides any more: the device is lost, or the deadline has passed.
+  /// Aborts an open decision if the device is lost or the deadline has passed.
   void abort_if_over(const LaneState& lane, UpdateDecision& decision) const;
   void announce(LaneState& lane, JointUpdate& joint);
-  /// Runs the group, or gives it up with this status; `guards`: the kernels that decide whether its
+  /// Runs the group, or gives it up with this status. `guards`: kernels that decide whether its
   /// results count.
   [[nodiscard]] Status end(LaneState& lane, Status status, const LateFailures& guards);
 

@@ -11,7 +11,7 @@ struct StridedShape {
   Strides strides{};
 };
 
-// Axes of size 1 have strides that mean nothing: they would look like gaps.
+// Removes axes of size 1: their strides have no meaning and would look like gaps.
 StridedShape without_ones(const detail::Layout& layout) {
   StridedShape kept;
   for (int axis = 0; axis < layout.shape.rank(); ++axis) {
@@ -24,7 +24,7 @@ StridedShape without_ones(const detail::Layout& layout) {
   return kept;
 }
 
-// Axes of the old and of the new shape that hold the same elements: as few of each as there can be.
+// Axes of the old and of the new shape that hold the same elements; the smallest such run.
 struct AxisRun {
   int old_begin = 0;
   int old_end = 0;
@@ -56,8 +56,8 @@ bool lies_without_gaps(const StridedShape& old, const AxisRun& run) {
   return true;
 }
 
-// Joins runs of axes that lie without gaps, and splits them again along the new shape. Fails where
-// a new axis would cross a gap.
+// Joins runs of axes without gaps and splits them along the new shape. Fails if a new axis would
+// cross a gap.
 ViewLayout reshape_layout(const detail::Layout& from, const detail::Layout& to) {
   if (from.contiguous || to.shape.element_count() == 0) {
     return ViewLayout{.layout = to};
@@ -77,7 +77,7 @@ ViewLayout reshape_layout(const detail::Layout& from, const detail::Layout& to) 
     }
   }
   for (int axis = run.new_end; axis < to.shape.rank(); ++axis) {
-    strides[static_cast<std::size_t>(axis)] = 1;  // axes of size 1 at the end
+    strides[static_cast<std::size_t>(axis)] = 1;  // trailing axes of size 1
   }
   return ViewLayout{.layout = detail::Layout(to.shape, strides)};
 }

@@ -9,7 +9,7 @@
 namespace hearth {
 namespace {
 
-/// What a parked lane waits for.
+/// Text of what a parked lane waits for.
 std::string awaited_by(const LaneState& lane) {
   switch (lane.parked) {
     case ParkReason::slot:
@@ -50,7 +50,7 @@ std::string WaitReport::describe() const {
   return text;
 }
 
-// A wait that progress renews names its whole limit, not the next look of it.
+// A renewable wait names its whole limit, not its next check.
 std::string WaitReport::describe(const LaneState& lane) const {
   const std::uint64_t queued = lane.lane->pushed_seen() - lane.lane->consumed();
   std::string text = fmt::format("stream {}: {} ops queued", lane.id.value, queued);

@@ -1,5 +1,5 @@
-// What the lanes of a device wait for, in words: for the watchdog's report, and for the failures of
-// those who waited in vain. Private to runtime. Owned by the device actor, touched by the token
+// WaitReport describes what the lanes of a device wait for: for the watchdog's report and for the
+// failures of expired waits. Private to runtime. Owned by the device actor, touched by the token
 // holder only; changes nothing.
 #pragma once
 
@@ -15,22 +15,22 @@ namespace hearth {
 
 class WaitReport final {
  public:
-  /// Lifetime: all of these outlive it.
+  /// Lifetime: all arguments outlive this object.
   WaitReport(DeviceEndpoint& endpoint,
              const LaneQueues& queues,
              const Dispatch& dispatch,
              const InFlight& in_flight) noexcept
       : endpoint_(endpoint), queues_(queues), dispatch_(dispatch), in_flight_(in_flight) {}
 
-  /// The device in a line, and one for each lane that has something to do.
+  /// Describes the device in one line, and each lane with work in another.
   [[nodiscard]] std::string describe() const;
-  /// Of a deadline that passed here: all that is waited for, and describe().
+  /// Report of a deadline that passed here: all awaited events, and describe().
   [[nodiscard]] detail::Report report() const;
-  /// The failure of an op that waited in vain, with a report.
+  /// Failure of an op whose wait expired, with a report.
   [[nodiscard]] ErrorRef late(const OpView& op, const LaneState& lane, std::string text) const;
-  /// The same where the device did not end its work: names the op that it is at.
+  /// Failure of an op whose device did not end its work in time; names the op that the device runs.
   [[nodiscard]] ErrorRef hung(const OpView& op, const LaneState& lane) const;
-  /// The op that an asynchronous device is at, and for how long; empty where it has none.
+  /// The op that an asynchronous device runs, and since when; empty if there is none.
   [[nodiscard]] std::string describe_oldest() const;
 
  private:

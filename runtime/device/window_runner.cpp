@@ -10,7 +10,7 @@ bool is_op(OpKind kind) noexcept {
   return op_info(kind).op_class != OpClass::lifetime;
 }
 
-/// What a record of the program's own does to a window before it.
+/// Effect of one of the program's records on the window before it.
 WindowEnd boundary_of(OpKind kind) noexcept {
   switch (kind) {
     case OpKind::readback:
@@ -35,7 +35,8 @@ WindowEnd boundary_of(OpKind kind) noexcept {
 
 }  // namespace
 
-// Drops come with every op: behind ops they wait in the window, since those may use their tensors.
+// Drops come with every op. Behind ops they wait in the window, because the ops may use their
+// tensors.
 WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
   const bool is_boundary = !is_op(op.kind()) && op.kind() != OpKind::drop;
   if (is_boundary && !lane.window.is_open()) {
@@ -60,7 +61,7 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
   return Look::joined;
 }
 
-// A watcher is told when the turn ends, and asks again if it waits for a later record.
+// A watcher is notified when the turn ends, and registers again if it waits for a later record.
 [[gnu::always_inline]] inline void WindowRunner::settle(LaneState& lane,
                                                         const OpRecord& record,
                                                         bool is_full,
@@ -77,7 +78,7 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
   }
 }
 
-// Where our own code throws the op is one that fails: at its turn that becomes its error.
+// If our own code throws, the op counts as failing: its turn reports the error.
 WindowRunner::Look WindowRunner::join(LaneState& lane, const OpView& op) {
   try {
     if (is_plain(lane, op.record())) [[likely]] {
@@ -120,7 +121,7 @@ bool WindowRunner::enter_shown(LaneState& lane, const OpView& op) {
   return true;
 }
 
-// Nearly every op: obstacle() would find nothing.
+// Nearly every op passes here: obstacle() would find nothing.
 [[gnu::always_inline]] inline bool WindowRunner::is_plain(const LaneState& lane,
                                                           const OpRecord& record) {
   if (record.operand_count() > kInlineOperands || dispatch_.lost() != nullptr) {
@@ -171,7 +172,7 @@ std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpV
   return is_awaited;
 }
 
-// What joined was counted then, and what is in a group is none of the window's.
+// Records that joined were counted then; records of an update group do not belong to the window.
 void WindowRunner::note_done(LaneState& lane, const OpRecord& record) noexcept {
   const bool counts = is_op(record.kind) || record.kind == OpKind::drop;
   if (counts && !lane.in_group && !lane.window.runs_singly(record)) {

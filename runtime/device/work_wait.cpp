@@ -8,7 +8,7 @@ Waited wait_for_work(LaneState& lane,
                      LaneQueues& queues) {
   if (!lane.awaited_work) {
     if (in_flight.have_ended(uses)) {
-      return Waited::ended;  // no wait: what another has come to is still to be said
+      return Waited::ended;  // registers no wait: has_expired of another one stays set
     }
     lane.awaited_work = uses;
     lane.has_expired = false;  // of a wait for something else

@@ -1,6 +1,5 @@
-// A lane's wait until an asynchronous device has ended work that it was given: the record stays at
-// the lane's front and is consumed anew when the work has ended. Private to runtime. Threads: token
-// holder.
+// A lane's wait for work that an asynchronous device was given. The record stays at the lane's
+// front and is consumed again when the work has ended. Private to runtime. Threads: token holder.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +10,18 @@
 namespace hearth {
 
 enum class Waited : std::uint8_t {
-  ended,   ///< It has ended, or the device is lost and nothing is in flight.
+  ended,   ///< The work has ended, or the device is lost and nothing is in flight.
   parked,  ///< The lane waits.
-  hangs,   ///< The lane has waited as long as it may.
+  hangs,   ///< The lane's time limit has passed.
 };
 
-/// Waits for these uses; a record that comes again goes on waiting for those of its first time.
+/// Waits for these uses. A retried record continues to wait for the uses of its first attempt.
 [[nodiscard]] Waited wait_for_work(LaneState& lane,
                                    const LastUse& uses,
                                    InFlight& in_flight,
                                    LaneQueues& queues);
-/// The lane's copy, of which the device has taken a part, goes on at the lane's next turn: behind
-/// the other lanes, or, where the device had no room, once it has some.
+/// Continues the lane's partial copy at its next turn: after the other lanes, or once the device
+/// has room.
 [[nodiscard]] Step go_on_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues);
 
 }  // namespace hearth
