@@ -29,7 +29,7 @@ class Adam {
     double beta1 = 0.9;           ///< Decay of the mean of gradients.
     double beta2 = 0.999;         ///< Decay of the mean of squared gradients.
     double epsilon = 1e-8;        ///< Added to the root in the denominator.
-    /// Multiplies p; the product is added to the gradient, or see `decoupled`.
+    /// Adds weight_decay·p to the gradient, or scales p if `decoupled`.
     double weight_decay = 0;
     bool decoupled = false;  ///< Whether weight decay scales p directly, as in AdamW.
     std::vector<ParameterGroup> groups = {};  ///< Different settings for some parameters.
@@ -55,8 +55,8 @@ class Adam {
   /// Errors: ArgumentError now when gradients do not match the parameters or a group matches none.
   /// A poisoned gradient is reported by the Pending, and the model keeps its values. If a Pending
   /// was dropped unread, the next step() throws its error and does not consume the gradients.
-  /// Threads: waits for this optimizer's previous step. On a device with deferred completion it
-  /// does not wait, and throws known failures of earlier steps.
+  /// Threads: waits for this optimizer's previous step. On an asynchronous device it does not wait,
+  /// and throws known failures of earlier steps.
   template <Module Model>
   Pending<StepReport> step(Model& model,
                            Gradients&& gradients,

@@ -39,7 +39,7 @@ void DeviceCounts::leave_out(std::span<const std::size_t> skipped) {
       moves_[count_of_[i]] = true;
     }
   }
-  // new count, by the advancing count that it was split from
+  // The new count, by the advancing count that it was split from.
   std::map<std::size_t, std::size_t> stays;
   for (const std::size_t parameter : skipped) {
     const std::size_t count = count_of_[parameter];

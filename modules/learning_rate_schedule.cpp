@@ -46,7 +46,7 @@ double shape_of(const FunctionRate& how, std::int64_t step, std::int64_t /*last*
 double shape_of(const OneCycleRate& how, std::int64_t step, std::int64_t last) {
   const auto at = static_cast<double>(step);
   const auto end = static_cast<double>(last);
-  // position of the peak; the highest step is rounded down
+  // Position of the peak; the highest step is rounded down.
   const double top = how.rising * (end + 1) - 1;
   if (at <= top) {
     return top > 0 ? along_cosine(how.start, 1, at / top) : 1;

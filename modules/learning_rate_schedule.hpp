@@ -54,14 +54,14 @@ struct OneCycleRate {
 struct StepRate {
   std::int64_t every = 1000;      ///< Steps between two changes, counted after the warm-up.
   double factor = 0.1;            ///< Multiplies the rate at each change.
-  double end = 0;                 ///< Lower bound of the product of all factors.
+  double end = 0;                 ///< Lower bound of the rate's total factor.
   std::int64_t warmup_steps = 0;  ///< Steps of the linear warm-up.
 };
 
 /// Multiplies the rate by `factor` after each step.
 struct ExponentialRate {
   double factor = 0.999;          ///< Multiplies the rate after each step.
-  double end = 0;                 ///< Lower bound of the product of all factors.
+  double end = 0;                 ///< Lower bound of the rate's total factor.
   std::int64_t warmup_steps = 0;  ///< Steps of the linear warm-up.
 };
 
@@ -80,7 +80,7 @@ struct PlateauRate {
   double factor = 0.1;            ///< Multiplies the rate at each change.
   std::int64_t patience = 5;      ///< Epochs without improvement before a change.
   double min_change = 1e-4;       ///< Smallest change of the metric that counts as an improvement.
-  double end = 0;                 ///< Lower bound of the product of all factors.
+  double end = 0;                 ///< Lower bound of the rate's total factor.
   std::int64_t warmup_steps = 0;  ///< Steps of the linear warm-up.
 };
 

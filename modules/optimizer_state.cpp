@@ -299,9 +299,8 @@ void OptimizerState::settle(bool waits) {
     if (const Status wait = detail::PendingAccess::peek(first.outcome); !first.outcome.is_ready()) {
       wait.value();  // throws: the wait timed out, and the step's outcome is unknown
     }
-    const Status status =
-        // again: the step may have ended right after the wait
-        detail::PendingAccess::peek(first.outcome);
+    // Again, since the step may have ended right after the wait.
+    const Status status = detail::PendingAccess::peek(first.outcome);
     if (status.has_value()) {
       ++step_count_;
       for (const std::size_t parameter : first.skipped) {

@@ -3,8 +3,8 @@
 // update group of a step to these counts.
 // Owned by its optimizer. Threads: one at a time, the one whose stream owns the parameters.
 // Invariants: (1) a failed step changes neither tensors nor counts; (2) at most one step is in
-// flight, since the next one needs the count; a device with deferred completion counts by itself,
-// so steps there do not wait; (3) tensors have the model's visit order and paths; (4) they have the
+// flight, since the next one needs the count; an asynchronous device counts by itself, so steps
+// there do not wait; (3) tensors have the model's visit order and paths; (4) they have the
 // accumulation_dtype() of the parameter; (5) a frozen parameter has none.
 #pragma once
 
@@ -58,8 +58,7 @@ class OptimizerState final {
 
   /// Throws the failure of an earlier step whose report was dropped unread, unless it was read
   /// elsewhere. Each failure is thrown once. The optimizer keeps its values and remains usable.
-  /// Waits for the step in flight; on a device with deferred completion it only checks known
-  /// outcomes.
+  /// Waits for the step in flight; on an asynchronous device it only checks known outcomes.
   ///
   /// Errors: the failure's code, with the failure as the cause; DeadlineExceeded if the step does
   /// not end.
@@ -162,7 +161,7 @@ class OptimizerState final {
   ///
   /// Errors: ArgumentError otherwise.
   void require_there(SourceLoc loc) const;
-  /// Collects known outcomes. Waits for the others unless the device has deferred completion.
+  /// Collects known outcomes. Waits for the others on a synchronous device.
   void settle() { settle(!answers_later_); }
   void settle(bool waits);
   void note_skipped(std::span<const ParameterRef> parameters, const Gradients& gradients);
@@ -192,7 +191,7 @@ class OptimizerState final {
   /// recreates them.
   bool is_in_doubt_ = false;
   std::vector<UnderWay> under_way_;  ///< In submission order.
-  bool answers_later_ = false;       ///< Whether the parameters' device has deferred completion.
+  bool answers_later_ = false;       ///< Whether the parameters' device is asynchronous.
   detail::DeviceCounts counts_;
   /// Copy of step_count_ that advances when a step completes. Reports take their number from it.
   std::shared_ptr<std::atomic<std::int64_t>> reported_ =

@@ -314,7 +314,7 @@ Result<ParsedHeader> parse_header(std::string_view text, std::size_t data_size_b
 }
 
 bool has_sorted_spelling(std::string_view text, const SafetensorsHeader& header) noexcept {
-  // cannot occur in a name, where quotes are escaped
+  // Cannot occur in a name, where quotes are escaped.
   constexpr std::string_view kBegin = ":{\"data_offsets\":[";
   std::size_t count = 0;
   for (std::size_t at = text.find(kBegin); at != text.npos; at = text.find(kBegin, at + 1)) {

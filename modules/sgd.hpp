@@ -25,7 +25,7 @@ class Sgd final {
     double learning_rate = 1e-2;  ///< Learning rate; set_learning_rate() changes it.
     double momentum = 0;          ///< Decay of the velocity; 0 disables momentum.
     double dampening = 0;         ///< Share of a gradient that is not added to the velocity.
-    double weight_decay = 0;      ///< Multiplies p; the product is added to the gradient.
+    double weight_decay = 0;      ///< Adds weight_decay·p to the gradient.
     bool nesterov = false;        ///< Whether to use Nesterov's momentum; needs momentum.
     std::vector<ParameterGroup> groups = {};  ///< Different settings for some parameters.
   };
@@ -50,8 +50,8 @@ class Sgd final {
   /// Errors: ArgumentError now when gradients do not match the parameters or a group matches none.
   /// A poisoned gradient is reported by the Pending, and the model keeps its values. If a Pending
   /// was dropped unread, the next step() throws its error and does not consume the gradients.
-  /// Threads: waits for this optimizer's previous step. On a device with deferred completion it
-  /// does not wait, and throws known failures of earlier steps.
+  /// Threads: waits for this optimizer's previous step. On an asynchronous device it does not wait,
+  /// and throws known failures of earlier steps.
   template <Module Model>
   Pending<StepReport> step(Model& model,
                            Gradients&& gradients,

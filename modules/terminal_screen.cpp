@@ -29,7 +29,7 @@ namespace {
 
 // Names of the library on Debian and other systems.
 constexpr std::array<const char*, 2> kNames{"libncursesw.so.6", "libncursesw.so"};
-// ncurses installs its own handlers for these
+// Signals for which ncurses installs handlers.
 constexpr std::array<int, 2> kSignals{SIGWINCH, SIGTSTP};
 
 /// Sets the locale for drawing, on this thread only.

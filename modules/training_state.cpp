@@ -16,7 +16,7 @@
 namespace hearth::detail {
 namespace {
 
-// followed by a parameter's path; the value counts steps
+// Followed by a parameter's path; the value counts steps.
 constexpr std::string_view kSkipped = "skipped.";
 
 // Reads the numbers in a file's metadata, or throws an error that names the invalid one.
@@ -153,7 +153,7 @@ void save_parts(const TrainingParts& parts,
   Optimizer& optimizer = parts.optimizer;
   Metadata metadata = progress.notes;
   const auto set = [&](const std::string& name, const auto& value) {
-    // floats round-trip exactly
+    // Floats round-trip exactly.
     metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);
   };
   set("optimizer", optimizer.kind());
@@ -240,10 +240,9 @@ LoadedTraining read_parts(const TrainingParts& parts,
   }
   for (const NamedTensor& named : expected) {
     const WeightScope weights(named.tensor.device());
-    loaded.tensors.push_back(content
-                                 .tensor(named.name, named.tensor.device(), loc)
-                                 // widens the state of an older file
-                                 .to(named.tensor.dtype(), loc));
+    // The conversion widens the state of an older file.
+    loaded.tensors.push_back(
+        content.tensor(named.name, named.tensor.device(), loc).to(named.tensor.dtype(), loc));
   }
   require_values(loaded.tensors, loc);
   if (!expected.empty()) {

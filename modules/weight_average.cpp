@@ -125,7 +125,7 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
       detail::require_untracked("WeightAverage", parameters[i].path, *parameters[i].tensor, loc);
       const detail::SoleName sole(parameters[i]);
       *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
-      // may be shared; update() makes a new tensor
+      // The tensor may be shared with the average; update() makes a new one.
       parameters[i].tensor->set_path(parameters[i].path, loc);
     }
   }
