@@ -14,9 +14,10 @@
 
 namespace hearth {
 
-/// Returns the file that load_weights() reads. That is `where` itself if it ends in .safetensors,
-/// is a file of any name, or does not exist and has an ending of weight files (.bin, .pt, .pth, …).
-/// Otherwise it is model.safetensors in the folder `where`. save_weights() writes to the same file.
+/// Returns the file that load_weights() reads; save_weights() writes to the same one. It is `where`
+/// itself if that ends in .safetensors or is a file of any name. It is also `where` if that does
+/// not exist and has an ending of weight files (.bin, .pt, .pth, …). Otherwise it is
+/// model.safetensors in the folder `where`.
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
 
 /// Creates a folder if it does not exist, and locks it for one run, so that no second run replaces

@@ -1,6 +1,6 @@
 // State of an optimizer: one tensor per parameter and slot ("mean.inner.weight"), the number of
-// steps that happened, and the number of these in which a parameter had no gradient. Connects the
-// update group of a step to these counts.
+// steps that happened, and how many of these skipped each parameter. Connects the update group of a
+// step to these counts.
 // Owned by its optimizer. Threads: one at a time, the one whose stream owns the parameters.
 // Invariants: (1) a failed step changes neither tensors nor counts; (2) at most one step is in
 // flight, since the next one needs the count; an asynchronous device counts by itself, so steps
