@@ -7,7 +7,7 @@
 // SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
 // Invariants: (1) a file is replaced whole or not at all; (2) a file that was read agrees with its
 // header to the last byte. Otherwise the reader throws and names the file, the tensor or byte, and
-// what was expected.
+// the expected value.
 #pragma once
 
 #include <hearth/modules/named_tensor.hpp>
