@@ -1,5 +1,5 @@
-// Functions of one element as modules without weights, for Sequential. Shapes: the result is like
-// x. Dtypes: floats. Threads: values.
+// Elementwise functions as modules without weights, for Sequential.
+// Shapes: the result is like x. Dtypes: floats. Threads: values.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -13,12 +13,12 @@ struct Relu {
   HEARTH_MODULE(Relu)
 };
 struct LeakyRelu {
-  double slope = 0.01;  ///< Below 0.
+  double slope = 0.01;  ///< Factor of values below 0.
   [[nodiscard]] Tensor forward(Arg x) const { return leaky_relu(x, slope); }
   HEARTH_MODULE(LeakyRelu)
 };
 struct Gelu {
-  GeluForm form = GeluForm::erf;  ///< The exact function, or one close to it.
+  GeluForm form = GeluForm::erf;  ///< The exact function or an approximation.
   [[nodiscard]] Tensor forward(Arg x) const { return gelu(x, form); }
   HEARTH_MODULE(Gelu)
 };

@@ -27,12 +27,13 @@ void require_in(std::string_view setting, double value, double end, SourceLoc lo
   }
 }
 
-/// Where the device counts: what one step multiplies by. Few parameters have factors of their own.
+/// Cache of Adam's factors in one step, for devices that count updates. Most parameters share an
+/// entry.
 class FactorsOfStep final {
  public:
   FactorsOfStep(const Adam::Config& config, SourceLoc loc) noexcept : config_(config), loc_(loc) {}
 
-  /// Valid as long as this.
+  /// Returns factors that live as long as this cache.
   [[nodiscard]] const AdamFactors& of(const Tensor& count, double rate, DType dtype) {
     for (const Entry& entry : entries_) {
       if (entry.count == &count && entry.rate == rate && entry.dtype == dtype) {

@@ -1,5 +1,5 @@
-// All layers, losses, optimizers, data sets and files, in one include. For programs: the library
-// includes what it names.
+// Every public header of the module library: layers, losses, optimizers, data sets and files. For
+// programs only. Library code includes the headers that it uses.
 #pragma once
 
 #include <hearth/modules/activations.hpp>

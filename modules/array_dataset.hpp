@@ -1,5 +1,6 @@
-// ArrayDataset: examples that lie in memory, from vectors of the program's or a table.
-// Owns its arrays. Threads: any, after construction. Invariant: all arrays have one row an example.
+// ArrayDataset: examples in host memory, from the program's vectors or from a table.
+// Owns its arrays. Threads: any, after construction. Invariant: all arrays have one row per
+// example.
 #pragma once
 
 #include <hearth/modules/dataset.hpp>
@@ -10,24 +11,30 @@
 
 namespace hearth {
 
+/// A data set of arrays:
+///
 ///   const hearth::ArrayDataset data(hearth::HostArray::from(pixels, {count, 28, 28}),
 ///                                   hearth::HostArray::from(labels));
 class ArrayDataset final : public Dataset {
  public:
-  /// Errors: ShapeError naming an array with another number of rows; ArgumentError for two of one
-  /// name.
+  /// Takes the arrays.
+  ///
+  /// Errors: ShapeError naming an array with another number of rows; ArgumentError for two arrays
+  /// of one name.
   ArrayDataset(HostArray inputs,
                HostArray targets,
                std::vector<NamedArray> more = {},
                SourceLoc loc = SourceLoc::current());
-  /// The same of examples that a data set gave. Inputs and targets may be left out when there are
-  /// others.
+  /// Takes the arrays of examples that were read from a data set. Inputs and targets may be absent
+  /// if there are others.
+  ///
+  /// Errors: as the other constructor.
   explicit ArrayDataset(Examples examples, SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
 
-  /// All of them.
+  /// All examples.
   [[nodiscard]] const Examples& examples() const noexcept { return examples_; }
 
  private:

@@ -12,13 +12,14 @@
 namespace hearth {
 namespace {
 
-// [channels] beside pictures.
+// Reshapes [channels] to broadcast against images.
 Tensor by_channel(const Tensor& values, DType dtype, SourceLoc loc) {
   Tensor column = reshape(Arg(values, loc), {values.element_count(), 1, 1});
   return cast(Arg(std::move(column), loc), dtype);
 }
 
-// The layer's type is that of its weight; without one any that is computed as its statistics are.
+// Whether `dtype` is the layer's: that of its weight or, without one, any with the statistics'
+// accumulation_dtype().
 bool is_type_of(DType dtype, const BatchNorm2d& layer) {
   return layer.weight ? dtype == layer.weight->dtype()
                       : accumulation_dtype(dtype) == accumulation_dtype(layer.running_mean.dtype());
@@ -27,7 +28,7 @@ bool is_type_of(DType dtype, const BatchNorm2d& layer) {
 void require_pictures(const Arg& x, const BatchNorm2d& layer, bool is_training) {
   const Tensor& mean = layer.running_mean;
   if (x.is_scalar()) {
-    static_cast<void>(taken(x, "BatchNorm2d"));  // which refuses it
+    static_cast<void>(taken(x, "BatchNorm2d"));  // throws for a scalar
   }
   const Tensor& pictures = x.tensor();
   const Shape shape = pictures.shape(x.location());
@@ -73,7 +74,7 @@ BatchNorm2d::BatchNorm2d(const Config& config, const Device& device, DType dtype
   detail::set_first_paths(*this);
 }
 
-// Statistics that are frozen are those that the layers behind have learnt with.
+// Frozen statistics stay in use, since the following layers were trained with them.
 bool BatchNorm2d::takes_statistics(Mode mode) const noexcept {
   return mode == Mode::train &&
          !detail::TensorAccess::has_mark(running_mean, detail::MemberMark::frozen);
@@ -120,7 +121,8 @@ Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
   });
 }
 
-// One factor and one sum a channel, so that pictures are read and written once.
+// Folds the layer into one factor and one addend per channel, so that images are read and written
+// once.
 Tensor BatchNorm2d::evaluated(const Arg& x) const {
   return detail::mistakes_named("BatchNorm2d", [&] {
     const SourceLoc loc = x.location();

@@ -1,7 +1,7 @@
-// BestValue: the best of the values that a run has had, and for how long there was no better one:
-// what early stopping, the best checkpoint and a plateau's learning rate go by.
+// BestValue: the best value that a run has seen, and the number of values since. Used by early
+// stopping, best checkpoints and the plateau schedule.
 // A value, part of a training state. Threads: one at a time.
-// Invariant: a value that is NaN is never the best.
+// Invariant: NaN is never the best.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,27 @@
 
 namespace hearth {
 
-/// Which of two figures is the better one.
+/// Which of two figures is better.
 enum class Goal : std::uint8_t {
-  lowest,   ///< Of a loss.
-  highest,  ///< Of an accuracy.
+  lowest,   ///< The lower, as for a loss.
+  highest,  ///< The higher, as for an accuracy.
 };
 
 class BestValue final {
  public:
-  /// A value must be better than the best by more than `min_change` to take its place.
+  /// A value becomes the best if it is better by more than `min_change`.
+  ///
   /// Errors: ArgumentError when `min_change` is below 0 or not finite.
   explicit BestValue(Goal goal = Goal::lowest, double min_change = 0);
 
-  /// Takes the next value. Whether it is the best so far.
+  /// Receives the next value. Returns whether it is the best so far.
   bool observe(double value);
 
-  /// None before the first value that is a number.
+  /// The best value; empty before the first one that is a number.
   [[nodiscard]] const std::optional<double>& best() const noexcept { return best_; }
-  /// How many values came since the best.
+  /// Number of values since the best.
   [[nodiscard]] std::int64_t misses() const noexcept { return misses_; }
-  /// Begins to count misses anew; the best stays.
+  /// Resets the number of misses and keeps the best.
   void forget_misses() noexcept { misses_ = 0; }
   [[nodiscard]] Goal goal() const noexcept { return goal_; }
 

@@ -29,8 +29,8 @@ bool is_file(const fs::path& where) {
   return fs::exists(where, ignored) && !fs::is_directory(where, ignored);
 }
 
-// A name that people give to a file of weights: "w.pt". What follows another dot is the end of a
-// folder's name: "epoch-0.5".
+// Whether a name has an ending that programs give to weight files: "w.pt". Any other ending is part
+// of a folder's name: "epoch-0.5".
 bool names_weights(const fs::path& where) {
   static constexpr std::array<std::string_view, 23> kEndings{
       kOurs, ".safetensor", ".bin", ".pt",  ".pth",     ".pkl",     ".pickle", ".ckpt",

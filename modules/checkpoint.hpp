@@ -1,5 +1,5 @@
-// The weights of a module on disk, or anything else that has visit(): an optimizer's state.
-// Stateless. Threads: as the module. Invariant: a module is loaded whole or stays as it was.
+// Saves and loads the weights of a module, or of any type with visit(), such as an optimizer.
+// Stateless. Threads: as the module. Invariant: a module is loaded whole or not changed.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -14,23 +14,26 @@
 
 namespace hearth {
 
-/// The file that load_weights() reads: `where` itself when it ends in .safetensors, is a file
-/// whatever it is called, or is not there and ends as files of weights do (.bin, .pt, .pth, …);
-/// else model.safetensors in the folder `where`. What save_weights() takes, it writes to that file.
+/// Returns the file that load_weights() reads; save_weights() writes to the same one. It is `where`
+/// itself if that ends in .safetensors or is a file of any name. It is also `where` if that does
+/// not exist and has an ending of weight files (.bin, .pt, .pth, …). Otherwise it is
+/// model.safetensors in the folder `where`.
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
 
-/// Makes a folder, if need be, and locks it for one run: two runs would each replace the other's
-/// files. A Trainer locks its own folder. Reading needs no lock. The file training.lock in it names
-/// the holder, as long as the lock lives; after a kill the next run takes it over.
+/// Creates a folder if it does not exist, and locks it for one run, so that no second run replaces
+/// its files. A Trainer locks its own folder. Reading needs no lock. The file training.lock in it
+/// names the holder while the lock lives. After a kill the next run takes the lock over.
 ///
-/// Errors: FileError io_error, also when another run has the folder: it names process, program,
-/// host and since when. On a file system without locks the folder is not kept
+/// Errors: FileError io_error, also when another run holds the lock: it names process, program,
+/// host and start time. On a file system without locks the folder is not locked
 /// (FileLock::is_held()).
 [[nodiscard]] FileLock lock_folder(const std::filesystem::path& folder,
                                    SourceLoc loc = SourceLoc::current());
 
 namespace detail {
-/// Errors: ArgumentError for what save_weights() does not write to.
+/// Checks that save_weights() can write to `where`.
+///
+/// Errors: ArgumentError otherwise.
 void require_weights_name(const std::filesystem::path& where, SourceLoc loc);
 void write_weights(const std::filesystem::path& where,
                    const std::vector<NamedTensor>& tensors,
@@ -39,14 +42,13 @@ void write_weights(const std::filesystem::path& where,
 }  // namespace detail
 
 /// Writes a module's tensors to `where`: a file whose name ends in .safetensors, or a folder, which
-/// is made if need be and gets a model.safetensors. Waits for the values. Tied weights are one
-/// entry, under the first of their names; load_weights() into a module with the same ties gives it
-/// to all.
+/// is created if needed and gets a model.safetensors. Waits for the values. A tied tensor is one
+/// entry, under its first name; load_weights() into a module with the same ties restores all names.
 ///
-/// Errors: ArgumentError for a file of another name, or an ending that other programs give to files
-/// of weights (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …), unless that is a folder, for
-/// metadata whose name begins with "hearth.", and naming a tensor that is empty; DeviceError when
-/// one is poisoned; FileError io_error. The old file is kept.
+/// Errors: ArgumentError for a file of another name, or with an ending that other programs give to
+/// weight files (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …) unless that is a folder, for
+/// metadata whose name begins with "hearth.", and for an empty tensor; DeviceError when one is
+/// poisoned; FileError io_error. On any error the old file is kept.
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
@@ -55,23 +57,23 @@ void save_weights(const Model& model,
   detail::write_weights(where, named_tensors(model), metadata, loc);
 }
 
-/// What load_weights() with options found.
+/// Result of load_weights() with options.
 struct LoadedWeights {
   Metadata metadata;
   std::vector<std::string> missing;  ///< Tensors of the model that the file lacks.
   std::vector<std::string> unused;   ///< Tensors of the file that the model lacks.
 };
 
-/// Replaces tensors of a module by those of a file that may have other names, or more or fewer of
-/// them: a part of a network, another program's names. On the devices where they are; sets paths.
-/// `where`: a safetensors file of any name, or a folder with a model.safetensors.
+/// Replaces tensors of a module by those of a file with other names, or more or fewer tensors: part
+/// of a network, or another program's file. Tensors stay on their devices. Sets paths. `where`: a
+/// safetensors file of any name, or a folder with a model.safetensors.
 ///
 ///   load_weights(model, "gpt2.safetensors",
 ///                {.renames = {{"^h\\.", "layers."}}, .allow_unused = true});
 ///
-/// Errors: those of SafetensorsFile::read() and match(): what is not allowed to differ, and shapes,
-/// which never are; ArgumentError naming a tensor that value_and_grad tracks. The module stays as
-/// it was then.
+/// Errors: those of SafetensorsFile::read() and match(), for every difference that `options` do not
+/// permit; shapes must always match. ArgumentError naming a tensor that value_and_grad tracks. On
+/// any error the module is unchanged.
 template <Module Model>
 LoadedWeights load_weights(Model& model,
                            const std::filesystem::path& where,
@@ -110,11 +112,11 @@ LoadedWeights load_weights(Model& model,
           .unused = std::move(matches.unused)};
 }
 
-/// Replaces a module's tensors by those of a file, on the devices where they are; sets paths.
+/// Replaces a module's tensors by those of a file. Tensors stay on their devices. Sets paths.
 /// Returns the file's metadata.
 ///
-/// Errors: FileError: those of SafetensorsFile::read(); bad_format when names, types or shapes are
-/// not exactly the module's.
+/// Errors: FileError: those of SafetensorsFile::read(); bad_format when names, dtypes or shapes
+/// differ from the module's.
 template <Module Model>
 Metadata load_weights(Model& model,
                       const std::filesystem::path& where,
@@ -122,7 +124,7 @@ Metadata load_weights(Model& model,
   return load_weights(model, where, LoadWeightsOptions{}, loc).metadata;
 }
 
-// For what is no module.
+// Overloads for types that are no modules: each fails with a readable static_assert.
 template <class Model>
 requires(!Module<Model>) void save_weights(const Model& /*model*/,
                                            const std::filesystem::path& /*where*/,

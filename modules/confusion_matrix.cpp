@@ -26,7 +26,7 @@ double share(std::int64_t part, std::int64_t whole) {
 
 ConfusionMatrix::ConfusionMatrix(std::int64_t class_count, SourceLoc loc)
     : class_count_(class_count) {
-  constexpr std::int64_t kMostClasses = 1 << 20;  // of which the table would have 8 TB
+  constexpr std::int64_t kMostClasses = 1 << 20;  // its table would take 8 TB
   if (class_count < 1 || class_count > kMostClasses) {
     fail(ErrorCode::invalid_argument,
          fmt::format("{} classes: expected 1 to {}", class_count, kMostClasses),

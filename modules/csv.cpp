@@ -20,7 +20,7 @@
 namespace hearth {
 namespace {
 
-// More than any text has digits.
+// Larger than the number of digits of any text.
 constexpr std::int64_t kHugeExponent = std::int64_t{1} << 62U;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
@@ -58,13 +58,13 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// A decimal number that is nearer to 0 than any double but 0, or farther than all: 0 or infinite.
+// Value of a decimal number beyond the range of double: ±0 or ±infinity.
 double beyond_range(std::string_view text) {
   const std::size_t e = text.find_first_of("eE");
   const std::string_view digits = text.substr(0, e);
   const std::size_t first = digits.find_first_of("123456789");
   const std::size_t point = std::min(digits.find('.'), digits.size());
-  // How many digits stand before the point; below 0, how many zeros behind it.
+  // Number of digits before the point; if negative, number of zeros after it.
   std::int64_t magnitude =
       static_cast<std::int64_t>(point) - static_cast<std::int64_t>(std::min(first, digits.size()));
   if (e != text.npos) {
@@ -81,8 +81,8 @@ double beyond_range(std::string_view text) {
   return text.front() == '-' ? -size : size;
 }
 
-// The whole text as a number, with spaces around it and a plus sign. A double is the nearest one:
-// 0 for one that is too small, and infinite for one that is too large.
+// Parses the whole text as a number, with optional spaces around it and a plus sign. Returns the
+// nearest double: 0 for a number that is too small, infinite for one that is too large.
 template <class Number>
 std::optional<Number> number_in(std::string_view text) {
   text = trimmed(text);
@@ -102,12 +102,12 @@ std::optional<Number> number_in(std::string_view text) {
              : std::nullopt;
 }
 
-// Whatever its sign and letters: "-nan", as C++ prints it.
+// Whether the text is NaN in any spelling: "-nan", as C++ prints it.
 bool is_nan(std::string_view text) {
   return text.find_first_of("nN") != text.npos && std::isnan(number_in<double>(text).value_or(0));
 }
 
-// One pass over the text: fields, column by column.
+// Parses the text in one pass into fields, column by column.
 class CsvReader final {
  public:
   CsvReader(std::string_view text, const CsvOptions& options, std::string_view name, SourceLoc loc)
@@ -162,7 +162,7 @@ class CsvReader final {
     ++line_;
   }
 
-  // False at the end of the text.
+  // Reads the next row. Returns false at the end of the text.
   [[nodiscard]] bool next_row(std::vector<Field>& row) {
     row.clear();
     while (at_ < text_.size() && is_line_end()) {
@@ -181,7 +181,7 @@ class CsvReader final {
         pass_line_end();
         return true;
       }
-      ++at_;  // the separator
+      ++at_;  // separator
     }
   }
 
@@ -204,7 +204,7 @@ class CsvReader final {
     return field;
   }
 
-  // Up to the quote that ends it; two quotes are one that does not.
+  // Reads up to the closing quote. Two quotes in a row stand for one.
   [[nodiscard]] std::string quoted() {
     std::string text;
     while (at_ < text_.size()) {
@@ -314,10 +314,10 @@ class CsvReader final {
   const SourceLoc loc_;
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
-  std::int64_t row_line_ = 1;  // where the row at hand begins
+  std::int64_t row_line_ = 1;  // line on which the current row begins
   std::vector<CsvColumn> columns_;
   std::vector<std::vector<Field>> fields_;  // by column
-  std::vector<std::int64_t> lines_;         // of the rows
+  std::vector<std::int64_t> lines_;         // by row
 };
 
 std::size_t size_of(const CsvColumn& column) {
@@ -344,7 +344,7 @@ std::vector<T> chosen(const std::vector<T>& from, std::span<const std::int64_t> 
   return values;
 }
 
-// Of a column that a program fills by hand, vectors may differ in size.
+// Checks the index: a program may fill the vectors of a column with different sizes.
 template <class T>
 const T& element(const std::vector<T>& values,
                  std::int64_t row,
@@ -507,7 +507,7 @@ TableSplit split_rows(const CsvTable& table,
   const std::int64_t count = table.row_count();
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  // Not std::shuffle, which differs between libraries.
+  // Not std::shuffle, whose results differ between standard libraries.
   std::mt19937_64 random(seed);
   for (std::size_t left = order.size(); left > 1; --left) {
     std::swap(order[left - 1], order[random() % left]);

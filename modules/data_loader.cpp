@@ -95,13 +95,13 @@ std::int64_t checked_batch_count(const Dataset& dataset,
 
 }  // namespace
 
-// Puts batches together; each worker has its own, with the order of the epoch it is in.
+// Assembles batches. Each worker owns one, with the order of its current epoch.
 class DataLoader::Assembler {
  public:
   Assembler(const Dataset& dataset, const LoaderOptions& options, std::int64_t batch_count)
       : dataset_(dataset), options_(options), batch_count_(batch_count) {}
 
-  /// Batch `number`, counted from the first of epoch 0.
+  /// Assembles batch `number`, counted from the first of epoch 0.
   [[nodiscard]] Result<HostBatch> assemble(std::int64_t number) {
     const LoaderCursor cursor{number / batch_count_, number % batch_count_};
     try {
@@ -142,7 +142,7 @@ class DataLoader::Assembler {
                      .cursor = cursor};
   }
 
-  // The first axis counts the examples.
+  // Checks that the first axis counts the examples.
   void require_rows(std::string_view what, const Shape& shape, std::int64_t asked) const {
     const std::int64_t got = shape.rank() == 0 ? 1 : shape[0];
     if (shape.rank() == 0 || got != asked) {
@@ -154,7 +154,7 @@ class DataLoader::Assembler {
                                             what)});
     }
   }
-  // The exception being handled.
+  // Converts the exception being handled to the loader's error.
   [[nodiscard]] Error failure_of(LoaderCursor cursor) const {
     const ErrorRef cause = cause_of_failure();
     const std::string text = fmt::format("{}: batch {} of epoch {} of {} could not be read",
@@ -169,7 +169,7 @@ class DataLoader::Assembler {
     own.text = text + ": " + own.text;
     return own;
   }
-  // With those that it was thrown with (std::throw_with_nested).
+  // The texts of an exception and of those nested in it (std::throw_with_nested).
   [[nodiscard]] static std::string words_of(const std::exception& thrown) {
     std::string words = thrown.what();
     try {
@@ -181,7 +181,7 @@ class DataLoader::Assembler {
     }
     return words;
   }
-  // The exception being handled; those that are not ours say only what() that is wrong.
+  // Returns the exception being handled as an error. A foreign exception contributes its what().
   [[nodiscard]] ErrorRef cause_of_failure() const {
     std::string what = "something that is no std::exception";
     try {
@@ -191,7 +191,7 @@ class DataLoader::Assembler {
         return thrown.shared_error();
       }
       Error error = thrown.error();
-      error.code = ErrorCode::io_error;  // by its code it would become an ArgumentError
+      error.code = ErrorCode::io_error;  // not_found would be thrown as ArgumentError
       return std::make_shared<const Error>(std::move(error));
     } catch (const Exception& thrown) {
       return thrown.shared_error();
@@ -211,13 +211,13 @@ class DataLoader::Assembler {
   std::vector<std::int64_t> order_;
 };
 
-// A worker, as its reader sees it.
+// The reader's side of a worker.
 struct DataLoader::Worker {
-  // What it shares with its thread, which may be left behind.
+  // State shared with the worker's thread, which may be abandoned.
   struct Desk {
     explicit Desk(std::size_t capacity) : batches({.capacity = capacity}) {}
     detail::Mailbox<Result<HostBatch>> batches;
-    std::atomic<std::int64_t> number{0};  // of the batch that it is at
+    std::atomic<std::int64_t> number{0};  // of the batch in progress
   };
 
   std::shared_ptr<Desk> desk;
@@ -254,7 +254,7 @@ void DataLoader::start_workers(SourceLoc where) {
         desk->number.store(number, std::memory_order_release);  // partner: observe
         Result<HostBatch> batch = assembler.assemble(number);
         goes_on = batch.has_value();
-        // A prefetched batch waits as long as the program takes for the one before.
+        // No deadline: a batch waits until the program has taken the one before it.
         goes_on = desk->batches.push(std::move(batch), Deadline::never()) ==
                       detail::MailboxPush::accepted &&
                   goes_on;
@@ -379,7 +379,7 @@ std::optional<Batch> DataLoader::next(const Device& device, SourceLoc where) {
 }
 
 void DataLoader::seek(LoaderCursor cursor, SourceLoc where) {
-  // Batches are counted through all epochs, so these may not be without end.
+  // Batches are numbered across all epochs, so the number of epochs is bounded.
   const std::int64_t most_epochs = std::numeric_limits<std::int64_t>::max() / 2 / batch_count_;
   require(cursor.epoch >= 0 && cursor.epoch < most_epochs && cursor.batch >= 0 &&
               cursor.batch <= batch_count_,

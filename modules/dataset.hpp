@@ -1,4 +1,4 @@
-// The data set seam: what a DataLoader reads examples from.
+// Dataset: the seam from which a DataLoader reads examples.
 // Owned by the program; it outlives its loaders.
 // Threads: read() is called by several loader threads at once and must not change the data set.
 #pragma once
@@ -18,15 +18,17 @@ struct NamedArray {
   HostArray array;
 };
 
-/// Shapes of all arrays: [n, ...].
+/// Examples in host memory. Shapes of all arrays: [n, ...].
 struct Examples {
   HostArray inputs;
   HostArray targets;
-  /// Any number of further arrays, each under a name of its own: a mask, a weight, a second input.
-  /// A data set that has some may leave inputs and targets out.
+  /// Any number of further arrays under unique names: a mask, a weight, a second input. A data set
+  /// with such arrays may omit inputs and targets.
   std::vector<NamedArray> more = {};
 
-  /// One of `more`, or "inputs" or "targets". Errors: ArgumentError with the names that there are.
+  /// Returns the array of this name: "inputs", "targets", or one of `more`.
+  ///
+  /// Errors: ArgumentError that lists the existing names.
   [[nodiscard]] const HostArray& at(std::string_view name,
                                     SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] HostArray& at(std::string_view name, SourceLoc loc = SourceLoc::current());
@@ -41,18 +43,18 @@ class Dataset {
   Dataset& operator=(Dataset&&) = default;
   virtual ~Dataset() = default;
 
-  /// How many examples there are. Always the same.
+  /// Number of examples. Constant.
   [[nodiscard]] virtual std::int64_t size() const = 0;
-  /// The examples with these numbers, in this order, with a target each; `indices` may be empty.
-  /// Each is in [0, size()). The loader refuses other sizes than these. What it throws reaches the
-  /// loader's reader, with its words.
+  /// Returns the examples with these indices, each in [0, size()), in this order, with a target
+  /// each. `indices` may be empty. The loader rejects arrays of another length. An exception thrown
+  /// here reaches the loader's caller with its text.
   [[nodiscard]] virtual Examples read(std::span<const std::int64_t> indices) const = 0;
-  /// The same in a certain epoch, counted from 0: what a DataLoader calls. It is read(), unless the
-  /// data set makes other examples in each epoch, as a MappedDataset may that augments; one around
-  /// another data set hands the epoch on.
+  /// Reads examples in an epoch, counted from 0. Called by a DataLoader; the default calls read().
+  /// Override it if examples differ between epochs (augmentation). A data set that wraps another
+  /// one forwards the epoch.
   [[nodiscard]] virtual Examples read_in_epoch(std::span<const std::int64_t> indices,
                                                std::int64_t epoch) const;
-  /// How errors call it. The name of its class, unless it says otherwise.
+  /// Name for error messages. Default: the name of the class.
   [[nodiscard]] virtual std::string name() const;
 };
 

@@ -17,7 +17,8 @@ namespace {
   throw_error(Error{.code = code, .text = text, .location = loc});
 }
 
-// Copies the rows of `from` to these places of `to`, which the first part shapes.
+// Copies the rows of `from` to these positions of `to`. The first part determines the shape of
+// `to`.
 void place_rows(std::string_view name,
                 const HostArray& from,
                 std::span<const std::size_t> places,
@@ -145,7 +146,7 @@ Examples ConcatDataset::read(std::span<const std::int64_t> indices) const {
   return read_in_epoch(indices, 0);
 }
 
-// Phases: which places of the result each part fills; one read of each; its rows to their places.
+// Phases: assign the positions of the result to parts; read each part once; copy its rows.
 Examples ConcatDataset::read_in_epoch(std::span<const std::int64_t> indices,
                                       std::int64_t epoch) const {
   std::vector<std::vector<std::int64_t>> numbers(parts_.size());

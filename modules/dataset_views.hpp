@@ -1,5 +1,5 @@
-// Data sets made of others: some of their examples, several one after another, each changed on its
-// way. They read from the data sets that they are made of, which outlive them.
+// Data sets that wrap others: a subset, a concatenation, or a transformation. They refer to the
+// wrapped data sets, which outlive them.
 // Owned by the program. Threads: as Dataset: read() is called by several loader threads at once.
 #pragma once
 
@@ -14,10 +14,10 @@
 
 namespace hearth {
 
-/// Some examples of a data set, in an order of their own.
+/// A subset of a data set's examples, in any order.
 class SubsetDataset final : public Dataset {
  public:
-  /// Errors: ArgumentError for a number that is not in the data set.
+  /// Errors: ArgumentError for an index out of range.
   SubsetDataset(const Dataset& base,
                 std::vector<std::int64_t> numbers,
                 SourceLoc loc = SourceLoc::current());
@@ -30,7 +30,7 @@ class SubsetDataset final : public Dataset {
   [[nodiscard]] Examples read_in_epoch(std::span<const std::int64_t> indices,
                                        std::int64_t epoch) const override;
   [[nodiscard]] std::string name() const override;
-  /// Which examples of the other one.
+  /// Indices of the examples in the wrapped data set.
   [[nodiscard]] const std::vector<std::int64_t>& numbers() const noexcept { return numbers_; }
 
  private:
@@ -38,12 +38,12 @@ class SubsetDataset final : public Dataset {
   std::vector<std::int64_t> numbers_;
 };
 
-/// Parts drawn at random, of these shares of the data set; no example is in two of them. The same
-/// seed draws the same parts. Shares that make up 1 leave no example out.
+/// Splits a data set at random into disjoint parts of these shares. One seed always gives the same
+/// parts. Shares that add up to 1 cover all examples.
 ///
 ///   const auto parts = hearth::random_split(data, {0.8, 0.2}, 7);  // parts[0] to train
 ///
-/// Errors: ArgumentError for shares below 0, or of more than 1 together.
+/// Errors: ArgumentError for a share below 0, or shares of more than 1 in total.
 [[nodiscard]] std::vector<SubsetDataset> random_split(const Dataset& data,
                                                       std::span<const double> shares,
                                                       std::uint64_t seed = 0,
@@ -52,7 +52,7 @@ class SubsetDataset final : public Dataset {
                                                       std::initializer_list<double> shares,
                                                       std::uint64_t seed = 0,
                                                       SourceLoc loc = SourceLoc::current());
-// The parts refer to the data set, which a temporary would not outlive.
+// Deleted: the parts refer to the data set, so it must not be a temporary.
 std::vector<SubsetDataset> random_split(const Dataset&& data,
                                         std::span<const double> shares,
                                         std::uint64_t seed = 0,
@@ -62,7 +62,7 @@ std::vector<SubsetDataset> random_split(const Dataset&& data,
                                         std::uint64_t seed = 0,
                                         SourceLoc loc = SourceLoc::current()) = delete;
 
-/// The examples of several data sets, one after another.
+/// Concatenation of several data sets.
 class ConcatDataset final : public Dataset {
  public:
   /// Errors: ArgumentError for none.
@@ -70,8 +70,10 @@ class ConcatDataset final : public Dataset {
                          SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] std::int64_t size() const override { return ends_.back(); }
-  /// Errors: ShapeError and DtypeError when the parts give arrays that do not fit one another, and
-  /// ArgumentError for other names.
+  /// Reads examples from the parts.
+  ///
+  /// Errors: ShapeError and DtypeError when the arrays of the parts do not match; ArgumentError
+  /// when their names differ.
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
   [[nodiscard]] Examples read_in_epoch(std::span<const std::int64_t> indices,
                                        std::int64_t epoch) const override;
@@ -81,21 +83,23 @@ class ConcatDataset final : public Dataset {
   std::vector<std::int64_t> ends_;
 };
 
-/// What a function makes of a data set's examples, read by read: scaling, augmentation, another
-/// layout.
+/// A data set whose examples are transformed by a function, read by read: scaling, augmentation,
+/// another layout.
 class MappedDataset final : public Dataset {
  public:
   using Function = std::function<Examples(Examples examples)>;
-  /// The numbers of the examples besides, from which augmentation draws the same in each run.
+  /// Also receives the indices of the examples, so that augmentation can be repeatable.
   using NumberedFunction =
       std::function<Examples(Examples examples, std::span<const std::int64_t> numbers)>;
-  /// The epoch, counted from 0, too: augmentation that differs from epoch to epoch. read() is in
-  /// epoch 0.
+  /// Also receives the epoch, counted from 0, for augmentation that differs between epochs. read()
+  /// is in epoch 0.
   using EpochFunction = std::function<Examples(
       Examples examples, std::span<const std::int64_t> numbers, std::int64_t epoch)>;
 
-  /// The function gives as many examples as it gets, is called by several threads at once, and what
-  /// it throws reaches the loader's reader, with its words. Errors: ArgumentError without one.
+  /// Wraps `base`. The function must return as many examples as it receives. Several threads call
+  /// it at once. An exception that it throws reaches the loader's caller with its text.
+  ///
+  /// Errors: ArgumentError without a function.
   MappedDataset(const Dataset& base, Function function, SourceLoc loc = SourceLoc::current());
   MappedDataset(const Dataset& base,
                 NumberedFunction function,

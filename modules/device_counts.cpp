@@ -26,7 +26,8 @@ void DeviceCounts::clear() noexcept {
   count_of_.clear();
 }
 
-// A count of both kinds of parameters becomes two, which are one tensor up to the update.
+// Splits each count that skipped and updated parameters share. Both halves share one tensor until
+// the update.
 void DeviceCounts::leave_out(std::span<const std::size_t> skipped) {
   std::vector<bool> is_skipped(count_of_.size());
   for (const std::size_t parameter : skipped) {
@@ -38,7 +39,8 @@ void DeviceCounts::leave_out(std::span<const std::size_t> skipped) {
       moves_[count_of_[i]] = true;
     }
   }
-  std::map<std::size_t, std::size_t> stays;  // by the count that moves on
+  // The new count, by the advancing count that it was split from.
+  std::map<std::size_t, std::size_t> stays;
   for (const std::size_t parameter : skipped) {
     const std::size_t count = count_of_[parameter];
     if (!moves_[count]) {

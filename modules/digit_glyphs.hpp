@@ -1,7 +1,8 @@
-// How people write the ten digits: a few styles each, as pen strokes in a box of width 1 and height
-// 1, y downwards. Constant data. Threads: any. Invariants: (1) every digit has at least two styles;
-// (2) a stroke has at least two points; (3) the pen passes through all points on a smooth curve,
-// and a point given twice is a corner.
+// Shapes of the ten digits: a few styles each, as pen strokes in a box of width 1 and height 1, y
+// downwards.
+// Constant data. Threads: any.
+// Invariants: (1) every digit has at least two styles; (2) a stroke has at least two points; (3)
+// the pen passes through all points on a smooth curve, and a repeated point is a corner.
 #pragma once
 
 #include <vector>
@@ -15,9 +16,9 @@ struct GlyphPoint {
 using GlyphStroke = std::vector<GlyphPoint>;
 using GlyphStyle = std::vector<GlyphStroke>;
 
-/// Styles of a digit from 0 to 9.
+/// Returns the styles of the digits 0 to 9.
 ///
-/// Cost: builds the table; call it once for a run over many pictures.
+/// Cost: builds the table; call it once for a series of images.
 [[nodiscard]] std::vector<std::vector<GlyphStyle>> digit_glyphs();
 
 }  // namespace hearth::detail

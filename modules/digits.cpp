@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-// Same bytes everywhere: only + - * / and sqrt, which IEEE 754 rounds exactly, and no fused
-// multiply-add (this file is compiled with -ffp-contract=off). So no sine or exponential: see
-// Affine.
+// The bytes must be equal on every machine. So this file uses only + - * / and sqrt, which IEEE 754
+// rounds exactly, and no fused multiply-add (-ffp-contract=off). It avoids sines and exponentials:
+// see Affine.
 
 namespace hearth {
 namespace {
@@ -29,7 +29,7 @@ using detail::GlyphStyle;
 constexpr int kSide = 28;
 constexpr int kStepsPerSpan = 6;
 constexpr int kFieldSide = 4;
-constexpr float kSoftEdge = 0.6F;  // pixels on both sides of the stroke's border
+constexpr float kSoftEdge = 0.6F;  // pixels on each side of the stroke's border
 
 using Canvas = std::array<float, std::size_t{kSide} * kSide>;
 
@@ -37,7 +37,7 @@ constexpr std::size_t pixel_index(int x, int y) noexcept {
   return static_cast<std::size_t>(y) * kSide + static_cast<std::size_t>(x);
 }
 
-// The random numbers of one picture. Each picture owns 2^16 counters, far more than it uses.
+// The random numbers of one image. Each image owns 2^16 counters, far more than it uses.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::int64_t picture)
@@ -52,8 +52,7 @@ class Dice {
   }
   std::size_t below(std::size_t limit) { return (std::uint64_t{word()} * limit) >> 32U; }
   float between(float low, float high) { return low + (high - low) * philox::unit_f32(word()); }
-  /// Bell-shaped around 0 with standard deviation 1/2, within ±1.5: the sum of three uniform
-  /// numbers.
+  /// A bell-shaped number within ±1.5 with mean 0 and deviation 1/2: the sum of three uniform ones.
   float bell() { return between(-0.5F, 0.5F) + between(-0.5F, 0.5F) + between(-0.5F, 0.5F); }
 
  private:
@@ -63,7 +62,7 @@ class Dice {
   std::size_t used_ = words_.size();
 };
 
-// A smooth random displacement over the unit box: random vectors on a grid, blended in between.
+// A smooth random displacement of the unit box: random vectors on a grid, interpolated.
 class BendingField {
  public:
   BendingField(Dice& dice, float strength) {
@@ -105,14 +104,14 @@ class BendingField {
   std::array<GlyphPoint, std::size_t{kFieldSide} * kFieldSide> vectors_{};
 };
 
-// Unit box to pixels: width and height, slant, rotation, place.
+// Maps the unit box to pixels: width and height, slant, rotation, position.
 class Affine {
  public:
   explicit Affine(Dice& dice) {
     const float height = dice.between(15.5F, 21.0F);
     const float width = height * dice.between(0.42F, 0.92F);
     const float slant = 0.12F + 0.36F * dice.bell();
-    // Half the angle's tangent gives sine and cosine without a libm.
+    // The tangent of half the angle yields sine and cosine without a libm.
     const float half = 0.16F * dice.bell();
     const float cosine = (1.0F - half * half) / (1.0F + half * half);
     const float sine = 2.0F * half / (1.0F + half * half);
@@ -141,7 +140,7 @@ float catmull_rom(float a, float b, float c, float d, float t) {
                                                 t * (3.0F * (b - c) + d - a))));
 }
 
-// The smooth curve through the points; where a point stands twice the curve has a corner.
+// The smooth curve through the points. A repeated point makes a corner.
 std::vector<GlyphPoint> smooth(const GlyphStroke& points) {
   std::vector<GlyphPoint> curve;
   const auto is_corner = [&](std::size_t i) {
@@ -165,7 +164,7 @@ std::vector<GlyphPoint> smooth(const GlyphStroke& points) {
   return curve;
 }
 
-// Darkens the pixels around a piece of the stroke, by their distance to it.
+// Darkens the pixels near a segment of the stroke, by their distance to it.
 void draw_segment(Canvas& canvas, GlyphPoint from, GlyphPoint to, float radius) {
   const float reach = radius + kSoftEdge;
   const auto first = [&](float low) { return std::max(0, static_cast<int>(low - reach)); };

@@ -1,5 +1,5 @@
-// Dropout: in training, sets elements to 0 at random and scales the others up; in evaluation, the
-// identity. A module without weights and without state: the generator is the caller's.
+// Dropout: in training, zeroes random elements and scales up the rest; in evaluation, the identity.
+// A module without weights or state: the caller owns the generator.
 // Threads: a value.
 #pragma once
 
@@ -10,22 +10,25 @@
 
 namespace hearth {
 
+/// Zeroes each element with probability p in training.
+///
 /// Shapes: the result is like x.
 /// Dtypes: floats.
 /// Paper: Srivastava et al., Dropout, JMLR 15 (2014).
 struct Dropout {
   struct Config {
-    double p = 0.5;  ///< How likely an element is to be dropped.
+    double p = 0.5;  ///< Probability that an element is dropped.
   };
 
   double p = 0.5;
 
-  /// Errors: ArgumentError when p is not in 0 to 1.
+  /// Errors: ArgumentError when p is outside [0, 1].
   explicit Dropout(const Config& config, SourceLoc loc = SourceLoc::current());
 
-  /// Draws from `generator` when mode is train and p is not 0.
+  /// Applies the layer. Draws from `generator` when mode is train and p is not 0.
   [[nodiscard]] Tensor forward(Arg x, Mode mode, Generator& generator) const;
-  /// The same with the generator of the calling thread's GeneratorScope.
+  /// Applies the layer with the generator of the calling thread's GeneratorScope.
+  ///
   /// Errors: ArgumentError in training outside of any scope.
   [[nodiscard]] Tensor forward(Arg x, Mode mode) const;
 

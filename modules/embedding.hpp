@@ -1,4 +1,4 @@
-// Embedding: a table with a row for each index. A module. Threads: one at a time.
+// Embedding: a table with one row per index. A module. Threads: one at a time.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -11,13 +11,14 @@ namespace hearth {
 
 struct Embedding {
   struct Config {
-    std::int64_t count = 0;  ///< Rows: how many indices there are.
-    std::int64_t width = 0;  ///< Features of a row.
+    std::int64_t count = 0;  ///< Number of rows; valid indices are below it.
+    std::int64_t width = 0;  ///< Features per row.
   };
 
-  Tensor weight;  ///< [count, width], as a Linear from width to count has it: the two can be tied.
+  /// [count, width]: the layout of a Linear from width to count, so the two can be tied.
+  Tensor weight;
 
-  /// The weight starts normal with mean 0 and deviation 1.
+  /// Initialises the weight with normal values of mean 0 and deviation 1.
   ///
   /// Errors: ArgumentError when count or width is below 1.
   Embedding(const Config& config,
@@ -26,10 +27,12 @@ struct Embedding {
             DType dtype = DType::f32,
             SourceLoc loc = SourceLoc::current());
 
+  /// Looks up one row per index.
+  ///
   /// Shapes: index [...]; result [..., width].
-  /// Dtypes: index i32 or i64; the result's is the weight's.
-  /// Errors: DtypeError, DeviceMismatch now; DeviceError when the result is read, of an index
-  /// outside [0, count) too.
+  /// Dtypes: index i32 or i64; the result has the weight's dtype.
+  /// Errors: DtypeError, DeviceMismatch now; DeviceError when the result is read, also for an index
+  /// outside [0, count).
   [[nodiscard]] Tensor forward(Arg index) const;
 
   HEARTH_MODULE(Embedding, weight)

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint64_t kLow = 0xffffffffU;
 
-/// Uniform in [0, below), from 64 random bits: the upper half of their product, by 32-bit parts.
+/// Maps 64 random bits to a uniform number in [0, below): the upper half of their product, computed
+/// from 32-bit parts.
 std::uint64_t scaled_down(std::uint64_t random, std::uint64_t below) noexcept {
   const std::uint64_t low = (random & kLow) * (below & kLow);
   const std::uint64_t middle = (random >> 32U) * (below & kLow) + (low >> 32U);
@@ -33,7 +34,7 @@ std::vector<std::int64_t> shuffled_order(std::int64_t size,
   std::vector<std::int64_t> order = plain_order(size);
   const Generator generator = Generator(seed).fork(static_cast<std::uint64_t>(epoch));
   for (std::size_t left = order.size(); left > 1; --left) {
-    const std::uint64_t block = left / 2;  // two numbers a block
+    const std::uint64_t block = left / 2;  // two numbers per block
     const philox::Block words = philox::block(generator.seed(), block);
     const std::size_t first = 2 * (left % 2);
     const std::uint64_t random = std::uint64_t{words[first]} << 32U | words[first + 1];

@@ -1,6 +1,6 @@
-// The order in which an epoch goes through a data set, and which rank gets which part of a batch.
-// Pure functions of their arguments, so that every worker, rank and resumed run agrees. Threads:
-// any.
+// The order of examples in an epoch, and the part of a batch that belongs to each rank. Pure
+// functions, so every worker, rank and resumed run computes the same order.
+// Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace hearth {
 
-/// A permutation of 0 … size-1 that depends on size, seed and epoch alone.
+/// Returns a permutation of 0 … size-1 that depends on size, seed and epoch only.
 ///
 /// Paper: Durstenfeld, Algorithm 235: Random permutation, CACM 1964; numbers by Philox.
 [[nodiscard]] std::vector<std::int64_t> shuffled_order(std::int64_t size,
                                                        std::uint64_t seed,
                                                        std::int64_t epoch);
-/// 0 … size-1.
+/// Returns 0 … size-1.
 [[nodiscard]] std::vector<std::int64_t> plain_order(std::int64_t size);
 
 /// Rows [begin, end) of a batch.
@@ -26,15 +26,16 @@ struct RowRange {
   [[nodiscard]] std::int64_t size() const noexcept { return end - begin; }
 };
 
-/// The part of `count` rows that belongs to `rank` of `world`: the parts differ by one row at most,
-/// follow one another and leave none out. Empty for some ranks when count < world.
+/// Returns the rows of `rank` when `count` rows are divided evenly among `world` ranks. The parts
+/// are contiguous, cover all rows, and differ by one row at most. Some are empty when count <
+/// world.
 [[nodiscard]] constexpr RowRange shard_rows(std::int64_t count, int rank, int world) noexcept {
   return {count * rank / world, count * (rank + 1) / world};
 }
 
-/// Rows of `rank` where rank i gets shares[i] of each sum(shares) rows, rounded. Where rounding
-/// would leave a rank with a share above 0 without rows, and there are enough, each gets one first.
-/// The sum and `count` are below 2^31.
+/// Returns the rows of `rank` when rank i gets shares[i] of each sum(shares) rows, rounded. If
+/// rounding would leave a rank with a share above 0 without rows and `count` suffices, each such
+/// rank first gets one row. The sum and `count` are below 2^31.
 [[nodiscard]] constexpr RowRange shard_rows(std::int64_t count,
                                             int rank,
                                             std::span<const std::int64_t> shares) noexcept {

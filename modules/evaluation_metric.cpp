@@ -29,8 +29,9 @@ std::vector<double> doubles_of(const Tensor& tensor, SourceLoc loc) {
   return tensor.to(DType::f64, loc).to_vector<double>(loc);
 }
 
-// The labels of a batch of classes. Errors: ShapeError, DtypeError for anything else, and
-// Exception out_of_range for a label that is no class.
+// Reads the labels of a batch of classes.
+// Errors: ShapeError, DtypeError for anything else, and Exception out_of_range for a label outside
+// the classes.
 std::vector<std::int64_t> labels_of(std::string_view metric,
                                     const Tensor& logits,
                                     const Tensor& labels,
@@ -50,7 +51,7 @@ std::vector<std::int64_t> labels_of(std::string_view metric,
          loc);
   }
   const std::int64_t classes = logits.size(1);
-  if (classes < 2) {  // the largest of one logit is class 0, whatever it is
+  if (classes < 2) {  // the largest of one logit is always class 0
     fail(ErrorCode::shape_mismatch,
          metric,
          fmt::format("outputs {} are of fewer than two classes; one logit a row is judged by "
@@ -109,7 +110,7 @@ double share_of(const Statistics& all) {
   return all[0] / all[1];
 }
 
-// Errors and targets, one to one.
+// Reads outputs and targets, one to one.
 std::pair<std::vector<double>, std::vector<double>> values_of(std::string_view metric,
                                                               const Tensor& outputs,
                                                               const Tensor& targets,
@@ -125,9 +126,9 @@ std::pair<std::vector<double>, std::vector<double>> values_of(std::string_view m
   return {doubles_of(outputs, loc), doubles_of(targets, loc)};
 }
 
-// [count, mean of the targets, squared distances from it, squared errors]; the first three merged
-// as Chan, Golub, LeVeque, Updating Formulae for Sample Variances, 1979, say: sums of squares of
-// large targets would cancel.
+// Returns [count, mean of the targets, squared distances from it, squared errors]. The first three
+// are merged by Chan, Golub, LeVeque, Updating Formulae for Sample Variances, 1979, since sums of
+// squares of large targets would cancel.
 Statistics regression_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc) {
   const auto [got, wanted] = values_of("R²", outputs, targets, loc);
   Statistics all{0, 0, 0, 0};
@@ -162,7 +163,7 @@ void require_zero_or_one(std::string_view metric, double target, SourceLoc loc) 
   }
 }
 
-// [true positives, false positives, false negatives]
+// Returns [true positives, false positives, false negatives].
 Statistics binary_of(const Tensor& outputs, const Tensor& targets, SourceLoc loc) {
   const bool has_two = outputs.rank() == 2 && outputs.size(1) == 2;
   const Arg given(outputs, loc);

@@ -1,4 +1,4 @@
-// Flatten: joins all axes but the first. A module without weights. Threads: a value.
+// Flatten: joins all axes but the leading ones. A module without weights. Threads: a value.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -7,9 +7,11 @@
 
 namespace hearth {
 
+/// Joins the axes from `first` on.
+///
 /// Shapes: x [n, a, b, ...]; result [n, a·b·...].
 struct Flatten {
-  int first = 1;  ///< The axes from here on are joined.
+  int first = 1;  ///< First of the axes that are joined.
   [[nodiscard]] Tensor forward(Arg x) const { return flatten(x, first); }
   HEARTH_MODULE(Flatten)
 };

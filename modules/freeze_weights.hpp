@@ -1,11 +1,10 @@
-// Freezing weights: parts of a model that a training leaves as they are, for fine-tuning. A frozen
-// tensor is a member of its module like a Buffer: it is kept, saved, moved and forked with the
-// module, and not trained. Not to be confused with freeze(), which makes a whole model ready for
-// many threads.
+// Freezing excludes parts of a model from training, for fine-tuning. A frozen tensor behaves like a
+// Buffer: it is kept, saved, moved and forked with its module, but not trained. Not related to
+// freeze(), which makes a whole model shareable between threads.
 // Stateless. Threads: as the module.
-// Invariants: (1) being frozen is a property of the member: a copy, a fork and another type of the
-// model have it too, and loading keeps it; assigning another tensor or layer to the member ends it;
-// (2) a tied tensor is frozen as soon as it is under one of its names.
+// Invariants: (1) frozen is a property of the member: copies, forks and dtype conversions keep it,
+// and so does loading; assigning another tensor or layer to the member ends it; (2) a tied tensor
+// is frozen if it is frozen under at least one of its names.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -35,28 +34,29 @@ void mark_frozen(Part& part, bool is_frozen, std::string_view op, SourceLoc loc)
 }
 }  // namespace detail
 
-/// Keeps a part of a model out of training: a layer, a list of layers, a tensor, or all of a model.
+/// Excludes a part of a model from training: a layer, a list of layers, a tensor, or the whole
+/// model.
 ///
-///   freeze_weights(model.body);                        // the head alone learns
+///   freeze_weights(model.body);                        // trains the head only
 ///   hearth::Adam optimizer({.learning_rate = 1e-3});
 ///   ...
-///   unfreeze_weights(model.body);                      // from here on all of it does
+///   unfreeze_weights(model.body);                      // trains the whole model from here on
 ///
-/// - value_and_grad() computes no gradient for it, nor for the layers before the first one that is
-///   trained; its place in the Gradients is empty, and has_gradient() is false.
-/// - Optimizers make no state for it, and neither step nor decay it. When it is unfrozen, its state
-///   and the count of its updates begin anew.
-/// - A frozen BatchNorm2d normalises by its running statistics in training too, and these stay;
-///   StateUpdates leaves frozen Buffers alone. Dropout goes by its Mode, frozen or not.
-/// - DataParallel and Trainer neither reduce nor step it. They go by what is frozen when they are
-///   made.
+/// - value_and_grad() computes no gradient for a frozen tensor, nor for the layers before the first
+///   trained one. Its entry in the Gradients is empty, and has_gradient() is false.
+/// - Optimizers create no state for it, and neither step nor decay it. After it is unfrozen, its
+///   state and update count start anew.
+/// - A frozen BatchNorm2d normalises by its running statistics in training too, and does not update
+///   them. StateUpdates skips frozen Buffers. Dropout depends on its Mode only.
+/// - DataParallel and Trainer neither reduce nor step it. They read what is frozen when they are
+///   constructed.
 ///
-/// Errors: ArgumentError inside of the function that value_and_grad differentiates.
+/// Errors: ArgumentError inside the function that value_and_grad differentiates.
 template <class Part>
 void freeze_weights(Part& part, SourceLoc loc = SourceLoc::current()) {
   detail::mark_frozen(part, true, "freeze_weights", loc);
 }
-/// Ends that, for all of the part. Errors: as freeze_weights().
+/// Returns a part of a model to training. Errors: as freeze_weights().
 template <class Part>
 void unfreeze_weights(Part& part, SourceLoc loc = SourceLoc::current()) {
   detail::mark_frozen(part, false, "unfreeze_weights", loc);

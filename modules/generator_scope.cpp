@@ -14,10 +14,11 @@ namespace {
 
 struct CurrentGenerator final : detail::ContextAttachment {
   Generator* generator = nullptr;
-  Generator replayed;  ///< Stands in where checkpoint() knows the numbers, and the scope has ended.
+  /// Used after the scope has ended, when checkpoint() recomputes with recorded numbers.
+  Generator replayed;
 };
 
-// Devices take small keys, counted from 1; this is "generato".
+// Devices use small keys, counted from 1. This one is "generato".
 constexpr std::uint64_t kKey = 0x67656e657261746fU;
 
 Generator* exchange_current(Generator* generator) {

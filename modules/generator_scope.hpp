@@ -1,8 +1,8 @@
-// GeneratorScope: which generator the random layers of a forward pass draw from, when the call does
-// not say so: `dropout.forward(x, mode)`. A Generator is a value that belongs to the code that runs
-// a stream (a training loop, a worker), so it is named on that thread and kept out of models.
-// Threads: a scope lives and dies on one thread; scopes nest. Invariant: the generator outlives the
-// scope.
+// GeneratorScope: the generator that random layers use when a forward pass names none, as in
+// `dropout.forward(x, mode)`. A Generator belongs to the code that runs a stream (a training loop,
+// a worker), so it is set on that thread and is not part of a model.
+// Threads: a scope is created and destroyed on one thread; scopes nest.
+// Invariant: the generator outlives the scope.
 #pragma once
 
 #include <hearth/runtime/base/source_loc.hpp>
@@ -12,7 +12,7 @@
 
 namespace hearth {
 
-/// Makes `generator` the calling thread's current one until the scope ends.
+/// Makes `generator` current on the calling thread until the scope ends.
 class [[nodiscard]] GeneratorScope final {
  public:
   explicit GeneratorScope(Generator& generator);
@@ -26,7 +26,7 @@ class [[nodiscard]] GeneratorScope final {
 
 /// The generator of the calling thread's innermost scope.
 ///
-/// Errors: ArgumentError outside of any scope, naming `user`.
+/// Errors: ArgumentError naming `user`, outside of any scope.
 [[nodiscard]] Generator& current_generator(std::string_view user,
                                            SourceLoc loc = SourceLoc::current());
 

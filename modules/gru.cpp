@@ -17,7 +17,7 @@ Gru::Gru(
   detail::set_first_paths(*this);
 }
 
-// new + update*(hidden - new), where update says how much stays.
+// The new state is new + update*(hidden - new), where update is the share of the old state.
 GruResult Gru::run(Arg x, const std::optional<Tensor>& state) const {
   return detail::mistakes_named("Gru", [&] {
     const SourceLoc loc = x.location();

@@ -1,4 +1,4 @@
-// Gru: sequences with a gated memory, of fewer weights than an Lstm. A module.
+// Gru: a gated recurrent layer with fewer weights than an Lstm. A module.
 // Threads: one at a time.
 #pragma once
 
@@ -10,11 +10,12 @@
 namespace hearth {
 
 struct GruResult {
-  Tensor output;  ///< [n, length, hidden·directions], of the last layer.
-  Tensor state;   ///< [layers·directions, n, hidden], after the last place.
+  Tensor output;  ///< [n, length, hidden·directions]: the last layer's.
+  Tensor state;   ///< [layers·directions, n, hidden]: after the last position.
 };
 
-/// The reset gate acts on what the hidden weights give, as in PyTorch and cuDNN.
+/// Gated recurrent unit. The reset gate acts on the hidden projection, as in PyTorch and cuDNN.
+///
 /// Paper: Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, arXiv:1406.1078.
 struct Gru {
   using Config = RecurrentConfig;
@@ -29,13 +30,13 @@ struct Gru {
       DType dtype = DType::f32,
       SourceLoc loc = SourceLoc::current());
 
-  /// From this state on, or from zeros.
+  /// Runs over a sequence, from the given state or from zeros.
   ///
-  /// Shapes: x [n, length, in], of a length of 1 or more.
-  /// Dtypes: floats, x and the state as the weights.
+  /// Shapes: x [n, length, in], with a length of 1 or more.
+  /// Dtypes: floats; x and the state have the weights' dtype.
   /// Errors: ShapeError, DtypeError, DeviceMismatch now; DeviceError when a result is read.
   [[nodiscard]] GruResult run(Arg x, const std::optional<Tensor>& state = {}) const;
-  /// Its output alone, from zeros.
+  /// The output of run() from a zero state.
   [[nodiscard]] Tensor forward(Arg x) const { return run(x).output; }
 
   HEARTH_MODULE(Gru, layers)

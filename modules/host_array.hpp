@@ -1,5 +1,5 @@
-// HostArray: numbers in the program's own memory, with a type and a shape: what data sets give and
-// files hold, on its way to a Tensor. A value, moved around; its holder owns the bytes.
+// HostArray: numbers in host memory with a dtype and a shape, between data sets or files and a
+// Tensor. A value, usually moved; its holder owns the bytes.
 // Threads: a value. Invariant: bytes() holds shape().element_count() elements in row-major order.
 #pragma once
 
@@ -18,12 +18,15 @@ namespace hearth {
 class HostArray final {
  public:
   HostArray() = default;
-  /// Whether nobody filled it: examples may lack inputs or targets where they have other arrays.
+  /// Whether the array is absent. Examples may lack inputs or targets if they have other arrays.
   [[nodiscard]] bool is_left_out() const noexcept { return shape() == Shape{0}; }
-  /// All zero. Errors: OutOfMemory when the host has no room for it.
+  /// Creates an array of zeros.
+  ///
+  /// Errors: OutOfMemory when the host lacks memory for it.
   HostArray(DType dtype, const Shape& shape, SourceLoc loc = SourceLoc::current());
 
-  /// A copy of these elements, in row-major order; without a shape they are one axis.
+  /// Copies these elements, in row-major order. Without a shape the array has one axis.
+  ///
   /// Errors: ShapeError when the shape has another number of elements; OutOfMemory.
   template <class T>
   [[nodiscard]] static HostArray from(std::span<const T> values,
@@ -43,7 +46,8 @@ class HostArray final {
                                       SourceLoc loc = SourceLoc::current()) {
     return from(values, Shape{static_cast<std::int64_t>(values.size())}, loc);
   }
-  /// Rows of one length as [rows, length].
+  /// Copies rows of equal length to an array [rows, length].
+  ///
   /// Errors: ShapeError naming the first row of another length.
   template <class T>
   [[nodiscard]] static HostArray from_rows(const std::vector<std::vector<T>>& rows,
@@ -64,7 +68,9 @@ class HostArray final {
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return bytes_; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
-  /// The elements. Errors: DtypeError when T is not the array's type.
+  /// The elements.
+  ///
+  /// Errors: DtypeError when T is not the array's type.
   template <class T>
   [[nodiscard]] std::span<T> values(SourceLoc loc = SourceLoc::current()) {
     require_dtype(dtype_of<T>, loc);
@@ -76,14 +82,17 @@ class HostArray final {
     return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
   }
 
-  /// The parts of the first axis with these numbers, in this order: rows of a table, examples.
-  /// Errors: ShapeError for rank 0; ArgumentError for a number that is not there; OutOfMemory.
+  /// Gathers entries of the first axis by index, in the given order: rows of a table, or examples.
+  ///
+  /// Errors: ShapeError for rank 0; ArgumentError for an index out of range; OutOfMemory.
   [[nodiscard]] HostArray rows(std::span<const std::int64_t> numbers,
                                SourceLoc loc = SourceLoc::current()) const;
 
-  /// A tensor with these values. Errors: OutOfMemory when the copy finds no room.
+  /// Copies the values to a tensor.
+  ///
+  /// Errors: OutOfMemory when memory for the copy is lacking.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const&;
-  /// The same; the bytes move along and are copied once, by the device.
+  /// Moves the bytes into the upload, so that the device alone copies them, once.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) &&;
 
  private:

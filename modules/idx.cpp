@@ -23,7 +23,7 @@ constexpr const char* kHexDigits = "0123456789abcdef";
 constexpr int kClasses = 10;
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
-// A file, and the line of the program that asked for it.
+// A file and the line of the program's call.
 struct Source {
   std::filesystem::path file;
   SourceLoc loc;
@@ -38,7 +38,7 @@ struct Source {
   fail(ErrorCode::bad_format, from, "at byte " + std::to_string(offset) + ": " + text);
 }
 
-// The bytes of a file in order, unpacked when they are gzip (zlib passes plain files through).
+// The bytes of a file in order. Gzip is unpacked; zlib passes plain files through.
 class ByteSource {
  public:
   explicit ByteSource(const Source& from) : from_(from), stream_(nullptr, &gzclose) {
@@ -58,7 +58,7 @@ class ByteSource {
 
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
 
-  /// Up to `size` bytes; fewer only at the end of the file.
+  /// Reads up to `size` bytes; fewer only at the end of the file.
   std::size_t read(std::uint8_t* to, std::size_t size) {
     std::size_t done = 0;
     while (done < size) {
@@ -75,7 +75,7 @@ class ByteSource {
   }
 
  private:
-  // A gzip stream that stops in the middle gives its bytes first and Z_BUF_ERROR then.
+  // For a truncated gzip stream, zlib first returns the bytes and afterwards Z_BUF_ERROR.
   void check(int got) {
     int code = Z_OK;
     const char* message = gzerror(stream_.get(), &code);

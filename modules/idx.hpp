@@ -1,7 +1,7 @@
 // Reads IDX files, the format of MNIST and Fashion-MNIST, gzipped or not.
 // Stateless. Threads: any.
-// Invariant: what is returned agrees with its header to the last byte; anything else throws and
-// names the file and the byte.
+// Invariant: a result agrees with its file's header to the last byte; any other file throws an
+// error with the file and the byte.
 #pragma once
 
 #include <hearth/modules/labelled_images.hpp>
@@ -21,20 +21,20 @@ struct IdxArray {
   std::vector<std::uint8_t> values;  ///< Row-major.
 };
 
-/// Reads an IDX file of unsigned bytes of any rank, unpacking gzip on the way.
+/// Reads an IDX file of unsigned bytes of any rank; gzip is detected and unpacked.
 ///
 /// Units: byte offsets in errors count the unpacked bytes.
-/// Errors: FileError: not_found, io_error, bad_format (wrong magic number, truncated, bytes after
-/// the end, broken gzip); OutOfMemory. Cost: memory grows with what the file really holds, whatever
-/// its header claims.
+/// Errors: FileError: not_found, io_error, bad_format (wrong magic number, truncated, trailing
+/// bytes, broken gzip); OutOfMemory.
+/// Cost: memory grows with the actual content, whatever the header claims.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& file,
                                 SourceLoc loc = SourceLoc::current());
 
-/// Reads pictures and their classes and checks that they belong together.
+/// Reads images and their labels, and checks that they match.
 ///
 /// Shapes: images [count, height, width], labels [count].
-/// Errors: those of read_idx(); bad_format for another rank, no pictures, pictures without pixels,
-/// different counts, or a label from class_count on.
+/// Errors: those of read_idx(); bad_format for another rank, no images, images without pixels,
+/// different counts, or a label outside [0, class_count).
 [[nodiscard]] LabelledImages read_labelled_images(const std::filesystem::path& images,
                                                   const std::filesystem::path& labels,
                                                   int class_count = 10,
@@ -43,16 +43,19 @@ struct IdxArray {
 struct MnistData {
   LabelledImages train;
   LabelledImages test;
-  bool is_split_of_test_files = false;  ///< The training files were not there.
+  bool is_split_of_test_files = false;  ///< Whether the training files were missing.
   std::string
-      description;  ///< One sentence for the user: what was read from where, and how it was split.
+      description;  ///< One sentence for the user: files that were read, and how they were split.
 };
 
 /// Reads MNIST or Fashion-MNIST from a folder with the four usual names, each with or without .gz.
 ///
-/// With the test files alone, their first four fifths (8,000 of 10,000) become the training set and
-/// the rest the test set, in file order; is_split_of_test_files and the description say so. Errors:
-/// FileError: not_found with the names that were looked for, and those of read_labelled_images().
+/// If only the test files exist, their first four fifths (8,000 of 10,000) become the training set
+/// and the rest the test set, in file order. is_split_of_test_files and the description report
+/// that.
+///
+/// Errors: FileError: not_found with the names that were tried, and those of
+/// read_labelled_images().
 [[nodiscard]] MnistData find_mnist(const std::filesystem::path& folder,
                                    SourceLoc loc = SourceLoc::current());
 

@@ -10,7 +10,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
-// Behind the settings in jpeglib.h, on which its numbers depend.
+// After jpeglib.h, whose settings determine the message numbers.
 #include <jerror.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
   throw_error(Error{.code = ErrorCode::invalid_argument, .text = text, .location = loc});
 }
 
-// The bytes of a file on their way to a picture.
+// The encoded bytes of an image, with its name and the line of the call.
 struct PictureSource {
   std::span<const std::byte> bytes;
   std::string_view name;
@@ -39,7 +39,7 @@ struct PictureSource {
                           .text = fmt::format("picture: {}: {}", name, text),
                           .location = loc});
   }
-  /// Room for its pixels.
+  /// Allocates an image.
   [[nodiscard]] Picture picture(std::int64_t height, std::int64_t width, int channels) const {
     if (height < 1 || width < 1 || height > kMostPixels / width) {
       fail(fmt::format("{} by {} pixels are none, or more than {}", height, width, kMostPixels));
@@ -56,7 +56,7 @@ struct PictureSource {
 
 // ---- pixels ----
 
-// A sample on white, as far as it is not covered; rounded.
+// Blends a sample with white by its alpha, rounded.
 std::uint8_t over_white(unsigned value, unsigned alpha) {
   return static_cast<std::uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
 }
@@ -88,17 +88,17 @@ void place_pixels(std::span<const std::uint8_t> from,
 
 // ---- PNG ----
 
-// libpng reports an error by a call that must not return: it jumps back to where `jump` was set.
-// A plain struct, which a jump leaves as it is.
+// libpng reports an error by a function that must not return: it jumps to where `jump` was set. A
+// plain struct, which a jump leaves unchanged.
 struct PngReading {
   std::jmp_buf jump{};
   std::array<char, 128> text{};
-  const std::byte* at = nullptr;  // the next byte of the file
+  const std::byte* at = nullptr;  // next byte of the file
   std::size_t left_bytes = 0;
   png_structp png = nullptr;
   png_infop info = nullptr;
   bool is_interlaced = false;
-  std::size_t channels = 0;  // of what the rows are made of, 8 bits each
+  std::size_t channels = 0;  // per pixel of a row, 8 bits each
   std::size_t row_bytes = 0;
 };
 
@@ -118,9 +118,8 @@ void read_png_bytes(png_structp png, png_bytep to, png_size_t count) {
   reading->left_bytes -= count;
 }
 
-// Between a jump and its place lie frames of C, and these two: they own nothing.
-// libpng skips gamma, colour profiles and texts: samples stay as they are, and a broken or huge
-// note costs nothing.
+// A jump skips only C frames and these two functions, which own nothing. libpng ignores gamma,
+// colour profiles and texts: samples stay as stored, and a broken or huge chunk costs nothing.
 bool read_png_header(PngReading& reading) {
   if (setjmp(reading.jump) != 0) {  // NOLINT(cert-err52-cpp)
     return false;
@@ -129,7 +128,7 @@ bool read_png_header(PngReading& reading) {
   png_set_read_fn(png, &reading, read_png_bytes);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(png, reading.info);
-  png_set_expand(png);    // palettes, fewer than 8 bits, and a colour that stands for transparency
+  png_set_expand(png);    // palettes, depths below 8 bits, transparent colours
   png_set_scale_16(png);  // value·255/65535, rounded
   reading.is_interlaced = png_set_interlace_handling(png) > 1;
   png_read_update_info(png, reading.info);
@@ -137,8 +136,8 @@ bool read_png_header(PngReading& reading) {
   reading.row_bytes = png_get_rowbytes(png, reading.info);
   return true;
 }
-// Rows one after another into the same room, each placed at once; of an interlaced picture, whose
-// passes come back to a row, all rows.
+// Decodes row after row into one buffer and places each at once. An interlaced image needs a buffer
+// for all rows, since each pass revisits them.
 bool read_png_rows(PngReading& reading, std::span<std::uint8_t> room, Picture& picture) {
   if (setjmp(reading.jump) != 0) {  // NOLINT(cert-err52-cpp)
     return false;
@@ -193,9 +192,9 @@ Picture decode_png(const PictureSource& from, int channels) {
 
 // ---- JPEG ----
 
-// libjpeg reports an error by a call that must not return: it jumps back to where `jump` was set.
+// libjpeg reports an error by a function that must not return: it jumps to where `jump` was set.
 struct JpegErrors {
-  jpeg_error_mgr manager{};  // first: the library knows no more of this struct
+  jpeg_error_mgr manager{};  // first: libjpeg knows no further members
   std::jmp_buf jump{};
   std::array<char, JMSG_LENGTH_MAX> text{};
 };
@@ -205,8 +204,8 @@ struct JpegErrors {
   info->err->format_message(info, errors->text.data());
   std::longjmp(errors->jump, 1);  // NOLINT(cert-err52-cpp): the library is C
 }
-// Of data that end early or are broken the library warns only, and paints the rest grey. Other
-// warnings, of bytes that are too many, leave the picture whole.
+// libjpeg only warns about truncated or broken data, and fills the rest with grey. These warnings
+// become errors. Others, about surplus bytes, leave the image complete.
 void warning_is_error(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER ||
@@ -215,8 +214,8 @@ void warning_is_error(j_common_ptr info, int level) {
   }
 }
 
-// Files for print hold 255 - ink, as Adobe's programs write it. A row of cyan, magenta, yellow and
-// black becomes one of red, green and blue, in the same room.
+// CMYK files hold 255 - ink, as Adobe's programs write it. Converts a row of cyan, magenta, yellow
+// and black to red, green and blue in place.
 void ink_to_colours(std::span<std::uint8_t> row) {
   for (std::size_t from = 0, to = 0; from < row.size(); from += 4, to += 3) {
     const unsigned light = row[from + 3];
@@ -226,7 +225,7 @@ void ink_to_colours(std::span<std::uint8_t> row) {
   }
 }
 
-// Between a jump and its place lie frames of C, and these two: they own nothing.
+// A jump skips only C frames and these two functions, which own nothing.
 bool read_jpeg_header(jpeg_decompress_struct& info, JpegErrors& errors, const PictureSource& from) {
   if (setjmp(errors.jump) != 0) {  // NOLINT(cert-err52-cpp)
     return false;
@@ -238,7 +237,7 @@ bool read_jpeg_header(jpeg_decompress_struct& info, JpegErrors& errors, const Pi
   jpeg_read_header(&info, TRUE);
   return true;
 }
-// `room`: of one row of the file's channels.
+// `room`: buffer for one row of the file's channels.
 bool read_jpeg_rows(jpeg_decompress_struct& info,
                     JpegErrors& errors,
                     std::span<std::uint8_t> room,
@@ -297,9 +296,9 @@ bool begins_with(std::span<const std::byte> bytes, std::initializer_list<int> fi
          });
 }
 
-// ---- another size ----
+// ---- resizing ----
 
-// Which elements of a row each element of the new one is a mean over, with what weights.
+// For each element of a resized row: the source elements of its mean, and their weights.
 struct Taps {
   std::vector<std::int64_t> first;
   std::vector<std::vector<float>> weights;
@@ -307,7 +306,7 @@ struct Taps {
 
 Taps taps_of(std::int64_t from, std::int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
-  const double reach = std::max(scale, 1.0);  // of the triangle, at each side
+  const double reach = std::max(scale, 1.0);  // half the width of the triangle
   Taps taps;
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
@@ -329,7 +328,7 @@ Taps taps_of(std::int64_t from, std::int64_t to) {
   return taps;
 }
 
-// Along the middle axis of [outer, size, inner].
+// Resamples the middle axis of [outer, size, inner].
 std::vector<float> resampled(const std::vector<float>& values,
                              std::int64_t outer,
                              std::int64_t size,

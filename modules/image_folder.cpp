@@ -29,8 +29,8 @@ bool is_picture(const fs::path& file) {
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-// What other programs leave in folders: Jupyter's .ipynb_checkpoints, the Mac's .DS_Store and
-// ._cat.png, and the folder of such files that its archives carry.
+// Whether other programs left the entry: Jupyter's .ipynb_checkpoints, macOS's .DS_Store and
+// ._cat.png, and the __MACOSX folder in its archives.
 bool is_hidden(const fs::path& entry) {
   const std::string name = entry.filename().string();
   return name.starts_with('.') || name == "__MACOSX";
@@ -45,11 +45,12 @@ bool is_hidden(const fs::path& entry) {
 
 struct Entry {
   fs::path path;
-  fs::file_type type = fs::file_type::none;  // through links
+  fs::file_type type = fs::file_type::none;  // of the link's target
 };
 
-// Entries of a folder, in the order of names. Errors: an entry for which `matters` is true, and
-// that is a link to nowhere or has no readable status. It would be missing silently.
+// Lists a folder in the order of names.
+// Errors: an entry for which `matters` is true and that is a dangling link or has no readable
+// status. It would be missing silently.
 template <class Matters>
 std::vector<Entry> entries_of(const fs::path& folder, const Matters& matters, SourceLoc loc) {
   std::error_code error;
@@ -163,13 +164,13 @@ void ImageFolder::list_class(const fs::path& folder, std::int64_t label, SourceL
   }
 }
 
-// A data set needs no runtime, so it has no log but the standard error stream.
+// A data set has no runtime, so it logs to standard error.
 void ImageFolder::note_skipped(const fs::path& folder) const {
   if (skipped_.empty()) {
     return;
   }
   const Result<detail::LogLevel> level = detail::log_level(detail::Settings::from_environment());
-  detail::Log({.level = level.value()})  // a level that is none is an error, as ever
+  detail::Log({.level = level.value()})  // an invalid level is an error
       .info(fmt::format("ImageFolder: {}: {} pictures in {} classes; {} other entries are passed "
                         "by, the first is {}",
                         folder.string(),

@@ -1,6 +1,6 @@
-// ImageFolder: pictures in a folder, a subfolder for each class, read and scaled when they are
-// needed.
-// Owns the list of files, not the pictures. Threads: any, after construction.
+// ImageFolder: a folder of images with one subfolder per class. Images are decoded and scaled on
+// demand.
+// Owns the list of files, not the images. Threads: any, after construction.
 #pragma once
 
 #include <hearth/modules/dataset.hpp>
@@ -15,32 +15,37 @@
 namespace hearth {
 
 struct ImageFolderOptions {
-  /// What every picture is scaled to; 0: the size of the first one, which all must have then.
+  /// Height to which every image is scaled. 0: the size of the first image, which all others must
+  /// have.
   std::int64_t height = 0;
-  std::int64_t width = 0;  ///< Width after scaling; see height.
-  int channels = 3;        ///< 1: grey; 3: red, green, blue; whatever the files have.
-  /// Pixels are (value/255 - mean)/deviation; one number for all channels, or one for each.
+  std::int64_t width = 0;  ///< Width to which every image is scaled; see height.
+  /// Channels of an example: 1 (grey) or 3 (red, green, blue). Files are converted.
+  int channels = 3;
+  /// Subtracted from value/255: pixels become (value/255 - mean)/deviation. One number for all
+  /// channels, or one per channel.
   std::vector<float> mean = {0};
-  std::vector<float> deviation = {1};  ///< One for all channels, or one for each.
-  /// The numbers of classes, as another folder has them (`train.classes()`): a folder that lacks
-  /// one has none of its pictures, and one of another name is refused. Empty: the folder's own.
+  /// Divisor of value/255 - mean. One number for all channels, or one per channel.
+  std::vector<float> deviation = {1};
+  /// Class names in label order, usually those of another folder (`train.classes()`). The folder
+  /// may lack some of them, but a subfolder of any other name is an error. Empty: the folder's own
+  /// subfolders.
   std::vector<std::string> classes = {};
 };
 
 class ImageFolder final : public Dataset {
  public:
-  /// Lists the files whose names end in .png, .jpg or .jpeg (or in capitals); their bytes decide
-  /// between PNG and JPEG. Classes are numbered in the order of their names, pictures in the
-  /// order of classes and names. Links are followed.
+  /// Lists the files that end in .png, .jpg or .jpeg, in any case; their first bytes decide between
+  /// PNG and JPEG. Classes are numbered in the order of their names. Images are ordered by class
+  /// and name. Links are followed.
   ///
-  /// Passed by, kept in skipped(), and counted in the log (level info): names that begin with a dot
-  /// and `__MACOSX`, unless options.classes names them; files beside the classes; in a class other
-  /// files, and folders with all that they hold.
+  /// Skipped entries are listed in skipped() and counted in the log (level info). They are: names
+  /// that begin with a dot and `__MACOSX`, unless options.classes names them; files beside the
+  /// classes; other files in a class, and folders in a class with all their content.
   ///
-  /// Errors: FileError: not_found for no such folder, one without subfolders, or a link that leads
-  /// nowhere; io_error for what cannot be looked at; bad_format for a class without pictures or one
-  /// that is not among options.classes, and the error of read_picture() for the first picture when
-  /// its size is used; ArgumentError for options that do not fit.
+  /// Errors: FileError: not_found for a missing folder, one without subfolders, or a dangling link;
+  /// io_error for entries that cannot be read; bad_format for a class without images or outside
+  /// options.classes, and as read_picture() for the first image if its size is used; ArgumentError
+  /// for invalid options.
   explicit ImageFolder(const std::filesystem::path& folder,
                        ImageFolderOptions options = {},
                        SourceLoc loc = SourceLoc::current());
@@ -48,14 +53,16 @@ class ImageFolder final : public Dataset {
   [[nodiscard]] std::int64_t size() const override {
     return static_cast<std::int64_t>(files_.size());
   }
+  /// Reads, decodes and scales examples.
+  ///
   /// Shapes: inputs f32 [n, channels, height, width], targets i64 [n], the class.
-  /// Errors: FileError naming the picture: those of read_picture(); bad_format for another size.
+  /// Errors: FileError naming the image: those of read_picture(); bad_format for another size.
   [[nodiscard]] Examples read(std::span<const std::int64_t> indices) const override;
 
-  /// The names of the subfolders, or options.classes.
+  /// Names of the subfolders, or options.classes.
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   [[nodiscard]] const std::vector<std::filesystem::path>& files() const noexcept { return files_; }
-  /// Entries of the folder and of its classes that are no pictures of the data set.
+  /// Entries of the folder and its classes that are not images of the data set.
   [[nodiscard]] const std::vector<std::filesystem::path>& skipped() const noexcept {
     return skipped_;
   }

@@ -1,6 +1,6 @@
-// Values that parameters start with. Each takes a shape [out, in, window...] and draws from a
-// Generator, so the same generator gives the same values on every device. Zeros and constants are
-// the ops zeros() and full().
+// Initial values of parameters. Each function takes a shape [out, in, window...] and draws from a
+// Generator, so one generator state gives the same values on every device. For constants use the
+// ops zeros() and full().
 // Stateless. Threads: any; on the calling thread's stream.
 #pragma once
 
@@ -10,21 +10,25 @@
 
 namespace hearth {
 
-/// Inputs that reach one output: the product of all dimensions but the first.
+/// The number of inputs per output: the product of all dimensions but the first.
+///
 /// Errors: ArgumentError when the rank is below 2 or a dimension is 0.
 [[nodiscard]] std::int64_t fan_in(const Shape& shape, SourceLoc loc = SourceLoc::current());
-/// Outputs that one input reaches: the product of all dimensions but the second.
+/// The number of outputs per input: the product of all dimensions but the second.
+///
 /// Errors: as fan_in().
 [[nodiscard]] std::int64_t fan_out(const Shape& shape, SourceLoc loc = SourceLoc::current());
 
-/// Uniform in ±1/sqrt(fan_in): what PyTorch gives Linear and Conv2d (Kaiming with a = sqrt(5)).
+/// Uniform in ±1/sqrt(fan_in), PyTorch's default for Linear and Conv2d (Kaiming, a = sqrt(5)).
+///
 /// Paper: He et al., Delving Deep into Rectifiers, arXiv:1502.01852.
 [[nodiscard]] Tensor kaiming_uniform(const Device& device,
                                      const Shape& shape,
                                      Generator& generator,
                                      DType dtype = DType::f32,
                                      SourceLoc loc = SourceLoc::current());
-/// Normal with deviation sqrt(2/fan_in), which keeps the size of activations through relu.
+/// Normal with deviation sqrt(2/fan_in), which preserves the scale of activations through relu.
+///
 /// Paper: He et al., Delving Deep into Rectifiers, arXiv:1502.01852.
 [[nodiscard]] Tensor kaiming_normal(const Device& device,
                                     const Shape& shape,
@@ -32,6 +36,7 @@ namespace hearth {
                                     DType dtype = DType::f32,
                                     SourceLoc loc = SourceLoc::current());
 /// Uniform in ±sqrt(6/(fan_in + fan_out)).
+///
 /// Paper: Glorot, Bengio, Understanding the difficulty of training deep feedforward neural
 /// networks, AISTATS 2010.
 [[nodiscard]] Tensor xavier_uniform(const Device& device,

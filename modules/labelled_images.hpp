@@ -1,7 +1,7 @@
-// Pictures of one size with a class each: what the readers and generators of image data sets give.
+// Images of one size with one label each: the result of image readers and generators.
 // Plain data, owned by its holder. Threads: values.
-// Invariants: (1) pixels holds count·height·width bytes, picture after picture, row after row; (2)
-// labels holds count bytes, each below class_count.
+// Invariants: (1) pixels holds count·height·width bytes, image by image and row by row; (2) labels
+// holds count bytes, each below class_count.
 #pragma once
 
 #include <cstdint>

@@ -10,26 +10,32 @@
 
 namespace hearth {
 
+/// Layer normalisation over the last axes.
+///
 /// Paper: Ba, Kiros, Hinton, Layer Normalization, arXiv:1607.06450.
 struct LayerNorm {
   struct Config {
-    Shape shape;            ///< Of the last axes of x, over which statistics are taken.
+    Shape shape;            ///< Sizes of the last axes of x, which share one mean and variance.
     double epsilon = 1e-5;  ///< Added to the variance.
-    bool bias = true;       ///< Whether there is one beside the weight.
+    bool bias = true;       ///< Whether the layer adds a bias.
   };
 
-  Tensor weight;               ///< As the shape says; starts with 1.
-  std::optional<Tensor> bias;  ///< The same; starts with 0.
+  Tensor weight;               ///< [shape]; starts at 1.
+  std::optional<Tensor> bias;  ///< [shape]; starts at 0.
   double epsilon = 1e-5;
 
+  /// Creates weight and bias.
+  ///
   /// Errors: ArgumentError when the shape has no axes or no elements, or epsilon is below 0.
   LayerNorm(const Config& config,
             const Device& device,
             DType dtype = DType::f32,
             SourceLoc loc = SourceLoc::current());
 
+  /// Applies the layer.
+  ///
   /// Shapes: x [..., shape]; the result is like x.
-  /// Dtypes: floats, x as the weight; f16 and bf16 are computed in f32.
+  /// Dtypes: floats; x has the weight's dtype. f16 and bf16 are computed in f32.
   /// Errors: ShapeError, DtypeError, DeviceMismatch now; DeviceError when the result is read.
   [[nodiscard]] Tensor forward(Arg x) const;
 

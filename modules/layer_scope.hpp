@@ -1,12 +1,13 @@
-// LayerScope: counts ops without a tensor of their own to a layer, in traces and memory pictures.
-// Composite layers of the library open one in forward(); so may a module of your own:
+// LayerScope: attributes ops that have no tensor of their own to a layer, in traces and memory
+// traces. Composite layers of the library open one in forward(), and so may user modules:
 //
 //   hearth::Tensor forward(hearth::Arg x) const {
 //     const hearth::LayerScope scope(*this, projection.weight);
 //     …
 //   }
 //
-// Threads: as LayerLabel's. Cost: a few loads while nobody traces; else a walk over the module.
+// Threads: as LayerLabel.
+// Cost: a few loads without a trace; a walk over the module with one.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -22,7 +23,7 @@ namespace hearth {
 
 class [[nodiscard]] LayerScope final {
  public:
-  /// `tensor`: any of the layer's own.
+  /// `tensor`: any tensor of the layer.
   template <Module Layer>
   LayerScope(const Layer& layer, const Tensor& tensor) {
     if (detail::wants_layers(tensor)) {
@@ -34,8 +35,8 @@ class [[nodiscard]] LayerScope final {
   ~LayerScope() = default;
 
  private:
-  // The first tensor's path in the layer is the end of its path in the model; what stands before it
-  // is the layer's.
+  // A tensor's path in the layer is a suffix of its path in the model. The rest is the path of the
+  // layer.
   template <class Layer>
   void open(const Layer& layer) {
     bool is_first = true;

@@ -46,7 +46,8 @@ double shape_of(const FunctionRate& how, std::int64_t step, std::int64_t /*last*
 double shape_of(const OneCycleRate& how, std::int64_t step, std::int64_t last) {
   const auto at = static_cast<double>(step);
   const auto end = static_cast<double>(last);
-  const double top = how.rising * (end + 1) - 1;  // the highest step, rounded down
+  // Position of the peak; the highest step is rounded down.
+  const double top = how.rising * (end + 1) - 1;
   if (at <= top) {
     return top > 0 ? along_cosine(how.start, 1, at / top) : 1;
   }
@@ -54,7 +55,7 @@ double shape_of(const OneCycleRate& how, std::int64_t step, std::int64_t last) {
   return end > begin ? along_cosine(1, how.end, (at - begin) / (end - begin)) : 1;
 }
 
-// The settings that all kinds have, and those of some.
+// Validation of the settings that all schedules have, and of their own.
 struct Checks {
   std::string_view op;
   SourceLoc loc;

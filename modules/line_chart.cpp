@@ -30,12 +30,12 @@ struct Range {
   [[nodiscard]] bool is_empty() const { return low > high; }
 };
 
-// Of a point: what it is and, in per cent, "97.25 %".
+// Text of a value: a number or, in per cent, "97.25 %".
 std::string value_text(double value, bool is_share) {
   return is_share ? readable_number(value * 100, 0.01) + " %" : readable_number(value, 0);
 }
 
-// Where values stand in the picture.
+// Maps values to pixels.
 struct Frame {
   double x_low, x_high, y_low, y_high;
 
@@ -83,7 +83,7 @@ std::string grid_of(const LineChart& chart,
                     escaped(chart.axis));
 }
 
-// The line, broken where values are not finite, and a dot for each value where they are few.
+// The line, broken where values are not finite, and a dot for each value if there are few.
 std::string curve_of(const LineChart& chart, const Frame& frame, std::size_t index) {
   const ChartLine& line = chart.lines[index];
   constexpr std::size_t kMostDots = 60;
@@ -172,13 +172,13 @@ std::string readable_number(double value, double step) {
     return "0";
   }
   const int magnitude = static_cast<int>(std::floor(std::log10(size)));
-  // Behind the first digit, so that neighbours a step apart differ; a hair more than a step below
-  // is the same.
+  // Digits after the first, so that values one step apart differ. The addend keeps a step just
+  // below a power of ten at that power.
   const int digits =
       step > 0 ? magnitude - static_cast<int>(std::floor(std::log10(step) + 1e-9)) : kDigits - 1;
   const bool is_small = size < kLeast || (step > 0 && step < kLeast);
   if (is_small || size >= kMost) {
-    // "2e-5": no zeros that say nothing.
+    // "2e-5": without trailing zeros.
     std::string text = fmt::format("{:.{}e}", value, std::clamp(digits, 0, 15));
     const std::size_t e = text.find('e');
     std::string front = text.substr(0, e);
@@ -204,9 +204,9 @@ std::string readable_number(double value, double step) {
 
 std::vector<double> round_ticks(double low, double high, int count) {
   if (!std::isfinite(high - low)) {
-    return {low, high};  // farther apart than a number can say
+    return {low, high};  // the distance exceeds the range of double
   }
-  // What differs in its last bits alone is one value: no tick lies between.
+  // Values that differ in their last bits only count as one: no tick fits between them.
   constexpr double kLeast = 1e-300;
   if (!(high - low > std::max(kLeast, 1e-9 * std::max(std::fabs(low), std::fabs(high))))) {
     const double margin = low == 0 ? 1 : std::max(std::fabs(low) / 2, kLeast);
@@ -245,7 +245,7 @@ std::string svg_of(const LineChart& chart) {
   }
   const std::vector<double> y_ticks = round_ticks(values.low, values.high, 5);
   const double last = chart.first + chart.stride * static_cast<double>(length - 1);
-  // One value alone stands in the middle.
+  // A single value stands in the middle.
   const double half = length == 1 ? chart.stride / 2 : 0;
   const Frame frame{.x_low = chart.first - half,
                     .x_high = last + half,
@@ -253,7 +253,7 @@ std::string svg_of(const LineChart& chart) {
                     .y_high = y_ticks.back()};
   std::vector<double> x_ticks;
   for (const double tick : round_ticks(chart.first, last, 8)) {
-    if (tick == std::round(tick)) {  // epochs and steps are whole
+    if (tick == std::round(tick)) {  // epochs and steps are whole numbers
       x_ticks.push_back(tick);
     }
   }

@@ -38,7 +38,7 @@ void require_fit(const Arg& x, const Tensor& weight) {
   const SourceLoc loc = x.location();
   const Tensor& input = x.tensor();
   if (!input.is_valid() || !weight.is_valid()) {
-    return;  // the product refuses it
+    return;  // matmul rejects it
   }
   const auto refuse = [&](ErrorCode code, const std::string& text) {
     throw_error(Error{.code = code,

@@ -1,4 +1,4 @@
-// Lstm: sequences with a long and a short memory. A module. Threads: one at a time.
+// Lstm: a recurrent layer with a hidden state and a cell state. A module. Threads: one at a time.
 #pragma once
 
 #include <hearth/modules/recurrent_weights.hpp>
@@ -8,17 +8,20 @@
 
 namespace hearth {
 
-/// Shapes of both: [layers·directions, n, hidden], a layer's directions side by side.
+/// The state after a position. Shapes of both: [layers·directions, n, hidden]; the two directions
+/// of a layer are neighbours.
 struct LstmState {
   Tensor hidden;
   Tensor cell;
 };
 
 struct LstmResult {
-  Tensor output;    ///< [n, length, hidden·directions], of the last layer.
-  LstmState state;  ///< After the last place.
+  Tensor output;    ///< [n, length, hidden·directions]: the last layer's.
+  LstmState state;  ///< State after the last position.
 };
 
+/// Long short-term memory.
+///
 /// Paper: Hochreiter, Schmidhuber, Long Short-Term Memory, Neural Computation 1997; with forget
 /// gates: Gers, Schmidhuber, Cummins, Learning to Forget, Neural Computation 2000.
 struct Lstm {
@@ -34,13 +37,13 @@ struct Lstm {
        DType dtype = DType::f32,
        SourceLoc loc = SourceLoc::current());
 
-  /// From this state on, or from zeros.
+  /// Runs over a sequence, from the given state or from zeros.
   ///
-  /// Shapes: x [n, length, in], of a length of 1 or more.
-  /// Dtypes: floats, x and the state as the weights.
+  /// Shapes: x [n, length, in], with a length of 1 or more.
+  /// Dtypes: floats; x and the state have the weights' dtype.
   /// Errors: ShapeError, DtypeError, DeviceMismatch now; DeviceError when a result is read.
   [[nodiscard]] LstmResult run(Arg x, const std::optional<LstmState>& state = {}) const;
-  /// Its output alone, from zeros.
+  /// The output of run() from a zero state.
   [[nodiscard]] Tensor forward(Arg x) const { return run(x).output; }
 
   HEARTH_MODULE(Lstm, layers)

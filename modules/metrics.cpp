@@ -23,8 +23,8 @@ namespace {
                     .location = loc});
 }
 
-// Of classes [n] that were taken, which are the labels [n]: i64 [n]. Each label is looked up among
-// the classes, so that one that is none fails instead of counting as a miss.
+// Compares predicted classes [n] with labels [n]: i64 [n]. Looks up each label among the classes,
+// so that an invalid label fails and does not count as a miss.
 Tensor is_label(const Tensor& taken, const Tensor& labels, std::int64_t classes, SourceLoc loc) {
   const Tensor all = arange(taken.device(), 0, static_cast<double>(classes), 1, DType::i64, loc);
   const Tensor wanted = index_select(Arg(all, loc), 0, Arg(labels.to(DType::i64, loc), loc));
@@ -76,7 +76,7 @@ Tensor binary_accuracy(const Tensor& outputs,
   detail::require_binary("binary_accuracy", outputs, targets, loc);
   const std::int64_t count = outputs.element_count();
   const Tensor taken = greater(Arg(outputs, loc), Arg(threshold, loc)).to(DType::i64, loc);
-  // A target that is neither 0 nor 1 becomes class 2, which fails as a label that is no class.
+  // A target other than 0 or 1 becomes class 2, which fails as an invalid label.
   const Tensor is_one = equal(Arg(targets, loc), Arg(1, loc)).to(DType::i64, loc);
   const Tensor is_zero = equal(Arg(targets, loc), Arg(0, loc)).to(DType::i64, loc);
   const Tensor labels = Arg(2, loc) - Arg(is_one, loc) - Arg(is_zero, loc) * Arg(2, loc);
@@ -89,7 +89,7 @@ void detail::require_binary(std::string_view op,
                             const Tensor& outputs,
                             const Tensor& targets,
                             SourceLoc loc) {
-  // [n, 1] is [n]: one axis of size 1 at the end may be missing.
+  // Treats [n, 1] as [n].
   const auto rows = [loc](const Tensor& tensor) {
     const Shape& shape = tensor.shape(loc);
     std::vector<std::int64_t> sizes(shape.dims().begin(), shape.dims().end());
@@ -121,7 +121,7 @@ void require_finite(double loss, std::int64_t step, SourceLoc loc) {
 
 void require_finite(const Gradients& gradients, std::int64_t step, SourceLoc loc) {
   gradients.require_unused("require_finite()", loc);
-  std::vector<Pending<double>> bad_counts;  // all are queued before the first is waited for
+  std::vector<Pending<double>> bad_counts;  // all are queued before the first wait
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].is_valid() && is_float(gradients[i].dtype())) {

@@ -1,4 +1,4 @@
-// What a forward pass is for. Always an explicit argument, never a hidden flag. Values, any thread.
+// Mode of a forward pass. Always an explicit argument, never a hidden flag. A value; any thread.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 namespace hearth {
 
 enum class Mode : std::uint8_t {
-  train,  ///< Dropout drops.
-  eval,   ///< Every layer is a plain function of its input.
+  train,  ///< Dropout is active; BatchNorm2d normalises by the batch.
+  eval,   ///< Every layer is a pure function of its input.
 };
 
 }  // namespace hearth

@@ -1,5 +1,4 @@
-// model_summary: what a model is made of, as a table for people: a row a tensor, with its path,
-// shape, type and how many numbers it has, and what all of them are together.
+// model_summary: a table of a model's tensors with path, shape, dtype and size, and their sums.
 // Stateless. Threads: as the module.
 #pragma once
 
@@ -12,23 +11,23 @@
 
 namespace hearth {
 
-/// A tensor of a model. Tied weights stand there once, under the first of their names.
+/// One tensor of a model. A tied tensor has one row, under its first name.
 struct SummaryRow {
   std::string path;
   Shape shape;
   DType dtype = DType::f32;
   std::int64_t element_count = 0;
   std::int64_t size_bytes = 0;
-  bool is_trained = true;  ///< A Buffer is not, nor what is frozen.
+  bool is_trained = true;  ///< False for Buffers and frozen tensors.
   bool is_frozen = false;
 };
 
 struct ModelSummary {
   std::vector<SummaryRow> rows;  ///< In visit order.
 
-  /// Of what is trained.
+  /// Number of elements of all trained tensors.
   [[nodiscard]] std::int64_t parameter_count() const noexcept;
-  /// Of all tensors.
+  /// Size of all tensors.
   [[nodiscard]] std::int64_t size_bytes() const noexcept;
   /// The table, with a line for the sums:
   ///
@@ -37,13 +36,15 @@ struct ModelSummary {
   [[nodiscard]] std::string to_string() const;
 };
 
-// For what is no module.
+// Overload for types that are no modules: fails with a readable static_assert.
 template <class Model>
 requires(!Module<Model>) [[nodiscard]] ModelSummary model_summary(const Model& /*model*/) {
   static_assert(detail::refuse_no_module<Model>());
   return {};
 }
 
+/// Lists the tensors of a model.
+///
 /// Errors: ArgumentError naming a tensor that is empty.
 template <Module Model>
 [[nodiscard]] ModelSummary model_summary(const Model& model, SourceLoc loc = SourceLoc::current()) {

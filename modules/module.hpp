@@ -1,13 +1,13 @@
 // A module is a plain struct that owns its weights by value and names its members once, with
-// HEARTH_MODULE. The walk over them, visit(), serves initialisation, files, optimizers, moves and
-// replication.
-// Owned by its holder. Threads: one at a time; publish() and adopt() hand it over.
-// Invariants: (1) visit() goes through the members in the order in which they are named; (2) a
-// copy shares its weights' values, fork() does not; (3) paths are unique: a member is named once;
-// (4) members that hold one and the same Tensor (tied weights: `model.head = model.embedding`) are
-// one parameter under the first of their names, and stay so: it is updated, counted, saved and
-// moved once, and every function here leaves them tied. Copies of a layer, in a std::vector too,
-// are tied therefore: fork() each that is to have weights of its own. Buffers are never tied.
+// HEARTH_MODULE. visit() walks them for initialisation, files, optimizers, moves and replication.
+// Owned by its holder. Threads: one at a time; publish() and adopt() transfer it.
+// Invariants: (1) visit() follows the order in which the members are named; (2) a copy shares its
+// tensors' values, a fork() does not; (3) paths are unique: a member is named once; (4) members
+// that hold the same Tensor are tied (`model.head = model.embedding`): one parameter, under the
+// first of their names.
+// Every function here updates, counts, saves and moves a tied parameter once, and keeps it tied.
+// Copies of one layer, also in a std::vector, are therefore tied: fork() each copy that needs its
+// own weights. Buffers are never tied.
 #pragma once
 
 #include <hearth/modules/module_parts.hpp>
@@ -31,27 +31,30 @@
 #include <type_traits>
 #include <vector>
 
-/// Names the members of a module, any number of them, in a public part of the struct:
+/// Names the members of a module, any number of them, in the public part of the struct:
 ///
 ///   struct Classifier {
 ///     hearth::Linear inner, outer;
 ///     HEARTH_MODULE(Classifier, inner, outer)
 ///   };
 ///
-/// A member that is not named is no part of the module: it is neither trained, moved nor saved. A
-/// derived class names its base's members too: its HEARTH_MODULE takes the place of its base's, and
-/// without one of its own it has its base's members alone.
+/// Members that are not named are neither trained, moved nor saved. HEARTH_MODULE in a derived
+/// class replaces that of its base, so it names the base's members too. Without its own
+/// HEARTH_MODULE a derived class has its base's members only.
 ///
-/// It adds visit(prefix, fn), which calls fn(path, tensor) for every tensor: "inner.weight" for a
-/// tensor `weight` of a member `inner`, "blocks.0.weight" in a std::vector, array, deque, list,
-/// pair or tuple, "heads.left.weight" in a std::map, in the order of its keys (strings or
-/// integers); a std::optional has its content's path, or none. The tensor is const where the module
-/// is; fn may take it as an auto&, and sees then which one is a Buffer: state that is not trained.
-/// Members without tensors (options, numbers) are passed by; pointers, and tensors or layers in
-/// other types (std::variant, std::unordered_map), do not compile. The struct may stand inside a
-/// function. module_name() is "Classifier", for messages.
+/// The macro adds visit(prefix, fn), which calls fn(path, tensor) for every tensor. Paths:
+/// - "inner.weight" for a tensor `weight` of a member `inner`;
+/// - "blocks.0.weight" in a std::vector, array, deque, list, pair or tuple;
+/// - "heads.left.weight" in a std::map, in the order of its keys (strings or integers);
+/// - the path of the content, if any, for a std::optional.
 ///
-/// Errors: visit() throws ArgumentError for a key of a map that is empty or has a dot.
+/// In a const module the tensor is const. If fn takes it as `auto&`, its type distinguishes a
+/// Buffer (state that is not trained) from a Tensor. Members without tensors (options, numbers) are
+/// skipped. Pointers, and tensors or layers in other types (std::variant, std::unordered_map), do
+/// not compile. The struct may be local to a function. module_name() returns "Classifier", for
+/// messages.
+///
+/// Errors: visit() throws ArgumentError if the key of a map is empty or has a dot.
 #define HEARTH_MODULE(Type, ...)                                                               \
   static constexpr std::string_view module_name() noexcept {                                   \
     return #Type;                                                                              \
@@ -69,25 +72,26 @@
 
 namespace hearth {
 
-/// What has visit(): layers, models, optimizers (their state).
+/// A type with visit(): a layer, a model, or an optimizer (its state).
 template <class T>
 concept Module = detail::HasVisit<T> && detail::HasVisit<const T>;
 
-/// The tensor that a layer's forward(Arg x) was given, moved out of an rvalue: for layers of your
-/// own too, that pass x on as it is. `layer` is their name, for the error.
+/// Returns the tensor that was passed to a layer's forward(Arg x), moved out of an rvalue. For
+/// layers that pass x on unchanged. `layer` is their name, for the error.
 ///
 /// Errors: ArgumentError for a number.
 [[nodiscard]] Tensor taken(const Arg& x, std::string_view layer);
 
 namespace detail {
-/// The same values in memory of their own on `device`, cut from any tape.
+/// Copies the values to new memory on `device`, without a link to any tape.
 [[nodiscard]] Tensor forked(const Tensor& tensor, const Device& device, SourceLoc loc);
-/// Casts the values to another type; gradients flow.
+/// Casts the values to another type; gradients flow through the cast.
 [[nodiscard]] Tensor with_dtype(const Tensor& tensor, DType dtype, SourceLoc loc);
-/// The type of a member in a module of this type: its own where it is of no floats, and one that
-/// adds up small changes where it has to.
+/// The dtype of a member in a module converted to `dtype`. A tensor of no floats keeps its own, and
+/// a running statistic gets accumulation_dtype().
 [[nodiscard]] DType member_dtype(const Tensor& member, DType dtype);
-/// Errors: ArgumentError naming the path, when a copy of `from` cannot stand in for `to`.
+/// Checks that a copy of `from` can replace `to`.
+/// Errors: ArgumentError naming the path otherwise.
 void require_copyable(const std::string& from_path,
                       const Tensor& from,
                       const std::string& to_path,
@@ -96,7 +100,7 @@ void require_copyable(const std::string& from_path,
 [[noreturn]] void throw_different_counts(std::size_t from, std::size_t to, SourceLoc loc);
 }  // namespace detail
 
-/// visit(), but calls fn once for each tensor: tied weights have the first of their names alone.
+/// Like visit(), but calls fn once per tensor: a tied tensor is visited under its first name only.
 template <Module Model, class Fn>
 void visit_once(const Model& model, const std::string& prefix, Fn&& fn) {
   detail::TiedTensors tied;
@@ -108,11 +112,11 @@ void visit_once(const Model& model, const std::string& prefix, Fn&& fn) {
 }
 
 namespace detail {
-/// The first names of the parameters that are frozen under one of their names.
+/// The first names of all parameters that are frozen under at least one name.
 template <Module Model>
 [[nodiscard]] std::set<std::string> frozen_paths(const Model& model) {
   std::set<std::string> frozen;
-  std::vector<std::string> paths;  // by number of the tied
+  std::vector<std::string> paths;  // indexed by TiedTensors::Place::number
   TiedTensors tied;
   model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
     if constexpr (!std::is_same_v<Part, const Buffer>) {
@@ -129,11 +133,11 @@ template <Module Model>
 }
 }  // namespace detail
 
-/// The tensors of a module that can be replaced through these, each once, in visit order.
+/// Returns a mutable reference to each tensor of a module, once each, in visit order.
 template <Module Model>
 [[nodiscard]] std::vector<TensorRef> tensor_refs(Model& model) {
   std::vector<TensorRef> all;
-  std::vector<std::size_t> places;  // by number of the tied
+  std::vector<std::size_t> places;  // indexed by TiedTensors::Place::number
   detail::TiedTensors tied;
   model.visit("", [&]<class Part>(const std::string& path, Part& tensor) {
     if (std::is_same_v<Part, Buffer>) {
@@ -148,8 +152,9 @@ template <Module Model>
   return all;
 }
 
-/// Those of them that are parameters: all but Buffers. The gradients of value_and_grad stand in
-/// this order. TensorRef::is_trained() holds for floats that are not frozen.
+/// Returns a mutable reference to each parameter (all tensors but Buffers), once each, in visit
+/// order. The gradients of value_and_grad have the same order. TensorRef::is_trained() selects
+/// floats that are not frozen.
 template <Module Model>
 [[nodiscard]] std::vector<TensorRef> parameter_refs(Model& model) {
   std::vector<TensorRef> all;
@@ -166,7 +171,8 @@ template <Module Model>
   return all;
 }
 
-/// Every tensor of a module with its path, each once, in visit order. The tensors share the values.
+/// Returns each tensor of a module with its path, once each, in visit order. The tensors share the
+/// values.
 template <Module Model>
 [[nodiscard]] std::vector<NamedTensor> named_tensors(const Model& model) {
   std::vector<NamedTensor> all;
@@ -175,7 +181,7 @@ template <Module Model>
   });
   return all;
 }
-/// Those of them that are parameters: all but Buffers.
+/// Returns each parameter (all tensors but Buffers) with its path, once each, in visit order.
 template <Module Model>
 [[nodiscard]] std::vector<NamedTensor> named_parameters(const Model& model) {
   std::vector<NamedTensor> all;
@@ -187,8 +193,8 @@ template <Module Model>
   return all;
 }
 
-/// How many numbers a module trains: those of its tensors, tied ones once, without Buffers and
-/// without those that are frozen.
+/// Counts the elements of all trained tensors. Tied tensors count once; Buffers and frozen tensors
+/// do not count.
 template <Module Model>
 [[nodiscard]] std::int64_t parameter_count(const Model& model,
                                            SourceLoc loc = SourceLoc::current()) {
@@ -202,8 +208,9 @@ template <Module Model>
   return count;
 }
 
-/// Gives every tensor its path, so that errors on a device name the parameter.
-/// Threads: before other threads share the tensors.
+/// Sets each tensor's path, so that device errors name the parameter.
+///
+/// Threads: call before other threads share the tensors.
 template <Module Model>
 void set_paths(const Model& model,
                const std::string& prefix = "",
@@ -215,7 +222,7 @@ void set_paths(const Model& model,
 }
 
 namespace detail {
-/// What a layer's constructor calls: paths in the layer itself, until a model names it.
+/// Sets paths relative to the layer, until a model sets full ones. Called by a layer's constructor.
 template <Module Layer>
 void set_first_paths(const Layer& layer, SourceLoc loc = SourceLoc::current()) {
   visit_once(layer, "", [loc](const std::string& path, const Tensor& tensor) {
@@ -224,7 +231,7 @@ void set_first_paths(const Layer& layer, SourceLoc loc = SourceLoc::current()) {
 }
 }  // namespace detail
 
-/// A flush point: from here on another thread may use the module.
+/// Publishes all tensors, so that another thread may adopt and use the module. A flush point.
 template <Module Model>
 void publish(const Model& model, SourceLoc loc = SourceLoc::current()) {
   visit_once(model, "", [loc](const std::string& path, const Tensor& tensor) {
@@ -238,12 +245,12 @@ template <Module Model>
 void adopt(Model& model, SourceLoc loc = SourceLoc::current()) {
   for (const TensorRef& ref : tensor_refs(model)) {
     detail::require_tensor("adopt", ref.path, *ref.tensor, loc);
-    const detail::SoleName sole(ref);  // adopt() does nothing while there are copies
+    const detail::SoleName sole(ref);  // adopt() has no effect while copies exist
     ref.tensor->adopt();
   }
 }
 
-// For what is no module.
+// Overloads for types that are no modules: each fails with a readable static_assert.
 template <class Model>
 requires(!Module<Model>) std::int64_t parameter_count(const Model& /*model*/) {
   static_assert(detail::refuse_no_module<Model>());
@@ -260,10 +267,11 @@ requires(!Module<Model>) Model to_dtype(const Model& model, DType /*dtype*/) {
   return model;
 }
 
-/// A deep copy on `device` (the module's own device too): the two share nothing. Sets paths.
+/// Deep copy on `device`, which may be the module's own. Copy and original share nothing. Sets the
+/// copy's paths.
 ///
-/// Errors: ArgumentError naming a tensor that is empty, or that value_and_grad tracks: a fork is
-/// cut from the tape; DeviceError when the copy is read.
+/// Errors: ArgumentError naming a tensor that is empty or tracked by value_and_grad, since a fork
+/// would cut its tape; DeviceError when the copy is read.
 template <Module Model>
 [[nodiscard]] Model fork(const Model& model,
                          const Device& device,
@@ -280,10 +288,10 @@ template <Module Model>
   return copy;
 }
 
-/// A copy whose float tensors have another type. Those that have it already are shared. Running
-/// statistics (running_statistic()) become f32 where the type has 16 bits.
+/// Copies the module with its float tensors in another dtype. Tensors that already have it are
+/// shared. Running statistics (running_statistic()) become f32 if `dtype` has 16 bits.
 ///
-/// Inside value_and_grad it is a cast of each tensor, through which gradients flow:
+/// Inside value_and_grad this casts each tensor, and gradients flow through the cast.
 /// `to_dtype(tracked, DType::bf16).forward(x)` trains f32 weights by a forward pass in bf16.
 template <Module Model>
 [[nodiscard]] Model to_dtype(const Model& model,
@@ -304,10 +312,10 @@ template <Module Model>
   return copy;
 }
 
-/// Gives `to` the values of `from`, in memory of its own, on its own device and in its own types.
+/// Copies the values of `from` into `to`, which keeps its own memory, device and dtypes.
 ///
-/// Errors: ArgumentError when paths or shapes differ, or value_and_grad tracks `to`; then `to` is
-/// as it was.
+/// Errors: ArgumentError when paths or shapes differ, or value_and_grad tracks `to`; `to` is then
+/// unchanged.
 template <Module From, Module To>
 void copy_values(const From& from, To& to, SourceLoc loc = SourceLoc::current()) {
   const std::vector<NamedTensor> sources = named_tensors(from);

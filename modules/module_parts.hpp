@@ -1,7 +1,9 @@
-// How visit() walks the members of a module: tensors, modules, and lists, maps, tuples and
-// optionals of them; members without any are passed by. Header-internal: users write HEARTH_MODULE.
-// Threads: any. Invariants: (1) the order is that of the members, front to back; (2) the same
-// module always gives the same paths.
+// Compile-time walk of visit() over the members of a module: tensors, modules, and lists, maps,
+// tuples and optionals of them. Members without tensors are skipped. Header-internal: users write
+// HEARTH_MODULE.
+// Threads: any.
+// Invariants: (1) members are visited in declaration order; (2) one module always yields the same
+// paths.
 #pragma once
 
 #include <hearth/modules/tensor_visitor.hpp>
@@ -26,7 +28,7 @@
 
 namespace hearth::detail {
 
-/// What a layer has, with HEARTH_MODULE or without.
+/// Whether a type has forward(), as every layer does, with or without HEARTH_MODULE.
 template <class T>
 concept HasForward = requires {
   &T::forward;
@@ -57,7 +59,7 @@ struct IsList<std::array<T, kSize>> : ListOf<T> {};
 template <class T, std::size_t kSize>
 struct IsList<T[kSize]> : ListOf<T> {};
 
-/// What can be a part of a path.
+/// A key type of a std::map that can be a component of a path.
 template <class T>
 concept PathKey = std::same_as<T, std::string> ||
     (std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>);
@@ -115,8 +117,8 @@ constexpr bool any_holds_tensors(std::type_identity<std::tuple<Parts...>> /*tupl
 template <class... Parts>
 constexpr bool any_unnamed_layer(std::type_identity<std::tuple<Parts...>>);
 
-/// Whether a member of this type is a layer, or holds layers, without HEARTH_MODULE. Passed by, its
-/// weights would be neither trained nor saved; an empty struct has none.
+/// Whether a member of this type is a layer without HEARTH_MODULE, or holds one. The walk would
+/// skip it, so its weights would be neither trained nor saved. An empty struct has no weights.
 template <class T>
 constexpr bool is_unnamed_layer() {
   if constexpr (std::derived_from<T, Tensor> || HasVisit<T>) {
@@ -138,7 +140,7 @@ constexpr bool any_unnamed_layer(std::type_identity<std::tuple<Parts...>> /*tupl
   return (is_unnamed_layer<Parts>() || ...);
 }
 
-/// Whether a type that is complete is a layer, or holds tensors or layers.
+/// Whether a complete type is a layer, or holds tensors or layers.
 template <class T>
 constexpr bool is_worth_a_visit() {
   if constexpr (requires { sizeof(T); }) {
@@ -160,8 +162,8 @@ struct ArgumentsOf<Holder<Parts...>> {
       (is_worth_a_visit<Parts>() || ...) || any_hidden(std::type_identity<std::tuple<Parts...>>{});
 };
 
-/// Whether a member of this type has tensors where visit() does not go: those of a
-/// std::unordered_map, which has no order, a std::variant, or pointers in a list.
+/// Whether a member of this type holds tensors that visit() cannot reach: in a std::unordered_map
+/// (no order), a std::variant, or pointers in a list.
 template <class T>
 constexpr bool hides_tensors() {
   if constexpr (!requires { sizeof(T); }) {  // NOLINT(bugprone-branch-clone): asked first
@@ -197,11 +199,11 @@ inline std::string join_path(const std::string& prefix, std::string_view name) {
   return path;
 }
 
-/// The path of what a std::map has under this key. Errors: ArgumentError for a key that is empty or
-/// has a dot.
+/// The path of a std::map element with this key.
+/// Errors: ArgumentError if the key is empty or has a dot.
 [[nodiscard]] std::string key_path(const std::string& prefix, const std::string& key);
 
-/// Takes the first name off a list like "inner, outer".
+/// Removes and returns the first name of a list like "inner, outer".
 inline std::string_view take_name(std::string_view& names) {
   const std::size_t end = names.find(',');
   const std::string_view name = names.substr(0, end);
@@ -255,7 +257,7 @@ void visit_member(const std::string& path, Member& member, const TensorVisitor& 
   }
 }
 
-/// Whether no name comes twice in "inner, outer".
+/// Whether all names in a list like "inner, outer" differ.
 constexpr bool are_distinct(std::string_view names) {
   const auto next = [](std::string_view& rest) {
     const std::size_t end = std::min(rest.find(','), rest.size());
@@ -301,7 +303,8 @@ void visit_members([[maybe_unused]] const std::string& prefix,
   (visit_member(join_path(prefix, take_name(names)), members, fn), ...);
 }
 
-/// Names are said once, in the visit() of a module that is not const: nothing is written by it.
+/// Visits a const module through its mutable visit(), which alone names the members. The const_cast
+/// is safe: a reading visitor writes nothing.
 template <class Part>
 void visit_const(const Part& part, const std::string& prefix, const ConstTensorVisitor& fn) {
   const_cast<Part&>(part).visit(prefix, TensorVisitor::reading(fn));

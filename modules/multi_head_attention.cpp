@@ -44,7 +44,7 @@ Linear projection_of(
       {.in = config.width, .out = rows, .bias = config.bias}, device, generator, dtype, loc);
 }
 
-// [..., n, heads*w] as [..., heads, n, w]: views.
+// Views [..., n, heads*w] as [..., heads, n, w].
 Tensor in_heads(Tensor x, std::int64_t heads, SourceLoc loc) {
   const Shape shape = x.shape();
   std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end() - 1);
@@ -89,7 +89,7 @@ Operands operands_of(const MultiHeadAttention& layer, const Arg& x) {
           part(heads, layer.heads + layer.key_heads, layer.key_heads, loc)};
 }
 
-// Rows [first, first + count) of the projection alone.
+// Projects by rows [first, first + count) of the projection only.
 Tensor project(const MultiHeadAttention& layer,
                const Arg& x,
                std::int64_t first,
@@ -143,7 +143,7 @@ Tensor joined(const std::optional<Tensor>& before, const Tensor& now, SourceLoc 
   return concat({*before, now}, -2, loc);
 }
 
-// What the parts refuse, the layer does.
+// Runs `fn` so that errors of inner ops name this layer.
 template <class Fn>
 Tensor as_own(const Fn& fn) {
   return detail::mistakes_named("MultiHeadAttention", fn);

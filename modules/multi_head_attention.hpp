@@ -1,5 +1,5 @@
-// MultiHeadAttention: queries, keys and values from one projection, attention in each head, and a
-// projection of all heads together; KeyValueCache: what steps of generation keep. A module.
+// MultiHeadAttention: projects x to queries, keys and values, attends in each head, and projects
+// all heads together. KeyValueCache: the keys and values of a generation so far. A module.
 // Threads: one at a time.
 #pragma once
 
@@ -14,31 +14,37 @@
 namespace hearth {
 
 /// Keys and values of the positions so far, [..., key_heads, length, head_width] each; starts
-/// empty. A value: a copy goes on by itself.
+/// empty. A value: a copy evolves independently.
 struct KeyValueCache {
-  std::optional<Tensor> keys;    ///< Keys of the positions so far; step() adds to them.
-  std::optional<Tensor> values;  ///< Values of these positions.
+  std::optional<Tensor> keys;    ///< Keys of the positions so far; step() appends to them.
+  std::optional<Tensor> values;  ///< Values of the positions so far.
 
-  /// Positions so far.
+  /// Number of positions so far.
   [[nodiscard]] std::int64_t length() const;
 };
 
+/// Multi-head attention, with shared keys and values where key_heads is below heads.
+///
 /// Papers: Vaswani et al., Attention Is All You Need, arXiv:1706.03762; Ainslie et al., GQA,
 /// arXiv:2305.13245.
 struct MultiHeadAttention {
   struct Config {
-    std::int64_t width = 0;       ///< Features of x.
-    std::int64_t heads = 1;       ///< Number of heads of the queries.
-    std::int64_t key_heads = 0;   ///< Heads in a row share keys and values; 0: as many as heads.
-    std::int64_t head_width = 0;  ///< 0: width / heads.
-    bool bias = true;             ///< Whether both products have one.
+    std::int64_t width = 0;  ///< Features of x.
+    std::int64_t heads = 1;  ///< Number of query heads.
+    /// Number of key and value heads, each shared by consecutive query heads. 0: one per query
+    /// head.
+    std::int64_t key_heads = 0;
+    std::int64_t head_width = 0;  ///< Features of a head. 0: width / heads.
+    bool bias = true;             ///< Whether both projections add a bias.
   };
 
-  Linear projection;  ///< To queries of all heads, then keys, then values.
+  Linear projection;  ///< To the queries of all heads, then keys, then values.
   Linear out;
   std::int64_t heads;
   std::int64_t key_heads;
 
+  /// Creates both projections.
+  ///
   /// Errors: ArgumentError when a size is below 1, heads do not divide the width (without a
   /// head_width), or key_heads do not divide the heads.
   MultiHeadAttention(const Config& config,
@@ -47,24 +53,24 @@ struct MultiHeadAttention {
                      DType dtype = DType::f32,
                      SourceLoc loc = SourceLoc::current());
 
-  /// Each position of x sees the others as options and mask say.
+  /// Self-attention among the positions of x, restricted by options and mask.
   ///
   /// Shapes: x [..., n, width], mask as for attention(), broadcast to [..., heads, n, n]; result
   /// like x.
-  /// Dtypes: floats, x as the weights.
+  /// Dtypes: floats; x has the weights' dtype.
   /// Errors: ShapeError, DtypeError, DeviceMismatch now; DeviceError when the result is read.
   [[nodiscard]] Tensor forward(Arg x, AttentionOptions options = {}) const;
   [[nodiscard]] Tensor forward(Arg x, Arg mask, AttentionOptions options = {}) const;
 
-  /// Each position of x sees those of `context` (cross attention).
+  /// Cross attention: each position of x attends to the positions of `context`.
   ///
   /// Shapes: x [..., n, width], context [..., m, width]; result like x.
   [[nodiscard]] Tensor attend(Arg x, Arg context, AttentionOptions options = {}) const;
   [[nodiscard]] Tensor attend(Arg x, Arg context, Arg mask, AttentionOptions options = {}) const;
 
-  /// x are the positions that follow those in the cache: each sees these and the ones of x up to
-  /// itself, and they join the cache, which is as before when anything throws. One position or
-  /// many at a time give what forward() with `causal` gives of all.
+  /// Attends from the positions of x, which follow those in the cache, to the cache and to the
+  /// positions of x up to their own. Appends x to the cache; if anything throws, the cache is
+  /// unchanged. Steps of any size give the result of forward() with `causal` over all positions.
   ///
   /// Shapes: x [..., n, width], with the leading axes of the first call; result like x.
   [[nodiscard]] Tensor step(Arg x, KeyValueCache& cache) const;

@@ -1,4 +1,4 @@
-// A tensor with the path by which files and error texts know it. Values.
+// A tensor with the path that files and error messages use. A value.
 // Threads: like Tensor, one at a time.
 #pragma once
 

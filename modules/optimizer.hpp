@@ -1,5 +1,5 @@
-// Optimizer: one of Sgd, Adam and AdamW, chosen at run time.
-// Owned by the training loop, moved, never copied. Threads: as its content.
+// Optimizer: holds an Sgd, Adam or AdamW that is chosen at run time.
+// Owned by the training loop; move-only. Threads: as the optimizer that it holds.
 #pragma once
 
 #include <hearth/modules/adam.hpp>
@@ -20,12 +20,12 @@ class Optimizer final {
   Optimizer(Adam adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
   Optimizer(AdamW adam) : content_(std::move(adam)) {}  // NOLINT(google-explicit-constructor)
 
-  // For what is no module.
+  // Overload for types that are no modules: fails with a readable static_assert.
   template <class Model>
   requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
     static_assert(detail::refuse_no_module<Model>());
   }
-  /// As Sgd's and Adam's.
+  /// Steps the optimizer that it holds: Sgd::step() or Adam::step().
   template <Module Model>
   Pending<StepReport> step(Model& model,
                            Gradients&& gradients,
@@ -56,7 +56,7 @@ class Optimizer final {
     std::visit([&](auto& content) { content.prepare(parameters, loc); }, content_);
   }
 
-  /// What it is: "Sgd", "Sgd with momentum", "Adam" or "AdamW".
+  /// The name of the optimizer: "Sgd", "Sgd with momentum", "Adam" or "AdamW".
   [[nodiscard]] std::string_view kind() const noexcept {
     const Sgd* const sgd = std::get_if<Sgd>(&content_);
     if (sgd != nullptr) {

@@ -32,7 +32,8 @@ std::string describe(const Tensor& tensor) {
       "{} on {}", hearth::describe(tensor.dtype(), tensor.shape()), tensor.device().name());
 }
 
-// What an op of both would find first. A gradient may have the type in which it was summed.
+// The first mismatch that an op of both would report. A gradient may have the dtype in which it was
+// accumulated.
 std::optional<ErrorCode> mismatch_of(const Tensor& gradient, const Tensor& parameter) {
   if (gradient.dtype() != parameter.dtype() &&
       gradient.dtype() != accumulation_dtype(parameter.dtype())) {
@@ -91,7 +92,7 @@ void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc
   require_there(loc);
   settle();
   if (is_in_doubt_) {
-    settle(true);  // a later step may have happened with these tensors
+    settle(true);  // a later step may have succeeded with these tensors
   }
   if (!paths_.empty() && !is_in_doubt_) {
     const bool is_same =
@@ -155,7 +156,7 @@ void OptimizerState::make_tensors(std::span<const ParameterRef> parameters, Sour
   std::vector<std::string> paths;
   std::vector<bool> is_trained;
   for (const ParameterRef& parameter : parameters) {
-    parameter.tensor->set_path(parameter.path);  // layers know only where it is in themselves
+    parameter.tensor->set_path(parameter.path);  // layers set paths relative to themselves only
     std::vector<Tensor> own = tensors_of(parameter, loc);
     for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
       tensors[slot].push_back(std::move(own[slot]));
@@ -189,7 +190,7 @@ std::vector<Tensor> OptimizerState::tensors_of(const ParameterRef& parameter, So
   return own;
 }
 
-// A parameter that is trained anew has had no update: all steps so far have left it alone.
+// A newly trained parameter has had no update: all steps so far have skipped it.
 void OptimizerState::follow_frozen(std::span<const ParameterRef> parameters, SourceLoc loc) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].is_trained() == is_trained_[i]) {
@@ -207,7 +208,7 @@ void OptimizerState::follow_frozen(std::span<const ParameterRef> parameters, Sou
   }
 }
 
-// Patterns choose among those that can be trained.
+// Patterns match float parameters only.
 std::vector<detail::ParameterSettings> OptimizerState::settings_of(
     std::span<const ParameterRef> parameters, SourceLoc loc) const {
   std::vector<std::string> paths;
@@ -296,10 +297,10 @@ void OptimizerState::settle(bool waits) {
   while (!under_way_.empty() && (waits || under_way_.front().outcome.is_ready())) {
     const UnderWay& first = under_way_.front();
     if (const Status wait = detail::PendingAccess::peek(first.outcome); !first.outcome.is_ready()) {
-      wait.value();  // the wait's own deadline: nothing is known about the step
+      wait.value();  // throws: the wait timed out, and the step's outcome is unknown
     }
-    const Status status =
-        detail::PendingAccess::peek(first.outcome);  // the step may have ended right after the wait
+    // Again, since the step may have ended right after the wait.
+    const Status status = detail::PendingAccess::peek(first.outcome);
     if (status.has_value()) {
       ++step_count_;
       for (const std::size_t parameter : first.skipped) {
@@ -386,7 +387,7 @@ void OptimizerState::set_step_count(std::int64_t count,
   }
   step_count_ = count;
   reported_->store(count,
-                   std::memory_order_release);  // partner: commit()'s callback, of later steps
+                   std::memory_order_release);  // partner: the callback of a later commit()
   skipped_ = std::move(by_parameter);
   counts_.clear();
   is_in_doubt_ = false;
@@ -402,7 +403,7 @@ Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
   Promise<StepReport> promise(group.pending_options());
   Pending<StepReport> pending = promise.pending();
   under_way_.push_back({.outcome = outcome.pending(), .skipped = skipped_now_});
-  // Of a joint step the trainer that decides makes the report.
+  // In a joint step, the trainer that decides reports the failure.
   const std::shared_ptr<LostReports> lost = joint.decision ? nullptr : lost_;
   group.commit(
       [outcome = std::move(outcome),
@@ -410,7 +411,8 @@ Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
        report,
        lost,
        reported = reported_](ErrorRef error) mutable {
-        // The report first: the next step waits for the outcome, and looks at the report then.
+        // Complete the report before the outcome: the next step waits for the outcome, then checks
+        // the report.
         if (error) {
           promise.set_error(lost ? lost->add(error) : error);
           outcome.set_error(std::move(error));

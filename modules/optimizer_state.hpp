@@ -1,11 +1,11 @@
-// What an optimizer remembers beside its settings: one tensor a parameter and slot ("mean.inner.
-// weight"), how many steps really happened, and in how many of these a parameter had no gradient.
-// It ties the update group of a step to these counts. Owned by its optimizer. Threads: one at a
-// time, the one whose stream owns the parameters. Invariants: (1) a step that failed changes
-// neither the tensors nor the counts; (2) at most one step is under way, and the next one waits for
-// it, because it depends on the count; but on a device that answers later, which counts by itself,
-// a step waits for none; (3) tensors stand in visit order of the model, with its paths; (4) they
-// have the accumulation_dtype() of the parameter; (5) a frozen parameter has none.
+// State of an optimizer: one tensor per parameter and slot ("mean.inner.weight"), the number of
+// steps that happened, and how many of these skipped each parameter. Connects the update group of a
+// step to these counts.
+// Owned by its optimizer. Threads: one at a time, the one whose stream owns the parameters.
+// Invariants: (1) a failed step changes neither tensors nor counts; (2) at most one step is in
+// flight, since the next one needs the count; an asynchronous device counts by itself, so steps
+// there do not wait; (3) tensors have the model's visit order and paths; (4) they have the
+// accumulation_dtype() of the parameter; (5) a frozen parameter has none.
 #pragma once
 
 #include <hearth/modules/device_counts.hpp>
@@ -27,24 +27,25 @@
 
 namespace hearth {
 
-/// What a step has done.
+/// Result of one step.
 struct StepReport {
-  std::int64_t step = 0;  ///< From 1; failed steps do not count.
+  std::int64_t step = 0;  ///< Number of the step, from 1; failed steps do not count.
   double learning_rate = 0;
 };
 
 /// A parameter of the model that is stepped: see parameter_refs().
 using ParameterRef = TensorRef;
 
-/// By path, in how many of the steps that happened a parameter had no gradient and so was left
-/// alone. Those that always had one are not in it.
+/// By path, the number of completed steps that skipped a parameter because it had no gradient.
+/// Holds no parameters that were never skipped.
 using SkippedSteps = std::map<std::string, std::int64_t>;
 
 class OptimizerState final {
  public:
-  /// The optimizer's name, for errors, a name for each tensor that it keeps per parameter, and the
-  /// settings of some parameters.
-  /// Errors: ArgumentError for a group that makes no sense.
+  /// `optimizer`: its name, for errors. `slots`: a name for each tensor that it keeps per
+  /// parameter. `groups`: settings of some parameters.
+  ///
+  /// Errors: ArgumentError for an unsound group.
   OptimizerState(std::string optimizer,
                  std::vector<std::string> slots,
                  std::vector<ParameterGroup> groups,
@@ -55,23 +56,28 @@ class OptimizerState final {
   OptimizerState& operator=(OptimizerState&&) noexcept = default;
   ~OptimizerState() = default;
 
-  /// Throws why an earlier step did not happen whose report was dropped unread, unless the failure
-  /// was read elsewhere. Each is thrown once; the optimizer has kept its values and goes on with
-  /// them. Waits for the step under way; on a device that answers later it throws only what is
-  /// known. Errors: the failure's code, with the failure as the cause; DeadlineExceeded when that
-  /// step does not end.
+  /// Throws the failure of an earlier step whose report was dropped unread, unless it was read
+  /// elsewhere. Each failure is thrown once. The optimizer keeps its values and remains usable.
+  /// Waits for the step in flight; on an asynchronous device it only checks known outcomes.
+  ///
+  /// Errors: the failure's code, with the failure as the cause; DeadlineExceeded if the step does
+  /// not end.
   void require_steps_told(SourceLoc loc);
-  /// Makes the tensors, all zero, unless they are there. A parameter that was frozen meanwhile
-  /// loses its own; one that is trained again begins as in the first step. Waits as
-  /// require_steps_told(), and for all steps where the first one has failed, or other parameters
-  /// are frozen than before. Errors: ArgumentError when they are there for other parameters, the
-  /// parameters live on several devices or are not there at all, or a group matches none;
-  /// DeadlineExceeded when that step does not end.
+  /// Creates the tensors, all zero, unless they exist. A parameter that was frozen in the meantime
+  /// loses its tensors; one that is trained again starts anew. Waits as require_steps_told(), and
+  /// for all steps if the first one failed or the set of frozen parameters changed.
+  ///
+  /// Errors: ArgumentError if the state belongs to other parameters, the parameters are on several
+  /// devices or empty, or a group matches none; DeadlineExceeded if a step does not end.
   void prepare(std::span<const ParameterRef> parameters, SourceLoc loc);
-  /// Errors: ArgumentError when the state is of other parameters of the same names, or one of these
-  /// is empty.
+  /// Checks that the state belongs to these parameters.
+  ///
+  /// Errors: ArgumentError if it belongs to other parameters of the same names, or a parameter is
+  /// empty.
   void require_own(std::span<const ParameterRef> parameters, SourceLoc loc) const;
-  /// Errors: ArgumentError naming the parameter that has no gradient of its shape, type and device.
+  /// Checks that the gradients match the parameters.
+  ///
+  /// Errors: ArgumentError naming the parameter without a gradient of its shape, dtype and device.
   void require_fit(std::span<const ParameterRef> parameters,
                    const Gradients& gradients,
                    SourceLoc loc) const;
@@ -79,32 +85,33 @@ class OptimizerState final {
   [[nodiscard]] Tensor& slot(std::size_t slot, std::size_t parameter) {
     return tensors_[slot][parameter];
   }
-  /// What the groups say of a parameter. Behind prepare().
+  /// The group settings of a parameter. Requires prepare().
   [[nodiscard]] const detail::ParameterSettings& settings(std::size_t parameter) const {
     return settings_[parameter];
   }
-  /// Steps that happened. Waits for those under way.
+  /// Number of steps that happened. Waits for those in flight.
   [[nodiscard]] std::int64_t step_count();
-  /// Those in which a parameter had no gradient, if there are any. Waits for the steps under way.
+  /// The steps in which parameters had no gradient. Waits for the steps in flight.
   [[nodiscard]] SkippedSteps skipped_steps();
-  /// The tensors are kept as they are: the caller has given them their values.
-  /// Errors: ArgumentError for a count below 0, and for skipped steps beyond it or of a parameter
-  /// that is not there.
+  /// Sets the counts and keeps the tensors, which the caller has loaded.
+  ///
+  /// Errors: ArgumentError for a count below 0, and for skipped steps that exceed it or name an
+  /// unknown parameter.
   void set_step_count(std::int64_t count, const SkippedSteps& skipped, SourceLoc loc);
-  /// For updates that depend on their number: it is known, or the device counts. Behind prepare(),
-  /// before update_each(). Waits where the device begins to count.
+  /// Prepares the counts for updates that depend on their number: the host reads its own, or the
+  /// device counts. Call between prepare() and update_each(). Waits if the device starts to count.
   void count_updates(std::span<const ParameterRef> parameters,
                      const Gradients& gradients,
                      SourceLoc loc);
-  /// Where the device counts: how many updates the parameter has had, else nullptr.
+  /// The device's count of updates of the parameter, or nullptr if the host counts.
   [[nodiscard]] const Tensor* device_count(std::size_t parameter) const {
     return counts_.empty() ? nullptr : &counts_.of(parameter);
   }
-  /// Where it does not: the number of the parameter's next update, from 1.
+  /// The number of the parameter's next update, from 1. Only where the host counts.
   [[nodiscard]] std::int64_t next_update(std::size_t parameter) {
     return step_count() + 1 - skipped_[parameter];
   }
-  /// Adds an update of every parameter that has a gradient and is not frozen: `update(i)`. Behind
+  /// Calls `update(i)` for every parameter that has a gradient and is not frozen. Requires
   /// prepare().
   template <class Update>
   void update_each(std::span<const ParameterRef> parameters,
@@ -118,7 +125,7 @@ class OptimizerState final {
       }
     }
   }
-  /// Closes the group; the counts move on if the group is done. The report gets its number then.
+  /// Closes the group. The counts advance, and the report gets its number, when the group is done.
   [[nodiscard]] Pending<StepReport> commit(UpdateGroup& group,
                                            StepReport report,
                                            JointUpdate joint = {});
@@ -145,23 +152,27 @@ class OptimizerState final {
     }
   }
 
-  /// A step that was made, and what is not known of it.
+  /// A step whose outcome is not known yet.
   struct UnderWay {
     Pending<void> outcome;
-    std::vector<std::size_t> skipped;  ///< Parameters that it leaves alone.
+    std::vector<std::size_t> skipped;  ///< Parameters that the step leaves alone.
   };
-  /// Errors: ArgumentError when the optimizer was moved from.
+  /// Checks that the optimizer was not moved from.
+  ///
+  /// Errors: ArgumentError otherwise.
   void require_there(SourceLoc loc) const;
-  /// Takes the outcomes that are known; waits for the others unless the device answers later.
+  /// Collects known outcomes. Waits for the others on a synchronous device.
   void settle() { settle(!answers_later_); }
   void settle(bool waits);
   void note_skipped(std::span<const ParameterRef> parameters, const Gradients& gradients);
   void make_tensors(std::span<const ParameterRef> parameters, SourceLoc loc);
-  /// Those of one parameter, by slot; empty where it is not trained.
+  /// Creates the tensors of one parameter, by slot; empty if it is not trained.
   [[nodiscard]] std::vector<Tensor> tensors_of(const ParameterRef& parameter, SourceLoc loc) const;
-  /// After freeze_weights() or unfreeze_weights() of some.
+  /// Adapts the tensors after freeze_weights() or unfreeze_weights() of some parameters.
   void follow_frozen(std::span<const ParameterRef> parameters, SourceLoc loc);
-  /// By parameter. Errors: ArgumentError for a pattern that matches none.
+  /// The settings of each parameter.
+  ///
+  /// Errors: ArgumentError for a pattern that matches none.
   [[nodiscard]] std::vector<detail::ParameterSettings> settings_of(
       std::span<const ParameterRef> parameters, SourceLoc loc) const;
 
@@ -170,18 +181,19 @@ class OptimizerState final {
   std::vector<ParameterGroup> groups_;
   std::vector<std::string> paths_;
   std::vector<detail::ParameterSettings> settings_;  ///< [parameter]
-  std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty where none is trained.
+  std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty where it is not trained.
   std::vector<bool> is_trained_;              ///< [parameter]: neither frozen nor of integers.
   std::int64_t step_count_ = 0;
-  std::vector<std::int64_t> skipped_;  ///< [parameter]; of step_count_, those without a gradient.
-  std::vector<std::size_t> skipped_now_;  ///< Parameters that the step being made leaves alone.
-  /// The first step failed, and the tensors may be why (no memory for them): prepare() makes them
-  /// anew.
+  /// [parameter]: how many of step_count_ steps had no gradient.
+  std::vector<std::int64_t> skipped_;
+  std::vector<std::size_t> skipped_now_;  ///< Parameters that the step being built leaves alone.
+  /// Whether the first step failed. Its tensors may be the cause (no memory for them), so prepare()
+  /// recreates them.
   bool is_in_doubt_ = false;
-  std::vector<UnderWay> under_way_;  ///< In their order.
-  bool answers_later_ = false;       ///< The parameters' device.
+  std::vector<UnderWay> under_way_;  ///< In submission order.
+  bool answers_later_ = false;       ///< Whether the parameters' device is asynchronous.
   detail::DeviceCounts counts_;
-  /// As step_count_, where steps end: reports take their number from it.
+  /// Copy of step_count_ that advances when a step completes. Reports take their number from it.
   std::shared_ptr<std::atomic<std::int64_t>> reported_ =
       std::make_shared<std::atomic<std::int64_t>>(0);
   std::shared_ptr<LostReports> lost_ = std::make_shared<LostReports>();

@@ -20,9 +20,9 @@ namespace {
 }  // namespace
 
 bool matches(std::string_view pattern, std::string_view path) noexcept {
-  std::size_t at = 0;  // in the pattern
+  std::size_t at = 0;  // position in the pattern
   std::size_t star = std::string_view::npos;
-  std::size_t rest = 0;  // in the path: where what stands behind the last star may begin
+  std::size_t rest = 0;  // position in the path where the match of the last star ends
   for (std::size_t i = 0; i < path.size();) {
     if (at < pattern.size() && pattern[at] == '*') {
       star = at++;

@@ -1,5 +1,5 @@
-// MaxPool2d and AvgPool2d: the largest or the mean value of each window; AdaptiveAvgPool2d: of so
-// many windows. Modules without weights.
+// MaxPool2d and AvgPool2d: the maximum or the mean of each window. AdaptiveAvgPool2d: means over a
+// fixed number of windows. Modules without weights.
 // Threads: values.
 #pragma once
 
@@ -9,6 +9,8 @@
 
 namespace hearth {
 
+/// The maximum of each window.
+///
 /// Shapes: x [n, channels, height, width]; result [n, channels, height', width'], where a size m
 /// becomes (m + 2·padding - kernel)/stride + 1, rounded down.
 struct MaxPool2d {
@@ -18,6 +20,8 @@ struct MaxPool2d {
   HEARTH_MODULE(MaxPool2d)
 };
 
+/// The mean of each window.
+///
 /// Shapes: as MaxPool2d.
 struct AvgPool2d {
   using Config = Pool2dOptions;
@@ -26,8 +30,10 @@ struct AvgPool2d {
   HEARTH_MODULE(AvgPool2d)
 };
 
-/// Shapes: x [n, channels, height, width]; result [n, channels, size[0], size[1]], whatever the
-/// picture's size: adaptive_avg_pool2d().
+/// Means over a grid of windows whose number does not depend on the image size:
+/// adaptive_avg_pool2d().
+///
+/// Shapes: x [n, channels, height, width]; result [n, channels, size[0], size[1]].
 struct AdaptiveAvgPool2d {
   Size2d size = 1;  ///< Rows and columns of the result.
   [[nodiscard]] Tensor forward(Arg x) const { return adaptive_avg_pool2d(x, size); }

@@ -1,5 +1,5 @@
-// How Lstm and Gru go through sequences: layer by layer, direction by direction, place by place.
-// Private to modules. Threads: as the layers.
+// The loops of Lstm and Gru over layers, directions and positions. Private to modules.
+// Threads: as the layers.
 #pragma once
 
 #include <hearth/modules/recurrent_weights.hpp>
@@ -10,15 +10,15 @@
 
 namespace hearth::detail {
 
-/// The output of one direction, [n, length, hidden]: `step` gets [n, gates·hidden], what a place's
-/// input gives, and returns [n, hidden]; it keeps the state.
+/// Returns the output of one direction, [n, length, hidden]. `step` receives the projected input of
+/// one position, [n, gates·hidden], and returns [n, hidden]; it holds the state.
 template <class Step>
 [[nodiscard]] Tensor run_direction(const RecurrentWeights& weights,
                                    const Tensor& x,
                                    bool is_reversed,
                                    SourceLoc loc,
                                    const Step& step) {
-  const Tensor projected = weights.of_input(Arg(x, loc));  // of all places as one product
+  const Tensor projected = weights.of_input(Arg(x, loc));  // all positions in one product
   const std::int64_t length = x.shape()[1];
   std::vector<Tensor> outputs(static_cast<std::size_t>(length));
   for (std::int64_t i = 0; i < length; ++i) {
@@ -29,8 +29,8 @@ template <class Step>
   return stack(outputs, 1, loc);
 }
 
-/// The output of the last layer. `run(number, weights, x, is_reversed)` gives that of one direction
-/// of one layer, which is the number-th part of the state.
+/// Returns the output of the last layer. `run(number, weights, x, is_reversed)` returns the output
+/// of one direction of one layer; `number` is its index in the state.
 template <class Run>
 [[nodiscard]] Tensor run_layers(const std::vector<RecurrentWeights>& layers,
                                 bool bidirectional,

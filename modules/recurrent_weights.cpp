@@ -83,7 +83,7 @@ void require_sequences(std::string_view layer,
                        std::int64_t in,
                        const Tensor& weight) {
   if (x.is_scalar()) {
-    static_cast<void>(taken(x, layer));  // which refuses it
+    static_cast<void>(taken(x, layer));  // throws for a scalar
   }
   const Shape shape = x.tensor().shape(x.location());
   if (shape.rank() != 3 || shape[1] < 1 || shape[2] != in) {

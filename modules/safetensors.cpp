@@ -29,7 +29,7 @@ constexpr std::size_t kLengthBytes = 8;
       .code = code, .text = fmt::format("file {}: {}", path.string(), text), .location = loc});
 }
 
-/// Of the header, in which the checksum itself is not yet, and of the data.
+/// Checksum of the data and of the header, without the checksum's own entry.
 std::string checksum_of(const detail::SafetensorsHeader& header,
                         detail::Spelling spelling,
                         std::span<const std::span<const std::byte>> data,
@@ -55,7 +55,7 @@ void require_checksum(const std::filesystem::path& path,
   }
 }
 
-// Another program may have stored any byte as a bool.
+// Checks the bytes of a bool tensor: another program may have stored other values than 0 and 1.
 void require_booleans(const std::filesystem::path& path,
                       const SafetensorsFile::Entry& entry,
                       std::span<const std::byte> bytes,
@@ -93,7 +93,7 @@ void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
   }
 }
 
-// A file that could not be read again would be found out too late.
+// Checks that the new file can be read again. Later, the defect would be found too late.
 void require_readable(const std::string& header, std::size_t data_size_bytes, SourceLoc loc) {
   const Result<detail::ParsedHeader> parsed = detail::parse_header(header, data_size_bytes);
   if (!parsed.has_value()) {
@@ -104,7 +104,7 @@ void require_readable(const std::string& header, std::size_t data_size_bytes, So
   }
 }
 
-// Wide types first, so that every tensor is aligned; names of equal width in the given order.
+// Orders tensors for the file: wide dtypes first, so that every tensor is aligned; else as given.
 std::vector<const NamedTensor*> file_order(std::span<const NamedTensor> tensors) {
   std::vector<const NamedTensor*> order;
   order.reserve(tensors.size());

@@ -1,13 +1,13 @@
-// Model files in the safetensors format: named tensors and a few words of metadata. Python's
-// safetensors reads what is written here, and the other way round. What is written here has its
-// checksum among the metadata, as kChecksumName, and is read only when that is there and right: the
-// order of each tensor's members in the header, data_offsets, shape, dtype, shows who wrote it. A
-// program that saves such a file anew may keep the word, which then says nothing: it spells the
-// header its own way, and what it wrote is read as if the word was not there.
+// Model files in the safetensors format: named tensors and string metadata, compatible with
+// Python's safetensors in both directions.
+// Files written here carry a checksum in the metadata (kChecksumName) and are read only if it is
+// present and correct. The order of each tensor's members in the header (data_offsets, shape,
+// dtype) identifies such files. Another program that rewrites a file spells the header differently.
+// Its copy of the checksum is then ignored.
 // SafetensorsFile is a value that owns the file's bytes. Threads: any, const.
-// Invariants: (1) a file is replaced whole or not at all; (2) what is read agrees with its header
-// to the last byte, or the reader throws and names the file, the tensor or byte, and what was
-// expected.
+// Invariants: (1) a file is replaced whole or not at all; (2) a file that was read agrees with its
+// header to the last byte. Otherwise the reader throws and names the file, the tensor or byte, and
+// the expected value.
 #pragma once
 
 #include <hearth/modules/named_tensor.hpp>
@@ -27,56 +27,59 @@
 
 namespace hearth {
 
-/// What a file says about itself ("step" → "120").
+/// Key-value metadata of a file ("step" → "120").
 using Metadata = std::map<std::string, std::string>;
 
-/// The metadata word that holds the XXH3 (64 bits, 16 hex digits) of the header's text as it would
-/// be without this word, and of all bytes after the header. The library writes and checks it; it is
-/// no part of what a program gives or gets as Metadata.
+/// Metadata key of the checksum: XXH3 (64 bits, 16 hex digits) over the header text without this
+/// key and all bytes after the header. The library writes and checks it. It is never part of the
+/// Metadata that a program passes or receives.
 inline constexpr std::string_view kChecksumName = "hearth.xxh3_64";
 
-/// How the names begin that the library gives to what it writes among the metadata: of the checksum
-/// and of the state of a training. save_weights(), save_training() and what calls them refuse such
-/// names of a program's own; write_safetensors() and the reader take any.
+/// Prefix of the metadata keys that the library writes: the checksum and the state of a training.
+/// save_weights(), save_training() and their callers reject such keys from a program.
+/// write_safetensors() and the reader accept any key.
 inline constexpr std::string_view kOwnNames = "hearth.";
 
 /// Writes tensors of any devices to a file, whose folder must exist. Waits for their values.
 ///
-/// Errors: ArgumentError for an empty tensor, a name twice, the name "__metadata__", names or
-/// metadata that are not UTF-8 or take more than the format's 100,000,000 bytes; DeviceError when a
-/// tensor is poisoned; OutOfMemory when the host has no room for a tensor; FileError io_error. The
-/// old file is kept in each case.
+/// Errors: ArgumentError for an empty tensor, a duplicate name, the name "__metadata__", names or
+/// metadata that are not UTF-8 or exceed the format's 100,000,000 bytes; DeviceError when a tensor
+/// is poisoned; OutOfMemory when the host lacks memory for a tensor; FileError io_error. On any
+/// error the old file is kept.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const NamedTensor> tensors,
                        const Metadata& metadata = {},
                        SourceLoc loc = SourceLoc::current());
 
 namespace detail {
-/// Throws the error of a file with the user's line: OutOfMemory, or FileError for all else.
+/// Throws a file's error with the user's line: OutOfMemory, or FileError for all others.
 [[noreturn]] void throw_file_error(Error error, SourceLoc loc);
-/// Errors: ArgumentError of `op` for a name that begins as the library's own.
+/// Checks that no metadata key begins with kOwnNames.
+///
+/// Errors: ArgumentError of `op` otherwise.
 void require_own_names(const Metadata& metadata, std::string_view op, SourceLoc loc);
 }  // namespace detail
 
-/// Each match of `pattern` in a name becomes `replacement`: a regular expression as of ECMAScript
-/// (std::regex), where $1 stands for its first group.
+/// Renaming rule for tensors of a file. Each match of `pattern` in a name is replaced by
+/// `replacement`. Patterns are ECMAScript regular expressions (std::regex); $1 is the first group.
 struct WeightRename {
-  std::string pattern;      ///< Pattern of names in the file.
-  std::string replacement;  ///< Name in the model.
+  std::string pattern;      ///< Regular expression for names in the file.
+  std::string replacement;  ///< Replacement, which yields the name in the model.
 };
-/// What may differ between a file of weights and a model that is to have them.
+/// Permitted differences between a file of weights and the model that loads it.
 struct LoadWeightsOptions {
-  /// Of the names in the file, one after another, each on what those before it made.
+  /// Renames for the names in the file, applied in order, each to the result of the one before.
   std::vector<WeightRename> renames = {};
-  bool allow_missing = false;  ///< What the file lacks stays as it is in the model.
-  bool allow_unused = false;   ///< What the model lacks is passed by.
-  bool cast = false;           ///< Floats of another type take the model's.
+  /// Whether the file may lack tensors of the model, which then keep their values.
+  bool allow_missing = false;
+  bool allow_unused = false;  ///< Whether the file may have tensors that the model lacks.
+  bool cast = false;          ///< Whether floats of another dtype are converted to the model's.
 };
-/// Which tensors of a file are whose.
+/// Assignment of a file's tensors to a model's.
 struct WeightMatches {
-  std::map<std::string, std::string> names = {};  ///< The model's → the file's.
-  std::vector<std::string> missing = {};          ///< Of the model, that the file lacks.
-  std::vector<std::string> unused = {};           ///< Of the file, that the model lacks.
+  std::map<std::string, std::string> names = {};  ///< Name in the model → name in the file.
+  std::vector<std::string> missing = {};          ///< Tensors of the model that the file lacks.
+  std::vector<std::string> unused = {};           ///< Tensors of the file that the model lacks.
 };
 
 class SafetensorsFile final {
@@ -87,61 +90,68 @@ class SafetensorsFile final {
     Shape shape;
     std::size_t offset_bytes = 0;  ///< From the first byte after the header.
     std::size_t size_bytes = 0;
-    /// Why this library has no such tensor, for an error: a type or a shape that it lacks. Then
-    /// dtype and shape mean nothing, and only bytes() gives what there is. Empty: tensor() reads
-    /// it.
+    /// Reason why this library cannot represent the tensor (its dtype or shape), for an error.
+    /// dtype and shape are then meaningless, and only bytes() is available. Empty: tensor() can
+    /// read it.
     std::string unsupported = {};
   };
 
-  /// Reads the header; a tensor that this library lacks is an error only when it is used.
+  /// Reads a file. An unsupported tensor is an error only when it is used.
   ///
-  /// Errors: FileError: not_found, io_error; bad_format for anything that the format forbids:
-  /// truncated, a wrong header length, a header that is no JSON object, offsets that overlap, leave
-  /// holes or lie outside, sizes that contradict shape and type, a name twice, another checksum
-  /// than what was written here had, or none. OutOfMemory when the host has no room for the file.
+  /// Errors: FileError: not_found, io_error; bad_format for a violation of the format: truncated, a
+  /// wrong header length, a header that is not a JSON object, offsets that overlap, leave holes or
+  /// lie outside, sizes that contradict shape and dtype, a duplicate name, or a wrong or missing
+  /// checksum in a file of this library; OutOfMemory when the host lacks memory for the file.
   /// Cost: memory for the whole file.
   [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path,
                                             SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
-  /// In the order of the bytes in the file.
+  /// All tensors, in the order of their bytes in the file.
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
   [[nodiscard]] bool contains(std::string_view name) const noexcept;
-  /// Errors: FileError not_found, with the names that are there.
+  /// Returns the entry of this name.
+  ///
+  /// Errors: FileError not_found that lists the existing names.
   [[nodiscard]] const Entry& at(std::string_view name, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] std::span<const std::byte> bytes(const Entry& entry) const noexcept;
-  /// Queues the upload; the file's bytes live until it is done.
-  /// Dtypes: F64, F32, F16, BF16, I64, I32, I8, U8 and BOOL, as they are. No other type of the
-  /// format is widened; a program converts the result of bytes() itself.
-  /// Errors: as at(); FileError bad_format for an unsupported tensor, and for a BOOL with another
-  /// byte than 0 and 1.
+  /// Queues the upload of a tensor. The file's bytes live until it is done.
+  ///
+  /// Dtypes: F64, F32, F16, BF16, I64, I32, I8, U8 and BOOL, unchanged. Other types of the format
+  /// are unsupported; a program can convert the result of bytes() itself.
+  /// Errors: as at(); FileError bad_format for an unsupported tensor, and for a BOOL byte other
+  /// than 0 and 1.
   [[nodiscard]] Tensor tensor(std::string_view name,
                               const Device& device,
                               SourceLoc loc = SourceLoc::current()) const;
 
-  /// Finds these tensors in the file. An optimizer's state and running statistics may have 16 bits
-  /// in the file where they have 32 here.
-  /// Errors: FileError bad_format naming the first that is missing, unsupported, differs or is too
-  /// much where it may not, two that get one name, or a file of which nothing is used;
-  /// ArgumentError for a pattern that is none.
+  /// Finds these tensors in the file. Optimizer state and running statistics may have 16 bits in
+  /// the file and 32 in the model.
+  ///
+  /// Errors: FileError bad_format naming the first tensor that is missing, unsupported, different
+  /// or superfluous and may not be, for two tensors renamed to one name, or for a file of which no
+  /// tensor matches; ArgumentError for an invalid pattern.
   [[nodiscard]] WeightMatches match(std::span<const NamedTensor> expected,
                                     const LoadWeightsOptions& options,
                                     SourceLoc loc = SourceLoc::current()) const;
-  /// Checks that the file holds exactly these tensors: names, types and shapes.
-  /// Errors: FileError bad_format naming the first that is missing, differs or is too much.
+  /// Checks that the file holds exactly these tensors: names, dtypes and shapes.
+  ///
+  /// Errors: FileError bad_format naming the first that is missing, different or superfluous.
   void require_exactly(std::span<const NamedTensor> expected,
                        SourceLoc loc = SourceLoc::current()) const;
-  /// Whether it is, checksum and all, what write_safetensors() wrote.
+  /// Whether write_safetensors() wrote this file and its checksum is correct.
   [[nodiscard]] bool is_verified() const noexcept { return checksum_ == Checksum::right; }
-  /// Tells the log that all tensors were loaded, to this device.
+  /// Logs that all tensors were loaded to this device.
   void note_load(const Device& device) const;
 
  private:
   enum class Checksum { none, foreign, right };
 
   SafetensorsFile() = default;
-  /// Errors: ArgumentError when it was moved from.
+  /// Checks that the file was not moved from.
+  ///
+  /// Errors: ArgumentError otherwise.
   void require_there(SourceLoc loc) const;
 
   std::filesystem::path path_;

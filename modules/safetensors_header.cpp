@@ -34,7 +34,7 @@ constexpr std::array<TypeName, kDTypeCount> kTypeNames{{{DType::f32, "F32"},
                                                         {DType::boolean, "BOOL"},
                                                         {DType::i8, "I8"}}};
 
-// "F32, F64, ..."
+// Returns "F32, F64, ...".
 std::string known_types() {
   std::string names;
   for (const TypeName& type : kTypeNames) {
@@ -56,7 +56,7 @@ std::optional<std::uint64_t> as_count(const Json& value) {
   return value.get<std::uint64_t>();
 }
 
-// For an error's text: short, whatever a file holds (its depth is bounded by parse_json).
+// Shortens a value for an error, whatever the file holds (parse_json bounds its depth).
 std::string excerpt(const Json& value) {
   constexpr std::size_t kMost = 60;
   const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -75,7 +75,7 @@ Result<std::vector<std::int64_t>> parse_dims(const std::string& name, const Json
   return dims;
 }
 
-// How many bytes these elements take; nothing when it is more than a file has.
+// Size of these elements; nothing if it exceeds the size of any file.
 std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& dims, DType dtype) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 56U;
   std::uint64_t bytes = static_cast<std::uint64_t>(size_bytes(dtype));
@@ -90,8 +90,8 @@ std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& dims, DTy
   return bytes;
 }
 
-// Its type and shape, or why this library has no such tensor. The bytes of a type that it lacks are
-// not compared with the shape: it does not know the size of an element.
+// Parses dtype and shape, or stores why the tensor is unsupported. The data size of an unknown
+// dtype is not checked against the shape, since its element size is unknown.
 Status parse_type(SafetensorsFile::Entry& entry, const Json& value) {
   const Json& type = value["dtype"];
   if (!type.is_string()) {
@@ -154,7 +154,7 @@ Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
   return entry;
 }
 
-// Nothing is as good as none.
+// Parses the metadata; null counts as empty.
 Result<Metadata> parse_metadata(const Json& value) {
   Metadata metadata;
   if (value.is_null()) {
@@ -190,14 +190,14 @@ Status check_cover(const std::vector<SafetensorsFile::Entry>& entries, std::size
   return {};
 }
 
-// What the parser passes on its way and does not keep.
+// Observes parser events for properties that the parsed value loses.
 class JsonWatch {
  public:
   bool look(int depth, Json::parse_event_t event, const Json& parsed) {
-    constexpr int kMostDepth = 4;  // a tensor's list of sizes is the deepest that the format knows
+    constexpr int kMostDepth = 4;  // the deepest value of the format: a tensor's sizes
     if (depth > kMostDepth) {
       is_deep = true;
-      return false;  // not kept, so that a hostile file costs no stack
+      return false;  // not stored, so that a hostile file uses no stack
     }
     if (event == Json::parse_event_t::key) {
       note_key(depth, parsed.get_ref<const std::string&>());
@@ -205,7 +205,7 @@ class JsonWatch {
     return true;
   }
 
-  std::string twice;  // a name that stands twice would hide its first tensor
+  std::string twice;  // a duplicate name, which would hide its first tensor
   bool is_deep = false;
   bool has_own_order = false;
 
@@ -230,7 +230,7 @@ Result<Json> parse_json(std::string_view text, JsonWatch& watch) {
   const auto look = [&watch](int depth, Json::parse_event_t event, Json& parsed) {
     return watch.look(depth, event, parsed);
   };
-  if (text.find('\0') != text.npos) {  // where the parser would stop and be content
+  if (text.find('\0') != text.npos) {  // the parser would stop here without an error
     return bad("the header is not JSON: it has a zero byte");
   }
   Json root;
@@ -305,7 +305,7 @@ Result<ParsedHeader> parse_header(std::string_view text, std::size_t data_size_b
       header.entries.push_back(std::move(entry));
     }
   }
-  // An empty tensor stands before the one that begins at the same byte.
+  // An empty tensor sorts before the tensor at the same offset.
   std::ranges::sort(header.entries, {}, [](const SafetensorsFile::Entry& entry) {
     return std::pair(entry.offset_bytes, entry.size_bytes);
   });
@@ -314,7 +314,8 @@ Result<ParsedHeader> parse_header(std::string_view text, std::size_t data_size_b
 }
 
 bool has_sorted_spelling(std::string_view text, const SafetensorsHeader& header) noexcept {
-  constexpr std::string_view kBegin = ":{\"data_offsets\":[";  // in a name its quotes are escaped
+  // Cannot occur in a name, where quotes are escaped.
+  constexpr std::string_view kBegin = ":{\"data_offsets\":[";
   std::size_t count = 0;
   for (std::size_t at = text.find(kBegin); at != text.npos; at = text.find(kBegin, at + 1)) {
     ++count;

@@ -1,5 +1,4 @@
-// The header of a safetensors file: its JSON text and what it says. Private to modules; pure
-// functions.
+// Parser and printer for the JSON header of a safetensors file. Private to modules; pure functions.
 // Threads: any. Invariant: parse_header(print_header(x, spelling)) is x.
 #pragma once
 
@@ -18,35 +17,38 @@ struct SafetensorsHeader {
   Metadata metadata;
 };
 
-/// The order of a tensor's three members.
+/// The order of a tensor's three members in the JSON text.
 enum class Spelling : std::uint8_t {
-  own,  ///< data_offsets, shape, dtype: no other program's, so that damage cannot hide whose file
-        ///< it is.
-  sorted,  ///< By name, as files were written before there was an own order.
+  /// data_offsets, shape, dtype. No other program uses this order, so it identifies our files even
+  /// if the checksum's name is damaged.
+  own,
+  sorted,  ///< Sorted by name: the order of files from before `own` existed.
 };
 
-/// JSON, with spaces at its end up to a multiple of eight bytes.
-/// Errors: ArgumentError when a name or a metadata text is not UTF-8, or the text is longer than
-/// what is read.
+/// Prints the JSON text, padded with spaces to a multiple of eight bytes.
+///
+/// Errors: ArgumentError when a name or a metadata text is not UTF-8, or the text exceeds
+/// kMaxHeaderBytes.
 [[nodiscard]] std::string print_header(const SafetensorsHeader& header,
                                        Spelling spelling,
                                        SourceLoc loc);
 
 struct ParsedHeader {
   SafetensorsHeader header;
-  bool has_own_order = false;  ///< At least one tensor is spelled as Spelling::own.
+  bool has_own_order = false;  ///< Whether at least one tensor is spelled as Spelling::own.
 };
 
-/// Entries come back in the order of their offsets.
-/// Errors: a text that says what is wrong with which tensor; the caller knows the file.
+/// Parses and validates a header. Returns entries in the order of their offsets.
+///
+/// Errors: a text that names the tensor and the defect; the caller adds the file.
 [[nodiscard]] Result<ParsedHeader> parse_header(std::string_view text, std::size_t data_size_bytes);
 
-/// Whether each tensor of the header may be spelled as Spelling::sorted, and not as by Python's
-/// safetensors: its members sorted, without spaces.
+/// Whether each tensor of the header may be spelled as Spelling::sorted (sorted members, without
+/// spaces), which excludes the spelling of Python's safetensors.
 [[nodiscard]] bool has_sorted_spelling(std::string_view text,
                                        const SafetensorsHeader& header) noexcept;
 
-/// The largest header that is read: the format's own limit.
+/// The largest header that is read: the limit of the format.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 }  // namespace hearth::detail

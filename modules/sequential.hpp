@@ -1,4 +1,4 @@
-// Sequential: layers one after the other. A module; its paths are "0.weight", "1.bias", ...
+// Sequential: applies layers one after the other. A module; its paths are "0.weight", "1.bias", ...
 // Threads: one at a time.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace hearth {
 
 namespace detail {
 
-/// layer.forward(x, more...), with the user's line where the layer takes an Arg.
+/// Whether layer.forward(x, more...) takes an Arg, which carries the user's line.
 template <class Layer, class... More>
 concept TakesArg = requires(const Layer& layer, Arg x, More&... more) {
   { layer.forward(x, more...) } -> std::same_as<Tensor>;
@@ -40,7 +40,8 @@ Tensor apply_layer(const Layer& layer, Tensor x, SourceLoc loc, More&... more) {
 template <class Layer, class... More>
 concept Takes = TakesArg<Layer, More...> || TakesTensor<Layer, More...>;
 
-/// What has no forward(), or several, is looked at where it is called.
+/// Whether forward() matches one of the three forms. A missing or overloaded forward() passes here
+/// and is checked at the call.
 template <class Layer>
 concept TakesSomehow =
     Takes<Layer> || Takes<Layer, const Mode> || Takes<Layer, const Mode, Generator> || !requires {
@@ -49,8 +50,8 @@ concept TakesSomehow =
 
 }  // namespace detail
 
-/// A layer is a value with forward(x), forward(x, mode) or forward(x, mode, generator); of these it
-/// gets the longest that the call can fill.
+/// A chain of layers. A layer is a value with forward(x), forward(x, mode) or forward(x, mode,
+/// generator). Sequential calls the longest form that its own arguments can fill.
 template <class... Layers>
 class Sequential final {
  public:
@@ -65,7 +66,7 @@ class Sequential final {
 
   explicit Sequential(Layers... layers) : layers_(std::move(layers)...) {}
 
-  /// For layers that need no mode.
+  /// Applies layers that need no mode.
   [[nodiscard]] Tensor forward(Arg x) const requires(detail::Takes<Layers>&&...) {
     return run(x, [](const auto& layer, Tensor value, SourceLoc loc) {
       return detail::apply_layer(layer, std::move(value), loc);
@@ -75,7 +76,7 @@ class Sequential final {
   // clang-format off
   Tensor forward(Arg x) const requires(!(detail::Takes<Layers> && ...)) = delete;  // a layer in it, a Dropout say, asks for the mode: forward(x, Mode::train) or forward(x, Mode::eval)
   // clang-format on
-  /// Random layers draw from the calling thread's GeneratorScope.
+  /// Applies the layers. Random layers draw from the calling thread's GeneratorScope.
   [[nodiscard]] Tensor forward(Arg x, Mode mode) const {
     return run(x, [mode](const auto& layer, Tensor value, SourceLoc loc) {
       if constexpr (detail::Takes<std::remove_cvref_t<decltype(layer)>, const Mode>) {

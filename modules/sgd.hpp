@@ -1,7 +1,7 @@
 // Sgd: stochastic gradient descent with momentum.
-// Owned by the training loop, moved, never copied. Threads: one at a time, the one whose stream
-// owns the parameters. Invariant: as OptimizerState's: a failed step changes nothing, and counts
-// for nothing.
+// Owned by the training loop; move-only. Threads: one at a time, the one whose stream owns the
+// parameters.
+// Invariant: a failed step changes nothing and does not count, as in OptimizerState.
 #pragma once
 
 #include <hearth/modules/optimizer_state.hpp>
@@ -13,43 +13,45 @@
 
 namespace hearth {
 
-/// g += weight_decay·p; m = momentum·m + (1 - dampening)·g, the first time m = g;
-/// g = nesterov ? g + momentum·m : m; p -= learning_rate·g. As in PyTorch.
-/// Paper: Sutskever et al., On the importance of initialization and momentum in deep learning,
-/// ICML 2013.
+/// Stochastic gradient descent, with PyTorch's formula:
+/// g += weight_decay·p; m = momentum·m + (1 - dampening)·g, at first m = g;
+/// g = nesterov ? g + momentum·m : m; p -= learning_rate·g.
+///
+/// Paper: Sutskever et al., On the importance of initialization and momentum in deep learning, ICML
+/// 2013.
 class Sgd final {
  public:
   struct Config {
-    double learning_rate = 1e-2;              ///< set_learning_rate() sets another.
-    double momentum = 0;                      ///< Decay of the velocity; 0: none.
-    double dampening = 0;                     ///< Part of a gradient that the velocity leaves out.
-    double weight_decay = 0;                  ///< Times p, added to the gradient.
-    bool nesterov = false;                    ///< Looks ahead by the velocity; needs momentum.
-    std::vector<ParameterGroup> groups = {};  ///< Other settings for some parameters.
+    double learning_rate = 1e-2;  ///< Learning rate; set_learning_rate() changes it.
+    double momentum = 0;          ///< Decay of the velocity; 0 disables momentum.
+    double dampening = 0;         ///< Share of a gradient that is not added to the velocity.
+    double weight_decay = 0;      ///< Adds weight_decay·p to the gradient.
+    bool nesterov = false;        ///< Whether to use Nesterov's momentum; needs momentum.
+    std::vector<ParameterGroup> groups = {};  ///< Different settings for some parameters.
   };
 
-  /// Errors: ArgumentError when a setting is negative or not finite, Nesterov's form is asked for
-  /// without momentum or with dampening, or a group sets nothing.
+  /// Errors: ArgumentError when a setting is negative or not finite, `nesterov` is set without
+  /// momentum or with dampening, or a group sets nothing.
   explicit Sgd(const Config& config, SourceLoc loc = SourceLoc::current());
 
-  // For what is no module.
+  // Overload for types that are no modules: fails with a readable static_assert.
   template <class Model>
   requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
     static_assert(detail::refuse_no_module<Model>());
   }
-  /// Updates the model, all of it or nothing. The model's tensors are replaced by the updated ones
-  /// at once; their memory is reused where nobody else holds them.
+  /// Updates the whole model or nothing. Replaces the model's tensors at once; their memory is
+  /// reused unless other tensors share it.
   ///
-  /// A parameter without a gradient (Gradients::has_gradient) is left alone: it is not decayed, its
-  /// state stays, and the step does not count for it. A tied one is updated once.
+  /// A parameter without a gradient (Gradients::has_gradient) is skipped: it is not decayed, its
+  /// state stays, and the step does not count for it. A tied parameter is updated once.
   ///
-  /// With `joint`, it happens together with steps on other devices, or not at all.
+  /// With `joint`, the step is atomic together with steps on other devices.
   ///
-  /// Errors: ArgumentError now when gradients and parameters do not fit, or a group matches none; a
-  /// poisoned gradient comes with the Pending, and the model keeps its values. Where a Pending was
-  /// dropped unread, the next step() throws what it carried, and takes nothing.
-  /// Threads: waits for this optimizer's step before, if that is still under way; on a device that
-  /// answers later it waits for none, and throws what is known of earlier ones.
+  /// Errors: ArgumentError now when gradients do not match the parameters or a group matches none.
+  /// A poisoned gradient is reported by the Pending, and the model keeps its values. If a Pending
+  /// was dropped unread, the next step() throws its error and does not consume the gradients.
+  /// Threads: waits for this optimizer's previous step. On an asynchronous device it does not wait,
+  /// and throws known failures of earlier steps.
   template <Module Model>
   Pending<StepReport> step(Model& model,
                            Gradients&& gradients,
@@ -67,8 +69,8 @@ class Sgd final {
                              JointUpdate joint = {},
                              SourceLoc loc = SourceLoc::current());
 
-  /// Makes the state that step() would make, so that it can be loaded. Waits for the step under
-  /// way.
+  /// Creates the state that step() would create, so that it can be loaded. Waits for the step in
+  /// flight.
   template <Module Model>
   void prepare(Model& model, SourceLoc loc = SourceLoc::current()) {
     state_.prepare(parameter_refs(model), loc);
@@ -81,24 +83,25 @@ class Sgd final {
   [[nodiscard]] double learning_rate() const noexcept { return config_.learning_rate; }
   /// Errors: ArgumentError when negative or not finite.
   void set_learning_rate(double rate, SourceLoc loc = SourceLoc::current());
-  /// Steps that really happened. Waits for the one under way.
+  /// Number of steps that happened. Waits for the one in flight.
   [[nodiscard]] std::int64_t step_count() { return state_.step_count(); }
-  /// In how many of these a parameter had no gradient and was left alone. Waits for the step under
-  /// way.
+  /// The steps in which parameters had no gradient and were skipped. Waits for the step in flight.
   [[nodiscard]] SkippedSteps skipped_steps() { return state_.skipped_steps(); }
-  /// Says that the state stands after so many steps; comes behind the loading of it.
+  /// Sets the number of completed steps. Call after loading the state.
   void set_step_count(std::int64_t count, SourceLoc loc = SourceLoc::current()) {
     state_.set_step_count(count, {}, loc);
   }
-  /// The same when some parameters had no gradient in some of them. Errors: ArgumentError for a
-  /// parameter that is not there: prepare() comes first.
+  /// Sets the number of completed steps, and of those that skipped parameters. Call after
+  /// prepare().
+  ///
+  /// Errors: ArgumentError for an unknown parameter.
   void set_step_count(std::int64_t count,
                       const SkippedSteps& skipped,
                       SourceLoc loc = SourceLoc::current()) {
     state_.set_step_count(count, skipped, loc);
   }
 
-  /// The state: "momentum.<parameter>". Nothing before the first step or prepare().
+  /// Visits the state: "momentum.<parameter>". Empty before the first step or prepare().
   template <class Fn>
   void visit(const std::string& prefix, Fn&& fn) {
     state_.visit(prefix, fn);

@@ -20,10 +20,10 @@ namespace {
 
 struct CurrentUpdates final : detail::ContextAttachment {
   StateUpdates* updates = nullptr;
-  StateUpdates ignored;  ///< Stands in where checkpoint() runs again, and the scope has ended.
+  StateUpdates ignored;  ///< Used after the scope has ended, when checkpoint() recomputes.
 };
 
-// Devices take small keys, counted from 1; this is "stateupd".
+// Devices use small keys, counted from 1. This one is "stateupd".
 constexpr std::uint64_t kUpdatesKey = 0x7374617465757064U;
 
 StateUpdates* exchange_updates(StateUpdates* updates) {
@@ -91,7 +91,7 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
   if (!(share >= 0 && share <= 1)) {
     refuse(ErrorCode::invalid_argument, fmt::format("the share {} is not in 0 to 1", share), loc);
   }
-  if (is_recomputing() ||  // the first run has done it
+  if (is_recomputing() ||  // already recorded by the first run
       detail::TensorAccess::has_mark(buffer, detail::MemberMark::frozen)) {
     return;
   }
@@ -103,7 +103,7 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
     updates_.push_back({.buffer = buffer, .value = next, .share = share});
     return;
   }
-  // b + (v - b)*s twice is once the way to the mean of both, weighted by what is left of each.
+  // Two moves equal one move to the mean of both values, weighted by the remaining share of each.
   const double first = known->share * (1 - share);
   const double whole = first + share;
   if (whole > 0) {
@@ -134,7 +134,7 @@ Pending<void> StateUpdates::commit_to(const std::vector<TensorRef>& buffers, Sou
   UpdateGroup group(owners.front()->tensor->device(), loc);
   for (std::size_t i = 0; i < updates_.size(); ++i) {
     Update& update = updates_[i];
-    update.buffer = Tensor();  // so that it is updated in place
+    update.buffer = Tensor();  // drops the reference, so that the update is in place
     const double scalars[] = {update.share};
     group.update(rule_, *owners[i]->tensor, std::move(update.value), {}, scalars);
     owners[i]->tensor->set_path(owners[i]->path);

@@ -1,17 +1,18 @@
-// StateUpdates: what a forward pass in training wants to change in a model's Buffers: the running
-// statistics of BatchNorm2d. A loss function sees its model const, so the changes wait here beside
-// the gradients until the program commits them.
+// StateUpdates: pending changes to a model's Buffers from a forward pass in training, such as the
+// running statistics of BatchNorm2d. A loss function sees its model const, so the changes wait here
+// until the program commits them.
 //
 //   hearth::StateUpdates updates;
 //   const hearth::StateScope scope(updates);
-//   auto [loss, gradients] = hearth::value_and_grad(model, …);  // its layers find the scope
+//   auto [loss, gradients] = hearth::value_and_grad(model, …);  // layers use the scope
 //   auto report = optimizer.step(model, std::move(gradients));
 //   auto running = updates.commit(model);
 //
-// DataParallel and Trainer do all this by themselves, and commit the mean over their ranks.
-// Owned by the training loop. Threads: one at a time; a scope lives and dies on one thread.
-// Invariants: (1) a commit happens whole or not at all: should the pass have failed, the buffers
-// keep their values; (2) after a commit, and after clear(), nothing waits.
+// DataParallel and Trainer do this themselves, and commit the mean over their ranks.
+// Owned by the training loop. Threads: one at a time; a scope is created and destroyed on one
+// thread.
+// Invariants: (1) a commit is atomic: if the forward pass failed, all buffers keep their values;
+// (2) nothing is pending after a commit or clear().
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -28,7 +29,7 @@
 
 namespace hearth {
 
-/// The Buffers of a module, in visit order.
+/// Returns a mutable reference to each Buffer of a module, in visit order.
 template <Module Model>
 [[nodiscard]] std::vector<TensorRef> buffer_refs(Model& model) {
   std::vector<TensorRef> all;
@@ -40,9 +41,9 @@ template <Module Model>
   return all;
 }
 
-/// A Buffer for values that move a little in each step, running statistics. It is f32 where
-/// `values` have 16 bits, and stays so in to_dtype(): 16 bits lose a change below a 250th of what
-/// is there. load_weights() widens those of a file that has 16 bits.
+/// Makes a Buffer for a running statistic, which changes little in each step. It is f32 if `values`
+/// has 16 bits, and stays f32 in to_dtype(): 16 bits lose a change below 1/250 of the value.
+/// load_weights() widens 16-bit statistics of a file.
 [[nodiscard]] Buffer running_statistic(const Tensor& values, SourceLoc loc = SourceLoc::current());
 
 class StateUpdates final {
@@ -52,34 +53,36 @@ class StateUpdates final {
   StateUpdates& operator=(const StateUpdates&) = delete;
   ~StateUpdates() = default;
 
-  /// For layers: the buffer is to move by `share` of the way to `value`. Several moves of one
-  /// buffer follow one another. A frozen buffer stays.
+  /// Queues a move of the buffer by `share` of the distance to `value`. For layers. Several moves
+  /// of one buffer are applied in order. A frozen buffer is not changed.
   ///
-  /// Errors: ShapeError and DtypeError when the value is not like the buffer; ArgumentError for a
-  /// share outside of 0 to 1.
+  /// Errors: ShapeError and DtypeError if the value does not match the buffer; ArgumentError for a
+  /// share outside [0, 1].
   void blend(const Buffer& buffer,
              const Tensor& value,
              double share,
              SourceLoc loc = SourceLoc::current());
 
-  /// How many buffers have updates that wait.
+  /// Number of buffers with pending updates.
   [[nodiscard]] std::size_t size() const noexcept { return updates_.size(); }
-  /// Drops those that wait: of a step that is not to count.
+  /// Drops all pending updates, for a step that must not count.
   void clear() noexcept { updates_.clear(); }
 
-  /// Gives the model's buffers what waits for them, on the calling thread's stream. The Pending is
-  /// ready when that is done, or carries why it was not: the buffers keep their values then.
+  /// Applies the pending updates to the model's buffers, on the calling thread's stream. The
+  /// Pending becomes ready when they are applied. If it carries an error, the buffers kept their
+  /// values.
   ///
-  /// Errors: ArgumentError for an update of a buffer that the model does not have (it is of another
-  /// model, or of a fork of this one) or has twice (its layer was copied: fork() each);
-  /// DeviceMismatch when the buffers are on several devices. Then none is made, and all still wait.
+  /// Errors: ArgumentError for an update of a buffer that the model lacks (it belongs to another
+  /// model or to a fork) or holds twice (its layer was copied: fork() each copy); DeviceMismatch
+  /// when the buffers are on several devices. On an error nothing is applied and all updates stay
+  /// pending.
   template <Module Model>
   Pending<void> commit(Model& model, SourceLoc loc = SourceLoc::current()) {
     return commit_to(buffer_refs(model), loc);
   }
 
-  /// For trainers: how far each of these buffers is to move, times `factor`, in their order; an
-  /// empty tensor where nothing waits. Nothing waits then.
+  /// Returns each buffer's pending change, times `factor`, in the order of `buffers`; an empty
+  /// tensor where none is pending. For trainers. Clears the pending updates.
   ///
   /// Errors: ArgumentError as commit(), or for a buffer that is not of floats.
   [[nodiscard]] std::vector<Tensor> take_moves(const std::vector<TensorRef>& buffers,
@@ -88,18 +91,18 @@ class StateUpdates final {
 
  private:
   struct Update {
-    Tensor buffer;  // as it was, which tells whose update it is
+    Tensor buffer;  // the original value; its identity names the buffer
     Tensor value;
     double share = 0;
   };
 
   Pending<void> commit_to(const std::vector<TensorRef>& buffers, SourceLoc loc);
 
-  std::vector<Update> updates_;  // one a buffer
+  std::vector<Update> updates_;  // one per buffer
   UpdateRule rule_;
 };
 
-/// Makes `updates` what layers on the calling thread find, until the scope ends. Scopes nest; the
+/// Makes `updates` current for layers on the calling thread until the scope ends. Scopes nest. The
 /// updates outlive the scope.
 class [[nodiscard]] StateScope final {
  public:
@@ -112,9 +115,9 @@ class [[nodiscard]] StateScope final {
   StateUpdates* previous_;
 };
 
-/// Those of the calling thread's innermost scope.
+/// The updates of the calling thread's innermost scope.
 ///
-/// Errors: ArgumentError outside of any scope, naming `user`.
+/// Errors: ArgumentError naming `user`, outside of any scope.
 [[nodiscard]] StateUpdates& current_state_updates(std::string_view user,
                                                   SourceLoc loc = SourceLoc::current());
 

@@ -22,17 +22,17 @@ namespace {
 
 constexpr int kVersion = 2;
 constexpr int kUncheckedVersion = 1;
-constexpr const char* kChecksum = "xxh64";  // of the text as it would be without this member
+constexpr const char* kChecksum = "xxh64";  // of the text without this member
 
 [[noreturn]] void refuse_table(const std::string& text, SourceLoc loc) {
   throw_error(
       Error{.code = ErrorCode::invalid_argument, .text = "TableEncoder: " + text, .location = loc});
 }
 
-// An encoder needs no runtime, so it has no log but the standard error stream.
+// An encoder has no runtime, so it logs to standard error.
 void warn(std::string_view text) {
   const Result<detail::LogLevel> level = detail::log_level(detail::Settings::from_environment());
-  detail::Log({.level = level.value()}).warn(text);  // a level that is none is an error, as ever
+  detail::Log({.level = level.value()}).warn(text);  // an invalid level is an error
 }
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
@@ -43,18 +43,18 @@ bool misses(const CsvColumn& column, std::int64_t row) {
   return column.is_missing[static_cast<std::size_t>(row)] != 0;
 }
 
-// The whole number in a column of numbers, also where it is written as 1.0.
+// The whole number in a numeric column, also if it is written as 1.0.
 std::optional<std::int64_t> whole_number(const CsvColumn& column, std::int64_t row) {
   if (column.type == CsvType::integer) {
     return column.integers[static_cast<std::size_t>(row)];
   }
-  constexpr double kLimit = 9007199254740992;  // 2^53: from there on not each whole number is one
+  constexpr double kLimit = 9007199254740992;  // 2^53: doubles beyond it skip whole numbers
   const double value = column.number(row);
   const bool is_whole = std::fabs(value) < kLimit && value == std::floor(value);
   return is_whole ? std::optional(static_cast<std::int64_t>(value)) : std::nullopt;
 }
 
-// The different values, in the order of numbers or of bytes.
+// The distinct values, in the order of numbers or of bytes.
 std::vector<std::string> distinct(const CsvColumn& column) {
   std::vector<std::string> texts;
   const auto count = static_cast<std::int64_t>(column.is_missing.size());
@@ -82,7 +82,7 @@ std::vector<std::string> distinct(const CsvColumn& column) {
   return texts;
 }
 
-// Sums, squares and differences of doubles do not leave the range of this type.
+// Sums, squares and differences of doubles stay in the range of this type.
 using Wide = long double;
 
 struct Moments {
@@ -90,7 +90,8 @@ struct Moments {
   double deviation = 1;
 };
 
-// The one rule for a number of any table: it is finite in f32 too. Errors: place, column, value.
+// Encodes a number of any table; the result must be finite in f32. Errors name position, column and
+// value.
 float coded(const CsvTable& table,
             const CsvColumn& column,
             std::int64_t row,
@@ -111,7 +112,7 @@ float coded(const CsvTable& table,
   return code;
 }
 
-// All numbers of a column that is encoded with these.
+// Checks that all numbers of a column can be encoded with these moments.
 void require_coded(const CsvTable& table,
                    const CsvColumn& column,
                    const Moments& moments,
@@ -123,9 +124,8 @@ void require_coded(const CsvTable& table,
   }
 }
 
-// Of the values that are there; a column that is always the same keeps its size. Sums are those of
-// the distances from the first value: a mean that is rounded would leave a constant column a
-// deviation.
+// Moments of the values that are present; a constant column has deviation 1. Sums are of distances
+// from the first value: a rounded mean would give a constant column a deviation.
 Moments moments_of(const CsvTable& table, const CsvColumn& column, SourceLoc loc) {
   const auto count = static_cast<std::int64_t>(column.is_missing.size());
   std::optional<Wide> first;
@@ -169,7 +169,7 @@ std::vector<std::int64_t> rows_without_gaps(const CsvTable& table,
   return rows;
 }
 
-// The first value of which that is so, or else the first one; none where all are missing.
+// The first row for which `is` holds, else the first row with a value; none if all are missing.
 template <class Is>
 std::optional<std::int64_t> first_of(const CsvTable& table, const CsvColumn& column, const Is& is) {
   std::optional<std::int64_t> first;
@@ -185,7 +185,7 @@ std::optional<std::int64_t> first_of(const CsvTable& table, const CsvColumn& col
   return first;
 }
 
-// The value and its place, at the end of an error.
+// Value and position, for the end of an error.
 std::string shown(const CsvTable& table, const CsvColumn& column, std::optional<std::int64_t> row) {
   return row ? fmt::format(": '{}', {}", column.text(*row), table.place_of(*row)) : "";
 }
@@ -222,7 +222,7 @@ TableEncoder::TableEncoder(const CsvTable& train, const TableOptions& options, S
   if (names.empty()) {
     refuse_table("there are no columns to learn from", loc);
   }
-  std::optional<CsvTable> whole;  // what is dropped is not learned from either
+  std::optional<CsvTable> whole;  // dropped rows are not learned from
   if (missing_ == MissingValue::drop) {
     std::vector<std::string> needed = names;
     if (!options.target.empty()) {
@@ -307,12 +307,12 @@ ArrayDataset TableEncoder::encode_features(const CsvTable& table, SourceLoc loc)
   const detail::FloatEnvironment environment;
   const std::vector<std::int64_t> rows = rows_of(table, false, loc);
   Examples examples = features_of(table, rows, loc);
-  // Without a target each example has a number 0 in its place.
+  // Placeholder targets of 0.
   examples.targets = HostArray(DType::f32, {static_cast<std::int64_t>(rows.size()), 1}, loc);
   return ArrayDataset(std::move(examples), loc);
 }
 
-// Those that are not dropped. Errors: what may not be missing.
+// Rows that are not dropped. Errors: a missing value that the options reject.
 std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
                                                 bool has_target,
                                                 SourceLoc loc) const {
@@ -344,7 +344,7 @@ std::vector<std::int64_t> TableEncoder::rows_of(const CsvTable& table,
   return rows;
 }
 
-// The code of a category in that row, from 0; -1 for one that is missing or did not train.
+// The code of a category in this row, from 0; -1 for a missing or unknown text.
 std::int64_t TableEncoder::code_in(const Category& category,
                                    const CsvColumn& column,
                                    std::int64_t row) {
@@ -465,7 +465,7 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string text = column.text(rows[i]);
     auto found = std::ranges::find(classes_, text);
-    if (found == classes_.end() && column.type != CsvType::text) {  // "07" is the class 7, and 7.0
+    if (found == classes_.end() && column.type != CsvType::text) {  // "07" and "7.0" are class 7
       const std::optional<std::int64_t> whole = whole_number(column, rows[i]);
       found = whole ? std::ranges::find(classes_, std::to_string(*whole)) : found;
     }
@@ -535,7 +535,7 @@ void TableEncoder::save(const std::filesystem::path& file, SourceLoc loc) const 
   for (const Category& category : categories_) {
     all["categories"].push_back({{"column", category.column}, {"texts", category.texts}});
   }
-  // Bytes that are no UTF-8 would not come back: refuse them.
+  // Texts that are not UTF-8 would not round-trip, so they are rejected.
   std::string text;
   try {
     all[kChecksum] = detail::checksum_text(all.dump(1));
@@ -570,7 +570,7 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
     }
     const int code = all.at("code").get<int>();
     const int missing = all.at("missing").get<int>();
-    const int unknown = all.value("unknown", 0);  // an earlier build wrote none
+    const int unknown = all.value("unknown", 0);  // absent in older files
     if (code < 0 || code > 1 || missing < 0 || missing > 2 || unknown < 0 || unknown > 2) {
       fail("it has settings that this version does not know");
     }

@@ -1,7 +1,7 @@
-// TensorRef: a tensor in a module, with all its places there. One that stands under several names
-// (tied weights) is one tensor: its first name, in visit order, is its name. Values that point into
-// the module. Threads: the module's. Invariant: all places of a TensorRef hold the same tensor, but
-// while a SoleName lives.
+// TensorRef: a tensor of a module with all of its members there. A tied tensor stands under several
+// names and counts once, under the first name in visit order. A value that points into the module.
+// Threads: the module's.
+// Invariant: all members of a TensorRef hold the same tensor, except while a SoleName lives.
 #pragma once
 
 #include <hearth/runtime/base/dtype.hpp>
@@ -18,23 +18,24 @@ namespace hearth {
 struct TensorRef {
   std::string path;  ///< "encoder.inner.weight"
   Tensor* tensor = nullptr;
-  std::vector<Tensor*> others = {};  ///< Where it stands under further names.
+  std::vector<Tensor*> others = {};  ///< Further members that hold this tensor.
 
-  /// Whether freeze_weights() keeps it out of training, under one of its names.
+  /// Whether freeze_weights() excludes the tensor from training under at least one of its names.
   [[nodiscard]] bool is_frozen() const noexcept {
     const auto has_mark = [](const Tensor* place) {
       return detail::TensorAccess::has_mark(*place, detail::MemberMark::frozen);
     };
     return has_mark(tensor) || std::ranges::any_of(others, has_mark);
   }
-  /// Whether a parameter is a float that is not frozen.
+  /// Whether the tensor is a float parameter that is not frozen.
   [[nodiscard]] bool is_trained() const { return is_float(tensor->dtype()) && !is_frozen(); }
 };
 
 namespace detail {
 
-/// Takes the further names of a tensor away while it is replaced, so that its memory can be reused,
-/// and gives them what stands under its name in the end. It stays frozen where it was.
+/// Empties the further names of a tied tensor while it is replaced, so that its memory can be
+/// reused. The destructor assigns the new tensor to all names. Every name that was frozen stays
+/// frozen.
 class SoleName final {
  public:
   explicit SoleName(const TensorRef& ref) : ref_(ref), marks_(TensorAccess::marks(*ref.tensor)) {
@@ -54,7 +55,7 @@ class SoleName final {
 
  private:
   const TensorRef& ref_;
-  std::uint8_t marks_;  ///< Marks of the member under all of its names.
+  std::uint8_t marks_;  ///< Marks of the tensor, joined over all of its names.
 };
 
 }  // namespace detail

@@ -1,7 +1,8 @@
-// What visit() of a module calls for each of its tensors: any function of (path, tensor), without
-// its type, so that a walk is compiled once a module, and a struct inside a function can be one.
-// A parameter, never a variable: it refers to the function, which outlives the call. Threads: that
-// of the call. Invariants: (1) a function sees which tensor is a Buffer; (2) a const module gives
+// Type-erased visitor: wraps any function of (path, tensor) for visit() of a module. Each walk is
+// compiled once per module, and a struct inside a function can be a module.
+// A parameter, never a variable: it refers to the function, which must outlive the call.
+// Threads: those of the call.
+// Invariants: (1) the function distinguishes a Buffer from a Tensor; (2) a const module passes
 // const tensors.
 #pragma once
 
@@ -20,7 +21,7 @@ class ConstTensorVisitor;
 
 namespace detail {
 
-/// Calls a function of some type with a path and a tensor.
+/// Calls a type-erased function with a path and a tensor.
 template <class AnyTensor, class AnyBuffer>
 class VisitorCalls {
  public:
@@ -43,7 +44,8 @@ class VisitorCalls {
   void operator()(const std::string& path, AnyBuffer& buffer) const {
     on_buffer_(fn_, path, buffer);
   }
-  /// HEARTH_MODULE calls it first, with itself. Walks that have an enter_module() get it.
+  /// Called first by HEARTH_MODULE, with the address and size of the module. Forwarded to walks
+  /// that have an enter_module().
   void enter_module(const void* module, std::size_t size_bytes) const {
     on_module_(fn_, module, size_bytes);
   }
@@ -62,7 +64,7 @@ class VisitorCalls {
                    [[maybe_unused]] const std::string& path,
                    [[maybe_unused]] Part& part) {
     if constexpr (!std::is_invocable_v<Fn&, const std::string&, Part&>) {
-      return;  // the constructor says so
+      return;  // refused by the static_assert in the constructor
     } else if constexpr (std::is_function_v<Fn>) {
       reinterpret_cast<Fn*>(fn)(path, part);
     } else {
@@ -87,7 +89,8 @@ class VisitorCalls {
 
 }  // namespace detail
 
-/// Made of any function that takes a const std::string& and a Tensor&, or a template's Part&.
+/// Visitor of a mutable module. Wraps a function that takes (const std::string&, Tensor&), or a
+/// template that takes any Part&.
 class TensorVisitor final : public detail::VisitorCalls<Tensor, Buffer> {
  public:
   template <class Fn>
@@ -96,20 +99,20 @@ class TensorVisitor final : public detail::VisitorCalls<Tensor, Buffer> {
       TensorVisitor(Fn&& fn)
   noexcept : VisitorCalls(fn) {}
 
-  /// Of a module that is const, whose members are named in a function that is not.
+  /// A visitor for a const module, whose members are named in the mutable visit() alone.
   [[nodiscard]] static TensorVisitor reading(const ConstTensorVisitor& reader) noexcept {
     TensorVisitor visitor(reader);
     visitor.reader_ = &reader;
     return visitor;
   }
-  /// That of reading(), or null.
+  /// The visitor that was given to reading(), or null.
   [[nodiscard]] const ConstTensorVisitor* reader() const noexcept { return reader_; }
 
  private:
   const ConstTensorVisitor* reader_ = nullptr;
 };
 
-/// The same of a function that takes a const Tensor&.
+/// Visitor of a const module. Wraps a function that takes (const std::string&, const Tensor&).
 class ConstTensorVisitor final : public detail::VisitorCalls<const Tensor, const Buffer> {
  public:
   template <class Fn>

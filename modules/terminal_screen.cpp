@@ -1,4 +1,4 @@
-// ncurses by dlopen: what it is called with comes from its header, where the build found one.
+// Loads ncurses by dlopen. Its types come from its header, if the build found one.
 #include "terminal_screen.hpp"
 
 #include <dlfcn.h>
@@ -27,11 +27,12 @@ namespace hearth::detail {
 
 namespace {
 
-// The names that Debian, and others, give it.
+// Names of the library on Debian and other systems.
 constexpr std::array<const char*, 2> kNames{"libncursesw.so.6", "libncursesw.so"};
-constexpr std::array<int, 2> kSignals{SIGWINCH, SIGTSTP};  // which ncurses handles itself
+// Signals for which ncurses installs handlers.
+constexpr std::array<int, 2> kSignals{SIGWINCH, SIGTSTP};
 
-/// The terminal's own characters for as long as something is drawn, on this thread alone.
+/// Sets the locale for drawing, on this thread only.
 class LocaleScope final {
  public:
   explicit LocaleScope(locale_t locale)
@@ -75,7 +76,7 @@ struct TerminalScreen::Library {
   decltype(&::init_pair) init_pair = nullptr;
   char* (*tigetstr)(const char*) = nullptr;
 
-  // False: it is not there, or lacks a function.
+  // Returns false if the library is missing or lacks a function.
   bool load() {
     for (const char* name : kNames) {
       handle = handle != nullptr ? handle : dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -133,7 +134,7 @@ struct TerminalScreen::State {
   }
 
   [[nodiscard]] int attributes(TextStyle style) const {
-    // COLOR_PAIR, which is a function where there are no macros.
+    // The value of COLOR_PAIR, which may be a function instead of a macro.
     const auto color = [&](int pair) {
       return has_colors ? static_cast<int>(NCURSES_BITS(pair, 0)) : 0;
     };
@@ -159,8 +160,8 @@ struct TerminalScreen::State {
 
 namespace {
 
-/// A glyph in UTF-8 as ncurses takes it whatever the program's own locale is: its functions for
-/// bytes look at that one.
+/// Converts a UTF-8 glyph to a wide character. ncurses' byte functions would depend on the
+/// program's own locale.
 wchar_t wide(std::string_view glyph, bool is_unicode) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(glyph[at]); };
   if (glyph.size() == 1 && byte(0) < 0x80) {
@@ -183,8 +184,8 @@ bool is_terminal(std::FILE* out) {
 
 }  // namespace
 
-// Phases: is it a terminal; the library; what the locale has for characters; the screen, which
-// must be one on which the cursor can be moved.
+// Phases: check for a terminal; load the library; take the locale's character set; open the screen,
+// which must support cursor movement.
 std::unique_ptr<TerminalScreen> TerminalScreen::open(std::FILE* out, std::string& why) {
   if (!is_terminal(out)) {
     why = "the output is no terminal";
@@ -195,7 +196,7 @@ std::unique_ptr<TerminalScreen> TerminalScreen::open(std::FILE* out, std::string
     why = "ncurses is not installed here (libncursesw6)";
     return nullptr;
   }
-  const char* const kind = std::getenv("TERM");  // NOLINT: nobody sets it meanwhile
+  const char* const kind = std::getenv("TERM");  // NOLINT: no code here changes it
   if (kind == nullptr || *kind == '\0') {
     why = "TERM is not set, so nobody knows what the terminal can do";
     return nullptr;
@@ -242,7 +243,7 @@ TerminalScreen::TerminalScreen(std::unique_ptr<State> state, int file)
 TerminalScreen::~TerminalScreen() {
   State& own = *state_;
   if (own.window != nullptr) {
-    own.curses.flushinp();  // keys that were pressed meanwhile are for nobody
+    own.curses.flushinp();  // discards keys that were pressed meanwhile
     own.curses.delwin(own.window);
   }
   if (own.screen != nullptr) {

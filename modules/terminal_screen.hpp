@@ -1,8 +1,8 @@
-// TerminalScreen: a terminal's whole screen by ncurses, which is loaded when a program asks for it:
-// programs that do not are neither linked with it nor load it. Private to modules.
-// Owned by what draws. Threads: one at a time; a process has one at most.
-// Invariants: (1) when it ends, on whatever way, the terminal is as it was; (2) the program's own
-// locale and signal handlers are as they were, too.
+// TerminalScreen: full-screen terminal output by ncurses, which is loaded on demand. Programs that
+// do not use it neither link nor load ncurses. Private to modules.
+// Owned by the console that draws. Threads: one at a time; at most one per process.
+// Invariants: (1) the terminal is restored however the screen ends; (2) the program's locale and
+// signal handlers are restored, too.
 #pragma once
 
 #include "training_dashboard.hpp"
@@ -18,13 +18,13 @@ namespace hearth::detail {
 
 class TerminalScreen final {
  public:
-  /// Null where it cannot be had; `why` says it in a sentence then.
+  /// Takes the screen. Returns null on failure, with the reason in `why`.
   [[nodiscard]] static std::unique_ptr<TerminalScreen> open(std::FILE* out, std::string& why);
   TerminalScreen(const TerminalScreen&) = delete;
   TerminalScreen& operator=(const TerminalScreen&) = delete;
   ~TerminalScreen();
 
-  /// How large it is now.
+  /// Returns the current size.
   void measure(int& rows, int& columns) const;
   [[nodiscard]] bool is_unicode() const noexcept;
   void show(const TextPicture& picture);

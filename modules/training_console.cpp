@@ -28,9 +28,9 @@ namespace {
 constexpr std::string_view kClearLine = "\r\x1b[K";
 constexpr std::chrono::milliseconds kDashboardPause{200};
 
-// Whether the terminal knows how to clear a line: one without a kind may be anything.
+// Whether the terminal can clear a line. An unset TERM may be anything.
 bool can_clear_lines() {
-  const char* const kind = std::getenv("TERM");  // NOLINT: nobody sets it meanwhile
+  const char* const kind = std::getenv("TERM");  // NOLINT: no code here changes it
   const std::string_view name = kind == nullptr ? "" : kind;
   return !name.empty() && name != "dumb";
 }
@@ -39,7 +39,7 @@ ConsoleStyle by_output(std::FILE* out) {
   return isatty(fileno(out)) == 1 && can_clear_lines() ? ConsoleStyle::live : ConsoleStyle::plain;
 }
 
-// How wide the terminal is; of what is none, as if it were a common one.
+// Width of the terminal; a common width if there is none.
 std::size_t columns_of(std::FILE* out) {
   constexpr std::size_t kCommon = 80;
   winsize size{};
@@ -132,7 +132,7 @@ void TrainingConsole::put(std::string_view bytes) noexcept {
     return;
   }
   const int error_number = errno;
-  std::clearerr(out_);  // the disk may have room for the next line
+  std::clearerr(out_);  // the next write may succeed
   if (!std::exchange(has_failed_, true)) {
     std::fprintf(stderr,
                  "hearth: the lines of a training cannot be written: %s; it goes on without them\n",
@@ -171,7 +171,7 @@ void TrainingConsole::show_line(const RunPlace& place,
   bar.resize(kWidth, '.');
   const std::string count = fmt::format("{}{}/{}", doing, place.batch, place.batch_count);
   std::string line = fmt::format("epoch {}/{} [{}] {}", place.epoch, epochs_, bar, count);
-  const std::size_t room = columns_of(out_) - 1;  // a line that wraps cannot be drawn anew
+  const std::size_t room = columns_of(out_) - 1;  // a wrapped line cannot be redrawn
   if (line.size() + (parts.empty() ? 0 : parts[0].size()) > room) {
     line = fmt::format("epoch {}/{} {}", place.epoch, epochs_, count);
   }

@@ -21,7 +21,7 @@ struct Area {
 
 struct Curve {
   std::string name;
-  std::vector<double> values;  ///< Evenly along the axis; what is not finite leaves a gap.
+  std::vector<double> values;  ///< Evenly spaced along the axis; a non-finite value leaves a gap.
   TextStyle style = TextStyle::first;
   bool in_percent = false;
 };
@@ -46,7 +46,7 @@ std::string utf8_of(unsigned code) {
           static_cast<char>(0x80U | (code & 0x3fU))};
 }
 
-/// Dots in cells: eight to a cell in Braille patterns, one where there is only ASCII.
+/// A grid of dots: eight per cell as Braille patterns, one per cell in ASCII.
 class DotField {
  public:
   DotField(const Area& area, bool is_unicode)
@@ -63,7 +63,8 @@ class DotField {
     if (x < 0 || y < 0 || x >= width() || y >= height()) {
       return;
     }
-    // Of a Braille cell: its left column from the top, its right one, then the lowest two.
+    // Bits of a Braille cell: the left column from the top, then the right one, then the lowest
+    // two.
     static constexpr std::array<std::array<unsigned, 2>, 4> kBits{
         {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
     Cell& cell = cells_[static_cast<std::size_t>((y / down_) * area_.columns + x / across_)];
@@ -111,7 +112,7 @@ std::string number(double value, bool in_percent = false) {
                                                      : fmt::format("{:.4f}", value);
 }
 
-/// Whole parts of a line, as many as there is room for, with blanks between them.
+/// Joins as many parts as fit, with blanks between them.
 std::string fitting(const std::vector<std::string>& parts, int room, int gap) {
   std::string text;
   for (const std::string& part : parts) {
@@ -125,7 +126,7 @@ std::string fitting(const std::vector<std::string>& parts, int room, int gap) {
   return text;
 }
 
-/// The text, or its beginning with a mark that more was said.
+/// The text, or as much of its beginning as fits with an ellipsis.
 std::string shortened(std::string_view text, int room, bool is_unicode) {
   if (columns_of(text) <= room) {
     return std::string(text);
@@ -140,7 +141,7 @@ std::string shortened(std::string_view text, int room, bool is_unicode) {
     end += glyph_bytes(text, end);
   }
   std::string_view beginning = text.substr(0, end);
-  if (text[end] != ' ') {  // in the middle of a word: the words before, if they are most of it
+  if (text[end] != ' ') {  // in the middle of a word: drop the word if over half remains
     const std::size_t blank = beginning.find_last_of(' ');
     beginning = blank != beginning.npos && 2 * blank > end ? beginning.substr(0, blank) : beginning;
   }
@@ -250,14 +251,14 @@ void draw_curve(DotField& field, const Curve& curve, const Range& range) {
   }
 }
 
-// A title with the curves' names and last values, figures of the range at the left, the curves.
+// Draws a title with the curves' names and last values, a scale at the left, and the curves.
 void draw_chart(TextPicture& picture,
                 const Area& area,
                 std::string_view title,
                 const std::vector<Curve>& curves,
                 std::string_view axis,
                 bool is_unicode) {
-  constexpr int kScale = 9;  // columns of the figures at the left
+  constexpr int kScale = 9;  // columns of the scale at the left
   if (area.rows < 4 || area.columns < kScale + 8) {
     return;
   }
@@ -300,7 +301,7 @@ std::vector<Curve> loss_curves(const DashboardFigures& figures) {
                            static_cast<double>(history.steps.open_count()));
   }
   std::vector<Curve> curves{std::move(steps)};
-  // Stretched to the steps: an epoch's figure stands where it ends.
+  // Stretched to the steps' axis: an epoch's figure is placed at its end.
   Curve validation{.name = "validation", .values = {}, .style = TextStyle::second};
   const double done = static_cast<double>(figures.place.epoch - 1) +
                       static_cast<double>(figures.place.batch) /
@@ -346,7 +347,7 @@ double share_of_run(const DashboardFigures& figures) {
          static_cast<double>(std::max<std::int64_t>(figures.epochs, 1));
 }
 
-// How long it has taken and will take, at the right; the title in what is left.
+// Draws elapsed and remaining time at the right, and the title in the remaining space.
 void draw_title(TextPicture& picture,
                 const DashboardFigures& figures,
                 double share,
@@ -373,7 +374,7 @@ void draw_title(TextPicture& picture,
   }
 }
 
-// A label, a bar, and what it comes to: two rows whose bars have the same ends.
+// Draws two rows of label, bar and value. Both bars have the same ends.
 void draw_progress(TextPicture& picture,
                    const DashboardFigures& figures,
                    double share,
@@ -410,7 +411,7 @@ void draw_progress(TextPicture& picture,
   }
 }
 
-// Rows 0 to 3: what runs, how far it is, the figures of now.
+// Draws rows 0 to 3: title, progress, current figures.
 int draw_head(TextPicture& picture, const DashboardFigures& figures, bool is_unicode) {
   const double share = share_of_run(figures);
   draw_title(picture, figures, share, is_unicode);
@@ -439,7 +440,7 @@ int draw_devices(TextPicture& picture, const DashboardFigures& figures, int row,
   for (const DashboardDevice& device : figures.devices) {
     begin = std::max(begin, columns_of(device.name) + kGap);
   }
-  std::vector<std::string> texts;  // of all of them, so that their bars have the same ends
+  std::vector<std::string> texts;  // of all devices, so that their bars have the same ends
   int widest = 0;
   for (const DashboardDevice& device : figures.devices) {
     texts.push_back(device.is_lost ? "lost"
@@ -516,7 +517,7 @@ TextPicture draw_dashboard(const DashboardFigures& figures,
   TextPicture picture(rows, columns);
   const int top = draw_head(picture, figures, is_unicode);
   const auto devices = static_cast<int>(figures.devices.size());
-  const int room = std::max(picture.rows() - top - 2, 0);  // without the message
+  const int room = std::max(picture.rows() - top - 2, 0);  // without the message row
   constexpr int kLeastChart = 5;
   const int device_rows = std::min(devices, std::max(room - kLeastChart, std::min(room, 1)));
   const int chart_rows = room - device_rows - 1;

@@ -1,7 +1,7 @@
-// training_dashboard: a training run as a full screen of text: curves of loss and metrics, progress
-// and the time left, throughput, memory and state of the devices. Private to modules: what it draws
-// on is terminal_screen's matter.
-// Stateless. Threads: any. Invariant: whatever the size, nothing lies outside of the picture.
+// training_dashboard: lays out a training run as a screen of text: curves of loss and metrics,
+// progress and remaining time, throughput, and memory and state of the devices. Private to modules;
+// terminal_screen does the output.
+// Stateless. Threads: any. Invariant: at any size, nothing is drawn outside of the picture.
 #pragma once
 
 #include <hearth/modules/training_console.hpp>
@@ -21,7 +21,7 @@ struct TextCell {
   TextStyle style = TextStyle::plain;
 };
 
-/// A screen's worth of text.
+/// A grid of text cells for a whole screen.
 class TextPicture final {
  public:
   TextPicture(int rows, int columns);
@@ -29,9 +29,9 @@ class TextPicture final {
   [[nodiscard]] int rows() const noexcept { return rows_; }
   [[nodiscard]] int columns() const noexcept { return columns_; }
   [[nodiscard]] const TextCell& at(int row, int column) const;
-  /// What lies outside is cut off.
+  /// Writes text at a position; cells outside of the picture are dropped.
   void put(int row, int column, std::string_view text, TextStyle style = TextStyle::plain);
-  /// The text of a row, without blanks at its end.
+  /// The text of a row, without trailing blanks.
   [[nodiscard]] std::string line(int row) const;
 
  private:
@@ -40,7 +40,8 @@ class TextPicture final {
   std::vector<TextCell> cells_;
 };
 
-/// `is_unicode`: whether the terminal shows more than ASCII; curves are finer then.
+/// Draws the dashboard. `is_unicode`: whether the terminal shows more than ASCII; curves are then
+/// finer.
 [[nodiscard]] TextPicture draw_dashboard(const DashboardFigures& figures,
                                          int rows,
                                          int columns,

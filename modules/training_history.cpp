@@ -77,7 +77,7 @@ std::string figure_text(const MetricColumn& metric, double value) {
   if (metric.in_percent) {
     return fmt::format("{:.2f} %", value * 100);
   }
-  constexpr double kSmall = 1e-3;  // of which four places would not say much
+  constexpr double kSmall = 1e-3;  // below it, four decimals show too few digits
   constexpr double kLarge = 1e4;
   const double size = std::fabs(value);
   return size > 0 && size < kSmall ? fmt::format("{:.3e}", value)

@@ -1,5 +1,5 @@
-// TrainingHistory: the figures of a run, epoch by epoch: what its live line, its metrics.csv and
-// its report show, and part of its training state.
+// TrainingHistory: the figures of a run, epoch by epoch. Shown by its console line, metrics.csv and
+// report, and part of its training state.
 // Plain data. Threads: values. Invariant: each epoch has a figure for each metric.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace hearth {
 
-/// Figures of steps, thinned out: when there are too many points, neighbours become their mean. One
-/// that is not finite leaves a gap.
+/// A curve of per-step figures with a bounded number of points. When it is full, neighbouring
+/// points are merged into their mean. A non-finite point leaves a gap in the curve.
 class StepCurve final {
  public:
   static constexpr std::size_t kMaxPoints = 512;
 
   StepCurve() = default;
-  /// One that goes on where another was.
+  /// Restores a curve from its saved parts.
   StepCurve(std::int64_t steps_per_point,
             std::vector<double> points,
             double sum,
@@ -30,7 +30,7 @@ class StepCurve final {
   void add(double figure);
   [[nodiscard]] std::int64_t steps_per_point() const noexcept { return steps_per_point_; }
   [[nodiscard]] const std::vector<double>& points() const noexcept { return points_; }
-  /// Of the point that is not full yet: the figures of so many steps, added up.
+  /// The sum of the figures in the point that is not complete yet; open_count() is their number.
   [[nodiscard]] double open_sum() const noexcept { return open_sum_; }
   [[nodiscard]] std::int64_t open_count() const noexcept { return open_count_; }
 
@@ -41,19 +41,19 @@ class StepCurve final {
   std::int64_t open_count_ = 0;
 };
 
-/// So many samples a second in this time; 0 in no time.
+/// Samples per second; 0 if `time` is 0.
 [[nodiscard]] double rate_of(std::int64_t sample_count, std::chrono::nanoseconds time) noexcept;
 
 struct EpochRecord {
-  std::int64_t epoch = 0;  ///< From 1.
-  double train_loss = 0;   ///< Mean over the samples, each before the step that it was part of.
+  std::int64_t epoch = 0;  ///< Number of the epoch, from 1.
+  double train_loss = 0;   ///< Mean over the samples of the loss before their step.
   std::optional<double> validation_loss = std::nullopt;
   std::vector<double> metrics = {};  ///< In the order of TrainingHistory::metrics.
-  /// Of its first step and of its last one; where it changes in between, TrainingHistory::rates has
-  /// the steps.
+  /// Learning rates of the first and the last step. TrainingHistory::rates holds those of all
+  /// steps.
   double first_learning_rate = 0;
   double last_learning_rate = 0;
-  std::chrono::nanoseconds duration{0};  ///< Of its steps; validation is not in it.
+  std::chrono::nanoseconds duration{0};  ///< Duration of the training steps, without validation.
   std::int64_t sample_count = 0;
 
   [[nodiscard]] double samples_per_s() const noexcept { return rate_of(sample_count, duration); }
@@ -62,27 +62,27 @@ struct EpochRecord {
 struct MetricColumn {
   std::string name;
   Goal goal = Goal::highest;
-  bool in_percent = false;  ///< Shown in per cent.
+  bool in_percent = false;  ///< Whether it is printed in per cent.
 };
 
 struct TrainingHistory {
   std::vector<MetricColumn> metrics;
   std::vector<EpochRecord> epochs;
-  StepCurve steps;  ///< Their losses …
-  StepCurve rates;  ///< … and their learning rates.
+  StepCurve steps;  ///< Loss of each step.
+  StepCurve rates;  ///< Learning rate of each step.
 };
 
-/// A line of names, then a line an epoch: comma-separated values, names with quotes where they need
-/// them. Numbers have all their digits; what is not there is empty.
+/// Comma-separated values: a header line, then a line per epoch. Names are quoted where needed.
+/// Numbers have all digits; missing values are empty.
 [[nodiscard]] std::string csv_of(const TrainingHistory& history);
 
-/// "98.25 %"; or four digits behind the point, "0.1234", fewer of what is large, an exponent for
-/// what is very small or large.
+/// Formats a figure: "98.25 %", or "0.1234" with up to four digits after the point. Very small and
+/// very large values have an exponent.
 [[nodiscard]] std::string figure_text(const MetricColumn& metric, double value);
 
 namespace detail {
 
-/// "1 h 02 min", "3 min 20 s", "12 s"
+/// Formats a duration: "1 h 02 min", "3 min 20 s", "12 s".
 [[nodiscard]] std::string readable_time(std::chrono::duration<double> time);
 
 }  // namespace detail

@@ -112,7 +112,7 @@ std::vector<LineChart> charts_of(const TrainingHistory& history) {
   return charts;
 }
 
-// Of its first and its last step.
+// Learning rates of the epoch's first and last step.
 std::string rates_of(const EpochRecord& epoch) {
   const std::string first = detail::readable_number(epoch.first_learning_rate, 0);
   const std::string last = detail::readable_number(epoch.last_learning_rate, 0);

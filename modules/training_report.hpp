@@ -1,6 +1,5 @@
-// TrainingReport: a run for people to look at: its curves and figures as one HTML file, which needs
-// no other file and no network.
-// Plain data. Threads: values. Invariant: the file is well-formed XML too.
+// TrainingReport: the curves and figures of a run as one HTML file without external references.
+// Plain data. Threads: values. Invariant: the file is also well-formed XML.
 #pragma once
 
 #include <hearth/modules/confusion_matrix.hpp>
@@ -15,12 +14,12 @@ namespace hearth {
 
 struct TrainingReport {
   std::string title = "Training";
-  /// What the reader is to know first: names and values.
+  /// Names and values shown at the top.
   std::vector<std::pair<std::string, std::string>> facts = {};
   TrainingHistory history = {};
-  std::optional<std::int64_t> best_epoch = std::nullopt;  ///< Set off in the table.
+  std::optional<std::int64_t> best_epoch = std::nullopt;  ///< Highlighted in the table.
   std::optional<ConfusionMatrix> confusion = std::nullopt;
-  std::string model = {};  ///< A table of text: ModelSummary::to_string().
+  std::string model = {};  ///< Text table of the model: ModelSummary::to_string().
 };
 
 [[nodiscard]] std::string html_of(const TrainingReport& report);

@@ -16,9 +16,10 @@
 namespace hearth::detail {
 namespace {
 
-constexpr std::string_view kSkipped = "skipped.";  // then a parameter's path, and in how many steps
+// Followed by a parameter's path; the value counts steps.
+constexpr std::string_view kSkipped = "skipped.";
 
-// The numbers in a file's metadata, or the error that says which one is wrong.
+// Reads the numbers in a file's metadata, or throws an error that names the invalid one.
 class Numbers {
  public:
   Numbers(const std::filesystem::path& file, const Metadata& metadata, SourceLoc loc)
@@ -39,7 +40,7 @@ class Numbers {
     }
     return number;
   }
-  /// The same, which must be finite and not negative.
+  /// Reads a number that must be finite and not negative.
   template <class Number>
   [[nodiscard]] Number read_count(const std::string& name) const {
     const auto number = read<Number>(name);
@@ -94,7 +95,7 @@ void require_full(const TrainingParts& parts, std::string_view caller, SourceLoc
   }
 }
 
-// All tensors of a run, in the order in which they stand in its file, under their paths.
+// All tensors of a run under their paths, in the order of its file.
 std::vector<TensorRef> refs_of(const TrainingParts& parts, SourceLoc loc) {
   parts.optimizer.prepare(parts.parameters, loc);
   std::vector<TensorRef> all = parts.model;
@@ -110,7 +111,7 @@ std::vector<TensorRef> refs_of(const TrainingParts& parts, SourceLoc loc) {
   return all;
 }
 
-// Two kinds may keep tensors of the same names. Files of version 0.1.0 do not say the kind.
+// Two kinds may keep tensors of equal names. Files of version 0.1.0 do not name the kind.
 void require_same_optimizer(const TrainingParts& parts,
                             const std::filesystem::path& file,
                             const Metadata& metadata,
@@ -152,7 +153,8 @@ void save_parts(const TrainingParts& parts,
   Optimizer& optimizer = parts.optimizer;
   Metadata metadata = progress.notes;
   const auto set = [&](const std::string& name, const auto& value) {
-    metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);  // floats come back exactly
+    // Floats round-trip exactly.
+    metadata[std::string(kOwnNames) + name] = fmt::format("{}", value);
   };
   set("optimizer", optimizer.kind());
   set("step_count", optimizer.step_count());
@@ -179,7 +181,7 @@ void save_parts(const TrainingParts& parts,
   write_safetensors(file, tensors, metadata, loc);
 }
 
-// A poisoned tensor has no first value, and so neither has that one.
+// Reads the first element of each tensor, which fails if the tensor is poisoned.
 void require_values(std::span<const Tensor> tensors, SourceLoc loc) {
   std::vector<Pending<std::vector<std::byte>>> first_values;
   for (const Tensor& tensor : tensors) {
@@ -238,8 +240,9 @@ LoadedTraining read_parts(const TrainingParts& parts,
   }
   for (const NamedTensor& named : expected) {
     const WeightScope weights(named.tensor.device());
-    loaded.tensors.push_back(content.tensor(named.name, named.tensor.device(), loc)
-                                 .to(named.tensor.dtype(), loc));  // the state of an older file
+    // The conversion widens the state of an older file.
+    loaded.tensors.push_back(
+        content.tensor(named.name, named.tensor.device(), loc).to(named.tensor.dtype(), loc));
   }
   require_values(loaded.tensors, loc);
   if (!expected.empty()) {

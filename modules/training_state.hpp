@@ -1,9 +1,8 @@
-// What a training run needs to go on where it stopped: weights, optimizer, generators and the place
-// in the data, in one file. A run that stops anywhere and goes on from it computes the same bits as
-// one that never stopped.
+// Saves and loads all that a training run needs to resume: weights, optimizer, generators and data
+// position, in one file. A resumed run computes the same bits as one that never stopped.
 // Stateless. Threads: as the module.
-// Invariants: (1) the file is replaced in one step: a process that is killed while it saves leaves
-// the old one; (2) a run is loaded whole or stays as it was.
+// Invariants: (1) the file is replaced atomically: a process killed while it saves leaves the old
+// file; (2) a run is loaded whole or not changed.
 #pragma once
 
 #include <hearth/modules/data_loader.hpp>
@@ -22,22 +21,22 @@
 
 namespace hearth {
 
-/// The part of a run's state that is no tensor.
+/// The parts of a run's state that are not tensors.
 struct TrainingProgress {
-  LoaderCursor cursor;                     ///< The batch to be read next.
-  std::vector<Generator> generators = {};  ///< One a rank, in order.
-  Metadata notes = {};  ///< What the program wants to know again; names without "hearth.".
+  LoaderCursor cursor;                     ///< Position of the next batch.
+  std::vector<Generator> generators = {};  ///< One per rank, in order.
+  Metadata notes = {};  ///< Values of the program; names must not begin with "hearth.".
 };
 
 namespace detail {
-/// What a run's state is taken from, or put into.
+/// The objects whose state is saved or loaded.
 struct TrainingParts {
-  std::vector<TensorRef> model;       ///< All its tensors.
-  std::vector<TensorRef> parameters;  ///< Those that are trained.
+  std::vector<TensorRef> model;       ///< All tensors of the model.
+  std::vector<TensorRef> parameters;  ///< The model's parameters.
   Optimizer& optimizer;
-  WeightAverage* average = nullptr;  ///< Saved with the run, where there is one.
+  WeightAverage* average = nullptr;  ///< Saved with the run; null: none.
 };
-/// All tensors of a run under their names in its file. Waits for the step under way.
+/// All tensors of a run under their names in its file. Waits for the step in flight.
 [[nodiscard]] std::vector<NamedTensor> training_tensors(const TrainingParts& parts, SourceLoc loc);
 template <Module Model>
 [[nodiscard]] std::vector<NamedTensor> training_tensors(Model& model,
@@ -45,38 +44,43 @@ template <Module Model>
                                                         SourceLoc loc = SourceLoc::current()) {
   return training_tensors(TrainingParts{tensor_refs(model), parameter_refs(model), optimizer}, loc);
 }
-/// Errors: those of save_training().
+/// Writes the file of save_training(). Errors: those of save_training().
 void save_parts(const TrainingParts& parts,
                 const std::filesystem::path& file,
                 const TrainingProgress& progress,
                 SourceLoc loc);
 
-/// The contents of a file that fits.
+/// The validated contents of a file.
 struct LoadedTraining {
-  std::vector<Tensor> tensors;  ///< As they stand in the file.
+  std::vector<Tensor> tensors;  ///< In the order of training_tensors().
   double learning_rate = 0;
   std::int64_t step_count = 0;
   SkippedSteps skipped;
   std::int64_t average_updates = 0;
   TrainingProgress progress;
 };
-/// Waits until these tensors have values. Errors: DeviceError when one is poisoned.
+/// Waits until these tensors have values.
+///
+/// Errors: DeviceError when one is poisoned.
 void require_values(std::span<const Tensor> tensors, SourceLoc loc);
-/// Changes nothing, and waits until the values are on their devices. Errors: those of
-/// load_training().
+/// Reads a file, and waits until its values are on their devices. Changes no part of the run.
+///
+/// Errors: those of load_training().
 [[nodiscard]] LoadedTraining read_parts(const TrainingParts& parts,
                                         const std::filesystem::path& file,
                                         SourceLoc loc);
-/// Cannot fail half-way.
+/// Assigns the loaded state to the parts. Cannot fail half-way.
 [[nodiscard]] TrainingProgress place_parts(const TrainingParts& parts,
                                            LoadedTraining loaded,
                                            SourceLoc loc);
 }  // namespace detail
 
-/// Writes the state of a run to `file`, making its folder if need be. Waits for the step under way.
+/// Writes the state of a run to `file`, creating its folder if needed. Waits for the step in
+/// flight.
 ///
-/// Errors: ArgumentError naming a tensor of the model that is empty, or a note whose name begins
-/// with "hearth."; DeviceError when one is poisoned; FileError io_error. The old file is kept.
+/// Errors: ArgumentError naming an empty tensor of the model, or a note whose name begins with
+/// "hearth."; DeviceError when a tensor is poisoned; FileError io_error. On any error the old file
+/// is kept.
 template <Module Model>
 void save_training(Model& model,
                    Optimizer& optimizer,
@@ -86,16 +90,16 @@ void save_training(Model& model,
   detail::save_parts({tensor_refs(model), parameter_refs(model), optimizer}, file, progress, loc);
 }
 
-/// Gives model and optimizer, on the devices where they are, the state in `file`; the caller seeks
-/// its loaders and sets its generators by what is returned.
+/// Loads the state in `file` into model and optimizer, on their devices. The caller seeks its
+/// loaders and sets its generators from the result.
 ///
-/// Waits for the step under way, so that nothing can fail once the first tensor is replaced.
+/// Waits for the step in flight, so that nothing can fail after the first tensor is replaced.
+/// 16-bit state in older files is widened.
 ///
 /// Errors: FileError: not_found, io_error; bad_format when the file is damaged, was written by
-/// another program, or is of another model or kind of optimizer, or of one of which other parts
-/// are frozen; ArgumentError when value_and_grad tracks the model; DeviceError when a device does
-/// not take the values; DeadlineExceeded when the step under way does not end. State that an older
-/// version wrote in 16 bits is widened.
+/// another program, or belongs to another model, kind of optimizer or set of frozen parts;
+/// ArgumentError when value_and_grad tracks the model; DeviceError when an upload fails;
+/// DeadlineExceeded when the step in flight does not end.
 template <Module Model>
 [[nodiscard]] TrainingProgress load_training(Model& model,
                                              Optimizer& optimizer,

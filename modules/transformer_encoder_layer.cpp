@@ -15,7 +15,7 @@ std::int64_t inner_width(const Layer::Config& config) {
   return config.inner == 0 ? 4 * config.width : config.inner;
 }
 
-// attend(x) and drop(x) are what the caller's mode makes of attention and of dropout.
+// Runs the layer. `attend` and `drop` apply attention and dropout in the caller's mode.
 template <class Attend, class Drop>
 Tensor run(const Layer& layer, const Arg& input, const Attend& attend, const Drop& drop) {
   const SourceLoc loc = input.location();

@@ -17,7 +17,7 @@
 namespace hearth {
 namespace {
 
-// Before the checksum of all that follows the first line.
+// Followed by the checksum of all that comes after the first line.
 constexpr std::string_view kBegin = "hearth vocabulary 2 xxh64 ";
 constexpr std::string_view kUncheckedFirstLine = "hearth vocabulary 1";
 
@@ -172,8 +172,8 @@ std::string Vocabulary::decode(std::span<const std::int32_t> numbers, SourceLoc 
   return text;
 }
 
-// A line of what it is with the checksum of the rest, a line of what it holds, then each word
-// behind its length: a byte may be any.
+// Format: a line with the version and the checksum of the rest; a line with unit, case and size;
+// then each word after its length, since a word may hold any byte.
 void Vocabulary::save(const std::filesystem::path& file, SourceLoc loc) const {
   std::string text = fmt::format("{} {} {}\n",
                                  unit_ == TextUnit::bytes ? "bytes" : "words",
@@ -187,7 +187,7 @@ void Vocabulary::save(const std::filesystem::path& file, SourceLoc loc) const {
 
 namespace {
 
-// Reads what save() wrote, piece by piece; nothing where it is not that.
+// Parses the format of save() piece by piece. Returns nothing on a mismatch.
 class WordReader final {
  public:
   explicit WordReader(std::string_view text) : text_(text) {}
@@ -211,7 +211,7 @@ class WordReader final {
     }
     return value;
   }
-  // So many bytes and a line end.
+  // Reads `count` bytes and a line end.
   [[nodiscard]] std::optional<std::string_view> bytes(std::size_t count) {
     if (count >= text_.size() || text_[count] != '\n') {
       return std::nullopt;

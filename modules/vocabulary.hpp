@@ -1,6 +1,7 @@
-// Vocabulary: the words of a text, or its bytes, as numbers. A value that owns its words.
-// Threads: a value; const functions from any. Invariant: every number in [0, size()) has a word of
-// its own, and the same texts and options give the same numbers.
+// Vocabulary: maps the words or bytes of a text to numbers. A value that owns its words.
+// Threads: a value; const functions from any.
+// Invariants: (1) every number in [0, size()) has a unique word; (2) the same texts and options
+// give the same numbers.
 #pragma once
 
 #include <hearth/runtime/base/source_loc.hpp>
@@ -16,35 +17,38 @@
 namespace hearth {
 
 enum class TextUnit : std::uint8_t {
-  bytes,  ///< Each byte that occurs, in the order of bytes.
-  words,  ///< Runs of letters, digits and apostrophes; bytes beyond ASCII are letters.
+  bytes,  ///< Each byte that occurs, in the order of byte values.
+  words,  ///< Runs of letters, digits and apostrophes; bytes beyond ASCII count as letters.
 };
 
 struct VocabularyOptions {
   TextUnit unit = TextUnit::words;  ///< Unit of a token.
-  bool lower_case = true;           ///< Of words: A to Z become a to z.
-  /// Of words: the most frequent ones, so many, without the two that are no words; 0: all.
+  bool lower_case = true;           ///< For words: whether A to Z are mapped to a to z.
+  /// For words: the number of most frequent words to keep, without the two special ones; 0: all.
   std::int64_t max_words = 0;
-  std::int64_t min_count = 1;  ///< Of words: how often one occurs at least.
-  /// Of bytes: all 256, also those that the texts do not have: every text can be encoded then, as a
-  /// server's prompts want it.
+  std::int64_t min_count = 1;  ///< For words: the lowest number of occurrences to keep.
+  /// For bytes: whether to include all 256, also those absent from the texts. Every text can then
+  /// be encoded, as a server's prompts require.
   bool all_bytes = false;
 };
 
-/// A text file as it is.
+/// Reads a text file unchanged.
+///
 /// Errors: FileError: not_found, io_error; OutOfMemory.
 [[nodiscard]] std::string read_text(const std::filesystem::path& file,
                                     SourceLoc loc = SourceLoc::current());
 
 class Vocabulary final {
  public:
-  /// Of words: what stands behind the end of a text, and for a word that is not in the vocabulary.
+  /// Special numbers in a vocabulary of words: padding behind the end of a text, and a word that
+  /// the vocabulary lacks.
   static constexpr std::int32_t kPadding = 0;
   static constexpr std::int32_t kUnknown = 1;
 
-  /// What these texts consist of. Words are numbered from 2 on, the most frequent first, and those
-  /// of one frequency in the order of their bytes. Errors: ArgumentError for negative counts, and
-  /// for texts without a byte or word.
+  /// Collects the units of these texts. Words are numbered from 2, by falling frequency and then by
+  /// their bytes.
+  ///
+  /// Errors: ArgumentError for negative counts, and for texts without a byte or word.
   explicit Vocabulary(std::span<const std::string> texts,
                       const VocabularyOptions& options = {},
                       SourceLoc loc = SourceLoc::current());
@@ -56,25 +60,32 @@ class Vocabulary final {
     return static_cast<std::int64_t>(words_.size());
   }
   [[nodiscard]] TextUnit unit() const noexcept { return unit_; }
-  /// Errors: ArgumentError for a number without a word.
+  /// The word of a number.
+  ///
+  /// Errors: ArgumentError for a number out of range.
   [[nodiscard]] const std::string& word(std::int32_t number,
                                         SourceLoc loc = SourceLoc::current()) const;
 
-  /// A text as numbers. Errors: ArgumentError for a byte that the vocabulary does not have, with
-  /// its place; words that it does not have are kUnknown.
+  /// Encodes a text as numbers. Words that the vocabulary lacks become kUnknown.
+  ///
+  /// Errors: ArgumentError with the position of a byte that the vocabulary lacks.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text,
                                                  SourceLoc loc = SourceLoc::current()) const;
-  /// Numbers as text: bytes as they were, words with spaces between them and without padding.
-  /// Errors: ArgumentError for a number without a word.
+  /// Decodes numbers to text: bytes unchanged, words joined by spaces and without padding.
+  ///
+  /// Errors: ArgumentError for a number out of range.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> numbers,
                                    SourceLoc loc = SourceLoc::current()) const;
 
-  /// Writes it to a file, for a program that uses a trained model. The first line has a checksum of
-  /// the rest. Errors: FileError io_error.
+  /// Writes the vocabulary to a file, for programs that use a trained model. The first line holds a
+  /// checksum of the rest.
+  ///
+  /// Errors: FileError io_error.
   void save(const std::filesystem::path& file, SourceLoc loc = SourceLoc::current()) const;
-  /// Files of before there was a checksum are read too.
-  /// Errors: FileError: not_found, io_error; bad_format for what save() did not write, also for one
-  /// byte that changed since.
+  /// Reads a file of save(). Older files without a checksum are accepted.
+  ///
+  /// Errors: FileError: not_found, io_error; bad_format for a file that save() did not write, or
+  /// that changed since.
   [[nodiscard]] static Vocabulary load(const std::filesystem::path& file,
                                        SourceLoc loc = SourceLoc::current());
 

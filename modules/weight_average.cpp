@@ -81,7 +81,7 @@ void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc)
   prepare(parameters, loc);
   require_same(parameters, loc);
   require_full(parameters, loc);
-  // The share of the newest weights in a sum whose shares are 1 together.
+  // The share of the newest weights in an average whose shares add up to 1.
   const double share =
       (1 - decay_) / (1 - std::pow(decay_, static_cast<double>(update_count_ + 1)));
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -89,7 +89,7 @@ void WeightAverage::update(std::span<const TensorRef> parameters, SourceLoc loc)
     if (!tensors_[i].is_valid() && !parameters[i].is_trained()) {
       continue;
     }
-    if (!tensors_[i].is_valid()) {  // it was frozen: its average is what it has been so far
+    if (!tensors_[i].is_valid()) {  // frozen so far: the average equals the weights
       const WeightScope scope(weights.device());
       tensors_[i] = detail::forked(weights, weights.device(), loc)
                         .to(accumulation_dtype(weights.dtype()), loc);
@@ -125,7 +125,8 @@ void WeightAverage::apply_to(std::span<const TensorRef> parameters, SourceLoc lo
       detail::require_untracked("WeightAverage", parameters[i].path, *parameters[i].tensor, loc);
       const detail::SoleName sole(parameters[i]);
       *parameters[i].tensor = tensors_[i].to(parameters[i].tensor->dtype(), loc);
-      parameters[i].tensor->set_path(parameters[i].path, loc);  // the next sum has its own again
+      // The tensor may be shared with the average; update() makes a new one.
+      parameters[i].tensor->set_path(parameters[i].path, loc);
     }
   }
 }

@@ -35,7 +35,7 @@ std::vector<Rename> compiled(const std::vector<WeightRename>& renames, SourceLoc
   return all;
 }
 
-// State and statistics of 16 bits, which older versions wrote, lose nothing in 32.
+// Whether an older version wrote state or statistics in 16 bits, which widen without loss.
 bool is_older_form(DType dtype, const Tensor& wanted) {
   return detail::TensorAccess::has_mark(wanted, detail::MemberMark::wide) &&
          dtype != wanted.dtype() && accumulation_dtype(dtype) == wanted.dtype();
@@ -61,7 +61,7 @@ std::string describe_entry(const SafetensorsFile::Entry& entry) {
 
 using Entries = std::map<std::string, const SafetensorsFile::Entry*>;
 
-// By the names that they have then.
+// Indexes the entries by their new names.
 Entries renamed(const SafetensorsFile& file, const LoadWeightsOptions& options, SourceLoc loc) {
   const std::vector<Rename> renames = compiled(options.renames, loc);
   Entries by_name;
@@ -117,7 +117,7 @@ WeightMatches SafetensorsFile::match(std::span<const NamedTensor> expected,
     matches.names.emplace(named.name, entry.name);
     by_name.erase(found);
   }
-  for (const Entry& entry : entries_) {  // in the order of the file
+  for (const Entry& entry : entries_) {  // in file order
     if (std::ranges::none_of(by_name, [&](const auto& left) { return left.second == &entry; })) {
       continue;
     }

@@ -1,5 +1,6 @@
-// A file read or written as a whole, for what reads data sets: a failure is a FileError with the
-// line of the call. Private to modules. Stateless. Threads: any.
+// Reads or writes a whole file for data set readers. A failure is a FileError with the line of the
+// call.
+// Private to modules. Stateless. Threads: any.
 #pragma once
 
 #include <hearth/runtime/base/checked_file.hpp>
@@ -43,7 +44,7 @@ inline void write_whole(const std::filesystem::path& file, std::string_view text
   }
 }
 
-/// The checksum of a text in a file that people may read: xxh64, 16 hex digits.
+/// The checksum of a text in a human-readable file: xxh64, 16 hex digits.
 [[nodiscard]] inline std::string checksum_text(std::string_view text) {
   return fmt::format("{:016x}", xxh64(std::as_bytes(std::span<const char>(text))));
 }
