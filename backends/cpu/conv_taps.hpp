@@ -79,9 +79,9 @@ struct TapConvolution {
 /// and their results fit in a core's cache.
 struct PlaneCut {
   std::int64_t planes = 0;        ///< Groups of planes over all images.
-  std::int64_t input_bytes = 0;   ///< Of one group, padded.
-  std::int64_t result_bytes = 0;  ///< Of one group.
-  double flops = 0;               ///< Of the whole convolution.
+  std::int64_t input_bytes = 0;   ///< Padded input of one group.
+  std::int64_t result_bytes = 0;  ///< Result of one group.
+  double flops = 0;               ///< The whole convolution.
 
   [[nodiscard]] bool is_whole(int cores) const noexcept;
 };

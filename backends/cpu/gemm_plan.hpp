@@ -24,7 +24,7 @@ struct GemmPlan {
   std::int64_t block_depth = 0;
   std::int64_t down = 1;
   std::int64_t across = 1;
-  bool packs_in_task = false;  ///< Of b.
+  bool packs_in_task = false;  ///< A task packs its own b.
   bool reads_a = false;        ///< In place.
   bool reads_b = false;
   /// Panels of a that a task packs together; 0: all are packed before.
