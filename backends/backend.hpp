@@ -176,9 +176,9 @@ class Backend {
     static_cast<void>(kind);
     return true;
   }
-  /// Returns whether kernels of this kind accept a Prologue: input number `input`, computed by a
-  /// call of kind `maker` as the kernel consumes it. supports() decides for each call. Inline
-  /// backends only.
+  /// Returns whether kernels of this kind accept a Prologue: a call of kind `maker` computes input
+  /// number `input` as the kernel consumes it. supports() decides for each call. Inline backends
+  /// only.
   [[nodiscard]] virtual bool may_take_prologue(OpKind kind,
                                                int input,
                                                OpKind maker) const noexcept {
@@ -220,8 +220,8 @@ class Backend {
   ///
   /// Errors: device_lost.
   [[nodiscard]] virtual Status flush() { return {}; }
-  /// Copy between host memory and the device, after all points of `after`, on kUploadStream and
-  /// kDownloadStream. `to` of upload() and `from` of download() are device addresses, as in
+  /// Copies between host memory and the device on kUploadStream and kDownloadStream, after all
+  /// points of `after`. `to` of upload() and `from` of download() are device addresses, as in
   /// TensorView::data. Neither function waits for the device. A call may accept only the first
   /// bytes, at most one piece; the caller repeats it for the rest. The backend uses the accepted
   /// host bytes until the part's point. Inline backends accept everything.

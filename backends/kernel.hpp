@@ -56,8 +56,8 @@ struct KernelCall;
 
 /// An input of an op that another call computes and no other op reads. That call is a pointwise or
 /// row expression, or an op of another kind with or without an epilogue. Its one output and the
-/// op's input are contiguous and have a layout but no bytes: the kernel computes the parts that it
-/// needs when it needs them. No operand that the call reads shares bytes with an output of the op.
+/// op's input are contiguous, and have a layout but no bytes. The kernel computes parts of them on
+/// demand. No operand that the call reads shares bytes with an output of the op.
 struct Prologue {
   const KernelCall* call = nullptr;
   int input = 0;  ///< Index of the op's input.

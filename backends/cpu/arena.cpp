@@ -17,7 +17,7 @@ namespace hearth::cpu {
 
 namespace {
 
-// Further spinning threads gain nothing for short loops. Measured with 2 cores only.
+// More threads would spin longer than they save in short loops. Measured with 2 cores only.
 constexpr int kMaxStandby = 3;
 
 // Workers move between the arenas of several devices, so each entry pins the worker again. The

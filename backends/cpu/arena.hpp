@@ -54,7 +54,7 @@ class Arena {
 
   /// Calls body(begin, end, thread) for ranges of `grain` items that cover [0, count); the last
   /// range may be shorter. Runs on awake threads, numbered below `threads`. Even threads take
-  /// ranges from the front, odd ones from the back, until they meet, so most ranges run on the same
+  /// ranges from the front, odd ones from the back, until they meet. So most ranges run on the same
   /// thread as in the last loop. body must not throw. Requires threads ≤ awake_threads().
   template <class Body>
   void share(int threads, std::int64_t count, std::int64_t grain, const Body& body) {

@@ -93,8 +93,8 @@ void load_rows(const GemmOperand& rows,
                const TileKernels<T>& kernels,
                T* to);
 
-/// Returns the mask to add to a row's scores of keys [first, first + count): in place, or converted
-/// into `to`, with minus infinity where a bool mask is false. nullptr: no mask.
+/// Returns the mask to add to a row's scores of keys [first, first + count); nullptr: no mask. The
+/// mask is in place, or converted into `to`, with minus infinity where a bool mask is false.
 template <class T>
 [[nodiscard]] const T* mask_row(const HeadTensor& mask,
                                 const AttentionSizes& sizes,

@@ -1,8 +1,8 @@
-// Walks element-wise ops: cuts the result into chunks, converts each input's part to the type and
-// order of the inner loop (contiguous, or one element), forks over the cores by size, and stores
-// the results. Private to backends/cpu. Threads: owner only; the loop body runs on several threads.
+// Walks elementwise ops: cuts the result into chunks and forks over the cores by size. Each input's
+// part is converted to the type and order of the inner loop (contiguous, or one element). Private
+// to backends/cpu. Threads: owner only; the loop body runs on several threads.
 // Invariants: (1) the cut depends on shapes, strides and types only; (2) all inputs of a chunk are
-// read before its outputs are written, and chunks own disjoint places, so an output may share its
+// read before its outputs are written, and chunks own disjoint places. So an output may share its
 // bytes with an input of equal layout and type.
 #pragma once
 

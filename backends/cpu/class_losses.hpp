@@ -1,7 +1,7 @@
-// Forward cross entropy by rows: the loss of each row of logits and its class, for the op itself
-// and for a reduction that consumes the losses as they are computed. Private to backends/cpu. Lives
-// on the kernel's stack; each thread has a Part. Invariant: the bits of a loss do not depend on how
-// the rows are cut.
+// Forward cross entropy by rows: the loss of each row of logits and its class. Serves the op
+// itself, and a reduction that consumes the losses as they are computed. Private to backends/cpu.
+// Lives on the kernel's stack; each thread has a Part. Invariant: the bits of a loss do not depend
+// on how the rows are cut.
 #pragma once
 
 #include "epilogue_rows.hpp"

@@ -73,8 +73,8 @@ bool reaches(std::int64_t phase,
 }
 
 // The input gradient at positions of one phase (row mod stride, column mod stride) is a convolution
-// of stride 1 of the gradient with the weights that reach that phase. So no products with zeros are
-// computed.
+// of stride 1. It convolves the gradient with the weights that reach that phase, so no products
+// with zeros are computed.
 Status convolve_back(const KernelCall& call,
                      const TensorView& y,
                      const EpilogueBlocks* epilogue,

@@ -9,7 +9,7 @@
 
 namespace hearth::cpu {
 
-/// Returns the cut of such a call into planes.
+/// Returns the cut of a conv2d call into planes.
 [[nodiscard]] PlaneCut plane_cut(const KernelCall& call) noexcept;
 
 /// Runs a call of kind conv2d. The results go to y, and each finished block to the epilogue; a

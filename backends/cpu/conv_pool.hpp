@@ -10,8 +10,8 @@
 
 namespace hearth::cpu {
 
-/// Whether a pool of one result can take its input from the convolution that produces it: whole
-/// planes fit in a core's cache, or windows share no rows, so that rows of planes do.
+/// Whether a pool of one result can take its input from its convolution. Either whole planes fit in
+/// a core's cache, or windows share no rows, so that rows of planes do.
 [[nodiscard]] Support supports_conv_pool(const KernelCall& call, const KernelContext& context);
 
 /// Requires supports_conv_pool(). Errors: those of the epilogues' programs.

@@ -1,9 +1,9 @@
-// The epilogue of a contraction: a pointwise expression that runs on each block of the result while
-// that block is in the cache of the core that computed it. For ops that produce their result in
-// order, see epilogue_rows. The result uses the bytes of one of the outputs. A product passes rows
-// and columns, a convolution boxes of [image, channel, row, column]. Private to backends/cpu. Lives
-// on the kernel's stack; any of its threads passes blocks. Invariant: values have the bits of the
-// separate ops, since the expression rounds where they do.
+// The epilogue of a contraction: a pointwise expression that runs on each block of the result. The
+// block is then still in the cache of the core that computed it. For ops that produce their result
+// in order, see epilogue_rows. The result uses the bytes of one of the outputs. A product passes
+// rows and columns, a convolution boxes of [image, channel, row, column]. Private to backends/cpu.
+// Lives on the kernel's stack; any of its threads passes blocks. Invariant: values have the bits of
+// the separate ops, if the expression rounds where they do.
 #pragma once
 
 #include "gemm.hpp"
@@ -47,8 +47,8 @@ class EpilogueBlocks {
   [[nodiscard]] BlockSink sink() const noexcept;
   /// Runs on a finished box, which has the axes of the result, or the two of a matmul.
   void run(const ResultBox& box) const;
-  /// Whether the expression maps each element to one of the same type and reads no other operand,
-  /// so that it may run on results in other memory.
+  /// Whether the expression maps each element to one of the same type and reads no other operand.
+  /// It may then run on results in other memory.
   [[nodiscard]] bool runs_anywhere() const noexcept;
   /// Maps `count` consecutive elements of the result in place. Requires runs_anywhere().
   void run_in_place(std::byte* elements, std::int64_t count) const;

@@ -1,8 +1,8 @@
 // The epilogue of an op that produces its result in row-major order: a pointwise expression that
-// runs on each piece while it is in the cache of the core that computed it. The op's own result
-// reaches memory only if the expression outputs it. So results may have other types and, with the
-// same number of elements, another shape. Private to backends/cpu. Lives on the kernel's stack;
-// each thread has a Part. Invariant: values have the bits of the separate ops.
+// runs on each piece. The piece is then still in the cache of the core that computed it. The op's
+// own result reaches memory only if the expression outputs it. So results may have other types and,
+// with the same number of elements, another shape. Private to backends/cpu. Lives on the kernel's
+// stack; each thread has a Part. Invariant: values have the bits of the separate ops.
 #pragma once
 
 #include "expression.hpp"
@@ -47,8 +47,8 @@ class EpilogueRows {
     void run(const std::byte* made, std::int64_t begin, std::int64_t end) {
       tiles_.run_piece(run_, made, begin, end);
     }
-    /// Runs on them, and stores the one result, which has no bytes, from `to` on; `to` may equal
-    /// `made`.
+    /// Runs on finished elements [begin, end), and stores the one result, which has no bytes, from
+    /// `to` on. `to` may equal `made`.
     void run(const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end) {
       tiles_.run_piece(run_, made, to, begin, end);
     }

@@ -33,9 +33,9 @@ struct ExpressionCall {
 /// Runs a kernel on each of the sets. Requires a kernel that passes verify(); `hash` is its hash,
 /// the key of the cached program.
 ///
-/// A kernel of one axis along which all operands lie is pointwise: its operands may have any shapes
-/// that broadcast to the output's, and its position is the row-major place there. Operands of other
-/// kernels follow their maps.
+/// A kernel of one axis along which all operands lie is pointwise. Its operands may have any shapes
+/// that broadcast to the output's, and its position is the row-major place in the output. Operands
+/// of other kernels follow their maps.
 ///
 /// Errors: unsupported if the kernel has no tile program; invalid_argument for a wrong number of
 /// operands or parameters; kernel_failed for an integer divided by 0 and 0 to a negative integer

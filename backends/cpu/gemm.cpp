@@ -201,7 +201,7 @@ class Piece {
                  .size_bytes = rows_in(rows) * size});
     }
   }
-  // Adds the origins of rows if they are larger than the rows' results: with longer results, the
+  // Adds the origins of rows if they are larger than the rows' results. With longer results, the
   // prefetches cost as much as they save (bench BM_Prologue_Product).
   void add_origins(Span rows, Ahead& ahead) const {
     if (gemm_.k <= gemm_.n) {

@@ -137,7 +137,7 @@ template <class T>
 /// for.
 [[nodiscard]] std::int64_t part_count(double flops) noexcept;
 
-/// A sum is cut into nearly equal blocks of at most this number of products, added in order: a
+/// A sum is cut into nearly equal blocks of at most this number of products, added in order. A
 /// panel of that depth stays in the first-level cache while others stream past.
 inline constexpr std::int64_t kSumDepth = 192;
 

@@ -1,8 +1,8 @@
 // The innermost loops of contractions: register tiles, packing, thin products, transposition. Built
 // once per instruction set. Threads: any; pure functions on memory that the caller owns.
-// Invariants: (1) each element of a result is one sum in the order of k, whatever the rows or
-// columns of the tile, so a cut of the result never changes bits; (2) nothing outside the stated
-// rows and columns is written.
+// Invariants: (1) each element of a result is one sum in the order of k, for any rows and columns
+// of the tile, so a cut of the result never changes bits; (2) nothing outside the stated rows and
+// columns is written.
 #pragma once
 
 #include "isa_table.hpp"

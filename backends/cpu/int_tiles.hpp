@@ -1,8 +1,8 @@
 // The innermost loops of products of i8: register tiles, packing, thin products. Built once per
 // instruction set. Sums are exact in i32, so results have the same bits everywhere. Operands are
-// packed into words of 32 bits: four elements, or two widened to 16 bits, as the instruction
-// set multiplies faster. Threads: any; pure functions on memory that the caller owns. Invariant:
-// nothing outside the stated rows and columns is written.
+// packed into words of 32 bits: four elements, or two widened to 16 bits, in the form that the
+// instruction set multiplies faster. Threads: any; pure functions on memory that the caller owns.
+// Invariant: nothing outside the stated rows and columns is written.
 #pragma once
 
 #include "isa_table.hpp"

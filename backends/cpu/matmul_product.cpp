@@ -225,8 +225,8 @@ class Product {
     b_ = transposed(b_);
   }
 
-  // Whether to swap a long sum over rows of both operands, such as a weight's gradient: the smaller
-  // one is packed, the larger one read in place, and the result is small enough to transpose.
+  // Whether to swap a long sum over rows of both operands, such as a weight's gradient. The smaller
+  // one is then packed, the larger one read in place, and the result is small enough to transpose.
   [[nodiscard]] bool reads_more_swapped() const {
     return !swapped_ && product_.sink.done == nullptr && dtype_ == dtype_of<T> &&
            a_.row_step == 1 && b_.column_step == 1 && b_.constant == nullptr &&

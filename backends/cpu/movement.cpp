@@ -133,7 +133,7 @@ void copy_short_rows(Move move, std::int64_t element_count, KernelContext& conte
       });
 }
 
-// Copies a source that is contiguous along another axis than the target: moves that axis next to
+// Copies a source that is contiguous along another axis than the target. Moves that axis next to
 // the innermost one and copies square tiles, so that both sides use whole cache lines.
 void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& context) {
   Collapsed& space = move.space;

@@ -379,9 +379,9 @@ Status pool(const KernelCall& call, KernelContext& context) {
                                             : Pooling<float>(call, context).run(context);
 }
 
-// Rejects producers that work on rows: the input is computed plane by plane, and their rows would
-// not align. An input that fits the caches stays there until the pool reads it; pieces would only
-// cost time.
+// Refuses producers of rows, which would have to compute their rows whole: the input is computed
+// plane by plane. An input that fits the caches stays there until the pool reads it; pieces would
+// only cost time.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.prologue->call->op.kind() == OpKind::conv2d) {
     return supports_conv_pool(call, context);

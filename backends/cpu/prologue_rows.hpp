@@ -1,7 +1,7 @@
-// A prologue: an input of an op that an expression computes on demand, by elements or, for a row
-// expression, by whole rows, into memory of the kernel. The counterpart of EpilogueRows. Private to
-// backends/cpu. Lives on the kernel's stack; each thread has a Part. Invariant: elements have the
-// bits of the separate expression, however they are cut into pieces.
+// A prologue: an expression that computes an input of an op on demand, into memory of the kernel.
+// It computes elements or, for a row expression, whole rows. The counterpart of EpilogueRows.
+// Private to backends/cpu. Lives on the kernel's stack; each thread has a Part. Invariant: elements
+// have the bits of the separate expression, however they are cut into pieces.
 #pragma once
 
 #include "expression.hpp"

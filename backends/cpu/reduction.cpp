@@ -86,8 +86,8 @@ class Reduction {
 
  private:
   // Whether each task computes the input that it folds, which needs enough tasks for all threads.
-  // The bits of float folds other than sums depend on the cut of a row. Rows of logits are long
-  // beside their losses.
+  // The bits of float folds other than sums depend on the cut of a row, so those are excluded. So
+  // are losses, whose rows of logits are long.
   [[nodiscard]] bool may_make_pieces(std::int64_t tasks) const noexcept {
     const bool is_sum = kind_ == OpKind::reduce_sum || kind_ == OpKind::reduce_mean;
     return (is_sum || !is_float(source_.type)) && !maker_.makes_losses() &&

@@ -1,4 +1,4 @@
-// The walk of a reduction over its input: axes sorted by step, merged where possible, and split
+// The walk of a reduction over its input. Axes are sorted by step, merged where possible, and split
 // into kept axes, folded axes, and the innermost one, along which loops run. Private to
 // backends/cpu. Values. Threads: any. Invariant: every element of the input is (a row of keep) + (a
 // row of fold) + (a place along the inner axis), once.

@@ -1,5 +1,5 @@
-// Remembers the direction in which each matrix was read last, so that the next reading begins where
-// the last one ended, with what is still in the cache. Otherwise weights slightly larger than the
+// Remembers the direction in which each matrix was read last. The next reading begins where the
+// last one ended, with what is still in the cache. Otherwise weights slightly larger than the
 // second-level cache would find nothing of themselves there. Owned by one CPU device. Threads:
 // owner only.
 #pragma once

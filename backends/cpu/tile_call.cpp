@@ -7,7 +7,7 @@ namespace hearth::cpu {
 
 namespace {
 
-// For shorter rows, a tile takes several: an instruction has a fixed cost of some nanoseconds, but
+// For shorter rows, a tile takes several. An instruction has a fixed cost of some nanoseconds, but
 // gathering rows costs as much as instructions on this number of elements.
 constexpr std::int64_t kShortRow = 256;
 constexpr std::int64_t kShortRowOfOne = 32;
@@ -43,7 +43,7 @@ void scatter_row(std::byte* to, std::int64_t step, const std::byte* from, std::i
   }
 }
 
-// Elements of a tile whose operands come from memory: all lines of the next tile are prefetched
+// Elements of a tile whose operands come from memory. All lines of the next tile are prefetched
 // during this one, and a core keeps no more than some dozens of lines in flight.
 constexpr std::int64_t kFarTile = 512;
 
@@ -160,8 +160,8 @@ void TileCall::find_space() {
   order_ = is_flat ? Order::flat : is_along_rows ? Order::blocks : Order::rows;
 }
 
-// An output is computed in its own memory, unless a later instruction reads an input there, or the
-// result is so large that it is stored past the caches.
+// An output is computed in its own memory, with two exceptions: a later instruction reads an input
+// there, or the result is so large that it is stored past the caches.
 void TileCall::find_shares() {
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const TensorView& output = call_.outputs[o];

@@ -1,5 +1,5 @@
-// A kernel compiled for the CPU: instructions over tiles, each one vector loop of the tables that
-// single ops use too, so that a value has the bits of the separate op. Tiles are small enough that
+// A kernel compiled for the CPU: instructions over tiles. Each one is a vector loop of the tables
+// that single ops use too, so a value has the bits of the separate op. Tiles are small enough that
 // all of a program's fit in L1. Private to backends/cpu. Threads: any; a program is a constant once
 // compiled.
 // Invariants: (1) an instruction reads values that precede it; (2) a tile is not overwritten while

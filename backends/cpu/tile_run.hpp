@@ -41,7 +41,7 @@ class TileRun {
  public:
   TileRun(const TileProgram& program, IsaLevel isa) noexcept;
   /// Uses tiles of `tile_bytes` bytes each from `tiles` on, which outlive this: the program's own,
-  /// and one for each input. Null: allocates as the constructor above does.
+  /// and one for each input. Null: tiles inside the object.
   TileRun(const TileProgram& program,
           IsaLevel isa,
           std::byte* tiles,

@@ -86,8 +86,8 @@ struct Sigmoid {
   static float apply(float x) noexcept { return sigmoid_f32(x); }
   static double apply(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
 };
-// log1p and expm1 follow their expressions (streams/kernel/op_expression) step by step, in f64 too:
-// a tile program gives equal bits for the whole op and for its parts.
+// log1p and expm1 follow their expressions (streams/kernel/op_expression) step by step, in f64 too.
+// So a tile program gives equal bits for the whole op and for its parts.
 struct Log1p {
   template <class T>
   static T apply(T x) noexcept {

@@ -1,7 +1,7 @@
 // Functions of vector_math.hpp on sixteen floats at once, with AVX-512 instructions that compilers
-// do not derive from a loop: tables of sixteen numbers in one register, multiplication by a power
-// of two. Private to sources that are compiled per instruction set, empty below AVX-512. Threads:
-// any; pure functions. Accuracy: that of vector_math.hpp.
+// do not derive from a loop. These are tables of sixteen numbers in one register, and
+// multiplication by a power of two. Private to sources that are compiled per instruction set, empty
+// below AVX-512. Threads: any; pure functions. Accuracy: that of vector_math.hpp.
 #pragma once
 
 #ifdef __AVX512F__

@@ -13,8 +13,8 @@ namespace hearth::reference {
 namespace {
 
 /// Calls fn(output index, plane's first input index, place in the plane) for every input element of
-/// every window, window by window, each in row-major order. x is the shape of the input [n, c, h,
-/// w], y that of the output.
+/// every window. Goes window by window, each in row-major order. x is the shape of the input [n, c,
+/// h, w], y that of the output.
 template <class Fn>
 void visit_windows(const Shape& x, const Shape& y, const PoolAttributes& pool, const Fn& fn) {
   std::int64_t out = 0;

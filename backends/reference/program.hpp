@@ -42,9 +42,8 @@ using Tensors = std::map<SlotId, HostTensor>;
 ///
 /// An op that fails poisons its outputs; an op with a poisoned input inherits its error. An update
 /// group (group_begin ... group_end) runs as a whole or not at all. If one of its outputs would be
-/// poisoned, the outputs of its optimizer steps keep the old parameters and states, and its other
-/// outputs are poisoned. Views are copies here. publish, adopt, lend, readback and sync have no
-/// effect.
+/// poisoned, its optimizer steps keep the old parameters and states, and its other outputs are
+/// poisoned. Views are copies here. publish, adopt, lend, readback and sync have no effect.
 ///
 /// Errors: invalid_argument for a malformed program: a slot that no op wrote, a group without an
 /// end.
