@@ -1,7 +1,7 @@
-// Constant: bytes of a device that do not change as long as they live, those of a frozen tensor.
-// A kernel may keep what it makes of them, weights in the order in which it reads them say. Owned
-// by the device, as are the kept bytes: they count in its budget, and go where memory runs short.
-// Threads: owner only, never inside of a kernel's loops.
+// Constant: device bytes that never change while they live, those of a frozen tensor. A kernel may
+// cache a form derived from them, such as packed weights. The device owns the constant and the
+// cached bytes, which count in its budget and are evicted when memory is short.
+// Threads: owner only, never inside a kernel's loops.
 #pragma once
 
 #include <array>
@@ -10,11 +10,12 @@
 
 namespace hearth {
 
-/// Which part of a constant was brought into which form: whatever the kept bytes depend on.
+/// Key of a cached form: part of the constant, kind of form, and all numbers that the bytes depend
+/// on.
 struct ConstantForm {
   enum class Kind : std::uint8_t { matmul_columns, conv_weights, int_matmul_columns };
   Kind kind = Kind::matmul_columns;
-  const std::byte* data = nullptr;  ///< Where the part begins.
+  const std::byte* data = nullptr;  ///< First byte of the part.
   std::array<std::int64_t, 12> numbers = {};
 
   friend bool operator==(const ConstantForm&, const ConstantForm&) = default;
@@ -27,10 +28,10 @@ class Constant {
   Constant& operator=(const Constant&) = delete;
   virtual ~Constant() = default;
 
-  /// What is kept in this form, or nullptr. It stays until the kernel has run.
+  /// Returns the cached bytes of this form, or nullptr. They stay valid until the kernel has run.
   [[nodiscard]] virtual const std::byte* find(const ConstantForm& form) const noexcept = 0;
-  /// Room for a form that is not kept yet, to be filled before the kernel ends; or nullptr, where
-  /// the device has none to spare. On a multiple of 64.
+  /// Allocates room for a form that is not cached, aligned to 64; the kernel fills it before it
+  /// ends. Returns nullptr if the device has no memory to spare.
   [[nodiscard]] virtual std::byte* keep(const ConstantForm& form,
                                         std::int64_t size_bytes) noexcept = 0;
 };

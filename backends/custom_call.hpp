@@ -1,5 +1,5 @@
-// An op of kind `custom` as the program's function sees it, for backends whose bytes the host may
-// touch. Free functions. Threads: the one that runs the kernel.
+// Runs an op of kind `custom`, the program's own function, on backends whose memory the host may
+// access. Free functions. Threads: the thread that runs the kernel.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace hearth {
 
-/// The numbers of a call, as the program gave them.
+/// The numeric attributes of a call, as the program passed them.
 class CustomNumbers final {
  public:
   explicit CustomNumbers(const OpView& op) noexcept
@@ -34,7 +34,7 @@ class CustomNumbers final {
   std::size_t count_;
 };
 
-/// Whether the call can run: its code is there, and its operands lie without gaps.
+/// Checks that the call can run: its code exists, and its inputs are contiguous.
 [[nodiscard]] inline Status check_custom(const KernelCall& call,
                                          bool has_code,
                                          std::string_view what,
@@ -59,7 +59,8 @@ class CustomNumbers final {
   return {};
 }
 
-/// Runs the program's function. Errors: unsupported; what the function throws, as kernel_failed.
+/// Runs the program's function.
+/// Errors: unsupported; kernel_failed with the message of what the function throws.
 [[nodiscard]] inline Status run_custom(const KernelCall& call,
                                        HostKernelCall::Cores cores,
                                        std::string_view device) {
@@ -77,7 +78,7 @@ class CustomNumbers final {
   }
   const CustomNumbers numbers(call.op);
   std::string what;
-  const detail::FloatEnvironment environment;  // what the function changes of it ends with it
+  const detail::FloatEnvironment environment;  // restores the caller's settings at the end
   try {
     const detail::HostKernelScope scope(code.name);
     code.host(HostKernelCall(code, std::span(operands).first(count), numbers.all(), cores));

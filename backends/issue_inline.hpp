@@ -1,13 +1,13 @@
-// Submitting on an inline backend: each launch runs to its end before the next is looked at, so
-// that no point, cell or guard is needed. A free function; as the backend that calls it.
+// Submit on an inline backend: each launch runs to its end before the next begins, so points, cells
+// and guards are not needed. Free function. Threads: that of the backend.
 #pragma once
 
 #include <hearth/backends/backend.hpp>
 
 namespace hearth {
 
-/// Runs the launches one after another, up to the first that fails. `run` takes a KernelCall and
-/// returns its Status.
+/// Runs the launches in order, up to the first that fails. `run` takes a KernelCall and returns its
+/// Status.
 template <class Run>
 [[nodiscard]] Issue issue_inline(std::span<const Launch> batch, Run&& run) {
   Issue issue;

@@ -1,5 +1,5 @@
-// What the dispatch hands to a backend: operands as views, one op (a group of one until fusion
-// arrives) as a request.
+// The request that the dispatch passes to a backend: operands as views, and one op, which may be a
+// fused group.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ struct CustomCode;
 struct Expression;
 struct ScalarAttributes;
 
-/// A tensor in memory that kernels may touch. `data` is the address of element [0, 0, …]; strides
-/// may be negative or 0. Borrows the layout. For devices without host addresses, `data` is the
-/// device address.
+/// A tensor in memory that kernels may access. `data` is the address of element [0, 0, …]; on
+/// devices without host addresses it is the device address. Strides may be negative or 0. Borrows
+/// the layout.
 struct TensorView {
   std::byte* data = nullptr;
   const detail::Layout* layout = nullptr;
   DType dtype = DType::f32;
-  Constant* constant = nullptr;  ///< Of inputs: set where kernels may keep what they make of them.
+  Constant* constant = nullptr;  ///< Inputs only: set where kernels may cache a derived form.
 
   [[nodiscard]] const Shape& shape() const noexcept { return layout->shape; }
   [[nodiscard]] const Strides& strides() const noexcept { return layout->strides; }
@@ -37,50 +37,48 @@ struct TensorView {
   }
 };
 
-/// What becomes of an op's result, element by element, before it reaches memory: a pointwise
-/// expression whose input 0 is the op's result, which itself is never stored unless the expression
-/// gives it out. Inputs 1.. of the expression are `inputs`, which broadcast to the result's shape.
-/// The call's outputs are those of the expression, all of one shape; none shares bytes with
-/// anything that is read.
+/// A pointwise expression on the result of an op, applied before the result reaches memory. Input 0
+/// of the expression is the op's result, which is stored only if the expression outputs it. Inputs
+/// 1.. are `inputs`, which broadcast to the result's shape. The call's outputs are the expression's
+/// outputs, all of one shape. No output shares bytes with an operand that is read.
 struct Epilogue {
   const Expression* expression = nullptr;
-  /// Of the op's own result. The call's outputs may have another shape, of as many elements in the
-  /// same order, behind a kind that may_show_anchor() names.
+  /// Layout of the op's result. For kinds that may_show_anchor() names, the call's outputs may have
+  /// another shape with the same elements in the same order.
   const detail::Layout* result = nullptr;
   std::span<const TensorView> inputs = {};
   std::span<const ScalarAttributes> parameters = {};
-  /// Its inputs, then the call's outputs, as records name them: for explanations.
+  /// The epilogue's inputs, then the call's outputs, as in the records; used for explanations.
   std::span<const Operand> operands = {};
 };
 
 struct KernelCall;
 
-/// How an input of an op comes to be, where another call makes it and nobody else reads it: a
-/// pointwise or row expression, or an op of some other kind with or without an epilogue. That call
-/// has one output, contiguous, with a layout and no bytes, as has the op's input: the kernel makes
-/// of it what it needs, when it does. Nothing that the call reads shares bytes with an output of
-/// the op.
+/// An input of an op that another call computes and no other op reads. That call is a pointwise or
+/// row expression, or an op of another kind with or without an epilogue. Its one output and the
+/// op's input are contiguous, and have a layout but no bytes. The kernel computes parts of them on
+/// demand. No operand that the call reads shares bytes with an output of the op.
 struct Prologue {
   const KernelCall* call = nullptr;
-  int input = 0;  ///< Which of the op's inputs it is.
+  int input = 0;  ///< Index of the op's input.
 };
 
-/// One op to run. Outputs are always contiguous. `expression` is that of an op of this kind, else
-/// null; it lives as long as the device's runtime. An output may share its bytes with an input of
-/// use read_last when both are contiguous and of equal size and dtype (in-place); every kernel must
-/// give the right answer then, or say so in may_alias().
+/// One op to run. Outputs are always contiguous. `expression` is set for ops of kind `expression`,
+/// else null; it lives as long as the device's runtime. An output may share its bytes with an input
+/// of use read_last when both are contiguous and of equal size and dtype (in-place). A kernel that
+/// cannot run in place returns false from may_alias().
 struct KernelCall {
   OpView op;
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   const Expression* expression = nullptr;
   const Epilogue* epilogue = nullptr;
-  /// Of an op of kind `custom`, whose operands are all contiguous; else null.
+  /// Code of an op of kind `custom`, whose operands are all contiguous; else null.
   const CustomCode* custom = nullptr;
   const Prologue* prologue = nullptr;
 };
 
-/// yes, or no with a reason that a user understands.
+/// yes, or no with a reason for the user.
 struct Support {
   bool yes = true;
   std::string reason = {};

@@ -1,7 +1,7 @@
-// Where a kernel gets memory that it needs only while it runs: packed operands, partial sums. It is
-// the device's own memory, so that it counts in the device's budget, statistics and trim().
+// Source of memory that a kernel needs only while it runs: packed operands, partial sums. It is the
+// device's own memory, so it counts in the device's budget, statistics and trim().
 // Threads: owner only.
-// Invariant: one piece is out at a time, and none between two ops.
+// Invariant: at most one piece is taken at a time, and none between two ops.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ class ScratchMemory {
   ScratchMemory& operator=(const ScratchMemory&) = delete;
   virtual ~ScratchMemory() = default;
 
-  /// More than 0 bytes, not cleared, on a multiple of 64; they stay until give_back().
+  /// Takes `size_bytes` > 0 bytes, uninitialised and aligned to 64, until give_back().
   /// Errors: out_of_memory; what a program's memory strategy throws.
   [[nodiscard]] virtual Result<std::byte*> take(std::int64_t size_bytes) = 0;
   virtual void give_back() noexcept = 0;
-  /// The same for a kernel that runs later: the bytes are in use up to this value of the ops'
-  /// stream.
+  /// Releases the piece of a kernel that runs later: its bytes stay in use until this value of the
+  /// op stream.
   virtual void give_back_after(std::uint64_t op_value) noexcept {
     static_cast<void>(op_value);
     give_back();

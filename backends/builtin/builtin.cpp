@@ -55,7 +55,7 @@ Made make_sim(const BackendRequest& request, int /*number*/) {
   sim::SimOptions options{
       .name = request.name, .computes = request.sim_computes, .faults = request.faults};
   if (!request.sim_computes) {
-    options.cost = nullptr;  // kernels of no cost take no virtual time, and none to reckon it
+    options.cost = nullptr;  // a kernel without a cost takes no virtual time
   }
   std::unique_ptr<Backend> backend = std::make_unique<sim::SimBackend>(std::move(options));
   return backend;
@@ -89,7 +89,7 @@ constexpr std::array kRows = {Row{"cpu", make_cpu},
                               Row{"reference", make_reference},
                               Row{"sim", make_sim}};
 
-// As a program would write it: one name a device.
+// Accepts digits without leading zeros: each device has exactly one name.
 bool is_number(std::string_view text) {
   constexpr std::size_t kMostDigits = 9;
   return !text.empty() && text.size() <= kMostDigits && (text.size() == 1 || text.front() != '0') &&

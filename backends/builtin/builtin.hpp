@@ -1,5 +1,5 @@
-// The backends that this build has: from a device's name to its backend.
-// An explicit list; nothing registers itself. Threads: any.
+// The backends of this build: creates a backend from a device name. An explicit table; nothing
+// registers itself. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,22 @@
 namespace hearth {
 
 struct BackendRequest {
-  std::string name;             ///< "cpu:0": the kind of device before the colon, its number behind
+  std::string name;             ///< "cpu:0": device kind, colon, number
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
-  bool is_serial = false;       ///< never fork (manual executor)
-  bool sim_computes = true;     ///< sim: false = kernels of no cost and no result
-  /// vulkan: for threads that work for it beside the device's own; null = there are none
+  bool is_serial = false;       ///< cpu: never fork (manual executor)
+  bool sim_computes = true;     ///< sim: false: kernels have no cost and no results
+  /// vulkan: executor of helper threads; null: none
   detail::Executor* executor = nullptr;
-  bool compiles_beside = true;  ///< vulkan: by such threads, not where a kernel is needed first
-  int copy_threads = 1;         ///< vulkan: how many of the host's bring bytes into staging memory
-  /// vulkan: for what happens where nobody waits for an answer; outlives it
+  /// vulkan: compile on helper threads where the kernel is not needed at once
+  bool compiles_beside = true;
+  int copy_threads = 1;  ///< vulkan: number of host threads that copy into staging memory
+  /// vulkan: receives events that no caller waits for; outlives the backend
   detail::Log* log = nullptr;
-  FaultPlan faults = {};  ///< sim, vulkan: what goes wrong
-  /// vulkan: how long the device's own thread waits for work that does not come on
+  FaultPlan faults = {};  ///< sim, vulkan: injected faults
+  /// vulkan: time limit of the device thread's wait for work that makes no progress
   std::chrono::nanoseconds wait_limit = kDefaultWait;
-  bool allows_f16_sums = false;  ///< vulkan: products of f16 may be summed in f16
-  /// sim: its work is asynchronous, and ends in this way; empty = inline
+  bool allows_f16_sums = false;  ///< vulkan: allow f16 accumulation in f16 products
+  /// sim: schedule of asynchronous work; empty: inline
   std::optional<SimSchedule> sim_schedule = {};
 };
 
@@ -42,19 +43,20 @@ struct BackendRequest {
 struct BackendOffer {
   std::string name;         ///< "vulkan:0"
   std::string description;  ///< "NVIDIA H200, NVIDIA 580.159.04"
-  bool is_gpu = false;      ///< A real one: a driver in software is none.
-  std::string lack = {};    ///< Why it cannot be opened; empty where it can.
-  bool is_built = true;     ///< This build has its kind.
+  bool is_gpu = false;      ///< A hardware GPU; false for a software driver.
+  std::string lack = {};    ///< Why the device cannot be opened; empty if it can.
+  bool is_built = true;     ///< Whether this build has its kind.
 };
-/// The GPUs, and what stands for one: a kind that this machine lacks is one entry that says why.
+/// Lists the GPUs. A kind that is not available has one entry with the reason.
 ///
-/// Errors: invalid_argument, a setting that names devices that are not there.
-/// Cost: asks drivers, up to half a second.
+/// Errors: invalid_argument if a setting names devices that do not exist.
+/// Cost: queries the drivers, up to half a second.
 [[nodiscard]] Result<std::vector<BackendOffer>> offered_gpus();
 
-/// Errors: not_found, with the kinds of device that there are.
+/// Creates the backend of a device name.
+/// Errors: not_found, with the list of device kinds.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request);
-/// "cpu", "vulkan", "reference", "sim"; a machine may lack what one of them needs.
+/// Returns "cpu", "vulkan", "reference", "sim". The machine may lack the hardware of a kind.
 [[nodiscard]] std::vector<std::string_view> backend_kinds();
 
 }  // namespace hearth

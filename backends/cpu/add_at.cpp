@@ -1,11 +1,11 @@
-// The adjoints of gather and index_select. Each element of the result is the sum of what the index
-// sends there, in the order of the index, made by one thread: the bits do not depend on the cores.
-// 16-bit types are summed in f32 and rounded once. No more than kMostTerms elements are added to
-// one another in f32; longer sums go on in f64. There are two ways, which give the same bits where
-// an index names at most so many places:
-// - rows: the source lies in contiguous rows that go whole to one place. The places of the rows are
-//   sorted, then each row of the result is written once: its sum, or zeros.
-// - lines: zeros everywhere, then each line along the axis is gone along by itself.
+// The adjoints of gather and index_select. Each element of the result is the sum of the source
+// elements that the index maps to it, in index order. One thread computes it, so the bits do not
+// depend on the cores. 16-bit types are summed in f32 and rounded once. At most kMostTerms elements
+// are added in f32; longer sums continue in f64. There are two algorithms, with equal bits where no
+// place has more than kMostTerms terms:
+// - rows: the source consists of contiguous rows, each added to one place. The rows are sorted by
+// place; then each row of the result is written once: its sum, or zeros.
+// - lines: the result is cleared; then each line along the axis is added on its own.
 #include "binary_loops.hpp"
 #include "cast_loops.hpp"
 #include "collapse.hpp"
@@ -23,16 +23,18 @@ namespace hearth::cpu {
 namespace {
 
 constexpr std::int64_t kGrainBytes = std::int64_t{1} << 19;
-constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // additions anywhere
-constexpr std::int64_t kLeastRowBytes = 64;                      // rows that are worth being sorted
-constexpr std::int64_t kStrip = 1024;  // elements of a row at once, where sums lie apart
+constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // additions at random places
+constexpr std::int64_t kLeastRowBytes = 64;  // shorter rows are not worth sorting
+// elements of a row per step, where sums have a buffer of their own
+constexpr std::int64_t kStrip = 1024;
 constexpr std::int64_t kMostTerms = 1024;
 
 bool is_narrow(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16;
 }
 
-// Zeros that bypass the caches, from a block that stays in them. Others see them after a fence.
+// Writes zeros past the caches, from a block that stays in them. A fence makes them visible to
+// other threads.
 void stream_zeros(const MoveLoops& loops, std::byte* to, std::int64_t bytes) {
   alignas(64) static constexpr std::array<std::byte, 4096> kZeros{};
   for (std::int64_t at = 0; at < bytes; at += std::int64_t{kZeros.size()}) {
@@ -68,8 +70,8 @@ struct Rows {
   std::int64_t length = 0;
   std::int64_t width = 1;
   std::int64_t count = 0;
-  std::int64_t* ends = nullptr;   // of each place's part of `order`
-  std::int64_t* order = nullptr;  // rows of the source, by place, then by number
+  std::int64_t* ends = nullptr;   // end of each place's part of `order`
+  std::int64_t* order = nullptr;  // source rows sorted by place, then by number
   bool streams = false;
 
   [[nodiscard]] std::int64_t row_bytes() const noexcept { return width * size_bytes(dtype); }
@@ -93,7 +95,7 @@ void sort_places(const Rows& rows, const I* index, std::int64_t step) {
   }
 }
 
-// The sum of the source's rows order[first], ... up to the one before order[last].
+// Writes the sum of the source rows order[first] … order[last - 1].
 void write_sum(const Rows& rows,
                std::int64_t outer,
                std::int64_t first,
@@ -146,7 +148,7 @@ void write_rows(const Rows& rows, KernelContext& context) {
   context.arena.parallel_for(
       rows.outer * rows.length, grain, [&](std::int64_t begin, std::int64_t end) {
         std::int64_t place = begin % rows.length;
-        std::int64_t empty = 0;  // rows without a sum right before this one
+        std::int64_t empty = 0;  // rows without a source, directly before this one
         for (std::int64_t row = begin; row < end; ++row) {
           const std::int64_t first = rows.first(place);
           const std::int64_t last = rows.ends[place];
@@ -165,7 +167,7 @@ void write_rows(const Rows& rows, KernelContext& context) {
       });
 }
 
-// Whether the index says one place for each row of the source, and how far apart it does.
+// Whether each row of the source has a single index value and is long enough to sort.
 bool goes_by_rows(const Indexing& op) {
   if (!op.part.layout->contiguous) {
     return false;
@@ -234,7 +236,7 @@ Sum term_of(T x) noexcept {
   }
 }
 
-// How far to the next element along an axis, in each operand.
+// Distance between neighbouring elements along an axis, for each operand.
 struct Steps {
   std::int64_t count = 0;
   std::int64_t out = 0;
@@ -244,13 +246,13 @@ struct Steps {
 
 struct Lines {
   const Indexing& op;
-  void* sums = nullptr;  // in the result's shape
-  Collapsed space;       // the starts of the lines: operand 0 the sums, 1 the source, 2 the index
-  Steps along;           // the axis
-  std::int64_t out_step = 0;  // of the sums along the axis
+  void* sums = nullptr;       // in the result's shape
+  Collapsed space;            // line starts; operand 0: sums, 1: source, 2: index
+  Steps along;                // the axis
+  std::int64_t out_step = 0;  // between sums along the axis
 };
 
-// Both orders add to each element along the line.
+// Both loop orders add to each element in line order.
 template <class Sum, class T, class I>
 void add_block(Sum* sums,
                const T* source,
@@ -285,7 +287,7 @@ void add_lines(const Lines& lines, std::int64_t line_count, KernelContext& conte
       Sum* const to = static_cast<Sum*>(lines.sums) + place.offset[0] + column * across.out;
       const T* const from = lines.op.part.as<const T>() + place.offset[1] + column * across.source;
       const I* const index = lines.op.index.as<const I>() + place.offset[2] + column * across.index;
-      // The operand that is read in order decides which loop is the inner one.
+      // The operand with the smaller step selects the inner loop.
       if (across.out < lines.out_step) {
         add_block(to, from, index, lines.along, across, lines.out_step);
       } else {

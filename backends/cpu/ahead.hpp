@@ -1,6 +1,6 @@
-// Memory that work will read or write next, asked for bit by bit while the work before it runs: a
-// core that multiplies leaves its memory idle. Private to backends/cpu. Threads: one object for
-// each thread. Invariant: changes no bytes.
+// Prefetches the memory that later work reads or writes, in shares spread over the work before it:
+// a core that multiplies leaves its memory bus idle. Private to backends/cpu. Threads: one object
+// for each thread. Invariant: changes no bytes.
 #pragma once
 
 #include "tile_program.hpp"
@@ -22,23 +22,22 @@ struct MemoryRows {
 
 class Ahead {
  public:
-  /// What two matrices, the operands of an expression beside one, and what the other is made of,
-  /// lie in.
+  /// Room for two matrices, the operands of the epilogue of one, and the origins of the other.
   static constexpr std::size_t kMostRows =
       2 + 2 * TileProgram::kMostInputs + TileProgram::kMostOutputs;
 
   void clear() noexcept { count_ = now_ = 0, row_ = line_ = lines_ = lines_a_call_ = 0; }
   void add(const MemoryRows& rows) noexcept;
-  /// fetch() will be called so often.
+  /// Divides the prefetches evenly over `calls` calls of fetch().
   void share(std::int64_t calls) noexcept { lines_a_call_ = (lines_ + calls - 1) / calls; }
-  /// Asks for the next share.
+  /// Prefetches the next share.
   void fetch() noexcept;
 
  private:
   std::size_t count_ = 0;
   std::size_t now_ = 0;
-  std::int64_t row_ = 0;   // of those at hand
-  std::int64_t line_ = 0;  // of that row
+  std::int64_t row_ = 0;   // of the current range
+  std::int64_t line_ = 0;  // of the current row
   std::int64_t lines_ = 0;
   std::int64_t lines_a_call_ = 0;
   std::array<MemoryRows, kMostRows> rows_;

@@ -17,13 +17,13 @@ namespace hearth::cpu {
 
 namespace {
 
-// More spin for short loops than these gain. Measured with 2 cores only.
+// More threads would spin longer than they save in short loops. Measured with 2 cores only.
 constexpr int kMaxStandby = 3;
 
-// Workers wander between the arenas of several devices, so each entry pins again. The caller keeps
-// its own affinity: it may be a user's thread that borrowed the token. All of the device's cores
-// are allowed to each worker: pinned to one core each, a worker could share the caller's core while
-// another stays idle.
+// Workers move between the arenas of several devices, so each entry pins the worker again. The
+// caller keeps its own affinity: it may be a user's thread that borrowed the token. A worker may
+// run on any of the device's cores: pinned to single cores, a worker could share the caller's core
+// while another core stays idle.
 class PinToCores final : public tbb::task_scheduler_observer {
  public:
   PinToCores(tbb::task_arena& arena, const std::vector<int>& cores)
@@ -34,8 +34,7 @@ class PinToCores final : public tbb::task_scheduler_observer {
 
   void on_scheduler_entry(bool is_worker) override {
     if (is_worker) {
-      // A core that was taken from the process since is no error: the worker then runs where it
-      // may.
+      // A core that the process has lost is no error: the worker then runs on any core.
       static_cast<void>(pin_current_thread(*cores_));
     }
   }
@@ -51,8 +50,8 @@ struct Arena::Impl {
       : arena(static_cast<int>(cores.size()), 1),
         pins(arena, cores),
         crew(threads, cores, std::min(static_cast<int>(cores.size()) - 1, kMaxStandby)) {
-    // First: an observer whose arena finds no memory when it is made for it is half registered, and
-    // its end is a crash.
+    // Initialise the arena first: if the observer finds no memory while its arena is created,
+    // oneTBB leaves it half registered and crashes when it ends.
     arena.initialize();
     pins.observe(true);
   }
@@ -76,7 +75,7 @@ void Arena::fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void*
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, range_count, 1),
         [&](const tbb::blocked_range<std::int64_t>& ranges) {
-          const detail::FloatEnvironment environment;  // oneTBB's is that of who made the arena
+          const detail::FloatEnvironment environment;  // oneTBB sets that of the arena's creator
           for (std::int64_t range = ranges.begin(); range < ranges.end(); ++range) {
             fn(context, range * grain, std::min(count, (range + 1) * grain));
           }

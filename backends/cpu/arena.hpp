@@ -1,6 +1,7 @@
-// A CPU device's cores: parallel loops over them. Long loops fork on an oneTBB arena pinned to the
-// cores; short ones are shared with threads that are awake already, if any are. One core means a
-// plain loop. Threads: owner only (the token holder calls; the loop body runs on several threads).
+// The cores of a CPU device: runs parallel loops over them. Long loops fork on an oneTBB arena
+// pinned to the cores. Short loops are shared with threads that are already awake. On one core, a
+// loop runs inline. Threads: owner only (the token holder calls; the loop body runs on several
+// threads).
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,7 @@ namespace hearth::cpu {
 
 class Arena {
  public:
-  /// `cores` are the logical CPUs of this device, at least one. serial = true: never fork (manual
+  /// `cores` are the logical CPUs of this device, at least one. serial: never fork (manual
   /// executor).
   explicit Arena(std::vector<int> cores, bool serial = false);
   Arena(const Arena&) = delete;
@@ -25,7 +26,7 @@ class Arena {
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
 
   /// Calls body(begin, end) for consecutive ranges of at most `grain` items that cover [0, count).
-  /// Ranges depend on count and grain only. Runs inline when there is one range or one core. body
+  /// The ranges depend on count and grain only. Runs inline if there is one range or one core. body
   /// must not throw.
   template <class Body>
   void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
@@ -47,15 +48,14 @@ class Arena {
         &body);
   }
 
-  /// How many threads would share a loop now that is too short to wake anybody for: 1, or more
-  /// while such loops follow one another closely. For loops of some microseconds.
+  /// Returns the number of threads that can share a loop that is too short to wake one. It exceeds
+  /// 1 while such loops follow one another closely. For loops of some microseconds.
   [[nodiscard]] int awake_threads() noexcept { return impl_ == nullptr ? 1 : muster(); }
 
-  /// Calls body(begin, end, thread) for ranges of `grain` items, the last of the rest, that cover
-  /// [0, count), on threads that are awake, each of which has a number below `threads`. The caller
-  /// takes ranges from the front, the next thread from the back, until they meet: so most ranges
-  /// are run by the thread that ran them the last time. body must not throw. Requires threads ≤
-  /// awake_threads().
+  /// Calls body(begin, end, thread) for ranges of `grain` items that cover [0, count); the last
+  /// range may be shorter. Runs on awake threads, numbered below `threads`. Even threads take
+  /// ranges from the front, odd ones from the back, until they meet. So most ranges run on the same
+  /// thread as in the last loop. body must not throw. Requires threads ≤ awake_threads().
   template <class Body>
   void share(int threads, std::int64_t count, std::int64_t grain, const Body& body) {
     const auto ranges = static_cast<std::uint32_t>((count + grain - 1) / grain);
@@ -79,8 +79,8 @@ class Arena {
         },
         &work);
   }
-  /// The grain with which each of so many threads takes several ranges, a multiple of `unit`: one
-  /// that is late leaves them to the others.
+  /// Returns a grain, a multiple of `unit`, with several ranges for each of `threads` threads, so
+  /// that the others take over the ranges of a late one.
   [[nodiscard]] static std::int64_t shared_grain(int threads,
                                                  std::int64_t count,
                                                  std::int64_t unit) {
@@ -91,7 +91,7 @@ class Arena {
 
  private:
   using RangeFn = void (*)(const void* context, std::int64_t begin, std::int64_t end);
-  // The ranges that nobody has taken: those from the first up to the last.
+  // The unclaimed ranges [first, last), packed in one word.
   class Claims {
    public:
     explicit Claims(std::uint32_t count) noexcept : left_(std::uint64_t{count} << 32U) {}

@@ -22,7 +22,7 @@ constexpr std::int64_t kStrip = 256;
 
 struct Argmax {
   const TensorView& in;
-  std::int64_t* places;  // the results, in row-major order of the kept axes
+  std::int64_t* places;  // results, in row-major order of the kept axes
   std::int64_t axis_size;
   std::int64_t axis_step;
   Collapsed keep;  // kept axes; operand 0 is the input
@@ -32,7 +32,7 @@ struct Argmax {
   IsaLevel isa;
 };
 
-// One result after the other, along the axis.
+// Computes one result at a time, along the axis.
 void run_lines(const Argmax& op, KernelContext& context) {
   const RowSource source(op.in, op.axis_step, op.isa);
   const std::int64_t element = size_bytes(source.type);
@@ -65,7 +65,7 @@ void run_lines(const Argmax& op, KernelContext& context) {
   });
 }
 
-// Strips of neighbouring results at once, row by row of the axis.
+// Computes strips of neighbouring results, row by row of the axis.
 void run_strips(const Argmax& op, KernelContext& context) {
   const RowSource source(op.in, op.keep.inner_stride(0), op.isa);
   const auto element = static_cast<std::size_t>(size_bytes(source.type));

@@ -1,5 +1,5 @@
-// The kernel of argmax and argmin, rows of reduction_rows(). Private to backends/cpu. Threads:
-// owner only.
+// The kernel of argmax and argmin, registered by reduction_rows(). Private to backends/cpu.
+// Threads: owner only.
 #pragma once
 
 #include "kernel_table.hpp"

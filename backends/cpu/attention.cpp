@@ -17,7 +17,7 @@ namespace hearth::cpu {
 
 namespace {
 
-/// One call, and the memory of its parts.
+/// The kernel of one call, and the memory of its parts.
 template <class T>
 class Forward {
  public:
@@ -39,7 +39,7 @@ class Forward {
     blocks_ = (sizes_.rows() + kAttentionRows - 1) / kAttentionRows;
     block_rows_ = std::min(sizes_.rows(), kAttentionRows);
     block_keys_ = std::min(sizes_.keys, kAttentionKeys);
-    // The gradient makes its scores by tiles: only equal ones fit the statistics.
+    // The gradient computes its scores by tiles, and the statistics must come from equal scores.
     is_thin_ = sizes_.rows() <= kMaxThinRows && v_.layout().column_step == 1 &&
                k_.layout().column_step == 1 && statistics_ == nullptr;
     score_step_ = score_step<T>(block_keys_);
@@ -63,7 +63,7 @@ class Forward {
       }
       std::optional<PrologueRows::Part> maker;
       if (maker_.is_there()) {
-        maker.emplace(maker_, nullptr);  // one without rows needs no memory
+        maker.emplace(maker_, nullptr);  // a producer without row buffers needs no memory
       }
       const Memory memory = lay_out(scratch + begin / grain * share);
       for (std::int64_t block = begin; block < end; ++block) {
@@ -89,14 +89,14 @@ class Forward {
  private:
   struct Memory {
     T* queries;
-    std::byte* made;  // queries, as another call makes them
+    std::byte* made;  // queries computed by the prologue
     T* scores;
     T* sums;     // of weighted values
-    T* product;  // of one block, where it cannot be added in place
+    T* product;  // of one block that cannot be added in place
     T* mask;
     T* keys;  // in panels
     T* values;
-    std::byte* result;  // of one block, for the epilogue
+    std::byte* result;  // of one block, read by the epilogue
   };
 
   [[nodiscard]] std::int64_t scratch_bytes() const {
@@ -146,7 +146,7 @@ class Forward {
           load_rows(rows, n, sizes_.width, kernels_, memory.queries + i * sizes_.width);
         });
   }
-  // Units are one behind the other, as the rows of each are.
+  // Units are consecutive, as are the rows of each.
   void make_queries(const Memory& memory,
                     PrologueRows::Part& maker,
                     std::int64_t unit,
@@ -298,7 +298,7 @@ class Forward {
       const T share = total == 0 ? T{0} : static_cast<T>(1.0 / total);
       T* const row = memory.sums + i * columns;
       loops_.scale(row, share, columns);
-      const std::int64_t place = unit * sizes_.rows() + first + i;  // results have no gaps
+      const std::int64_t place = unit * sizes_.rows() + first + i;  // the result is contiguous
       if (!epilogue_.is_there()) {
         kernels_.store(row, call_.outputs[0].data + place * row_bytes, dtype_, columns);
       } else if (dtype_ != dtype_of<T>) {
@@ -321,7 +321,7 @@ class Forward {
   HeadTensor mask_;
   DType dtype_;  // of the result
   EpilogueRows epilogue_;
-  PrologueRows maker_;  ///< Of the queries.
+  PrologueRows maker_;  ///< Prologue of the queries.
   T* statistics_ = nullptr;
   std::int64_t blocks_ = 0;
   std::int64_t block_rows_ = 0;
@@ -343,7 +343,8 @@ Status run_attention(const KernelCall& call, KernelContext& context) {
 
 namespace {
 
-// Each block of queries is read once, keys and values once for each block.
+// A prologue may produce the queries: each block of them is read once, while keys and values are
+// read once for each block.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.op.record().output_count != 1) {
     return {.yes = false,

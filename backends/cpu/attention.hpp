@@ -1,9 +1,9 @@
-// Attention without the matrix of scores in memory: blocks of queries walk over blocks of keys, and
-// what was summed so far is scaled whenever a larger score turns up.
+// Attention without the matrix of scores in memory: blocks of queries iterate over blocks of keys.
+// The sums so far are rescaled whenever a larger score appears.
 // Papers: Milakov, Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867; Dao et
-// al., FlashAttention, arXiv:2205.14135. Private to backends/cpu. Threads: owner only; forks in the
-// device's arena. Invariant: blocks follow from sizes alone, so the bits do not depend on the
-// cores.
+// al., FlashAttention, arXiv:2205.14135.
+// Private to backends/cpu. Threads: owner only; forks in the device's arena. Invariant: blocks
+// depend on sizes alone, so the bits do not depend on the cores.
 #pragma once
 
 #include "attention_operands.hpp"
@@ -20,13 +20,13 @@ namespace hearth::cpu {
 inline constexpr std::int64_t kAttentionRows = 64;
 inline constexpr std::int64_t kAttentionKeys = 256;
 
-/// What is asked of one block: `rows` queries and `keys` keys.
+/// Size of one block: `rows` queries and `keys` keys.
 struct BlockSize {
   std::int64_t rows;
   std::int64_t keys;
 };
 
-/// How far the rows of a block see into a block of keys.
+/// Numbers of keys of a block that its rows see under the causal mask.
 class BlockSight {
  public:
   /// Rows [first, first + count), count ≤ kAttentionRows, and keys [key, key + keys).
@@ -47,12 +47,12 @@ class BlockSight {
     return seen_[static_cast<std::size_t>(row)];
   }
   [[nodiscard]] std::int64_t most() const noexcept { return most_; }
-  /// The most that one of these rows sees.
+  /// Returns the largest number of keys that one of these rows sees.
   [[nodiscard]] std::int64_t most_of(std::int64_t first, std::int64_t count) const noexcept {
     const auto from = seen_.begin() + first;
     return *std::max_element(from, from + count);
   }
-  /// The first row that sees this key; else how many rows there are.
+  /// Returns the first row that sees this key, or the number of rows.
   [[nodiscard]] std::int64_t first_to_see(std::int64_t key) const noexcept {
     const auto end = seen_.begin() + count_;
     return std::find_if(seen_.begin(), end, [key](std::int64_t seen) { return seen > key; }) -
@@ -65,7 +65,7 @@ class BlockSight {
   std::array<std::int64_t, kAttentionRows> seen_{};
 };
 
-/// Elements of a row of scores, which has room for whole lines.
+/// Elements between rows of scores: whole cache lines.
 template <class T>
 [[nodiscard]] constexpr std::int64_t score_step(std::int64_t keys) noexcept {
   constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));

@@ -11,11 +11,12 @@ namespace hearth::cpu {
 
 namespace {
 
-// So many heads keep the cores busy, each with all of its work; fewer are cut into blocks of
-// queries and then into blocks of keys, which makes the weights twice.
+// With at least this number of heads, each task takes a whole head and all cores are busy. Fewer
+// heads are cut into blocks of queries and then into blocks of keys, which computes the weights
+// twice.
 constexpr std::int64_t kEnoughUnits = 16;
 
-// The inputs.
+// Input indices.
 constexpr std::size_t kGradient = 0;
 constexpr std::size_t kQueries = 1;
 constexpr std::size_t kKeys = 2;
@@ -24,10 +25,10 @@ constexpr std::size_t kResult = 4;
 constexpr std::size_t kStatistics = 5;
 constexpr std::size_t kMask = 6;
 
-/// Which gradients a pass makes.
+/// The gradients that a pass computes.
 struct Wanted {
   bool of_queries = false;
-  bool of_keys = false;  ///< And of values.
+  bool of_keys = false;  ///< Also those of values.
 };
 
 template <class T>
@@ -102,7 +103,7 @@ class Backward {
     T* weights;
     T* of_scores;
     T* of_queries;
-    T* of_keys;  // where they are summed before they are rounded
+    T* of_keys;  // sums, before they are rounded
     T* of_values;
     T* result;
     T* mask;
@@ -115,7 +116,7 @@ class Backward {
     std::array<T, kAttentionRows> means;
     std::array<T, 2 * kAttentionRows> statistics;
   };
-  /// Where the gradients of a range of keys are summed.
+  /// Sums of the gradients of a range of keys.
   struct KeySums {
     std::int64_t first;
     T* of_keys;
@@ -129,7 +130,7 @@ class Backward {
     return whole_lines(elements * static_cast<std::int64_t>(sizeof(T)));
   }
 
-  // summed_keys: of how many keys a task sums gradients.
+  // summed_keys: number of keys whose gradients a task sums.
   Memory lay_out(std::byte* at, std::int64_t summed_keys, std::int64_t* size_bytes) const {
     std::byte* const begin = at;
     const auto take = [&at](std::int64_t elements) {
@@ -153,7 +154,7 @@ class Backward {
     return memory;
   }
 
-  // One right side at a time.
+  // Only one right side is packed at a time.
   [[nodiscard]] std::int64_t most_panel_elements() const {
     std::int64_t most = 0;
     for (const std::int64_t columns : {sizes_.width, sizes_.value_width}) {
@@ -199,7 +200,7 @@ class Backward {
     return accumulates_apart_ ? apart : output.as<T>() + (unit * sizes_.keys + key) * columns;
   }
 
-  /// All queries, against keys [first, last).
+  /// Processes all queries against keys [first, last).
   void run_keys(const Memory& memory,
                 std::int64_t unit,
                 std::int64_t first,
@@ -230,7 +231,7 @@ class Backward {
     kernels_.store(from, to.data + place * size_bytes(to.dtype), to.dtype, count);
   }
 
-  /// A block of queries, against keys [first_key, last_key).
+  /// Processes a block of queries against keys [first_key, last_key).
   void run_rows(const Memory& memory,
                 std::int64_t unit,
                 std::int64_t first,
@@ -279,7 +280,7 @@ class Backward {
     load_all(statistics_, 2, rows.statistics.data());
   }
 
-  // The five products of a block, with what stands between them.
+  // The five products of a block, and the elementwise steps between them.
   void run_block(const Memory& memory,
                  const Rows& rows,
                  std::int64_t key,
@@ -352,7 +353,7 @@ class Backward {
     }
   }
 
-  /// scores = rows·matrixᵀ, where a row sees them. Rows are `width` long.
+  /// scores = rows·matrixᵀ where a row sees the key. Rows have `width` elements.
   void multiply_scores(const Memory& memory,
                        const BlockSight& sight,
                        BlockSize size,
@@ -379,7 +380,7 @@ class Backward {
                       });
   }
 
-  /// sums += scoresᵀ·rows, of the rows that see a key.
+  /// sums += scoresᵀ·rows, over the rows that see a key.
   void add_of_keys(const Memory& memory,
                    const BlockSight& sight,
                    BlockSize size,

@@ -41,7 +41,7 @@ void clear(T* row, std::int64_t count) {
   }
 }
 
-// A line at a time, so that no loop over the rest is left.
+// Processes whole cache lines, so no remainder loop is needed.
 template <class T>
 void exponentials(T* row, std::int64_t lines, T less) {
   for (; lines > 0; --lines, row += kLanes<T>) {
@@ -52,7 +52,8 @@ void exponentials(T* row, std::int64_t lines, T less) {
   }
 }
 
-// The same times a factor, of scores that are at most `top`. A NaN among them is in the factor too.
+// Computes exp(score - top) times a factor, for scores of at most `top`. A NaN score is also in the
+// factor.
 template <class T>
 void shares(T* row, std::int64_t lines, T top, T share) {
   for (; lines > 0; --lines, row += kLanes<T>) {
@@ -64,8 +65,8 @@ void shares(T* row, std::int64_t lines, T top, T share) {
   }
 }
 
-// Fills the line in which a row ends: a causal mask leaves rows of every length, and what does not
-// fill a vector would go one by one. Returns how many lines the row has.
+// Fills the line in which a row ends: a causal mask leaves rows of every length, and a remainder
+// would run one element at a time. Returns the number of lines of the row.
 template <class T>
 [[gnu::always_inline]] inline std::int64_t fill_line(T* row, std::int64_t count, T with) {
   constexpr std::int64_t kMost = kLanes<T>;
@@ -82,7 +83,7 @@ template <class T>
   return whole + 1;
 }
 
-// As max_of(), without its loops over single lanes, which take longer than a short row.
+// Maximum, like max_of(), without its loops over single lanes, which take longer than a short row.
 template <class T>
 T top_of(const T* row, std::int64_t lines) {
   using Vector = typename Lanes<T>::Vector;

@@ -1,5 +1,5 @@
-// The inner loops of attention, on one row of scores at a time.
-// Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of attention, on one row of scores at a time. Private to backends/cpu. Threads:
+// any; pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -8,19 +8,19 @@
 
 namespace hearth::cpu {
 
-/// What a row of scores has come to.
+/// Running maximum of a row of scores, and the sum of one piece.
 template <class T>
 struct AttentionRow {
-  T top;       ///< The largest score so far; minus infinity: it saw no key.
-  double sum;  ///< Of exp(score - top), of this piece.
+  T top;       ///< Largest score so far; minus infinity if the row saw no key.
+  double sum;  ///< Sum of exp(score - top) over this piece.
 };
 
-/// Rows have room for whole lines: what lies behind `count` up to `width`, whole lines too, becomes
-/// 0, as if a mask hid it.
+/// Row buffers hold whole lines. Elements from `count` to `width`, also whole lines, become 0, like
+/// masked ones.
 template <class T>
 struct AttentionLoops {
-  /// row = exp(row + added - top), with the top of the row and of what came before. Nothing is
-  /// added where `added` is nullptr.
+  /// row = exp(row + added - top), where top is the maximum of the row and of `top_before`. added
+  /// == nullptr adds nothing.
   AttentionRow<T> (*weigh)(
       T* row, const T* added, std::int64_t count, std::int64_t width, T top_before);
   /// row = exp(row + added - top) * share; 0 where the share is 0.

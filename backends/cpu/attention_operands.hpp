@@ -1,6 +1,6 @@
-// The operands of attention, one head at a time, in the type that it computes in. The queries of
-// all heads that share a head of keys are one matrix: row j*queries + i is query i of the j-th of
-// them. Private to backends/cpu. Threads: any; reads the tensors of one call, which outlives it.
+// The operands of attention, one head at a time, in the computing type. The queries of all heads
+// that share a key head form one matrix: row j*queries + i is query i of head j among them. Private
+// to backends/cpu. Threads: any; reads the tensors of one call, which outlives it.
 #pragma once
 
 #include "gemm.hpp"
@@ -14,7 +14,7 @@
 
 namespace hearth::cpu {
 
-/// Sizes of a call, from the shapes of queries, keys and values.
+/// Sizes of a call, derived from the shapes of queries, keys and values.
 struct AttentionSizes {
   std::int64_t batches = 1;
   std::int64_t key_heads = 1;
@@ -26,40 +26,40 @@ struct AttentionSizes {
   double scale = 1;
   bool is_causal = false;
 
-  /// first_input: the queries.
+  /// first_input: index of the queries.
   AttentionSizes(const KernelCall& call, std::size_t first_input);
 
-  /// Pieces that share nothing: a head of keys and values with the queries that see it.
+  /// Number of independent units: a head of keys and values with the queries that see it.
   [[nodiscard]] std::int64_t unit_count() const noexcept { return batches * key_heads; }
-  /// Of a unit.
+  /// Rows of a unit.
   [[nodiscard]] std::int64_t rows() const noexcept { return heads_per_key_head * queries; }
-  /// How many of the first keys a row may see, as far as a causal mask goes.
+  /// Number of leading keys that the causal mask lets a row see.
   [[nodiscard]] std::int64_t visible_keys(std::int64_t row) const noexcept;
-  /// The most that one of rows [first, first + count) sees.
+  /// The maximum of that number over rows [first, first + count).
   [[nodiscard]] std::int64_t visible_keys(std::int64_t first, std::int64_t count) const noexcept;
 };
 
-/// A tensor [..., heads, rows, columns] of any strides, which may repeat along axes.
+/// A tensor [..., heads, rows, columns] of any strides, including broadcast axes.
 class HeadTensor {
  public:
   HeadTensor() = default;
-  /// Aligned from the right with `queries`; without columns it lacks the last axis.
+  /// Aligned from the right with `queries`; without columns the tensor lacks the last axis.
   HeadTensor(const TensorView& view, const Shape& queries, bool has_columns) noexcept;
 
   [[nodiscard]] bool exists() const noexcept { return data_ != nullptr; }
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
-  /// The steps of each head's matrix, which may not exist.
+  /// Returns the steps of each head's matrix. Valid without data.
   [[nodiscard]] GemmOperand layout() const noexcept {
     return {nullptr, dtype_, row_step_, column_step_};
   }
-  /// The matrix of one head.
+  /// Returns the matrix of one head.
   [[nodiscard]] GemmOperand head(std::int64_t batch, std::int64_t head) const noexcept;
-  /// Row `row` of a unit; heads that share keys have as many rows as there are queries.
+  /// Returns row `row` of a unit; each head of the unit has as many rows as queries.
   [[nodiscard]] GemmOperand row(const AttentionSizes& sizes,
                                 std::int64_t unit,
                                 std::int64_t row) const noexcept;
-  /// Calls body(i, rows, n) for rows [first + i, first + i + n) of a unit, which lie in one head,
-  /// until i + n is count.
+  /// Calls body(i, rows, n) for runs of rows [first + i, first + i + n) that lie in one head, until
+  /// i + n is count.
   template <class Body>
   void each_run(const AttentionSizes& sizes,
                 std::int64_t unit,
@@ -85,7 +85,7 @@ class HeadTensor {
   std::int64_t column_step_ = 0;
 };
 
-/// Rows of so many elements, as T, side by side in `to`.
+/// Loads `count` rows of `columns` elements as T, contiguously into `to`.
 template <class T>
 void load_rows(const GemmOperand& rows,
                std::int64_t count,
@@ -93,8 +93,8 @@ void load_rows(const GemmOperand& rows,
                const TileKernels<T>& kernels,
                T* to);
 
-/// What is added to a row's scores of keys [first, first + count): the mask as it lies or in `to`,
-/// with minus infinity where a bool mask is false. nullptr: there is no mask.
+/// Returns the mask to add to a row's scores of keys [first, first + count); nullptr: no mask. The
+/// mask is in place, or converted into `to`, with minus infinity where a bool mask is false.
 template <class T>
 [[nodiscard]] const T* mask_row(const HeadTensor& mask,
                                 const AttentionSizes& sizes,

@@ -1,7 +1,7 @@
-// Products inside a block of attention, tile by tile: the right side is packed once for a block,
-// and what a causal mask hides is left out. Private to backends/cpu. Threads: any; pure functions
-// on memory that the caller owns. Invariant: an element is one sum in the order of the depth, cut
-// by the depth's size alone, as in gemm.
+// Tiled products inside a block of attention: the right side is packed once per block, and masked
+// parts are skipped. Private to backends/cpu. Threads: any; pure functions on memory that the
+// caller owns. Invariant: an element is one sum in the order of the depth, cut by the depth's size
+// alone, as in gemm.
 #pragma once
 
 #include "gemm.hpp"
@@ -11,7 +11,7 @@
 
 namespace hearth::cpu {
 
-/// A right side in panels of the tiles' width, each of its whole depth.
+/// A right side in panels of the tiles' width, each over the whole depth.
 template <class T>
 struct BlockPanels {
   std::int64_t depth = 0;
@@ -36,7 +36,7 @@ struct BlockPanels {
   }
 };
 
-/// c(i, j) = Σ_k a(i, k)·b(k, j), or added to what is there. One of a's steps is 1.
+/// c(i, j) = Σ_k a(i, k)·b(k, j), optionally added to c. One of a's steps is 1.
 template <class T>
 struct BlockProduct {
   std::int64_t rows = 0;
@@ -50,15 +50,16 @@ struct BlockProduct {
   bool accumulates = false;
 };
 
-/// What some rows of a product need: sums over [first, last) of the depth, and so many columns.
+/// The part of a product that some rows need: sums over [first, last) of the depth, for the first
+/// `columns` columns.
 struct BlockNeed {
   std::int64_t first = 0;
   std::int64_t last = 0;
   std::int64_t columns = 0;
 };
 
-/// need(i, count): of rows [i, i + count). The other columns are not written, and nothing is where
-/// the depth is empty.
+/// Computes the parts that need(i, count) returns for rows [i, i + count). Other columns are not
+/// written, nor is anything where the depth is empty.
 template <class T, class Need>
 void multiply_block(const BlockProduct<T>& product,
                     const TileKernels<T>& kernels,

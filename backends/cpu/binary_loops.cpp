@@ -10,8 +10,7 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Integers wrap around, so they are computed in an unsigned type, and in one that does not promote
-// to int.
+// Integers wrap, so they are computed in an unsigned type that does not promote to int.
 template <class T, bool is_integer = std::is_integral_v<T>>
 struct Wrap {
   using type = T;
@@ -46,14 +45,14 @@ struct Div {
   static T apply(T a, T b) noexcept {
     if constexpr (std::is_signed_v<T> && std::is_integral_v<T>) {
       return b == -1 ? Sub::apply(T{0}, a)
-                     : static_cast<T>(a / b);  // the smallest integer over -1 traps
+                     : static_cast<T>(a / b);  // the smallest integer divided by -1 traps
     } else {
       return static_cast<T>(a / b);
     }
   }
 };
-// The powers that programs write most are products and a quotient, rounded as such, wherever the
-// exponent comes from: a result follows from its two numbers alone.
+// The most common powers are products and a quotient, rounded as such, in every loop: a result
+// depends on its two numbers alone.
 template <class T>
 [[gnu::always_inline]] inline T with_small_powers(T a, T b, T general) noexcept {
   const T cube = a * a * a;
@@ -85,7 +84,7 @@ struct Pow {
     return result;
   }
 };
-// NaN on either side wins.
+// A NaN on either side is the result.
 struct Min {
   template <class T>
   static T apply(T a, T b) noexcept {
@@ -176,7 +175,7 @@ void scalar_b(void* out, const void* a, const void* b, std::int64_t count) {
   }
 }
 
-// One exponent for all: the small powers need no logarithm.
+// One exponent for all elements: the small powers need no logarithm.
 template <class T>
 void power_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
   auto* to = static_cast<T*>(out);
@@ -209,7 +208,7 @@ void plain_quotients(float* to, const float* x, float y, std::int64_t count) {
 }
 #endif
 
-// Vectors are divided ten times as slowly as multiplied.
+// Vector division takes ten times as long as multiplication.
 void float_by_scalar(void* out, const void* a, const void* b, std::int64_t count) {
   const float y = *static_cast<const float*>(b);
   if (has_exact_reciprocal(y)) {

@@ -17,8 +17,8 @@ namespace hearth::cpu {
 
 using BinaryLoop = void (*)(void* out, const void* a, const void* b, std::int64_t count);
 
-/// Kinds add … relu_backward. Comparisons write bools, the others their inputs' type. Division of
-/// integers by 0, and 0 to a negative power, must not reach them.
+/// Kinds add … relu_backward. Comparisons write bools, other kinds the type of their inputs. The
+/// caller excludes integer division by 0 and integer 0 to a negative power.
 struct BinaryLoops {
   enum class Form : std::uint8_t { both, scalar_a, scalar_b };
   static constexpr OpKind kFirst = OpKind::add;

@@ -59,8 +59,7 @@ void narrow(bf16* to, const float* from, std::int64_t count) {
   }
 }
 
-// Rounding to f32 and then to 16 bits would round twice. Rounding to odd in the first step keeps
-// what the second needs.
+// Rounds f64 to f32 to odd, so that the later rounding to 16 bits is the only one.
 float round_to_odd(double value) noexcept {
   const auto near = static_cast<float>(value);
   auto word = __builtin_bit_cast(std::uint32_t, near);
@@ -70,8 +69,8 @@ float round_to_odd(double value) noexcept {
   return __builtin_bit_cast(float, word);
 }
 
-// The same for integers of more bits than a double has: their lowest 11 go, and the next one is set
-// when something was lost.
+// Rounds an integer of more than 53 bits to odd: clears the lowest 11 bits and sets the next one if
+// a bit was lost.
 double round_to_odd(std::int64_t value) noexcept {
   constexpr std::uint64_t kLost = (1U << 11U) - 1;
   const auto word = static_cast<std::uint64_t>(value);

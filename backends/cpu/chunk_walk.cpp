@@ -17,13 +17,13 @@ constexpr std::int64_t kTileRows =
     16;  // a whole cache line of 4-byte elements, read along the other axis
 constexpr std::int64_t kTileColumns = kBufferElements / kTileRows;
 constexpr std::int64_t kShortRow =
-    48;  // below, one call a row costs more than packing several rows together
+    48;  // below, a call per row costs more than packing several rows together
 
 bool is_same_loop_type(DType a, DType b) noexcept {
   return a == b || (size_bytes(a) == 1 && size_bytes(b) == 1);
 }
 
-// Everything that the chunks of one call share.
+// State shared by all chunks of one call.
 class Walk {
  public:
   Walk(const WalkSpec& spec, KernelContext& context, detail::ChunkFn fn, const void* body)
@@ -73,7 +73,8 @@ class Walk {
     context_.arena.parallel_for(count_, spec_.grain, fn);
   }
 
-  // All operands contiguous, or one element, in the types wanted: no bookkeeping at all.
+  // Whether all operands are contiguous or one element, in the wanted types: then no gathering or
+  // conversion is needed.
   [[nodiscard]] bool is_flat() {
     for (std::size_t i = 0; i < input_count_; ++i) {
       const TensorView& view = spec_.inputs[i];
@@ -188,8 +189,8 @@ class Walk {
     finish_streams();
   }
 
-  // Tiles of rows and columns, so that an input which lies along the rows is read by whole cache
-  // lines.
+  // Cuts the result into tiles of rows and columns, so that an input that is contiguous along the
+  // rows is read by whole cache lines.
   void run_tiles() {
     const std::int64_t columns = space_.inner_size();
     const std::int64_t rows = space_.size[static_cast<std::size_t>(space_.rank) - 2];
@@ -229,7 +230,7 @@ class Walk {
     return false;
   }
 
-  // `rows` rows from `place` on, columns [column, column + columns) of each.
+  // Runs `rows` rows from `place` on, columns [column, column + columns) of each.
   void block(const Place& place,
              std::int64_t column,
              std::int64_t rows,
@@ -276,13 +277,12 @@ class Walk {
     }
   }
 
-  // Short rows: each input's part of several rows is laid out in a buffer, unless it is contiguous
-  // over all of the result.
+  // Runs several short rows at once: gathers each input's part of them into a buffer, unless the
+  // input is contiguous over the whole result.
   void run_short_rows(std::int64_t begin, std::int64_t end) {
     Buffers buffers;
     const std::int64_t inner = space_.inner_size();
-    // Chunks of whole rows all start at the same column, so that a row which repeats is laid out
-    // once.
+    // Chunks of whole rows all start at the same column, so a row that repeats is gathered once.
     const std::int64_t step = kBufferElements / inner * inner;
     for (std::int64_t at = begin; at < end; at += step) {
       Chunk chunk{.count = std::min(step, end - at), .begin = at};
@@ -355,7 +355,8 @@ class Walk {
     }
   }
 
-  // Runs the body on a chunk whose inputs are in place, with outputs in memory or through buffers.
+  // Runs the body on a chunk with prepared inputs, and writes outputs to memory directly or through
+  // buffers.
   void call(Chunk& chunk, Buffers& buffers) {
     for (std::size_t i = 0; i < spec_.outputs.size(); ++i) {
       const TensorView& view = spec_.outputs[i];

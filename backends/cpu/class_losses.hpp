@@ -1,7 +1,7 @@
-// Cross entropy forwards: the loss of each row of logits and its class, rows at a time, for the op
-// itself and for a reduction that reads the losses as they are made. Private to backends/cpu. On
-// the stack of the kernel; each thread has a Part. Invariant: a loss has the same bits however the
-// rows are cut into pieces.
+// Forward cross entropy by rows: the loss of each row of logits and its class. Serves the op
+// itself, and a reduction that consumes the losses as they are computed. Private to backends/cpu.
+// Lives on the kernel's stack; each thread has a Part. Invariant: the bits of a loss do not depend
+// on how the rows are cut.
 #pragma once
 
 #include "epilogue_rows.hpp"
@@ -18,7 +18,7 @@ namespace hearth::cpu {
 
 class ClassLosses {
  public:
-  /// Whether start() can take the call without memory of its own.
+  /// Returns whether start() can take the call without memory of its own.
   [[nodiscard]] static bool reads_in_place(const KernelCall& call) noexcept;
 
   ClassLosses() = default;
@@ -26,18 +26,18 @@ class ClassLosses {
   ClassLosses& operator=(const ClassLosses&) = delete;
   ~ClassLosses() = default;
 
-  /// The call has one output and at least one row, and outlives this. Errors: out_of_range, a class
-  /// that there is not; out_of_memory.
+  /// Requires a call with one output and at least one row, which outlives this.
+  /// Errors: out_of_range for a class outside its range; out_of_memory.
   [[nodiscard]] Status start(const KernelCall& call, KernelContext& context);
   /// Rows worth a fork.
   [[nodiscard]] std::int64_t grain() const noexcept;
 
-  /// What one thread runs.
+  /// The state of one thread.
   class Part {
    public:
     explicit Part(const ClassLosses& of);
-    /// The results of rows [begin, end), behind the epilogue where there is one. They go from `to`
-    /// on where the call's outputs have no bytes, else into those.
+    /// Computes the results of rows [begin, end), after the epilogue if there is one. Stores them
+    /// in the call's outputs or, if those have no bytes, from `to` on.
     void make(std::byte* to, std::int64_t begin, std::int64_t end);
 
    private:

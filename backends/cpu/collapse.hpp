@@ -1,7 +1,7 @@
-// The index space of an op with neighbouring axes merged wherever all operands allow it, and places
-// in it. Private to backends/cpu. Values, any thread. Invariants: (1) row-major order of the merged
-// axes is that of the shape; (2) no axis has size 1, but a space of one element has rank 1, size 1
-// and strides 1.
+// The index space of an op, with neighbouring axes merged wherever all operands allow it, and
+// places in it. Private to backends/cpu. Values. Threads: any. Invariants: (1) row-major order of
+// the merged axes is that of the shape; (2) no axis has size 1, but a space of one element has rank
+// 1, size 1 and strides 1.
 #pragma once
 
 #include <hearth/runtime/base/shape.hpp>
@@ -13,7 +13,7 @@
 
 namespace hearth::cpu {
 
-/// A space of up to `most_operands` operands: 4 for kernels, which keep them small, more for tile
+/// A space of up to `most_operands` operands: 4 for kernels, to keep it small, more for tile
 /// programs.
 template <std::size_t most_operands>
 struct BasicCollapsed {
@@ -24,7 +24,7 @@ struct BasicCollapsed {
   std::array<Strides, kMaxOperands> stride{};  ///< In elements, by operand, then by axis.
 
   BasicCollapsed() = default;
-  /// strides[i] are those of operand i over `shape`, which has at least one element.
+  /// strides[i] are the strides of operand i over `shape`, which has at least one element.
   BasicCollapsed(const Shape& shape, std::span<const Strides> strides) noexcept;
 
   [[nodiscard]] std::int64_t inner_size() const noexcept {
@@ -33,18 +33,18 @@ struct BasicCollapsed {
   [[nodiscard]] std::int64_t inner_stride(std::size_t operand) const noexcept {
     return stride[operand][static_cast<std::size_t>(rank) - 1];
   }
-  /// Whether the operand lies in memory like a contiguous tensor of the whole space.
+  /// Whether the operand is laid out like a contiguous tensor of the whole space.
   [[nodiscard]] bool is_linear(std::size_t operand) const noexcept;
-  /// Whether all rows of the operand are one and the same.
+  /// Whether all rows of the operand are the same memory.
   [[nodiscard]] bool repeats(std::size_t operand) const noexcept;
 };
 
-/// A row of the space (all axes but the innermost), and where each operand's row starts, in
+/// A row of the space (all axes but the innermost), and the start of each operand's row, in
 /// elements.
 template <std::size_t most_operands>
 struct BasicPlace {
   BasicPlace(const BasicCollapsed<most_operands>& of, std::int64_t row) noexcept;
-  /// To the next row; after the last one, back to the first.
+  /// Moves to the next row; from the last one, back to the first.
   void advance() noexcept;
 
   std::array<std::int64_t, most_operands> offset{};

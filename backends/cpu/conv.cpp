@@ -14,10 +14,10 @@ namespace hearth::cpu {
 
 namespace {
 
-// Taps of up to so many weights need no heap.
+// Number of taps that need no heap.
 constexpr std::size_t kInlineTaps = 128;
 
-// The taps of a call: in place for the usual kernels, on the heap for huge ones.
+// The taps of a call: inline for the usual kernels, on the heap for huge ones.
 class Taps {
  public:
   void push(const ConvTap& tap) {
@@ -42,7 +42,8 @@ class Taps {
   std::vector<ConvTap> more_;
 };
 
-// Runs `work(y, epilogue)`: what is convolved goes to y, and each block of it on to the epilogue.
+// Runs `work(y, epilogue)`: the convolution writes y and passes each finished block to the
+// epilogue.
 template <class Work>
 Status with_epilogue(const KernelCall& call, KernelContext& context, const Work& work) {
   if (call.epilogue == nullptr) {
@@ -59,8 +60,8 @@ Status forward(const KernelCall& call, KernelContext& context) {
   });
 }
 
-// The weights that reach rows (or columns) of one phase: input position p takes from gradient
-// position (p + padding − k·dilation)/stride.
+// Whether weight k contributes to rows (or columns) of one phase: input position p takes from
+// gradient position (p + padding − k·dilation)/stride.
 bool reaches(std::int64_t phase,
              std::int64_t k,
              const ConvAttributes& attributes,
@@ -71,9 +72,9 @@ bool reaches(std::int64_t phase,
   return distance % attributes.stride[axis] == 0;
 }
 
-// The gradient of the input at positions of one phase (row mod stride, column mod stride) is itself
-// a convolution of stride 1 of the gradient with those weights that reach it, so no products with
-// zeros are computed.
+// The input gradient at positions of one phase (row mod stride, column mod stride) is a convolution
+// of stride 1. It convolves the gradient with the weights that reach that phase, so no products
+// with zeros are computed.
 Status convolve_back(const KernelCall& call,
                      const TensorView& y,
                      const EpilogueBlocks* epilogue,

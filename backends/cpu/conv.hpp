@@ -1,5 +1,5 @@
-// The forward convolution of a call, for kernels that take its results as they are made. Private to
-// backends/cpu. Threads: owner only.
+// The forward convolution of a call, for kernels that consume its results as they are computed.
+// Private to backends/cpu. Threads: owner only.
 #pragma once
 
 #include "conv_taps.hpp"
@@ -9,11 +9,11 @@
 
 namespace hearth::cpu {
 
-/// How such a call is cut.
+/// Returns the cut of a conv2d call into planes.
 [[nodiscard]] PlaneCut plane_cut(const KernelCall& call) noexcept;
 
-/// Runs a call of kind conv2d: its results go to y, and each block of them on to the epilogue, or
-/// to the sink alone, if there is one. The call's own epilogue and outputs are not looked at.
+/// Runs a call of kind conv2d. The results go to y, and each finished block to the epilogue; a
+/// sink, if set, receives them instead. Ignores the call's own epilogue and outputs.
 [[nodiscard]] Status run_convolution(const KernelCall& call,
                                      const TensorView& y,
                                      const EpilogueBlocks* epilogue,

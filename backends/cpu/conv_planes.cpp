@@ -7,7 +7,7 @@ namespace hearth::cpu {
 
 namespace {
 
-// The columns of one phase of one row: zeros, then what lies inside the plane, then zeros.
+// Copies the columns of one phase of one row: zeros, the part inside the plane, zeros.
 template <class T>
 void copy_phase(const TileKernels<T>& kernels,
                 const TensorView& x,
@@ -32,7 +32,8 @@ void copy_phase(const TileKernels<T>& kernels,
   std::fill(to + end, to + block.phase_columns, T{});
 }
 
-// Rows of neighbours that are in the sum's type already: a plane of zeros, then what lies inside.
+// Copies a plane whose rows are contiguous and of the sum's type: clears it, then copies the part
+// inside.
 template <class T>
 void copy_plane(const TensorView& x, const T* plane, const PlaneBlock& block, T* to) {
   const std::int64_t row_step = x.strides()[2];

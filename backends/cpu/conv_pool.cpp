@@ -14,7 +14,8 @@ namespace hearth::cpu {
 
 namespace {
 
-/// The rows at whose multiples planes may be cut, as no window covers rows of both sides; 0: none.
+/// Returns the unit of rows at whose multiples planes may be cut, because no window crosses them;
+/// 0: none.
 std::int64_t row_unit(const PoolAttributes& pool) {
   return pool.padding[0] == 0 && pool.kernel[0] <= pool.stride[0] ? pool.stride[0] : 0;
 }
@@ -46,7 +47,7 @@ class ConvPool {
   }
 
  private:
-  // Of a block: its rows as the convolution rounds them | its windows | these as they are stored.
+  // Layout of a block's memory: rows as the convolution rounds them | windows | windows as stored.
   struct Room {
     std::int64_t windows_at = 0;
     std::int64_t stored_at = 0;
@@ -67,7 +68,8 @@ class ConvPool {
   static std::int64_t memory_bytes(const void* context, std::int64_t planes, std::int64_t rows) {
     return static_cast<const ConvPool*>(context)->room_of(planes, rows).bytes;
   }
-  // Rows of windows that begin in so many rows, from a multiple of the unit on, or in all.
+  // Number of window rows that begin in `rows` rows, counted from a multiple of the unit, or in the
+  // whole plane.
   [[nodiscard]] std::int64_t windows_in(std::int64_t rows) const {
     return rows == sizes_.height
                ? sizes_.rows
@@ -78,7 +80,7 @@ class ConvPool {
     static_cast<const ConvPool*>(context)->pool(block, memory);
   }
 
-  // Phases: rows as the two calls would store them; their windows; what becomes of those.
+  // Phases: round rows as the separate calls would store them; compute the windows; store them.
   void pool(const PlaneSink::Block& block, std::byte* memory) const {
     const std::int64_t count = block.planes * block.rows * sizes_.width;
     T* const x = reinterpret_cast<T*>(block.made);
@@ -108,8 +110,8 @@ class ConvPool {
     store(block.planes, windows, place, y, memory + room.stored_at);
   }
 
-  // The convolution's epilogue, in place. Planes that are cut follow one another only for one that
-  // reads nothing else.
+  // Applies the convolution's epilogue in place. Parts of planes run in one go only if the epilogue
+  // reads no other operand.
   void finish(const PlaneSink::Block& block, std::byte* made) const {
     if (!before_.is_there()) {
       return;
@@ -130,7 +132,7 @@ class ConvPool {
     }
   }
 
-  // Those of one plane `step` behind those of the one before.
+  // Computes the windows of each plane, `step` elements apart.
   void make_windows(
       const PlaneSink::Block& block, std::int64_t rows, const T* x, T* y, std::int64_t step) const {
     PoolSizes sizes = sizes_;
@@ -139,7 +141,7 @@ class ConvPool {
     const bool is_max = call_.op.kind() == OpKind::max_pool2d;
     if constexpr (sizeof(T) == sizeof(float)) {
       if (is_max && is_pairs(pool_)) {
-        // Planes without a gap are one.
+        // Planes without gaps are processed as one.
         const bool is_one = sizes.height == 2 * rows && step == sizes.window_count();
         const std::int64_t planes = is_one ? 1 : block.planes;
         for (std::int64_t plane = 0; plane < planes; ++plane) {
@@ -163,7 +165,7 @@ class ConvPool {
     }
   }
 
-  // Windows of some planes, `count` of each: to memory as they are, or through the pool's epilogue.
+  // Stores the windows of some planes, `count` of each: directly, or through the pool's epilogue.
   void store(std::int64_t planes,
              std::int64_t count,
              std::int64_t place,
@@ -175,7 +177,7 @@ class ConvPool {
       kernels_.store(y, stored, dtype_, planes * count);
       from = stored;
     }
-    if (count == sizes_.window_count()) {  // one behind the other
+    if (count == sizes_.window_count()) {  // contiguous
       count *= planes;
       planes = 1;
     }
@@ -202,8 +204,8 @@ class ConvPool {
   PoolSizes sizes_;
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
-  EpilogueRows before_;  ///< Of the convolution.
-  EpilogueRows behind_;  ///< Of the pool.
+  EpilogueRows before_;  ///< Epilogue of the convolution.
+  EpilogueRows behind_;  ///< Epilogue of the pool.
 };
 
 }  // namespace

@@ -12,20 +12,20 @@ namespace hearth::cpu {
 
 namespace {
 
-// A part must last longer than waking a core (34 µs), be it bound by products or by memory.
+// A part must take longer than waking a core (34 µs), whether products or memory limit it.
 constexpr double kPartFlops = 16e6;
 constexpr double kPartBytes = 1e6;
 constexpr std::int64_t kMaxParts = 64;
-// Worth sharing with a thread that is awake: about 5 µs.
+// Enough work to share with an awake thread: about 5 µs.
 constexpr double kSharedFlops = 4e5;
-// A block's planes stay in the second-level cache, its results in the first.
+// A block's planes stay in the second-level cache, its results in the first-level cache.
 constexpr std::int64_t kPlaneBytes = 1 << 19;
 constexpr std::int64_t kBlockPixels = 256;
-// Results that are small enough for whole planes to stay in the second-level cache.
+// Results up to this size stay as whole planes in the second-level cache.
 constexpr std::int64_t kResultBytes = 1 << 17;
 // Depth of one pass: the weights of one panel stay in the first-level cache.
 constexpr std::int64_t kDepth = 192;
-// What it costs to turn a block of results around, in steps of depth.
+// Cost of transposing a block of results, in steps of depth.
 constexpr std::int64_t kTurnDepth = 8;
 
 constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
@@ -33,22 +33,22 @@ constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
 }
 
 // Tiles over (pixel, output channel) read the input by scalars and the weights by vectors; their
-// results must be turned around. Tiles over (output channel, pixel) do the opposite, and suit short
+// results must be transposed. Tiles over (output channel, pixel) do the opposite, and suit short
 // sums and few output channels.
 enum class Form { pixels_by_channels, channels_by_pixels };
 
-// What a tile's sums have come to, where they have more than kMostBlocks blocks.
+// Partial sums of a tile whose depth has more than kMostBlocks blocks.
 template <class T>
 class TileTotals {
  public:
-  /// Adds what the tile has now, which then begins again.
+  /// Adds the tile's current sums and restarts the tile at 0.
   void take(Tile<T>& tile) {
     each(tile, [](double& total, T& sum) { total += static_cast<double>(sum); });
     tile.start = nullptr;
     tile.row_start = nullptr;
     has_any_ = true;
   }
-  /// Puts the whole sums into the tile.
+  /// Writes the total sums into the tile.
   void finish(const Tile<T>& tile) {
     if (has_any_) {
       each(tile,
@@ -133,7 +133,7 @@ class Convolution {
         form_ == Form::channels_by_pixels
             ? kernels_.max_rows
             : (conv_.outputs <= lanes ? lanes : std::int64_t{kernels_.panel_columns});
-    // Vectors come in whole panels, scalars in equal ones.
+    // Vector operands come in whole panels, scalar operands in equal ones.
     panel_ =
         form_ == Form::channels_by_pixels ? parts(conv_.outputs, parts(conv_.outputs, most)) : most;
     panels_ = parts(conv_.outputs, panel_);
@@ -172,7 +172,7 @@ class Convolution {
     }
     const std::int64_t planes = conv_.y.shape()[0] * conv_.groups;
     const bool is_whole = suits_whole_planes() && planes >= wanted_parts;
-    // Several for each thread: one that is late leaves them to the others.
+    // Several blocks for each thread, so that the others take over the blocks of a late one.
     constexpr std::int64_t kBlocks = 2;
     const std::int64_t block_rows = awake_threads_ > 1 ? parts(conv_.rows, kBlocks * awake_threads_)
                                                        : kBlockPixels / conv_.columns;
@@ -189,13 +189,13 @@ class Convolution {
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
   }
 
-  // An epilogue runs over whole planes in one go, over parts of them row by row.
+  // An epilogue runs over whole planes at once, over parts of planes row by row.
   [[nodiscard]] bool suits_whole_planes() const {
     return conv_.outputs * conv_.rows * conv_.columns * kElementBytes <= kResultBytes;
   }
 
-  // Shared: offsets | weights | bias. Each part: planes | a tile's results | results to be spread
-  // or narrowed | what their sink needs.
+  // Shared: offsets | weights | bias. Each part: planes | results of a tile | results to be spread
+  // or narrowed | memory of the sink.
   void lay_out_scratch() {
     weights_at_ = whole_lines(depth_ * std::int64_t{sizeof(std::int64_t)});
     bias_at_ = weights_at_ + whole_lines(conv_.groups * panels_ * panel_ * depth_ * kElementBytes);
@@ -220,16 +220,15 @@ class Convolution {
     return conv_.y.dtype == dtype_of<T> && conv_.y_row_step == 1 && conv_.y_column_step == 1 &&
            !finishes_elsewhere() && conv_.sink.take == nullptr;
   }
-  // What was cut for the threads that are awake is many short rows to an epilogue, where it lies in
-  // the result; in scratch memory it is one. Larger pictures lose more by the copy: bench
-  // BM_ConvRelu_Rows.
+  // A cut for the awake threads leaves an in-place epilogue with many short rows; in scratch memory
+  // it is one row. Larger pictures lose more by the copy: bench BM_ConvRelu_Rows.
   [[nodiscard]] bool finishes_elsewhere() const {
     return awake_threads_ > 1 && row_blocks_ > 1 && conv_.epilogue != nullptr &&
            conv_.epilogue->runs_anywhere() && conv_.y.dtype == dtype_of<T>;
   }
 
-  // Weights of one output channel lie together: then they are packed in one go, with the taps
-  // inside.
+  // Whether the taps of a channel's weights are contiguous: then they are packed at once, taps
+  // innermost.
   [[nodiscard]] bool taps_inside() const {
     for (std::size_t t = 0; t < conv_.taps.size(); ++t) {
       if (conv_.taps[t].weight_offset != static_cast<std::int64_t>(t)) {
@@ -253,7 +252,7 @@ class Convolution {
     }
   }
 
-  // Kept ones, or packed now, to be kept if there is room.
+  // Uses cached weights, or packs them and caches the result if there is room.
   void take_weights(T* scratch) {
     weights_ = scratch;
     if (conv_.constant == nullptr) {
@@ -414,7 +413,7 @@ class Convolution {
         turned, panel_, y + channel * y_step, y_step, unit.rows * conv_.columns, channels);
   }
 
-  // Blocks of the depth, all of them for one tile at a time.
+  // Iterates over the blocks of the depth for one tile at a time.
   void multiply_deep(Tile<T>& tile, std::int64_t a_step, std::int64_t b_step) const {
     TileTotals<T> totals;
     const Tile<T> first = tile;
@@ -475,7 +474,7 @@ class Convolution {
     }
   }
 
-  // From a block of the sum's type to its places in y.
+  // Copies a block of the sum's type to its places in y.
   void spread(const Unit& unit, const T* from, std::byte* to) const {
     const std::int64_t element_bytes = size_bytes(conv_.y.dtype);
     const std::int64_t height = conv_.y.shape()[2];
@@ -519,7 +518,7 @@ class Convolution {
   std::int64_t row_blocks_ = 0;
   std::int64_t unit_count_ = 0;
   std::int64_t part_count_ = 1;
-  int awake_threads_ = 1;  // that take part in work which is too short for others
+  int awake_threads_ = 1;  // threads that share work too short to wake others
   std::int64_t weights_at_ = 0;
   std::int64_t bias_at_ = 0;
   std::int64_t shared_bytes_ = 0;

@@ -9,27 +9,28 @@ namespace hearth::cpu {
 
 namespace {
 
-// A part must last longer than waking a core (34 µs), be it bound by products or by memory.
+// A part must take longer than waking a core (34 µs), whether products or memory limit it.
 constexpr double kPartFlops = 16e6;
 constexpr double kPartBytes = 1e6;
 constexpr std::int64_t kMaxParts = 64;
-// All parts' sums together.
+// Limit of the sums of all parts together.
 constexpr std::int64_t kSumBytes = 32 << 20;
 // Elements joined by one task.
 constexpr std::int64_t kJoinElements = 1 << 16;
 // Pixels of one block of rows.
 constexpr std::int64_t kBlockPixels = 320;
-// A row that is longer is cut: so many products are added to one another in a tile.
+// A longer row is cut: limit of the products that a tile adds to one another.
 constexpr std::int64_t kMostPixels = 512;
-// With fewer input channels, the taps stand beside them in one tile.
+// With fewer input channels, a tile holds several taps beside the channels.
 constexpr std::int64_t kFewInputs = 8;
 
 constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
   return (size + most - 1) / most;
 }
 
-// sum[group][tap][c][o] = Σ_pixel x[pixel + tap][c]·grad[pixel][o], with both turned to have
-// channels inside. With few input channels the rows (tap, c) are gathered for each pixel instead.
+// sum[group][tap][c][o] = Σ_pixel x[pixel + tap][c]·grad[pixel][o], with both transposed to
+// channels innermost. With few input channels the rows (tap, c) are gathered for each pixel
+// instead.
 template <class T>
 class WeightGradient {
  public:
@@ -75,7 +76,7 @@ class WeightGradient {
       if (has_totals_) {
         std::fill_n(totals_of(own), sum_elements_, 0.0);
       }
-      std::int64_t blocks = 0;  // that each group has had
+      std::int64_t blocks = 0;  // blocks so far, of each group
       for (std::int64_t image = begin; image < end; ++image) {
         for (std::int64_t row = 0; row < rows_; row += block_rows_) {
           for (std::int64_t group = 0; group < groups_; ++group) {
@@ -115,15 +116,15 @@ class WeightGradient {
         std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes),
                                  1,
                                  std::min(most, x_.shape()[0]));
-    // Shared: offsets | weights still to be narrowed.
+    // Shared: offsets | weights before they are narrowed.
     weights_at_ = whole_lines(pixels_ * std::int64_t{sizeof(std::int64_t)});
     shared_bytes_ =
         weights_at_ +
         (weight_.dtype == dtype_of<T> ? 0 : whole_lines(weight_.element_count() * kElementBytes));
     const std::int64_t images = parts(x_.shape()[0], part_count_);
     has_totals_ = images * parts(rows_, block_rows_) * parts(pixels_, depth_) > kMostBlocks;
-    // Each part: sums | planes | turned planes or gathered rows | gradient | turned gradient |
-    // sums in f64.
+    // Each part: sums | planes | transposed planes or gathered rows | gradient | transposed
+    // gradient | sums in f64.
     const std::int64_t plane_elements = inputs_ * block_.plane_elements();
     planes_at_ = whole_lines(sum_elements_ * kElementBytes);
     turned_at_ = planes_at_ + whole_lines(plane_elements * kElementBytes);
@@ -149,7 +150,7 @@ class WeightGradient {
            block_.column_place(tap % kernel_[1] * attributes_.dilation[1]);
   }
 
-  // Rows of an image, to sums that have had so many blocks of pixels.
+  // Adds rows of an image to sums that already hold `blocks` blocks of pixels.
   void add_rows(std::int64_t image,
                 std::int64_t group,
                 std::int64_t row,
@@ -191,7 +192,7 @@ class WeightGradient {
     }
   }
 
-  // to[pixel][(tap, c)]
+  // Writes to[pixel][(tap, c)].
   void gather_rows(const T* planes, std::int64_t rows, T* staged, T* to) const {
     const std::int64_t width = taps_ * inputs_;
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -207,7 +208,7 @@ class WeightGradient {
     }
   }
 
-  // to[pixel][o]
+  // Writes to[pixel][o].
   void turn_gradient(std::int64_t image,
                      std::int64_t group,
                      std::int64_t row,
@@ -263,7 +264,7 @@ class WeightGradient {
     }
   }
 
-  // Adds the parts in order and puts them in the order of the weights.
+  // Adds the parts in order and stores them in the order of the weights.
   void join(std::byte* parts_begin, std::int64_t used, T* staged, Arena& arena) const {
     T* sums = reinterpret_cast<T*>(parts_begin);
     arena.parallel_for(sum_elements_, kJoinElements, [&](std::int64_t begin, std::int64_t end) {
@@ -335,7 +336,7 @@ class WeightGradient {
   std::int64_t grad_at_ = 0;
   std::int64_t totals_at_ = 0;
   std::int64_t part_bytes_ = 0;
-  bool has_totals_ = false;  // more blocks than are added to one another
+  bool has_totals_ = false;  // more than kMostBlocks blocks: totals in f64
   std::int64_t* offsets_ = nullptr;
 };
 

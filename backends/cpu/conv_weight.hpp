@@ -10,7 +10,7 @@
 
 namespace hearth::cpu {
 
-/// (x, grad) -> the shape of w.
+/// Computes the weight gradient from x and grad.
 [[nodiscard]] Status run_conv_backward_weight(const TensorView& x,
                                               const TensorView& grad,
                                               const TensorView& weight,

@@ -102,7 +102,7 @@ Support CpuBackend::supports(const KernelCall& call) const {
     return {.yes = false,
             .reason = fmt::format("{}: the CPU backend has no kernel for it", op.name)};
   }
-  // A condition comes first and says nothing about the values.
+  // The first input of `where` is the condition, so its type is not that of the values.
   const bool is_by_output = call.inputs.empty() || kind == OpKind::where;
   const DType dtype = is_by_output ? call.outputs[0].dtype : call.inputs[0].dtype;
   if (!accepts(kind, dtype)) {

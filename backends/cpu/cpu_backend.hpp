@@ -1,8 +1,8 @@
-// The CPU backend: kernels of its own and OpenBLAS on a set of cores, in host memory.
-// Owned by its device; driven by the holder of the device's token. A kernel forks over the device's
-// cores and joins before submit returns. Invariants: (1) an op's result depends on its operands
-// and the machine, never on the number of cores; (2) submit allocates nothing but scratch memory,
-// which is the device's.
+// The CPU backend: its own kernels and OpenBLAS on a set of cores, in host memory. Owned by its
+// device; driven by the holder of the device's token. A kernel forks over the device's cores and
+// joins before submit() returns.
+// Invariants: (1) an op's result depends on its operands and the machine, never on the number of
+// cores; (2) submit() allocates nothing but scratch memory, which the device owns.
 #pragma once
 
 #include <hearth/backends/backend.hpp>
@@ -22,36 +22,37 @@ struct CpuOptions {
   std::vector<int> cores =
       {};  ///< Logical cores of this device; empty: all that the process may use.
   bool serial =
-      false;  ///< Never fork: for the manual executor, which runs everything on one thread.
-  IsaLevel max_isa = IsaLevel::avx512;  ///< Use no higher instruction set than this.
+      false;  ///< Never fork; for the manual executor, which runs everything on one thread.
+  IsaLevel max_isa = IsaLevel::avx512;  ///< Highest instruction set to use.
   HostPageOptions pages = {};
 };
 
 class CpuBackend final : public Backend {
  public:
-  /// Errors: OutOfMemory where OpenBLAS's threads find no addresses (ulimit -v).
+  /// Errors: OutOfMemory if OpenBLAS's threads find no address space (ulimit -v).
   explicit CpuBackend(CpuOptions options = {});
   ~CpuBackend() override;
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override { return pages_; }
-  /// no for a kind that has no kernel here, and for element types outside the op table's.
+  /// Returns no for a kind without a kernel, and for dtypes outside the op table's.
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
   [[nodiscard]] bool may_take_prologue(OpKind kind,
                                        int input,
                                        OpKind maker) const noexcept override;
-  /// Products of a few rows: as many as together stay few, since such a product treats each row by
-  /// itself.
+  /// Joins products of a few rows, as many calls as keep the product small: such a product computes
+  /// each row on its own.
   [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;
-  /// Optimizer steps need none, others say so when they run.
+  /// Optimizer steps need no scratch memory; other kernels fail without it when they run.
   void use_scratch(ScratchMemory& scratch) noexcept override;
   /// Runs the ops; they are done on return.
   ///
   /// Errors: unsupported for a kind without a kernel; out_of_range for a class or a slice outside
-  /// its range; kernel_failed for integer division by zero; invalid_argument for the maximum of
-  /// nothing; out_of_memory when there is no scratch memory. Cost: about 20 ns beyond the kernel.
+  /// its range; kernel_failed for integer division by zero; invalid_argument for the maximum of an
+  /// empty set; out_of_memory without scratch memory.
+  /// Cost: about 20 ns beyond the kernel.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
   [[nodiscard]] Result<CopyPart> upload(std::byte* to,
@@ -68,7 +69,7 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] Support supports_prologue(const KernelCall& call) const;
   [[nodiscard]] Status run(const KernelCall& call);
-  /// Neighbours of one expression are one launch.
+  /// Runs neighbouring ops of one expression as one launch.
   [[nodiscard]] Issue submit_several(std::span<const Launch> batch);
 
   BackendInfo info_;

@@ -73,7 +73,7 @@ double loss_of(const RowStatistics& stats, double chosen) noexcept {
   return std::log(stats.sum) + (stats.top - chosen);  // a large top would absorb the logarithm
 }
 
-// Its losses and its probabilities, which the gradient needs.
+// Stores the losses, and the probabilities for the gradient.
 template <class T>
 void forward(const KernelCall& call, const RowOperands& operands, KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
@@ -122,7 +122,7 @@ bool ClassLosses::reads_in_place(const KernelCall& call) noexcept {
   return logits.layout->contiguous && logits.dtype == compute_dtype(logits.dtype);
 }
 
-// The view of a result only says which type to compute in.
+// Uses the view of the result for the computing type alone.
 Status ClassLosses::start(const KernelCall& call, KernelContext& context) {
   call_ = &call;
   isa_ = context.isa;

@@ -1,4 +1,4 @@
-// Kernels that the program brings itself: its function, with the device's cores for its loops.
+// Kernels of the program: calls its function, with the device's cores for its loops.
 #include "kernel_table.hpp"
 
 #include <hearth/backends/custom_call.hpp>

@@ -42,11 +42,11 @@ std::int64_t grain_of(OpKind kind, DType dtype) noexcept {
   if (!is_costly(kind)) {
     return WalkSpec::kCheapGrain;
   }
-  // f64 calls the C library for each element, some 20 ns.
+  // f64 calls the C library for each element, about 20 ns.
   return dtype == DType::f64 ? WalkSpec::kCostlyGrain / 8 : WalkSpec::kCostlyGrain;
 }
 
-/// The immediate of a binary op in the type that its loop computes in.
+/// The immediate of a binary op, in the type of its loop.
 struct Immediate {
   alignas(8) std::byte bytes[8] = {};
 
@@ -241,7 +241,7 @@ Status run_fill(const KernelCall& call, KernelContext& context) {
 
 Status run_arange(const KernelCall& call, KernelContext& context) {
   const auto range = call.op.attributes<ArangeAttributes>();
-  // Places are counted in the widest type and rounded once, by the walk's cast.
+  // Places are counted in the widest type; the walk's cast rounds them once.
   if (is_float(call.outputs[0].dtype)) {
     const WalkSpec spec{.outputs = call.outputs, .output_types = {DType::f64}};
     walk_chunks(spec, context, [&](const Chunk& chunk) {

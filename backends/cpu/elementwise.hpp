@@ -1,5 +1,5 @@
-// The kernels behind elementwise_rows(): each a KernelFn for the kinds named beside it.
-// Private to backends/cpu. Threads: owner only.
+// The kernels of elementwise_rows(), each for the kinds named beside it. Private to backends/cpu.
+// Threads: owner only.
 #pragma once
 
 #include "kernel_table.hpp"

@@ -23,11 +23,11 @@ bool knows_places(const KernelIR& kernel) noexcept {
   });
 }
 
-/// Whether the axes of the result but the last are one step for the operand.
+/// Whether the operand has one step over all axes of the result but the last.
 bool has_row_step(const TensorView& view, const Shape& result, std::int64_t& step) {
   const Strides strides = broadcast_strides(*view.layout, result);
   step = 0;
-  std::int64_t inner = 1;  // rows of the axes behind
+  std::int64_t inner = 1;  // product of the sizes of later axes
   for (int axis = result.rank() - 2; axis >= 0; --axis) {
     if (result[axis] == 1) {
       continue;
@@ -43,8 +43,8 @@ bool has_row_step(const TensorView& view, const Shape& result, std::int64_t& ste
   return true;
 }
 
-/// The output in whose bytes the result can be made, one of its type or of that size; none: their
-/// count.
+/// Returns the index of an output whose bytes can hold the result: one of its type, else of its
+/// size; the number of outputs if none can.
 std::size_t result_output(const KernelCall& call) noexcept {
   const DType dtype = call.epilogue->expression->kernel.inputs[0].dtype;
   auto found = std::ranges::find(call.outputs, dtype, &TensorView::dtype);
@@ -79,7 +79,7 @@ Support supports_epilogue(const KernelCall& call, KernelContext& context) {
   const OpKind kind = call.op.kind();
   const bool is_product = kind == OpKind::matmul;
   if (!is_product && kind != OpKind::conv2d && kind != OpKind::conv2d_backward_input) {
-    return {};  // EpilogueRows
+    return {};  // handled by EpilogueRows
   }
   if (result_output(call) == call.outputs.size()) {
     return {.yes = false, .reason = "no result of the epilogue has elements of the product's size"};
@@ -126,7 +126,7 @@ EpilogueBlocks::EpilogueBlocks(const KernelCall& call,
   }
 }
 
-// Operands with an element at each place; others are small.
+// Collects the operands with an element at each place of the result; other operands are small.
 void EpilogueBlocks::find_beside() noexcept {
   const auto add = [this](const TensorView& view, const Steps& steps, bool is_written) {
     const std::int64_t size = size_bytes(view.dtype);
@@ -179,7 +179,7 @@ void EpilogueBlocks::run_in_place(std::byte* elements, std::int64_t count) const
 void EpilogueBlocks::run_on(const ExpressionCall& call) const {
   const TileCall tiles(*program_, call, isa_);
   TileRun run(*program_, isa_);
-  UndefinedElement none;  // an epilogue has no integers that may lack an answer
+  UndefinedElement none;  // stays unset: an epilogue has no integer ops that can fail
   static_cast<void>(run.start(call.parameters, tiles.sizes(), none));
   tiles.run(run, 0, tiles.unit_count());
 }

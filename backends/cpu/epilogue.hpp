@@ -1,9 +1,9 @@
-// The epilogue of a contraction: a pointwise expression that runs on each block of the result while
-// that lies near the core which made it; of ops that make theirs in order: epilogue_rows. The
-// result itself is made in the bytes of one of the outputs. A product gives rows and columns, a
-// convolution boxes of [image, channel, row, column]. Private to backends/cpu. On the stack of the
-// kernel; any of its threads gives blocks. Invariant: values have the bits that the ops have when
-// they run singly, behind the contraction, where the expression rounds as they do.
+// The epilogue of a contraction: a pointwise expression that runs on each block of the result. The
+// block is then still in the cache of the core that computed it. For ops that produce their result
+// in order, see epilogue_rows. The result uses the bytes of one of the outputs. A product passes
+// rows and columns, a convolution boxes of [image, channel, row, column]. Private to backends/cpu.
+// Lives on the kernel's stack; any of its threads passes blocks. Invariant: values have the bits of
+// the separate ops, if the expression rounds where they do.
 #pragma once
 
 #include "gemm.hpp"
@@ -18,14 +18,14 @@
 
 namespace hearth::cpu {
 
-/// Whether the epilogue of a call, if it has one, can run on the blocks that its op gives: those of
-/// a matmul have two axes, the last of its result and all others as one.
+/// Returns whether the epilogue of a call, if any, can run on the blocks of its op. Blocks of a
+/// matmul have two axes: the last of its result, and all others merged.
 [[nodiscard]] Support supports_epilogue(const KernelCall& call, KernelContext& context);
-/// The program of its expression. Errors: those of the program.
+/// Returns the program of the epilogue's expression. Errors: those of the program.
 [[nodiscard]] Result<const TileProgram*> program_of(const Epilogue& epilogue,
                                                     const KernelContext& context);
 
-/// A box of the result: `sizes` elements along each axis, which lie `steps` apart, from `first` on.
+/// A box of the result: `sizes` elements along each axis, `steps` apart, from `first` on.
 struct ResultBox {
   static constexpr std::size_t kMostAxes = 4;
   using Axes = std::array<std::int64_t, kMostAxes>;
@@ -38,24 +38,23 @@ struct ExpressionCall;
 
 class EpilogueBlocks {
  public:
-  /// Requires a call that supports_epilogue(); it outlives this. Errors: those of the program.
+  /// Requires supports_epilogue(); the call outlives this. Errors: those of the program.
   [[nodiscard]] static Result<EpilogueBlocks> make(const KernelCall& call, KernelContext& context);
 
-  /// Where the contraction's own result is made.
+  /// Returns the memory of the contraction's own result.
   [[nodiscard]] std::byte* result() const noexcept;
-  /// Blocks of rows and columns, of a matmul.
+  /// Returns the sink of a matmul's blocks of rows and columns.
   [[nodiscard]] BlockSink sink() const noexcept;
-  /// The elements of the box are final; it has the axes of the result, or a matmul's two.
+  /// Runs on a finished box, which has the axes of the result, or the two of a matmul.
   void run(const ResultBox& box) const;
-  /// Whether it makes of each element of the result one of the same type, and reads nothing else:
-  /// then it may run on results that lie elsewhere.
+  /// Whether the expression maps each element to one of the same type and reads no other operand.
+  /// It may then run on results in other memory.
   [[nodiscard]] bool runs_anywhere() const noexcept;
-  /// So many elements of the result, in a row, become what they are made into. Requires
-  /// runs_anywhere().
+  /// Maps `count` consecutive elements of the result in place. Requires runs_anywhere().
   void run_in_place(std::byte* elements, std::int64_t count) const;
 
  private:
-  /// How an operand moves along each axis of a box, in elements.
+  /// Steps of an operand along each axis of a box, in elements.
   using Steps = ResultBox::Axes;
 
   EpilogueBlocks(const KernelCall& call, const TileProgram& program, IsaLevel isa) noexcept;

@@ -27,7 +27,7 @@ Status EpilogueRows::start(const KernelCall& call, const KernelContext& context)
 }
 
 EpilogueRows::Part::Part(const EpilogueRows& of) : tiles_(*of.tiles_), run_(*of.program_, of.isa_) {
-  UndefinedElement none;  // an epilogue has no integers that may lack an answer
+  UndefinedElement none;  // stays unset: an epilogue has no integer ops that can fail
   static_cast<void>(run_.start(of.call_.parameters, tiles_.sizes(), none));
 }
 

@@ -18,7 +18,7 @@ namespace hearth::cpu {
 
 namespace {
 
-// Sets that are cut together: the parts of small ones would not be worth a fork each.
+// Limit of the sets cut together: parts of small sets would not be worth a fork each.
 constexpr std::size_t kMostTogether = 256;
 
 Error misfit(std::string_view what, std::size_t wanted, std::size_t given) {
@@ -53,7 +53,7 @@ Error error_of(const UndefinedElement& undefined) {
                               undefined.operands[1])};
 }
 
-// By their bits, so that NaN equals itself.
+// Compares bits, so that NaN equals itself.
 bool are_equal(std::span<const ScalarAttributes> a, std::span<const ScalarAttributes> b) noexcept {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
@@ -63,7 +63,7 @@ class Launch {
   Launch(const TileProgram& program, KernelContext& context)
       : program_(program), arena_(context.arena), scratch_(context.scratch), isa_(context.isa) {}
 
-  // Phases: look for integers without an answer; then store.
+  // Phases: check integers for undefined results; then compute and store.
   Status run(std::span<const ExpressionCall> calls) {
     if (program_.has_rows) {
       for (const ExpressionCall& call : calls) {
@@ -89,7 +89,7 @@ class Launch {
   }
 
  private:
-  // Parts find their first place each; the first of all is looked at once more, for its values.
+  // Each part finds its first undefined place; the first of all is evaluated again for its values.
   Status look_at(const ExpressionCall& call) {
     const TileCall tiles(program_, call, isa_);
     if (tiles.count() == 0) {
@@ -130,13 +130,13 @@ class Launch {
                         tiles.grain(),
                         [&](std::int64_t begin, std::int64_t end) {
                           TileRun run(program_, isa_);
-                          UndefinedElement none;  // looked for before
+                          UndefinedElement none;  // checked before
                           static_cast<void>(run.start(call.parameters, tiles.sizes(), none));
                           tiles.run(run, begin, end);
                         });
   }
 
-  // As many parts run at a time as there are cores, each in a piece of memory that no other has.
+  // At most one part per core runs at a time, each in memory of its own.
   Status run_rows(const ExpressionCall& call) {
     HEARTH_TRY(const RowCall rows, RowCall::make(program_, call, isa_));
     const std::int64_t parts = std::min<std::int64_t>(
@@ -153,8 +153,8 @@ class Launch {
     return {};
   }
 
-  // Sets that lie flat are cut as if they were one, element behind element. Their cells follow from
-  // the parameters alone, which an optimizer's updates mostly share.
+  // Contiguous sets are cut as if concatenated. Their cells depend on the parameters alone, which
+  // an optimizer's updates mostly share.
   void run_together(std::span<const ExpressionCall> calls) {
     std::array<std::int64_t, kMostTogether> counts{};
     std::int64_t total = 0;
@@ -165,7 +165,7 @@ class Launch {
     arena_.parallel_for(total, program_.grain, [&](std::int64_t begin, std::int64_t end) {
       TileRun run(program_, isa_);
       const ExpressionCall* started = nullptr;
-      std::int64_t first = 0;  // element of the set at hand
+      std::int64_t first = 0;  // first element within the current set
       for (std::size_t i = 0; i < calls.size() && first < end; ++i) {
         const std::int64_t from = std::max<std::int64_t>(begin - first, 0);
         const std::int64_t to = std::min(end - first, counts[i]);
@@ -175,8 +175,8 @@ class Launch {
         }
         const TileCall tiles(program_, calls[i], isa_);
         if (started == nullptr || !are_equal(started->parameters, calls[i].parameters)) {
-          UndefinedElement none;  // looked for before
-          // Such kernels have one axis, whose size no instruction asks for.
+          UndefinedElement none;  // checked before
+          // Such kernels have one axis, whose size no instruction reads.
           static_cast<void>(run.start(calls[i].parameters, {}, none));
           started = &calls[i];
         }

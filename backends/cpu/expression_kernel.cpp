@@ -1,4 +1,4 @@
-// The row of the kind `expression`, and launches over many of its ops.
+// The kernel of the kind `expression`, and launches over many of its ops.
 #include "expression_kernel.hpp"
 
 #include "expression.hpp"
@@ -22,8 +22,8 @@ Status named(const Status& status, const Expression& expression) {
   return error;
 }
 
-// A call's expression may go and another come to lie where it was, as plans are made and dropped:
-// the hash tells them apart.
+// Plans come and go, so another expression may reuse the address of a dropped one: the hash
+// distinguishes them.
 Result<const TileProgram*> program_of(const Expression& expression, KernelContext& context) {
   return context.programs->find_lasting(expression.kernel, expression.hash, context.isa);
 }

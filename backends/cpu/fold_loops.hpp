@@ -1,5 +1,5 @@
-// The loops of one fold (sum, mean, max, min, product), for reductions and for rows inside of fused
-// kernels, which so give the same bits. Private to backends/cpu. Threads: any; pure functions.
+// The loops of one fold (sum, mean, max, min, product), for reductions and for rows inside fused
+// kernels, which therefore give equal bits. Private to backends/cpu. Threads: any; pure functions.
 #pragma once
 
 #include "reduce_loops.hpp"
@@ -12,12 +12,13 @@ namespace hearth::cpu {
 struct FoldLoops {
   ReduceLoops::Row row = nullptr;
   ReduceLoops::Columns columns = nullptr;
-  ReduceLoops::Columns join = nullptr;  ///< Of accumulators.
+  ReduceLoops::Columns join = nullptr;  ///< Joins accumulators.
 };
 
-/// Of a reduction's kind over elements of a type; `slot` is that of its accumulators.
+/// Returns the loops of a reduction kind over elements of a type; `slot` is the type of its
+/// accumulators.
 [[nodiscard]] FoldLoops fold_loops(OpKind kind, DType type, DType slot, IsaLevel isa) noexcept;
-/// What it begins with.
+/// Returns the initial accumulator.
 [[nodiscard]] Accumulator fold_start(OpKind kind, DType slot) noexcept;
 
 }  // namespace hearth::cpu

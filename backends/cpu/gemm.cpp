@@ -12,7 +12,7 @@ namespace hearth::cpu {
 
 namespace {
 
-// A part must last longer than waking a core (34 µs).
+// A part must take longer than waking a core (34 µs).
 constexpr double kPartFlops = 8e6;
 constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kPanelGroup = GemmPlan::kPanelGroup;
@@ -25,11 +25,11 @@ constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
   return GemmPlan::parts(size, most);
 }
 
-// What each thread needs to make rows of a: them, as they are before they are packed, and what
-// their maker takes.
+// Memory of each thread for computed rows of a: the rows before packing, and the buffers of their
+// producer.
 template <class T>
 std::int64_t made_bytes(const GemmPlan& plan, const Gemm<T>& gemm, std::int64_t k) {
-  const bool is_laid_out = plan.makes_before && plan.reads_a;  // where all of a will be
+  const bool is_laid_out = plan.makes_before && plan.reads_a;  // memory for all of a
   return gemm.rows.memory_bytes +
          (is_laid_out ? 0 : whole_lines(plan.made_rows() * k * size_bytes(gemm.a.dtype)));
 }
@@ -85,7 +85,7 @@ class Piece {
     std::int64_t first = 0;
     std::int64_t last = 0;
   };
-  // The left side, or the rows of it that there are, from one on.
+  // The left side, or its available rows from first_row on.
   struct Left {
     GemmOperand a = {};
     std::int64_t first_row = 0;
@@ -94,7 +94,7 @@ class Piece {
   [[nodiscard]] GemmOperand made_operand(const std::byte* data) const {
     return {data, gemm_.a.dtype, gemm_.k, 1};
   }
-  // Panels of rows that another call makes, in the memory of the part.
+  // Computes panels of rows by the producer, in the memory of the part.
   [[nodiscard]] Left make(Span panels, std::byte* memory) const {
     const std::int64_t row = panels.first * plan_.panel_rows;
     std::byte* const to = memory + gemm_.rows.memory_bytes;
@@ -102,7 +102,7 @@ class Piece {
     return {made_operand(to), row};
   }
 
-  // Tasks of whole rows. More of them than keep the cores busy would only read b more often.
+  // Runs tasks of whole rows. More tasks than keep the cores busy would only read b more often.
   void run_rows(Arena* arena) {
     const std::int64_t cores = arena == nullptr ? 1 : arena->core_count();
     const std::int64_t tasks =
@@ -119,7 +119,7 @@ class Piece {
     });
   }
 
-  // Each chunk of rows through the whole depth.
+  // Runs each chunk of rows through the whole depth.
   void finish_chunks(Span rows, T* chunk) {
     std::optional<PartMemory::Part> maker;
     if (plan_.makes_chunks) {
@@ -144,7 +144,7 @@ class Piece {
     }
   }
 
-  // All rows through a block of the depth after the other.
+  // Runs all rows through one block of the depth after the other.
   void run_blocks(Span rows, T* chunk) {
     Ahead ahead;
     for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
@@ -189,8 +189,8 @@ class Piece {
   [[nodiscard]] std::int64_t rows_in(Span panels) const {
     return std::min(panels.last * plan_.panel_rows, gemm_.m) - panels.first * plan_.panel_rows;
   }
-  // Where a lies along its rows, a tile reads some elements of each of many lines; one that lies
-  // along its depth is read as the machine expects.
+  // Adds rows of a to the prefetches. Where a is contiguous along its rows, a tile reads a few
+  // elements of each of many lines; along the depth, the hardware prefetcher suffices.
   void add_a(Span rows, std::int64_t k, std::int64_t depth, Ahead& ahead) const {
     const GemmOperand& a = gemm_.a;
     const std::int64_t size = size_bytes(a.dtype);
@@ -201,8 +201,8 @@ class Piece {
                  .size_bytes = rows_in(rows) * size});
     }
   }
-  // What rows are made of, where that is more than what becomes of them: with results that are
-  // longer, the asking costs as much as it saves (bench BM_Prologue_Product).
+  // Adds the origins of rows if they are larger than the rows' results. With longer results, the
+  // prefetches cost as much as they save (bench BM_Prologue_Product).
   void add_origins(Span rows, Ahead& ahead) const {
     if (gemm_.k <= gemm_.n) {
       return;
@@ -214,7 +214,7 @@ class Piece {
                  .size_bytes = rows_in(rows) * each.row_bytes});
     }
   }
-  // The rows of a block of b that is packed next.
+  // Adds the rows of the block of b that is packed next.
   void add_b(std::int64_t k, Ahead& ahead) const {
     const GemmOperand& b = gemm_.b;
     const std::int64_t size = size_bytes(b.dtype);
@@ -225,7 +225,7 @@ class Piece {
                  .size_bytes = gemm_.n * size});
     }
   }
-  // The result's own rows, and what lies beside them.
+  // Adds the rows of the result and of the operands beside it.
   void add_result(Span rows, Ahead& ahead) const {
     const std::int64_t first = rows.first * plan_.panel_rows;
     constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
@@ -249,9 +249,8 @@ class Piece {
     return std::min(plan_.block_depth, gemm_.k - k);
   }
 
-  // Takes the panels of a constant b as they were kept, or packs them where they will be. Whether
-  // they are does not depend on how many rows there are: few rows in most calls are no reason to
-  // pack them each time.
+  // Uses the cached panels of a constant b, or packs them into the cache. The choice does not
+  // depend on the number of rows, since many calls with few rows would otherwise each pack them.
   void keep_b(Arena* arena) {
     if (arena == nullptr || gemm_.b.constant == nullptr) {
       return;
@@ -306,7 +305,7 @@ class Piece {
     return {first, std::min(first + kPanelGroup, panels)};
   }
 
-  // Rows that another call makes come a panel at a time, which stays near until it is packed.
+  // Computed rows come a panel at a time, which stays in the cache until it is packed.
   void pack_group_of_a(Span panels) const {
     if (!plan_.makes_before) {
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
@@ -393,7 +392,7 @@ class Piece {
     }
   }
 
-  /// These panels of the result are final.
+  /// Passes finished panels of the result to the sink.
   void give(Span rows, Span columns) const {
     const std::int64_t row = rows.first * plan_.panel_rows;
     const std::int64_t column = columns.first * plan_.panel_columns;
@@ -425,7 +424,7 @@ class Piece {
     }
   }
 
-  // packed_a: of these rows.
+  // packed_a: panels of these rows.
   void multiply_column(const Left& left,
                        Span rows,
                        std::int64_t column,
@@ -478,11 +477,11 @@ class Piece {
   Left left_ = {};
   PartMemory makers_ = {};
   T* a_ = nullptr;
-  T* packed_b_ = nullptr;      // where b is packed to: the panels of a task, or
-  const T* b_ = nullptr;       // all of them
-  bool has_b_ = false;         // they were kept
-  bool is_b_kept_ = false;     // they are kept from now on
-  bool packs_blocks_ = false;  // the one thread packs b block by block, when it comes to each
+  T* packed_b_ = nullptr;      // target of packing: the panels of a task, or
+  const T* b_ = nullptr;       // all panels
+  bool has_b_ = false;         // b was found in the cache of constants
+  bool is_b_kept_ = false;     // b is being added to that cache
+  bool packs_blocks_ = false;  // the only thread packs b block by block as it reaches each
 };
 
 }  // namespace
@@ -498,7 +497,7 @@ bool comes_to_rows_once(std::int64_t n, std::int64_t k) noexcept {
 template <class T>
 std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kernels) noexcept {
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
-  // The last piece along an axis is smaller than the others, and may be planned differently.
+  // The last piece along an axis is smaller than the others, and its plan may differ.
   const auto sides = [](std::int64_t size) {
     const std::int64_t side = even_part(size, kPiece);
     return std::array{side, size % side == 0 ? side : size % side};
@@ -507,7 +506,7 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
   for (const std::int64_t m : sides(gemm.m)) {
     for (const std::int64_t n : sides(gemm.n)) {
       for (const std::int64_t k : sides(gemm.k)) {
-        for (const bool has_sink : {false, gemm.sink.done != nullptr}) {  // the last depth has
+        for (const bool has_sink : {false, gemm.sink.done != nullptr}) {  // the last depth has one
           const GemmPlan plan(m, n, k, has_sink, gemm, kernels);
           bytes = std::max(bytes,
                            whole_lines(plan.a_elements(k) * kElementBytes) +

@@ -1,7 +1,7 @@
 // Matrix products of the CPU backend: packs both operands, cuts the result into blocks by size,
-// runs register tiles. Threads: owner only; forks in the arena that it is given, if any. Invariant:
-// an element of the result is one sum in the order of k, cut at multiples that depend on k alone:
-// equal bits whatever the other sizes, strides and cores.
+// runs register tiles. Threads: owner only; forks in the given arena, if any. Invariant: an element
+// of the result is one sum in the order of k, cut at multiples that depend on k alone. So its bits
+// depend on no other size, stride or number of cores.
 #pragma once
 
 #include "gemm_tiles.hpp"
@@ -22,10 +22,10 @@ struct GemmOperand {
   DType dtype = DType::f32;
   std::int64_t row_step = 0;
   std::int64_t column_step = 0;
-  Constant* constant = nullptr;  ///< Where its packed form may be kept.
+  Constant* constant = nullptr;  ///< Set if the packed form may be cached.
 };
 
-/// Memory beside a product's result that is read or written for its blocks: an element lies at
+/// Operand beside a product's result, read or written for its blocks: an element lies at
 /// row·row_step + column·column_step bytes.
 struct BesideResult {
   const std::byte* data = nullptr;
@@ -34,21 +34,21 @@ struct BesideResult {
   bool is_written = false;
 };
 
-/// Who works on a product's elements as soon as they are final: called with blocks that cover the
-/// result once, by the threads that made them.
+/// Epilogue callback. Receives each finished block of the result exactly once, on the thread that
+/// computed it.
 struct BlockSink {
   using Done = void (*)(const void* context,
                         std::int64_t row,
                         std::int64_t row_count,
                         std::int64_t column,
                         std::int64_t column_count);
-  Done done = nullptr;  ///< nullptr: nobody.
+  Done done = nullptr;  ///< nullptr: no callback.
   const void* context = nullptr;
   std::span<const BesideResult> beside = {};
   std::int64_t first_row = 0;
   std::int64_t first_column = 0;
 
-  /// The same for a part of the product that begins there.
+  /// Returns the callback for a part of the product that begins at (row, column).
   [[nodiscard]] BlockSink at(std::int64_t row, std::int64_t column) const noexcept {
     return {done, context, beside, first_row + row, first_column + column};
   }
@@ -62,28 +62,28 @@ struct BlockSink {
   }
 };
 
-/// Memory that rows are made of, so many bytes of it for each, one row's behind the other's.
+/// Memory from which rows are computed: row_bytes for each row, contiguous.
 struct RowOrigin {
   const std::byte* data = nullptr;
   std::int64_t row_bytes = 0;
 };
 
-/// Who makes rows of a product's left side as they are needed, in place of memory where they lie:
-/// each row once, on any thread.
+/// Producer of rows of a product's left side, in place of memory: computes each row once, on any
+/// thread.
 struct MadeRows {
-  /// Rows [begin, end), one behind the other from `to` on.
+  /// Computes rows [begin, end), contiguously from `to` on.
   using Make = void (*)(
       const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end);
-  Make make = nullptr;  ///< nullptr: they lie in memory.
+  Make make = nullptr;  ///< nullptr: the rows are in memory.
   const void* context = nullptr;
-  std::int64_t memory_bytes = 0;  ///< That each thread needs for it.
-  std::int64_t threads = 1;       ///< At most so many run at a time.
+  std::int64_t memory_bytes = 0;  ///< Buffer size for each thread.
+  std::int64_t threads = 1;       ///< Most threads that run at a time.
   std::int64_t grain = 1;         ///< Rows worth a fork.
   std::int64_t first = 0;
-  std::span<const RowOrigin> origins = {};  ///< To be asked for before rows are made.
+  std::span<const RowOrigin> origins = {};  ///< Prefetched before rows are computed.
 
   [[nodiscard]] bool is_there() const noexcept { return make != nullptr; }
-  /// The same for a part of the product that begins at that row.
+  /// Returns the producer for a part of the product that begins at that row.
   [[nodiscard]] MadeRows at(std::int64_t row) const noexcept {
     MadeRows part = *this;
     part.first += row;
@@ -108,44 +108,46 @@ struct Gemm {
   const T* bias = nullptr;
   bool accumulate = false;
   BlockSink sink = {};
-  MadeRows rows = {};  ///< Of a, which then has no bytes, and no gaps.
+  MadeRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
 };
 
-/// Whether run_gemm() comes to each row of a product of so many columns and such a depth once, so
-/// that another call may make it then.
+/// Whether run_gemm() visits each row of a product of n columns and depth k once, so that a
+/// prologue can compute it then.
 [[nodiscard]] bool comes_to_rows_once(std::int64_t n, std::int64_t k) noexcept;
 
-/// Bytes of scratch that run_gemm needs.
+/// Returns the scratch bytes of run_gemm().
 template <class T>
 [[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm,
                                               const TileKernels<T>& kernels) noexcept;
 
-/// Runs the product, whose rows may be made if comes_to_rows_once(); arena == nullptr: on this
-/// thread alone, which keeps no packed operand.
+/// Runs the product. Its rows may come from a prologue if comes_to_rows_once(). arena == nullptr:
+/// runs on this thread alone, and caches no packed operand.
 template <class T>
 void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);
 
-/// Up to so many columns of a result, the left side is read where it lies, along its rows or along
-/// its depth. With more of them a packed copy pays: rows some power of two apart share banks of the
-/// first-level cache ([2048, 128]·[128, 384]: 1.08 ms packed, 1.30 read).
+/// With at most this number of columns, the left side is read in place, along its rows or its
+/// depth. With more columns a packed copy pays: rows a power of two apart share banks of the
+/// first-level cache ([2048, 128]·[128, 384]: 1.08 ms packed, 1.30 in place).
 template <class T>
 [[nodiscard]] constexpr std::int64_t most_read_columns(const TileKernels<T>& kernels) noexcept {
   return 4 * kernels.panel_columns;
 }
 
-/// How many equal parts a piece of work of so many flops is cut into: each worth waking a core for.
+/// Returns the number of equal parts of work of `flops` flops, each large enough to wake a core
+/// for.
 [[nodiscard]] std::int64_t part_count(double flops) noexcept;
 
-/// A sum is cut into blocks of at most so many products, as equal as can be, each added to the
-/// last: a panel of so many rows stays in the first-level cache while others pass by.
+/// A sum is cut into nearly equal blocks of at most this number of products, added in order. A
+/// panel of that depth stays in the first-level cache while others stream past.
 inline constexpr std::int64_t kSumDepth = 192;
 
-/// Blocks that are added to one another in the sum's own type. A longer sum is cut into parts of so
-/// many blocks, which are joined in f64.
+/// Number of blocks that are added in the sum's own type. A longer sum is cut into parts of this
+/// number of blocks, which are joined in f64.
 inline constexpr std::int64_t kMostBlocks = 256;
 inline constexpr std::int64_t kMostDepth = kMostBlocks * kSumDepth;
 
-/// The largest of as few nearly equal parts as there can be, of at most `most` each; 1 of nothing.
+/// Returns the size of the largest part when `size` is cut into the fewest nearly equal parts of at
+/// most `most`; 1 for an empty size.
 [[nodiscard]] constexpr std::int64_t even_part(std::int64_t size, std::int64_t most) noexcept {
   const std::int64_t count = (size + most - 1) / most;
   return size == 0 ? 1 : (size + count - 1) / count;
@@ -156,7 +158,7 @@ inline constexpr std::int64_t kMostDepth = kMostBlocks * kSumDepth;
   return (size_bytes + 63) / 64 * 64;
 }
 
-/// parallel_for in the arena, or the same ranges on this thread when there is none.
+/// Runs parallel_for in the arena, or the same ranges on this thread if there is no arena.
 template <class Body>
 void for_ranges(Arena* arena, std::int64_t count, std::int64_t grain, const Body& body) {
   if (arena != nullptr) {

@@ -23,19 +23,19 @@ namespace hearth::cpu {
 
 namespace {
 
-// Smaller products lose more by the call's own packing than its loops win.
+// Smaller products lose more by OpenBLAS's packing than they gain by its loops.
 constexpr double kLeastFlops = 4e6;
 constexpr std::int64_t kLeastSide = 32;
 
-// What each thread that OpenBLAS starts asks for, some time after the library is loaded (0.3.21,
-// x86-64). One that gets nothing asks again without end, and the end of the process waits for it.
+// Memory that each OpenBLAS thread allocates some time after the library is loaded (0.3.21,
+// x86-64). A thread that gets none retries without end, and the exit of the process waits for it.
 constexpr std::int64_t kThreadBytes = std::int64_t{128} << 20;
-// Looks, a millisecond apart: in a row that find no room, and in all.
+// Limits of polls, a millisecond apart: consecutive ones that find no room, and all.
 constexpr int kSurelyStarved = 20;
 constexpr int kMostLooks = 2'000;
 
-// The threads that hold their memory: it is one piece that may be read and written, which neither
-// a stack nor what malloc only reserves is.
+// Number of threads that hold their memory: a single readable and writable mapping, unlike a stack
+// or memory that malloc only reserves.
 std::int64_t fed_threads() {
   std::int64_t count = 0;
   std::ifstream mappings("/proc/self/maps");
@@ -54,20 +54,20 @@ std::int64_t fed_threads() {
 }
 
 std::string starving_threads() {
-  const int count = openblas_get_num_threads() - 1;  // the caller is one of them
+  const int count = openblas_get_num_threads() - 1;  // minus the caller
   const auto addresses = detail::address_limit();
   if (!addresses || count == 0) {
     return {};
   }
-  // A thread that has not asked yet would find what the program leaves it by then.
+  // A thread that allocates later depends on the memory that the program leaves it.
   const auto parker = make_intrusive<hearth::detail::Parker>();
   int starved = 0;
   for (int looks = 0; fed_threads() < count; ++looks) {
-    // While a thread starts, malloc reserves as much for a moment.
+    // While a thread starts, malloc briefly reserves the same amount.
     const auto now = detail::address_limit();
     starved = now && now->left_bytes < kThreadBytes ? starved + 1 : 0;
     if (looks == kMostLooks && now && now->left_bytes >= count * kThreadBytes) {
-      return {};  // threads of another build, which ask for less
+      return {};  // threads of another build, which allocate less
     }
     if (starved == kSurelyStarved || looks == kMostLooks) {
       return fmt::format(
@@ -83,7 +83,7 @@ std::string starving_threads() {
 }
 
 #ifdef __SANITIZE_THREAD__
-constexpr bool kIsUsable = false;  // it is not instrumented
+constexpr bool kIsUsable = false;  // OpenBLAS is not instrumented
 #else
 constexpr bool kIsUsable = true;
 #endif
@@ -221,7 +221,7 @@ void run_blas_gemm(const Gemm<T>& gemm, Arena* arena) {
   const std::int64_t count = part_count(flops);
   const BlasOperand a = blas_operand(gemm.a, gemm.k);
   const BlasOperand b = blas_operand(gemm.b, gemm.n);
-  // The longer side is cut, in whole cache lines.
+  // Cuts the longer side at whole cache lines.
   const bool by_rows = gemm.m >= gemm.n;
   const std::int64_t side = by_rows ? gemm.m : gemm.n;
   const std::int64_t grain = ((side + count - 1) / count + 63) / 64 * 64;

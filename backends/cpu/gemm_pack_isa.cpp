@@ -43,13 +43,13 @@ struct Square {
 };
 
 #ifdef __AVX512F__
-// Rows j, j + 4, j + 8, j + 12 side by side: a transposition of 4 × 4 within the lanes then gives
-// whole columns. Twice as fast as four lanes at a time.
+// Loads rows j, j + 4, j + 8, j + 12 side by side: a transposition of 4 × 4 within the lanes then
+// gives whole columns. Twice as fast as four lanes at a time.
 template <>
 struct Square<float> {
   static constexpr int kSide = 16;
 
-  // The masked forms, with full masks: g++ 12 warns about the others.
+  // Masked forms with full masks: g++ 12 warns about the unmasked ones.
   static constexpr __mmask16 kAll = 0xffff;
 
   [[gnu::always_inline]] static __m512 gather(const float* const* row, int column) {

@@ -1,7 +1,7 @@
-// How one piece of a packed product is laid out and cut into tasks: rows and columns in panels,
-// depth in blocks, all as equal as can be. Private to backends/cpu; a value. Invariant: it depends
-// on sizes, strides and types alone, and on whether an epilogue or a maker of rows is there: no sum
-// depends on it.
+// The layout of one piece of a packed product and its cut into tasks: rows and columns in panels,
+// depth in blocks, all nearly equal. Private to backends/cpu; a value. Invariant: the plan depends
+// on sizes, strides and types alone, and on the presence of an epilogue or prologue. No sum depends
+// on it.
 #pragma once
 
 #include "gemm.hpp"
@@ -13,7 +13,7 @@
 namespace hearth::cpu {
 
 struct GemmPlan {
-  /// Panels of b packed together: rows are then read in stretches that the prefetcher follows.
+  /// Panels of b packed together: the prefetcher then follows long stretches of rows.
   static constexpr std::int64_t kPanelGroup = 4;
   static constexpr std::int64_t kTasksPerCore = 4;
 
@@ -24,15 +24,17 @@ struct GemmPlan {
   std::int64_t block_depth = 0;
   std::int64_t down = 1;
   std::int64_t across = 1;
-  bool packs_in_task = false;  ///< b
-  bool reads_a = false;        ///< Where it lies.
+  bool packs_in_task = false;  ///< A task packs its own b.
+  bool reads_a = false;        ///< In place.
   bool reads_b = false;
-  std::int64_t chunk_panels = 0;  ///< Of a, that a task packs together; 0: all are packed before.
-  bool finishes_chunks = false;   ///< One after the other, or else one block of depth.
-  bool makes_chunks = false;      ///< Rows of a that another call makes: for each chunk,
-  bool makes_before = false;      ///< or all of them, packed or laid out before the tiles.
+  /// Panels of a that a task packs together; 0: all are packed before.
+  std::int64_t chunk_panels = 0;
+  /// Chunks run one after the other through the whole depth; else by block of depth.
+  bool finishes_chunks = false;
+  bool makes_chunks = false;  ///< A prologue computes rows of a for each chunk,
+  bool makes_before = false;  ///< or all of them, packed or laid out before the tiles.
 
-  /// For a piece of this size of the product.
+  /// Plans a piece of the product of this size.
   template <class T>
   GemmPlan(std::int64_t m,
            std::int64_t n,
@@ -61,7 +63,7 @@ struct GemmPlan {
                 k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
     } else if (n <= (has_sink || is_made ? kFewColumnsOfMore : kFewColumns)) {
       plan_rows(n, k, has_sink, count, static_cast<std::int64_t>(sizeof(T)));
-      if (is_made) {  // a row goes through the whole depth at once, though all of b is read for it
+      if (is_made) {  // a row takes the whole depth at once, although all of b is read for it
         makes_chunks = finishes_chunks = true;
         const std::int64_t most = kMadeBytes / (panel_rows * k * size_bytes(a.dtype));
         chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, chunk_panels));
@@ -76,7 +78,8 @@ struct GemmPlan {
     makes_before = is_made && !makes_chunks;
   }
 
-  /// The packed a, or a chunk for each task; where it is read, what was made of it before.
+  /// Elements of the packed a, or of a chunk for each task; if a is read in place, of its computed
+  /// rows.
   [[nodiscard]] std::int64_t a_elements(std::int64_t k) const {
     if (reads_a) {
       return makes_before ? row_panels * panel_rows * k : 0;
@@ -86,7 +89,7 @@ struct GemmPlan {
   [[nodiscard]] std::int64_t chunk_elements() const {
     return chunk_panels * panel_rows * block_depth;
   }
-  /// The packed b, or each task's share.
+  /// Elements of the packed b, or of each task's share.
   [[nodiscard]] std::int64_t b_elements(std::int64_t k) const {
     if (reads_b) {
       return 0;
@@ -95,7 +98,7 @@ struct GemmPlan {
                          : column_panels * panel_columns * k;
   }
   [[nodiscard]] std::int64_t b_copies() const { return packs_in_task ? across : 1; }
-  /// Rows that are made in one go, to be packed or read.
+  /// Rows computed at once, to be packed or read.
   [[nodiscard]] std::int64_t made_rows() const {
     return makes_chunks ? chunk_panels * panel_rows : panel_rows;
   }
@@ -105,19 +108,20 @@ struct GemmPlan {
   }
 
  private:
-  // With so few rows a task packs the b that it needs by itself, into the second-level cache.
+  // Up to this number of rows, a task packs its own b, into the second-level cache.
   static constexpr std::int64_t kFewRows = 256;
   static constexpr std::int64_t kMaxPackingTasks = 16;
-  // With so few columns a task takes whole rows: it packs those of a by itself, a chunk at a time,
-  // into the second-level cache, where b stays. With an epilogue there may be more, since whole
-  // rows are what it runs on at once, or with rows that another call makes, whole as well.
+  // Up to this number of columns, a task takes whole rows: it packs those of a by chunks, into the
+  // second-level cache, where b stays. With an epilogue or a prologue, which run on whole rows, the
+  // limit is higher.
   static constexpr std::int64_t kFewColumns = 512;
-  static constexpr std::int64_t kFewColumnsOfMore = 1024;  // with an epilogue or a maker of rows
+  static constexpr std::int64_t kFewColumnsOfMore = 1024;  // with an epilogue or prologue
   static constexpr std::int64_t kChunkBytes = 96 << 10;    // of packed rows
-  static constexpr std::int64_t kChunkResultBytes = 128 << 10;  // that an epilogue waits for
-  static constexpr std::int64_t kMadeBytes = 128 << 10;         // of rows that another call makes
-  static constexpr std::int64_t kNearBytes = 512 << 10;         // of b, read again for each chunk
-  // With so few rows, panels of a small b come by once, and are read where they lie.
+  // of results that wait for an epilogue
+  static constexpr std::int64_t kChunkResultBytes = 128 << 10;
+  static constexpr std::int64_t kMadeBytes = 128 << 10;  // of rows that a prologue computes
+  static constexpr std::int64_t kNearBytes = 512 << 10;  // of b, read again for each chunk
+  // Up to this number of rows, panels of a small b are used once, and read in place.
   static constexpr std::int64_t kRowsOverPanels = 64;
   static constexpr std::int64_t kSmallBytes = 128 << 10;
 

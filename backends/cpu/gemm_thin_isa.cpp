@@ -7,10 +7,10 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Products that a lane of the dot form adds up before the lanes are joined in f64.
+// Products that a lane of the dot form sums before the lanes are joined in f64.
 constexpr std::int64_t kLaneChain = 512;
 
-// Columns taken at once by the dot form: as many as the registers hold beside `rows` vectors of x.
+// Columns per step of the dot form: as many as fit in registers beside `rows` vectors of x.
 constexpr int dot_columns(int rows) {
 #ifdef __AVX512F__
   return rows <= 2 ? 8 : rows <= 6 ? 4 : 3;
@@ -19,7 +19,8 @@ constexpr int dot_columns(int rows) {
 #endif
 }
 
-// Sums of [begin, end) of the depth; the last part of them has the tail, which fills no vector.
+// Computes sums over [begin, end) of the depth; the last range includes the tail, which fills no
+// vector.
 template <class T, class S, int kRows, int kColumns>
 [[gnu::always_inline]] inline void dot_range(const Thin<T>& thin,
                                              const S* w,
@@ -109,7 +110,7 @@ void dot_rows(const Thin<T>& thin) {
   }
 }
 
-// Rows of w taken at once by the axpy form: one load and store of y for so many products.
+// Rows of w per step of the axpy form: one load and store of y for this number of products.
 constexpr int kDepth = 8;
 
 template <class T, class S, int kRows, int kTaken>
@@ -180,9 +181,8 @@ constexpr auto kAllRows = std::make_integer_sequence<int, kMaxThinRows>{};
 
 }  // namespace
 
-// Rows beyond what the registers hold go through w in groups, a strip of columns at a time: a strip
-// is in the first-level cache for all groups but the first, so w is read once. Bench:
-// BM_Infer_Mlp/batch.
+// More rows than fit in registers pass over w in groups, a strip of columns at a time. After the
+// first group a strip is in the first-level cache, so w is read once. Bench: BM_Infer_Mlp/batch.
 constexpr int kRegisterRows = 6;
 constexpr std::int64_t kStripColumns = 16;
 

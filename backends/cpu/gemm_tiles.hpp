@@ -1,8 +1,8 @@
 // The innermost loops of contractions: register tiles, packing, thin products, transposition. Built
 // once per instruction set. Threads: any; pure functions on memory that the caller owns.
-// Invariants: (1) each element of a result is one sum in the order of k, whatever the rows or
-// columns of the tile, so a cut of the result never changes bits; (2) nothing outside the stated
-// rows and columns is written.
+// Invariants: (1) each element of a result is one sum in the order of k, for any rows and columns
+// of the tile, so a cut of the result never changes bits; (2) nothing outside the stated rows and
+// columns is written.
 #pragma once
 
 #include "isa_table.hpp"
@@ -15,10 +15,9 @@
 namespace hearth::cpu {
 
 /// One register tile: c[i][j] = start[i][j] + Σ_k a(i, k)·b(k, j) for i < rows and j < columns.
-/// a(i, k) = a[i + k·a_step], or a[i + a_offsets[k]], or, where a_row_step is not 1, a[i·a_row_step
-/// + k]; b(k, j) = b[j + k·b_step], or b[j +
-/// b_offsets[k]]; not both by offsets. All of a panel's columns of b are read, and must be
-/// readable, even when `columns` is fewer.
+/// a(i, k) = a[i + k·a_step], or a[i + a_offsets[k]], or, if a_row_step is not 1, a[i·a_row_step +
+/// k]. b(k, j) = b[j + k·b_step], or b[j + b_offsets[k]]; not both by offsets. All of a panel's
+/// columns of b are read, and must be readable, even when `columns` is fewer.
 template <class T>
 struct Tile {
   std::int64_t depth = 0;
@@ -50,9 +49,9 @@ struct Pack {
   std::int64_t panel_step = 0;
 };
 
-/// A few rows times a matrix: y[r][j] = start[j] + Σ_k x[r][k]·w(k, j) for r < rows ≤ kMaxThinRows,
-/// in the dot form ≤ kMaxDotRows. A row's bits do not depend on the other rows.
-/// by_columns: w(k, j) = w[j·w_step + k] (dot form); else w(k, j) = w[k·w_step + j] (axpy form).
+/// A few rows times a matrix: y[r][j] = start[j] + Σ_k x[r][k]·w(k, j) for r < rows ≤ kMaxThinRows;
+/// ≤ kMaxDotRows in the dot form. A row's bits do not depend on the other rows. by_columns: w(k, j)
+/// = w[j·w_step + k] (dot form); else w(k, j) = w[k·w_step + j] (axpy form).
 template <class T>
 struct Thin {
   const T* x = nullptr;
@@ -75,7 +74,8 @@ template <class T>
 struct TileKernels {
   int max_rows;
   int panel_columns;
-  int vector_columns;  ///< Lanes of one vector; a tile of at most so many columns costs half.
+  /// Lanes of one vector; a tile of at most this number of columns costs half.
+  int vector_columns;
   void (*multiply)(const Tile<T>& tile);
   void (*pack)(const Pack& pack, DType from, T* to);
   void (*thin_dot)(const Thin<T>& thin, DType w);
@@ -87,7 +87,7 @@ struct TileKernels {
                     std::int64_t to_step,
                     std::int64_t rows,
                     std::int64_t columns);
-  /// Consecutive elements from `from` dtype to T, and from T to `to` dtype.
+  /// Convert consecutive elements: load from `dtype` to T, store from T to `dtype`.
   void (*load)(const std::byte* from, DType dtype, T* to, std::int64_t count);
   void (*store)(const T* from, std::byte* to, DType dtype, std::int64_t count);
 };

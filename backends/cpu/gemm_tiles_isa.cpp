@@ -10,7 +10,7 @@ namespace {
 
 enum class Walk { steps, a_offsets, b_offsets, a_rows };
 
-// Rows that one pointer and one step reach, by the address forms of the machine.
+// Number of rows that one pointer and one step address, by the x86-64 address forms.
 constexpr int kRowsOfPointer = 3;
 
 template <class T, int kRows, int kVectors>
@@ -18,8 +18,8 @@ struct Accumulators {
   Vector<T> value[std::size_t{kRows}][std::size_t{kVectors}];
 };
 
-// Where a sum starts is added last: long sums are then made of the sums of their blocks, which
-// keeps them exact for longer.
+// Adds the start last: a long sum is then the sum of its blocks, which keeps it accurate for
+// longer.
 template <class T, int kRows, int kVectors>
 [[gnu::always_inline]] inline void add_start(const Tile<T>& tile,
                                              Accumulators<T, kRows, kVectors>& acc) {

@@ -1,12 +1,12 @@
-// What the contraction sources of one instruction set share. Included by sources of ISA_SOURCES
-// only. Threads: any; pure functions.
+// Declarations shared by the contraction sources of one instruction set. Included by sources of
+// ISA_SOURCES only. Threads: any; pure functions.
 #pragma once
 
 #include "gemm_tiles.hpp"
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
-// The members of TileKernels, for T = float and double; see there.
+// The members of TileKernels, for T = float and double.
 template <class T>
 void multiply(const Tile<T>& tile);
 template <class T>

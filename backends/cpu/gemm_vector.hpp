@@ -1,5 +1,5 @@
-// Vectors of the instruction set that the including source is built for, for the contraction loops.
-// Included by sources of ISA_SOURCES only. Threads: values.
+// Vectors of the including source's instruction set, for the contraction loops. Included by sources
+// of ISA_SOURCES only. Threads: values.
 #pragma once
 
 #include <cstddef>
@@ -52,9 +52,9 @@ template <class T>
   return value - Vector<T>{};  // x - 0 is x for every x, -0 included
 }
 
-/// a·b + c with one rounding where the instruction set has that. Said outright: where a compiler
-/// may choose, it chooses by the shape of the loop, and a row would have other bits among other
-/// rows than alone (clang does).
+/// a·b + c, with one rounding if the instruction set has FMA. Intrinsics force the choice: a
+/// compiler decides by the shape of the loop, so a row's bits would depend on the number of rows
+/// (clang does this).
 template <class T>
 [[gnu::always_inline]] inline Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {
 #if defined(__AVX512F__)
@@ -74,7 +74,7 @@ template <class T>
 #endif
 }
 
-/// The first `count` lanes; the others are 0.
+/// Loads the first `count` lanes; the others are 0.
 template <class T>
 [[gnu::always_inline]] inline Vector<T> load_part(const T* from, int count) {
 #ifdef __AVX512F__
@@ -91,7 +91,7 @@ template <class T>
 #endif
 }
 
-/// Writes the first `count` lanes.
+/// Stores the first `count` lanes.
 template <class T>
 [[gnu::always_inline]] inline void store_part(T* to, Vector<T> value, int count) {
 #ifdef __AVX512F__
@@ -114,7 +114,7 @@ template <class V, int... kIndex>
          __builtin_shufflevector(value, value, (kIndex + kHalf)...);
 }
 
-/// The sum of all lanes: lane i and lane i + half, until one is left.
+/// Sums all lanes by halves: lane i plus lane i + half, until one is left.
 template <class T>
 [[gnu::always_inline]] inline T sum_lanes(Vector<T> value) {
   constexpr int kHalf = kLanes<T> / 2;
@@ -151,7 +151,7 @@ struct Brain {
 [[gnu::always_inline]] inline double widen(double value) {
   return value;
 }
-// clang 14 knows _Float16 from avx512fp16 on only; it builds the fuzzers, where speed does not
+// clang 14 supports _Float16 from avx512fp16 on only. It builds the fuzzers, where speed does not
 // matter.
 #if defined(__clang__) && !defined(__AVX512FP16__)
 [[gnu::always_inline]] inline float widen(Half value) {
@@ -174,7 +174,7 @@ struct Brain {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16U);
 }
 
-/// One vector of stored elements, in the type of the sum.
+/// Loads one vector of stored elements, in the type of the sum.
 [[gnu::always_inline]] inline Vector<float> load_wide(const float* from) {
   return load(from);
 }
@@ -207,7 +207,7 @@ struct Brain {
   return __builtin_bit_cast(Vector<float>, __builtin_convertvector(bits, Wide) << 16U);
 }
 
-/// The first `count` elements; the other lanes are 0.
+/// Loads the first `count` elements; the other lanes are 0.
 template <class S>
 [[gnu::always_inline]] inline auto load_wide_part(const S* from, int count) {
   if constexpr (sizeof(S) >= 4) {

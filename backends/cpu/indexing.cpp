@@ -21,7 +21,8 @@ bool is_pick(OpKind kind) noexcept {
   return kind == OpKind::gather || kind == OpKind::index_select;
 }
 
-// Negative ones are large as unsigned numbers. No early end: so the compiler makes vectors of it.
+// Negative indices are large as unsigned numbers. Without an early exit, so that the loop
+// vectorises.
 template <class T>
 bool has_outside(const T* index, std::int64_t step, std::int64_t count, std::uint64_t size) {
   std::uint64_t bad = 0;
@@ -59,7 +60,7 @@ std::int64_t index_at(const TensorView& index, std::int64_t offset) noexcept {
                                    : index.as<const std::int32_t>()[offset];
 }
 
-// There is one; this says which is the first.
+// Returns the error of the first index outside the axis. Requires that one exists.
 Error outside(const KernelCall& call, const Indexing& op) {
   const Shape& shape = op.index.shape();
   const std::string_view kind = name(call.op.kind());
@@ -117,7 +118,7 @@ Status check_index(const KernelCall& call, const Indexing& op, KernelContext& co
   }
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (op.index.strides()[static_cast<std::size_t>(axis)] == 0) {
-      shape.set(axis, 1);  // what repeats is looked at once
+      shape.set(axis, 1);  // repeated indices are checked once
     }
   }
   const Strides strides[] = {op.index.strides()};
@@ -129,7 +130,7 @@ Status check_index(const KernelCall& call, const Indexing& op, KernelContext& co
         const bool is_wide = op.index.dtype == DType::i64;
         if (is_wide ? has_outside<std::int64_t>(space, op.index, size, begin, end)
                     : has_outside<std::int32_t>(space, op.index, size, begin, end)) {
-          is_bad.store(true, std::memory_order_release);  // with the load behind the join
+          is_bad.store(true, std::memory_order_release);  // pairs with the load after the join
         }
       });
   return is_bad.load(std::memory_order_acquire) ? Status(outside(call, op)) : Status();

@@ -1,6 +1,6 @@
-// What the kernels of gather, index_select and their adjoints share: the operands, and the check of
+// Shared by the kernels of gather, index_select and their adjoints: the operands, and the check of
 // the index before anything is read or written. Private to backends/cpu. Threads: owner only; the
-// check forks by itself.
+// check forks and joins.
 #pragma once
 
 #include "kernel_table.hpp"
@@ -11,8 +11,8 @@
 
 namespace hearth::cpu {
 
-/// `whole` is what the index speaks of: x of a pick, the result of an adjoint. `part` has an
-/// element for each place that it names: the result of a pick, the source of an adjoint.
+/// Operands by role. `whole` is the indexed tensor: x of a pick, the result of an adjoint. `part`
+/// has an element for each index: the result of a pick, the source of an adjoint.
 struct Indexing {
   explicit Indexing(const KernelCall& call) noexcept;
 
@@ -20,14 +20,15 @@ struct Indexing {
   const TensorView& part;
   const TensorView& index;
   int axis;
-  bool is_line;  ///< The index is a line along the axis and says the same for all other places.
+  bool is_line;  ///< The index is one line along the axis, shared by all other places.
 
-  /// Of the index, for each place of `part`.
+  /// Returns the strides of the index over `part`.
   [[nodiscard]] Strides index_strides() const noexcept;
   [[nodiscard]] std::int64_t axis_size() const noexcept { return whole.shape()[axis]; }
 };
 
-/// Errors: out_of_range for the first index, in row-major order, that does not lie on the axis.
+/// Checks that all indices lie on the axis.
+/// Errors: out_of_range for the first one outside, in row-major order.
 [[nodiscard]] Status check_index(const KernelCall& call,
                                  const Indexing& op,
                                  KernelContext& context);

@@ -1,11 +1,12 @@
-// For processors with AVX512_VNNI, at the level avx512.
+// Tiles of i8 for processors with AVX512_VNNI, at the level avx512.
 #include "int_tiles_isa.hpp"
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-/// Adds the four products of bytes in each word: those of b as they are above 0, with an offset.
+/// Adds the four products of bytes in each word; the bytes of b are unsigned, with an offset of
+/// 128.
 struct Bytes {
   static constexpr int kElements = 4;
   static constexpr int kRows = 14;
@@ -33,7 +34,7 @@ struct ThinBytes {
     return Bytes::add(sum, w, load(x));
   }
 };
-// b is packed with 128 more in each element: Σ a·(b + 128) - 128·Σ a.
+// Row starts: b is packed with 128 added to each element, so the result is Σ a·(b + 128) - 128·Σ a.
 void byte_row_starts(const IntPack& pack, std::int32_t* starts) {
   for (std::int64_t i = 0; i < pack.items; ++i) {
     starts[i] = 0;

@@ -9,17 +9,17 @@ namespace hearth::cpu {
 
 namespace {
 
-// Words along the depth that are multiplied before the next tile: a panel of b of 16 KiB stays in
-// the first-level cache.
+// Words along the depth in one block: a panel of b of 16 KiB stays in the first-level cache.
 constexpr std::int64_t kBlockGroups = 128;
-// Panels of a task in each direction: 112 rows and 256 columns of AVX-512 make 112 KiB of result.
+// Panels of a task in each direction: with AVX-512, 112 rows and 256 columns make 112 KiB of
+// result.
 constexpr std::int64_t kTaskPanels = 8;
-// A part must last longer than waking a core; products of bytes are done four times as fast as
-// those of f32.
+// A part must take longer than waking a core; products of bytes run four times as fast as those of
+// f32.
 constexpr double kFlopsRatio = 4;
 // Words packed by one task: about 40 µs.
 constexpr std::int64_t kPackWords = 1 << 16;
-// Bytes of a matrix that a part of a thin product reads at least.
+// Smallest number of matrix bytes that a part of a thin product reads.
 constexpr std::int64_t kThinPartBytes = std::int64_t{3} << 19;
 constexpr std::int64_t kMaxParts = 64;
 
@@ -34,7 +34,7 @@ class IntProduct {
     const auto reads = [&](std::int64_t rows, std::int64_t step) {
       return rows <= kMaxIntThinRows && step == 1;
     };
-    // The longer side is read where it lies, the other one is a few rows.
+    // The longer side is read in place; the other side is a few rows.
     is_thin_ = product.k > 0 &&
                (reads(product.m, product.b.row_step) || reads(product.n, product.a.column_step));
     is_turned_ = is_thin_ && !reads(product.m, product.b.row_step);
@@ -61,7 +61,7 @@ class IntProduct {
  private:
   [[nodiscard]] std::int32_t* c() const { return reinterpret_cast<std::int32_t*>(product_.c); }
 
-  // Scratch: packed a | packed b | what rows start from; or the rows of a thin product.
+  // Scratch: packed a | packed b | row starts; or the rows of a thin product.
   void lay_out() {
     if (is_thin_) {
       scratch_bytes_ = whole_lines((is_turned_ ? product_.n : product_.m) * product_.k);
@@ -123,7 +123,7 @@ class IntProduct {
 
   // ---- packed ----
 
-  // The panels of a constant b, as they were kept; or where they will be.
+  // Finds the cached panels of a constant b, or allocates room for them in the cache.
   [[nodiscard]] bool find_kept(Arena* arena) {
     if (arena == nullptr || product_.b.constant == nullptr) {
       return false;
@@ -189,7 +189,7 @@ class IntProduct {
     return some;
   }
 
-  // Blocks of the result, each by one thread: the rows of a block pass by each panel of b.
+  // Computes blocks of the result, one thread each: each panel of b meets all rows of the block.
   void multiply(Arena* arena) const {
     const std::int64_t wanted = part_count(product_.flops() / kFlopsRatio);
     const std::int64_t down = even_part(row_panels_, kTaskPanels);
@@ -234,7 +234,7 @@ class IntProduct {
                        std::min(product_.n, column_end * kernels_.panel_columns) - column);
   }
 
-  // The rows that the last panel lacks are multiplied by nobody.
+  // The missing rows of the last panel are not computed.
   void run_tile(std::int64_t i, std::int64_t j, std::int64_t group, std::int64_t groups) const {
     const std::int64_t row = i * panel_rows_;
     const std::int64_t column = j * kernels_.panel_columns;

@@ -1,7 +1,7 @@
 // The innermost loops of products of i8: register tiles, packing, thin products. Built once per
-// instruction set. What is summed is exact in i32, so results have the same bits everywhere.
-// Operands are packed into words of 32 bits: four elements, or two that were widened to 16 bits,
-// whichever the set multiplies best. Threads: any; pure functions on memory that the caller owns.
+// instruction set. Sums are exact in i32, so results have the same bits everywhere. Operands are
+// packed into words of 32 bits: four elements, or two widened to 16 bits, in the form that the
+// instruction set multiplies faster. Threads: any; pure functions on memory that the caller owns.
 // Invariant: nothing outside the stated rows and columns is written.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace hearth::cpu {
 
 /// One register tile: c[i][j] = start + Σ_g a(i, g)·b(j, g) for i < rows and j < columns, where ·
 /// sums the products of two words' elements. a(i, g) = a[g·a_step + i], b(j, g) = b[g·width + j],
-/// width being the panel's.
+/// where width is that of the panel.
 struct IntTile {
   const std::uint32_t* a = nullptr;
   std::int64_t a_step = 0;
@@ -22,7 +22,7 @@ struct IntTile {
   std::int64_t group_count = 0;  ///< Words along the depth.
   std::int32_t* c = nullptr;
   std::int64_t c_step = 0;
-  const std::int32_t* row_start = nullptr;  ///< What row i starts from; nullptr: from c.
+  const std::int32_t* row_start = nullptr;  ///< Start of row i; nullptr: the values in c.
   int rows = 0;                             ///< 1 … max_rows
   int columns = 0;                          ///< 1 … panel_columns
 };
@@ -40,10 +40,10 @@ struct IntPack {
   std::uint32_t* to = nullptr;
 };
 
-/// A few rows times a matrix that is read where it lies: y[r·y_row + j·y_column] = Σ_k
-/// x[r][k]·w[j][k] for r < rows ≤ kMaxIntThinRows.
+/// A few rows times a matrix in place: y[r·y_row + j·y_column] = Σ_k x[r][k]·w[j][k] for r < rows ≤
+/// kMaxIntThinRows.
 struct IntThin {
-  const std::int8_t* x = nullptr;  ///< Rows without gaps.
+  const std::int8_t* x = nullptr;  ///< Contiguous rows.
   std::int64_t x_step = 0;
   const std::int8_t* w = nullptr;
   std::int64_t w_step = 0;
@@ -63,7 +63,7 @@ struct IntTileKernels {
   void (*multiply)(const IntTile& tile);
   void (*pack_a)(const IntPack& pack);
   void (*pack_b)(const IntPack& pack);
-  /// What a row starts from so that the sum is right: b may be packed with an offset.
+  /// Computes the starts of rows that correct an offset in the packed b.
   void (*row_starts)(const IntPack& pack, std::int32_t* starts);
   void (*thin)(const IntThin& thin);
 };
@@ -71,12 +71,12 @@ struct IntTileKernels {
 HEARTH_CPU_ISA_TABLE(IntTileKernels, int_tiles);
 #if defined(__x86_64__) && !defined(HEARTH_CPU_ONE_LEVEL)
 namespace avx512 {
-/// Those of processors that sum four products of bytes at once (AVX512_VNNI).
+/// Loops for processors that sum four products of bytes at once (AVX512_VNNI).
 extern const IntTileKernels int_byte_tiles_table;
 }  // namespace avx512
 #endif
 
-/// The fastest that this machine has at the level.
+/// Returns the fastest loops that this machine has at the level.
 [[nodiscard]] const IntTileKernels& int_tile_kernels(IsaLevel isa) noexcept;
 
 }  // namespace hearth::cpu

@@ -53,7 +53,7 @@ void no_row_starts(const IntPack& pack, std::int32_t* starts) {
   }
 }
 
-// kVectorBytes / 2 elements, widened to 16 bits.
+// Loads kVectorBytes / 2 elements, widened to 16 bits.
 [[gnu::always_inline]] inline Words widened(const std::int8_t* from) {
 #if defined(__AVX512BW__)
   __m256i half;

@@ -1,6 +1,5 @@
-// What the tiles of i8 have in common, however they multiply words: the sources that include this
-// say how, by a type of their own. Included by sources of ISA_SOURCES only. Threads: any; pure
-// functions.
+// The tiles of i8, as templates over a type that multiplies words; each including source defines
+// that type. Included by sources of ISA_SOURCES only. Threads: any; pure functions.
 #pragma once
 
 #include "int_tiles.hpp"
@@ -29,7 +28,7 @@ using Native = __m128i;
 #endif
 #endif
 
-// Without a sign: with an offset in b, sums on the way may wrap.
+// Unsigned: with an offset in b, intermediate sums may wrap.
 using Words [[gnu::vector_size(kVectorBytes)]] = std::uint32_t;
 inline constexpr std::size_t kLanes = kVectorBytes / 4;
 inline constexpr std::size_t kVectors = 2;  // of a panel
@@ -123,8 +122,7 @@ void multiply_words(const IntTile& tile) {
 
 // ---- packing ----
 
-// Words of an item lie `width` apart: a group of neighbours is read together where it lies
-// together.
+// Words of an item are `width` apart; contiguous neighbours are read as a group.
 template <class How, std::uint32_t kFlip>
 void pack_words(const IntPack& pack) {
   constexpr std::int64_t kElements = How::kElements;

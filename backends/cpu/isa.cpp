@@ -29,7 +29,7 @@ IsaLevel machine_isa() noexcept {
 std::string machine_name() {
   std::string name;
 #ifdef __x86_64__
-  // Three leaves of sixteen characters, filled up with zeros.
+  // Three leaves of sixteen characters, padded with zeros.
   for (unsigned leaf = 0x80000002U; leaf <= 0x80000004U; ++leaf) {
     std::array<unsigned, 4> words{};
     if (__get_cpuid(leaf, &words[0], &words[1], &words[2], &words[3]) == 0) {

@@ -1,5 +1,5 @@
-// Declares a table of loops that exists once per instruction set, and the function that picks one.
-// Private to backends/cpu. Threads: any; tables are constants.
+// Declares a table of loops that exists once per instruction set, and the function that selects
+// one. Private to backends/cpu. Threads: any; tables are constants.
 #pragma once
 
 #include <hearth/backends/cpu/isa.hpp>

@@ -1,10 +1,9 @@
-// The CPU backend's kernels: one row a kind, in groups that live in files of their own.
-// Private to backends/cpu. Threads: owner only; a kernel forks and joins inside
-// Arena::parallel_for. Invariants: (1) what is summed together is cut by size alone, never by the
-// number of threads, and partial sums are joined in a fixed order, so the bits do not depend on the
-// arena, nor on who is awake there; (2) a
-// kernel never allocates from the heap on the warm path: it asks Scratch, and before it stores over
-// an input, so that it can run again when there was none.
+// The CPU backend's kernels: one row for each kind, in groups with a file each. Private to
+// backends/cpu. Threads: owner only; a kernel forks and joins inside Arena::parallel_for.
+// Invariants: (1) size alone determines how sums are cut, and partial sums are joined in a fixed
+// order, so the bits depend neither on the arena nor on its awake threads; (2) a kernel allocates
+// from Scratch, never from the heap on the warm path. It does so before it stores over an input, so
+// it can be retried when the allocation fails.
 #pragma once
 
 #include "arena.hpp"
@@ -27,9 +26,9 @@ struct KernelContext {
   Arena& arena;      ///< The device's cores.
   Scratch& scratch;  ///< Reused memory for packing and partial results.
   IsaLevel isa;
-  bool use_blas;                     ///< OpenBLAS is the pthread build; else our own GEMM.
-  SweepMemory* sweeps = nullptr;     ///< Directions of reading; nullptr: always forwards.
-  ProgramCache* programs = nullptr;  ///< Tile programs of expressions, which need it.
+  bool use_blas;                     ///< OpenBLAS is the pthread build; else our own GEMM runs.
+  SweepMemory* sweeps = nullptr;     ///< Reading directions; nullptr: always forwards.
+  ProgramCache* programs = nullptr;  ///< Tile programs; required by expressions.
 };
 
 using KernelFn = Status (*)(const KernelCall& call, KernelContext& context);
@@ -43,9 +42,8 @@ struct KernelRow {
   SupportFn supports;                ///< nullptr: all dtypes and layouts of the op table.
   std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
   JoinFn joinable_calls = nullptr;   ///< Backend::joinable_calls; nullptr: 1.
-  bool takes_epilogue = false;       ///< One that supports_epilogue().
-  /// Input 0 may be made by one of these as the kernel needs it (Prologue), if supports_prologue
-  /// says so.
+  bool takes_epilogue = false;       ///< Accepts an epilogue that passes supports_epilogue().
+  /// Kinds whose calls may produce input 0 (Prologue), if supports_prologue accepts the call.
   std::span<const OpKind> makers = {};
   PrologueFn supports_prologue = nullptr;
 };

@@ -9,10 +9,10 @@ namespace hearth::cpu {
 
 namespace {
 
-// A batch of products this large runs one after the other, each on all cores.
+// Products of a batch at least this large run one after the other, each on all cores.
 constexpr double kLargeProductFlops = 64e6;
 
-// The products of a call: the last two axes of each operand, and the steps of the axes before them.
+// The products of a call: the last two axes of each operand, and the steps of the leading axes.
 class Batch {
  public:
   Batch(const KernelCall& call, std::byte* result, BlockSink sink, const MadeRows& rows) {
@@ -72,7 +72,7 @@ class Batch {
                         steps[static_cast<std::size_t>(rank - 2)],
                         steps[static_cast<std::size_t>(rank - 1)],
                         view.constant};
-    // The step of an axis of size 1 says nothing; as 1 it lets the faster forms apply.
+    // The step of an axis of size 1 is arbitrary; 1 enables the faster forms.
     if (view.shape()[rank - 1] == 1 && operand.row_step != 1) {
       operand.column_step = 1;
     } else if (view.shape()[rank - 2] == 1 && operand.column_step != 1) {
@@ -86,8 +86,8 @@ class Batch {
     return own < 0 || view.shape()[own] == 1 ? 0 : view.strides()[static_cast<std::size_t>(own)];
   }
 
-  // Axes come from the inside. While b has none and the rows of a go on in equal steps, an axis
-  // only makes m longer.
+  // Adds an axis, from the inside. While b has no batch axis and the rows of a continue in equal
+  // steps, an axis extends m.
   void push(std::int64_t size, std::int64_t a_step, std::int64_t b_step) {
     if (size == 1) {
       return;
@@ -104,7 +104,7 @@ class Batch {
   }
 
   DType dtype_ = DType::f32;
-  std::int64_t result_bytes_ = 4;  // of an element of the op's own result
+  std::int64_t result_bytes_ = 4;  // bytes of an element of the op's own result
   MatmulProduct first_;
   std::array<Axis, kMaxRank> axes_{};
   int rank_ = 0;
@@ -135,7 +135,8 @@ Status run_batch(const Batch& batch, KernelContext& context) {
   return {};
 }
 
-// A row of the left side is a row of what makes it, if that has rows.
+// Producer of the rows of the left side. If the producer works on rows, its rows are those of the
+// left side.
 class RowMaker {
  public:
   [[nodiscard]] Status start(const KernelCall& call, const KernelContext& context) {
@@ -177,7 +178,8 @@ class RowMaker {
   std::int64_t row_elements_ = 0;
   std::int64_t threads_ = 1;
   std::size_t origin_count_ = 0;
-  std::array<RowOrigin, TileProgram::kMostInputs> origins_;  ///< So many are set.
+  /// Only the first origin_count_ are set.
+  std::array<RowOrigin, TileProgram::kMostInputs> origins_;
 };
 
 Status matmul(const KernelCall& call, KernelContext& context) {
@@ -192,7 +194,7 @@ Status matmul(const KernelCall& call, KernelContext& context) {
   return run_batch(Batch(call, blocks.result(), blocks.sink(), maker.rows()), context);
 }
 
-// One product: all leading axes of the left side together are its rows.
+// Requires one product: all leading axes of the left side merge into its rows.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.inputs[0].dtype == DType::i8) {
     return {.yes = false, .reason = "the left side of a product of i8 is made before"};
@@ -206,7 +208,7 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   return PrologueRows::supports(*call.prologue, RowMaker::last_size(call.inputs[0]), context);
 }
 
-// Thin products go through each row by itself: its bits do not depend on the others.
+// A thin product computes each row on its own, so a row's bits do not depend on the others.
 std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
   const TensorView& a = call.inputs[0];
   const TensorView& b = call.inputs[1];

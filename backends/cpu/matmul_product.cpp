@@ -12,21 +12,20 @@ namespace hearth::cpu {
 
 namespace {
 
-// Thin products are bound by memory: a part reads at least so much.
+// Memory bandwidth limits thin products: smallest number of bytes that a part reads.
 constexpr double kPartBytes = 1.5e6;
-// Weights that are worth sharing with a thread that is awake: 5 µs of reading.
+// Smallest weights to share with an awake thread: 5 µs of reading.
 constexpr double kSharedBytes = 1.28e5;
 constexpr std::int64_t kMaxParts = 64;
-// Rows of a matrix that the axpy form adds to one another in the sum's own type. Longer sums are
-// joined in f64.
+// Rows of a matrix that the axpy form adds in the sum's own type. Longer sums are joined in f64.
 constexpr std::int64_t kAxpyDepth = 1024;
-// Elements of a result whose parts are joined at a time: f64 sums of 32 MiB.
+// Elements of a result whose parts are joined at a time: 32 MiB of f64 sums.
 constexpr std::int64_t kBandElements = std::int64_t{1} << 22;
 // Elements joined by one task.
 constexpr std::int64_t kJoinElements = std::int64_t{1} << 16;
 
 enum class Form {
-  thin,    // few rows times a matrix that is read once, where it lies
+  thin,    // few rows times a matrix that is read once, in place
   packed,  // register tiles
   blas,    // OpenBLAS
 };
@@ -108,7 +107,7 @@ class Product {
     }
   }
 
-  // Bands of rows, each the sum of parts of the depth.
+  // Computes bands of rows, each as the sum of parts of the depth.
   void multiply_deep(T* c, const T* start, std::byte* scratch, Arena* arena) {
     const Joined joined = joined_at(scratch);
     const std::int64_t band = band_rows();
@@ -137,7 +136,7 @@ class Product {
     }
   }
 
-  /// Sums of parts of the depth, and the part that is added next.
+  /// f64 sums of parts of the depth, and the next part.
   struct Joined {
     T* part = nullptr;
     double* sums = nullptr;
@@ -158,7 +157,8 @@ class Product {
     return {reinterpret_cast<T*>(scratch + part_at_),
             reinterpret_cast<double*>(scratch + sums_at_)};
   }
-  // Without what runs on a whole result or makes rows of a whole depth.
+  // Returns a piece of the product without the callbacks, which need whole results or the whole
+  // depth.
   [[nodiscard]] Gemm<T> piece(std::int64_t m, std::int64_t k) const {
     Gemm<T> gemm = packed();
     gemm.m = m;
@@ -182,8 +182,8 @@ class Product {
     return std::max<std::int64_t>(1, kJoinElements / n_);
   }
 
-  // All of the left side, where the product's form comes to a row more than once, or to parts of
-  // rows.
+  // Computes all rows of the left side first, for forms that visit a row more than once, or parts
+  // of rows.
   void make_whole(std::byte* scratch, Arena* arena) {
     const MadeRows& rows = product_.rows;
     std::byte* const to = scratch + made_at_;
@@ -195,7 +195,7 @@ class Product {
     (swapped_ ? b_ : a_).data = to;
   }
 
-  /// These columns of all rows are final, where the result needs no further step.
+  /// Passes finished columns of all rows to the sink, if the result needs no further step.
   void give(std::int64_t begin, std::int64_t end) const {
     if (writes_directly()) {
       product_.sink.take(0, m_, begin, end - begin);
@@ -225,8 +225,8 @@ class Product {
     b_ = transposed(b_);
   }
 
-  // A long sum over rows of both operands, as a weight's gradient is: the smaller one is packed,
-  // the larger one read where it lies, and the result is small enough to turn it round.
+  // Whether to swap a long sum over rows of both operands, such as a weight's gradient. The smaller
+  // one is then packed, the larger one read in place, and the result is small enough to transpose.
   [[nodiscard]] bool reads_more_swapped() const {
     return !swapped_ && product_.sink.done == nullptr && dtype_ == dtype_of<T> &&
            a_.row_step == 1 && b_.column_step == 1 && b_.constant == nullptr &&
@@ -255,9 +255,9 @@ class Product {
     return gemm;
   }
 
-  // Scratch: bias | c, when it is swapped or narrowed | c in the right order, when both | a part of
-  // a deep sum, and the sum | packed operands or x | a that is made whole, and what its makers
-  // need.
+  // Scratch: bias | c, if swapped or narrowed | c in final order, if both | a part of a deep sum,
+  // and the sum | packed operands or x | a that a prologue computes whole, and the memory of its
+  // producers.
   void lay_out() {
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t c_bytes = whole_lines(m_ * n_ * kElementBytes);
@@ -282,7 +282,7 @@ class Product {
     }
   }
 
-  // The last band and the last part may be smaller than the others, and planned differently.
+  // The last band and the last part may be smaller, and their plans may differ.
   [[nodiscard]] std::int64_t packed_scratch_bytes() const {
     if (!is_deep()) {
       return gemm_scratch_bytes(packed(), kernels_);
@@ -372,7 +372,7 @@ class Product {
     }
   }
 
-  // The columns of `all`, which begin at `column`, as the sum of parts of the depth.
+  // Computes the columns of `all`, which begin at `column`, as sums of parts of the depth.
   void add_axpys(const Thin<T>& all, const Joined& joined, std::int64_t column) const {
     const std::int64_t depth = part_depth();
     for (std::int64_t k = 0; k < all.depth; k += depth) {
@@ -392,7 +392,7 @@ class Product {
     }
   }
 
-  // Puts a swapped result in order, adds its bias, and narrows it.
+  // Transposes a swapped result, adds its bias, and narrows it.
   void finish(T* c, const T* bias, std::byte* scratch) const {
     if (swapped_) {
       T* ordered = dtype_ == dtype_of<T> ? reinterpret_cast<T*>(product_.c)
@@ -415,7 +415,7 @@ class Product {
   DType dtype_;
   const MatmulProduct& product_;
   bool swapped_ = false;
-  bool makes_whole_ = false;  // the left side, before the product
+  bool makes_whole_ = false;  // computes the left side before the product
   Form form_ = Form::packed;
   std::int64_t m_ = 0;
   std::int64_t n_ = 0;

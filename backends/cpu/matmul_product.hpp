@@ -1,5 +1,5 @@
-// One matrix product of the CPU backend in any float dtype, or of i8: chooses its form, says what
-// scratch it needs, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and
+// One matrix product of the CPU backend in any float dtype, or of i8: chooses its form, returns its
+// scratch size, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and
 // dtypes alone.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace hearth::cpu {
 
-/// c[m, n] = a[m, k]·b[k, n] + bias[n]; c is row-major without gaps, of the operands' dtype,
-/// or i32 for i8, without a bias then.
+/// c[m, n] = a[m, k]·b[k, n] + bias[n]; c is row-major and contiguous, of the operands' dtype. For
+/// i8, c is i32 and there is no bias.
 struct MatmulProduct {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -23,7 +23,7 @@ struct MatmulProduct {
   const std::byte* bias = nullptr;  ///< nullptr: none.
   std::int64_t bias_step = 0;
   BlockSink sink = {};
-  MadeRows rows = {};  ///< Of a, which then has no bytes, and no gaps.
+  MadeRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
 
   [[nodiscard]] double flops() const noexcept {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
@@ -33,8 +33,8 @@ struct MatmulProduct {
 [[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                                 const KernelContext& context) noexcept;
 
-/// Requires m, n > 0; with rows that are made, an arena. arena: that of the context, or nullptr to
-/// stay on this thread, which may then be any.
+/// Runs the product. Requires m, n > 0, and an arena if a prologue computes rows. arena: that of
+/// the context, or nullptr to stay on this thread, which may be any.
 void run_matmul(const MatmulProduct& product,
                 const KernelContext& context,
                 std::byte* scratch,

@@ -12,7 +12,7 @@ namespace {
 
 using Word = std::uint32_t;
 
-// Side of the square blocks that transposes work in.
+// Side of the square blocks of transposes.
 constexpr std::int64_t kSide = 8;
 
 template <class T>
@@ -25,8 +25,8 @@ void transpose_block(T* to, std::int64_t to_stride, const T* from, std::int64_t 
 }
 
 #ifdef __AVX2__
-// Eight columns in eight vectors: words are paired within halves of a vector, then pairs, then the
-// halves change places.
+// Transposes eight columns in eight vectors: pairs words within the halves of a vector, then pairs
+// of words, then exchanges the halves.
 void transpose_block(Word* to,
                      std::int64_t to_stride,
                      const Word* from,
@@ -98,7 +98,7 @@ void transpose(T* to,
                  columns);
 }
 
-// A short row of whole lines, which takes less than a call.
+// Copies a short row of whole lines, in less time than a call.
 [[gnu::always_inline]] inline void copy_lines(std::byte* to,
                                               const std::byte* from,
                                               std::size_t size) {
@@ -185,7 +185,7 @@ void stream(std::byte* to, const std::byte* from, std::int64_t size_bytes) {
   i = i < size_bytes ? i : size_bytes;
   std::memcpy(to, from, static_cast<std::size_t>(i));
   for (; i + kLine <= size_bytes; i += kLine) {
-    // A whole line at a time, so that no half-filled write buffer goes out.
+    // Stores a whole line at a time, so that no partly filled write buffer is flushed.
 #ifdef __AVX512F__
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i), _mm512_loadu_si512(from + i));
 #else

@@ -1,6 +1,6 @@
-// The inner loops that move elements without looking at them, by element size: gathering strided
-// blocks, filling, choosing, and copying past the caches. Private to backends/cpu. Threads: any;
-// pure functions on the given memory.
+// The inner loops that move elements as raw bits, by element size: gathering strided blocks,
+// filling, selecting, and copying past the caches. Private to backends/cpu. Threads: any; pure
+// functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -26,7 +26,8 @@ using FillLoop = void (*)(std::byte* to, const std::byte* element, std::int64_t 
 /// to[i] = condition[i] ? a[i] : b[i]. to may equal a or b.
 using SelectLoop =
     void (*)(void* to, const void* condition, const void* a, const void* b, std::int64_t count);
-/// Copies bytes with stores that bypass the caches. No overlap. Others see them after a fence.
+/// Copies bytes with stores that bypass the caches. No overlap. A fence makes them visible to other
+/// threads.
 using StreamLoop = void (*)(std::byte* to, const std::byte* from, std::int64_t size_bytes);
 using FenceFn = void (*)();
 
@@ -37,11 +38,11 @@ struct MoveLoops {
       selects;  // by size_index; then 1 if a is one element, plus 2 if b is
   StreamLoop stream;
   FenceFn fence;
-  /// Results of this size do not stay in the caches until they are read; stores that bypass them
-  /// save reading the lines first.
+  /// Results of this size leave the caches before they are read; stores that bypass the caches
+  /// avoid reading the lines first.
   static constexpr std::int64_t kStreamBytes = std::int64_t{32} << 20;
 
-  /// 0 … 3 for elements of 1, 2, 4, 8 bytes.
+  /// Returns 0 … 3 for elements of 1, 2, 4, 8 bytes.
   [[nodiscard]] static std::size_t size_index(std::int64_t element_bytes) noexcept {
     return static_cast<std::size_t>(std::countr_zero(static_cast<std::uint64_t>(element_bytes)));
   }

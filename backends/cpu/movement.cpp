@@ -17,7 +17,7 @@ constexpr std::int64_t kGrainBytes = std::int64_t{1} << 19;
 constexpr std::int64_t kTileRows = 64;
 constexpr std::int64_t kTileColumns = 64;
 
-/// One strided box of elements over another of the same shape.
+/// A copy between two strided boxes of one shape.
 struct Move {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -63,7 +63,7 @@ void copy_row(const Move& move, const Place& place, std::int64_t begin, std::int
   }
 }
 
-// Both sides in one piece.
+// Copies two contiguous ranges.
 void copy_all(const Move& move, std::int64_t element_count, KernelContext& context) {
   const std::int64_t bytes = element_count * move.size;
   const MoveLoops& loops = move_loops(context.isa);
@@ -105,8 +105,8 @@ void move_inward(Collapsed& space, int axis) {
   }
 }
 
-// Rows without gaps that are shorter than their own bookkeeping: many at a time, along the longest
-// axis.
+// Copies contiguous rows that are shorter than their own bookkeeping, many at a time, along the
+// longest axis.
 void copy_short_rows(Move move, std::int64_t element_count, KernelContext& context) {
   Collapsed& space = move.space;
   const auto longest = std::max_element(space.size.begin(), space.size.begin() + space.rank - 1);
@@ -133,8 +133,8 @@ void copy_short_rows(Move move, std::int64_t element_count, KernelContext& conte
       });
 }
 
-// The source lies along another axis than the target: moves that axis next to the innermost one and
-// goes by square tiles, so that both sides are touched by whole cache lines.
+// Copies a source that is contiguous along another axis than the target. Moves that axis next to
+// the innermost one and copies square tiles, so that both sides use whole cache lines.
 void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& context) {
   Collapsed& space = move.space;
   const int second = space.rank - 2;

@@ -11,7 +11,7 @@ namespace hearth::cpu {
 
 namespace {
 
-// Seven streams of memory an element: worth a fork from fewer elements on than a cheap op.
+// Elements worth a fork: fewer than for a cheap op, since each one moves seven streams of memory.
 constexpr std::int64_t kGrain = std::int64_t{3} << 14;
 
 template <class T>
@@ -92,8 +92,8 @@ Status run_adam(const KernelCall& call, KernelContext& context) {
 }  // namespace
 
 std::span<const KernelRow> optimizer_rows() noexcept {
-  // Each element is read before it is written, at its own place: the parameter may be updated in
-  // any input's bytes.
+  // Each element is read before it is written, at its own place, so the parameter may share the
+  // bytes of any input.
   static constexpr KernelRow kRows[] = {
       {OpKind::sgd_step, run_sgd, nullptr, 7},
       {OpKind::adam_step, run_adam, nullptr, 15},

@@ -22,7 +22,7 @@ void sgd(const SgdArrays<T>& arrays, const SgdFactors& factors, std::int64_t cou
   const auto keep = static_cast<T>(factors.keep);
   const auto take = static_cast<T>(factors.take);
   const auto ahead = static_cast<T>(factors.ahead);
-  const bool is_first = keep == T{0} && take == T{1};  // the momentum may hold anything, NaN too
+  const bool is_first = keep == T{0} && take == T{1};  // the old momentum may be anything, even NaN
   const bool is_nesterov = factors.nesterov;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {

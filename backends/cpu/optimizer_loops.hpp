@@ -8,21 +8,23 @@
 
 namespace hearth::cpu {
 
-/// sgd_step's numbers, worked out once a call.
+/// Factors of sgd_step, computed once per call.
 struct SgdFactors {
   double learning_rate = 0;
   double weight_decay = 0;
-  double keep = 0;   ///< What stays of the momentum: 0 at the first update, else `momentum`.
-  double take = 1;   ///< What comes from the gradient: 1 at the first update, else 1 - dampening.
-  double ahead = 0;  ///< nesterov: the direction is gradient + ahead·momentum; else 0 and the
-                     ///< direction is the momentum.
+  double keep = 0;  ///< Factor of the old momentum: 0 at the first update, else `momentum`.
+  double take = 1;  ///< Factor of the gradient: 1 at the first update, else 1 - dampening.
+  /// nesterov: the direction is gradient + ahead·momentum; else `ahead` is 0 and the direction is
+  /// the momentum.
+  double ahead = 0;
   bool nesterov = false;
 };
 
-/// adam_step's numbers, worked out once a call.
+/// Factors of adam_step, computed once per call.
 struct AdamFactors {
   bool is_decoupled = false;
-  double decay = 0;  ///< Decoupled: p is multiplied by it first. Else p·decay adds to the gradient.
+  /// Decoupled: p is multiplied by it first. Else p·decay is added to the gradient.
+  double decay = 0;
   double beta1 = 0;
   double rest1 = 1;  ///< 1 - beta1
   double beta2 = 0;

@@ -1,6 +1,6 @@
-// Memory that each thread of a loop needs for as long as it runs a part: as many pieces as parts
-// run at a time, each with one part, whichever comes first. Private to backends/cpu. Made by the
-// kernel in its scratch; parts take and give back on any thread.
+// Memory for the running parts of a loop: as many pieces as parts run at a time; a part claims a
+// free piece. Private to backends/cpu. The kernel creates it in its scratch memory. Threads: any
+// thread claims and releases pieces.
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@ namespace hearth::cpu {
 
 class PartMemory {
  public:
-  /// Of the memory for so many pieces.
+  /// Returns the size of the memory for `pieces` pieces.
   [[nodiscard]] static constexpr std::int64_t bytes(std::int64_t pieces,
                                                     std::int64_t piece_bytes) noexcept {
     return flag_bytes(pieces) + pieces * whole_lines(piece_bytes);
   }
 
   PartMemory() noexcept = default;
-  /// `memory` has bytes() for them and outlives this. At most `pieces` parts are held at a time.
+  /// `memory` has bytes() bytes and outlives this. At most `pieces` parts are alive at a time.
   PartMemory(std::byte* memory, std::int64_t pieces, std::int64_t piece_bytes) noexcept
       : flags_(reinterpret_cast<Flag*>(memory)),
         first_(memory + flag_bytes(pieces)),
@@ -30,7 +30,7 @@ class PartMemory {
     }
   }
 
-  /// One piece, until its end.
+  /// Owns one piece while it lives.
   class Part {
    public:
     explicit Part(const PartMemory& of) noexcept : of_(of) {

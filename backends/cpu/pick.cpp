@@ -11,17 +11,17 @@ namespace hearth::cpu {
 namespace {
 
 constexpr std::int64_t kGrainBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // elements that lie anywhere
+constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // elements at random places
 
 struct Pick {
   const TensorView& x;
   const TensorView& index;
   std::int64_t size = 0;       // bytes of an element
   std::int64_t axis_step = 0;  // of x
-  Collapsed space;             // operand 0 is x at the axis' first element, operand 1 the index
+  Collapsed space;             // operand 0: x at the axis' first element; 1: the index
   GatherLoop copy = nullptr;
 
-  /// One index for each run of neighbours.
+  /// Whether each run of neighbours has a single index.
   [[nodiscard]] bool is_by_runs() const noexcept { return space.inner_stride(1) == 0; }
 };
 
@@ -56,7 +56,7 @@ void pick_run(
   }
 }
 
-// Elements [begin, end) of the result, to `to`.
+// Stores elements [begin, end) of the result to `to`.
 template <class I>
 void pick_range(const Pick& op, std::int64_t begin, std::int64_t end, std::byte* to) {
   const std::int64_t inner = op.space.inner_size();

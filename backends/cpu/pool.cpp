@@ -21,13 +21,13 @@ namespace {
 // Elements of one part: about 40 µs.
 constexpr std::int64_t kPartElements = 1 << 16;
 constexpr std::int64_t kMaxParts = 64;
-// Worth sharing with a thread that is awake: about 2 µs.
+// Enough work to share with an awake thread: about 2 µs.
 constexpr std::int64_t kSharedElements = 1 << 13;
-// An input that is worth making plane by plane: bench BM_Prologue_Pool.
+// Inputs of at least this size are computed plane by plane: bench BM_Prologue_Pool.
 constexpr std::int64_t kMadeBytes = std::int64_t{8} << 20;
 constexpr std::int64_t kNoPosition = std::numeric_limits<std::int64_t>::max();
 
-// The first position outside the plane, or kNoPosition.
+// Returns the first position outside the plane, or kNoPosition.
 template <class T>
 std::int64_t spread_max(const PoolSizes& sizes,
                         const T* grad,
@@ -61,8 +61,8 @@ void spread_mean(const PoolSizes& sizes, const PoolAttributes& pool, const T* gr
   }
 }
 
-// Runs plane by plane: each comes as T without gaps, and so goes its result, whatever the layout
-// and dtype of the tensors.
+// Runs plane by plane: loads each plane contiguously as T and stores its result, for any layout and
+// dtype of the tensors.
 template <class T>
 class Pooling {
  public:
@@ -82,8 +82,8 @@ class Pooling {
     }
     parts_ = std::clamp<std::int64_t>(
         std::max<std::int64_t>(wanted, awake_threads_), 1, std::min(kMaxParts, sizes_.planes));
-    // Each part: the first bad position | a plane | its windows | positions | planes of results for
-    // the epilogue | planes of the input that another call makes.
+    // Each part: first bad position | a plane | its windows | positions | planes of results for the
+    // epilogue | planes of the input, computed by the prologue.
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
     plane_at_ = 64;
     windows_at_ = plane_at_ + whole_lines(sizes_.plane() * kElementBytes);
@@ -117,7 +117,7 @@ class Pooling {
           [&](std::int64_t begin, std::int64_t end, int thread) {
             static_cast<void>(run_planes(begin, end, scratch + thread * part_bytes_));
           });
-      return {};  // only the backward of maxima can find something wrong
+      return {};  // only max_pool2d_backward can fail
     }
     context.arena.parallel_for(sizes_.planes, grain, [&](std::int64_t begin, std::int64_t end) {
       std::byte* own = scratch + begin / grain * part_bytes_;
@@ -138,7 +138,7 @@ class Pooling {
   }
 
  private:
-  // The first bad position, or kNoPosition.
+  // Returns the first bad position, or kNoPosition.
   std::int64_t run_planes(std::int64_t begin, std::int64_t end, std::byte* own) const {
     if (!epilogue_.is_there()) {
       return run_planes(begin, end, own, call_.outputs[0].data + begin * result_bytes());
@@ -152,13 +152,13 @@ class Pooling {
     return kNoPosition;  // no backward kernel has an epilogue
   }
 
-  // Planes of the input, or some of them from one on.
+  // The input, or a range of its planes beginning with plane `first`.
   struct Source {
     TensorView view = {};
     std::int64_t first = 0;
   };
 
-  // Results go to `to`, plane by plane.
+  // Stores results to `to`, plane by plane.
   std::int64_t run_planes(std::int64_t begin,
                           std::int64_t end,
                           std::byte* own,
@@ -166,7 +166,7 @@ class Pooling {
     if (!maker_.is_there()) {
       return run_planes({call_.inputs[0]}, begin, end, own, to);
     }
-    PrologueRows::Part maker(maker_, nullptr);  // one without rows needs no memory
+    PrologueRows::Part maker(maker_, nullptr);  // a producer without row buffers needs no memory
     Source made{call_.inputs[0]};
     made.view.data = own + made_at_;
     for (made.first = begin; made.first < end; made.first += made_planes_) {
@@ -176,7 +176,7 @@ class Pooling {
       static_cast<void>(run_planes(made, made.first, last, own, to));
       to += (last - made.first) * result_bytes();
     }
-    return kNoPosition;  // no backward kernel has such an input
+    return kNoPosition;  // no backward kernel has a prologue
   }
 
   std::int64_t run_planes(const Source& from,
@@ -203,7 +203,7 @@ class Pooling {
   [[nodiscard]] std::int64_t result_count() const noexcept {
     return is_forward() ? sizes_.window_count() : sizes_.plane();
   }
-  /// Of a plane of the result.
+  /// Bytes of a plane of the result.
   [[nodiscard]] std::int64_t result_bytes() const noexcept {
     return result_count() * size_bytes(call_.inputs[0].dtype);
   }
@@ -250,7 +250,8 @@ class Pooling {
     return call_.outputs.size() > 1 && !epilogue_.is_there();
   }
 
-  // Planes without a gap between their last pair of rows and the first of the next are one plane.
+  // Whether planes can be processed as one, because no gap separates the last pair of rows of a
+  // plane from the first of the next.
   [[nodiscard]] bool joins_planes() const {
     return sizeof(T) == sizeof(float) && call_.op.kind() == OpKind::max_pool2d &&
            !has_positions() && is_pairs(pool_) && sizes_.height == 2 * sizes_.rows &&
@@ -291,7 +292,7 @@ class Pooling {
     return spread_max(sizes_, grad, positions, dx);
   }
 
-  // False when the positions are not those of these windows: then they are treated one by one.
+  // Returns false if a position lies outside its window; the caller then spreads them one by one.
   bool spread_pairs(const T* grad, const std::int32_t* positions, T* dx) const {
     bool inside = true;
     for (std::int64_t i = 0; i < sizes_.rows && inside; ++i) {
@@ -356,7 +357,7 @@ class Pooling {
   PrologueRows maker_;
   PoolSizes sizes_{};
   std::int64_t parts_ = 1;
-  int awake_threads_ = 1;  // that take part in work which is too short for others
+  int awake_threads_ = 1;  // threads that share work too short to wake others
   std::int64_t plane_at_ = 0;
   std::int64_t windows_at_ = 0;
   std::int64_t positions_at_ = 0;
@@ -378,8 +379,9 @@ Status pool(const KernelCall& call, KernelContext& context) {
                                             : Pooling<float>(call, context).run(context);
 }
 
-// Elements are made plane by plane: no maker of rows, which would have to make its own whole. What
-// fits the caches lies there until the pool reads it, and loses by the cut.
+// Refuses producers of rows, which would have to compute their rows whole: the input is computed
+// plane by plane. An input that fits the caches stays there until the pool reads it; pieces would
+// only cost time.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.prologue->call->op.kind() == OpKind::conv2d) {
     return supports_conv_pool(call, context);

@@ -1,5 +1,5 @@
-// The vector loops of pooling for the commonest window, 2 × 2 with stride 2 and no padding, in f32.
-// Built once per instruction set. Threads: any; pure functions on memory that the caller owns.
+// The vector loops of pooling for the most common window, 2 × 2 with stride 2 and no padding, in
+// f32. Built once per instruction set. Threads: any; pure functions on memory that the caller owns.
 #pragma once
 
 #include "isa_table.hpp"
@@ -10,22 +10,22 @@ namespace hearth::cpu {
 
 /// One output row of a plane: its two input rows, `width` elements apart.
 struct PairRow {
-  std::int64_t width = 0;    ///< Of the input plane.
-  std::int64_t columns = 0;  ///< Of the output row; 2·columns ≤ width.
+  std::int64_t width = 0;    ///< Columns of the input plane.
+  std::int64_t columns = 0;  ///< Columns of the output row; 2·columns ≤ width.
   std::int64_t place = 0;    ///< Place of the first input row in its plane.
 };
 
 struct PoolLoops {
-  /// y[j] = the largest of x[2j], x[2j + 1] and the two below; the first among equals, NaN above
-  /// all. So for row_count output rows that follow one another in x and y, the first being `first`.
-  /// positions may be nullptr; otherwise these are rows of one plane.
+  /// y[j] = the largest of x[2j], x[2j + 1] and the two elements below; the first among equals, NaN
+  /// above all. Computes row_count output rows that are consecutive in x and y, the first being
+  /// `first`. With positions (may be nullptr), all rows belong to one plane.
   void (*max_pairs)(const PairRow& first,
                     std::int64_t row_count,
                     const float* x,
                     float* y,
                     std::int32_t* positions);
-  /// Writes both input rows' gradients up to 2·columns; false, when a position is not inside its
-  /// own window.
+  /// Writes both input rows' gradients up to 2·columns. Returns false if a position lies outside
+  /// its window.
   bool (*max_pairs_backward)(const PairRow& row,
                              const float* grad,
                              const std::int32_t* positions,

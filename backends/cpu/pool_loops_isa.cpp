@@ -37,8 +37,8 @@ template <int... kIndex>
   return Places{kIndex...};
 }
 
-// Places by the loads and stores of floats, which leave the bits as they are: a copy of so many
-// bytes is a call, and waits for what it has just stored.
+// Moves places by float loads and stores, which keep the bits: memcpy of a variable size is a call,
+// and stalls on its own recent store.
 [[gnu::always_inline]] inline void store_places(std::int32_t* to, Places places, int count) {
   store_part(reinterpret_cast<float*>(to), __builtin_bit_cast(Vector<float>, places), count);
 }
@@ -46,7 +46,7 @@ template <int... kIndex>
   return __builtin_bit_cast(Places, load_part(reinterpret_cast<const float*>(from), count));
 }
 
-// `count` pairs: as many vectors as they fill.
+// The even and odd elements of `count` pairs.
 struct Pairs {
   Vector<float> first;
   Vector<float> second;
@@ -85,7 +85,7 @@ struct Pairs {
   return better ? value : best;
 }
 
-// The same values, without a look at where they were.
+// Computes the maxima without their positions.
 [[gnu::always_inline]] inline void max_pairs_alone(const PairRow& row, const float* x, float* y) {
   for (std::int64_t column = 0; column < row.columns; column += kWidth) {
     const int count =

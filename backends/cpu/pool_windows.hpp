@@ -1,4 +1,4 @@
-// Windows of pooling over one plane in the type of the sum: which rows and columns they cover,
+// Pooling windows over one plane in the type of the sum: the rows and columns that they cover,
 // their maxima and means. Private to backends/cpu. Pure functions. Threads: any.
 #pragma once
 
@@ -35,7 +35,7 @@ struct PoolSizes {
   [[nodiscard]] std::int64_t window_count() const { return rows * columns; }
 };
 
-/// `large` has the input's shape, `small` the output's.
+/// Returns the sizes from the shapes of the input (`large`) and the output (`small`).
 [[nodiscard]] inline PoolSizes sizes_of(const Shape& large, const Shape& small) {
   return {small[0] * small[1], large[2], large[3], small[2], small[3]};
 }

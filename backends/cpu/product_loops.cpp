@@ -4,7 +4,7 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Built without contraction: a product is rounded before it is added to.
+// Built without contraction: the product is rounded before the sum.
 template <ProductSum sum, class T>
 T put_together(T product, T rest) noexcept {
   if constexpr (sum == ProductSum::plus) {
@@ -25,7 +25,7 @@ void run(
   const auto* z = static_cast<const T*>(c);
   const auto* w = static_cast<const T*>(d);
   const T first_x = *x;
-  const T first_z = *z;  // before the first store, which may go there
+  const T first_z = *z;  // read before the first store, which may overwrite it
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {
     const T product = (one_a ? first_x : x[i]) * y[i];

@@ -1,5 +1,5 @@
-// The inner loops of two ops at a time: a product and a sum, each rounded, without a trip to memory
-// in between. Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of two fused ops: a product and a sum, each rounded, with the product in
+// registers. Private to backends/cpu. Threads: any; pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -12,12 +12,12 @@
 
 namespace hearth::cpu {
 
-/// out = a·b and c put together, or a·b and c·d. Operands are contiguous, but a form says which of
-/// them are one element. out may equal an operand.
+/// Combines a·b with c, or with c·d. Operands are contiguous, except those that the form marks as
+/// one element. out may equal an operand.
 using ProductLoop = void (*)(
     void* out, const void* a, const void* b, const void* c, const void* d, std::int64_t count);
 
-/// How the product and the other term are put together.
+/// How the product and the other term are combined.
 enum class ProductSum : std::uint8_t {
   plus,   ///< a·b + rest
   minus,  ///< a·b - rest
@@ -25,7 +25,7 @@ enum class ProductSum : std::uint8_t {
 };
 
 struct ProductLoops {
-  /// By form: 1 if a is one element, plus 2 if c is; b and d are never.
+  /// By form: 1 if a is one element, plus 2 if c is; b and d never are.
   using Forms = std::array<ProductLoop, 4>;
   struct Row {
     std::array<Forms, 3> with_value;    ///< rest = c; by ProductSum.

@@ -1,6 +1,6 @@
-// The tile programs of one CPU device, by kernel: made at first use, and kept. Private to
-// backends/cpu. Threads: owner only. Invariant: at most kMostPrograms are kept; the one that was
-// used least recently makes room.
+// The cache of tile programs of one CPU device, by kernel: a program is compiled at first use.
+// Private to backends/cpu. Threads: owner only. Invariant: at most kMostPrograms are kept; the
+// least recently used one is evicted.
 #pragma once
 
 #include "tile_program.hpp"
@@ -20,17 +20,18 @@ class ProgramCache {
  public:
   static constexpr std::size_t kMostPrograms = 512;
 
-  /// The program of a kernel, valid for the next dozen of calls too. `hash` is hash(kernel);
-  /// kernels of one hash that differ take turns. Errors: those of make_tile_program().
+  /// Returns the program of a kernel, valid for the next dozen calls too. `hash` is hash(kernel);
+  /// different kernels of one hash evict each other. Errors: those of make_tile_program().
   [[nodiscard]] Result<const TileProgram*> find(const KernelIR& kernel,
                                                 std::uint64_t hash,
                                                 IsaLevel isa) {
     HEARTH_TRY(const Kept* const kept, find_kept(kernel, hash, isa));
     return kept->program.get();
   }
-  /// The same for a kernel that does not change as long as it lives. Each record of an update asks
-  /// for the one that was found last: it is known by its address and hash, as comparing kernels
-  /// takes 1,500 instructions. By both: another one may come to lie where a dropped plan's was.
+  /// Returns the program of a kernel that never changes while it lives. Each record of an update
+  /// requests the program that was found last, so address and hash identify it: comparing kernels
+  /// takes 1,500 instructions. The address alone would not do, because another kernel may reuse
+  /// that of a dropped plan.
   [[nodiscard]] Result<const TileProgram*> find_lasting(const KernelIR& kernel,
                                                         std::uint64_t hash,
                                                         IsaLevel isa) {
@@ -56,8 +57,8 @@ class ProgramCache {
   void make_room();
 
   std::map<std::uint64_t, Kept> programs_;
-  // Found last: those of an op, of what makes its input and of what becomes of both. Empty once a
-  // program was made, which may have taken the place of one.
+  // The programs found last: those of an op, of its prologue and of its epilogue. Cleared when a
+  // program is compiled, which may evict one of them.
   struct Lasting {
     const KernelIR* kernel = nullptr;
     std::uint64_t hash = 0;

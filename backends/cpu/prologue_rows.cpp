@@ -88,7 +88,7 @@ PrologueRows::Part::Part(const PrologueRows& of, std::byte* memory) : of_(of), m
   if (of.tiles_.has_value()) {
     tiles_.emplace(*of.tiles_);
     run_.emplace(*of.program_, of.isa_);
-    UndefinedElement none;  // supports() refuses what may fail
+    UndefinedElement none;  // stays unset: supports() refuses expressions that may fail
     static_cast<void>(run_->start(of.call_.parameters, tiles_->sizes(), none));
   }
 }

@@ -1,8 +1,7 @@
-// An input of an op that an expression makes: elements of it, or whole rows where the expression
-// works on rows, in memory that the kernel gives, when it needs them. The mirror image of
-// EpilogueRows. Private to backends/cpu. On the stack of the kernel; each thread has a Part.
-// Invariant: elements have the bits that the expression gives when it runs singly, however they are
-// cut into pieces.
+// A prologue: an expression that computes an input of an op on demand, into memory of the kernel.
+// It computes elements or, for a row expression, whole rows. The counterpart of EpilogueRows.
+// Private to backends/cpu. Lives on the kernel's stack; each thread has a Part. Invariant: elements
+// have the bits of the separate expression, however they are cut into pieces.
 #pragma once
 
 #include "expression.hpp"
@@ -23,8 +22,8 @@ namespace hearth::cpu {
 
 class PrologueRows {
  public:
-  /// Whether start() takes this maker of an input: a pointwise expression that does not fail, or,
-  /// where it has rows, one of rows as long as `row_elements` says (0: none).
+  /// Whether start() accepts this producer: a pointwise expression that cannot fail, or a row
+  /// expression with rows of `row_elements` elements (0: none).
   [[nodiscard]] static Support supports(const Prologue& prologue,
                                         std::int64_t row_elements,
                                         const KernelContext& context);
@@ -34,26 +33,27 @@ class PrologueRows {
   PrologueRows& operator=(const PrologueRows&) = delete;
   ~PrologueRows() = default;
 
-  /// The maker of a call's input, if it has one that is an expression; the call outlives this.
-  /// Errors: those of the program; unsupported, where its rows are too long for its values.
+  /// Prepares the producer of a call's input, if it is an expression; the call outlives this.
+  /// Errors: those of the program; unsupported if its rows are too long for its values.
   [[nodiscard]] Status start(const Prologue* prologue, const KernelContext& context);
   [[nodiscard]] bool is_there() const noexcept { return program_ != nullptr; }
-  /// Elements worth a fork. Requires is_there(), as all that follows.
+  /// Elements worth a fork. Requires is_there(), as do the functions below.
   [[nodiscard]] std::int64_t grain() const noexcept { return program_->grain; }
-  /// Of the memory that each thread needs to make elements.
+  /// Returns the memory that each thread needs to compute elements.
   [[nodiscard]] std::int64_t part_bytes() const noexcept {
     return rows_.has_value() ? rows_->part_bytes() : 0;
   }
 
-  /// Asks for the memory that elements [begin, end) are made of, as far as each has its own there.
+  /// Prefetches the producer's operands of elements [begin, end) that have an element for each of
+  /// them.
   void ask_for(std::int64_t begin, std::int64_t end) const noexcept;
 
-  /// What one thread runs.
+  /// The state of one thread.
   class Part {
    public:
-    /// With part_bytes() of memory.
+    /// `memory` has part_bytes() bytes.
     Part(const PrologueRows& of, std::byte* memory);
-    /// Makes elements [begin, end), whole rows of a maker that has rows, from `to` on.
+    /// Computes elements [begin, end), whole rows for a row expression, from `to` on.
     void make(std::byte* to, std::int64_t begin, std::int64_t end);
 
    private:

@@ -1,5 +1,5 @@
-// Quotients by one number without a division, with a division's bits. Private to sources that are
-// compiled per instruction set. Threads: any; pure functions.
+// Quotients by one divisor without a division, with the bits of a division. Private to sources that
+// are compiled per instruction set. Threads: any; pure functions.
 #pragma once
 
 #include "vector_math.hpp"
@@ -9,8 +9,7 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
-/// Whether 1 / y is exact, and a normal number: x / y and x · (1 / y) are then the same number,
-/// rounded once.
+/// Whether 1 / y is exact and normal: x / y and x · (1 / y) are then the same number, rounded once.
 template <class T>
 bool has_exact_reciprocal(T y) noexcept {
   int exponent = 0;
@@ -19,8 +18,7 @@ bool has_exact_reciprocal(T y) noexcept {
          exponent < std::numeric_limits<T>::max_exponent;
 }
 
-/// Plain numbers: their quotients, and what is left over by them, stay far from the ends of the
-/// range.
+/// Plain numbers: their quotients and the remainders stay far from the limits of the range.
 inline constexpr float kLeastPlain = 0x1p-60F;
 inline constexpr float kMostPlain = 0x1p60F;
 
@@ -42,9 +40,9 @@ inline bool are_plain(const float* x, std::int64_t count) noexcept {
 }
 
 #ifdef __FMA__
-/// x / y, rounded once, in the time of six multiplications: two corrections of x·(1/y), the second
-/// of which rounds right (Paper: Markstein, Computation of elementary functions on the IBM RISC
-/// System/6000 processor, theorem on quotients). Requires plain numbers, or x = 0.
+/// Returns x / y, rounded once, in the time of six multiplications: x·(1/y) with two corrections,
+/// the second of which rounds correctly (Paper: Markstein, Computation of elementary functions on
+/// the IBM RISC System/6000 processor, theorem on quotients). Requires plain numbers, or x = 0.
 [[gnu::always_inline]] inline float plain_quotient(float x, float y, float reciprocal) noexcept {
   const float magnitude = __builtin_fabsf(x);
   const float first = magnitude * reciprocal;

@@ -38,7 +38,7 @@ Status run_uniform(const KernelCall& call, KernelContext& context) {
   draw.first = range.first;
   draw.last = range.last;
   const auto loop = uniform_loop(random_loops(context.isa), call.outputs[0].dtype);
-  // In f64 up to the walk's cast, so that each element is rounded once.
+  // Computes in f64; the walk's cast rounds each element once.
   const WalkSpec spec{
       .outputs = call.outputs, .output_types = {DType::f64}, .grain = WalkSpec::kCostlyGrain};
   walk_chunks(spec, context, [&](const Chunk& chunk) {

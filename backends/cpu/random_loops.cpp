@@ -10,7 +10,7 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-constexpr std::int64_t kBlocks = 64;  // Philox blocks made at once
+constexpr std::int64_t kBlocks = 64;  // Philox blocks computed at once
 constexpr std::int64_t kWords = 4 * kBlocks;
 
 constexpr std::uint32_t kFirstFactor = 0xD2511F53U;
@@ -19,12 +19,11 @@ constexpr std::uint32_t kFirstStep = 0x9E3779B9U;
 constexpr std::uint32_t kSecondStep = 0xBB67AE85U;
 
 #ifdef __AVX2__
-// Each 32-bit word lies in a 64-bit lane of its own, where the product of the low halves is one
-// instruction. The high halves hold whatever is left there: products do not see it, and it is
-// dropped at the end.
+// Each 32-bit word occupies the low half of a 64-bit lane, where the product of low halves is one
+// instruction. The high halves hold arbitrary bits, which products ignore and the end discards.
 #ifdef __AVX512F__
-// Zero-masked forms with all lanes on: the plain ones make this compiler's version warn about its
-// own headers.
+// Zero-masked forms with all lanes on: the plain ones cause warnings of this compiler version in
+// its own headers.
 constexpr __mmask8 kAll = 0xFF;
 using Lanes = __m512i;
 Lanes spread(std::uint64_t x) {
@@ -45,7 +44,7 @@ Lanes high(Lanes a) {
 Lanes mix(Lanes a, Lanes b, Lanes c) {
   return _mm512_xor_si512(_mm512_xor_si512(a, b), c);
 }
-/// Low halves of a, low halves of b above them.
+/// Combines the low halves of a (low) and of b (high).
 Lanes join(Lanes a, Lanes b) {
   return _mm512_mask_blend_epi32(0xAAAA, a, _mm512_maskz_slli_epi64(kAll, b, 32));
 }
@@ -75,7 +74,7 @@ Lanes high(Lanes a) {
 Lanes mix(Lanes a, Lanes b, Lanes c) {
   return _mm256_xor_si256(_mm256_xor_si256(a, b), c);
 }
-/// Low halves of a, low halves of b above them.
+/// Combines the low halves of a (low) and of b (high).
 Lanes join(Lanes a, Lanes b) {
   return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xAA);
 }
@@ -92,7 +91,7 @@ void store_blocks(std::uint32_t* words, Lanes front, Lanes back) {
 /// Paper: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 void make_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t counter) {
   constexpr std::int64_t kLanes = sizeof(Lanes) / 8;
-  constexpr int kChains = 4;  // independent of one another, to fill the waits for products
+  constexpr int kChains = 4;  // independent chains, to hide the latency of products
   const Lanes first_factor = spread(kFirstFactor);
   const Lanes second_factor = spread(kSecondFactor);
   for (std::int64_t done = 0; done < kBlocks; done += kChains * kLanes) {
@@ -162,8 +161,8 @@ void make_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t counter)
 #endif
 
 /// Calls body(words, first, n): elements first … first + n - 1 of the range own consecutive shares
-/// of `words`, where a block has `per_block` elements. The words of an element's whole block can be
-/// read, also before its own.
+/// of `words`, where a block has `per_block` elements. The words of an element's whole block are
+/// readable, even before its own.
 template <std::int64_t per_block, class Body>
 void for_pieces(std::int64_t count, std::int64_t begin, const RandomDraw& draw, const Body& body) {
   alignas(64) std::uint32_t words[kWords];
@@ -179,14 +178,14 @@ void for_pieces(std::int64_t count, std::int64_t begin, const RandomDraw& draw, 
   }
 }
 
-// out = a + out, held in [first, last]; `out` holds the products b·u. They went to memory and
-// come back, because a compiler that sees product and sum together fuses them into one rounding on
-// some machines.
+// out = a + out, clamped to [first, last]; `out` holds the products b·u. They pass through memory
+// because a compiler that sees product and sum together fuses them into one rounding on some
+// machines.
 void place(double* out, std::int64_t count, const RandomDraw& draw) {
   __asm__ volatile("" ::: "memory");
   for (std::int64_t i = 0; i < count; ++i) {
     const double value = draw.a + out[i];
-    const double above = value <= draw.first ? draw.first : value;  // NaN stays
+    const double above = value <= draw.first ? draw.first : value;  // NaN is kept
     out[i] = above >= draw.last ? draw.last : above;
   }
 }
@@ -227,7 +226,7 @@ void uniform_f64(double* out, std::int64_t count, std::int64_t begin, const Rand
       });
 }
 
-// Both values of each pair in a block are made, so that the loop has no branches; a range may start
+// Computes both values of each pair in a block, so that the loop has no branches; a range may start
 // or end within a pair. Product and sum are two roundings here too.
 void normal_f32(float* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw) {
   const auto mean = static_cast<float>(draw.a);

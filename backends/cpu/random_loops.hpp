@@ -1,6 +1,6 @@
-// The inner loops of the random kinds. Element i takes the words that runtime/base/philox.hpp gives
-// it, so any cut gives equal values. Private to backends/cpu. Threads: any; pure functions on the
-// given memory.
+// The inner loops of the random kinds. Element i uses its words of runtime/base/philox.hpp, so any
+// cut gives equal values. Private to backends/cpu. Threads: any; pure functions on the given
+// memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -15,14 +15,14 @@ struct RandomDraw {
   std::uint32_t limit = 0;  ///< philox::threshold(p)
   double a = 0;             ///< uniform: low; normal: mean
   double b = 1;      ///< uniform: high - low; normal: standard deviation; dropout: 1 / (1 - p)
-  double first = 0;  ///< uniform: the smallest and the largest value that is given
+  double first = 0;  ///< uniform: smallest and largest result
   double last = 0;
 };
 
 struct RandomLoops {
-  /// Elements [begin, begin + count) of a + b·u, held in [first, last]; u in [0, 1) with the
-  /// bits that the result's type holds. Product and sum are rounded one after the other, so that
-  /// all backends give the same bits.
+  /// Elements [begin, begin + count) of a + b·u, clamped to [first, last]; u in [0, 1) has the bits
+  /// of the result's type. Product and sum are rounded separately, so that all backends give the
+  /// same bits.
   using Uniform = void (*)(double* out,
                            std::int64_t count,
                            std::int64_t begin,
@@ -34,9 +34,9 @@ struct RandomLoops {
   /// a + b·z with z standard normal.
   void (*normal_f32)(float* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
   void (*normal_f64)(double* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
-  /// 1 where the element is hit, else 0.
+  /// 1 where the Bernoulli draw hits, else 0.
   void (*hits)(std::uint8_t* out, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
-  /// 0 where the element is hit, else in·b. out may equal in.
+  /// 0 where the Bernoulli draw hits, else in·b. out may equal in.
   void (*dropout_f32)(
       float* out, const float* in, std::int64_t count, std::int64_t begin, const RandomDraw& draw);
   void (*dropout_f64)(double* out,

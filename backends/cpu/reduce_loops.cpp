@@ -23,7 +23,7 @@ Wide<T>& value_of(Accumulator& accumulator) noexcept {
   }
 }
 
-// Integer sums and products wrap around.
+// Integer sums and products wrap.
 template <class T>
 T plus(T a, T b) noexcept {
   if constexpr (is_real<T>) {
@@ -63,7 +63,7 @@ void extreme_row(Accumulator* into, const void* in, std::int64_t count) {
   }
 }
 
-// In order, so that large factors beside small ones do not overflow in lanes of their own.
+// Multiplies in order: separate lanes of large and of small factors could overflow.
 template <class T>
 void product_row(Accumulator* into, const void* in, std::int64_t count) {
   const auto* from = static_cast<const T*>(in);
@@ -147,8 +147,8 @@ void extreme_columns(Accumulator* into,
     }
 #pragma GCC ivdep
     for (std::int64_t c = 0; c < count; ++c) {
-      // NaN is looked for apart: one comparison covers two rows, and the choices stay single
-      // instructions.
+      // NaN is detected separately: one comparison covers two rows, and each choice stays a single
+      // instruction.
       T best = row[0][c];
       bool unordered = is_unordered(row[0][c], row[1][c]);
       for (std::size_t r = 1; r < kRowBatch; ++r) {

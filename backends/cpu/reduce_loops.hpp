@@ -1,6 +1,6 @@
-// The inner loops of reductions. Accumulators are 8 bytes wide whatever the elements are: f64 for
-// floats, i64 for integers; so f32 sums lose nothing between blocks. Private to backends/cpu.
-// Threads: any; pure functions on the given memory.
+// The inner loops of reductions. Accumulators are 8 bytes wide for all elements: f64 for floats,
+// i64 for integers, so f32 sums lose nothing between blocks. Private to backends/cpu. Threads: any;
+// pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -14,18 +14,19 @@
 
 namespace hearth::cpu {
 
-/// What is summed before it goes to the accumulator. Rounding errors grow with the number of
-/// additions in a lane: 1024 elements are 16 in each of the 64 lanes of f32.
+/// Number of elements that are summed before they are added to the accumulator. Rounding errors
+/// grow with the number of additions in a lane: 1024 elements are 16 in each of the 64 lanes of
+/// f32.
 inline constexpr std::int64_t kSumBlock = 1024;
 
-/// An accumulator: the f64 of a float reduction, the i64 of an integer one.
+/// An accumulator: f64 for float reductions, i64 for integer ones.
 union Accumulator {
   double real;
   std::int64_t integer;
 };
 static_assert(sizeof(Accumulator) == 8);
 
-/// Rows that a column loop takes at once.
+/// Rows per call of a column loop.
 inline constexpr std::int64_t kRowBatch = 8;
 
 struct ReduceLoops {
@@ -36,9 +37,9 @@ struct ReduceLoops {
                            const void* const* rows,
                            std::int64_t row_count,
                            std::int64_t count);
-  /// The place of the first largest (smallest) element, the first NaN if there is one. count > 0.
+  /// Returns the place of the first largest (smallest) element, or of the first NaN. count > 0.
   using Position = std::int64_t (*)(const void* in, std::int64_t count);
-  /// Where row[c] beats best[c]: puts it there, and `place` into places[c].
+  /// Where row[c] beats best[c]: stores it there, and `place` in places[c].
   using Champions = void (*)(
       void* best, std::int64_t* places, const void* row, std::int64_t place, std::int64_t count);
   template <class Fn>

@@ -28,10 +28,9 @@ namespace {
 constexpr std::int64_t kGrain = std::int64_t{1} << 18;  // elements worth a fork
 constexpr std::int64_t kPart =
     std::int64_t{1} << 17;  // elements of one accumulator; longer reductions are cut and joined
-constexpr std::int64_t kWideStrip = 1024;  // columns that are summed together
-constexpr std::int64_t kBuffered = 256;    // the same when rows go through buffers
-// Of a row that goes through a buffer: what sum_of() adds at a time, so that the parts have its
-// bits.
+constexpr std::int64_t kWideStrip = 1024;  // columns per step
+constexpr std::int64_t kBuffered = 256;    // columns per step when rows go through buffers
+// Elements of a buffered row per step: the block of sum_of(), for equal bits.
 constexpr std::int64_t kRowPiece = kSumBlock;
 
 Error nothing_to_reduce(OpKind kind, const Shape& shape) {
@@ -59,7 +58,7 @@ class Reduction {
     const std::int64_t width = plan_.inner_is_kept ? plan_.inner_size : 1;
     const std::int64_t strip = std::min(width, strip_);
     strips_ = (width + strip - 1) / strip;
-    // A part is a run of elements of a reduced row, or of whole rows of a strip.
+    // A part is a range of elements of a reduced row, or of whole rows of a strip.
     const std::int64_t length =
         plan_.inner_is_kept ? plan_.fold_count : plan_.fold_count * plan_.inner_size;
     const std::int64_t part = std::max<std::int64_t>(kPart / strip, kRowBatch);
@@ -86,15 +85,16 @@ class Reduction {
   }
 
  private:
-  // Where all threads have some to fold, each makes what it folds. Of floats, others than sums care
-  // how a row is cut; rows of logits are long beside their losses.
+  // Whether each task computes the input that it folds, which needs enough tasks for all threads.
+  // The bits of float folds other than sums depend on the cut of a row, so those are excluded. So
+  // are losses, whose rows of logits are long.
   [[nodiscard]] bool may_make_pieces(std::int64_t tasks) const noexcept {
     const bool is_sum = kind_ == OpKind::reduce_sum || kind_ == OpKind::reduce_mean;
     return (is_sum || !is_float(source_.type)) && !maker_.makes_losses() &&
            tasks >= context_.arena.core_count();
   }
 
-  // Partial results, and behind them the input, where that is made whole before.
+  // Takes memory for partial results and, if the input is computed whole first, for the input.
   Status take_scratch() {
     const TensorView& input = call_.inputs[0];
     const std::int64_t size = size_bytes(input.dtype);
@@ -178,7 +178,7 @@ class Reduction {
     }
   }
 
-  // What would be read at once is added up by itself, as sum_of() does it.
+  // Sums each block on its own, as sum_of() does for contiguous input.
   void make_and_fold(Accumulator* into,
                      std::int64_t begin,
                      std::int64_t count,
@@ -272,7 +272,7 @@ class Reduction {
       }
     }
     const std::int64_t size = size_bytes(out_.dtype);
-    if (is_float(out_.dtype) && size == 2) {  // by way of f32, as the folds of a fused kernel
+    if (is_float(out_.dtype) && size == 2) {  // through f32, like the folds of a fused kernel
       for (std::int64_t i = 0; i < count; ++i) {
         sums[i].real = static_cast<double>(static_cast<float>(sums[i].real));
       }
@@ -301,7 +301,7 @@ class Reduction {
   std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
   Accumulator* partials_ = nullptr;  ///< [part][result]
   ReductionInput maker_;
-  bool makes_pieces_ = false;  ///< Else it is made whole, in scratch memory.
+  bool makes_pieces_ = false;  ///< Else the input is computed whole, in scratch memory.
 };
 
 void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {
@@ -329,7 +329,7 @@ Status run_reduce(const KernelCall& call, KernelContext& context) {
   return Reduction(call, context).run();
 }
 
-// Columns would have to be made in strips.
+// Accepts reductions along rows only: columns would have to be computed in strips.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   const TensorView& input = call.inputs[0];
   if (input.element_count() == 0 ||

@@ -23,7 +23,7 @@ ReductionInput::Part::Part(const ReductionInput& of) {
   if (of.losses_.has_value()) {
     losses_.emplace(*of.losses_);
   } else {
-    rows_.emplace(of.rows_, nullptr);  // one without rows needs no memory
+    rows_.emplace(of.rows_, nullptr);  // a producer without row buffers needs no memory
   }
 }
 

@@ -1,6 +1,6 @@
-// The input of a reduction that another call makes: elements of a pointwise expression, or losses
-// of rows of logits, piece by piece. Private to backends/cpu. On the stack of the kernel; each
-// thread has a Part. Invariant: elements have the bits that they have when they are made singly.
+// The prologue of a reduction: elements of a pointwise expression, or losses of rows of logits,
+// piece by piece. Private to backends/cpu. Lives on the kernel's stack; each thread has a Part.
+// Invariant: elements have the bits of the separate call.
 #pragma once
 
 #include "class_losses.hpp"
@@ -17,11 +17,11 @@ namespace hearth::cpu {
 
 class ReductionInput {
  public:
-  /// Whether a reduction takes what makes its input.
+  /// Whether a reduction accepts the producer of its input.
   [[nodiscard]] static Support supports(const KernelCall& call, const KernelContext& context);
 
-  /// Lifetime: the prologue, null where the input lies in memory, outlives this. Errors: those of
-  /// what makes the input.
+  /// Prepares the producer. Lifetime: the prologue outlives this; null if the input is in memory.
+  /// Errors: those of the producer.
   [[nodiscard]] Status start(const Prologue* prologue, KernelContext& context);
   [[nodiscard]] bool is_there() const noexcept { return losses_.has_value() || rows_.is_there(); }
   [[nodiscard]] bool makes_losses() const noexcept { return losses_.has_value(); }
@@ -30,11 +30,11 @@ class ReductionInput {
     return losses_.has_value() ? losses_->grain() : rows_.grain();
   }
 
-  /// What one thread runs. Requires is_there().
+  /// The state of one thread. Requires is_there().
   class Part {
    public:
     explicit Part(const ReductionInput& of);
-    /// Makes elements [begin, end), in row-major order, from `to` on.
+    /// Computes elements [begin, end), in row-major order, from `to` on.
     void make(std::byte* to, std::int64_t begin, std::int64_t end);
 
    private:

@@ -15,8 +15,8 @@ struct Axis {
   bool is_kept = false;
 };
 
-// Far axes first; repeated ones (step 0) are the farthest, for there is nothing to gain from
-// running along them.
+// Sorts large steps first. Broadcast axes (step 0) come first of all: no loop gains from running
+// along them.
 bool is_farther(const Axis& a, const Axis& b) noexcept {
   if (a.step == 0 || b.step == 0) {
     return a.step == 0 && b.step != 0;
@@ -52,7 +52,7 @@ ReductionPlan::ReductionPlan(const TensorView& input, std::uint32_t axes) noexce
     result_step *= is_kept ? shape[axis] : 1;
   }
   std::reverse(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(count));
-  // An insertion sort keeps the order of equals; there are eight at most.
+  // An insertion sort is stable; there are at most eight axes.
   for (std::size_t i = 1; i < count; ++i) {
     for (std::size_t j = i; j > 0 && is_farther(list[j], list[j - 1]); --j) {
       std::swap(list[j], list[j - 1]);

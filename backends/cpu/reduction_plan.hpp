@@ -1,7 +1,7 @@
-// How a reduction walks its input: axes sorted by how far apart their elements lie, merged where
-// possible, and split into those that are kept, those that are folded, and the innermost one, along
-// which loops run. Private to backends/cpu. Values, any thread. Invariant: every element of the
-// input is (a row of keep) + (a row of fold) + (a place along the inner axis), once.
+// The walk of a reduction over its input. Axes are sorted by step, merged where possible, and split
+// into kept axes, folded axes, and the innermost one, along which loops run. Private to
+// backends/cpu. Values. Threads: any. Invariant: every element of the input is (a row of keep) + (a
+// row of fold) + (a place along the inner axis), once.
 #pragma once
 
 #include "collapse.hpp"
@@ -13,12 +13,12 @@
 namespace hearth::cpu {
 
 struct ReductionPlan {
-  /// `axes` has a bit for each axis that is reduced. The input has at least one element.
+  /// `axes` has a bit for each reduced axis. The input has at least one element.
   ReductionPlan(const TensorView& input, std::uint32_t axes) noexcept;
 
   // Rows in the sense of Place: the last axis of both spaces has size 1.
-  Collapsed keep;  ///< Kept axes but the inner one; operand 0 is the input, 1 the result.
-  Collapsed fold;  ///< Reduced axes but the inner one; operand 0 is the input.
+  Collapsed keep;  ///< Kept axes except the inner one; operand 0 is the input, 1 the result.
+  Collapsed fold;  ///< Reduced axes except the inner one; operand 0 is the input.
   std::int64_t keep_count = 1;
   std::int64_t fold_count = 1;
   std::int64_t inner_size = 1;
@@ -26,9 +26,9 @@ struct ReductionPlan {
   std::int64_t inner_result_step = 0;  ///< In the result.
   bool inner_is_kept = false;
   bool results_are_in_order =
-      true;  ///< Counting keep rows and the kept inner axis counts the result's elements.
+      true;  ///< The order of keep rows, then kept inner places, is that of the result's elements.
 
-  /// Where result number `index` (in the order of keep rows, then inner places) lies in the result.
+  /// Returns the place of result number `index` (in the order of keep rows, then inner places).
   [[nodiscard]] std::int64_t result_offset(std::int64_t index) const noexcept;
 };
 

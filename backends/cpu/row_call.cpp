@@ -13,7 +13,7 @@ namespace hearth::cpu {
 namespace {
 
 constexpr std::int64_t kLine = 64;
-/// Rows of fewer elements go through the instructions together, so many elements at a time.
+/// Rows of fewer elements are processed together, up to this number of elements at a time.
 constexpr std::int64_t kFewElements = 256;
 constexpr std::int64_t kElementsAtOnce = 1024;
 
@@ -21,7 +21,7 @@ std::int64_t whole_cache_lines(std::int64_t bytes) noexcept {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-/// Whether these axes lie without gaps, the last one element after the other.
+/// Whether these axes are contiguous.
 bool lie_without_gaps(const Shape& shape, const Strides& strides, int begin, int end) noexcept {
   std::int64_t step = 1;
   for (int axis = end - 1; axis >= begin; --axis) {
@@ -50,7 +50,7 @@ Result<RowCall> RowCall::make(const TileProgram& program,
   return made;
 }
 
-// Phases: the space; rows that go together; whether there is room.
+// Phases: the space; rows per tile; the memory limit.
 Status RowCall::find_rows() {
   std::vector<Shape> shapes;
   shapes.reserve(call_.inputs.size());
@@ -146,7 +146,7 @@ void RowCall::run_to(std::byte* to, std::byte* memory, std::int64_t begin, std::
   const Goal goal{to, begin};
   TileRun run(
       program_, isa_, memory, whole_cache_lines(at_once_ * length_ * program_.element_bytes));
-  UndefinedElement none;  // row kernels have no integers that may lack an answer
+  UndefinedElement none;  // stays unset: row kernels have no integer ops that can fail
   static_cast<void>(run.start(call_.parameters, {}, none));
   for (std::int64_t row = begin; row < end; row += at_once_) {
     const std::int64_t count = std::min(at_once_, end - row);
@@ -180,7 +180,8 @@ void RowCall::fetch_ahead(TileRun& run,
   }
 }
 
-// A row that repeats is laid out for the first rows; those that follow find it there.
+// Sets the inputs of a tile. A repeated row is gathered for the first rows only; later tiles reuse
+// it.
 void RowCall::set_inputs(TileRun& run, std::int64_t row, std::int64_t count, bool is_first) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const TensorView& view = call_.inputs[i];
@@ -212,7 +213,7 @@ void RowCall::gather(std::size_t input, std::int64_t row, std::int64_t count, st
       offset += rest % space_[axis] * strides[static_cast<std::size_t>(axis)];
       rest /= space_[axis];
     }
-    // As far as the last axis goes.
+    // Up to the end of the last axis.
     const std::int64_t inner = axes == 0 ? 1 : space_[axes - 1];
     const std::int64_t step = axes == 0 ? 0 : strides[static_cast<std::size_t>(axes - 1)];
     const std::int64_t piece = std::min(inner - place % inner, (row + count) * elements - place);

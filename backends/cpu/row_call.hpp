@@ -1,8 +1,9 @@
-// One set of operands under a tile program of a row kernel: tiles are whole rows, one or several at
-// a time, in memory of the launch. Private to backends/cpu. On the stack of the kernel that runs
-// it; any thread of it may run a part. Invariants: (1) how rows go together depends on shapes and
-// types only; (2) parts own disjoint rows, and a row's inputs are all read before its outputs are
-// stored, but for those that no input shares. What several rows read shares bytes with no output.
+// One set of operands under a tile program of a row kernel: a tile is one or several whole rows, in
+// memory of the launch. Private to backends/cpu. Lives on the stack of the kernel that runs it; any
+// thread of the kernel may run a part.
+// Invariants: (1) the number of rows in a tile depends on shapes and types only; (2) parts own
+// disjoint rows, and a row's inputs are all read before its outputs are stored, except outputs
+// whose bytes no input shares. An input that several rows read shares bytes with no output.
 #pragma once
 
 #include "expression.hpp"
@@ -19,11 +20,11 @@ namespace hearth::cpu {
 
 class RowCall {
  public:
-  /// What a part may touch at a time: most of an L2 of 1 MiB.
+  /// Limit of the memory that a part uses at a time: most of an L2 of 1 MiB.
   static constexpr std::int64_t kMostPartBytes = std::int64_t{640} << 10;
 
-  /// What `call` refers to outlives it. Errors: invalid_argument, where its shapes do not fit;
-  /// unsupported, where its rows are too long for the program's values.
+  /// All that `call` refers to outlives this. Errors: invalid_argument for shapes that do not
+  /// match; unsupported if its rows are too long for the program's values.
   [[nodiscard]] static Result<RowCall> make(const TileProgram& program,
                                             const ExpressionCall& call,
                                             IsaLevel isa);
@@ -31,27 +32,28 @@ class RowCall {
   [[nodiscard]] std::int64_t row_count() const noexcept { return rows_; }
   /// Rows worth a fork.
   [[nodiscard]] std::int64_t grain() const noexcept;
-  /// Of the memory that a part needs.
+  /// Returns the memory that a part needs.
   [[nodiscard]] std::int64_t part_bytes() const noexcept;
-  /// Runs rows [begin, end), with part_bytes() of memory. Parameters are those of the call.
+  /// Runs rows [begin, end) with the call's parameters. `memory` has part_bytes() bytes.
   void run(std::byte* memory, std::int64_t begin, std::int64_t end) const {
     run_to(nullptr, memory, begin, end);
   }
-  /// The same, with those of output 0 from `to` on. Requires a call that stays near, of one output.
+  /// Runs rows [begin, end), and stores those of output 0 from `to` on. Requires a call with
+  /// stays_near and one output.
   void make(std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) const {
     run_to(to, memory, begin, end);
   }
 
  private:
-  /// Where the rows of output 0 go, from a row on; to null: where they lie.
+  /// Destination of the rows of output 0, from row `first` on; null: the output's own memory.
   struct Goal {
     std::byte* to = nullptr;
     std::int64_t first = 0;
   };
 
   enum class Lie : std::uint8_t {
-    straight,  ///< As the rows are walked.
-    repeated,  ///< The same row, without gaps, for all.
+    straight,  ///< In the order of the rows.
+    repeated,  ///< One contiguous row, shared by all.
     strided,
   };
 
@@ -68,7 +70,7 @@ class RowCall {
   [[nodiscard]] std::byte* place_of(std::size_t output,
                                     const Goal& goal,
                                     std::int64_t row) const noexcept;
-  /// Elements of a row of an operand.
+  /// Returns the elements of an operand's row.
   [[nodiscard]] std::int64_t width(bool is_of_rows) const noexcept {
     return is_of_rows ? 1 : length_;
   }
@@ -80,12 +82,12 @@ class RowCall {
   Shape space_ = {};
   int kept_axes_ = 0;
   std::int64_t rows_ = 0;
-  std::int64_t length_ = 0;   ///< Of a row.
+  std::int64_t length_ = 0;   ///< Elements of a row.
   std::int64_t at_once_ = 1;  ///< Rows of a tile.
   std::array<bool, TileProgram::kMostInputs> is_of_rows_{};
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<Strides, TileProgram::kMostInputs> strides_{};
-  std::array<bool, TileProgram::kMostOutputs> is_fresh_{};  ///< No input lies there.
+  std::array<bool, TileProgram::kMostOutputs> is_fresh_{};  ///< No input shares its bytes.
   std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;

@@ -1,6 +1,6 @@
-// Brings pieces of strided or 16-bit rows into the contiguous form that loops take; pieces that
-// have it already are used in place. Private to backends/cpu. One object a thread; it holds the
-// buffers.
+// Loads pieces of strided or 16-bit rows into the contiguous form of the loops; pieces that have
+// this form are used in place. Private to backends/cpu. Threads: one object for each, which holds
+// the buffers.
 #pragma once
 
 #include "cast_loops.hpp"
@@ -14,11 +14,11 @@
 
 namespace hearth::cpu {
 
-/// What all threads of a kernel share about one operand's rows.
+/// Description of one operand's rows, shared by all threads of a kernel.
 struct RowSource {
   const std::byte* data = nullptr;
   DType stored = DType::f32;
-  DType type = DType::f32;  ///< What the loop reads: compute_dtype(stored).
+  DType type = DType::f32;  ///< Type that the loop reads: compute_dtype(stored).
   std::int64_t step = 1;    ///< Elements between neighbours in a row.
   CastLoop cast = nullptr;
   GatherLoop gather = nullptr;
@@ -41,8 +41,8 @@ struct RowSource {
 template <std::int64_t kElements>
 class RowBuffer {
  public:
-  /// `count` elements from `offset` on, in elements of the operand; count ≤ kElements unless the
-  /// source is direct.
+  /// Returns `count` elements from `offset` on, in elements of the operand; count ≤ kElements
+  /// unless the source is direct.
   [[nodiscard]] const std::byte* fetch(const RowSource& source,
                                        std::int64_t offset,
                                        std::int64_t count) {
@@ -54,7 +54,8 @@ class RowBuffer {
     }
     return as_read(source, at, count);
   }
-  /// Room for `count` elements as they are stored; as_read() says where the loop finds them then.
+  /// Returns room for `count` elements in their stored type; as_read() then returns them in the
+  /// loop's type.
   [[nodiscard]] std::byte* room(const RowSource& source) noexcept {
     return source.converts() ? raw_ : wide_;
   }

@@ -11,7 +11,7 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 namespace {
 
 constexpr std::int64_t kBlock =
-    1024;  // stays in L1 between the loop that makes it and the loop that sums it
+    1024;  // stays in L1 between the loop that computes it and the loop that sums it
 
 [[gnu::always_inline]] inline float exp_of(float x) noexcept {
   return exp_f32(x);
@@ -20,7 +20,7 @@ constexpr std::int64_t kBlock =
   return std::exp(x);
 }
 
-// exp(in - top), at most 1.
+// Computes exp(in - top), at most 1.
 template <class T>
 void falloff(T* out, const T* in, T top, std::int64_t count) {
 #pragma GCC ivdep

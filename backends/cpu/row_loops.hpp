@@ -1,6 +1,6 @@
-// The inner loops of softmax and its kin: one row at a time where the axis is contiguous, else
-// strips of neighbouring rows at once. Outputs may equal inputs. Sums are kept in f64 from block to
-// block. Private to backends/cpu. Threads: any; pure functions on the given memory.
+// The inner loops of softmax and related kinds: one row at a time if the axis is contiguous, else
+// strips of neighbouring rows. Outputs may equal inputs. Sums are kept in f64 from block to block.
+// Private to backends/cpu. Threads: any; pure functions on the given memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -9,13 +9,13 @@
 
 namespace hearth::cpu {
 
-/// What a row of logits has in common.
+/// Maximum and sum of a row of logits.
 struct RowStatistics {
   double top = 0;  ///< The largest element.
   double sum = 0;  ///< The sum of exp(x - top).
 };
 
-/// Columns that a strip may have.
+/// Most columns of a strip.
 inline constexpr std::int64_t kMaxStrip = 512;
 
 template <class T>
@@ -31,8 +31,7 @@ struct RowLoops {
   void (*cross_entropy_backward)(
       T* out, const T* probabilities, T grad, std::int64_t target, std::int64_t count);
 
-  // Strips: `width` ≤ kMaxStrip lines side by side, each of `length` elements that lie `step`
-  // apart.
+  // Strips: `width` ≤ kMaxStrip adjacent lines, each of `length` elements that are `step` apart.
   using Strip =
       void (*)(T* out, const T* in, std::int64_t length, std::int64_t step, std::int64_t width);
   using BackwardStrip = void (*)(T* out,

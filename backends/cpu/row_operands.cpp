@@ -18,7 +18,7 @@ std::int64_t bytes_of(const TensorView& view, DType type) noexcept {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// A walk whose body only copies: the walk itself does the gathering and the cast.
+// Copies by a walk whose body only copies: the walk gathers and casts.
 void lay_out(const TensorView& from, std::byte* to, DType type, KernelContext& context) {
   const hearth::detail::Layout layout(from.shape());
   const TensorView target{.data = to, .layout = &layout, .dtype = type};

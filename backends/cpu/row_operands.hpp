@@ -1,7 +1,7 @@
-// The operands of a row kernel as contiguous arrays of its compute type: used where they lie if
-// they are that already, else laid out in scratch memory first and the result rounded back at the
-// end. Private to backends/cpu. Threads: owner only. Holds the scratch memory from construction to
-// finish().
+// The operands of a row kernel as contiguous arrays of its compute type. Operands in this form are
+// used in place; others are converted in scratch memory first, and the result is rounded back at
+// the end. Private to backends/cpu. Threads: owner only. Lifetime: holds the scratch memory from
+// construction to finish().
 #pragma once
 
 #include "kernel_table.hpp"
@@ -18,7 +18,7 @@ class RowOperands {
  public:
   static constexpr std::size_t kMaxInputs = 2;
 
-  /// Takes inputs [first, first + count) and one output. Errors: out_of_memory.
+  /// Prepares inputs [first, first + count) and one output. Errors: out_of_memory.
   [[nodiscard]] Status prepare(const KernelCall& call,
                                std::size_t first,
                                std::size_t count,
@@ -44,8 +44,8 @@ class RowOperands {
   TensorView result_;
 };
 
-/// The lines of a contiguous tensor along one axis: `length` elements that lie `step` apart, `step`
-/// lines side by side, `outer` times.
+/// The lines of a contiguous tensor along one axis: `length` elements that are `step` apart, `step`
+/// adjacent lines, `outer` times.
 struct LineSpace {
   std::int64_t outer = 1;
   std::int64_t length = 1;

@@ -18,7 +18,7 @@ constexpr std::int64_t kPart = std::int64_t{1}
                                << 17;  // elements of one walk; longer lines are cut and joined
 constexpr std::int64_t kStrip = 256;
 
-// Sums are f64 for floats, i64 for integers, which wrap around.
+// Sums are f64 for floats, i64 for integers, which wrap.
 template <class T>
 void add_to(Accumulator& sum, T x) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
@@ -29,7 +29,8 @@ void add_to(Accumulator& sum, T x) noexcept {
   }
 }
 
-/// The running sums of `count` neighbours, the last one of them in `sum`.
+/// Computes the running sums of `count` neighbours, beginning from `sum`, which ends as the last
+/// one.
 using ScanRow = void (*)(
     Accumulator* sums, Accumulator& sum, const void* in, std::int64_t count, bool is_reverse);
 template <class T>
@@ -71,8 +72,8 @@ Shape without_axis(Shape shape, int axis) {
   return shape;
 }
 
-// The result is contiguous: either the axis is its innermost one, and lines are walked one by one,
-// or strips of neighbouring lines are walked together.
+// Walks lines one by one if the axis is the innermost one of the contiguous result, else strips of
+// neighbouring lines together.
 class Scan {
  public:
   Scan(const KernelCall& call, const ScanAttributes& attributes, KernelContext& context)
@@ -98,7 +99,7 @@ class Scan {
   }
 
  private:
-  // Phases: the sums of all parts but the last of each line; what each part begins with; the walk.
+  // Phases: the sums of all parts but the last of each line; the start of each part; the walk.
   Status run_lines() {
     const RowSource source(in_, in_step_, context_.isa);
     const std::int64_t lines = kept_.element_count();
@@ -128,7 +129,7 @@ class Scan {
     return {};
   }
 
-  // From the sum of each part to the sum of those before it.
+  // Converts the sum of each part to the sum of the parts before it.
   void begin_parts(Accumulator* parts, std::int64_t count) const {
     Accumulator sum{};
     for (std::int64_t i = 0; i < count; ++i) {
@@ -142,7 +143,7 @@ class Scan {
     }
   }
 
-  // Part 0 is the one where the walk of the line begins.
+  // Part 0 is the part where the walk of the line begins.
   void walk(const RowSource& source,
             std::int64_t line,
             std::int64_t part,
@@ -176,7 +177,7 @@ class Scan {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kGrain / (length_ * std::min(inner, kStrip)));
     context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
-      RowBuffer<kStrip> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): as above
+      RowBuffer<kStrip> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): fetch() fills it
       alignas(64) Accumulator sums[kStrip];
       for (std::int64_t task = begin; task < end; ++task) {
         const Place place(keep_, task / strips);

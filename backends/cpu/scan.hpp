@@ -1,4 +1,5 @@
-// The kernel of cumsum, a row of reduction_rows(). Private to backends/cpu. Threads: owner only.
+// The kernel of cumsum, registered by reduction_rows(). Private to backends/cpu. Threads: owner
+// only.
 #pragma once
 
 #include "kernel_table.hpp"

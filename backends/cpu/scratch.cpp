@@ -12,7 +12,7 @@ PageScratch::~PageScratch() {
 
 Result<std::byte*> PageScratch::take(std::int64_t size_bytes) {
   if (size_bytes > page_.size_bytes) {
-    // Grown by half, so that slowly rising requests do not get a page each time.
+    // Grows by half, so that slowly rising requests do not allocate a page each time.
     const std::int64_t wanted_bytes = std::max(size_bytes, page_.size_bytes + page_.size_bytes / 2);
     if (page_.data != nullptr) {
       pages_.free_page(page_);

@@ -1,6 +1,6 @@
-// Scratch memory of one CPU device as its kernels see it: a small piece that is always there, and
-// whatever is larger from where the device says. Taken at the start of a kernel, given back at its
-// end. Threads: owner only; loop bodies get their share from the kernel that took it.
+// Scratch memory of the kernels of one CPU device: a small piece that is always present; larger
+// requests go to the device's ScratchMemory. Taken at the start of a kernel, released at its end.
+// Threads: owner only; loop bodies receive their share from the kernel.
 #pragma once
 
 #include <hearth/backends/scratch_memory.hpp>
@@ -13,7 +13,7 @@
 
 namespace hearth::cpu {
 
-/// For a backend that is driven without a device: one page, which grows to the largest request and
+/// Scratch memory of a backend without a device: one page, which grows to the largest request and
 /// stays.
 class PageScratch final : public ScratchMemory {
  public:
@@ -33,7 +33,7 @@ class PageScratch final : public ScratchMemory {
 
 class Scratch {
  public:
-  /// Kernels that need no more than this cost the device's memory nothing.
+  /// Requests up to this size take no device memory.
   static constexpr std::int64_t kSmallBytes = std::int64_t{16} << 10;
 
   explicit Scratch(PageProvider& pages) noexcept : own_(pages) {}
@@ -42,12 +42,12 @@ class Scratch {
   ~Scratch() = default;
 
   void use(ScratchMemory& memory) noexcept { memory_ = &memory; }
-  /// 64-byte aligned, uninitialised, valid until the next take_all() or give_back(). Errors:
-  /// out_of_memory.
+  /// Takes memory, aligned to 64 and uninitialised, valid until the next take_all() or give_back().
+  /// Errors: out_of_memory.
   [[nodiscard]] Result<std::byte*> take_all(std::int64_t size_bytes) {
     return size_bytes <= kSmallBytes ? Result<std::byte*>(small_.data()) : take_large(size_bytes);
   }
-  /// At the end of a kernel, whether it took any or not.
+  /// Releases the memory at the end of a kernel, even if it took none.
   void give_back() noexcept {
     if (is_taken_) {
       is_taken_ = false;

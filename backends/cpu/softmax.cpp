@@ -15,7 +15,7 @@ namespace hearth::cpu {
 namespace {
 
 constexpr std::int64_t kGrain = std::int64_t{1}
-                                << 16;  // elements worth a fork: each takes an exponential
+                                << 16;  // elements worth a fork: each needs an exponential
 
 std::int64_t grain_of(std::int64_t elements, DType type) noexcept {
   const std::int64_t grain = type == DType::f64 ? kGrain / 8 : kGrain;
@@ -50,8 +50,8 @@ void for_lines(const LineSpace& lines,
       });
 }
 
-/// Where a row's result is made: in place, or in a buffer from which it bypasses the caches, when
-/// all results together are large.
+/// Destination of a row's result: in place or, if all results together are large, in a buffer from
+/// which it is stored past the caches.
 template <class T>
 class RowTarget {
  public:

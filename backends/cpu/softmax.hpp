@@ -1,4 +1,4 @@
-// The kernels behind row_rows(): softmax and log_softmax with their gradients (softmax.cpp), cross
+// The kernels of row_rows(): softmax and log_softmax with their gradients (softmax.cpp), cross
 // entropy and its gradient (cross_entropy.cpp). Private to backends/cpu. Threads: owner only.
 #pragma once
 

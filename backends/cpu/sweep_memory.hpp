@@ -1,7 +1,7 @@
-// Remembers in which direction a matrix was read last, so that the next reading begins where that
-// one ended: with what is still in the cache. A model whose weights are a little larger than the
-// second-level cache would else find nothing of them there. Owned by one CPU device. Threads: owner
-// only.
+// Remembers the direction in which each matrix was read last. The next reading begins where the
+// last one ended, with what is still in the cache. Otherwise weights slightly larger than the
+// second-level cache would find nothing of themselves there. Owned by one CPU device. Threads:
+// owner only.
 #pragma once
 
 #include <bitset>
@@ -12,8 +12,8 @@ namespace hearth::cpu {
 
 class SweepMemory {
  public:
-  /// Whether to go backwards this time. Two matrices may share an entry: that costs time, never
-  /// bits.
+  /// Flips the direction of a matrix; true: read backwards. Two matrices may share an entry: that
+  /// costs time, never bits.
   [[nodiscard]] bool turn(const std::byte* matrix) noexcept {
     const auto line = reinterpret_cast<std::uintptr_t>(matrix) / 64;
     const auto entry = line % kEntries;

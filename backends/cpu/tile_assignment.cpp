@@ -10,15 +10,15 @@ namespace hearth::cpu {
 
 namespace {
 
-// A tile is free again behind the last instruction that reads it. Where an instruction may write
-// over an operand that ends with it, it does. An output's tile is its own from end to end, because
-// it may lie in the output's memory, and that may be an input's too.
+// A tile is free after the last instruction that reads it. An instruction writes its result over an
+// operand that ends with it, where allowed. An output's tile is never shared, because it may be in
+// the output's memory, which may also be an input's.
 class TileAssignment {
  public:
   TileAssignment(TileProgram& program, const MayOverwrite& may_overwrite)
       : program_(program), may_overwrite_(may_overwrite), first_(program.first_tile()) {}
 
-  // Phases: when each value is made and read; the tiles; the outputs' numbers.
+  // Phases: definition and last read of each value; the tiles; the outputs' numbers.
   Status run() {
     find_lives();
     for (std::size_t i = 0; i < program_.body.size(); ++i) {
@@ -88,7 +88,8 @@ class TileAssignment {
     return inputs;
   }
 
-  // Operands by their tiles; those that end here, and one that may be written over.
+  // Replaces operands by their tiles; collects those that end here, and one that may be
+  // overwritten.
   void replace_operands(std::size_t i) {
     TileInstruction& each = program_.body[i];
     ended_.clear();
@@ -136,8 +137,8 @@ class TileAssignment {
   std::vector<ValueNumber> tile_;       // by value
   std::vector<std::size_t> last_read_;  // by value: an instruction, or kNever for outputs
   std::vector<ValueNumber> free_;
-  std::vector<ValueNumber> ended_;   // with the instruction at hand
-  std::optional<ValueNumber> over_;  // the one of these that its result may take
+  std::vector<ValueNumber> ended_;   // with the current instruction
+  std::optional<ValueNumber> over_;  // the operand that its result may overwrite
 };
 
 }  // namespace

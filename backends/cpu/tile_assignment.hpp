@@ -1,6 +1,6 @@
-// Which tile holds each value of a tile program, so that few tiles serve many values. Private to
-// backends/cpu. A free function; pure. Invariant: no tile is written over while an instruction
-// still reads it, nor when it is an output's.
+// Assigns the values of a tile program to tiles, so that few tiles hold many values. Private to
+// backends/cpu. A pure free function. Invariant: no tile is overwritten while a later instruction
+// reads it, nor if it belongs to an output.
 #pragma once
 
 #include "tile_program.hpp"
@@ -12,13 +12,13 @@
 
 namespace hearth::cpu {
 
-/// Whether an instruction may write its result over this operand, when that ends with it.
+/// Whether an instruction may overwrite this operand with its result, if the operand ends there.
 using MayOverwrite = std::function<bool(const TileInstruction& instruction, std::size_t operand)>;
 
-/// Gives the values of the body tiles, and says of each output which inputs are read behind it.
-/// Before, a value's number is first_tile() and its place in the order of making; afterwards it is
-/// that of its tile.
-/// Errors: unsupported when that takes more values than a program holds.
+/// Assigns tiles to the values of the body, and sets TileOutput::read_after. Before the call, a
+/// value's number is first_tile() plus its place in definition order; afterwards it is its tile's
+/// number.
+/// Errors: unsupported if that takes more values than a program holds.
 [[nodiscard]] Status assign_tiles(TileProgram& program, const MayOverwrite& may_overwrite);
 
 }  // namespace hearth::cpu

@@ -7,15 +7,15 @@ namespace hearth::cpu {
 
 namespace {
 
-// Below, a tile takes several rows: an instruction costs some nanoseconds however few its elements,
-// but bringing rows together costs too, as much as instructions on so many elements.
+// For shorter rows, a tile takes several. An instruction has a fixed cost of some nanoseconds, but
+// gathering rows costs as much as instructions on this number of elements.
 constexpr std::int64_t kShortRow = 256;
 constexpr std::int64_t kShortRowOfOne = 32;
 constexpr std::int64_t kBlockRows =
     16;  // a cache line of 4-byte elements, read along the other axis
 
-// How an operand moves through memory along each axis of the space, when its map has no quotients
-// and remainders.
+// Finds the steps of an operand along each axis of the space. Fails if its map has quotients or
+// remainders.
 bool find_strides(const std::vector<AffineIndex>& map,
                   const Strides& of_operand,
                   Strides& strides,
@@ -43,8 +43,8 @@ void scatter_row(std::byte* to, std::int64_t step, const std::byte* from, std::i
   }
 }
 
-// Elements of a tile whose operands come from memory: the next tile's lines are all on their way
-// while this one is worked on, where a core keeps no more than some dozens of them waiting.
+// Elements of a tile whose operands come from memory. All lines of the next tile are prefetched
+// during this one, and a core keeps no more than some dozens of lines in flight.
 constexpr std::int64_t kFarTile = 512;
 
 }  // namespace
@@ -74,12 +74,12 @@ TileCall::TileCall(const TileProgram& program, const ExpressionCall& call, IsaLe
   is_far_ = (fetches_itself_ || program.body.size() > 1) && count_ * program.element_bytes > near;
 }
 
-// The common case.
+// Tests for the common case.
 std::int64_t TileCall::flat_count(const TileProgram& program, const ExpressionCall& call) noexcept {
   const hearth::detail::Layout* const layout = call.outputs[0].layout;
   const std::int64_t count = layout->shape.element_count();
   const auto is_flat = [&](const TensorView& view) {
-    // Mostly all have one layout; the rest are of the same size, or a single element.
+    // Usually all operands share one layout; others have the same size, or a single element.
     return view.layout == layout || view.element_count() == 1 ||
            (view.layout->contiguous && view.element_count() == count);
   };
@@ -97,8 +97,8 @@ void TileCall::lay_flat() noexcept {
   }
 }
 
-// An input whose map has quotients or remainders is read place by place, whatever the space is
-// like.
+// Steps of an operand over the space. An input whose map has quotients or remainders is read place
+// by place, in any space.
 Strides TileCall::strides_of(std::size_t operand) {
   const std::size_t input_count = call_.inputs.size();
   const bool is_input = operand < input_count;
@@ -123,7 +123,7 @@ Strides TileCall::strides_of(std::size_t operand) {
   return is_linear ? strides : Strides{};
 }
 
-// How an operand lies in the space, once its axes are merged.
+// Layout of an operand in the space with merged axes.
 TileCall::Lie TileCall::lie_of(std::size_t operand) const {
   const bool is_mapped = operand < call_.inputs.size() && lies_[operand] == Lie::mapped;
   if (is_mapped || space_->is_linear(operand)) {
@@ -138,7 +138,7 @@ TileCall::Lie TileCall::lie_of(std::size_t operand) const {
 void TileCall::find_space() {
   static_assert(kMostTileOperands == TileProgram::kMostInputs + TileProgram::kMostOutputs);
   const std::size_t operand_count = call_.inputs.size() + call_.outputs.size();
-  // Those of the operands alone have values.
+  // Only the entries of the operands are set.
   std::array<Strides, kMostTileOperands> strides;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (std::size_t i = 0; i < operand_count; ++i) {
     strides[i] = strides_of(i);
@@ -160,8 +160,8 @@ void TileCall::find_space() {
   order_ = is_flat ? Order::flat : is_along_rows ? Order::blocks : Order::rows;
 }
 
-// An output is made in its memory, unless a later instruction still reads an input there, or the
-// result is so large that it is written past the caches.
+// An output is computed in its own memory, with two exceptions: a later instruction reads an input
+// there, or the result is so large that it is stored past the caches.
 void TileCall::find_shares() {
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const TensorView& output = call_.outputs[o];
@@ -175,7 +175,7 @@ void TileCall::find_shares() {
     is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
   }
-  // An instruction whose operands all lie in memory needs no tiles.
+  // An instruction whose operands are all in memory needs no tiles.
   is_one_pass_ = program_.body.size() == 1;
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     is_one_pass_ = is_one_pass_ && is_made_in_place_[o];
@@ -183,8 +183,8 @@ void TileCall::find_shares() {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     is_one_pass_ = is_one_pass_ && lies_[i] == Lie::linear;
   }
-  // Such a loop asks for its operands itself, and writes past the caches itself; of two results,
-  // which are one value, it would make one so.
+  // A single wrapped loop prefetches its operands and stores past the caches on its own. It can
+  // write only one result, even if two outputs have the same value.
   if (program_.body.size() == 1 && program_.body[0].step == TileStep::wrapped &&
       order_ == Order::flat && call_.outputs.size() == 1) {
     is_one_pass_ = fetches_itself_ = true;
@@ -231,7 +231,7 @@ void TileCall::run_piece(TileRun& run,
                          const std::byte* made,
                          std::int64_t begin,
                          std::int64_t end) {
-  run.forget_rows();  // a part of a row at the end of the last piece lies among them
+  run.forget_rows();  // drops rows gathered for a partial row at the end of the last piece
   base_[0] = made;
   first_ = begin;
   run_in_order(run, begin, end);
@@ -275,7 +275,7 @@ bool TileCall::find_undefined(TileRun& run,
     TilePlaces places{.first = begin, .columns = block.columns};
     if (order_ == Order::flat) {
       set_flat_inputs(run, begin);
-    } else {  // rows in every case: the first place is looked for
+    } else {  // rows in every case: finds the first place
       block = next_rows(begin, end);
       places = places_of(block);
       set_inputs(run, block, TilePlace(*space_, block.row));
@@ -339,7 +339,7 @@ void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) cons
   }
 }
 
-// From the place `at` on: whole rows where they are short, else a piece of one.
+// Returns the block from place `at` on: whole rows if they are short, else a piece of one.
 TileCall::Block TileCall::next_rows(std::int64_t at, std::int64_t end) const {
   const std::int64_t inner = space_->inner_size();
   Block block{.row = at / inner, .column = at % inner};
@@ -395,7 +395,7 @@ void TileCall::run_blocks(TileRun& run, std::int64_t begin, std::int64_t end) co
 TilePlaces TileCall::places_of(const Block& block) const {
   const std::int64_t inner = space_->inner_size();
   const std::int64_t first = block.row * inner + block.column;
-  if (block.columns == inner) {  // without gaps
+  if (block.columns == inner) {  // contiguous
     return {.first = first, .columns = block.rows * block.columns};
   }
   return {.first = first, .rows = block.rows, .columns = block.columns, .row_step = inner};
@@ -429,7 +429,7 @@ void TileCall::set_inputs(TileRun& run, const Block& block, const TilePlace& pla
   }
 }
 
-// Rows of one plane go together, so that those of a transposed operand are read by whole lines.
+// Gathers rows of one plane together, so that a transposed operand is read by whole lines.
 void TileCall::gather(std::size_t input, const Block& block, std::byte* to) const {
   const auto inner = static_cast<std::size_t>(space_->rank) - 1;
   const std::int64_t height = inner > 0 ? space_->size[inner - 1] : 1;
@@ -453,7 +453,7 @@ void TileCall::gather(std::size_t input, const Block& block, std::byte* to) cons
   }
 }
 
-// Quotients and remainders: each place by itself.
+// Gathers place by place, for maps with quotients and remainders.
 void TileCall::gather_mapped(std::size_t input, const Block& block, std::byte* to) const {
   const std::vector<AffineIndex>& map = program_.kernel.inputs[input].map;
   const TensorView& view = call_.inputs[input];

@@ -1,8 +1,9 @@
-// One set of operands under a tile program: which of them lie in the order of the work, and how the
-// others are brought into it, tile by tile. Private to backends/cpu. On the stack of the kernel
-// that runs it; any thread of it may run a part. Invariants: (1) the tiles depend on shapes and
-// strides only; (2) parts own disjoint places, and a tile's inputs are all read before its outputs
-// are stored, but for those that no input shares.
+// One set of operands under a tile program: classifies the operands by layout, and gathers those
+// that are not in work order, tile by tile. Private to backends/cpu. Lives on the stack of the
+// kernel that runs it; any thread of the kernel may run a part.
+// Invariants: (1) the tiles depend on shapes and strides only; (2) parts own disjoint places, and a
+// tile's inputs are all read before its outputs are stored, except outputs whose bytes no input
+// shares.
 #pragma once
 
 #include "collapse.hpp"
@@ -19,36 +20,37 @@ namespace hearth::cpu {
 
 class TileCall {
  public:
-  /// The elements of each output when all operands lie in the order of the work, or are one
-  /// element, as far as that can be told without a look at strides; else 0.
+  /// Returns the elements of each output if all operands are in work order or one element, as far
+  /// as layouts show this without their strides; else 0.
   [[nodiscard]] static std::int64_t flat_count(const TileProgram& program,
                                                const ExpressionCall& call) noexcept;
 
-  /// What `call` refers to outlives it.
+  /// All that `call` refers to outlives this.
   TileCall(const TileProgram& program, const ExpressionCall& call, IsaLevel isa);
 
   /// Elements of each output.
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   [[nodiscard]] TileSizes sizes() const noexcept { return shape_.dims(); }
 
-  /// The work as units that run() takes ranges of, and how many are worth a fork.
+  /// Work units, the ranges of run(), and the number worth a fork.
   [[nodiscard]] std::int64_t unit_count() const noexcept;
   [[nodiscard]] std::int64_t grain() const noexcept;
-  /// Runs units [begin, end). `run` was started with this call's parameters and sizes().
+  /// Runs units [begin, end). `run` must have been started with this call's parameters and sizes().
   void run(TileRun& run, std::int64_t begin, std::int64_t end) const;
-  /// Runs the elements [begin, end) in row-major order, those of input 0 from `made` on. Requires
-  /// an input 0 in that order. Pieces of one run may follow one another.
+  /// Runs elements [begin, end) in row-major order, with those of input 0 stored from `made` on.
+  /// Requires an input 0 in that order. Pieces of one run may follow one another.
   void run_piece(TileRun& run, const std::byte* made, std::int64_t begin, std::int64_t end);
-  /// The same, with those of output 0 from `to` on, which may be `made`. Requires a call that stays
-  /// near, of one output.
+  /// Runs elements [begin, end), and stores those of output 0 from `to` on, which may equal `made`.
+  /// Requires a call with stays_near and one output.
   void run_piece(
       TileRun& run, const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end);
-  /// Makes the elements [begin, end) of output 0 in row-major order, from `to` on. Requires a call
-  /// that stays near, of one output.
+  /// Computes elements [begin, end) of output 0 in row-major order, from `to` on. Requires a call
+  /// with stays_near and one output.
   void make_piece(TileRun& run, std::byte* to, std::int64_t begin, std::int64_t end);
-  /// Whether an operand is read along another axis than the last, which suits blocks, not pieces.
+  /// Whether an operand is contiguous along another axis than the last, which suits blocks, not
+  /// pieces.
   [[nodiscard]] bool suits_blocks() const noexcept { return order_ == Order::blocks; }
-  /// Looks for the first of the elements [begin, end) without an answer and stores nothing.
+  /// Searches elements [begin, end) for the first undefined one; stores nothing.
   [[nodiscard]] bool find_undefined(TileRun& run,
                                     std::int64_t begin,
                                     std::int64_t end,
@@ -56,9 +58,9 @@ class TileCall {
 
  private:
   enum class Order : std::uint8_t {
-    flat,    ///< Tiles of neighbours, read where they lie.
+    flat,    ///< Tiles of neighbours, read in place.
     rows,    ///< Rows, or pieces of them; short ones several at a time.
-    blocks,  ///< Some rows by some columns, for an operand that lies along the rows.
+    blocks,  ///< Some rows by some columns, for an operand that is contiguous along the rows.
   };
   struct Block {
     std::int64_t row = 0;
@@ -82,7 +84,7 @@ class TileCall {
   [[nodiscard]] std::int64_t first_of(std::size_t input) const noexcept {
     return input == 0 ? first_ : 0;
   }
-  /// Where an output's element at a row-major place lies.
+  /// Returns the address of an output's element at a row-major place.
   [[nodiscard]] std::byte* result(std::size_t output, std::int64_t place) const noexcept {
     const TensorView& view = call_.outputs[output];
     return result_ != nullptr ? result_ + (place - first_result_) * size_bytes(view.dtype)
@@ -91,7 +93,7 @@ class TileCall {
   void run_in_order(TileRun& run, std::int64_t begin, std::int64_t end) const;
   void set_flat_inputs(TileRun& run, std::int64_t at) const;
   void fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const;
-  /// `place`: of the block's first row.
+  /// `place` is that of the block's first row.
   void set_inputs(TileRun& run, const Block& block, const TilePlace& place) const;
   void run_block(TileRun& run, const Block& block, const TilePlace& place) const;
   void gather(std::size_t input, const Block& block, std::byte* to) const;
@@ -102,23 +104,24 @@ class TileCall {
   const TileProgram& program_;
   const ExpressionCall& call_;
   const MoveLoops& moves_;
-  Shape shape_;  ///< Of the work.
+  Shape shape_;  ///< Shape of the work.
   std::int64_t count_ = 0;
   Order order_ = Order::flat;
   std::array<Lie, TileProgram::kMostInputs> lies_{};
   std::array<const std::byte*, TileProgram::kMostInputs> base_{};
-  std::int64_t first_ = 0;         ///< The place of the element at base_[0], of a piece.
-  std::byte* result_ = nullptr;    ///< Of output 0, where a piece of it goes elsewhere,
-  std::int64_t first_result_ = 0;  ///< and the place of the element there.
-  std::array<bool, TileProgram::kMostOutputs> is_fresh_{};          ///< No input lies there.
-  std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};  ///< Where it lies straight.
+  std::int64_t first_ = 0;         ///< Piece: place of the element at base_[0].
+  std::byte* result_ = nullptr;    ///< Destination of a piece of output 0, if set,
+  std::int64_t first_result_ = 0;  ///< and the place of its first element.
+  std::array<bool, TileProgram::kMostOutputs> is_fresh_{};  ///< No input shares its bytes.
+  /// In the output's own memory, if contiguous.
+  std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;
   bool is_one_pass_ = false;
-  bool fetches_itself_ = false;          ///< Its one loop asks for what lies ahead,
-  bool streams_itself_ = false;          ///< and writes past the caches.
-  bool is_far_ = false;                  ///< More than the caches near a core hold.
-  std::optional<TileSpace> space_ = {};  ///< Of inputs, then outputs; none when flat.
+  bool fetches_itself_ = false;          ///< Its single loop prefetches,
+  bool streams_itself_ = false;          ///< and stores past the caches.
+  bool is_far_ = false;                  ///< Larger than the caches near a core.
+  std::optional<TileSpace> space_ = {};  ///< Space of inputs, then outputs; unset when flat.
 };
 
 }  // namespace hearth::cpu

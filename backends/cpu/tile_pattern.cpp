@@ -13,8 +13,8 @@ namespace hearth::cpu {
 
 namespace {
 
-// The expression of one op on elements of one type. Attributes only become parameters, which stand
-// for any values.
+// Builds the expression of one op on elements of one type. Attributes only become parameters, which
+// match any values.
 template <class Attributes>
 TilePattern pattern_of(OpKind kind,
                        const Attributes& attributes,
@@ -41,7 +41,7 @@ TilePattern pattern_of(OpKind kind,
   TilePattern pattern{.input_count = kernel.inputs.size(),
                       .parameter_count = kernel.parameters.size()};
   for (const KernelOutput& output : kernel.outputs) {
-    // What the loop gives is not yet in a 16-bit type.
+    // The loop's result is not yet in a 16-bit type.
     const KernelNode& last = kernel.body[static_cast<std::size_t>(output.value)];
     pattern.roots.push_back(last.primitive == Primitive::convert ? last.operands[0] : output.value);
   }
@@ -49,7 +49,7 @@ TilePattern pattern_of(OpKind kind,
   return pattern;
 }
 
-// One attempt to find a pattern in a kernel.
+// One attempt to match a pattern in a kernel.
 class Matcher {
  public:
   Matcher(const TilePattern& pattern, const KernelIR& kernel, const std::vector<bool>& is_cell)
@@ -74,7 +74,7 @@ class Matcher {
   }
 
  private:
-  // Whether `slot` is free, or holds the node already.
+  // Binds `slot` to a node. Fails if it holds another one.
   static bool bind(std::int32_t& slot, std::int32_t node) {
     const bool is_free = slot == kNoNode;
     slot = is_free ? node : slot;
@@ -106,7 +106,7 @@ class Matcher {
     return true;
   }
 
-  // Whether a node before the instance's result needs this one, and is no part of the instance.
+  // Whether a node before the instance's result uses this one without being part of the instance.
   [[nodiscard]] bool is_used_before(std::int32_t node, std::int32_t result) const {
     for (std::int32_t i = node + 1; i < result; ++i) {
       const KernelNode& other = kernel_.body[static_cast<std::size_t>(i)];
@@ -129,7 +129,7 @@ class Patterns {
  public:
   explicit Patterns(IsaLevel isa) : isa_(isa) {}
 
-  // dropout holds bernoulli, so it stands before it.
+  // dropout contains bernoulli, so it comes first.
   std::vector<TilePattern> take() {
     add_random();
     for (const DType type : {DType::f32, DType::f64}) {
@@ -139,7 +139,7 @@ class Patterns {
       add_map(OpKind::rsqrt, type);
       add_map(OpKind::log1p, type);
       add_map(OpKind::expm1, type);
-      // ceil holds floor, and both hold round.
+      // ceil contains floor, and both contain round.
       add_map(OpKind::ceil, type);
       add_map(OpKind::floor, type);
       add_map(OpKind::trunc, type);

@@ -1,6 +1,6 @@
-// Expressions for which the CPU has one loop: where a kernel contains one, its program runs that
-// loop in place of several. What is recognised comes from op_expression, so that it is what an op
-// means and nothing else. Private to backends/cpu. Threads: any; patterns are constants once made.
+// Expressions for which the CPU has one loop: if a kernel contains one, its program runs that loop
+// instead of several. The patterns come from op_expression, so they match exactly what an op means.
+// Private to backends/cpu. Threads: any; patterns are constants.
 #pragma once
 
 #include "tile_program.hpp"
@@ -15,22 +15,22 @@ namespace hearth::cpu {
 
 struct TilePattern {
   std::vector<KernelNode> body = {};
-  std::vector<std::int32_t> roots = {};  ///< In body: the result, then others that it is made of.
-  std::size_t input_count = 0;           ///< Leaves that stand for any value of their type.
-  std::size_t parameter_count = 0;       ///< Leaves that stand for any value that is a cell.
+  std::vector<std::int32_t> roots = {};  ///< Nodes of the body: the result, then other results.
+  std::size_t input_count = 0;           ///< Leaves that match any value of their type.
+  std::size_t parameter_count = 0;       ///< Leaves that match any cell.
   TileInstruction instruction = {};      ///< Its operands are the inputs, then the parameters.
 };
 
-/// The patterns for an instruction set; a larger one stands before those that it contains.
+/// Returns the patterns for an instruction set; a larger pattern precedes those that it contains.
 [[nodiscard]] std::vector<TilePattern> tile_patterns(IsaLevel isa);
 
-/// The nodes of a kernel's body that an instance of a pattern consists of.
+/// An instance of a pattern: the matched nodes of a kernel's body.
 struct TileMatch {
   std::vector<std::int32_t> operands = {};  ///< For the pattern's inputs, then parameters.
   std::vector<std::int32_t> results = {};   ///< For its roots.
 };
-/// The instance whose first result is the value of `node`. Nodes before it use no other result of
-/// the instance, but for its own. is_cell: by node.
+/// Returns the instance whose first result is the value of `node`. No node before `node` outside
+/// the instance uses another result of it. is_cell: by node.
 [[nodiscard]] std::optional<TileMatch> match(const TilePattern& pattern,
                                              const KernelIR& kernel,
                                              std::int32_t node,

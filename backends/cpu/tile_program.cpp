@@ -25,7 +25,7 @@ Error too_much(std::string what) {
           .text = "kernel: the CPU's tile programs have " + std::move(what)};
 }
 
-// The kinds whose loops compute a primitive.
+// Returns the kind whose loops compute a primitive.
 std::optional<OpKind> unary_kind(Primitive primitive) {
   switch (primitive) {
     case Primitive::neg:
@@ -51,7 +51,7 @@ std::optional<OpKind> unary_kind(Primitive primitive) {
   }
 }
 
-// Truth values are 0 and 1: "and" is their minimum, "or" their maximum, "not" whether one equals 0.
+// Truth values are 0 and 1: "and" is their minimum, "or" their maximum, "not" compares with 0.
 std::optional<OpKind> binary_kind(Primitive primitive) {
   switch (primitive) {
     case Primitive::add:
@@ -90,7 +90,7 @@ bool is_pointwise_kernel(const KernelIR& kernel) {
          std::ranges::all_of(kernel.inputs, lies_along, &KernelInput::map);
 }
 
-// About what an element costs beside the memory it moves, in picoseconds.
+// Approximate cost of an element in picoseconds, without the memory that it moves.
 std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel) {
   constexpr std::int64_t kCheap = 50;
   constexpr std::int64_t kFunction = 500;
@@ -127,7 +127,8 @@ std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel)
   }
 }
 
-// From nodes to instructions. Values are nodes until the numbers of cells and tiles are known.
+// Compiles nodes to instructions. Values are node numbers until the numbers of cells and tiles are
+// known.
 class Compiler {
  public:
   Compiler(const KernelIR& kernel, IsaLevel isa)
@@ -147,7 +148,8 @@ class Compiler {
     }
   }
 
-  // Phases: what follows from parameters alone; which nodes become instructions; cells; tiles.
+  // Phases: cells, which depend on parameters alone; nodes that become instructions; numbers of
+  // cells; tiles.
   Result<TileProgram> run() {
     HEARTH_TRY_STATUS(check_limits());
     program_.is_pointwise = is_pointwise_kernel(kernel());
@@ -169,7 +171,7 @@ class Compiler {
   struct Chosen {
     TileInstruction instruction = {};
     std::vector<std::int32_t> operands = {};  ///< Nodes.
-    std::vector<std::int32_t> results = {};   ///< Nodes; the instruction's own comes first.
+    std::vector<std::int32_t> results = {};   ///< Nodes; the first is the instruction's own.
   };
 
   [[nodiscard]] const KernelIR& kernel() const { return program_.kernel; }
@@ -177,7 +179,7 @@ class Compiler {
   [[nodiscard]] bool is_leaf(Place place) const {
     return operand_count(node(place).primitive) == 0;
   }
-  /// Whether the node has one element for each row, and not one for all.
+  /// Whether the node has one element for each row, rather than one for all rows.
   [[nodiscard]] bool is_of_rows(Place place) const {
     return program_.has_rows && stays_[place] && !is_cell_[place];
   }
@@ -199,7 +201,7 @@ class Compiler {
     };
     HEARTH_TRY_STATUS(check("inputs", TileProgram::kMostInputs, kernel().inputs.size()));
     HEARTH_TRY_STATUS(check("outputs", TileProgram::kMostOutputs, kernel().outputs.size()));
-    // Each node, and each output once more.
+    // Counts each node, and each output a second time.
     return check("values",
                  TileProgram::kMostValues - TileProgram::kMostOutputs - 1,
                  kernel().inputs.size() + kernel().body.size());
@@ -230,7 +232,7 @@ class Compiler {
     }
   }
 
-  // From the outputs up: a node inside a pattern is made only if something else needs it too.
+  // From the outputs up: a node inside a pattern is computed only if another node uses it.
   void choose_instructions() {
     for (const KernelOutput& output : kernel().outputs) {
       is_needed_[static_cast<Place>(output.value)] = true;
@@ -263,7 +265,7 @@ class Compiler {
     }
     if (auto found =
             match_wrapped(kernel(), static_cast<std::int32_t>(place), is_cell_, use_count_)) {
-      // One for each row stays one for each row.
+      // Requires both or neither to have one element for each row.
       const bool is_alike =
           is_of_rows(static_cast<Place>(found->function_node)) == is_of_rows(place);
       const WrappedLoop loop = wrapped_loops(isa_).at(found->function);
@@ -284,13 +286,13 @@ class Compiler {
     return chosen;
   }
 
-  // Whether a node is a product that nothing but the node at hand needs.
+  // Whether a node is a product that only the current node uses.
   [[nodiscard]] bool is_own_product(std::int32_t operand) const {
     const auto place = static_cast<Place>(operand);
     return node(place).primitive == Primitive::mul && !is_cell_[place] && use_count_[place] == 1;
   }
 
-  // A product and a sum in one loop.
+  // Fuses a product and a sum into one loop.
   [[nodiscard]] std::optional<Chosen> sum_of_products(Place place) const {
     const KernelNode& of = node(place);
     const bool is_add = of.primitive == Primitive::add;
@@ -322,7 +324,7 @@ class Compiler {
     return chosen;
   }
 
-  // One primitive, one loop.
+  // Maps one primitive to one loop.
   [[nodiscard]] Chosen plain(Place place) const {
     const KernelNode& of = node(place);
     Chosen chosen;
@@ -361,7 +363,7 @@ class Compiler {
     return chosen;
   }
 
-  // As the reduction of one op does it.
+  // Uses the loops of the separate reduction.
   void choose_fold(TileInstruction& to, const KernelNode& of) const {
     constexpr std::array kKinds{OpKind::reduce_sum,
                                 OpKind::reduce_max,
@@ -377,7 +379,7 @@ class Compiler {
     to.fold_store = cast_loops(isa_).at(slot, of.type);
   }
 
-  // Every parameter gets a cell, used or not, so that they stay in their order.
+  // Every parameter gets a cell, used or not, to keep their order.
   void number_inputs_and_cells() {
     program_.parameters.resize(kernel().parameters.size());
     for (Place place = 0; place < kernel().body.size(); ++place) {
@@ -408,7 +410,7 @@ class Compiler {
     return make_cell(cast_loops(isa_), of.type, value);
   }
 
-  // Tiles are named by the order of their making, behind the cells, until assign_tiles().
+  // Numbers tiles in definition order, after the cells, until assign_tiles().
   void write_instructions() {
     ValueNumber next = program_.first_tile();
     for (Place place = 0; place < kernel().body.size(); ++place) {
@@ -437,7 +439,7 @@ class Compiler {
     for (const KernelOutput& output : kernel().outputs) {
       const auto place = static_cast<Place>(output.value);
       ValueNumber value = value_[place];
-      if (value < program_.first_tile()) {  // an input or a cell as it is
+      if (value < program_.first_tile()) {  // an input or a cell, unchanged
         TileInstruction move{.type = output.dtype,
                              .node = output.value,
                              .is_of_rows = is_of_rows(place),
@@ -453,7 +455,8 @@ class Compiler {
     }
   }
 
-  // A value of rows beside one that has more is laid out along them first, once for all.
+  // A value with one element for each row is first expanded along the rows, once, for users with
+  // more elements.
   [[nodiscard]] ValueNumber value_for(Place user, Place operand, ValueNumber& next) {
     if (!is_of_rows(operand) || is_of_rows(user)) {
       return value_[operand];
@@ -470,7 +473,7 @@ class Compiler {
     return expanded_[operand];
   }
 
-  // Loops from one size to another read ahead of what they write.
+  // Loops between types of different sizes read ahead of what they write.
   [[nodiscard]] bool may_overwrite(const TileInstruction& each, std::size_t operand) const {
     const Chosen& chosen = chosen_[static_cast<Place>(each.node)];
     if (each.step == TileStep::expand || operand >= chosen.operands.size()) {
@@ -491,7 +494,7 @@ class Compiler {
   }
 
   void find_sizes() {
-    std::int64_t cost = 300;  // of bringing an element from memory and back
+    std::int64_t cost = 300;  // of loading and storing an element
     for (const KernelInput& input : kernel().inputs) {
       program_.element_bytes = std::max(program_.element_bytes, size_bytes(input.dtype));
     }
@@ -517,13 +520,16 @@ class Compiler {
   TileProgram program_ = {};
   std::vector<bool> is_cell_;
   std::vector<bool> is_needed_;
-  std::vector<bool> is_made_beside_;  ///< By an instruction for another node, or chosen.
-  std::vector<int> use_count_;        ///< By node.
-  std::vector<Chosen> chosen_;        ///< By node.
-  std::vector<ValueNumber> value_;    ///< By node.
+  /// Computed by another node's instruction, or already chosen.
+  std::vector<bool> is_made_beside_;
+  std::vector<int> use_count_;      ///< By node.
+  std::vector<Chosen> chosen_;      ///< By node.
+  std::vector<ValueNumber> value_;  ///< By node.
   std::vector<ValueNumber>
-      expanded_;                  ///< By node of rows: its elements along them. 0: nobody needs it.
-  std::vector<bool> stays_ = {};  ///< By node, in row kernels.
+      /// By node with one element for each row: its elements along the row. 0: not needed.
+      expanded_;
+  /// By node, in row kernels: one element for each row, or one for all.
+  std::vector<bool> stays_ = {};
   ValueNumber zero_ = 0;
 };
 

@@ -1,8 +1,9 @@
-// A kernel as the CPU runs it: instructions over tiles, each one vector loop of the tables that
-// single ops use too, so that a value has the bits it has when its op runs alone. Tiles are small
-// enough that all of a program's stay in L1. Private to backends/cpu. A program is a constant once
-// it is made; any thread may read it. Invariants: (1) an instruction reads values that stand before
-// it; (2) a tile is not written over while an instruction still reads it, nor when it is an output.
+// A kernel compiled for the CPU: instructions over tiles. Each one is a vector loop of the tables
+// that single ops use too, so a value has the bits of the separate op. Tiles are small enough that
+// all of a program's fit in L1. Private to backends/cpu. Threads: any; a program is a constant once
+// compiled.
+// Invariants: (1) an instruction reads values that precede it; (2) a tile is not overwritten while
+// a later instruction reads it, nor if it is an output.
 #pragma once
 
 #include "binary_loops.hpp"
@@ -28,16 +29,16 @@
 
 namespace hearth::cpu {
 
-/// A value by number: the inputs, then the cells (single elements: constants, parameters, and what
-/// follows from those alone), then the tiles.
+/// A value by number: the inputs, then the cells (single elements: constants, parameters, and
+/// values that depend on those alone), then the tiles.
 using ValueNumber = std::uint16_t;
 
 enum class TileStep : std::uint8_t {
   map,       ///< map_loop of one value: unary functions, conversions, copies.
   combine,   ///< forms of two values.
   choose,    ///< selects of a condition and two values.
-  product,   ///< products of (a, b, c) or (a, b, c, d), put together as `sum` says.
-  wrapped,   ///< wrapped_loop of x and the operands that `parts` has, in its order.
+  product,   ///< products of (a, b, c) or (a, b, c, d), combined as `sum` specifies.
+  wrapped,   ///< wrapped_loop of x and the operands that `parts` names, in its order.
   position,  ///< The row-major places.
   index,     ///< The index along axis `number`.
   words,     ///< Philox words of (seed, counter, place).
@@ -45,13 +46,13 @@ enum class TileStep : std::uint8_t {
   normal,    ///< (seed, counter, mean, deviation)
   hits,      ///< (seed, counter, limit)
   dropout,   ///< (value, seed, counter, limit, scale)
-  adam,      ///< updates of (p, g, m, v) and the scalars of adam_step; makes p, m and v.
+  adam,      ///< updates of (p, g, m, v) and the scalars of adam_step; results p, m and v.
   fold,      ///< One element for each row of a value.
-  row,       ///< A row for each row of one value or two: softmax and its kin.
-  expand,    ///< Each element of a value of rows, as often as its row is long.
+  row,       ///< A row for each row of one or two values: softmax and related kinds.
+  expand,    ///< Each element of a value of rows, repeated along its row.
 };
 
-/// What stands around a function: the operand before it, a sum, y, a factor or divisor.
+/// The ops around a function: an operand before it, a sum, y, a factor or divisor.
 struct WrappedParts {
   WrappedBefore before = WrappedBefore::nothing;
   bool has_sum = false;
@@ -62,19 +63,19 @@ struct WrappedParts {
 
 struct TileInstruction {
   TileStep step = TileStep::map;
-  DType type = DType::f32;  ///< Of the result; of a checked combine, that of its operands.
-  bool may_fail = false;    ///< combine: of integers, and `kind` says what to look for.
+  DType type = DType::f32;  ///< Type of the result; for a checked combine, of its operands.
+  bool may_fail = false;    ///< combine: of integers; `kind` selects the check.
   OpKind kind = OpKind::add;
-  std::int32_t node = kNoNode;  ///< Of the kernel, for error texts.
+  std::int32_t node = kNoNode;  ///< Node of the kernel, for error messages.
   std::int32_t number = 0;
-  bool is_of_rows = false;  ///< Its result has one element for each row of the tile.
+  bool is_of_rows = false;  ///< The result has one element for each row of the tile.
   std::uint8_t out_count = 1;
   std::uint8_t operand_count = 0;
   std::array<ValueNumber, 3> out{};
   std::array<ValueNumber, 12> in{};
-  /// adam, fold, row: the first of four, one or two tiles, for operands that are one element.
+  /// adam, fold, row: the first of four, one or two spare tiles, for operands that are one element.
   ValueNumber spare = 0;
-  UnaryLoop map_loop = nullptr;  ///< A CastLoop has the same form.
+  UnaryLoop map_loop = nullptr;  ///< A CastLoop has the same signature.
   const BinaryLoops::Forms* forms = nullptr;
   const std::array<SelectLoop, 4>* selects = nullptr;
   const ProductLoops::Row* products = nullptr;
@@ -94,31 +95,32 @@ struct TileInstruction {
 using TileCell = std::uint64_t;
 
 struct TileOutput {
-  ValueNumber value = 0;         ///< A tile.
-  bool is_of_rows = false;       ///< It has one element for each row.
-  std::uint32_t read_after = 0;  ///< Bit i: input i is read behind the instruction that makes it.
+  ValueNumber value = 0;    ///< A tile.
+  bool is_of_rows = false;  ///< Has one element for each row.
+  /// Bit i: input i is read after the instruction that computes this output.
+  std::uint32_t read_after = 0;
 };
 
 struct TileProgram {
   static constexpr std::size_t kMostInputs = kMostExpressionInputs;
   static constexpr std::size_t kMostOutputs = kMostGroupOutputs;
   static constexpr std::size_t kMostValues = 528;
-  /// What a tile program touches at a time: most of an L1 of 32 KiB.
+  /// Limit of the memory that a tile program uses at a time: most of an L1 of 32 KiB.
   static constexpr std::int64_t kTileBytes = std::int64_t{24} << 10;
   static constexpr std::int64_t kMostElements = 4096;
 
   KernelIR kernel = {};
-  bool is_pointwise = false;         ///< One axis, along which all operands lie: serves every rank.
-  bool has_rows = false;             ///< A row kernel: its tiles are whole rows.
-  bool may_fail = false;             ///< Some instruction may.
-  std::vector<TileCell> cells = {};  ///< Constants; 0 where others are filled in.
-  std::vector<ValueNumber> parameters = {};  ///< The cell of each, as a value.
-  std::vector<TileInstruction> once = {};    ///< Makes cells from cells.
-  std::vector<TileInstruction> body = {};    ///< Makes tiles.
+  bool is_pointwise = false;  ///< One axis, along which all operands lie: runs at every rank.
+  bool has_rows = false;      ///< A row kernel: tiles are whole rows.
+  bool may_fail = false;      ///< Some instruction may fail.
+  std::vector<TileCell> cells = {};          ///< Constants; 0 where start() fills in a value.
+  std::vector<ValueNumber> parameters = {};  ///< The cell of each parameter, as a value.
+  std::vector<TileInstruction> once = {};    ///< Instructions that compute cells from cells.
+  std::vector<TileInstruction> body = {};    ///< Instructions that compute tiles.
   std::vector<TileOutput> outputs = {};
   std::uint16_t tile_count = 0;
-  std::int64_t element_bytes = 1;  ///< Of the widest value in a tile.
-  std::int64_t tile_elements = 0;  ///< Of one tile, at most.
+  std::int64_t element_bytes = 1;  ///< Size of the widest tile value.
+  std::int64_t tile_elements = 0;  ///< Most elements of one tile.
   std::int64_t grain = 0;          ///< Elements worth a fork.
 
   [[nodiscard]] ValueNumber first_cell() const noexcept {
@@ -127,15 +129,16 @@ struct TileProgram {
   [[nodiscard]] ValueNumber first_tile() const noexcept {
     return static_cast<ValueNumber>(kernel.inputs.size() + cells.size());
   }
-  /// Inputs that cannot be read where they lie get a tile each, behind the program's own.
+  /// Bytes of one tile. Each input that cannot be read in place gets a tile after the program's
+  /// own.
   [[nodiscard]] std::int64_t tile_bytes() const noexcept { return tile_elements * element_bytes; }
 };
 
-/// Requires a kernel that verify() takes. Errors: unsupported, naming what is too much: folds in a
+/// Compiles a kernel that passes verify(). Errors: unsupported, with the exceeded limit: folds in a
 /// kernel that is no row kernel, more operands or values than a program holds.
 [[nodiscard]] Result<TileProgram> make_tile_program(const KernelIR& kernel, IsaLevel isa);
 
-/// An element in its type, as a cell holds it, rounded once.
+/// Converts an element to its type, rounded once, as a cell stores it.
 [[nodiscard]] TileCell make_cell(const CastLoops& casts,
                                  DType type,
                                  const ScalarAttributes& value) noexcept;

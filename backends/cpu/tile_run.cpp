@@ -41,7 +41,7 @@ T element(const std::byte* data) noexcept {
   return value;
 }
 
-// The product of two single elements, in a cell.
+// Computes the product of two single elements, in a cell.
 ProductTerm product_of(DType type, ProductTerm a, ProductTerm b, TileCell& cell) noexcept {
   cell = type == DType::f64
              ? std::bit_cast<std::uint64_t>(element<double>(a.data) * element<double>(b.data))
@@ -123,7 +123,7 @@ void TileRun::run(const TilePlaces& places) noexcept {
   next_count_ = 0;
 }
 
-// A tile is read in short runs, which the hardware does not see coming.
+// A tile is read in short runs, which the hardware does not prefetch.
 [[gnu::target("prfchw")]] void TileRun::fetch_next(std::int64_t number) const noexcept {
   const auto parts = static_cast<std::int64_t>(program_.body.size());
   for (std::size_t i = 0; i < next_count_; ++i) {
@@ -227,10 +227,10 @@ void TileRun::execute(const TileInstruction& each, const TilePlaces& places) noe
       draw(each, places);
       break;
   }
-  is_one_[each.out[0]] = is_one;  // only now: an operand may have had this tile
+  is_one_[each.out[0]] = is_one;  // set last: an operand may have used this tile
 }
 
-// Whether the result is one element.
+// Returns whether the result is one element.
 bool TileRun::choose(const TileInstruction& each, std::int64_t count) noexcept {
   std::byte* const out = at_[each.out[0]];
   const auto [condition, a, b] = std::array{each.in[0], each.in[1], each.in[2]};
@@ -239,7 +239,7 @@ bool TileRun::choose(const TileInstruction& each, std::int64_t count) noexcept {
     (*each.selects)[form](out, at_[condition], at_[a], at_[b], count);
     return is_one_[condition];
   }
-  // One condition for all: the value that it takes, as it is.
+  // One condition for all elements: copies the selected value.
   const ValueNumber taken = *at_[condition] != std::byte{0} ? a : b;
   const std::int64_t taken_count = is_one_[taken] ? 1 : count;
   if (out != at_[taken]) {
@@ -248,9 +248,9 @@ bool TileRun::choose(const TileInstruction& each, std::int64_t count) noexcept {
   return is_one_[taken];
 }
 
-// The loops take single elements for a and c, never for b and d. Where a product is one of two
-// single elements, it is made first and is the value beside the other product; a value has the
-// product of 1 and itself, which is exact.
+// The loops take single elements for a and c, never for b and d. A product that includes two single
+// elements is computed first, and becomes the value beside the other product. A single value
+// becomes the product of 1 and itself, which is exact.
 void TileRun::add_products(const TileInstruction& each, std::int64_t count) const noexcept {
   std::array<ProductTerm, 4> terms;
   for (std::size_t k = 0; k < each.operand_count; ++k) {
@@ -291,7 +291,7 @@ void TileRun::add_products(const TileInstruction& each, std::int64_t count) cons
       at_[each.out[0]], a.data, b.data, c.data, d.data, count);
 }
 
-// A divisor behind the function is a factor where that gives the same bits, else an op of its own.
+// A divisor after the function becomes a factor if that gives the same bits, else a separate op.
 void TileRun::run_wrapped(const TileInstruction& each, std::int64_t count) const noexcept {
   const auto row = [&](std::size_t operand) -> FloatRow {
     const ValueNumber value = each.in[operand];
@@ -329,7 +329,7 @@ void TileRun::run_wrapped(const TileInstruction& each, std::int64_t count) const
   }
 }
 
-// The loop wants its operands side by side.
+// The loop requires contiguous operands.
 template <class T>
 void TileRun::update(const TileInstruction& each,
                      std::int64_t count,
@@ -372,9 +372,9 @@ T TileRun::cell(ValueNumber value) const noexcept {
   return element<T>(at_[value]);
 }
 
-// Random numbers follow from the place, so each row of places is drawn by itself.
+// Random numbers depend on the place, so each row of places is drawn on its own.
 void TileRun::draw(const TileInstruction& each, const TilePlaces& places) noexcept {
-  const std::size_t first = each.step == TileStep::dropout ? 1 : 0;  // of the parameters
+  const std::size_t first = each.step == TileStep::dropout ? 1 : 0;  // index of the first parameter
   const auto real = [&](std::size_t number, DType type) {
     return type == DType::f64 ? cell<double>(each.in[first + number])
                               : static_cast<double>(cell<float>(each.in[first + number]));
@@ -397,7 +397,7 @@ void TileRun::draw(const TileInstruction& each, const TilePlaces& places) noexce
   if (each.step == TileStep::dropout) {
     draw.b = real(3, each.type);
     in = at_[each.in[0]];
-    if (is_one_[each.in[0]]) {  // laid out in the result's own tile
+    if (is_one_[each.in[0]]) {  // expanded in the result's own tile
       moves_.fills[MoveLoops::size_index(size_bytes(each.type))](
           at_[each.out[0]], in, places.count());
       in = at_[each.out[0]];

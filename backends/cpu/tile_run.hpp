@@ -1,8 +1,8 @@
-// Runs a tile program on one tile after another: the values of a tile, and its instructions.
-// Private to backends/cpu. One object for each part of a launch, on the stack of the thread that
-// runs the part, which alone uses it. Invariants: (1) results follow from the inputs' elements, the
-// parameters and the places alone, wherever tiles begin and end; (2) a value that is one element
-// for all of a tile is computed once.
+// Runs a tile program on one tile after another: holds the values of a tile and runs the
+// instructions. Private to backends/cpu. Threads: one object for each part of a launch, on the
+// stack of the thread that runs the part.
+// Invariants: (1) results depend on the inputs' elements, the parameters and the places alone,
+// wherever tiles begin and end; (2) a value that is one element for all of a tile is computed once.
 #pragma once
 
 #include "tile_program.hpp"
@@ -16,21 +16,21 @@
 
 namespace hearth::cpu {
 
-/// Which elements a tile holds: rows of neighbours in row-major order.
+/// The elements of a tile: rows of neighbours in row-major order.
 struct TilePlaces {
   std::int64_t first = 0;
   std::int64_t rows = 1;
   std::int64_t columns = 0;
-  std::int64_t row_step = 0;  ///< From the first place of a row to that of the next.
-  std::int64_t lines = 0;     ///< Row kernels: so many whole rows of the kernel are one row here.
+  std::int64_t row_step = 0;  ///< From the first place of a row to the first place of the next.
+  std::int64_t lines = 0;     ///< Row kernels: number of whole kernel rows in one row here.
 
   [[nodiscard]] std::int64_t count() const noexcept { return rows * columns; }
 };
 
-/// Axes by size, row-major, for values that follow from an index along one of them.
+/// Sizes of the axes, row-major, for values that depend on an index along one of them.
 using TileSizes = std::span<const std::int64_t>;
 
-/// An element of an integer division or power that has no answer.
+/// An integer division or power with an undefined result.
 struct UndefinedElement {
   std::int64_t place = 0;
   const TileInstruction* instruction = nullptr;
@@ -40,8 +40,8 @@ struct UndefinedElement {
 class TileRun {
  public:
   TileRun(const TileProgram& program, IsaLevel isa) noexcept;
-  /// With tiles of so many bytes from `tiles` on, which outlive it: the program's own, and one for
-  /// each input. Null: as above.
+  /// Uses tiles of `tile_bytes` bytes each from `tiles` on, which outlive this: the program's own,
+  /// and one for each input. Null: tiles inside the object.
   TileRun(const TileProgram& program,
           IsaLevel isa,
           std::byte* tiles,
@@ -50,29 +50,28 @@ class TileRun {
   TileRun& operator=(const TileRun&) = delete;
   ~TileRun() = default;
 
-  /// Fills the cells for one set of operands, whose sizes outlive that. Whether one of the values
-  /// that all elements share has no answer; the cells are then not all filled.
+  /// Fills the cells for one set of operands; `sizes` outlive that set. Returns true if a value
+  /// shared by all elements is undefined; the cells are then incomplete.
   [[nodiscard]] bool start(std::span<const ScalarAttributes> parameters,
                            TileSizes sizes,
                            UndefinedElement& undefined) noexcept;
-  /// Whether run() could meet an element without an answer, as far as cells can tell.
+  /// Whether run() may meet an undefined element, as far as the cells show.
   [[nodiscard]] bool may_fail() const noexcept;
 
   void set_input(std::size_t input, const std::byte* data, bool is_one) noexcept {
     at_[input] = const_cast<std::byte*>(data);
     is_one_[input] = is_one;
   }
-  /// A tile in which an input's elements may be brought together.
+  /// Returns a tile for gathering an input's elements.
   [[nodiscard]] std::byte* room_of(std::size_t input) noexcept {
     return tiles_ + (program_.tile_count + static_cast<std::int64_t>(input)) * tile_bytes_;
   }
-  /// How many equal rows of an input, all of them whole, were brought together there for the call
-  /// at hand.
+  /// Number of equal whole rows of an input that this tile holds for the current call.
   [[nodiscard]] std::int64_t& repeated_rows(std::size_t input) noexcept {
     return repeated_rows_[input];
   }
   void forget_rows() noexcept { repeated_rows_ = {}; }
-  /// Lets the value of an output be made at `data`, else in a tile of the program's own.
+  /// Sets the memory of an output's value; by default it is a tile of the program.
   void set_output(std::size_t output, std::byte* data) noexcept {
     at_[program_.outputs[output].value] = data;
   }
@@ -80,22 +79,23 @@ class TileRun {
     const ValueNumber value = program_.outputs[output].value;
     at_[value] = tile_at(value);
   }
-  /// For a program of one wrapped instruction that runs in memory itself.
+  /// Lets a program of one wrapped instruction run in memory directly.
   void set_far(bool streams) noexcept {
     is_far_ = true;
     streams_ = streams;
   }
-  /// Bytes that the next tile reads, or writes if so: they are brought near while this one is
-  /// worked on, some of them before each instruction.
+  /// Registers bytes that the next tile reads, or writes if is_written. They are prefetched during
+  /// this tile, some of them before each instruction.
   void add_next(const std::byte* data, std::int64_t size_bytes, bool is_written) noexcept {
     next_[next_count_++] = {.data = data, .lines = size_bytes / kLine, .is_written = is_written};
   }
-  /// Makes the values of one tile; inputs and outputs are set.
+  /// Computes the values of one tile; inputs and outputs are set.
   void run(const TilePlaces& places) noexcept;
-  /// The same, looking for the first element without an answer, which ends it: returns true. Every
-  /// output is in a tile of the program's own.
+  /// Runs one tile until the first undefined element; returns true if it found one. Every output
+  /// must be in a tile of the program.
   [[nodiscard]] bool find_undefined(const TilePlaces& places, UndefinedElement& undefined) noexcept;
-  /// Where the value of an output lies after run(), and whether it is one element for all.
+  /// Returns the address of an output's value after run(); is_one(): whether it is a single
+  /// element.
   [[nodiscard]] const std::byte* output(std::size_t output) const noexcept {
     return at_[program_.outputs[output].value];
   }
@@ -123,9 +123,9 @@ class TileRun {
   void make_rows(const TileInstruction& each,
                  const RowLoops<T>& loops,
                  const TilePlaces& places) noexcept;
-  /// Lays each element out along its row. Whether the result is one element.
+  /// Repeats each element along its row. Returns whether the result is one element.
   [[nodiscard]] bool expand(const TileInstruction& each, const TilePlaces& places) noexcept;
-  /// The operand with an element at each place.
+  /// Returns the operand with an element at each place.
   [[nodiscard]] const std::byte* whole(const TileInstruction& each,
                                        std::size_t operand,
                                        std::int64_t count) noexcept;
@@ -154,7 +154,7 @@ class TileRun {
   std::size_t next_count_ = 0;
   std::array<std::int64_t, TileProgram::kMostInputs> repeated_rows_{};
   std::array<Next, TileProgram::kMostInputs + TileProgram::kMostOutputs> next_;
-  // Uninitialised but for what the program has: filling them would take longer than small ops.
+  // Only the program's entries are set: to fill all would take longer than small ops.
   std::array<std::byte*, TileProgram::kMostValues> at_;
   std::array<bool, TileProgram::kMostValues> is_one_;
   std::array<TileCell, TileProgram::kMostValues> cells_;

@@ -14,7 +14,7 @@ class WrappedMatcher {
                  const std::vector<int>& use_count)
       : kernel_(kernel), is_cell_(is_cell), use_count_(use_count) {}
 
-  // From the end to the function, then what stands before it.
+  // Matches from the end back to the function, then the operand before it.
   std::optional<WrappedMatch> run(std::int32_t node) {
     if (kernel_.node(node).type != DType::f32 || is_cell(node)) {
       return std::nullopt;
@@ -57,7 +57,7 @@ class WrappedMatcher {
     return primitive(node) == Primitive::exp ? OpKind::exp : OpKind::erf;
   }
 
-  // The function itself, or its sum with a cell.
+  // Whether the node is the function itself, or its sum with a cell.
   [[nodiscard]] bool leads_to_function(std::int32_t node) const {
     if (!is_own(node) || is_function(node)) {
       return is_own(node);

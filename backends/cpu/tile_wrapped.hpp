@@ -1,4 +1,4 @@
-// Finds functions with what stands around them in a kernel, for which wrapped_loops has one loop.
+// Finds functions and the ops around them in a kernel that wrapped_loops computes in one loop.
 // Private to backends/cpu. Threads: any; pure functions.
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace hearth::cpu {
 
-/// Nodes of a kernel's body.
+/// The matched nodes of a kernel's body.
 struct WrappedMatch {
   OpKind function = OpKind::exp;
   std::int32_t function_node = kNoNode;
   WrappedParts parts = {};
-  std::vector<std::int32_t> operands = {};  ///< As TileStep::wrapped takes them.
+  std::vector<std::int32_t> operands = {};  ///< In the order of TileStep::wrapped.
 };
 
-/// The chain that ends in `node`, all of whose inner values nothing else needs; none if it is the
+/// Returns the chain that ends in `node`, whose inner values have no other user; nullopt for the
 /// function alone. is_cell, use_count: by node.
 [[nodiscard]] std::optional<WrappedMatch> match_wrapped(const KernelIR& kernel,
                                                         std::int32_t node,

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kElementsPerTask = std::int64_t{1} << 16;
 constexpr std::int64_t kMostTasks = 64;
 
-/// An element that is among the chosen: by a key that grows with the value, then by place.
+/// A candidate: ordered by a key that grows with the value, then by place.
 struct Chosen {
   std::uint64_t key;
   std::int64_t place;
@@ -29,7 +29,7 @@ bool is_better(const Chosen& a, const Chosen& b) noexcept {
 
 constexpr std::uint64_t kSign = std::uint64_t{1} << 63U;
 
-// Both zeros have one key, and NaN the largest.
+// Both zeros share one key; NaN has the largest.
 std::uint64_t key_of(double x) noexcept {
   if (x != x) {
     return ~std::uint64_t{0};
@@ -47,17 +47,17 @@ std::uint64_t key_of(T x) noexcept {
   }
 }
 
-/// Lines along the axis, and where their results go.
+/// Lines along the axis, and the places of their results.
 struct Lines {
   std::int64_t length;
-  std::int64_t count;  ///< How many are chosen of each.
+  std::int64_t count;  ///< Results of each line.
   std::int64_t in_step;
   std::int64_t out_step;
   bool smallest;
 };
 
-// Keeps the best so far in a heap whose first is the worst of them: most elements are compared
-// once.
+// Keeps the best elements so far in a heap with the worst of them first: most elements need one
+// comparison.
 template <class T>
 void choose(const Lines& lines, const T* in, T* values, std::int64_t* places, Chosen* heap) {
   const std::uint64_t turn = lines.smallest ? ~std::uint64_t{0} : 0;

@@ -1,4 +1,4 @@
-// The kernel of topk, a row of reduction_rows(). Private to backends/cpu. Threads: owner only.
+// The kernel of topk, registered by reduction_rows(). Private to backends/cpu. Threads: owner only.
 #pragma once
 
 #include "kernel_table.hpp"

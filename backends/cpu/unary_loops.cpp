@@ -9,7 +9,7 @@ namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Integers wrap around, so they are computed in the unsigned type of their size.
+// Integers wrap, so they are computed in the unsigned type of their size.
 template <class T>
 using Wrapping = typename std::
     conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
@@ -45,7 +45,7 @@ struct Square {
 struct Relu {
   template <class T>
   static T apply(T x) noexcept {
-    return x < T{0} ? T{0} : x;  // NaN stays NaN
+    return x < T{0} ? T{0} : x;  // NaN is kept
   }
 };
 struct Sqrt {
@@ -86,8 +86,8 @@ struct Sigmoid {
   static float apply(float x) noexcept { return sigmoid_f32(x); }
   static double apply(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
 };
-// These two are their expressions (streams/kernel/op_expression) step by step, in f64 too: a tile
-// program gives their bits whether it takes them whole or in parts.
+// log1p and expm1 follow their expressions (streams/kernel/op_expression) step by step, in f64 too.
+// So a tile program gives equal bits for the whole op and for its parts.
 struct Log1p {
   template <class T>
   static T apply(T x) noexcept {
@@ -161,7 +161,7 @@ void run_erf(void* out, const void* in, std::int64_t count) {
 }
 #endif
 
-// Large angles, infinities and NaN take the slow and exact way, each by itself: a result does not
+// Large angles, infinities and NaN take the slow, accurate path one by one: a result does not
 // depend on its neighbours.
 template <int quarter_turns>
 void run_sine(void* out, const void* in, std::int64_t count) {

@@ -13,7 +13,8 @@
 
 namespace hearth::cpu {
 
-/// The types that loops compute in; f16 and bf16 are converted to f32 first, bool runs as u8.
+/// The number of types that loops compute in; f16 and bf16 are converted to f32 first, bool runs as
+/// u8.
 inline constexpr int kComputeTypeCount = 6;
 [[nodiscard]] constexpr DType compute_dtype(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32
@@ -27,8 +28,8 @@ inline constexpr int kComputeTypeCount = 6;
 
 using UnaryLoop = void (*)(void* out, const void* in, std::int64_t count);
 
-/// Kinds neg … relu, then log1p and expm1, then floor … trunc. A null entry: the kind does not take
-/// that type.
+/// Kinds neg … relu, then log1p and expm1, then floor … trunc. A null entry: the kind does not
+/// support that type.
 struct UnaryLoops {
   static constexpr int kFirstCount =
       static_cast<int>(OpKind::relu) - static_cast<int>(OpKind::neg) + 1;

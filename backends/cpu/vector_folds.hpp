@@ -13,10 +13,10 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
-/// What a fold chooses: the largest, or the smallest.
+/// The element that a fold selects: the largest, or the smallest.
 enum class Extreme : std::uint8_t { largest, smallest };
 
-/// It passes NaN over.
+/// Ignores a NaN x.
 template <Extreme extreme, class T>
 [[gnu::always_inline]] inline T better(T best, T x) noexcept {
   if constexpr (extreme == Extreme::largest) {
@@ -39,8 +39,7 @@ template <class T>
   return chosen<Extreme::largest>(best, x);
 }
 
-// A group of accumulators that the compiler keeps in vector registers, as many as one cache line
-// holds.
+// A group of accumulators that the compiler keeps in vector registers: one cache line.
 template <class T>
 inline constexpr std::size_t kLaneCount = 64 / sizeof(T);
 template <class T>
@@ -48,7 +47,7 @@ inline constexpr auto kLanes = static_cast<std::int64_t>(kLaneCount<T>);
 template <class T>
 struct Lanes {
   typedef T Vector __attribute__((vector_size(64), aligned(alignof(T)), may_alias));
-  /// What a comparison of two vectors has for each lane: a signed integer of the lane's size.
+  /// Result of a comparison for each lane: a signed integer of the lane's size.
   using Flag = std::conditional_t<sizeof(T) == 8,
                                   std::int64_t,
                                   std::conditional_t<sizeof(T) == 4, std::int32_t, std::int8_t>>;
@@ -63,8 +62,8 @@ template <class T>
   }
 }
 
-// In halves: what is left is added to what lies half as far on. By vectors, as the compiler leaves
-// a loop over an array in scalars, which took as long as 500 additions.
+// Adds halves until one lane is left. Written with vectors, because the compiler leaves a loop over
+// an array in scalars, which took as long as 500 additions.
 template <class T>
 [[nodiscard]] [[gnu::always_inline]] inline double sum_of_lanes(
     const typename Lanes<T>::Vector& lanes) {
@@ -122,7 +121,7 @@ template <class T>
   return total + static_cast<double>(rest);
 }
 
-/// The sum, kept in f64 from block to block.
+/// Returns the sum, kept in f64 from block to block.
 template <class T>
 [[nodiscard]] inline double sum_of(const T* in, std::int64_t count) {
   double total = 0;
@@ -132,7 +131,7 @@ template <class T>
   return total;
 }
 
-/// The largest or smallest of count > 0 elements, NaN if one is.
+/// Returns the largest or smallest of count > 0 elements, or NaN if one is NaN.
 template <Extreme extreme, class T>
 [[nodiscard]] inline T extreme_of(const T* in, std::int64_t count) {
   constexpr std::int64_t kStep = kLanes<T>;
@@ -145,8 +144,7 @@ template <Extreme extreme, class T>
     Vector b = a;
     Mask unordered = a != a;
     i = kStep;
-    // The comparison alone passes NaN over; it is looked for apart, off the chain of dependent
-    // choices.
+    // The comparison ignores NaN, which is detected separately, off the chain of dependent selects.
     for (; i + 2 * kStep <= count; i += 2 * kStep) {
       const Vector x = *reinterpret_cast<const Vector*>(in + i);
       const Vector y = *reinterpret_cast<const Vector*>(in + i + kStep);

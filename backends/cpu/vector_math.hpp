@@ -1,8 +1,8 @@
-// Elementary functions in f32, written so that the compiler turns a loop over them into vector
-// code: no branches, no calls. Private to sources that are compiled per instruction set. Threads:
-// any; pure functions. Accuracy against the exact value, over all finite floats
-// (tests/backends/cpu_unary_test.cpp): at most 4 units in the last place. NaN gives NaN, infinities
-// give their limits, results below the normal range round gradually.
+// Elementary functions in f32, without branches or calls, so that the compiler vectorises a loop
+// over them. Private to sources that are compiled per instruction set. Threads: any; pure
+// functions. Accuracy: at most 4 units in the last place from the exact value, over all finite
+// floats (tests/backends/cpu_unary_test.cpp). NaN gives NaN, infinities give their limits, results
+// below the normal range round gradually.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
-/// Adding and taking away 1.5·2^23 rounds a float of magnitude below 2^22 to the nearest integer,
-/// and leaves that integer in its low bits.
+/// Adding and subtracting 1.5·2^23 rounds a float of magnitude below 2^22 to the nearest integer.
+/// The sum holds that integer in its low bits.
 inline constexpr float kRounder = 12582912.0F;
 inline constexpr std::int32_t kRounderBits = 0x4B400000;
 
@@ -21,7 +21,7 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
 [[gnu::always_inline]] inline float from_bits(std::int32_t bits) noexcept {
   return __builtin_bit_cast(float, bits);
 }
-/// 2^n for -126 ≤ n ≤ 127.
+/// Returns 2^n for -126 ≤ n ≤ 127.
 [[gnu::always_inline]] inline float power_of_two(std::int32_t n) noexcept {
   return from_bits((n + 127) << 23);
 }
@@ -54,15 +54,15 @@ struct ExpParts {
   float c = x > 89.0F ? 89.0F : x;
   c = c < -104.0F ? -104.0F : c;
   const ExpParts parts = exp_parts_f32(c);
-  // In two steps, so that results below 2^-126 and above 2^127 come out right.
+  // In two steps, for correct results below 2^-126 and above 2^127.
   const std::int32_t half = parts.exponent >> 1;
   return parts.mantissa * power_of_two(half) * power_of_two(parts.exponent - half);
 }
 
-/// For -87 ≤ x ≤ 87 the bits of exp_f32; NaN for NaN.
+/// Returns exp_f32(x) bit for bit for -87 ≤ x ≤ 87, and NaN for NaN.
 [[gnu::always_inline]] inline float near_exp_f32(float x) noexcept {
   const ExpParts parts = exp_parts_f32(x);
-  // The exponent of NaN is any number.
+  // The exponent of NaN is arbitrary.
   return parts.mantissa * from_bits(static_cast<std::int32_t>(
                               (static_cast<std::uint32_t>(parts.exponent) + 127U) << 23U));
 }
@@ -157,7 +157,7 @@ inline constexpr float kSineLimit = 8192.0F;
   return from_bits(to_bits(value) ^ ((quadrant & 2) << 30));
 }
 
-/// sin(x + quarter_turns·π/2) for |x| ≤ kSineLimit; for others no number that means anything.
+/// Returns sin(x + quarter_turns·π/2) for |x| ≤ kSineLimit; the result for others is arbitrary.
 [[gnu::always_inline]] inline float sine_f32(float x, std::int32_t quarter_turns) noexcept {
   const float shifted = x * 0.636619772367581343F + kRounder;
   const float n = shifted - kRounder;
@@ -170,7 +170,7 @@ inline constexpr float kSineLimit = 8192.0F;
       r, static_cast<std::int32_t>(quadrant + static_cast<std::uint32_t>(quarter_turns)));
 }
 
-/// sin(2π·turns + quarter_turns·π/2) for turns in [0, 1): no digits are lost to π.
+/// Returns sin(2π·turns + quarter_turns·π/2) for turns in [0, 1), without a rounded multiple of π.
 [[gnu::always_inline]] inline float turned_sine_f32(float turns,
                                                     std::int32_t quarter_turns) noexcept {
   const float quarters = 4.0F * turns;
@@ -179,13 +179,13 @@ inline constexpr float kSineLimit = 8192.0F;
   return reduced_sine_f32(rest * 1.57079632679489662F, to_bits(shifted) + quarter_turns);
 }
 
-/// x^y through base-2 logarithm and exponential in f64, with the special cases of C's pow.
+/// Returns x^y by base-2 logarithm and exponential in f64, with the special cases of C's pow.
 [[gnu::always_inline]] inline float pow_f32(float x, float y) noexcept {
   const double a = __builtin_fabs(static_cast<double>(x));  // never subnormal in f64
   const double b = static_cast<double>(y);
   const std::int64_t centred = __builtin_bit_cast(std::int64_t, a) - 0x3FE6A09E667F3BCD;
-  // The exponent as a double: 2^52 + 2^51 plus an integer is exact, and the integer is at hand in
-  // the low bits.
+  // The exponent as a double: 2^52 + 2^51 plus an integer is exact, and the low bits hold the
+  // integer.
   const std::int64_t exponent_bits = ((centred >> 32) + (std::int64_t{1} << 31)) >> 20;
   const double exponent =
       __builtin_bit_cast(double, exponent_bits + 0x4330000000000000) - 4503599627372544.0;

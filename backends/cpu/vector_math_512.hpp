@@ -1,7 +1,7 @@
-// Functions of vector_math.hpp on sixteen floats at once, where AVX-512 has instructions that a
-// loop over floats does not become: tables of sixteen numbers in one register, multiplication by a
-// power of two. Private to sources that are compiled per instruction set, empty below AVX-512.
-// Threads: any; pure functions. Accuracy as in vector_math.hpp.
+// Functions of vector_math.hpp on sixteen floats at once, with AVX-512 instructions that compilers
+// do not derive from a loop. These are tables of sixteen numbers in one register, and
+// multiplication by a power of two. Private to sources that are compiled per instruction set, empty
+// below AVX-512. Threads: any; pure functions. Accuracy: that of vector_math.hpp.
 #pragma once
 
 #ifdef __AVX512F__
@@ -14,8 +14,7 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
-/// to[i] = function(from[i]) for a function of sixteen floats whose lanes do not depend on one
-/// another.
+/// to[i] = function(from[i]) for a function of sixteen independent lanes.
 template <class Function>
 void map_lanes(float* to, const float* from, std::int64_t count, Function function) {
   constexpr std::int64_t kLanes = 16;
@@ -29,7 +28,7 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
   }
 }
 
-// Where one of their operands is NaN they give the second one, so that NaN stays.
+// If an operand is NaN, the result is the second one, so NaN is kept.
 [[gnu::always_inline]] inline __m512 at_most(float high, __m512 x) noexcept {
   return _mm512_maskz_min_ps(0xFFFF, _mm512_set1_ps(high), x);
 }
@@ -37,7 +36,7 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
   return _mm512_maskz_max_ps(0xFFFF, _mm512_set1_ps(low), x);
 }
 
-/// The bits of exp_f32.
+/// Returns the bits of exp_f32.
 [[gnu::always_inline]] inline __m512 exp_lanes(__m512 x) noexcept {
   const __m512 c = at_least(-104.0F, at_most(89.0F, x));
   const __m512 rounder = _mm512_set1_ps(kRounder);
@@ -54,9 +53,9 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
   return _mm512_scalef_ps(p + _mm512_set1_ps(1.0F), n);
 }
 
-/// erf(x) = sum of c[k][i]·u^k for |x| = i·kErfStep + u with |u| ≤ kErfStep / 2: minimax in each of
-/// sixteen intervals, of the relative error in the first, whose polynomial is odd, and of the
-/// absolute one in the others. |x| is at most 4 there, where erf rounds to 1.
+/// erf(x) = sum of c[k][i]·u^k for |x| = i·kErfStep + u with |u| ≤ kErfStep / 2, minimax in each of
+/// sixteen intervals. The first interval, whose polynomial is odd, minimises the relative error,
+/// the others the absolute one. |x| is clamped to 4, where erf rounds to 1.
 inline constexpr float kErfStepsPerUnit = 3.75F;
 inline constexpr float kErfStep = 1.0F / kErfStepsPerUnit;
 alignas(64) inline constexpr float kErfTable[7][16] = {{0,
@@ -177,7 +176,7 @@ alignas(64) inline constexpr float kErfTable[7][16] = {{0,
   const __m512i bits = _mm512_castps_si512(x);
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_andnot_si512(sign, bits));
   const __m512 t = at_most(4.0F, magnitude);
-  // The rounded number lies in the low bits, of which the table looks at four.
+  // The low bits hold the rounded number; the table lookup uses four of them.
   const __m512 shifted =
       _mm512_fmadd_ps(t, _mm512_set1_ps(kErfStepsPerUnit), _mm512_set1_ps(kRounder));
   const __m512i interval = _mm512_castps_si512(shifted);

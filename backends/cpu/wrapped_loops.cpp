@@ -12,7 +12,8 @@ namespace {
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kAhead = 1024;
 
-// Sixteen neighbours of a row. A row of one number is read at once, as `out` may lie upon it.
+// Loads sixteen neighbours of a row. A row of one number is read in the constructor, because `out`
+// may overwrite it.
 class Lanes {
  public:
   explicit Lanes(const FloatRow& row)
@@ -21,7 +22,7 @@ class Lanes {
   [[nodiscard]] __m512 at(std::int64_t i) const {
     return is_one_ ? one_ : _mm512_loadu_ps(data_ + i);
   }
-  // Far enough for memory to answer meanwhile, near enough to be in the cache still.
+  // Far enough ahead for the memory latency, near enough to stay in the cache.
   void fetch_behind(std::int64_t i) const {
     if (!is_one_) {
       _mm_prefetch(reinterpret_cast<const char*>(data_ + i + kAhead), _MM_HINT_T1);
@@ -75,7 +76,7 @@ void run(float* out, const WrappedCall& call, std::int64_t count, Before before)
   }
 }
 
-// The quotient of numbers that are plain, or 0: plain_quotient() on sixteen of them.
+// plain_quotient() on sixteen plain numbers or zeros.
 __m512 plain_quotients(__m512 x, __m512 y, __m512 reciprocal) {
   const __m512i sign = _mm512_set1_epi32(INT32_MIN);
   const __m512 magnitude = _mm512_castsi512_ps(_mm512_andnot_si512(sign, _mm512_castps_si512(x)));
@@ -86,8 +87,8 @@ __m512 plain_quotients(__m512 x, __m512 y, __m512 reciprocal) {
       _mm512_castps_si512(third), _mm512_castps_si512(x), sign, 0x78));  // third ^ (x & sign)
 }
 
-// The part of a row that begins at `begin`. A row of one number lies in `one` from now on: the
-// parts before may be written over it.
+// Returns the part of a row from `begin` on. A row of one number is read from the copy `one`,
+// because earlier parts may overwrite it.
 FloatRow part_of(const FloatRow& row, std::int64_t begin, const float& one) {
   return {row.data == nullptr ? nullptr : row.is_one ? &one : row.data + begin, row.is_one};
 }

@@ -1,7 +1,7 @@
-// The inner loops of a function with what programs write around it, GELU's and softmax's way:
-// ((f(x ∘ before) + b) · y) · c, where ∘ subtracts, multiplies or divides, each step rounded as its
-// own op rounds it, without a trip to memory in between. Private to backends/cpu. Threads: any;
-// pure functions on the given memory.
+// The inner loops of a function and the ops around it, as in GELU and softmax: ((f(x ∘ before) + b)
+// · y) · c, where ∘ subtracts, multiplies or divides. Each step is rounded like the separate op,
+// and stays in registers. Private to backends/cpu. Threads: any; pure functions on the given
+// memory.
 #pragma once
 
 #include "isa_table.hpp"
@@ -12,7 +12,7 @@
 
 namespace hearth::cpu {
 
-/// A row of floats, or one float for all places.
+/// A row of floats, or one float, broadcast to all places.
 struct FloatRow {
   const float* data = nullptr;
   bool is_one = false;
@@ -20,21 +20,21 @@ struct FloatRow {
 
 enum class WrappedBefore : std::uint8_t { nothing, difference, factor, quotient };
 
-/// What is not there has the value that changes nothing.
+/// Absent steps have their neutral value.
 struct WrappedCall {
   FloatRow x = {};
   WrappedBefore how = WrappedBefore::nothing;
-  FloatRow before = {};  ///< One float for a factor or a divisor.
+  FloatRow before = {};  ///< A factor or divisor is one float.
   float sum = -0.0F;
   FloatRow y = {};  ///< Null: none.
   float factor = 1;
-  bool is_far = false;   ///< The rows come from memory: they are asked for some way ahead.
-  bool streams = false;  ///< The results go past the caches, where they lie on whole lines.
+  bool is_far = false;   ///< The rows come from memory, and are prefetched.
+  bool streams = false;  ///< Results that begin on whole lines are stored past the caches.
 };
-/// out may be one of the rows, none that overlaps one otherwise.
+/// out may equal one of the rows, and overlaps none otherwise.
 using WrappedLoop = void (*)(float* out, const WrappedCall& call, std::int64_t count);
 
-/// Null where the level has no such loop: its programs run the steps one by one.
+/// Null if the level has no such loop: its programs run the steps one by one.
 struct WrappedLoops {
   WrappedLoop exp;
   WrappedLoop erf;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-/// Queries, keys, values and the mask of a call, and one query's weights.
+/// Queries, keys, values and mask of a call; computes the scores.
 class Attention {
  public:
   Attention(const KernelCall& call, std::size_t first, const TensorView* mask)
@@ -40,11 +40,11 @@ class Attention {
     }
   }
 
-  /// The head of keys and values that a head of queries sees.
+  /// Maps a query head to its key and value head.
   [[nodiscard]] std::int64_t key_head(std::int64_t head) const {
     return head / (heads / key_heads);
   }
-  /// scale * q·k + mask, or minus infinity where the query sees no such key.
+  /// Returns scale * q·k + mask, or minus infinity if the query does not see the key.
   [[nodiscard]] double score(std::int64_t head, std::int64_t query, std::int64_t key) const {
     if (attributes_.causal != 0 && key > query + keys - queries) {
       return kNever;
@@ -101,7 +101,7 @@ class Attention {
   Reals q;
   Reals k;
   Reals v;
-  std::int64_t heads = 1;  ///< Of all batches.
+  std::int64_t heads = 1;  ///< Over all batches.
   std::int64_t key_heads = 1;
   std::int64_t queries = 0;
   std::int64_t keys = 0;
@@ -115,7 +115,7 @@ class Attention {
   Reals mask_values_;
 };
 
-/// One query's weights before they are divided by their sum.
+/// The weights of one query before the division by their sum.
 struct Row {
   double top = kNever;
   double sum = 0;
@@ -164,7 +164,7 @@ Status attend(const KernelCall& call) {
   return {};
 }
 
-// The statistics are those of the scores, but rounded: they are made again.
+// Recomputes the weights from the scores: the stored statistics are rounded.
 Status attend_backward(const KernelCall& call) {
   const Attention attention(call, 1, mask_of(call, 6));
   const Reals grad = load_reals(call.inputs[0]);

@@ -16,7 +16,7 @@
 namespace hearth::reference {
 namespace {
 
-// A scalar immediate counts in the type that f32, f16 and bf16 are computed in by every backend:
+// A scalar immediate is rounded to f32 for f32, f16 and bf16: every backend computes these types in
 // f32.
 template <class T>
 T immediate(const KernelCall& call) {
@@ -30,7 +30,7 @@ T immediate(const KernelCall& call) {
   }
 }
 
-/// Both operands in the shape of the result.
+/// Loads both operands, broadcast to the result's shape.
 template <class T>
 std::pair<std::vector<T>, std::vector<T>> load_operands(const KernelCall& call) {
   const Shape& shape = call.outputs[0].shape();
@@ -101,7 +101,8 @@ std::int64_t integer_value(OpKind kind, std::int64_t a, std::int64_t b) {
     case OpKind::mul:
       return times(a, b);
     case OpKind::div:
-      return b == -1 ? minus(std::int64_t{0}, a) : a / b;  // the smallest integer over -1 wraps
+      // the smallest integer divided by -1 wraps
+      return b == -1 ? minus(std::int64_t{0}, a) : a / b;
     case OpKind::pow:
       return integer_power(a, b);
     case OpKind::min:

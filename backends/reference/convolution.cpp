@@ -8,9 +8,9 @@
 namespace hearth::reference {
 namespace {
 
-/// Calls fn(input index, weight index, output index) for every product of the convolution, in dense
-/// indices of x [n, c, h, w], w [o, c/groups, kh, kw] and y [n, o, oh, ow]. The gradients have the
-/// same products.
+/// Calls fn(input index, weight index, output index) for every product of the convolution. Indices
+/// are dense, of x [n, c, h, w], w [o, c/groups, kh, kw] and y [n, o, oh, ow]. The gradients use
+/// the same products.
 template <class Fn>
 void visit_products(
     const Shape& x, const Shape& w, const Shape& y, const ConvAttributes& conv, const Fn& fn) {

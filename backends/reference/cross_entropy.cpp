@@ -37,8 +37,7 @@ Status forward(const KernelCall& call) {
     const std::int64_t first = row * shape[1];
     double top = -std::numeric_limits<double>::infinity();
     for (std::int64_t c = 0; c < shape[1]; ++c) {
-      top =
-          std::max(at(logits, first + c), top);  // a NaN that is passed over here makes the sum NaN
+      top = std::max(at(logits, first + c), top);  // a NaN that max skips makes the sum NaN
     }
     double sum = 0;
     for (std::int64_t c = 0; c < shape[1]; ++c) {

@@ -1,4 +1,4 @@
-// Kernels that the program brings itself: its function, on one thread.
+// Kernels of the program: calls its function on one thread.
 #include "evaluators.hpp"
 
 #include <hearth/backends/custom_call.hpp>

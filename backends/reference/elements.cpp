@@ -13,8 +13,8 @@ namespace {
 template <class T>
 constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
-// Rounding to f32 first and to 16 bits then would round twice. Rounding to odd in the first step
-// keeps what the second needs: f32 has more than two bits beyond either 16-bit type.
+// Rounds f64 to f32 to odd, so that the later rounding to 16 bits is the only one. f32 has more
+// than two bits beyond either 16-bit type, which rounding to odd needs.
 float round_to_odd(double value) {
   const auto near = static_cast<float>(value);
   if (static_cast<double>(near) == value || std::isnan(value)) {
@@ -27,8 +27,8 @@ float round_to_odd(double value) {
   return std::bit_cast<float>(word | 1U);
 }
 
-// The same for integers of more bits than a double has: their lowest 11 go, and the next one is set
-// when something was lost.
+// Rounds an integer of more than 53 bits to odd: clears the lowest 11 bits and sets the next one if
+// a bit was lost.
 double round_to_odd(std::int64_t value) {
   constexpr std::uint64_t kLost = (1U << 11U) - 1;
   const auto word = static_cast<std::uint64_t>(value);

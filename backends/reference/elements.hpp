@@ -1,7 +1,7 @@
 // Elements of tensor views as dense row-major vectors: f64 for floats, i64 for integers and bool,
 // raw bits for movement. The reference loads every input whole, computes on dense vectors and
-// stores once, so strides and in-place operands need no care anywhere else. Private to
-// backends/reference. Pure functions, any thread.
+// stores once, so no other file handles strides or in-place operands. Private to
+// backends/reference. Pure functions. Threads: any.
 #pragma once
 
 #include <array>
@@ -45,13 +45,13 @@ void visit_offsets(const Shape& shape, const Strides& strides, const Fn& fn) {
   }
 }
 
-/// All elements of a view, broadcast to `target`. load_reals takes any dtype; load_integers
-/// integers and bool.
+/// Loads all elements of a view, broadcast to `target`. load_reals takes any dtype; load_integers
+/// takes integers and bool.
 [[nodiscard]] Reals load_reals(const TensorView& view, const Shape& target);
 [[nodiscard]] Integers load_integers(const TensorView& view, const Shape& target);
 [[nodiscard]] Bits load_bits(const TensorView& view, const Shape& target);
 
-/// The same in the view's own shape.
+/// Loads all elements in the view's own shape.
 [[nodiscard]] inline Reals load_reals(const TensorView& view) {
   return load_reals(view, view.shape());
 }
@@ -62,13 +62,13 @@ void visit_offsets(const Shape& shape, const Strides& strides, const Fn& fn) {
   return load_bits(view, view.shape());
 }
 
-/// Stores with one rounding. Real to integer truncates toward zero and saturates (NaN gives 0);
-/// integer to integer wraps; anything to bool is "not zero".
+/// Stores with one rounding. Real to integer truncates toward zero and saturates (NaN gives 0).
+/// Integer to integer wraps. Any type to bool is "not zero".
 void store(const TensorView& view, const Reals& values);
 void store(const TensorView& view, const Integers& values);
 void store_bits(const TensorView& view, const Bits& values);
 
-/// T is double or std::int64_t: the two kinds of numbers that the reference computes with.
+/// Loads as double or std::int64_t, the two number types of the reference.
 template <class T>
 [[nodiscard]] std::vector<T> load(const TensorView& view, const Shape& target) {
   if constexpr (std::is_same_v<T, double>) {
@@ -88,7 +88,7 @@ template <class T>
   return std::vector<T>(static_cast<std::size_t>(shape.element_count()), value);
 }
 
-/// Element of a vector by a signed index.
+/// Returns an element by a signed index.
 template <class T>
 [[nodiscard]] T& at(std::vector<T>& values, std::int64_t index) noexcept {
   return values[static_cast<std::size_t>(index)];
@@ -98,7 +98,7 @@ template <class T>
   return values[static_cast<std::size_t>(index)];
 }
 
-// Sums and products that wrap for integers instead of overflowing.
+// Sums and products; integers wrap.
 [[nodiscard]] inline double plus(double a, double b) noexcept {
   return a + b;
 }

@@ -10,7 +10,7 @@
 
 namespace hearth::reference {
 
-// The op into memory beside, then the expression, whose input 0 that is.
+// Runs the op into temporary memory, then the expression with that memory as input 0.
 Status evaluate_with_epilogue(const KernelCall& call) {
   const Epilogue& epilogue = *call.epilogue;
   const KernelIR& kernel = epilogue.expression->kernel;

@@ -1,6 +1,6 @@
-// One function a family of kinds, each in the .cpp of its name. Private to backends/reference.
-// Operands have the number, types and shapes that the op table and the shape rules ask for;
-// evaluate() has checked the types.
+// One function for each family of kinds, in the .cpp named beside it. Private to
+// backends/reference. Operands have the number, types and shapes that the op table and the shape
+// rules require; evaluate() has checked the types.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>
@@ -38,12 +38,11 @@ namespace hearth::reference {
 [[nodiscard]] Status evaluate_indexing(
     const KernelCall& call);  // indexing.cpp: gather, index_select and their adjoints
 [[nodiscard]] Status evaluate_expression(
-    const KernelCall& call);  // expression.cpp, by the interpreter of KernelIR
-[[nodiscard]] Status evaluate_custom(
-    const KernelCall& call);  // custom.cpp, by the program's function
+    const KernelCall& call);  // expression.cpp: the interpreter of KernelIR
+[[nodiscard]] Status evaluate_custom(const KernelCall& call);  // custom.cpp: the program's function
 [[nodiscard]] Status evaluate_with_epilogue(
-    const KernelCall& call);  // epilogue.cpp: any op of one result, then an expression on it
+    const KernelCall& call);  // epilogue.cpp: an op of one result, then an expression on it
 [[nodiscard]] Status evaluate_with_prologue(
-    const KernelCall& call);  // prologue.cpp: the call that makes an input, then the op
+    const KernelCall& call);  // prologue.cpp: the producer of an input, then the op
 
 }  // namespace hearth::reference

@@ -11,7 +11,7 @@ namespace hearth::reference {
 
 namespace {
 
-/// The kernel over a call's own shapes.
+/// Returns the kernel for the shapes of this call.
 Result<KernelIR> kernel_of(const KernelCall& call, std::span<const Shape> shapes, Shape& space) {
   const KernelIR& kernel = call.expression->kernel;
   if (!is_row_kernel(kernel)) {
@@ -34,7 +34,7 @@ Status run(const KernelCall& call) {
   for (const TensorView& in : call.inputs) {
     inputs.push_back({in.data, *in.layout});
   }
-  // A result with one element for each row may keep the axes of the rows: the kernel does not.
+  // A result with one element for each row may keep the axes of the rows; the kernel drops them.
   std::vector<KernelTensor> outputs;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     Shape shape;
@@ -53,8 +53,7 @@ Status run(const KernelCall& call) {
 
 }  // namespace
 
-// Not in f64 as the other evaluators: a kernel's types are part of what it says, and the
-// interpreter is its meaning.
+// The types of a kernel are part of its meaning, so the interpreter of KernelIR runs it, not f64.
 Status evaluate_expression(const KernelCall& call) {
   Status status = run(call);
   if (status.has_value()) {

@@ -17,7 +17,7 @@ bool is_line(OpKind kind) {
   return kind == OpKind::index_select || kind == OpKind::index_add;
 }
 
-// "[0, 2]": the place of the i-th element in row-major order.
+// Formats the place of the i-th element in row-major order: "[0, 2]".
 std::string place_text(const Shape& shape, std::int64_t i) {
   std::string text;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -46,7 +46,7 @@ Status check_index(const KernelCall& call, const Integers& index, const Shape& w
   return {};
 }
 
-// The place in the whole of each element of the part, in the part's row-major order.
+// Returns the place in `whole` of each element of `part`, in the part's row-major order.
 std::vector<std::int64_t> places(const KernelCall& call,
                                  const Integers& index,
                                  const Shape& whole,

@@ -1,5 +1,5 @@
-// The lines of a dense tensor along one axis: where each starts, and how far apart its elements
-// lie. Private to backends/reference. Pure functions, any thread.
+// The lines of a dense tensor along one axis: start of each line and distance between its elements.
+// Private to backends/reference. Pure functions. Threads: any.
 #pragma once
 
 #include <cstdint>

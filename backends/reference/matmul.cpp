@@ -6,7 +6,7 @@
 namespace hearth::reference {
 namespace {
 
-/// The batch axes of `result` with the last two axes of `matrix`.
+/// Returns the batch axes of `result` with the last two axes of `matrix`.
 Shape batched(const Shape& result, const Shape& matrix) {
   Shape shape = result;
   for (const int from_end : {2, 1}) {

@@ -13,8 +13,8 @@ namespace hearth::reference {
 namespace {
 
 /// Calls fn(output index, plane's first input index, place in the plane) for every input element of
-/// every window, window by window, each in row-major order. x is the input's shape [n, c, h, w], y
-/// the output's.
+/// every window. Goes window by window, each in row-major order. x is the shape of the input [n, c,
+/// h, w], y that of the output.
 template <class Fn>
 void visit_windows(const Shape& x, const Shape& y, const PoolAttributes& pool, const Fn& fn) {
   std::int64_t out = 0;
@@ -80,7 +80,7 @@ Status max_backward(const KernelCall& call) {
   return {};
 }
 
-/// What each window's sum is divided by.
+/// Returns the divisor of each window's sum.
 Reals window_sizes(const Shape& x, const Shape& y, const PoolAttributes& pool) {
   if (pool.count_include_pad != 0) {
     return filled(y, static_cast<double>(pool.kernel[0] * pool.kernel[1]));

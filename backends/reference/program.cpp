@@ -23,7 +23,7 @@ Error malformed(const OpRecord& record, std::string_view what) {
       .sequence = record.sequence};
 }
 
-/// Where a view finds its elements in a contiguous input.
+/// Layout and first element of a view in a contiguous input.
 struct Source {
   detail::Layout layout;
   std::int64_t first_element = 0;
@@ -90,7 +90,7 @@ class Run {
     return {};
   }
 
-  /// Runs one op into new tensors, poisoned where it fails or an input is.
+  /// Runs one op into new tensors. They are poisoned if the op fails or an input is poisoned.
   void compute(const OpView& op, const OpInfo& info) {
     std::vector<TensorView> inputs;
     ErrorRef error;
@@ -160,7 +160,7 @@ class Run {
     const bool keeps_state = op_info(op.kind()).op_class == OpClass::optimizer;
     for (int i = 0; i < op.record().output_count; ++i) {
       const Operand output = op.output(i);
-      // Inputs are parameter, gradient, state...; outputs parameter, state...
+      // Inputs are parameter, gradient, states; outputs are parameter, states.
       const auto old =
           keeps_state ? tensors_.find(op.input(i == 0 ? 0 : i + 1).slot) : tensors_.end();
       tensors_.insert_or_assign(output.slot,

@@ -1,6 +1,5 @@
-// The oracle for whole programs: a list of records over tensors by slot, with the poisoning and the
-// update groups of a device. For random programs and for replaying what was recorded. Values, any
-// thread.
+// The oracle for whole programs: runs a list of records over tensors by slot, with the poisoning
+// and update groups of a device. For random programs and for replay. Values. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -21,32 +20,33 @@ struct RecordedOp {
   [[nodiscard]] OpView view() const noexcept { return {record, blob.data()}; }
 };
 
-/// A contiguous tensor, or the error that spoiled it.
+/// A contiguous tensor, or the error that poisoned it.
 struct HostTensor {
   DType dtype = DType::f32;
   detail::Layout layout = {};
   std::vector<std::byte> bytes = {};
   ErrorRef error = {};
 
-  /// Zeros.
+  /// Makes a tensor of zeros.
   HostTensor(DType type, const Shape& shape);
-  /// A poisoned one, without bytes.
+  /// Makes a poisoned tensor without bytes.
   HostTensor(DType type, const Shape& shape, ErrorRef cause);
-  /// Borrows the bytes and the layout.
+  /// Returns a view that borrows the bytes and the layout.
   [[nodiscard]] TensorView view() noexcept { return {bytes.data(), &layout, dtype}; }
 };
 
 using Tensors = std::map<SlotId, HostTensor>;
 
-/// Runs the ops in order. `tensors` holds what the program starts from, the result of each upload
-/// too, and afterwards everything that was not dropped.
+/// Runs the ops in order. On entry `tensors` holds the program's initial tensors and the result of
+/// each upload; on return, all tensors that were not dropped.
 ///
-/// An op that fails poisons its outputs, an op with a poisoned input inherits its error. Of an
-/// update group (group_begin ... group_end) all runs or nothing: when one of its outputs would be
-/// poisoned, the outputs of its optimizer steps take the old parameters and states, and its other
-/// outputs are poisoned. Views are copies here. publish, adopt, lend, readback and sync change
-/// nothing. Errors: invalid_argument when a program is malformed: a slot that nothing wrote, a
-/// group without an end.
+/// An op that fails poisons its outputs; an op with a poisoned input inherits its error. An update
+/// group (group_begin ... group_end) runs as a whole or not at all. If one of its outputs would be
+/// poisoned, its optimizer steps keep the old parameters and states, and its other outputs are
+/// poisoned. Views are copies here. publish, adopt, lend, readback and sync have no effect.
+///
+/// Errors: invalid_argument for a malformed program: a slot that no op wrote, a group without an
+/// end.
 [[nodiscard]] Status evaluate_program(std::span<const RecordedOp> program,
                                       const ShapeTable& shapes,
                                       Tensors& tensors);

@@ -6,7 +6,7 @@
 
 namespace hearth::reference {
 
-// The call that makes the input into memory beside, then the op, which reads it there.
+// Runs the producer of the input into temporary memory, then the op, which reads it there.
 Status evaluate_with_prologue(const KernelCall& call) {
   KernelCall maker = *call.prologue->call;
   TensorView made = maker.outputs[0];

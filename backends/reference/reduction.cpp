@@ -16,7 +16,8 @@
 namespace hearth::reference {
 namespace {
 
-/// For each axis of the input, the stride of the result's dense index: 0 where the axis is reduced.
+/// Returns, for each axis of the input, the stride of the result's dense index; 0 for a reduced
+/// axis.
 Strides result_strides(const Shape& shape, std::uint32_t axes) {
   Strides strides{};
   std::int64_t step = 1;
@@ -36,7 +37,7 @@ Error nothing_to_reduce(OpKind kind, const Shape& shape) {
                .op = op};
 }
 
-// NaN beats all, and nothing beats NaN.
+// NaN beats every number, and nothing beats NaN.
 template <class T>
 bool beats(bool smallest, T value, T champion) {
   const bool is_better = smallest ? value < champion : value > champion;
@@ -108,7 +109,7 @@ Status reduce(const KernelCall& call) {
   return {};
 }
 
-// argmax and argmin.
+// Computes argmax and argmin.
 template <class T>
 Status position(const KernelCall& call) {
   const OpKind kind = call.op.kind();

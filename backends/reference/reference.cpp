@@ -135,8 +135,8 @@ Evaluator evaluator(OpKind kind) {
   return nullptr;
 }
 
-/// The operand whose element type the row's mask speaks of: the result of creation, the values of
-/// where, else the first input.
+/// Returns the operand whose dtype the op table's type mask restricts: the result of creation, the
+/// values of `where`, else the first input.
 const TensorView& typed_operand(const KernelCall& call) {
   if (call.inputs.empty()) {
     return call.outputs[0];
@@ -144,12 +144,12 @@ const TensorView& typed_operand(const KernelCall& call) {
   return call.inputs[call.op.kind() == OpKind::where ? 1 : 0];
 }
 
-// What the dense copies of all operands take.
+// Returns the size of the dense copies of all operands.
 std::int64_t dense_bytes(const KernelCall& call) {
   const std::int64_t largest = call.outputs[0].element_count();
   std::int64_t elements = 0;
   for (const TensorView& in : call.inputs) {
-    elements += std::max(in.element_count(), largest);  // it may be broadcast
+    elements += std::max(in.element_count(), largest);  // a broadcast input grows
   }
   for (const TensorView& out : call.outputs) {
     elements += out.element_count();
@@ -225,7 +225,7 @@ Status evaluate(const KernelCall& call) {
                  .text = "reference: " + support.reason,
                  .op = std::string(name(call.op.kind()))};
   }
-  // The copies lie beside the device's budget: it is the machine that must have them.
+  // The dense copies lie outside the device's budget: check the machine's free memory.
   if (const std::int64_t bytes = dense_bytes(call); !has_host_room(bytes)) {
     return detail::no_host_memory(name(call.op.kind()), static_cast<std::size_t>(bytes));
   }

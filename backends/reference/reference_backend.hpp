@@ -1,5 +1,5 @@
-// A device that computes with the oracle: every op right, none fast.
-// Owned by its device, driven by its actor: no locks.
+// A device that computes with the oracle: correct, not fast. Owned by its device and driven by its
+// actor: no locks.
 // Invariant: an op is finished when submit() returns.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace hearth::reference {
 
 struct ReferenceOptions {
   std::string name = "reference:0";
-  bool takes_groups = false;  ///< For tests of what runs groups.
+  bool takes_groups = false;  ///< Enables fused groups, for tests of them.
   HostPageOptions pages = {};
 };
 
@@ -24,9 +24,9 @@ class ReferenceBackend final : public Backend {
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override { return pages_; }
   [[nodiscard]] Support supports(const KernelCall& call) const override;
-  /// Always: the oracle reads all inputs before it stores.
+  /// Returns true: the oracle reads all inputs before it stores.
   [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  /// As reference::may_take_prologue says.
+  /// Returns reference::may_take_prologue().
   [[nodiscard]] bool may_take_prologue(OpKind kind,
                                        int input,
                                        OpKind maker) const noexcept override;

@@ -47,12 +47,12 @@ double real_value(OpKind kind, double x) {
     case OpKind::ceil:
       return std::ceil(x);
     case OpKind::round:
-      return std::nearbyint(x);  // halves to even, as no thread changes the rounding mode
+      return std::nearbyint(x);  // halves to even; no thread changes the rounding mode
     case OpKind::trunc:
       return std::trunc(x);
     case OpKind::relu:
     default:
-      return x < 0 ? 0.0 : x;  // NaN is not below 0 and stays
+      return x < 0 ? 0.0 : x;  // NaN is not below 0 and is kept
   }
 }
 
