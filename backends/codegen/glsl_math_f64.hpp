@@ -10,9 +10,9 @@
 namespace hearth::detail {
 
 // Words of 2/π by number, behind one word of zeros: eight words, enough for the largest double.
-// Selects choose a word. An indexed array is copied into each calling function, and drivers in
-// software lower it to 38 branches for each of the six words of a sine. With an array, a kernel of
-// two sines took 12 s to compile.
+// Selects choose a word. An indexed array is copied into each calling function. Drivers in software
+// lower each access to 38 branches, and a sine reads six words. With an array, a kernel of two
+// sines took 12 s to compile.
 inline constexpr std::string_view kTwoOverPi = R"(
 #define M_PICK(a, b, c, d, e, f, g, h) \
   mix(mix(mix(a, b, odd), mix(c, d, odd), two), mix(mix(e, f, odd), mix(g, h, odd), two), four)

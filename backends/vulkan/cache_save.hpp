@@ -1,5 +1,5 @@
 // Files that a closing device saves for the next run, as plain bytes. All of them can be made
-// again, so nothing is synced: a checksum detects a file that a crash cut short, and a file
+// again, so nothing is synced. A checksum detects a file that a crash cut short. A new file
 // replaces the old one as a whole. A separate thread writes them, and the close waits for it up to
 // a limit. A slow disk thus costs compile time in the next run, and no time now. Values. Threads:
 // any; write() blocks on the disk.

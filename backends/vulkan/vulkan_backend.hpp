@@ -43,7 +43,8 @@ struct VulkanOptions {
   StagingOptions staging = {};
   /// Longest wait of the owner's thread for work that does not progress.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
-  bool allows_f16_sums = false;  ///< As in RuntimeOptions.
+  bool allows_f16_sums =
+      false;  ///< May sum products of f16 in f16 (RuntimeOptions::allow_f16_sums).
   /// For tests: pointwise kernels run by the interpreter (kernels/interpreter.hpp), if it can.
   bool interprets_always = false;
 };

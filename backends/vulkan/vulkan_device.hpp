@@ -53,8 +53,8 @@ struct VulkanDeviceOptions {
   std::uint64_t lost_at_call = 0;
   std::uint64_t refused_at_call = 0;
   std::chrono::nanoseconds wait_limit = kDefaultWait;  ///< Limit of wait_until().
-  bool allows_f16_sums = false;                        ///< As in RuntimeOptions.
-  bool interprets_always = false;                      ///< As in DeviceLimits.
+  bool allows_f16_sums = false;                        ///< May sum products of f16 in f16.
+  bool interprets_always = false;                      ///< Sets DeviceLimits::interprets_always.
   bool hides_timestamps = false;                       ///< Hides timestamps, for tests.
 };
 

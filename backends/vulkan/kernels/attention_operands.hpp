@@ -1,4 +1,4 @@
-// The tensors of an attention call as one kernel sees them: for each head of keys one matrix, whose
+// The tensors of an attention call, as a kernel reads them. Each head of keys is one matrix, whose
 // rows are the queries of all heads that share it. Values. Threads: any.
 #pragma once
 

@@ -93,8 +93,8 @@ bool lies_in(std::int64_t pack,
   });
 }
 
-// Loop steps on a driver in software, for each pair of tiles of the forward pass: loads and
-// products of slices, the combined maxima, and the second product.
+// Loop steps of the forward pass on a driver in software, for each pair of tiles. They are loads
+// and products of slices, the combined maxima, and the second product.
 std::int64_t steps_of(const Operands& operands, const Tiling& tiling) noexcept {
   const std::int64_t loads = std::int64_t{4 * kSlice} / tiling.threads() + 1;
   const std::int64_t slice = 1 + loads * (tiling.own + tiling.other) / 4 + kSlice;
@@ -104,8 +104,8 @@ std::int64_t steps_of(const Operands& operands, const Tiling& tiling) noexcept {
          tiling.other;
 }
 
-// True if emulated matrix units stay below the step limit in the gradient of keys, which takes the
-// most steps: 1,150 for a product of 64 columns.
+// True if emulated matrix units stay below the step limit. The gradient of keys takes the most
+// steps: 1,150 for a product of 64 columns.
 bool emulates_in_time(std::int64_t other, const Operands& operands, const Tiling& tiling) noexcept {
   const std::int64_t widths = quotient_up(std::max(operands.width, operands.value_width), 64);
   const std::int64_t products = 2 * widths + 4 * std::int64_t{tiling.blocks};

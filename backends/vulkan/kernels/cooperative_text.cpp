@@ -3,9 +3,9 @@
 // bytes. The next slice's fragments are read before this slice's products. The last products of a
 // slice surround the two barriers between which the next slice is stored. The loads of the slice
 // after next come between these barriers or after both, as a tile's registers allow. Sums go to
-// memory through shared memory, strip by strip, so the row and column of each sum are known: edges,
-// bias and epilogues are as in the other kernels. Each warp has a strip of its own, and waits for
-// no other.
+// memory through shared memory, strip by strip, so the row and column of each sum are known. Edges,
+// bias and epilogues therefore work as in the other kernels. Each warp has a strip of its own, and
+// waits for no other.
 //
 // Without the hardware the same text runs with fragments in the registers of 32 consecutive
 // threads, which multiply through shared memory. That is slow, but every index is the hardware's.

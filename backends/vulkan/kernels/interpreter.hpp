@@ -1,8 +1,8 @@
 // One kernel that runs any pointwise kernel of floats and bools. It reads the computation as a
 // program of some words a node. A group, or an op, whose own pipeline is in the making thus runs at
-// once. The kernel keeps values in memory that threads do not share, and is several times slower.
-// Kernels that it does not support wait for their pipelines: integers, f64, random numbers, rows,
-// failures, guards. Pure functions. Threads: any.
+// once. The kernel keeps values in thread-private memory, and is several times slower. Kernels that
+// it does not support wait for their pipelines: integers, f64, random numbers, rows, failures,
+// guards. Pure functions. Threads: any.
 #pragma once
 
 #include <hearth/streams/kernel/expression.hpp>

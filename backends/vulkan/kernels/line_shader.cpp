@@ -1,12 +1,12 @@
 // Normalises lines: softmax, its logarithm, their gradients, cross entropy. A workgroup has `lanes`
-// threads for each of its lines. The lanes are side by side where a line is contiguous ("rows"),
-// else the lines are ("columns"), so that both read whole packs of up to 16 bytes. Lines that fit
-// are read once into registers (KEPT loads of a thread). Longer ones are read twice, the first time
-// with a running maximum that scales the sum. Where long lines are too few to fill the device,
-// several workgroups share one. A first dispatch writes each group's maximum and sum to scratch; a
-// second one combines them and writes the result. Lanes of a row combine by shuffles, and the
-// subgroups of a longer row through shared memory; lanes of columns use shared memory alone. All
-// orders are fixed.
+// threads for each of its lines. If a line is contiguous, its lanes are side by side ("rows"); else
+// the lines are ("columns"). Both forms read whole packs of up to 16 bytes. Lines that fit are read
+// once into registers (KEPT loads of a thread). Longer ones are read twice, the first time with a
+// running maximum that scales the sum. Where long lines are too few to fill the device, several
+// workgroups share one. A first dispatch writes each group's maximum and sum to scratch; a second
+// one combines them and writes the result. Lanes of a row combine by shuffles, and the subgroups of
+// a longer row through shared memory; lanes of columns use shared memory alone. All orders are
+// fixed.
 #include "line_shader.hpp"
 
 #include "backends/vulkan/error_cells.hpp"

@@ -1,5 +1,5 @@
-// The index space of a kernel that moves elements, with neighbouring axes merged where all of its
-// operands allow it, and the GLSL that finds an operand's element. Private to kernels/. Values.
+// The index space of a kernel that moves elements, and the GLSL that finds an operand's element.
+// Neighbouring axes are merged where all operands allow it. Private to kernels/. Values.
 // Threads: any. Invariants: (1) the merged axes keep the shape's row-major order; (2) no axis has
 // size 1, but a space of one element has one axis, of size and stride 1.
 #pragma once

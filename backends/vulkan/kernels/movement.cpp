@@ -1,8 +1,9 @@
 // Splits moves. All moves copy bits: shaders depend on the size of an element and not on its type.
 // (1) Contiguous source and target: units of 16 bytes (less at an odd address), four a thread, all
-// loads before the stores. (2) Different fastest axes of source and target: squares pass through
-// shared memory, so that both sides access whole lines: 32 x 32, of narrow elements 64 x 64. (3)
-// All others: element by element in the order of the target, four a thread, a workgroup's width
+// loads before the stores.
+// (2) Different fastest axes of source and target: squares of 32 x 32, of narrow elements 64 x 64,
+// pass through shared memory. Both sides thus access whole lines.
+// (3) All others: element by element in the order of the target, four a thread, a workgroup's width
 // apart. Where rows are contiguous on both sides, the elements have up to 16 bytes.
 #include "movement.hpp"
 

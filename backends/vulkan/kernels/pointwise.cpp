@@ -1,7 +1,7 @@
-// Splits the work. If all operands are laid out as the result, repeat whole, or have rows of whole
-// vectors, a thread takes vectors of about 16 bytes, several for few inputs. The shader then moves
-// bytes as fast as a copy. Else a thread takes four elements, a workgroup's width apart, and finds
-// each operand's element by strides. Axes are merged first, so few are left.
+// Splits the work. Vectors serve operands that are laid out as the result, repeat whole, or have
+// rows of whole vectors. A thread then takes vectors of about 16 bytes, several for few inputs. The
+// shader then moves bytes as fast as a copy. Else a thread takes four elements, a workgroup's width
+// apart, and finds each operand's element by strides. Axes are merged first, so few are left.
 #include "pointwise.hpp"
 
 #include <algorithm>

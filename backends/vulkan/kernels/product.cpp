@@ -1,8 +1,8 @@
 // Splits products. The tile with the shortest estimated time of the whole grid wins. That time is
-// rounds of workgroups over the multiprocessors, times the area of a tile and its part of the
-// depth, over the efficiency of its threads, plus the cost of joining the parts. For few groups and
-// a long depth, the depth is split too, into about two groups for each multiprocessor. The split
-// depends on sizes and the device alone, so sums are reproducible.
+// rounds of workgroups times the area of a tile and its part of the depth, over the efficiency of
+// its threads. The cost of joining the parts is added. For few groups and a long depth, the depth
+// is split too, into about two groups for each multiprocessor. The split depends on sizes and the
+// device alone, so sums are reproducible.
 #include "product.hpp"
 
 #include "cooperative_tiles.hpp"

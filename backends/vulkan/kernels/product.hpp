@@ -2,11 +2,11 @@
 // family defines in GLSL the addresses of its two sides and the target of a sum; this file splits
 // the work. Pure functions. Threads: any.
 //
-// Kernels: `tile` has a workgroup for a tile of the result, with slices of both sides in shared
-// memory and a small block of sums in each thread's registers. `thin` serves results of few rows,
-// where reading one side is all the work: threads lie along the columns and along the depth. With
-// too few tiles to occupy the device, either kernel splits a long depth into parts, whose sums go
-// to scratch. `fold` then adds the parts, in order.
+// Kernels: `tile` has a workgroup for a tile of the result. Slices of both sides lie in shared
+// memory, and each thread's registers hold a small block of sums. `thin` serves results of few
+// rows, where reading one side is all the work: threads lie along the columns and along the depth.
+// With too few tiles to occupy the device, either kernel splits a long depth into parts, whose sums
+// go to scratch. `fold` then adds the parts, in order.
 //
 // A family's functions. C is float, double or, for i8, int. AVALUE and BVALUE are C, V4 or uvec4,
 // for forms of width 1, 4 or unit_word(); uvec4 holds the bits of the elements.

@@ -107,8 +107,8 @@ void cut(const KernelCall& call, const DeviceLimits& limits, RowPlan& plan) noex
   }
   const std::int64_t chunks = (units + form.row_threads - 1) / form.row_threads;
   form.chunks = chunks * form.vector <= kMostKeptElements ? static_cast<int>(chunks) : 0;
-  // Up to 32 copies of the body. Rows that are not kept have `vector` copies: the steps of a loop
-  // would count for each element of a row, and drivers in software end loops early.
+  // Up to 32 copies of the body. Rows that are not kept have `vector` copies. A loop there would
+  // take steps for each element of a row, and drivers in software end loops early.
   form.is_rolled =
       form.chunks > 0 && (limits.is_cpu || has_long_body(call.expression->kernel, limits));
 }

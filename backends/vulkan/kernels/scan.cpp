@@ -1,6 +1,6 @@
 // Splits scans. Lines of contiguous elements get a workgroup each, which takes 1,024 elements at a
 // time through shared memory. Lines that lie side by side, and short ones, get a thread each. With
-// fewer lines than the device needs, each is split into chunks: a first pass sums the chunks, a
+// fewer lines than the device needs, each is split into chunks. A first pass sums the chunks, a
 // second one scans the sums, a third one scans the chunks from there. The split depends on the
 // shape and the device alone, so sums are reproducible to the bit. f16 and bf16 are summed in f32.
 // Running sums are compensated.
