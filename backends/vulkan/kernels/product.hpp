@@ -95,7 +95,7 @@ struct CooperativeTile {
   int depth = 32;
   int warp_rows = 64;
   int warp_columns = 64;
-  /// Fetches when the sums' registers are free; else as soon as those of the loads are.
+  /// Loads of the slice after next begin behind both barriers; else between them.
   bool fetches_late = true;
   bool is_emulated = false;
   bool sums_f16 = false;  ///< For f16 alone.
