@@ -14,7 +14,7 @@
 
 namespace hearth {
 
-/// One bit for each function; a function brings the others that it calls.
+/// One bit for each function. The text of a function includes its callees.
 enum class MathFunction : std::uint32_t {
   basic = 1U << 0U,  ///< The constants, m_is_finite().
   div = 1U << 1U,

@@ -69,8 +69,8 @@ Status Guards::look(std::span<const ErrorCell> cells,
     HEARTH_TRY_STATUS(encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }
-  // Only now, when a kernel will write the word. An earlier entry could make an update read the
-  // word of another list.
+  // Records the list only now, when a kernel will write its word. An earlier entry could make an
+  // update read the word of another list.
   known_.assign(all.begin(), all.end());
   known_word_ = word;
   return {};

@@ -154,8 +154,8 @@ CopyPart Transfers::add(Download download, std::size_t size) {
   return {.point = {.value = download.value, .stream = kDownloadStream}, .size_bytes = size};
 }
 
-// Their copies on the device go on, and their room in the ring returns when those have ended. The
-// pieces therefore stay in order; only their bytes are not copied out.
+// Device copies to the target go on, and return their room in the ring at their end. The pieces
+// therefore stay in order; only their bytes are not copied out.
 void Transfers::forget_target(std::span<std::byte> target) noexcept {
   const std::less<const std::byte*> is_before;
   const hearth::detail::MutexLock lock(mutex_);

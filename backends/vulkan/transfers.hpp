@@ -43,11 +43,11 @@ class Transfers final {
   [[nodiscard]] const CommandStream& uploads() const noexcept { return *uploads_; }
   [[nodiscard]] const CommandStream& downloads() const noexcept { return *downloads_; }
 
-  /// As Backend::host_bytes().
+  /// Implements Backend::host_bytes().
   [[nodiscard]] HostBytes host_bytes(std::size_t size);
   [[nodiscard]] std::int64_t pinned_bytes() const noexcept;
   std::int64_t trim() noexcept;
-  /// As Backend::upload(). Requires that all of `after` was flushed.
+  /// Implements Backend::upload(). Requires that all of `after` was flushed.
   [[nodiscard]] Result<CopyPart> upload(std::byte* to,
                                         std::span<const std::byte> from,
                                         std::span<const TimelinePoint> after);
@@ -55,7 +55,7 @@ class Transfers final {
                                           const std::byte* from,
                                           std::span<const TimelinePoint> after);
   void forget_target(std::span<std::byte> target) noexcept HEARTH_EXCLUDES(mutex_);
-  /// As Backend::newest_copy().
+  /// Implements Backend::newest_copy().
   [[nodiscard]] TimelinePoint newest(std::uint8_t stream) const noexcept;
 
   /// Copies out the bytes that have arrived. Returns the value up to which all downloads have

@@ -35,8 +35,8 @@ std::string unpacked(DType dtype, std::int64_t j) {
   }
 }
 
-// Statements that put element j into the zeroed words w[]. For 16-bit types an even element brings
-// the next one along.
+// Statements that put element j into the zeroed words w[]. For 16-bit types the statement of an
+// even element also stores the next one.
 std::string packed(DType dtype, std::int64_t j) {
   switch (dtype) {
     case DType::f32:

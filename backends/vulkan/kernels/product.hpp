@@ -54,7 +54,7 @@ struct ProductRequest {
   DType dtype = DType::f32;
   bool is_wide = false;   ///< Operands of 2^31 elements or more.
   bool is_baked = false;  ///< Sizes are part of the text, for long products.
-  /// Its strides allow an exact product: none below 0, offsets of at most 32 bits.
+  /// The strides allow an exact product: none below 0, offsets of at most 32 bits.
   bool has_offsets = false;
   bool has_epilogue = false;
   bool has_slices = false;  ///< Slices of kLongestSlice; not for thin products.

@@ -23,7 +23,7 @@
 namespace hearth::vulkan {
 namespace {
 
-constexpr std::int64_t kManyWindows = 256;  // of an image, that fill tiles of their own
+constexpr std::int64_t kManyWindows = 256;  // windows of an image that fill whole tiles
 
 std::int64_t taps_of(const WindowProduct& p) noexcept {
   return p.axes[0].taps * p.axes[1].taps;
