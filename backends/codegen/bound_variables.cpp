@@ -8,7 +8,7 @@
 
 namespace hearth {
 std::optional<std::string> bound_variable(std::span<const std::uint32_t> module) {
-  // Of SPIR-V: instructions that name and make variables, and where those lie.
+  // SPIR-V opcodes that name and declare variables, and the storage classes that need a binding.
   constexpr std::uint32_t kName = 5;
   constexpr std::uint32_t kTypePointer = 32;
   constexpr std::uint32_t kVariable = 59;

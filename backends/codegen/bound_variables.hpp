@@ -1,5 +1,5 @@
-// What a shader asks of its pipeline to bind: for texts of programs, as our pipelines bind nothing,
-// and drivers crash then. A pure function. Threads: any.
+// Finds the descriptor bindings that a program's own shader requires. Hearth's pipelines bind
+// nothing, and drivers crash on a shader that expects a binding. Pure function. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace hearth {
 
-/// The name of a variable of the module (of its block, where it has none) that lies in a descriptor
-/// set; nothing where there is none, and for what is no module.
+/// Returns the name of a variable of the module that lies in a descriptor set. A variable without a
+/// name has the name of its block. Returns nothing where no such variable exists, and for data that
+/// is not a module.
 [[nodiscard]] std::optional<std::string> bound_variable(std::span<const std::uint32_t> module);
 
 }  // namespace hearth

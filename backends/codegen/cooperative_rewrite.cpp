@@ -17,7 +17,7 @@ namespace {
 
 using Words = SpirvWords;
 
-// The numbers of the SPIR-V registry; the packaged headers know those of NV alone.
+// Numbers of the SPIR-V registry; the packaged headers have the NV ones only.
 enum Op : std::uint32_t {
   kName = 5,
   kMemberName = 6,
@@ -48,7 +48,7 @@ constexpr std::uint32_t kCapabilityKhr = 6022;
 constexpr std::uint32_t kCapabilityBf16 = 5116;
 constexpr std::uint32_t kCapabilityBf16Matrix = 5118;
 constexpr std::uint32_t kEncodingBf16 = 0;
-// Cooperative matrix operands: components of a, b, the sum and the result have a sign.
+// Cooperative matrix operands: components of a, b, the accumulator and the result are signed.
 constexpr std::uint32_t kAllSigned = 15;
 
 constexpr std::string_view kExtensionNv = "SPV_NV_cooperative_matrix";
@@ -75,7 +75,7 @@ class Rewrite final {
   }
 
  private:
-  // Calls fn(op, words of the instruction, its first one included).
+  // Calls fn(opcode, all words of the instruction).
   template <class Fn>
   Status for_each(const Fn& fn) const {
     SpirvReader reader(module_);
@@ -124,7 +124,7 @@ class Rewrite final {
         case kDecorate:
           break;
         default:
-          // A value of a matrix type: the type's number is nothing else in this place.
+          // Defines a value of a matrix type: no other operand in this position is a type's id.
           if (words.size() > 2 && uses_.contains(words[1])) {
             value_types_.emplace(words[2], words[1]);
           }
@@ -140,7 +140,7 @@ class Rewrite final {
       return use(words[5], Use::sum);
     });
     HEARTH_TRY_STATUS(products);
-    // A sum of another type has that use, too.
+    // An accumulator that is converted to another type gives that type the same use.
     HEARTH_TRY_STATUS(for_each([this](std::uint32_t op, Words words) -> Status {
       if (op != kFloatConvert || !uses_.contains(words[1])) {
         return {};
@@ -169,8 +169,8 @@ class Rewrite final {
     emit(kExtension, {}, words);
   }
 
-  // The numbers 0, 1, 2, which are uses and layouts, and the type of bfloat16, in front of the
-  // first type that needs them.
+  // Emits the constants 0, 1, 2, which number uses and layouts, and the type of bfloat16. They
+  // stand in front of the first type that needs them.
   void emit_constants() {
     for (std::uint32_t value = 0; value < 3; ++value) {
       numbers_[value] = bound_++;
@@ -182,7 +182,7 @@ class Rewrite final {
     }
   }
 
-  // 0 for rows that lie one after another, 1 for columns.
+  // Returns 0 for row-major, 1 for column-major.
   std::uint32_t layout_of(std::uint32_t flag) {
     if (const auto known = flags_.find(flag); known != flags_.end()) {
       return numbers_[known->second ? 1 : 0];
@@ -263,11 +263,11 @@ class Rewrite final {
   CooperativeFactor factor_;
   std::uint32_t bound_;
   SpirvModule out_;
-  std::unordered_map<std::uint32_t, Use> uses_;  // of the types
+  std::unordered_map<std::uint32_t, Use> uses_;  // by type
   std::unordered_map<std::uint32_t, std::uint32_t> value_types_;
   std::unordered_map<std::uint32_t, bool> flags_;
   std::unordered_set<std::uint32_t> signed_types_;
-  bool has_signed_ = false;  // matrices of integers
+  bool has_signed_ = false;  // The module has matrices of signed integers.
   std::uint32_t uint_type_ = 0;
   std::uint32_t bf16_type_ = 0;
   std::uint32_t numbers_[3] = {};

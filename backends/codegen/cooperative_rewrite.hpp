@@ -1,11 +1,11 @@
-// Cooperative matrices of one vendor as those of all: modules with SPV_NV_cooperative_matrix, which
-// is what the packaged glslang can write, become modules with SPV_KHR_cooperative_matrix, and their
-// factors may be bfloat16. Matrices of signed integers are multiplied as such. Pure functions of
+// Rewrites cooperative matrices of the NVIDIA extension for the portable one. The packaged glslang
+// writes SPV_NV_cooperative_matrix only; the result uses SPV_KHR_cooperative_matrix, and its
+// factors may be bfloat16. Matrices of signed integers are multiplied as signed. Pure functions of
 // the words. Threads: any. Cost: one pass.
 //
-// What a module has to keep to: its three kinds of matrices are three types, so their sizes are
-// specialisation constants of their own (M x K, K x N and M x N). What a type is for follows from
-// the multiplications then.
+// Requirement: the module's three kinds of matrices are three types. Their sizes M x K, K x N and M
+// x N are therefore separate specialisation constants. The rewrite infers the use of each type from
+// the multiplications.
 #pragma once
 
 #include <hearth/backends/codegen/spirv_compiler.hpp>
@@ -13,12 +13,12 @@
 
 namespace hearth {
 
-/// The components of the factors; sums keep theirs.
+/// Component type of the factors; accumulators keep their own.
 enum class CooperativeFactor : std::uint8_t { f16, bf16 };
 
 [[nodiscard]] bool has_cooperative_matrices(const SpirvModule& module) noexcept;
 
-/// Errors: internal, a module that is damaged, or whose matrices have no use, or two.
+/// Errors: internal, if the module is damaged, or if a matrix type has no use or two uses.
 [[nodiscard]] Result<SpirvModule> rewrite_cooperative(const SpirvModule& module,
                                                       CooperativeFactor factor);
 

@@ -46,7 +46,8 @@ std::string exchanged(std::string_view type, std::string_view value, std::string
              : fmt::format("subgroupShuffleXor({}, {})", value, distance);
 }
 
-// A butterfly: x of each thread becomes that of all. The value of the lower thread is the first.
+// A butterfly: all threads receive the fold of x over all. The lower thread's value is the first
+// operand.
 std::string butterfly(FoldOp op, DType type, const std::string& width) {
   std::string step;
   if (op == FoldOp::max || op == FoldOp::min) {
@@ -145,7 +146,7 @@ std::string glsl_join(FoldOp op, DType type, int row_threads, int threads) {
   const std::string_view held = glsl_compute_type(type);
   const std::string join = glsl_join_name(op, type);
   const std::string part = fmt::format("{}_parts[i]", join);
-  // One thread's value after another where subgroups are not full.
+  // Without full subgroups, one thread's value after another.
   std::string text = fmt::format(
       "shared {0} {1}_parts[{2}];\n"
       "{0} {1}({0} x) {{\n"
@@ -165,7 +166,7 @@ std::string glsl_join(FoldOp op, DType type, int row_threads, int threads) {
   if (row_threads < threads) {
     return text + butterfly(op, type, fmt::format("{}u", row_threads)) + "return x;\n}\n";
   }
-  // Within subgroups, then the subgroups' values in each of them.
+  // Folds within subgroups, then each subgroup folds the results of all.
   return text + fmt::format(
                     "{0}"
                     "if (gl_NumSubgroups > 1u) {{\n"

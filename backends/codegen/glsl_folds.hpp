@@ -1,7 +1,7 @@
-// Folds of rows in shaders: one value from those of the threads that share a row. Text, behind the
-// prelude. Pure. Threads: any.
-// Threads are known by row_thread(), the number in the workgroup by subgroups, so that neighbours
-// in it share a subgroup. Every thread has to call, and all get the same bits.
+// GLSL text for folds of rows: combines the values of the threads that share a row into one. The
+// text stands behind the prelude. Pure. Threads: any.
+// Invariants: (1) row_thread() numbers the threads of a workgroup by subgroup, so neighbours share
+// a subgroup; (2) every thread has to call a fold; (3) all threads receive the same bits.
 #pragma once
 
 #include <string>
@@ -12,32 +12,33 @@
 
 namespace hearth {
 
-/// What a fold starts from, and what it makes of two values, `a` before `b`. Not for f16 and bf16.
+/// The start value of a fold, and its step for two values, `a` before `b`. Not for f16 and bf16.
 [[nodiscard]] std::string glsl_fold_start(FoldOp op, DType type);
 [[nodiscard]] std::string glsl_fold_step(FoldOp op,
                                          DType type,
                                          const std::string& a,
                                          const std::string& b);
 
-/// Sums whose rounding errors do not grow with their length, for float and double: `add_long(sum,
-/// lost, x)` keeps in `lost` what `sum` was rounded by; `long_sum(sum, lost)` is the sum, infinite
-/// where `sum` is. `type` is a type of GLSL.
+/// Compensated sums for float and double, whose rounding error does not grow with the length.
+/// `add_long(sum, lost, x)` accumulates the rounding error of `sum` in `lost`; `long_sum(sum,
+/// lost)` returns the total, infinite where `sum` is. `type` is a GLSL type.
 [[nodiscard]] std::string glsl_long_sum(std::string_view type);
-/// `ADD(sum, lost, x)` and `TOTAL(sum, lost)`: these for floats, plain sums for integers.
+/// Defines `ADD(sum, lost, x)` and `TOTAL(sum, lost)`: compensated sums for floats, plain sums for
+/// integers.
 [[nodiscard]] std::string glsl_adding(DType type);
 
-/// For rows that neighbours in a workgroup share: `int row_thread()`, by which they are numbered,
-/// and `int row_width(int lanes)`, how many of `lanes` meet by shuffles: 1 where subgroups are not
-/// full, which a device need not promise.
+/// For rows that neighbours in a workgroup share. `int row_thread()` is the number of the thread.
+/// `int row_width(int lanes)` is the number of `lanes` that combine by shuffles: 1 where subgroups
+/// are not full, which a device need not promise.
 [[nodiscard]] std::string_view glsl_row_threads() noexcept;
 
 /// `T of_lane(T x, uint bits)`: x of the subgroup's thread whose number differs in these bits.
-/// `type` is a type of GLSL.
+/// `type` is a GLSL type.
 [[nodiscard]] std::string glsl_of_lane(std::string_view type);
 
-/// `T join_max_f32(T x)`: folds over `row_threads` neighbours by row_thread(), a power of two, none
-/// of which lies in another subgroup; or, where row_threads is the workgroup, over all its threads.
-/// Stands behind glsl_row_threads().
+/// `T join_max_f32(T x)`: folds over `row_threads` neighbours by row_thread(). `row_threads` is a
+/// power of two within one subgroup, or the size of the workgroup: then the fold covers all its
+/// threads. Stands behind glsl_row_threads().
 [[nodiscard]] std::string glsl_join(FoldOp op, DType type, int row_threads, int threads);
 [[nodiscard]] std::string glsl_join_name(FoldOp op, DType type);
 

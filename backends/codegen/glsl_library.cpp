@@ -19,7 +19,7 @@ struct LibraryFunction {
   std::string_view text;
 };
 
-// What a function calls stands before it.
+// A function stands behind its callees.
 constexpr LibraryFunction kLibrary[] = {
     {"min_f32", "float min_f32(float a, float b) { return a < b || is_nan(a) ? a : b; }\n"},
     {"max_f32", "float max_f32(float a, float b) { return a > b || is_nan(a) ? a : b; }\n"},
@@ -33,13 +33,13 @@ constexpr LibraryFunction kLibrary[] = {
     {"max_u8", "uint max_u8(uint a, uint b) { return a > b ? a : b; }\n"},
     {"min_i8", "int min_i8(int a, int b) { return a < b ? a : b; }\n"},
     {"max_i8", "int max_i8(int a, int b) { return a > b ? a : b; }\n"},
-    // Of equal values the first stays; NaN beats all.
+    // Of equal values the first is kept; NaN wins over every number.
     {"top_f32", "float top_f32(float a, float b) { return b > a || is_nan(b) ? b : a; }\n"},
     {"bottom_f32", "float bottom_f32(float a, float b) { return b < a || is_nan(b) ? b : a; }\n"},
     {"top_f64", "double top_f64(double a, double b) { return b > a || is_nan(b) ? b : a; }\n"},
     {"bottom_f64",
      "double bottom_f64(double a, double b) { return b < a || is_nan(b) ? b : a; }\n"},
-    // The smallest over -1 wraps; 0 is the answer where there is none.
+    // The smallest value over -1 wraps; division by zero gives 0.
     {"div_i32", "int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
     {"div_i64",
      "int64_t div_i64(int64_t a, int64_t b) { return b == -1l ? -a : b == 0l ? 0l : a / b; }\n"},
@@ -142,8 +142,8 @@ constexpr LibraryFunction kLibrary[] = {
      "int(x); }\n"},
     {"f16_of_f32", "float f16_of_f32(float x) { return f16_to_f32(f32_to_f16(x)); }\n"},
     {"bf16_of_f32", "float bf16_of_f32(float x) { return bf16_to_f32(f32_to_bf16(x)); }\n"},
-    // On the way to 16 bits: rounded toward zero, and the last bit set when something was lost, so
-    // that the second rounding decides as if it saw the whole value.
+    // First of two roundings to 16 bits: rounds toward zero, and sets the last bit when something
+    // was lost. The second rounding then gives the result of a single one (round to odd).
     {"sticky_of_f64",
      R"(float sticky_of_f64(double x) {
   const float near = float(x);
@@ -202,9 +202,10 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
                                                                      : cache.words.w;
 }
 )"},
-    // For results that are rounded to f16 or bf16 at once: off by less than 2^-14 of the value.
+    // For results that are rounded to f16 or bf16 at once: relative error below 2^-14.
     {"q_div", "float q_div(float a, float b) { return a / b; }\n"},
-    // By a number that is the same everywhere: its reciprocal is made once.
+    // Divides by a number that is the same for all elements: the compiler computes its reciprocal
+    // once.
     {"q_div_by",
      R"(float q_div_by(float a, float b) {
   const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
@@ -226,8 +227,8 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
   return is_nan(x) ? x : m_copy_sign(magnitude < 0.1 ? near : far, x);
 }
 )"},
-    // 1 - 2^polynomial nearly down to 0, of least relative error with the slope that erf has there;
-    // beyond 4 the polynomial goes on falling, to -infinity, and a NaN stays one.
+    // 1 - 2^polynomial nearly down to 0, of least relative error with the slope of erf there.
+    // Beyond 4 the polynomial goes on falling, to -infinity. A NaN stays NaN.
     {"q_erf",
      R"(float q_erf(float x) {
   const float t = abs(x);

@@ -10,10 +10,10 @@ constexpr std::uint32_t bit(MathFunction function) noexcept {
   return static_cast<std::uint32_t>(function);
 }
 
-// In the order of the text: what a function needs stands before it.
+// Pieces in the order of the text: a function stands behind its callees.
 struct Piece {
   MathFunction function;
-  std::uint32_t needs;  ///< Of the same type.
+  std::uint32_t needs;  ///< functions of the same type
   std::string_view f32;
   std::string_view f64;
 };

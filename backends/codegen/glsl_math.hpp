@@ -1,10 +1,10 @@
-// Elementary functions for shaders, behind the prelude: GLSL has none for double, and what drivers
-// make of its float ones and of `/` is less exact than numerics.md wants. Pure functions. Threads:
-// any. Each function stands once for float and, unless left out, once for double:
+// Elementary functions for shaders, behind the prelude. GLSL has none for double, and drivers
+// compute its float functions and `/` less exactly than numerics.md requires. Pure functions.
+// Threads: any. Each function exists for float and, unless left out, for double:
 //   m_div(a, b)  m_sqrt(x)                  at most one unit in the last place off
 //   m_exp m_log m_log1p m_expm1 m_sin m_cos m_tanh m_erf m_pow(x, y)   at most four
-// over all finite numbers, sines of large ones too. NaN gives NaN, infinities give their limits, a
-// zero keeps its sign where the function does; denormals are kept where the driver keeps them.
+// over all finite numbers, sines of large ones too. NaN gives NaN, and infinities give the limits.
+// A zero keeps its sign where the function does. Denormals survive where the driver keeps them.
 // Also: M_INF, M_NAN, M_INF_D, M_NAN_D; m_is_finite(x), by bits.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace hearth {
 
-/// A bit for each function; what one needs of the others comes along.
+/// One bit for each function. The text of a function includes its callees.
 enum class MathFunction : std::uint32_t {
   basic = 1U << 0U,  ///< The constants, m_is_finite().
   div = 1U << 1U,
@@ -23,15 +23,15 @@ enum class MathFunction : std::uint32_t {
   log = 1U << 4U,
   log1p = 1U << 5U,
   expm1 = 1U << 6U,
-  sine = 1U << 7U,  ///< And cosine.
+  sine = 1U << 7U,  ///< Sine and cosine.
   tanh = 1U << 8U,
   erf = 1U << 9U,
   pow = 1U << 10U,
 };
 
-/// Which functions of which type.
+/// The functions in use, by type.
 struct MathUse {
-  std::uint32_t f32 = 0;  ///< Bits of MathFunction.
+  std::uint32_t f32 = 0;  ///< Bits of MathFunction; so in `f64`.
   std::uint32_t f64 = 0;
 
   void add(MathFunction function, bool is_double) noexcept {
@@ -43,9 +43,10 @@ struct MathUse {
   }
 };
 
-/// All of them. Cost of compiling: the text is long; a shader that uses few takes those.
+/// All functions. Cost: compiling the long text; a shader that uses few functions takes those
+/// alone.
 [[nodiscard]] std::string_view glsl_math();
-/// Those that are used, and what they need.
+/// The functions in use, and their callees.
 [[nodiscard]] std::string glsl_math(MathUse use);
 
 }  // namespace hearth

@@ -1,6 +1,6 @@
-// The text of the elementary functions of float (glsl_math.hpp). Private to its source. Immutable.
-// `precise` stands where a rounding error is computed, so that no compiler removes it; polynomials
-// are left to the driver, which may fuse their steps.
+// GLSL text of the elementary functions of float (glsl_math.hpp). Private to its source. Immutable.
+// `precise` marks the computation of a rounding error, which compilers must not remove. The driver
+// may fuse the steps of polynomials.
 // The polynomials are those of backends/cpu/vector_math.hpp (Paper: Moshier, Cephes mathematical
 // library), where no other source is named.
 #pragma once
@@ -25,8 +25,8 @@ float m_copy_sign(float magnitude, float x) {
 #endif
 )";
 
-// One Newton step on what the driver gives, which may be 2.5 units off; near the ends of the range
-// both sides are scaled first.
+// One Newton step on the driver's quotient, which may be 2.5 units off. Near the ends of the range
+// both operands are scaled first.
 inline constexpr std::string_view kDivF32 = R"(
 float m_div(float a, float b) {
   const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
@@ -110,7 +110,8 @@ float m_log(float x) {
 }
 )";
 
-// What 1 + x loses of x is added to the logarithm: its derivative is 1/(1 + x).
+// Rounding 1 + x loses a part of x. The logarithm's derivative, 1/(1 + x), times that part corrects
+// the result.
 inline constexpr std::string_view kLog1pF32 = R"(
 float m_log1p(float x) {
   precise const float u = 1.0 + x;
@@ -133,8 +134,8 @@ float m_expm1(float x) {
 }
 )";
 
-// Payne and Hanek: the product of the 24 bits of a large number with those bits of 2/π that matter
-// to its quarter turn.
+// Payne and Hanek reduction: multiplies the 24 bits of a large number by those bits of 2/π that
+// determine its quarter turn.
 inline constexpr std::string_view kSineF32 = R"(
 // x less the nearest multiple of π/2, |x| > 8192; `quadrant` is that multiple, modulo 4.
 float m_reduce_large(float x, out uint quadrant) {
@@ -200,8 +201,8 @@ float m_tanh(float x) {
 }
 )";
 
-// Near 0 an odd polynomial, else 1 - 2^polynomial, where what exp2() is off by is of a number below
-// 0.2.
+// Near 0 an odd polynomial, else 1 - 2^polynomial. There the power is below 0.2, which scales down
+// the error of exp2().
 inline constexpr std::string_view kErfF32 = R"(
 float m_erf(float x) {
   const float magnitude = abs(x);
@@ -225,8 +226,9 @@ float m_erf(float x) {
 }
 )";
 
-// 2^(y·log2 |x|), with the logarithm and the product as sums of two floats. Products of halves of
-// 12 bits are exact, so it does not matter whether fma() fuses. Special cases are those of C's pow.
+// 2^(y·log2 |x|), with the logarithm and the product as sums of two floats. Products of 12-bit
+// halves are exact, so fused and unfused fma() give equal results. Special cases are those of C's
+// pow.
 inline constexpr std::string_view kPowF32 = R"(
 float m_upper(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 // a·b less `product`, its rounded value.

@@ -1,18 +1,18 @@
-// The text of the elementary functions of double (glsl_math.hpp). Private to its source. Immutable.
-// `precise` stands where a rounding error is computed, so that no compiler removes it; polynomials
-// are left to the driver, which may fuse their steps.
-// Taylor series on short intervals; what else there is was fitted for this file. And the bits of
-// 2/π that sines of large numbers need.
+// GLSL text of the elementary functions of double (glsl_math.hpp). Private to its source.
+// Immutable. `precise` marks the computation of a rounding error, which compilers must not remove.
+// The driver may fuse the steps of polynomials.
+// Taylor series on short intervals; all other polynomials were fitted for this file. Also the bits
+// of 2/π that sines of large numbers need.
 #pragma once
 
 #include <string_view>
 
 namespace hearth::detail {
 
-// Words of 2/π behind one of zeros, by their number: eight, and all that the largest double needs.
-// Chosen by selects: an array by index is a copy in each function that asks for it, and in drivers
-// in software a ladder of branches, 38 for each of the six words of a sine. A kernel of two sines
-// took them 12 s to compile.
+// Words of 2/π by number, behind one word of zeros: eight words, enough for the largest double.
+// Selects choose a word. An indexed array is copied into each calling function. Drivers in software
+// lower each access to 38 branches, and a sine reads six words. With an array, a kernel of two
+// sines took 12 s to compile.
 inline constexpr std::string_view kTwoOverPi = R"(
 #define M_PICK(a, b, c, d, e, f, g, h) \
   mix(mix(mix(a, b, odd), mix(c, d, odd), two), mix(mix(e, f, odd), mix(g, h, odd), two), four)
@@ -253,8 +253,8 @@ double m_tanh(double x) {
 }
 )";
 
-// Fitted by Chebyshev points in 60 digits: erf(x)/x in x^2 up to 1, erfc(x)·exp(x^2) in
-// (x - 3)/(x + 3) from 1 to 6; off by less than 2^-55.
+// Fitted by Chebyshev points in 60 digits: erf(x)/x in x^2 up to 1, and erfc(x)·exp(x^2) in (x -
+// 3)/(x + 3) from 1 to 6. The error is below 2^-55.
 inline constexpr std::string_view kErfF64 = R"(
 double m_erf(double x) {
   const double magnitude = abs(x);

@@ -19,10 +19,10 @@ constexpr std::string_view kExtensions = R"(#version 460
 #extension GL_KHR_shader_subgroup_shuffle : require
 )";
 
-// gl_NumWorkGroups costs an H200 0.3 us a dispatch: where a grid's first axis is as long as it can
-// be, a second row begins behind that length, and nobody asks for it.
-// f16 by its bits, for what a driver does with denormals and ties is not to be relied on; or by
-// instructions, where the text is compiled for a device whose own are right.
+// Reading gl_NumWorkGroups costs an H200 0.3 us a dispatch. Where the grid's first axis has the
+// maximal length, the second row begins at that constant instead.
+// f16 is converted by its bits, because drivers differ in denormals and ties. A text compiled for a
+// device with correct conversions uses the instructions.
 constexpr std::string_view kTypes = R"(
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words32f { float v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words64f { double v[]; };
@@ -104,9 +104,8 @@ uint f32_to_bf16_pair(float x, float y) {
 }
 )";
 
-// One element by address and index. The address is made by hand: an index of an array is not below
-// zero, as an operand's may be that is read backwards (NVIDIA's driver takes it for a large one),
-// and has 32 bits.
+// One element by address and index. The shader computes the address itself. Array indices have 32
+// bits, and NVIDIA's driver takes a negative one, as of an operand read backwards, for a large one.
 constexpr std::string_view kNarrow = "\n#define INDEX int\n";
 constexpr std::string_view kWide = "\n#define INDEX int64_t\n";
 constexpr std::string_view kAccess = R"(

@@ -11,7 +11,7 @@
 namespace hearth {
 namespace {
 
-// Word i of a vector that is loaded as words q0, q1, ... of up to four components.
+// Word i of a vector that is loaded as q0, q1, ... of up to four components each.
 std::string word(std::int64_t i, std::int64_t all) {
   if (all == 1) {
     return "q0";
@@ -50,7 +50,7 @@ std::vector<std::string> unpacked(DType dtype, std::int64_t i, std::int64_t all)
   return bytes;
 }
 
-// Word i of the elements y[0], ...
+// Packs elements y[0], ... into word i.
 std::string packed(DType dtype, std::int64_t i) {
   switch (dtype) {
     case DType::f32:

@@ -13,7 +13,7 @@ namespace {
 bool is_half(DType type) noexcept {
   return type == DType::f16 || type == DType::bf16;
 }
-// What a value of the type is computed in.
+// True if values of the type are computed as double, else as float.
 bool is_double(DType type) noexcept {
   return type == DType::f64;
 }
@@ -22,7 +22,7 @@ struct NamedFunction {
   Primitive primitive;
   MathFunction function;
   std::string_view name;
-  bool has_quick;  ///< For results that are rounded to 16 bits.
+  bool has_quick;  ///< Has a q_ form, for results that are rounded to 16 bits.
 };
 constexpr NamedFunction kFunctions[] = {{Primitive::sqrt, MathFunction::sqrt, "sqrt", true},
                                         {Primitive::exp, MathFunction::exp, "exp", true},
@@ -43,7 +43,7 @@ const NamedFunction* function_of(Primitive primitive) noexcept {
   return nullptr;
 }
 
-// Float arithmetic: an error of an operand becomes one of the result.
+// Smooth float arithmetic: a small error of an operand gives a small error of the result.
 bool is_smooth(const KernelNode& node) noexcept {
   switch (node.primitive) {
     case Primitive::neg:
@@ -112,11 +112,12 @@ BodyPrinter::BodyPrinter(const KernelIR& kernel, const Spelling& spelling)
   }
 }
 
-// Backward: what each value is for. Forward: which numbers are not negative.
+// Phases: the backward pass finds the use of each value; the forward pass finds the numbers that
+// are never negative.
 void BodyPrinter::find_uses() {
   std::vector<bool> is_stored(kernel_.body.size());
   std::vector<bool> is_read(kernel_.body.size());
-  std::vector<bool> is_exact(kernel_.body.size());  // something looks at all its bits
+  std::vector<bool> is_exact(kernel_.body.size());  // some use depends on all its bits
   for (const KernelOutput& output : kernel_.outputs) {
     is_stored[static_cast<std::size_t>(output.value)] = true;
     is_exact[static_cast<std::size_t>(output.value)] = true;
@@ -226,7 +227,7 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
     case Primitive::abs:
       return is_float(of)      ? fmt::format("abs({})", a)
              : of == DType::u8 ? a
-             : of == DType::i8 ? fmt::format("(abs({}) << 24) >> 24", a)  // of -128 itself
+             : of == DType::i8 ? fmt::format("(abs({}) << 24) >> 24", a)  // abs(-128) wraps
                                : fmt::format("{0} < 0 ? -{0} : {0}", a);
     case Primitive::logical_not:
       return fmt::format("!{}", a);
@@ -243,7 +244,7 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
       return narrowed(of, fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1)));
     case Primitive::less:
       if (of == DType::f32 && is_zero(kernel_.node(node.operands[1]))) {
-        // By bits, or NVIDIA's driver makes a maximum of x < 0 ? 0 : x, which loses NaN.
+        // Tests bits: NVIDIA's driver compiles x < 0 ? 0 : x to a maximum, which drops NaN.
         return fmt::format("floatBitsToUint({}) - 0x80000001u < 0x7f800000u", a);
       }
       return fmt::format("{} < {}", a, operand(node, 1));
@@ -261,7 +262,7 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
   }
 }
 
-// The same for all elements.
+// True if the value is the same for all elements.
 bool BodyPrinter::is_number(std::int32_t place) const noexcept {
   const KernelNode* node = &kernel_.node(place);
   while (node->primitive == Primitive::convert) {
@@ -338,8 +339,8 @@ std::string BodyPrinter::conversion(std::int32_t place) const {
   const DType from = operand_type(node, 0);
   const DType to = node.type;
   if (is_half(to)) {
-    // A store rounds; what f32 cannot hold comes with its last bit set. Integers that it cannot
-    // hold are infinite as f16.
+    // The store rounds. Values that f32 cannot hold are rounded to odd first (sticky_of). Integers
+    // beyond f32 are infinite as f16.
     const bool is_unrounded = is_stored_only_[static_cast<std::size_t>(place)];
     const bool is_wide =
         from == DType::f64 || (to == DType::bf16 && (from == DType::i64 || from == DType::i32));
@@ -368,7 +369,8 @@ std::string BodyPrinter::conversion(std::int32_t place) const {
   return narrowed(to, plain);
 }
 
-// A block has four words, and neighbours share it: each stream of words keeps its last block.
+// A Philox block has four words, which neighbours share. Each stream of words caches its last
+// block.
 std::string BodyPrinter::random_word(const KernelNode& node) {
   std::size_t i = 0;
   while (i < streams_.size() &&

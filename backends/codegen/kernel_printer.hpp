@@ -1,12 +1,12 @@
-// Prints the body of a KernelIR as statements of a C-like language: one value a node, in order. The
-// words that differ between the languages are a Spelling; functions that a language has to bring
-// have the same names in all (below). Pure. Threads: any.
+// Prints the body of a KernelIR as statements of a C-like language: one value a node, in order. A
+// Spelling holds the words that differ between languages. The functions that a language has to
+// define have the same names in all languages (below). Pure. Threads: any.
 // Functions by name, which the text of the language defines (glsl_library.hpp):
 //   m_exp(x), ...                     elementary functions, overloaded for float and double
-//   q_exp(x), ...                     the same for results that are rounded to 16 bits at once
-//   q_div_by(a, b)                    so, where b is one number for all elements
-//   min_f32(a, b), pow_i32(a, b), ...     what has rules of its own (numerics.md)
-//   i32_of_f32(x), ...                conversions that stop at the ends of a type, or round
+//   q_exp(x), ...                     fast forms, for results that are rounded to 16 bits at once
+//   q_div_by(a, b)                    fast division, where b is one number for all elements
+//   min_f32(a, b), pow_i32(a, b), ...     functions with rules of numerics.md
+//   i32_of_f32(x), ...                conversions that saturate at the ends of a type, or round
 //   philox_word(cache, seed, counter, place)
 //   undefined(code, place)            an integer that has no value; code as in error cells
 #pragma once
@@ -25,47 +25,48 @@ namespace hearth {
 
 /// The words of a language.
 struct Spelling {
-  std::array<std::string_view, kDTypeCount> types;  ///< Of values; f16 and bf16 are f32 there.
-  std::string_view real_value;   ///< In front of a float's declaration: nothing is contracted.
-  std::string_view other_value;  ///< In front of any other's.
-  /// A constant of a type, by its bits as a KernelNode has them.
+  /// Types of values; f16 and bf16 are computed as f32.
+  std::array<std::string_view, kDTypeCount> types;
+  std::string_view real_value;  ///< Qualifier of a float's declaration, which prevents contraction.
+  std::string_view other_value;  ///< Qualifier of every other declaration.
+  /// Prints a constant of a type from its bits, in the format of KernelNode.
   std::string (*literal)(DType type, std::uint64_t bits);
 };
 
-/// The codes that undefined() gets.
+/// Codes that a body passes to undefined().
 inline constexpr int kDivisionByZero = 3;
 inline constexpr int kZeroToNegative = 4;
 
 /// Prints the nodes of one kernel. Inputs are "x0", parameters "p.s0", the place in the space
-/// "place", values "v0". A node of f16 or bf16 is a float that such a number has.
+/// "place", values "v0". A node of f16 or bf16 is a float that has a value of that type.
 class BodyPrinter final {
  public:
-  /// Borrows both.
+  /// Lifetime: borrows both arguments.
   BodyPrinter(const KernelIR& kernel, const Spelling& spelling);
 
-  /// Adds the statements of a node, behind those of its operands.
+  /// Appends the statements of a node; its operands were printed before.
   void print(std::int32_t place, std::string& to);
-  /// All nodes in their order.
+  /// Prints all nodes in order.
   void print_all(std::string& to);
-  /// What stands for the node's value.
+  /// The name or expression of the node's value.
   [[nodiscard]] const std::string& value(std::int32_t place) const noexcept {
     return names_[static_cast<std::size_t>(place)];
   }
-  /// The node's value stands there; print() assigns to it and declares nothing.
+  /// Declares that a variable `name` exists for the node's value: print() assigns to it.
   void keep_in(std::int32_t place, std::string name);
-  /// The node's value stands there already.
+  /// Declares that `name` already holds the node's value.
   void rename(std::int32_t place, std::string name) {
     names_[static_cast<std::size_t>(place)] = std::move(name);
   }
-  /// What a store of the output takes: of 16-bit types the value before it is rounded.
+  /// The operand for a store of the output; for 16-bit types the value before rounding.
   [[nodiscard]] const std::string& stored(std::size_t output) const noexcept {
     return value(kernel_.outputs[output].value);
   }
   [[nodiscard]] std::string_view type(std::int32_t place) const noexcept;
 
-  /// The elementary functions that were printed.
+  /// The elementary functions printed so far.
   [[nodiscard]] const MathUse& math() const noexcept { return math_; }
-  /// How many caches the random words need, "words0" and so on.
+  /// Number of caches that the random words need, "words0" and so on.
   [[nodiscard]] int philox_caches() const noexcept { return static_cast<int>(streams_.size()); }
 
  private:
@@ -95,9 +96,9 @@ class BodyPrinter final {
   const Spelling& spelling_;
   std::vector<std::string> names_;
   std::vector<bool> is_kept_;
-  /// Its value goes nowhere but into outputs, whose stores round it.
+  /// Only outputs consume the value, and their stores round it.
   std::vector<bool> is_stored_only_;
-  /// All that is made of it is rounded to 16 bits before anything else looks at it.
+  /// Every result computed from the value is rounded to 16 bits before any other use.
   std::vector<bool> is_narrow_;
   std::vector<bool> is_whole_;  ///< An i64 that is never negative.
   std::vector<Stream> streams_;

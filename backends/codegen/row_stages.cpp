@@ -23,7 +23,7 @@ KernelValue softmax_gradient_of(KernelBuilder& b, KernelValue grad, KernelValue 
                 : y * (grad - b.fold(FoldOp::sum, grad * y));
 }
 
-// A leaf or an op with the same meaning in another builder.
+// Copies a leaf or an op into another builder.
 KernelValue copied(KernelBuilder& b,
                    const KernelNode& node,
                    std::span<const KernelValue> operands,
@@ -86,8 +86,8 @@ KernelIR spell_out_row_functions(const KernelIR& rows) {
   return builder.take();
 }
 
-// Forward: the first stage in which a value can be had. Backward: of elements, the first in which
-// one is needed.
+// Phases: the forward pass finds the first stage that can compute a value; the backward pass finds,
+// for element values, the first stage that needs it.
 RowStages::RowStages(const KernelIR& kernel)
     : stage(kernel.body.size()), is_of_rows(staying_nodes(kernel)), is_kept(kernel.body.size()) {
   const auto at = [](std::int32_t place) { return static_cast<std::size_t>(place); };
@@ -118,7 +118,7 @@ RowStages::RowStages(const KernelIR& kernel)
     }
     for (const std::int32_t operand : node.operands) {
       if (operand != kNoNode) {
-        // A fold runs in the first stage that has its operand.
+        // A fold runs in the first stage that computes its operand.
         need(operand, node.primitive == Primitive::fold ? stage[at(operand)] : stage[at(place)]);
       }
     }

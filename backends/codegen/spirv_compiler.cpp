@@ -17,8 +17,8 @@ namespace {
 
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
 
-// glslang counts its processes by itself; the tables that the first one makes stay as long as one
-// is left, so the first is never given back.
+// glslang counts its initialisations. The tables of the first one live until the last is finalised,
+// so the first is never finalised.
 void start_compiler() {
   static const bool has_started = glslang::InitializeProcess();
   static_cast<void>(has_started);
@@ -28,7 +28,7 @@ Error wrong(std::string_view name, std::string_view step, std::string_view what)
   return {.code = ErrorCode::internal, .text = fmt::format("shader {}: {}: {}", name, step, what)};
 }
 
-// Numbered, so that a message of the compiler can be read.
+// Numbers the lines, so that a reader can match the compiler's messages.
 std::string numbered(const std::string& text) {
   std::string out;
   int number = 1;
@@ -42,7 +42,7 @@ std::string numbered(const std::string& text) {
   return out;
 }
 
-// Line `number` of a text, from 1; empty where it has fewer.
+// Returns line `number` of a text, from 1; empty where the text has fewer lines.
 std::string_view line_of(std::string_view text, int number) {
   for (; number > 1 && !text.empty(); --number) {
     const std::size_t end = text.find('\n');
@@ -58,13 +58,13 @@ std::string_view trimmed(std::string_view text) {
              : text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// The last line with something in it.
+// Returns the last line that is not blank.
 std::string_view last_line_of(std::string_view text) {
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   return text.substr(text.rfind('\n') + 1);
 }
 
-// The compiler quotes what it does not know byte by byte, so half a letter too.
+// The compiler quotes unknown characters byte by byte, which may split a UTF-8 sequence.
 std::string without_letters_beyond_ascii(std::string_view text) {
   std::string out(text);
   std::ranges::replace_if(
@@ -72,8 +72,8 @@ std::string without_letters_beyond_ascii(std::string_view text) {
   return out;
 }
 
-// What is wrong with a text as a whole shows in the lines behind it, which call its kernel(), or as
-// it is linked; empty where it is nothing of that.
+// Finds errors of the text as a whole, which glslang reports at the lines behind it, which call its
+// kernel(), or when linking. Returns an empty string for other errors.
 std::string wrong_whole(std::string_view log, std::string_view own) {
   const auto is_said = [&](std::string_view words) {
     return log.find(words) != std::string_view::npos;
@@ -98,7 +98,7 @@ std::string wrong_whole(std::string_view log, std::string_view own) {
   if (is_said("'main' : function already has a body")) {
     return " it has a function 'main', which is Hearth's own: call it 'kernel'";
   }
-  // "Recursion detected:", and on lines of their own "f(f1; calling g(f1;"
+  // glslang writes "Recursion detected:", and on separate lines "f(f1; calling g(f1;"
   constexpr std::string_view kRecursion = "Recursion detected:";
   if (const std::size_t at = log.find(kRecursion); at != std::string_view::npos) {
     std::string_view calls = log.substr(at + kRecursion.size());
@@ -111,9 +111,9 @@ std::string wrong_whole(std::string_view log, std::string_view own) {
   return "";
 }
 
-// The compiler writes "ERROR: STRING:LINE: words"; string 1 is the program's. What it says of other
-// lines follows from those, or, where there are none, is all that there is to say. Where it
-// stumbles over the first line behind the program's, something there has no end.
+// The compiler writes "ERROR: STRING:LINE: words"; string 1 is the program's text. Errors of other
+// lines follow from those, and matter only where the program's text has none. An error at the first
+// line behind the program's text means that a construct in it has no end.
 std::optional<Error> wrong_program_text(std::string_view log, std::string_view text) {
   const std::size_t begin = text.find(kProgramLines);
   if (begin == std::string_view::npos) {

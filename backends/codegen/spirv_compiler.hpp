@@ -1,6 +1,6 @@
-// GLSL compute shaders to SPIR-V, by glslang, and through SPIRV-Tools. Pure functions of the text.
-// Threads: any. Cost: about 1 ms a shader; the first call of a process 100 ms, for the symbols that
-// the language has built in.
+// Compiles GLSL compute shaders to SPIR-V, with glslang and SPIRV-Tools. Pure functions of the
+// text. Threads: any. Cost: about 1 ms a shader; the first call of a process 100 ms, for the
+// built-in symbols of the language.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,28 @@
 namespace hearth {
 
 struct SpirvOptions {
-  bool validate = false;  ///< A module that SPIRV-Tools finds wrong is an error.
+  bool validate = false;  ///< Returns an error if SPIRV-Tools rejects the module.
   /// Defines CONVERTS_F16: the device's own conversions of f16 round to nearest even.
   bool converts_f16 = false;
-  /// Defines LONG_GRIDS: a row of the device's grids has 2^31 - 1 groups, if there are two.
+  /// Defines LONG_GRIDS: a row of the device's two-row grids has 2^31 - 1 groups.
   bool has_long_grids = false;
-  bool optimise = false;  ///< The passes of `spirv-opt -O`: for drivers that do little themselves.
+  bool optimise = false;  ///< Runs the passes of `spirv-opt -O`, for drivers that optimise little.
 };
 
 using SpirvModule = std::vector<std::uint32_t>;
 
-/// Stands in a text in front of lines that a program wrote, whose numbers begin at 1 there; what
-/// follows them begins with `kProgramLinesEnd`.
+/// Marks the beginning of a program's own lines in a text; their numbers start at 1.
+/// `kProgramLinesEnd` marks their end.
 inline constexpr std::string_view kProgramLines = "\n#line 1 1\n";
 inline constexpr std::string_view kProgramLinesEnd = "\n#line 1 2\n";
 
-/// Another number for each version of the compiler: what an older one made is not what this one
-/// would make.
+/// Version of glslang. Modules that another version compiled are not reusable.
 [[nodiscard]] std::uint32_t glsl_compiler_version() noexcept;
 
-/// A module for Vulkan 1.2 with one entry point, `main`.
+/// Compiles a module for Vulkan 1.2 with one entry point, `main`.
 ///
-/// Errors: internal, with what the compiler says and the lines of the text that it names;
-/// kernel_failed for a text with kProgramLines: what it says of these, with their numbers and
-/// words.
+/// Errors: internal, with the compiler's log and the lines of the text that it names; kernel_failed
+/// for a text with kProgramLines, with the messages and line numbers of the program's text.
 [[nodiscard]] Result<SpirvModule> compile_glsl(std::string_view name,
                                                const std::string& text,
                                                SpirvOptions options = {});

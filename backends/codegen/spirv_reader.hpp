@@ -1,5 +1,5 @@
-// The instructions of a SPIR-V module, one after another. Header-only. Threads: owner only. Cost:
-// one step each.
+// Iterates over the instructions of a SPIR-V module. Header-only. Threads: owner only. Cost: one
+// step each.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,19 @@ namespace hearth {
 using SpirvWords = std::span<const std::uint32_t>;
 
 inline constexpr std::size_t kSpirvHeaderWords = 5;
-inline constexpr std::size_t kSpirvBoundWord = 3;  ///< All numbers are below what stands there.
+/// Word of the header; all ids are below its value.
+inline constexpr std::size_t kSpirvBoundWord = 3;
 
 struct SpirvInstruction {
   std::uint32_t code = 0;
-  SpirvWords words;  ///< Its first one included, which holds the code and the count.
+  SpirvWords words;  ///< All words, including the first, which holds opcode and count.
 };
 
 class SpirvReader final {
  public:
   explicit SpirvReader(SpirvWords module) noexcept : module_(module) {}
 
-  /// Nothing at the end, and where no whole instruction follows.
+  /// Returns the next instruction; nothing at the end, and where no whole instruction follows.
   [[nodiscard]] std::optional<SpirvInstruction> next() noexcept {
     if (at_ >= module_.size()) {
       return std::nullopt;
@@ -39,7 +40,7 @@ class SpirvReader final {
     at_ += count;
     return instruction;
   }
-  /// Behind the last next(): whether the module goes on, or is too short for a header.
+  /// True after the last next() if words remain, or if the module is too short for a header.
   [[nodiscard]] bool is_damaged() const noexcept { return at_ != module_.size(); }
 
  private:
@@ -47,7 +48,7 @@ class SpirvReader final {
   std::size_t at_ = kSpirvHeaderWords;
 };
 
-/// The text of a literal, as far as there is one; the words outlive it.
+/// The text of a literal, up to its terminator or the last word. Lifetime: the words outlive it.
 [[nodiscard]] inline std::string_view spirv_text(SpirvWords words) noexcept {
   const auto* const text = reinterpret_cast<const char*>(words.data());  // NOLINT: as SPIR-V has it
   return {text, strnlen(text, words.size_bytes())};

@@ -10,7 +10,7 @@
 namespace hearth {
 namespace {
 
-// The numbers of the SPIR-V registry.
+// Numbers of the SPIR-V registry.
 enum class Code : std::uint32_t {
   extended_call = 12,
   type_int = 21,
@@ -26,7 +26,7 @@ enum class Code : std::uint32_t {
   signed_less_equal = 179,
   shift_right_arithmetic = 195,
 };
-// Of the set GLSL.std.450: a driver makes comparisons of these.
+// Calls of the set GLSL.std.450 that a driver lowers to comparisons.
 enum class Call : std::uint32_t { abs = 5, sign = 7, min = 39, max = 42, clamp = 45 };
 
 [[nodiscard]] constexpr bool is_ordering(Call call) noexcept {
@@ -38,7 +38,7 @@ class Widening final {
  public:
   explicit Widening(const SpirvModule& module) noexcept : module_(module) {}
 
-  /// Whether there is something to do.
+  /// Scans the module. Returns true if it needs a rewrite.
   Result<bool> look() {
     HEARTH_TRY_STATUS(for_each([this](Code op, Words words) { look_at(op, words); }));
     return orders_ && widens_;
@@ -104,7 +104,7 @@ class Widening final {
         widens_ = widens_ || is_widening(op, words);
         break;
     }
-    // A value of an integer type: the type's number is nothing else in this place.
+    // Defines a value of an integer type: no other operand in this position is a type's id.
     if (words.size() > 2 && (words[1] == int_ || longs_.contains(words[1]))) {
       types_.emplace(words[2], words[1]);
     }
@@ -139,11 +139,11 @@ class Widening final {
   const SpirvModule& module_;
   SpirvModule out_;
   std::uint32_t bound_ = 0;
-  std::uint32_t int_ = 0;  // the types' numbers; 0 is none
+  std::uint32_t int_ = 0;  // ids of types; 0 means none
   std::uint32_t pair_ = 0;
   std::uint32_t shift_ = 0;                                 // the constant 31
-  std::unordered_set<std::uint32_t> longs_;                 // types
-  std::unordered_map<std::uint32_t, std::uint32_t> types_;  // by value
+  std::unordered_set<std::uint32_t> longs_;                 // ids of 64-bit integer types
+  std::unordered_map<std::uint32_t, std::uint32_t> types_;  // type by value
   bool orders_ = false;
   bool widens_ = false;
 };

@@ -1,8 +1,8 @@
-// Signed 32-bit integers made 64-bit ones in a way that Mesa's optimiser leaves alone. Where it
-// sees a widened integer beside a constant it compares the 32 bits instead, and Mesa 22.3 does that
-// wrongly: `int64_t(x) < 0l` is false for each x on llvmpipe. For drivers in software, whatever the
-// text: kernels, formulas and a program's own. Pure function of the words. Threads: any. Cost: one
-// or two passes.
+// Rewrites the widening of signed 32-bit integers to 64 bits into a form that Mesa's optimiser
+// leaves alone. Mesa compares 32 bits where a widened integer meets a constant, and Mesa 22.3 does
+// that wrongly: `int64_t(x) < 0l` is false for each x on llvmpipe. Applies to drivers in software
+// and to every text: kernels, formulas and a program's own. Pure function of the words. Threads:
+// any. Cost: one or two passes.
 #pragma once
 
 #include <hearth/backends/codegen/spirv_compiler.hpp>
@@ -10,10 +10,10 @@
 
 namespace hearth {
 
-/// The module as it is where it orders no 64-bit integers; else with each widening as the sign's
-/// word behind the number's. Vectors that are widened as a whole stay as they are.
+/// Returns the module unchanged if it orders no 64-bit integers. Else each widening becomes a pair
+/// of words, the number and its sign. Widenings of whole vectors stay unchanged.
 ///
-/// Errors: internal, a module that is damaged.
+/// Errors: internal, if the module is damaged.
 [[nodiscard]] Result<SpirvModule> rewrite_widening(SpirvModule module);
 
 }  // namespace hearth

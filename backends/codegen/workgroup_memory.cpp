@@ -8,7 +8,7 @@
 namespace hearth {
 namespace {
 
-// Of SPIR-V: instructions that make types, constants and variables.
+// SPIR-V opcodes that declare types, constants and variables.
 constexpr std::uint32_t kOpTypeBool = 20;
 constexpr std::uint32_t kOpTypeInt = 21;
 constexpr std::uint32_t kOpTypeFloat = 22;
@@ -21,11 +21,12 @@ constexpr std::uint32_t kOpConstant = 43;
 constexpr std::uint32_t kOpSpecConstant = 50;
 constexpr std::uint32_t kOpVariable = 59;
 constexpr std::uint32_t kWorkgroupClass = 4;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // what is larger is as much too large
+// cap against overflow, above every limit
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 
 class TypeSizes final {
  public:
-  /// One instruction, without the word that says what it is.
+  /// Adds one instruction; `words` excludes the first word.
   void add(std::uint32_t code, std::span<const std::uint32_t> words) {
     switch (code) {
       case kOpTypeBool:
@@ -78,7 +79,7 @@ class TypeSizes final {
     return sum;
   }
 
-  std::unordered_map<std::uint32_t, std::int64_t> of_;  // by type
+  std::unordered_map<std::uint32_t, std::int64_t> of_;  // bytes by type
   std::unordered_map<std::uint32_t, std::uint32_t> pointees_;
   std::unordered_map<std::uint32_t, std::uint32_t> constants_;
   std::int64_t shared_ = 0;

@@ -1,5 +1,5 @@
-// How much memory the threads of a workgroup share in a shader: for texts of programs, as drivers
-// take more than they say they have, or crash. A pure function. Threads: any.
+// Computes the memory that the threads of a workgroup share in a shader. Programs' own shaders need
+// the check: drivers accept more than their limit, or crash. Pure function. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace hearth {
 
-/// The bytes of the module's `shared` variables, without gaps between them; what a module that is
-/// none declares counts as 0.
+/// Bytes of the module's `shared` variables, without gaps between them. Returns 0 for data that is
+/// not a module.
 [[nodiscard]] std::int64_t workgroup_bytes(std::span<const std::uint32_t> module);
 
 }  // namespace hearth

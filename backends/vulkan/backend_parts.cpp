@@ -41,7 +41,7 @@ Status VulkanBackend::Parts::accept(const Launch& launch) {
   return {};
 }
 
-// What is on another queue is waited for where a batch begins.
+// Makes the batch of this launch wait for other queues. Such waits stand at the begin of a batch.
 Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) const {
   for (const TimelinePoint& point : after) {
     if (point.is_done() || point.stream == kOpStream) {
@@ -66,7 +66,7 @@ void VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
   guards.forget();
 }
 
-// Phases: the bytes that it touches; its cell and its guards; its order; its dispatches.
+// Phases: the launch's bytes; its error cell and guards; its order; its dispatches.
 Status VulkanBackend::Parts::encode(const Launch& launch) {
   const KernelCall& call = launch.call;
   reads.clear();
@@ -109,8 +109,8 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
   return kernel_row(call.op.kind()).encode(call, *encoder);
 }
 
-// Encodes the call for its pipelines alone. An update's launch comes with guards, which make
-// another shader.
+// Encodes the call only to make its pipelines. An update's launch may have a guard, which needs a
+// different shader.
 Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms terms) {
   static constexpr std::array<std::int8_t, kMostGroupOutputs> kReplaced = [] {
     std::array<std::int8_t, kMostGroupOutputs> inputs{};
@@ -144,8 +144,8 @@ Status VulkanBackend::Parts::flush() {
   return has_lost() ? Status(lost()) : note(ops->flush());
 }
 
-// What a copy waits for has to be in its queue: the queues may be one, and none may wait for a
-// batch that cannot be submitted.
+// A copy's dependencies have to be in the queue first. The queues may be one, and none may wait for
+// a batch that cannot be submitted.
 Status VulkanBackend::Parts::begin_copy() {
   HEARTH_TRY_STATUS(flush());
   return note(ops->settle(options.wait_limit));
@@ -168,12 +168,12 @@ bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) {
   wait.pValues = values.data();
   if (options.faults.lost_at_call != 0) {
     device->api().vkDeviceWaitIdle(
-        device->handle());  // it may still run what it seems to have lost
+        device->handle());  // the device may still run work after a planned loss
   }
   const std::chrono::nanoseconds left = deadline.left();
   const VkResult result = device->api().vkWaitSemaphores(
       device->handle(), &wait, static_cast<std::uint64_t>(left.count()));
-  return result != VK_TIMEOUT;  // what is lost has ended
+  return result != VK_TIMEOUT;  // all work on a lost device has ended
 }
 
 }  // namespace hearth::vulkan

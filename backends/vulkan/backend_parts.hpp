@@ -1,6 +1,6 @@
-// What a Vulkan backend is made of, and what its calls have in common: what a loss is, how a launch
-// becomes dispatches, when all has come to rest. Threads: as VulkanBackend; note() and what it
-// calls: any.
+// The parts of a Vulkan backend, and the steps that its calls share: recording a loss, encoding a
+// launch as dispatches, waiting for submitted work. Threads: as VulkanBackend; note() and its
+// callees: any.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,12 @@
 namespace hearth::vulkan {
 
 inline constexpr ErrorCell kMostCells = 16384;
-/// How long the end of a device waits for what was submitted.
+/// Limit of the wait for submitted work when a device closes.
 inline constexpr std::chrono::seconds kLongestRest{2};
 
 struct VulkanBackend::Parts final : LeftBehind::Thing {
   VulkanOptions options;
-  LeftBehind::Owner owner;  ///< The executor's life; empty without one.
+  LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
   std::unique_ptr<ShaderStore> shaders;
@@ -43,16 +43,18 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<LaunchEncoder> encoder;
   Guards guards;
-  bool has_guard_kernel = false;  ///< Made, whether or not the host knows too late what failed.
+  bool has_guard_kernel = false;  ///< The guard kernel is made, even before a launch needs it.
   Buffer cells;
-  std::atomic<bool> is_losing{false};  ///< Somebody saw the loss first, and asks the driver why.
+  /// A thread has seen the loss first, and queries the driver for the cause.
+  std::atomic<bool> is_losing{false};
   std::atomic<bool> is_lost{false};
   bool has_rested = false;
-  bool hangs = false;         ///< It did not come to rest: what the queue may touch stays.
-  std::string why_lost;       ///< What the driver said; written before is_lost.
-  std::uint64_t submits = 0;  ///< Launches, for planned faults.
+  /// Submitted work has not ended in time: memory that the queue may touch is kept.
+  bool hangs = false;
+  std::string why_lost;       ///< The driver's description of the loss; written before is_lost.
+  std::uint64_t submits = 0;  ///< Number of launches, for planned faults.
   std::uint64_t known_ops = 0;
-  std::vector<ByteSpan> reads;  ///< Of the launch at hand.
+  std::vector<ByteSpan> reads;  ///< Bytes that the current launch reads.
   std::vector<ByteSpan> writes;
 
   [[nodiscard]] Error lost() const {
@@ -61,14 +63,15 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
                 "{}: the device is lost{}{}", info.name, why_lost.empty() ? "" : ": ", why_lost),
             .device = info.name};
   }
-  /// Remembers a loss, with what the driver says of it.
+  /// Records a loss, with the driver's description. Returns the status unchanged if it is no loss,
+  /// or if another thread recorded the loss first.
   [[nodiscard]] Status note(Status status) {
     if (status.has_value() || status.error().code != ErrorCode::device_lost ||
         is_losing.exchange(true, std::memory_order_acq_rel)) {
       return status;
     }
     if (device->is_given_up() && !comes_to_rest(longest_rest())) {
-      pages->keep_all();  // what still runs may touch what goes back from here on
+      pages->keep_all();  // running work may still touch memory that is freed from here on
     }
     why_lost = device->is_given_up() ? status.error().text : device->fault_text();
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
@@ -79,7 +82,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
     error.text = fmt::format("{}: {}", error.text, why_lost);
     return error;
   }
-  /// Whether a driver in software has left a loop early: then the device counts as lost.
+  /// True if a driver in software has left a loop early; the device then counts as lost.
   [[nodiscard]] bool has_left_a_loop() {
     if (!shaders->has_left_a_loop()) [[likely]] {
       return false;
@@ -97,13 +100,13 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
     static_cast<void>(note(part.status()));
     return part;
   }
-  /// A loss of a fault plan: the driver knows nothing of it.
+  /// Records the loss of a fault plan, of which the driver has no description.
   [[nodiscard]] Status lose(Error error) {
     is_losing.store(true, std::memory_order_release);
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
     return error;
   }
-  /// Half of what others wait for at most: who restarts a device waits for that.
+  /// At most half of the wait limit: a restart of the device waits for this one.
   [[nodiscard]] std::chrono::nanoseconds longest_rest() const noexcept {
     return std::min<std::chrono::nanoseconds>(kLongestRest, options.wait_limit / 2);
   }
@@ -114,7 +117,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   [[nodiscard]] std::int64_t size_bytes() const noexcept override {
     return pages->allocated_bytes();
   }
-  /// Whether all that was submitted ends within this time, or has no end any more.
+  /// Waits up to `within`. Returns true if all submitted work has ended, or can never end.
   [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within);
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {

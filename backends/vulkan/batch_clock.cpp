@@ -12,7 +12,7 @@ std::chrono::nanoseconds now() {
   return hearth::detail::current_context().clock().now().time_since_epoch();
 }
 
-// Once all that was recorded before it has ended.
+// Writes a timestamp when all earlier commands have ended.
 void write_timestamp(const VulkanDevice& device, VkCommandBuffer commands, BatchQueries& queries) {
   device.api().vkCmdWriteTimestamp(
       commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries.pool, queries.written++);
@@ -48,7 +48,7 @@ BatchQueries BatchClock::begin(VkCommandBuffer commands) {
   return queries;
 }
 
-// The last timestamp is kept for the end of the batch.
+// Keeps the last timestamp for the end of the batch.
 void BatchClock::next(const VulkanDevice& device,
                       VkCommandBuffer commands,
                       BatchQueries& queries,
@@ -75,7 +75,7 @@ void BatchClock::end(const VulkanDevice& device, VkCommandBuffer commands, Batch
   queries.submitted = now();
 }
 
-// Phases: what the device has written; the difference of the clocks; a time for each run.
+// Phases: the timestamps; the difference of the clocks; a time for each run.
 void BatchClock::read(BatchQueries queries) {
   if (queries.pool == VK_NULL_HANDLE) [[likely]] {
     return;
@@ -91,7 +91,7 @@ void BatchClock::read(BatchQueries queries) {
                                                               VK_QUERY_RESULT_64_BIT);
   free_.push_back(queries.pool);
   if (result != VK_SUCCESS || !std::ranges::is_sorted(ticks)) {
-    return;  // the clock has begun anew, say
+    return;  // the clock may have been reset
   }
   std::vector<std::chrono::nanoseconds> stamps;
   for (const std::uint64_t tick : ticks) {
@@ -104,7 +104,7 @@ void BatchClock::read(BatchQueries queries) {
   add_runs(queries, stamps);
 }
 
-// Runs with one timestamp behind them share the time before it.
+// Runs before the same timestamp share the time up to it.
 void BatchClock::add_runs(const BatchQueries& queries,
                           const std::vector<std::chrono::nanoseconds>& stamps) {
   const std::vector<BatchQueries::Run>& runs = queries.runs;

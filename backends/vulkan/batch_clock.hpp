@@ -1,10 +1,10 @@
-// When launches ran, by the device's clock, for traces, as times of the host: a timestamp behind
-// each run of dispatches of one launch, and one before the first. The host's clock is found from
-// what the host sees: a batch begins after it was submitted and ends before that is seen, which
-// bounds the difference of the clocks more closely with each.
-// Owned by a command stream. Threads: owner only, but for next() and end().
-// Invariants: (1) a batch without a launch that is timed has no timestamp; (2) the times of a
-// batch's runs follow one another without gaps, so none counts twice.
+// Measures when launches ran, for traces, in the host's time. The device writes one timestamp
+// before the first run of dispatches, and one behind each run of one launch. A batch begins after
+// its submission and ends before the host sees its end. Each batch thus bounds the difference of
+// the two clocks more closely.
+// Owned by a command stream. Threads: owner only, except next() and end().
+// Invariants: (1) a batch without a timed launch has no timestamp; (2) the times of a batch's runs
+// follow one another without gaps, so no time counts twice.
 #pragma once
 
 #include <chrono>
@@ -22,23 +22,23 @@ namespace hearth::vulkan {
 
 /// The timestamps of one batch.
 struct BatchQueries {
-  /// Dispatches of one launch, behind one another.
+  /// Consecutive dispatches of one launch.
   struct Run {
-    std::uint32_t number = 0;  ///< Launch::timed_as; 0: of no launch that is timed.
-    std::uint32_t end = 0;     ///< Its timestamp; the one before it is its begin.
+    std::uint32_t number = 0;  ///< Launch::timed_as; 0: the launch is not timed.
+    std::uint32_t end = 0;     ///< Index of the end timestamp; the previous one is the begin.
     bool is_behind_barrier = false;
   };
 
   VkQueryPool pool = VK_NULL_HANDLE;
-  std::uint32_t written = 0;  ///< Timestamps.
+  std::uint32_t written = 0;  ///< Number of timestamps written.
   std::vector<Run> runs = {};
-  std::chrono::nanoseconds submitted = {};  ///< By the host's clock.
+  std::chrono::nanoseconds submitted = {};  ///< Time of submission, by the host's clock.
 };
 
 class BatchClock final {
  public:
-  /// Timestamps of a batch: more than launches that a batch has when it begins to run by itself. A
-  /// longer one's last runs share the time that is left.
+  /// Timestamps of a batch, more than the launches of a batch that begins without a flush. The last
+  /// runs of a longer batch share one timestamp.
   static constexpr std::uint32_t kMostTimestamps = 256;
 
   explicit BatchClock(const VulkanDevice& device) noexcept : device_(device) {}
@@ -46,22 +46,22 @@ class BatchClock final {
   BatchClock& operator=(const BatchClock&) = delete;
   ~BatchClock();
 
-  /// A batch's first dispatch that is timed comes. Without a pool on a device without timestamps,
-  /// or where the driver gives no room for one.
+  /// Begins timing, at a batch's first timed dispatch. The result has no query pool if the device
+  /// has no timestamps or the driver creates no pool.
   [[nodiscard]] BatchQueries begin(VkCommandBuffer commands);
-  /// A dispatch of the launch `number` is recorded next, behind its barrier if it has one. Threads:
-  /// any, of a batch that is its own.
+  /// Notes that a dispatch of launch `number` is recorded next, behind its barrier if it has one.
+  /// Threads: any thread that owns the batch.
   static void next(const VulkanDevice& device,
                    VkCommandBuffer commands,
                    BatchQueries& queries,
                    std::uint32_t number,
                    bool is_behind_barrier);
-  /// The batch's commands end, and are submitted next. Threads: as next().
+  /// Ends the timing of a batch, as the last command before its submission. Threads: as next().
   static void end(const VulkanDevice& device, VkCommandBuffer commands, BatchQueries& queries);
-  /// The batch has ended.
+  /// Reads the timestamps of a batch that has ended.
   void read(BatchQueries queries);
   [[nodiscard]] std::vector<LaunchTime> take() { return std::exchange(times_, {}); }
-  /// For the end of the stream, when a batch was never submitted.
+  /// Frees the queries of a batch that was never submitted, when the stream ends.
   void forget(const BatchQueries& queries);
 
  private:
@@ -70,7 +70,7 @@ class BatchClock final {
   const VulkanDevice& device_;
   std::vector<VkQueryPool> free_;
   std::vector<LaunchTime> times_;
-  /// Of the host's clock beyond the device's.
+  /// The host's clock minus the device's.
   std::optional<std::chrono::nanoseconds> difference_;
 };
 

@@ -1,6 +1,7 @@
-// How many dispatches a batch has when it begins to run without a flush. To begin one costs the
-// host 5 to 10 us, so few are better; the device must not wait for work, so the first begins early,
-// and each that finds the device without work again is twice as long. Touched by the owner only.
+// Decides how many dispatches a batch holds when it begins to run without a flush. A begin costs
+// the host 5 to 10 us, so few are better; yet the device must not wait for work. The first batch
+// therefore begins early. Each batch that finds the device idle again doubles the length. Threads:
+// owner only.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +14,12 @@ class BatchLength final {
   static constexpr std::uint32_t kFew = 8;
   static constexpr std::uint32_t kMost = 128;
 
-  /// Whether a batch of so many dispatches begins now; asked behind each launch. `has_work()`,
-  /// whether the device has other work, costs a question to the driver and is asked seldom.
+  /// Returns true if a batch of `dispatches` begins now; called after each launch. `has_work()`
+  /// returns whether the device has other work. It queries the driver, so it is called seldom.
   template <class HasWork>
   [[nodiscard]] bool is_enough(std::uint32_t dispatches, const HasWork& has_work) {
     if (dispatches < last_) {
-      asks_at_ = enough_;  // another batch: somebody has begun the last one
+      asks_at_ = enough_;  // a new batch: the last one was begun elsewhere
     }
     last_ = dispatches;
     if (dispatches >= kMost) {
@@ -37,13 +38,13 @@ class BatchLength final {
     asks_at_ = enough_;
     return true;
   }
-  /// Somebody waits for what was submitted: the next batch is a first one.
+  /// Restarts with the first length, because a caller waits for the submitted work.
   void begin_anew() noexcept { *this = {}; }
 
  private:
-  std::uint32_t enough_ = kFew;   ///< Of a batch, when the device has nothing to do.
-  std::uint32_t asks_at_ = kFew;  ///< Dispatches of the open batch.
-  std::uint32_t last_ = 0;        ///< What it had when it was asked.
+  std::uint32_t enough_ = kFew;   ///< Length of a batch when the device is idle.
+  std::uint32_t asks_at_ = kFew;  ///< Dispatches of the open batch at the next query.
+  std::uint32_t last_ = 0;        ///< Dispatches at the last call.
 };
 
 }  // namespace hearth::vulkan

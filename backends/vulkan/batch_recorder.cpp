@@ -13,14 +13,14 @@
 namespace hearth::vulkan {
 namespace {
 
-/// How long the end waits for a thread that has nothing to do.
+/// Limit of the wait for an idle thread to end.
 constexpr std::chrono::seconds kLongestEnd{10};
 
 VkPipelineStageFlags stage_of(bool is_kernels) noexcept {
   return is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
 }
 
-// What a batch has written the host may read once its value is reached.
+// Lets the host read the batch's writes once its value is reached.
 void barrier_for_host(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels) {
   VkMemoryBarrier memory{};
   memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
@@ -50,15 +50,15 @@ void record_barrier(const VulkanDevice& device, VkCommandBuffer commands, bool i
       commands, stage_of(is_kernels), stage_of(is_kernels), 0, 1, &memory, 0, nullptr, 0, nullptr);
 }
 
-// ---- what owner and thread share ----
+// ---- state of owner and thread ----
 
-/// Shared, so that a thread in a driver which does not come back has it still.
+/// Shared ownership: a thread that does not return from the driver keeps the state alive.
 struct BatchRecorder::State {
   explicit State(Target its_target) : target(std::move(its_target)) {}
 
   void record_dispatches(Batch& batch) const;
   [[nodiscard]] Status submit(Batch& batch) const;
-  /// Records and submits it, unless one before it failed, and says so to all.
+  /// Records and submits the batch, unless an earlier one failed. Publishes the outcome.
   void take(Batch& batch) noexcept;
   void fail(Error error) noexcept;
 
@@ -95,7 +95,7 @@ void BatchRecorder::State::record_dispatches(Batch& batch) const {
   }
 }
 
-// Phases: dispatches; what the host needs; the queue.
+// Phases: dispatches; the barrier for the host; the queue.
 Status BatchRecorder::State::submit(Batch& batch) const {
   const VulkanDevice& device = *target.device;
   const DeviceApi& api = device.api();
@@ -143,7 +143,7 @@ void BatchRecorder::State::take(Batch& batch) noexcept {
     Status status;
     try {
       status = submit(batch);
-    } catch (const std::exception&) {  // no memory for its lists
+    } catch (const std::exception&) {  // no memory for the lists
       status = target.device->give_up("recording a batch", VK_ERROR_OUT_OF_HOST_MEMORY);
     }
     if (status.has_value()) {
@@ -155,7 +155,7 @@ void BatchRecorder::State::take(Batch& batch) noexcept {
   done.store(value, std::memory_order_release);  // partner: done()
 }
 
-// The first failure is the one that counts.
+// Keeps the first failure.
 void BatchRecorder::State::fail(Error error) noexcept {
   const hearth::detail::MutexLock lock(mutex);
   if (!has_failed.load(std::memory_order_relaxed)) {
@@ -164,7 +164,7 @@ void BatchRecorder::State::fail(Error error) noexcept {
   }
 }
 
-/// A batch, or somebody who waits for its turn to come.
+/// A batch, or a promise that is kept when its turn comes.
 struct BatchRecorder::Job {
   Batch* batch = nullptr;
   std::optional<Promise<void>> reached = {};
@@ -200,7 +200,7 @@ struct BatchRecorder::Thread {
   hearth::detail::OwnedThread thread;
 };
 
-// ---- the owner's ----
+// ---- owner side ----
 
 BatchRecorder::BatchRecorder(Target target, RecorderThread thread)
     : state_(std::make_shared<State>(std::move(target))), terms_(std::move(thread)) {}
@@ -238,7 +238,7 @@ Status BatchRecorder::record(Batch& batch) {
   return has_failed() ? Status(failure()) : Status();
 }
 
-// Where the system gives no thread the owner records, now and from here on.
+// If the system gives no thread, the owner records this and all later batches.
 bool BatchRecorder::hand_over(Batch& batch) {
   if (terms_.executor == nullptr || terms_.executor->is_manual()) {
     return false;
@@ -253,13 +253,14 @@ bool BatchRecorder::hand_over(Batch& batch) {
   }
   const std::uint64_t value = batch.value;
   try {
-    static_cast<void>(thread_->jobs->push({.batch = &batch, .reached = {}}));  // has no limit
+    // the mailbox is unbounded
+    static_cast<void>(thread_->jobs->push({.batch = &batch, .reached = {}}));
   } catch (const std::exception&) {
     state_->fail(
         state_->target.device->give_up("handing over a batch", VK_ERROR_OUT_OF_HOST_MEMORY));
     return true;
   }
-  // Behind thread_, which settle() reads on another thread.
+  // Publishes thread_ too, which settle() reads on another thread.
   handed_over_.store(value, std::memory_order_release);  // partner: is_idle
   return true;
 }
@@ -287,7 +288,7 @@ Status BatchRecorder::settle(std::chrono::nanoseconds limit) {
   return has_failed() ? Status(failure()) : Status();
 }
 
-// A thread that has nothing to do needs a moment to end.
+// An idle thread needs a moment to end; a busy one gets no time.
 void BatchRecorder::leave_behind() noexcept {
   if (thread_ != nullptr) {
     thread_->jobs->close();

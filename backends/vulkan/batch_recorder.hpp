@@ -1,11 +1,11 @@
-// From a batch that is a list to the driver's commands, and into its queue: at once by the owner,
-// or by a thread while the owner goes on with the next batch. A dispatch with its barrier takes the
-// host 1.0 to 1.5 us in NVIDIA's driver, two thirds of all that a small launch takes. Owned by a
-// command stream. Threads: owner only, but for what is said there.
-// Invariants: (1) batches are submitted in their order; (2) behind one that failed none is; (3) a
-// batch that was handed over is the thread's until done() has reached its value; (4) while the
-// thread has any the owner submits nothing, here or elsewhere: queues may be one, and Vulkan lets
-// one thread at a time submit to it.
+// Records a batch, which is a list, as commands of the driver, and submits it. The owner does so at
+// once, or a thread does while the owner fills the next batch. A dispatch with its barrier takes
+// the host 1.0 to 1.5 us in NVIDIA's driver, two thirds of the cost of a small launch. Owned by a
+// command stream. Threads: owner only, unless a function states otherwise.
+// Invariants: (1) batches are submitted in order; (2) no batch is submitted behind a failed one;
+// (3) a batch that was handed over belongs to the thread until done() reaches its value; (4) while
+// the thread holds a batch, the owner submits nothing on any queue. Several queues may be one, and
+// Vulkan lets one thread at a time submit to a queue.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ namespace hearth::vulkan {
 struct Dispatch {
   VkPipeline pipeline;
   Grid grid;
-  bool is_behind_barrier;  ///< It sees what those before it have written.
+  bool is_behind_barrier;  ///< A barrier makes earlier writes visible to it.
   std::uint32_t timed_as;  ///< Launch::timed_as.
   std::uint32_t parameter_bytes;
   std::array<std::byte, kPushBytes> parameters;
@@ -42,25 +42,25 @@ struct SemaphoreValue {
   std::uint64_t value;
 };
 
-/// Commands that begin and end together. What is no dispatch is in `commands` from the start.
+/// Commands that begin and end together. Commands that are no dispatches are recorded at once.
 struct Batch {
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer commands = VK_NULL_HANDLE;
-  std::uint64_t value = 0;           ///< Of the timeline, at its end.
-  std::uint64_t parameters_end = 0;  ///< Of the ring, when it has ended.
+  std::uint64_t value = 0;           ///< Value of the timeline at the batch's end.
+  std::uint64_t parameters_end = 0;  ///< Position of the parameter ring that the batch's end frees.
   BatchQueries queries = {};
   std::vector<SemaphoreValue> waits;
   std::vector<Dispatch> dispatches;
-  std::size_t recorded = 0;  ///< So many of them are in `commands`.
+  std::size_t recorded = 0;  ///< Number of dispatches already in `commands`.
   VkPipeline bound = VK_NULL_HANDLE;
-  bool hangs = false;  ///< It never runs, for tests.
+  bool hangs = false;  ///< The batch never runs, for tests.
 };
 
-/// Who may record beside the owner.
+/// The thread that may record beside the owner.
 struct RecorderThread {
-  hearth::detail::Executor* executor = nullptr;  ///< Null: nobody. Outlives the recorder.
-  hearth::detail::Log* log = nullptr;            ///< Of a thread that does not come back.
-  std::function<void()> before_each = {};        ///< Of its batches, on the thread, for tests.
+  hearth::detail::Executor* executor = nullptr;  ///< Null: no thread. Outlives the recorder.
+  hearth::detail::Log* log = nullptr;      ///< Receives a line when the thread does not return.
+  std::function<void()> before_each = {};  ///< Runs before each batch, on the thread, for tests.
 };
 
 class BatchRecorder final {
@@ -68,44 +68,44 @@ class BatchRecorder final {
   struct Target {
     std::shared_ptr<const VulkanDevice> device;
     VkQueue queue;
-    VkSemaphore semaphore;    ///< Its timeline.
-    VkPipelineLayout layout;  ///< Of kernels.
-    bool is_kernels;          ///< Or copies.
+    VkSemaphore semaphore;    ///< The queue's timeline.
+    VkPipelineLayout layout;  ///< Layout of kernel pipelines.
+    bool is_kernels;          ///< True for kernels, false for copies.
   };
 
   BatchRecorder(Target target, RecorderThread thread);
   BatchRecorder(const BatchRecorder&) = delete;
   BatchRecorder& operator=(const BatchRecorder&) = delete;
-  /// Waits for the thread, which has nothing left to do.
+  /// Waits for the thread, which has no jobs left.
   ~BatchRecorder();
 
-  /// Records what the owner's batch has so far, which then need not be done at its end.
+  /// Records the dispatches that the owner's batch has so far, ahead of its end.
   void record_dispatches(Batch& batch) const;
-  /// Records and submits it. Requires is_idle().
-  /// Errors: device_lost, whatever Vulkan refuses it or one before it for.
+  /// Records and submits the batch. Requires is_idle().
+  /// Errors: device_lost, if Vulkan refuses this batch or an earlier one.
   [[nodiscard]] Status record(Batch& batch);
-  /// The thread does so; it starts with the first one. False: none could be started.
+  /// Passes the batch to the thread, which starts with the first batch. Returns false if no thread
+  /// could be started.
   [[nodiscard]] bool hand_over(Batch& batch);
-  /// Whether nothing that was handed over is unfinished. Threads: any.
+  /// True if every batch that was handed over is finished. Threads: any.
   [[nodiscard]] bool is_idle() const noexcept {
     return done() >= handed_over_.load(std::memory_order_acquire);  // partner: hand_over
   }
-  /// Up to this value batches are the owner's again, whether or not they were submitted. Threads:
-  /// any.
+  /// The value up to which batches belong to the owner again, submitted or not. Threads: any.
   [[nodiscard]] std::uint64_t done() const noexcept;
   /// The last value that the queue will reach. Threads: any.
   [[nodiscard]] std::uint64_t submitted() const noexcept;
-  /// Whether a batch failed: the device counts as lost. Threads: any; ask for is_idle() first, if
-  /// what was handed over is to be in the answer.
+  /// True if a batch failed; the device then counts as lost. Covers batches that were handed over
+  /// only after is_idle(). Threads: any.
   [[nodiscard]] bool has_failed() const noexcept;
-  /// Requires has_failed(). Threads: any.
+  /// The first error. Requires has_failed(). Threads: any.
   [[nodiscard]] Error failure() const;
-  /// Waits until the queue has all that was handed over, unless no batch comes on within the limit;
-  /// and not again while none does. Threads: any.
+  /// Waits until the queue has every batch that was handed over. Gives up when no batch progresses
+  /// within the limit; further calls then do not wait until one does. Threads: any.
   /// Errors: deadline_exceeded; failure().
   [[nodiscard]] Status settle(std::chrono::nanoseconds limit);
-  /// Before what the thread uses is left behind: ends it, or leaves it behind, too. Then only what
-  /// is const may be called, and settle() where is_idle().
+  /// Ends the thread, or abandons it with the objects that it uses. Afterwards only const functions
+  /// may be called, and settle() where is_idle().
   void leave_behind() noexcept;
 
  private:
@@ -117,10 +117,11 @@ class BatchRecorder final {
   RecorderThread terms_;
   std::unique_ptr<Thread> thread_;
   std::atomic<std::uint64_t> handed_over_{0};
-  std::atomic<bool> hangs_{false};  ///< The last settle() was too long.
+  std::atomic<bool> hangs_{false};  ///< The last settle() exceeded its limit.
 };
 
-/// What is recorded behind it sees what was written before it; for kernels, or for copies.
+/// Records a barrier: later commands see earlier writes. `is_kernels` selects the stage of kernels
+/// or of copies.
 void record_barrier(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels);
 
 }  // namespace hearth::vulkan

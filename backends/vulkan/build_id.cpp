@@ -14,7 +14,7 @@ namespace hearth::vulkan {
 namespace {
 
 struct Search {
-  std::uintptr_t address = 0;  ///< In the object that is looked for.
+  std::uintptr_t address = 0;  ///< An address inside the wanted object.
   std::uint64_t found = 0;
 };
 
@@ -39,7 +39,7 @@ constexpr std::size_t aligned(std::size_t size) {
   return (size + 3) / 4 * 4;
 }
 
-/// The id among the notes of a segment, as a hash; 0: it is not there.
+/// The hash of the build id among the notes of a segment; 0 if it has none.
 std::uint64_t id_in(std::span<const std::byte> notes) {
   constexpr std::string_view kOwner("GNU", 4);
   while (notes.size() >= sizeof(ElfW(Nhdr))) {

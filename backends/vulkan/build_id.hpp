@@ -1,4 +1,4 @@
-// Which build of this library runs: what is kept on disk by names that its code gives is good for
+// Identifies the build of this library. Files on disk whose names come from its code are valid for
 // that build alone. Threads: any.
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace hearth::vulkan {
 
 /// A hash of the linker's build id (the note NT_GNU_BUILD_ID) of the program or shared library that
-/// this code lies in; 0 where it has none.
+/// contains this code; 0 if there is none.
 [[nodiscard]] std::uint64_t build_id();
 
 }  // namespace hearth::vulkan

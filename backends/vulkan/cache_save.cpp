@@ -13,7 +13,8 @@
 namespace hearth::vulkan {
 namespace {
 
-// The oldest go, a quarter of them. What cannot be looked at or removed stays for another time.
+// Deletes the oldest quarter of the files. A file that cannot be read or removed is left for
+// another time.
 void drop_oldest(const std::filesystem::path& folder, std::string_view ending, std::size_t most) {
   using Age = std::pair<std::filesystem::file_time_type, std::filesystem::path>;
   std::error_code failed;

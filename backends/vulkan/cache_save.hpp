@@ -1,9 +1,9 @@
-// What the end of a device leaves on disk for the next run, as plain bytes: files that can be made
-// again. Nothing is synced, since a checksum tells a file that a crash cut short, and each still
-// replaces the old one as a whole. A thread of its own writes them, for which the end waits no
-// longer than a limit: a disk that is slow costs the next run some compiling, and this one no time.
-// Values. Threads: any; write() blocks on the disk.
-// Invariant: a thread that is left behind touches nothing but these bytes and the disk.
+// Files that a closing device saves for the next run, as plain bytes. All of them can be made
+// again, so nothing is synced. A checksum detects a file that a crash cut short. A new file
+// replaces the old one as a whole. A separate thread writes them, and the close waits for it up to
+// a limit. A slow disk thus costs compile time in the next run, and no time now. Values. Threads:
+// any; write() blocks on the disk.
+// Invariant: an abandoned thread touches nothing but these bytes and the disk.
 #pragma once
 
 #include <chrono>
@@ -18,24 +18,25 @@
 
 namespace hearth::vulkan {
 
-/// How the end of a device writes.
+/// Terms of the save when a device closes.
 struct SaveTerms {
-  hearth::detail::Executor* executor = nullptr;  ///< Null: the end writes by itself.
-  hearth::detail::Log* log = nullptr;            ///< Of what could not be written.
+  hearth::detail::Executor* executor = nullptr;  ///< Null: the closing thread writes.
+  hearth::detail::Log* log = nullptr;            ///< Receives the files that could not be written.
   std::chrono::nanoseconds limit = std::chrono::seconds(2);
 };
 
 class CacheSave final {
  public:
-  /// A file that stands in a folder which may not be there yet.
+  /// Adds a file; its folder may not exist yet.
   void add(std::filesystem::path path, const FileFormat& format, std::vector<std::byte> bytes);
-  /// Where the folder then has more than `most` files that end so, the oldest go.
+  /// Keeps the newest `most` files of the folder with this ending, and deletes the others after the
+  /// writes.
   void keep_most(std::filesystem::path folder, std::string ending, std::size_t most);
   [[nodiscard]] bool is_empty() const noexcept { return files_.empty(); }
 
-  /// Writes them in their order. Errors: io_error, the first; the others are tried all the same.
+  /// Writes all files in order, and goes on after an error. Errors: io_error, the first.
   [[nodiscard]] Status write() const;
-  /// The same on a thread of its own, up to the limit; what it cannot do is logged.
+  /// Writes on a separate thread, and waits up to the limit. Logs failures.
   static void write_within(CacheSave files, const SaveTerms& terms, const std::string& device);
 
  private:

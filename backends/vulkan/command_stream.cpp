@@ -51,7 +51,7 @@ Result<std::unique_ptr<CommandStream>> CommandStream::make(
 }
 
 CommandStream::~CommandStream() {
-  recorder_.reset();  // its thread has some of the batches
+  recorder_.reset();  // its thread holds some of the batches
   const DeviceApi& api = device_->api();
   const auto destroy = [&](const std::unique_ptr<Batch>& batch) {
     if (batch != nullptr) {
@@ -79,7 +79,7 @@ Result<std::uint64_t> CommandStream::completed() const {
 
 // ---- batches ----
 
-// What the queue has reached may still be with the thread that submitted it.
+// A batch may have ended on the device while its recorder thread still holds it.
 Status CommandStream::retire() {
   if (running_.empty()) {
     return {};
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
     const VkResult result =
         device_->api().vkResetCommandPool(device_->handle(), free_.back()->pool, 0);
     if (result != VK_SUCCESS) {
-      return device_->failed("vkResetCommandPool", result);  // it stays among the free ones
+      return device_->failed("vkResetCommandPool", result);  // the pool stays in the free list
     }
     std::unique_ptr<Batch> batch = std::move(free_.back());
     free_.pop_back();
@@ -144,8 +144,8 @@ Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
   return batch;
 }
 
-// A batch begins with a barrier, for kernels that of its first dispatch: what earlier ones wrote is
-// there.
+// A batch begins with a barrier, which makes earlier writes visible. For kernels it is the barrier
+// of the first dispatch.
 Status CommandStream::open_batch(LaunchAtHand launch) {
   if (has_open()) {
     return {};
@@ -185,8 +185,8 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
   return {};
 }
 
-// A batch may have ended before the thread that submitted it knows that it has: the times of what
-// somebody saw ended would be missing. A loss is reported by who submits or waits.
+// A batch may have ended before its recorder thread publishes the submission; the wait keeps its
+// times. submit() or a wait reports a loss.
 std::vector<LaunchTime> CommandStream::take_times() {
   const Result<std::uint64_t> reached = completed();
   if (reached.has_value() && reached.value() > recorder_->done()) {
@@ -201,15 +201,15 @@ void CommandStream::wait_for(VkSemaphore semaphore, std::uint64_t value) {
   waits_.push_back({semaphore, value});
 }
 
-// Between two dispatches of a launch. The next batch begins with a barrier, so what the launch
-// touches counts on as behind any other.
+// Continues a launch between two of its dispatches. The next batch begins with a barrier, and the
+// launch's bytes still count.
 Status CommandStream::go_on_in_next_batch() {
   HEARTH_TRY_STATUS(flush());
   return open_batch(LaunchAtHand::goes_on);
 }
 
-// Its launches count as issued, and all that comes behind them would find their bytes as they were.
-// So its commands go, and the device with them.
+// The batch's launches count as issued, so later ones would read bytes that were never written. The
+// caller therefore treats the device as lost.
 void CommandStream::drop(std::unique_ptr<Batch> batch) {
   clock_.forget(std::exchange(batch->queries, {}));
   free_.push_back(std::move(batch));
@@ -257,13 +257,13 @@ Status CommandStream::pass_on(Batch& batch, Recording recording) {
   return status;
 }
 
-// Nobody waits for it without a flush() before.
+// No caller waits for the held batch without a flush() before.
 Status CommandStream::pass_on_held() {
   Batch* const batch = std::exchange(held_, nullptr);
   return batch == nullptr ? Status() : pass_on(*batch, Recording::beside);
 }
 
-// ---- what is recorded ----
+// ---- recording ----
 
 void CommandStream::barrier() {
   has_barrier_ = true;
@@ -302,13 +302,13 @@ Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parame
   each.parameter_bytes = static_cast<std::uint32_t>(bytes.size());
   std::ranges::copy(bytes, each.parameters.begin());
   if (!is_beside_) {
-    recorder_->record_dispatches(*open_);  // now, not when somebody waits for the batch
+    recorder_->record_dispatches(*open_);  // now, not when a caller waits for the batch
   }
   ++open_count_;
   return {};
 }
 
-// Between two barriers any order will do: the second one may stand in the next batch.
+// Shuffles each section between two barriers; the second barrier may stand in the next batch.
 void CommandStream::mix_dispatches() {
   std::vector<Dispatch*> section;
   const auto mix = [&] {
@@ -316,7 +316,7 @@ void CommandStream::mix_dispatches() {
       Dispatch& last = *section[left - 1];
       Dispatch& other = *section[(*shuffle_)() % left];
       std::swap(last, other);
-      std::swap(last.is_behind_barrier, other.is_behind_barrier);  // the place's
+      std::swap(last.is_behind_barrier, other.is_behind_barrier);  // the barrier stays in its place
     }
     section.clear();
   };
@@ -338,8 +338,8 @@ void CommandStream::mix_dispatches() {
   mix();
 }
 
-// A piece never runs over the end of the ring. Room that the open batch itself has filled comes
-// back only when that has run: a launch of very many dispatches goes on in a batch of its own.
+// A piece never crosses the end of the ring. Room that the open batch has filled returns only after
+// that batch has run. A launch of very many dispatches therefore continues in another batch.
 Result<std::uint64_t> CommandStream::store(std::span<const std::byte> parameters) {
   const auto size = static_cast<std::uint64_t>(ring_.size_bytes());
   const std::uint64_t needed =

@@ -1,8 +1,7 @@
-// Commands for one queue in batches, each with the value of a timeline that it reaches at its end.
-// A batch is gathered while it is open, and recorded and submitted at flush(). Owned by the
-// backend; owner only, but for semaphore(), settle() and what is said there. Invariants: (1)
-// batches run and end in order; (2) a batch's command buffer and parameters are used again only
-// when it has ended.
+// Batches of commands for one queue. Each reaches a value of a timeline at its end. A batch is
+// filled while it is open; flush() records and submits it. Owned by the backend. Threads: owner
+// only, except semaphore(), settle() and functions that state otherwise. Invariants: (1) batches
+// run and end in order; (2) a batch's command buffer and parameters are reused only after its end.
 #pragma once
 
 #include <chrono>
@@ -24,7 +23,7 @@ class CommandStream final {
  public:
   enum class Work : std::uint8_t { kernels, uploads, downloads };
 
-  /// Errors: what Vulkan refuses.
+  /// Errors: those of Vulkan.
   [[nodiscard]] static Result<std::unique_ptr<CommandStream>> make(
       std::shared_ptr<const VulkanDevice> device,
       Work work,
@@ -36,7 +35,7 @@ class CommandStream final {
 
   /// Threads: any.
   [[nodiscard]] VkSemaphore semaphore() const noexcept { return semaphore_; }
-  /// The value of the batch that is open, or of the next.
+  /// The value of the open batch, or of the next one.
   [[nodiscard]] std::uint64_t open_value() const noexcept { return submitted_ + 1; }
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] bool has_open() const noexcept { return open_ != nullptr; }
@@ -44,62 +43,64 @@ class CommandStream final {
   /// The value up to which batches have ended. Errors: device_lost.
   [[nodiscard]] Result<std::uint64_t> completed() const;
 
-  /// The open batch begins only behind this value of another timeline. Requires that nothing was
-  /// recorded in it yet.
+  /// Makes the open batch wait for a value of another timeline. Requires that the batch is empty.
   void wait_for(VkSemaphore semaphore, std::uint64_t value);
-  /// A launch comes that touches these bytes: orders it behind what it depends on.
+  /// Begins a launch that touches these bytes, and orders it behind the launches that it depends
+  /// on.
   [[nodiscard]] Status begin_launch(std::span<const ByteSpan> reads,
                                     std::span<const ByteSpan> writes);
-  /// The launch at hand touches these too, from its next dispatch on.
+  /// Adds bytes that the current launch touches from its next dispatch on.
   [[nodiscard]] Status also_touches(std::span<const ByteSpan> reads,
                                     std::span<const ByteSpan> writes);
-  /// Between two barriers dispatches run in any order. A launch whose parameters the ring cannot
-  /// hold goes on in the next batch: open_value() rises.
+  /// Adds a dispatch. Dispatches between two barriers run in any order. A launch whose parameters
+  /// overflow the ring continues in the next batch, and open_value() rises.
   [[nodiscard]] Status dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid);
-  /// What the launch at hand dispatches behind it sees what was written before.
+  /// Makes earlier writes visible to the launch's later dispatches.
   void barrier();
   [[nodiscard]] Status copy(VkBuffer from,
                             std::int64_t from_offset_bytes,
                             VkBuffer to,
                             std::int64_t to_offset_bytes,
                             std::int64_t size_bytes);
-  /// Who records the open batch, and the next one's dispatches: the owner, in time for who waits
-  /// for them, or a thread beside it, where there is one.
+  /// Selects the thread that records the open batch, and the next one's dispatches. `here`: the
+  /// owner, for a caller that waits for them. `beside`: a recorder thread, if there is one.
   enum class Recording : std::uint8_t { here, beside };
-  /// Submits the open batch; behind those that a thread still has, by that thread.
-  /// Errors: device_lost, whatever Vulkan refuses it or one before it for.
+  /// Submits the open batch, behind batches that a thread still records.
+  /// Errors: device_lost, if Vulkan refuses this batch or an earlier one.
   [[nodiscard]] Status flush(Recording recording = Recording::here);
-  /// Waits until the queue has all batches that were flushed, unless none of them comes on within
-  /// the limit. Threads: any. Errors: deadline_exceeded; device_lost.
+  /// Waits until the queue has all flushed batches, as long as one progresses within the limit.
+  /// Threads: any. Errors: deadline_exceeded; device_lost.
   [[nodiscard]] Status settle(std::chrono::nanoseconds limit) { return recorder_->settle(limit); }
-  /// Whether the queue has all of them, or never will. Threads: any.
+  /// True if the queue has all flushed batches, or will never have them. Threads: any.
   [[nodiscard]] bool is_settled() const noexcept { return recorder_->is_idle(); }
-  /// Whether a batch could not be submitted: no value from there on comes. Threads: any; behind
-  /// is_settled(), if that is asked, too.
+  /// True if a batch could not be submitted; its value and later ones are never reached. Complete
+  /// only after is_settled(). Threads: any.
   [[nodiscard]] bool has_failed() const noexcept { return recorder_->has_failed(); }
-  /// Requires has_failed(). Threads: any.
+  /// The first error. Requires has_failed(). Threads: any.
   [[nodiscard]] Error failure() const { return recorder_->failure(); }
   /// The last value that the queue will reach. Threads: any.
   [[nodiscard]] std::uint64_t in_queue() const noexcept { return recorder_->submitted(); }
-  /// Before this is left behind, with what a queue that hangs may still touch.
+  /// Ends the recorder thread, before this stream is abandoned with memory that a hung queue may
+  /// touch.
   void leave_behind() noexcept { recorder_->leave_behind(); }
 
-  /// From here on nothing that is submitted ever runs: a queue that hangs, for tests.
+  /// For tests: later submissions never run, as on a hung queue.
   void hang() noexcept { hangs_ = true; }
-  /// From here on the dispatches between two barriers run in an order that is drawn from a seed, so
-  /// that a device which runs one after the other shows where a barrier is missing. That includes
-  /// neighbouring batches of which the second has none at its begin: one that nobody waits for yet
-  /// is held back until the next flush().
+  /// For tests: runs the dispatches between two barriers in an order drawn from a seed. A device
+  /// that runs them one by one then reveals a missing barrier. The shuffle includes a next batch
+  /// that begins without a barrier. A batch that no caller waits for yet is held back until the
+  /// next flush().
   void shuffle(std::uint64_t seed) {
     shuffle_.emplace(seed);
     is_beside_ = true;
   }
-  /// Where shaders leave word that a loop was left (LoopWatch), before anything is recorded.
+  /// Sets the word where shaders report a loop that was left early (LoopWatch), before the first
+  /// recording.
   void watch_loops(std::uint64_t word) noexcept { loop_word_ = word; }
   [[nodiscard]] bool is_shuffled() const noexcept { return shuffle_.has_value(); }
-  /// What is dispatched from here on is timed as the launch with this number; 0: it is not timed.
+  /// Times later dispatches as the launch with this number; 0: no timing.
   void time_as(std::uint32_t number) noexcept { timed_as_ = number; }
-  /// Of the launches in batches that have ended since the last call.
+  /// Times of launches whose batches have ended since the last call.
   [[nodiscard]] std::vector<LaunchTime> take_times();
 
  private:
@@ -107,19 +108,19 @@ class CommandStream final {
                 Work work,
                 VkPipelineLayout layout) noexcept
       : device_(std::move(device)), work_(work), layout_(layout), clock_(*device_) {}
-  /// Whether a launch has dispatched a part when a batch begins.
+  /// State of the current launch when a batch begins: `goes_on` if it has dispatched a part.
   enum class LaunchAtHand : std::uint8_t { none, goes_on };
   [[nodiscard]] Status open_batch(LaunchAtHand launch = LaunchAtHand::none);
   [[nodiscard]] Status go_on_in_next_batch();
   [[nodiscard]] Result<std::unique_ptr<Batch>> take_batch();
-  /// Takes back the batches that have ended.
+  /// Recycles batches that have ended.
   [[nodiscard]] Status retire();
-  /// The address of a copy of the parameters, good until the open batch has ended.
+  /// Copies the parameters into the ring. The address is valid until the open batch has ended.
   [[nodiscard]] Result<std::uint64_t> store(std::span<const std::byte> parameters);
   [[nodiscard]] Status wait_for_oldest();
-  /// The batch will not run.
+  /// Discards a batch that will not run.
   void drop(std::unique_ptr<Batch> batch);
-  /// To the recorder: by its thread, or here.
+  /// Records the batch here, or hands it to the recorder's thread.
   [[nodiscard]] Status pass_on(Batch& batch, Recording recording);
   [[nodiscard]] Status pass_on_held();
   void mix_dispatches();
@@ -132,10 +133,10 @@ class CommandStream final {
   std::unique_ptr<BatchRecorder> recorder_;
   std::unique_ptr<Batch> open_;
   std::uint32_t open_count_ = 0;
-  /// Its dispatches are recorded at its end, by the thread: the last one was long, so what comes is
-  /// not waited for.
+  /// The thread records the batch's dispatches, at its end. Set when the last batch was long: no
+  /// caller waits for the next one.
   bool is_beside_ = false;
-  bool has_barrier_ = false;  ///< Behind the last dispatch of the open batch.
+  bool has_barrier_ = false;  ///< A barrier stands behind the last dispatch of the open batch.
   std::vector<SemaphoreValue> waits_;
   BatchClock clock_;
   std::uint32_t timed_as_ = 0;
@@ -144,10 +145,11 @@ class CommandStream final {
   HazardTracker hazards_;
   bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
-  Batch* held_ = nullptr;         ///< The last of running_, where dispatches are shuffled.
-  std::uint64_t loop_word_ = 0;   ///< 0: nowhere.
-  Buffer ring_;                   ///< Of parameters too long for push constants.
-  std::uint64_t ring_begin_ = 0;  ///< Positions only grow; modulo the size they are places.
+  Batch* held_ = nullptr;        ///< Last batch of running_, while dispatches are shuffled.
+  std::uint64_t loop_word_ = 0;  ///< Address of LoopWatch's word; 0: none.
+  Buffer ring_;                  ///< Parameters too long for push constants.
+  /// Positions only grow; the place is the position modulo the size.
+  std::uint64_t ring_begin_ = 0;
   std::uint64_t ring_end_ = 0;
 };
 

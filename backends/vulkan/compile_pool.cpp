@@ -9,16 +9,16 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::size_t kMostThreads = 8;
-/// A model's first step comes some milliseconds behind the device's opening. At some 0.1 ms for
-/// each pipeline so many are worth a thread, up to so many threads.
+/// A model's first step comes some milliseconds after the device opens. A pipeline takes some 0.1
+/// ms, so this number of pipelines is worth a thread, up to kMostPreparing threads.
 constexpr std::size_t kPreparedByThread = 8;
 constexpr std::size_t kMostPreparing = 4;
-/// How long a driver may take for one pipeline.
+/// Limit of a driver's time for one pipeline.
 constexpr std::chrono::seconds kLongestJob{60};
-/// How long the end of a device waits for one that is under way.
+/// Limit of the wait for a running job when a device closes.
 constexpr std::chrono::seconds kLongestRest{10};
 
-/// One is left for the threads that submit.
+/// Leaves one core for the threads that submit.
 std::size_t free_cores() {
   return static_cast<std::size_t>(std::max(core_share(), 2) - 1);
 }
@@ -59,7 +59,7 @@ bool CompilePool::add(std::shared_ptr<PipelineJob> job) {
     try {
       start();
     } catch (const std::exception&) {
-      // With those that there are: the system gives a process so many threads and no more.
+      // Goes on with the threads that exist: the system limits their number.
     }
   }
   return has_makers_ && jobs_->push(std::move(job)) == hearth::detail::MailboxPush::accepted;
@@ -85,16 +85,16 @@ void CompilePool::prepare() {
         try {
           maker->prepare(*has_ended);
         } catch (const std::exception&) {
-          // Out of memory, say: what is not there is made where it is asked for.
+          // Out of memory: the missing pipelines are made where they are needed.
         }
       });
     }
   } catch (const std::exception&) {
-    // Without a thread they are made where they are asked for.
+    // Without a thread the pipelines are made where they are needed.
   }
 }
 
-// What the bodies touch is theirs, too.
+// The bodies share ownership of the state that they touch.
 void CompilePool::start() {
   const std::size_t count = std::min(free_cores(), kMostThreads);
   for (std::size_t i = 0; i < count; ++i) {

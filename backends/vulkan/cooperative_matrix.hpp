@@ -1,20 +1,19 @@
-// What device creation needs for kernels on matrix units, beyond the packaged Vulkan headers
-// (1.3.239): names, numbers and structures of VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16,
-// as the registry has them. Values. Threads: any.
+// Vulkan names for matrix units beyond the packaged headers (1.3.239). Names, numbers and
+// structures of VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16, as the registry has them.
+// Values. Threads: any.
 //
-// To enable, where the device has them:
-//   - VK_KHR_cooperative_matrix with `cooperativeMatrix`, and the core features
-//     `vulkanMemoryModel` and `shaderFloat16`, `storageBuffer16BitAccess`: shaders then pass
-//     through rewrite_cooperative() (backends/codegen) behind compile_glsl();
-//   - VK_KHR_shader_bfloat16 with `shaderBFloat16Type` and `shaderBFloat16CooperativeMatrix`: for
-//     the texts of which is_cooperative_bf16() is true. Without it bf16 products must not take
-//     matrix units;
-//   - products of i8 need the first alone, where it lists 16 x 16 x 32 with i8 factors and i32
-//   sums:
-//     DeviceLimits::has_cooperative_i8;
-//   - else VK_NV_cooperative_matrix, for f16 alone and without the rewriting.
-// DeviceLimits::has_cooperative_matrix stands for: f16 factors, f32 sums, 16 x 16 x 16, in a
-// subgroup of 32, as vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR or NV lists them.
+// Device creation enables what the device has:
+// - VK_KHR_cooperative_matrix with `cooperativeMatrix`, and the core features `vulkanMemoryModel`,
+//   `shaderFloat16` and `storageBuffer16BitAccess`. Shaders then pass through rewrite_cooperative()
+//   (backends/codegen) behind compile_glsl().
+// - VK_KHR_shader_bfloat16 with `shaderBFloat16Type` and `shaderBFloat16CooperativeMatrix`, for
+//   texts of which is_cooperative_bf16() is true. Without it bf16 products must not use matrix
+//   units.
+// - Products of i8 need the first extension alone, where it lists 16 x 16 x 32 with i8 factors and
+//   i32 sums: DeviceLimits::has_cooperative_i8.
+// - Else VK_NV_cooperative_matrix, for f16 alone and without the rewriting.
+// DeviceLimits::has_cooperative_matrix means f16 factors, f32 sums, 16 x 16 x 16, in a subgroup of
+// 32, as vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR or NV lists them.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +46,7 @@ struct Bfloat16Features {
   std::uint32_t cooperative_matrix = 0;
 };
 
-/// VkComponentTypeKHR and VkScopeKHR, as far as the kernels use them.
+/// The values of VkComponentTypeKHR and VkScopeKHR that the kernels use.
 inline constexpr std::int32_t kComponentFloat16 = 0;
 inline constexpr std::int32_t kComponentFloat32 = 1;
 inline constexpr std::int32_t kComponentSint8 = 3;
@@ -70,8 +69,7 @@ struct CooperativeMatrixProperties {
   std::int32_t scope = 0;
 };
 
-/// Whether the factors of a shader's matrices are bfloat16, which its text says and its module
-/// does not.
+/// True if a shader's matrices have bfloat16 factors. The text declares it; the module does not.
 [[nodiscard]] inline bool is_cooperative_bf16(std::string_view text) noexcept {
   return text.find("#define COOPERATIVE_BF16\n") != std::string_view::npos;
 }

@@ -26,7 +26,7 @@ std::string_view what_happened(VkDeviceFaultAddressTypeEXT type) noexcept {
   }
 }
 
-// Of a text that a driver may have left without an end.
+// The text of an array that a driver may have left without a terminator.
 template <std::size_t size>
 std::string_view text_of(const char (&text)[size]) noexcept {
   return {std::data(text),
@@ -45,7 +45,7 @@ std::string describe_fault(const VkDeviceFaultInfoEXT& info,
     if (each.addressType == VK_DEVICE_FAULT_ADDRESS_TYPE_NONE_EXT) {
       continue;
     }
-    // The driver knows an address up to its precision, a power of two.
+    // The driver reports an address up to its precision, a power of two.
     const VkDeviceAddress step = std::max<VkDeviceSize>(1, each.addressPrecision);
     const VkDeviceAddress first = each.reportedAddress & ~(step - 1);
     add(step == 1

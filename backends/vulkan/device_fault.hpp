@@ -1,5 +1,5 @@
-// What a driver says of the loss of its device (VK_EXT_device_fault), as a sentence for an error.
-// Pure. Threads: any.
+// Describes a device loss from the driver's fault report (VK_EXT_device_fault), for an error's
+// text. Pure. Threads: any.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace hearth::vulkan {
 
-/// "a kernel wrote to 0x... that is no memory (...)": the driver's description, the addresses that
-/// faulted, and the vendor's own words. Empty where it says nothing.
+/// "a kernel wrote to 0x... that is no memory (...)": the driver's description, the faulting
+/// addresses and the vendor's message. Empty where the report is.
 [[nodiscard]] std::string describe_fault(const VkDeviceFaultInfoEXT& info,
                                          std::span<const VkDeviceFaultAddressInfoEXT> addresses,
                                          std::span<const VkDeviceFaultVendorInfoEXT> vendor);

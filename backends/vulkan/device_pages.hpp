@@ -1,5 +1,5 @@
-// The device's memory for pools: a buffer a page, and from an address to the buffer that it lies
-// in. Threads: owner only.
+// Device memory for pools: one buffer a page, and the lookup of a page by address. Threads: owner
+// only.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace hearth::vulkan {
 
-/// Bytes of a page.
+/// Bytes inside a page.
 struct PageBytes {
   VkBuffer buffer = VK_NULL_HANDLE;
   std::int64_t offset_bytes = 0;
-  std::byte* host = nullptr;  ///< Where the host sees these bytes; null where it does not.
+  std::byte* host = nullptr;  ///< Host address of the bytes; null if they are not mapped.
 };
 
 class DevicePages final : public PageProvider {
@@ -29,13 +29,13 @@ class DevicePages final : public PageProvider {
 
   [[nodiscard]] Result<Page> allocate_page(std::int64_t size_bytes) override;
   void free_page(Page page) noexcept override;
-  /// From here on none is freed: the device may still touch them.
+  /// Frees no page from here on: the device may still touch them.
   void keep_all() noexcept { keeps_all_ = true; }
   [[nodiscard]] std::int64_t alignment_bytes() const noexcept override { return kAlignmentBytes; }
-  /// On a card with memory of its own: a 2,048th of it, up to 64 MiB.
+  /// On a card with memory of its own: 1/2,048 of it, up to 64 MiB.
   [[nodiscard]] std::int64_t early_page_bytes() const noexcept override;
 
-  /// The page that holds this address. Errors: internal, when none does.
+  /// The page that holds this address. Errors: internal, if there is none.
   [[nodiscard]] Result<PageBytes> find(const std::byte* address) const;
   [[nodiscard]] std::int64_t allocated_bytes() const noexcept { return allocated_bytes_; }
 

@@ -6,7 +6,7 @@
 
 namespace hearth::vulkan {
 
-// The first writer wins the code, and it alone writes the other words.
+// The first thread to set the code writes the other words; all others write nothing.
 std::string_view glsl_fail() noexcept {
   return R"(
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer ErrorCell {

@@ -9,7 +9,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// In pieces: as many cells as fit into one block of parameters.
+// Cells of one dispatch: one block of parameters holds this number.
 constexpr std::size_t kCellsOfPiece = 64;
 
 std::string text_of_look() {
@@ -69,8 +69,8 @@ Status Guards::look(std::span<const ErrorCell> cells,
     HEARTH_TRY_STATUS(encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }
-  // Now that the word will be written: behind one that no kernel writes an update would believe
-  // what a word of some other list says.
+  // Records the list only now, when a kernel will write its word. An earlier entry could make an
+  // update read the word of another list.
   known_.assign(all.begin(), all.end());
   known_word_ = word;
   return {};

@@ -1,6 +1,6 @@
-// Whether the results of a launch count: a word on the device for a list of error cells, which is
-// not 0 when one of them has a failure. One small kernel makes it for all launches that share the
-// list. Owner only.
+// Guard words: one word on the device for a list of error cells, not 0 if one of the cells has a
+// failure. One small kernel computes the word for all launches that share the list. Threads: owner
+// only.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ namespace hearth::vulkan {
 class Guards final {
  public:
   Guards() = default;
-  /// Errors: out_of_memory; what Vulkan refuses.
+  /// Errors: out_of_memory; those of Vulkan.
   [[nodiscard]] Status open(const VulkanDevice& device);
-  /// The word of the list that was looked at last, or 0 when this is another list.
+  /// The word of the last list, if `cells` is that list; else 0.
   [[nodiscard]] std::uint64_t known(std::span<const ErrorCell> cells) const noexcept;
   /// The address of the word that look() will write for a new list.
   [[nodiscard]] std::uint64_t next_word() noexcept;
-  /// Dispatches the kernel that writes `word`; `cells_address` is where cell 0 lies.
+  /// Dispatches the kernel that writes `word`. `cells_address` is the address of cell 0.
   [[nodiscard]] Status look(std::span<const ErrorCell> cells,
                             std::uint64_t cells_address,
                             std::uint64_t word,
                             KernelEncoder& encoder);
-  /// A cell is used anew: what was looked at may no longer hold.
+  /// Forgets the last list, because a cell is reused.
   void forget() noexcept { known_.clear(); }
 
  private:
-  /// More lists than batches that can be under way at a time: a word is not written anew while a
-  /// kernel may still read it, which the order of the bytes would see to anyway.
+  /// More lists than batches in flight, so no kernel still reads a word that is written anew. The
+  /// order of the bytes would ensure that too.
   static constexpr std::uint32_t kWords = 256;
 
   Buffer words_;

@@ -5,7 +5,7 @@
 namespace hearth::vulkan {
 namespace {
 
-/// Whether the span is in the known one, or beside it: then that is both.
+/// Extends the known span if the other lies inside or next to it. Returns whether it did.
 bool joins(ByteSpan& known, const ByteSpan& span) noexcept {
   if (known.begin <= span.begin && span.end <= known.end) {
     return true;
@@ -41,7 +41,7 @@ ByteSpan span_of(const TensorView& view) noexcept {
           address + static_cast<std::uint64_t>((last + 1) * size)};
 }
 
-// ---- what was touched ----
+// ---- touched bytes ----
 
 struct TouchedBytes::Bits {
   std::size_t word;
@@ -113,7 +113,7 @@ void TouchedBytes::make_table() noexcept {
 }
 
 void TouchedBytes::end_launch() {
-  constexpr std::size_t kLooked = 4;  // the latest: with more the look costs what it saves
+  constexpr std::size_t kLooked = 4;  // the latest spans: searching more costs more than it saves
   std::size_t kept = launch_begin_;
   for (std::size_t i = launch_begin_; i < spans_.size(); ++i) {
     bool is_joined = false;
@@ -143,7 +143,7 @@ void TouchedBytes::clear() noexcept {
   launch_begin_ = 0;
 }
 
-// A long span may be several short ones that were joined.
+// A long span may be the union of several short ones.
 void TouchedBytes::forget_table() noexcept {
   if (!has_table_) {
     return;

@@ -1,8 +1,8 @@
-// Which bytes the dispatches since the last barrier read and wrote: whether the next one has to
-// wait for them. A barrier a dispatch costs 1.7 to 1.9 us of an H200's time, none 0.2, so launches
-// that touch different bytes go without (design study, M15). Touched by the owner only. Invariant:
-// two dispatches of which one writes what the other touches never stand between the same two
-// barriers.
+// Tracks the bytes that dispatches have read and written since the last barrier, to decide whether
+// the next dispatch needs one. A barrier a dispatch costs 1.7 to 1.9 us of an H200's time, a
+// dispatch without one 0.2; launches that touch different bytes need none. Threads: owner only.
+// Invariant: of two dispatches between the same two barriers, neither writes bytes that the other
+// touches.
 #pragma once
 
 #include <array>
@@ -26,32 +26,31 @@ struct ByteSpan {
   }
 };
 
-/// From the first byte of the elements to the last, gaps between them included.
+/// From the first byte of the elements to the last, gaps included.
 [[nodiscard]] ByteSpan span_of(const TensorView& view) noexcept;
 
-/// What launches read, or what they write, since the last barrier. Most of what is asked for meets
-/// nothing, so a table of the granules that were touched answers first, and the spans only where it
-/// cannot tell. Invariant: where there is a table, and has_long_ is false, each granule of each
-/// span has its bit there.
+/// The bytes that launches read, or write, since the last barrier. Most queries overlap nothing, so
+/// a table of the touched granules answers first; the spans decide the rest. Invariant: if there is
+/// a table and has_long_ is false, each granule of each span has its bit in the table.
 class TouchedBytes final {
  public:
   [[nodiscard]] bool overlaps(std::span<const ByteSpan> spans) const noexcept;
-  /// Of the launch at hand. Empty ones add nothing.
+  /// Adds spans of the current launch. Empty spans add nothing.
   void add(std::span<const ByteSpan> spans);
-  /// What the launch at hand touches becomes part of what is known: ops of a stream read the same
-  /// tensors, and write one behind the other. Then no launch is at hand.
+  /// Ends the current launch: its spans join the known ones. Spans that known ones contain or
+  /// extend are merged: ops of a stream read the same tensors, and write one behind the other.
   void end_launch();
-  /// All but what the launch at hand touches.
+  /// Forgets all spans except those of the current launch.
   void forget_known();
   void clear() noexcept;
   [[nodiscard]] bool is_full() const noexcept { return spans_.size() >= kMost; }
 
  private:
-  /// With more a barrier costs less than the look.
+  /// Beyond this number a barrier costs less than the search.
   static constexpr std::size_t kMost = 64;
-  static constexpr std::size_t kFew = 8;  // are looked at without a table
+  static constexpr std::size_t kFew = 8;  // searched without a table
   static constexpr std::uint64_t kGranuleBytes = 256;
-  static constexpr std::size_t kWords = 256;  // for 4 MiB; what lies further off falls together
+  static constexpr std::size_t kWords = 256;  // covers 4 MiB; addresses further apart share bits
   static constexpr std::uint64_t kWordBits = 64;
 
   /// The one or two words of a short span, and its bits there.
@@ -62,7 +61,7 @@ class TouchedBytes final {
   void make_table() noexcept;
   void forget_table() noexcept;
 
-  std::vector<ByteSpan> spans_;  ///< Those of the launch at hand are the last ones.
+  std::vector<ByteSpan> spans_;  ///< Spans of the current launch come last.
   std::size_t launch_begin_ = 0;
   bool has_table_ = false;
   bool has_long_ = false;
@@ -71,14 +70,15 @@ class TouchedBytes final {
 
 class HazardTracker final {
  public:
-  /// A launch comes whose dispatches touch these. True: it needs a barrier before it, which is
-  /// taken as recorded.
+  /// Begins a launch whose dispatches touch these bytes. Returns true if it needs a barrier before
+  /// it, and counts that barrier as recorded.
   [[nodiscard]] bool begin(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
-  /// From its next dispatch on the launch touches these too. True: a barrier, as above.
+  /// Adds bytes that the launch touches from its next dispatch on. Returns true if a barrier is
+  /// needed, as begin() does.
   [[nodiscard]] bool also(std::span<const ByteSpan> reads, std::span<const ByteSpan> writes);
-  /// A barrier was recorded. The launch may go on behind it, so what it touches counts on.
+  /// Notes a barrier. The launch may continue behind it, so its own bytes still count.
   void barrier();
-  /// A batch begins.
+  /// Forgets everything, when a batch begins.
   void clear() noexcept;
 
  private:

@@ -15,10 +15,11 @@
 namespace hearth::vulkan {
 namespace {
 
-/// What a thread takes at a time: some 0.1 ms, several times what it takes to wake one.
+/// A thread's share of a copy: some 0.1 ms, several times the cost of waking one.
 constexpr std::size_t kShareBytes = std::size_t{1} << 20;
 
-// Workers come from the arenas of cpu devices, pinned to those devices' cores.
+// TBB workers come from the arenas of cpu devices, pinned to those devices' cores; this unpins
+// them.
 class Unpin final : public tbb::task_scheduler_observer {
  public:
   explicit Unpin(tbb::task_arena& arena)
@@ -53,9 +54,9 @@ HostCopier::HostCopier(int threads)
 
 HostCopier::~HostCopier() = default;
 
-// Where the crew finds no memory for its tasks the caller does all of it, once more.
+// If the crew finds no memory for its tasks, the caller copies everything once more.
 void HostCopier::copy(std::byte* to, std::span<const std::byte> from) noexcept {
-  const std::size_t shares = from.size() / kShareBytes;  // the last has the rest, too
+  const std::size_t shares = from.size() / kShareBytes;  // the last share includes the rest
   if (crew_ != nullptr && shares > 1) {
     try {
       crew_->arena.execute([&] {

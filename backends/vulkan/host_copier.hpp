@@ -1,6 +1,6 @@
-// Copies from one place of the host's memory to another by several threads, where there are bytes
-// enough to be worth waking them: one core moves fewer than a card's link does. Owned by the
-// transfers of a device. Threads: any; calls at the same time share the threads.
+// Copies host memory with several threads, if the copy is long enough to be worth waking them: one
+// core moves fewer bytes than a card's link. Owned by the transfers of a device. Threads: any;
+// concurrent calls share the threads.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@ namespace hearth::vulkan {
 
 class HostCopier final {
  public:
-  /// `threads`: how many copy at most, the caller among them; 1: the caller alone.
+  /// `threads`: the most threads of a copy, the caller included; 1: the caller alone.
   explicit HostCopier(int threads);
   HostCopier(const HostCopier&) = delete;
   HostCopier& operator=(const HostCopier&) = delete;
   ~HostCopier();
 
-  /// The places do not overlap.
+  /// Requires that the places do not overlap.
   void copy(std::byte* to, std::span<const std::byte> from) noexcept;
 
  private:
   struct Crew;
-  std::unique_ptr<Crew> crew_;  ///< Null: the caller alone.
+  std::unique_ptr<Crew> crew_;  ///< Null: the caller copies alone.
 };
 
 }  // namespace hearth::vulkan

@@ -1,7 +1,6 @@
-// What a kernel of this backend writes to: dispatches of shaders with their parameters, into the
-// batch that is open. Order between the launches of a batch is the command stream's business; order
-// between the dispatches of one launch is the kernel's: barrier().
-// Threads: owner only.
+// Receives the dispatches of a kernel, with their parameters, for the open batch. The command
+// stream orders the launches of a batch. The kernel orders the dispatches of its launch, by
+// barrier(). Threads: owner only.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@
 
 namespace hearth::vulkan {
 
-/// How many workgroups along each axis.
+/// Number of workgroups along each axis.
 struct Grid {
   std::uint32_t x = 1;
   std::uint32_t y = 1;
@@ -32,16 +31,16 @@ class KernelEncoder {
   virtual ~KernelEncoder() = default;
 
   [[nodiscard]] virtual const DeviceLimits& limits() const noexcept = 0;
-  /// Adds a dispatch. `text` is made for a key that is not known yet, and compiled. A grid without
+  /// Adds a dispatch. Calls `text` only for an unknown key, and compiles the result. A grid without
   /// groups dispatches nothing.
   ///
-  /// Errors: internal, a text that does not compile; kernel_failed, what the driver refuses.
+  /// Errors: internal, if the text does not compile; kernel_failed, if the driver refuses it.
   [[nodiscard]] virtual Status dispatch(const ShaderKey& key,
                                         ShaderText text,
                                         const ParameterBlock& parameters,
                                         Grid grid) = 0;
-  /// The same by a kernel that stands in for one that is being made: false, and nothing is added,
-  /// where it is itself not made yet, or cannot be made.
+  /// Adds a dispatch of a kernel that stands in for one in the making. Returns false, and adds
+  /// nothing, if the kernel itself is not made yet, or cannot be made.
   [[nodiscard]] virtual Result<bool> dispatch_made(const ShaderKey& key,
                                                    ShaderText text,
                                                    const ParameterBlock& parameters,
@@ -49,8 +48,8 @@ class KernelEncoder {
     HEARTH_TRY_STATUS(dispatch(key, text, parameters, grid));
     return true;
   }
-  /// dispatch(), but where the pipeline is being made by others, `meanwhile(encoder)` may do the
-  /// work in its place: whether it has.
+  /// dispatch(), but while other threads make the pipeline, `meanwhile(encoder)` may do the work
+  /// instead; it returns whether it did.
   template <class Meanwhile>
   [[nodiscard]] Status dispatch_or(const ShaderKey& key,
                                    ShaderText text,
@@ -63,28 +62,29 @@ class KernelEncoder {
     HEARTH_TRY(const bool is_done, meanwhile());
     return is_done ? Status() : dispatch(key, text, parameters, grid);
   }
-  /// Whether another thread is making, from now on or already, what this launch begins with.
+  /// Begins to make the launch's first pipeline on another thread. Returns true while it is not
+  /// made.
   [[nodiscard]] virtual bool is_made_later(const ShaderKey& key, ShaderText text) {
     static_cast<void>(key);
     static_cast<void>(text);
     return false;
   }
-  /// What this launch dispatches from here on sees what it has written so far.
+  /// Makes the launch's writes so far visible to its later dispatches.
   virtual void barrier() = 0;
-  /// The address of memory that is this launch's until it ends; 64-aligned, not cleared. One piece
-  /// a launch: a second call may give the same bytes.
+  /// Address of memory that belongs to the launch until its end; 64-aligned, not cleared. One piece
+  /// a launch: a second call may return the same bytes.
   ///
   /// Errors: out_of_memory.
   [[nodiscard]] virtual Result<std::uint64_t> scratch(std::int64_t size_bytes) = 0;
-  /// Where a kernel that may fail says so (error_cells.hpp); 0 where nobody asks.
+  /// The cell where a kernel reports a failure (error_cells.hpp); 0: failures are not reported.
   [[nodiscard]] virtual std::uint64_t error_cell() const noexcept = 0;
-  /// The address of a word that says whether the launch's results count: not 0 when the outputs
-  /// have to keep the elements of the inputs that keeps() names. 0: they count anyway.
+  /// Address of the launch's guard word. If the word is not 0, the outputs have to keep the
+  /// elements of the inputs that keeps() names. 0: the results always count.
   [[nodiscard]] virtual std::uint64_t guard() const noexcept = 0;
   [[nodiscard]] virtual std::span<const std::int8_t> keeps() const noexcept = 0;
 
-  /// A grid of so many groups in all, for shaders that ask for GROUP; some at its end may be too
-  /// many, so the shader checks.
+  /// A grid of `groups` in total, for shaders that use GROUP. It may have more groups than that, so
+  /// the shader checks.
   [[nodiscard]] Grid linear(std::int64_t groups) const noexcept {
     const std::int64_t most = limits().most_groups_x;
     if (groups <= most) {

@@ -25,7 +25,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// One entry for each kind, in the order of OpKind.
+// One row a kind, in the order of OpKind.
 std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   std::array<KernelRow, kOpKindCount> rows{};
   const auto set = [&rows](OpKind kind, KernelRow row) {

@@ -1,5 +1,4 @@
-// Which kernel runs which kind of op: a row for each, filled by the files of kernels/. Threads:
-// any.
+// Table of the kernels by kind of op. The files of kernels/ fill one row each. Threads: any.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>
@@ -10,18 +9,18 @@
 namespace hearth::vulkan {
 
 struct KernelRow {
-  /// Encodes a call. Every operand has elements, or the kernel does what is right without. Null: no
-  /// kernel for this kind.
+  /// Encodes a call. Operands have elements, unless the kernel handles empty ones. Null: no kernel
+  /// for this kind.
   Status (*encode)(const KernelCall& call, KernelEncoder& encoder) = nullptr;
-  /// Whether it can run with these layouts and types; null: with all of the op table.
+  /// Returns whether the kernel can run these layouts and types; null: all of the op table.
   Support (*supports)(const KernelCall& call, const DeviceLimits& limits) = nullptr;
-  /// Whether output 0 may be written over input `index`; null: never.
+  /// Returns whether output 0 may overwrite input `index`; null: never.
   bool (*may_alias)(OpKind kind, int index) noexcept = nullptr;
-  bool takes_epilogue = false;  ///< If `supports` says so of the call.
+  bool takes_epilogue = false;  ///< Accepts an epilogue, if `supports` accepts the call.
 };
 
 [[nodiscard]] const KernelRow& kernel_row(OpKind kind) noexcept;
-/// Whether the kernel of its kind, if there is one, can run the call.
+/// Returns whether the kind has a kernel that can run the call.
 [[nodiscard]] Support supports_kernel(const KernelCall& call, const DeviceLimits& limits);
 
 }  // namespace hearth::vulkan

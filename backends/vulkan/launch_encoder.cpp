@@ -7,9 +7,9 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::int64_t kLeastScratchBytes = std::int64_t{1} << 20;
-/// Scratch of up to so many bytes is there twice.
+/// Scratch up to this size has two alternating halves.
 constexpr std::int64_t kMostTurnBytes = std::int64_t{128} << 20;
-/// Where scratch lies that nobody will touch.
+/// Address of scratch for launches that record nothing.
 constexpr std::uint64_t kNowhere = 256;
 
 }  // namespace
@@ -22,13 +22,13 @@ Status LaunchEncoder::dispatch(const ShaderKey& key,
     is_compiling_ = is_compiling_ || !shaders_.has(key);
     return {};
   }
-  // Once it has recorded something the launch has to be whole: then it waits.
+  // A launch that has recorded a dispatch has to be whole, so it waits for its pipelines.
   const bool may_come_later = terms_.may_come_later && dispatches_ == 0;
   HEARTH_TRY(const VkPipeline pipeline,
              may_come_later ? shaders_.pipeline_if_made(key, text) : shaders_.pipeline(key, text));
   if (pipeline == VK_NULL_HANDLE) {
     is_compiling_ = true;
-    terms_.records = false;  // what comes is asked for, and not recorded
+    terms_.records = false;  // later dispatches only request their pipelines
     return {};
   }
   if (!terms_.records || grid.x == 0 || grid.y == 0 || grid.z == 0) {
@@ -38,7 +38,7 @@ Status LaunchEncoder::dispatch(const ShaderKey& key,
   return ops_.dispatch(pipeline, parameters, grid);
 }
 
-// Where all is made at once, as by a deterministic runtime, nothing stands in for it.
+// A deterministic runtime makes pipelines at once, so no kernel stands in for another.
 bool LaunchEncoder::is_made_later(const ShaderKey& key, ShaderText text) {
   if (limits().interprets_always) {
     return true;
@@ -56,7 +56,7 @@ Result<bool> LaunchEncoder::dispatch_made(const ShaderKey& key,
                                           const ParameterBlock& parameters,
                                           Grid grid) {
   if (!limits().interprets_always) {
-    // One that cannot be made stands in for nobody: the launch waits for its own.
+    // A stand-in that cannot be made is not used: the launch waits for its own pipeline.
     const Result<VkPipeline> made = shaders_.pipeline_if_made(key, text);
     if (!made.has_value() || made.value() == VK_NULL_HANDLE) {
       return false;
@@ -72,15 +72,15 @@ void LaunchEncoder::barrier() {
   }
 }
 
-// A piece of the device's memory serves one launch after another: its bytes order those that use
-// it. Launches take turns of its two halves: what one writes there first need not wait for what the
-// launch before still reads. A backend that is driven without a device has a piece of its own.
+// One piece of device memory serves all launches in turn: hazard tracking of its bytes orders them.
+// Launches alternate between its halves, so a launch's first write need not wait for reads of the
+// launch before. A backend without a device's pool has a piece of its own.
 Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   if (!terms_.records) {
     return kNowhere;
   }
   if (memory_ != nullptr) {
-    memory_->give_back_after(ops_.open_value());  // a second call of one launch
+    memory_->give_back_after(ops_.open_value());  // a second call by one launch
     const std::int64_t half = (size_bytes + 63) / 64 * 64;
     Result<std::byte*> taken = memory_->take(half <= kMostTurnBytes ? 2 * half : size_bytes);
     const bool has_halves = half <= kMostTurnBytes && taken.has_value();

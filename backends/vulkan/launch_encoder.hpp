@@ -1,5 +1,5 @@
-// The encoder of one launch after another: into the open batch of the ops, or, to prepare, nowhere:
-// then pipelines are made and nothing is recorded. Owner only.
+// Encodes launches one after another into the open batch of ops. To prepare, it makes pipelines and
+// records nothing. Threads: owner only.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace hearth::vulkan {
 
-/// What a launch brings beside its operands.
+/// Terms of a launch beside its operands.
 struct LaunchTerms {
-  bool records = true;  ///< false: it only makes pipelines.
-  /// It makes none: is_compiling() says whether it would have to.
+  bool records = true;  ///< False: only makes pipelines.
+  /// Makes no pipeline: is_compiling() reports whether one is missing.
   bool only_asks = false;
-  /// It records nothing where its first pipeline is not made yet: is_compiling() then says so.
+  /// Records nothing while the first pipeline is missing: is_compiling() then returns true.
   bool may_come_later = false;
   std::uint64_t cell = 0;
   std::uint64_t guard = 0;
@@ -31,9 +31,9 @@ class LaunchEncoder final : public KernelEncoder {
   LaunchEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops) noexcept
       : device_(device), shaders_(shaders), ops_(ops) {}
 
-  /// From here on scratch comes out of the device's own memory.
+  /// Takes scratch from the device's pool from here on.
   void use_scratch(ScratchMemory& memory) noexcept { memory_ = &memory; }
-  /// The launch's scratch is free once the open batch has ended.
+  /// Frees the launch's scratch at the end of the open batch.
   void give_scratch_back() noexcept {
     if (memory_ != nullptr) {
       memory_->give_back_after(ops_.open_value());
@@ -43,7 +43,7 @@ class LaunchEncoder final : public KernelEncoder {
     terms_ = terms;
     is_compiling_ = false;
   }
-  /// Whether this launch waits for its pipelines.
+  /// True if this launch waits for its pipelines.
   [[nodiscard]] bool is_compiling() const noexcept { return is_compiling_; }
   void forget_dispatches() noexcept { dispatches_ = 0; }
   [[nodiscard]] std::uint64_t dispatches() const noexcept { return dispatches_; }
@@ -67,7 +67,7 @@ class LaunchEncoder final : public KernelEncoder {
   }
 
  private:
-  /// A piece that was too small, until the batches that may use it have ended.
+  /// A piece that was too small, kept until the batches that may use it have ended.
   struct Outgrown {
     Buffer buffer;
     std::uint64_t value;
@@ -81,7 +81,7 @@ class LaunchEncoder final : public KernelEncoder {
   std::uint64_t dispatches_ = 0;
   ScratchMemory* memory_ = nullptr;
   bool is_second_turn_ = false;
-  Buffer scratch_;  ///< Without such memory.
+  Buffer scratch_;  ///< Used until use_scratch().
   std::deque<Outgrown> outgrown_;
 };
 

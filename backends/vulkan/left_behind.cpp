@@ -18,7 +18,7 @@ void LeftBehind::keep(Owner owner, std::unique_ptr<Thing> thing) {
   kept_.push_back({std::move(owner), std::move(thing)});
 }
 
-// The driver is asked, and what has ended is freed, without the lock.
+// Driver queries and frees run without the lock.
 std::int64_t LeftBehind::sweep(const Owner& owner) {
   std::vector<Kept> own;
   {

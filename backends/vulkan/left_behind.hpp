@@ -1,5 +1,6 @@
-// What a queue that did not come to rest in time may still touch: kept until it has, or for the
-// rest of the process. Owned by the instance, which stays. Threads: any.
+// Abandoned objects that a queue may still touch, because it did not drain in time. They are kept
+// until it drains, or for the rest of the process. Owned by the instance, which is never destroyed.
+// Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,17 @@ class LeftBehind final {
     Thing(const Thing&) = delete;
     Thing& operator=(const Thing&) = delete;
     virtual ~Thing() = default;
-    /// Whether nothing touches it any more. Does not wait.
+    /// True if the device no longer touches the object. Does not wait.
     [[nodiscard]] virtual bool has_ended() noexcept = 0;
-    /// Of the device's memory, which goes with it.
+    /// Device memory that the object holds.
     [[nodiscard]] virtual std::int64_t size_bytes() const noexcept = 0;
   };
-  /// The life of the executor whose threads it has; empty where it has none.
+  /// Lifetime of the executor whose threads the object uses; empty without one.
   using Owner = std::weak_ptr<const void>;
 
   void keep(Owner owner, std::unique_ptr<Thing> thing) HEARTH_EXCLUDES(mutex_);
-  /// Frees what has ended of this owner, who lives: another's threads may be gone. How many bytes
-  /// that were.
+  /// Frees the objects of this owner that have ended, and returns their bytes. The owner lives; the
+  /// threads of another owner may be gone.
   std::int64_t sweep(const Owner& owner) HEARTH_EXCLUDES(mutex_);
 
  private:

@@ -11,12 +11,13 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::string_view kMain = "void main()";
-/// What glsl_parameters() declares, up to its members and behind them.
+/// The declaration by glsl_parameters(), up to its members and behind them.
 constexpr std::string_view kBlock = "layout(push_constant, scalar) uniform ";
 constexpr std::string_view kEndOfBlock = "} p;";
 constexpr std::string_view kEndOfRoot = "};";
 
-// The bound is two, which no compiler knows. A program's own text may have any names but these.
+// The bound is two, a value that compilers cannot infer. A program's own text must avoid these
+// names.
 constexpr std::string_view kTwoSteps = R"(
 layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer WatchedWord {
   uint watched_word;
@@ -33,7 +34,7 @@ void main() {
 }
 )";
 
-// Loops that compilers unroll have no steps.
+// Unrolled loops have no steps.
 bool has_loops(std::string_view text) noexcept {
   constexpr std::string_view kUnrolled = "[[unroll]] ";
   for (std::size_t at = text.find("for ("); at != std::string_view::npos;
@@ -56,10 +57,11 @@ Result<std::unique_ptr<LoopWatch>> LoopWatch::make(const VulkanDevice& device) {
   return std::unique_ptr<LoopWatch>(new LoopWatch(std::move(word)));  // NOLINT
 }
 
-// Its address is no constant of the shader, which the driver's cache then would not know again.
+// The word's address is no constant of the shader: a constant would miss the driver's cache in each
+// run.
 std::string LoopWatch::watched(std::string_view text, bool may_hide_loops) {
   const std::size_t block = text.find(kBlock);
-  const std::size_t main = text.rfind(kMain);  // a program's own text may speak of one
+  const std::size_t main = text.rfind(kMain);  // a program's own text may contain one, too
   if (block == std::string_view::npos || main == std::string_view::npos ||
       (!may_hide_loops && !has_loops(text))) {
     return std::string(text);

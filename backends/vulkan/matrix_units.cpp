@@ -52,7 +52,7 @@ MatrixUnits find_khr_units(const VulkanInstance& instance,
   return units;
 }
 
-// What older drivers have: f16 alone.
+// NV's extension, of older drivers: f16 alone.
 MatrixUnits find_nv_units(const VulkanInstance& instance, VkPhysicalDevice device) {
   MatrixUnits units;
   VkPhysicalDeviceCooperativeMatrixFeaturesNV matrices{};
@@ -90,8 +90,8 @@ MatrixUnits find_nv_units(const VulkanInstance& instance, VkPhysicalDevice devic
 
 }  // namespace
 
-// The kernels take 16 x 16 x 16 with sums in f32, or in f16 where the program allows it, and
-// 16 x 16 x 32 of i8 with sums in i32, of a subgroup.
+// The kernels need 16 x 16 x 16 with sums in f32, or in f16 where the program allows it. For i8
+// they need 16 x 16 x 32 with sums in i32. All have subgroup scope.
 MatrixUnits find_matrix_units(const VulkanInstance& instance,
                               VkPhysicalDevice device,
                               const MatrixExtensions& extensions) {

@@ -7,16 +7,15 @@ constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags kHost =
     VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = kHost | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-// Protected and lazy memory is for pictures alone; memory that is coherent on AMD's devices goes
-// past their caches, many times slower, and only where a feature is on.
+// Excludes protected and lazily allocated memory, which serves images alone. AMD's device-coherent
+// memory bypasses the caches, is many times slower, and needs an enabled feature.
 constexpr VkMemoryPropertyFlags kNever =
     VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
     VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;
 
 }  // namespace
 
-// Memory of the host that is coherent is always there, Vulkan says, and drivers list the faster of
-// two types that are alike first.
+// Vulkan guarantees coherent host memory. Of two equal types drivers list the faster first.
 std::optional<MemoryTypes> pick_memory_types(const VkPhysicalDeviceMemoryProperties& all,
                                              std::uint32_t usable,
                                              bool may_be_unified) {

@@ -1,4 +1,4 @@
-// Which of a card's types of memory serve which buffers. A pure function of what the driver lists.
+// Picks the memory types of a card for its buffers, from the driver's list. A pure function.
 // Values. Threads: any.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace hearth::vulkan {
 
-/// Numbers of memory types, by BufferPlace.
+/// Indices of memory types, by BufferPlace.
 struct MemoryTypes {
   std::uint32_t device = 0;
   std::uint32_t shared = 0;
@@ -19,8 +19,8 @@ struct MemoryTypes {
   bool is_unified = false;    ///< The host sees `device`, at full speed.
 };
 
-/// `usable`: bit i, buffers may have memory of type i. `may_be_unified`: kernels and the host share
-/// one memory on such a card. Empty: there is no memory that kernels and the host can use.
+/// `usable`: bit i, buffers may use type i. `may_be_unified`: kernels and the host share one memory
+/// on such a card. Empty: no memory serves both kernels and the host.
 [[nodiscard]] std::optional<MemoryTypes> pick_memory_types(
     const VkPhysicalDeviceMemoryProperties& all, std::uint32_t usable, bool may_be_unified);
 

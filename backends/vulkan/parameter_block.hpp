@@ -17,7 +17,7 @@ class ParameterBlock final {
  public:
   static constexpr std::size_t kMostBytes = 2048;
 
-  /// Aligned to its size, as scalar block layout has it.
+  /// Adds a value, aligned to its size, as scalar block layout requires.
   template <class T>
   requires std::is_arithmetic_v<T> ParameterBlock& add(T value) noexcept {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -27,7 +27,7 @@ class ParameterBlock final {
     size_ += sizeof(T);
     return *this;
   }
-  /// The address of element [0, 0, ...], as a uint64_t.
+  /// Adds the address of element [0, 0, ...], as a uint64_t.
   ParameterBlock& add(const TensorView& view) noexcept {
     return add(reinterpret_cast<std::uintptr_t>(view.data));  // NOLINT: a device address
   }
@@ -35,7 +35,7 @@ class ParameterBlock final {
   [[nodiscard]] std::size_t size_bytes() const noexcept { return size_; }
 
  private:
-  std::array<std::byte, kMostBytes> bytes_;  // only what was added has a value
+  std::array<std::byte, kMostBytes> bytes_;  // only added bytes have a value
   std::size_t size_ = 0;
 };
 

@@ -24,7 +24,7 @@ std::string numbers_of(const std::vector<PhysicalDevice>& all) {
   return out.empty() ? "are none" : out;
 }
 
-// "0,0,2": numbers of what Vulkan shows.
+// Parses "0,0,2": indices into Vulkan's list.
 Result<std::vector<PhysicalDevice>> chosen(const std::vector<PhysicalDevice>& all,
                                            const std::string& text) {
   std::vector<PhysicalDevice> devices;
@@ -47,7 +47,7 @@ Result<std::vector<PhysicalDevice>> chosen(const std::vector<PhysicalDevice>& al
   return devices;
 }
 
-// "VK_KHR_a,VK_EXT_b", as VulkanDevice reads them.
+// Checks "VK_KHR_a,VK_EXT_b", the form that VulkanDevice reads.
 Status check_names(std::string_view text) {
   std::string_view rest = text;
   for (bool has_more = true; has_more;) {

@@ -1,5 +1,5 @@
-// Which physical device is which number: all that Vulkan shows, or those that HEARTH_VULKAN_DEVICES
-// names, in its order; a card may stand there twice, for two devices on it. Threads: any.
+// Numbers the physical devices: all that Vulkan lists, or those that HEARTH_VULKAN_DEVICES names,
+// in its order. A card may stand there twice, for two devices on it. Threads: any.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ struct PhysicalList {
   std::vector<PhysicalDevice> devices;
 };
 
-/// Errors: not_found without a loader or a driver; invalid_argument, a setting that names what is
-/// not there, or a HEARTH_VULKAN_WITHOUT that has no names of extensions.
+/// Errors: not_found, without a loader or a driver; invalid_argument, if HEARTH_VULKAN_DEVICES
+/// names a missing device, or HEARTH_VULKAN_WITHOUT holds no names of extensions.
 [[nodiscard]] Result<PhysicalList> list_physical();
 
 /// "vulkan:0 is NVIDIA H200, vulkan:1 is ..."

@@ -6,7 +6,7 @@
 
 namespace hearth::vulkan {
 
-// A block's deleter holds this memory, so that it is there as long as one of its blocks.
+// A block's deleter shares ownership of this memory, which therefore outlives its blocks.
 HostBytes PinnedMemory::take(std::size_t size) {
   const auto log = std::max<std::uint32_t>(
       kLeastLog, static_cast<std::uint32_t>(std::bit_width(std::max<std::size_t>(size, 1) - 1)));
@@ -76,7 +76,7 @@ std::int64_t PinnedMemory::trim() noexcept {
   return size;
 }
 
-// Without host memory to remember it by, it goes.
+// Frees the buffer if there is no host memory for its list entry.
 void PinnedMemory::give_back(const std::byte* first) noexcept {
   Buffer buffer;
   const hearth::detail::MutexLock lock(mutex_);
@@ -87,7 +87,7 @@ void PinnedMemory::give_back(const std::byte* first) noexcept {
   try {
     free_[static_cast<std::size_t>(log)].push_back(std::move(buffer));
   } catch (...) {
-    // It is freed here.
+    // The buffer's destructor frees it.
   }
 }
 

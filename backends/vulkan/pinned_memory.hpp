@@ -1,6 +1,6 @@
-// Host memory that the device's copies reach by themselves: buffers of the host's cached memory, by
-// powers of two, kept for the next who asks, until trim(): of each size as many as were held at
-// once. What others hold of it may outlive the backend. Threads: any.
+// Host memory that the device's copies reach directly: buffers of cached host memory, sized by
+// powers of two. Freed buffers are kept for reuse until trim(): of each size as many as were in use
+// at once. Handed-out memory may outlive the backend. Threads: any.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace hearth::vulkan {
 
 class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
  public:
-  /// Where bytes lie in a buffer.
+  /// A place in a buffer.
   struct Place {
     VkBuffer buffer = VK_NULL_HANDLE;
     std::int64_t offset_bytes = 0;
@@ -33,14 +33,14 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   PinnedMemory& operator=(const PinnedMemory&) = delete;
   ~PinnedMemory() = default;
 
-  /// Ordinary memory where Vulkan gives no more of this: copies take longer, as from any place.
+  /// Pinned bytes, or ordinary memory if Vulkan has no more; copies of ordinary memory take longer.
   [[nodiscard]] HostBytes take(std::size_t size) HEARTH_EXCLUDES(mutex_);
-  /// Empty for bytes that are not of here.
+  /// Empty for bytes that take() did not return.
   [[nodiscard]] std::optional<Place> find(std::span<const std::byte> bytes) const
       HEARTH_EXCLUDES(mutex_);
-  /// What is held, and what is kept for others.
+  /// Bytes in use, and bytes kept for reuse.
   [[nodiscard]] std::int64_t size_bytes() const noexcept HEARTH_EXCLUDES(mutex_);
-  /// What nobody holds goes back to the system; how many bytes that were.
+  /// Frees the unused buffers, and returns their bytes.
   std::int64_t trim() noexcept HEARTH_EXCLUDES(mutex_);
 
  private:

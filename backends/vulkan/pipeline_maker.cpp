@@ -23,10 +23,10 @@ constexpr FileFormat kModules{.magic = {'H', 'S', 'P', 'I', 'R', 'V', '0', '0'},
 constexpr FileFormat kPipelines{.magic = {'H', 'V', 'K', 'P', 'I', 'P', 'E', '0'}, .version = 1};
 constexpr FileFormat kUsed{.magic = {'H', 'V', 'K', 'U', 'S', 'E', 'D', '0'}, .version = 2};
 
-/// That are made before they are asked for; some 0.1 ms each on NVIDIA.
+/// Limit of prepared pipelines; some 0.1 ms each on NVIDIA.
 constexpr std::size_t kMostPrepared = 512;
 
-/// Files that are kept: of some KiB each, and of some MiB those of drivers.
+/// Limits of the files on disk: some KiB each, drivers' files some MiB.
 constexpr std::size_t kMostModules = 8192;
 constexpr std::size_t kMostPrograms = 256;
 constexpr std::size_t kMostDrivers = 32;
@@ -62,9 +62,8 @@ Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
   return store;
 }
 
-// A driver looks at the header of a cache by itself, and takes none that is not its own. A file
-// that is not there, or is damaged, costs time and nothing else: what it would have held is made
-// anew.
+// A driver checks the header of a cache, and rejects a foreign one. A file that is missing or
+// damaged costs time only: its contents are made again.
 void PipelineMaker::load() {
   std::vector<std::byte> pipelines;
   const auto cache = cache_dir();
@@ -89,11 +88,11 @@ void PipelineMaker::load() {
   info.pInitialData = pipelines.empty() ? nullptr : pipelines.data();
   if (device_->api().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
       VK_SUCCESS) {
-    cache_ = VK_NULL_HANDLE;  // the driver works without one
+    cache_ = VK_NULL_HANDLE;  // the driver works without a cache
   }
 }
 
-// The build that left it, and what it used.
+// Loads the list of used pipelines, and the build that saved it.
 void PipelineMaker::load_used() {
   path_of_used_ = folder_ / used_name();
   const auto file = read_checked_file(path_of_used_, kUsed);
@@ -111,7 +110,8 @@ void PipelineMaker::load_used() {
 }
 
 PipelineMaker::~PipelineMaker() {
-  static_cast<void>(take_unsaved().write());  // the next process compiles again what is not there
+  // the next process compiles files that were not written
+  static_cast<void>(take_unsaved().write());
   const DeviceApi& api = device_->api();
   for (const VkPipeline pipeline : made_) {
     api.vkDestroyPipeline(device_->handle(), pipeline, nullptr);
@@ -129,8 +129,8 @@ std::filesystem::path PipelineMaker::path_of(std::uint64_t hash) const {
   return folder_ / "spirv" / fmt::format("{:016x}", hash);
 }
 
-// A program is its file: what another one uses is no use to it, nor what it used with other matrix
-// units (HEARTH_VULKAN_WITHOUT).
+// A program is identified by its executable. Lists of other programs do not help, nor lists for
+// other matrix units (HEARTH_VULKAN_WITHOUT).
 std::string PipelineMaker::used_name() const {
   std::error_code failed;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
@@ -144,8 +144,8 @@ std::string PipelineMaker::used_name() const {
                      limits.has_cooperative_i8);
 }
 
-// What this device used, and then what was used before: a program may open several, for several
-// purposes.
+// This device's pipelines first, then earlier ones: a program may open several devices with
+// different work.
 void PipelineMaker::add_used(CacheSave& to) {
   std::vector<Used> used;
   {
@@ -156,7 +156,7 @@ void PipelineMaker::add_used(CacheSave& to) {
     used = used_;
   }
   for (const Used& before : used_before_) {
-    // What another build has left would have that one's key.
+    // An entry of another build has that build's key.
     if (build_before_ == build_ && std::ranges::find(used, before) == used.end()) {
       used.push_back(before);
     }
@@ -187,7 +187,7 @@ CacheSave PipelineMaker::take_unsaved() {
     modules.swap(unsaved_);
   }
   for (const auto& [hash, words] : modules) {
-    // Behind its name: what stands under another's is none of it.
+    // The hash in the file detects a file under another module's name.
     std::vector<std::byte> bytes(sizeof hash + words.size() * sizeof words[0]);
     std::memcpy(bytes.data(), &hash, sizeof hash);
     std::memcpy(bytes.data() + sizeof hash, words.data(), words.size() * sizeof words[0]);
@@ -200,8 +200,8 @@ CacheSave PipelineMaker::take_unsaved() {
   return files;
 }
 
-// Another device of this card, or another process, may have saved meanwhile: what it made is kept.
-// Of two that do so at the same moment one loses what is new in it, and compiles that again.
+// Merges pipelines that another device of this card, or another process, has saved meanwhile. If
+// two save at the same moment, one loses its new pipelines and compiles them again.
 void PipelineMaker::join_saved() {
   const auto file = read_checked_file(path_of_driver_, kPipelines);
   if (!file.has_value() || xxh64(file.value()) == loaded_hash_) {
@@ -216,7 +216,7 @@ void PipelineMaker::join_saved() {
   if (api.vkCreatePipelineCache(device_->handle(), &info, nullptr, &saved) != VK_SUCCESS) {
     return;  // as without a file
   }
-  // Without what cannot be joined the cache is as good as before.
+  // If merging fails, the cache is as good as before.
   static_cast<void>(api.vkMergePipelineCaches(device_->handle(), cache_, 1, &saved));
   api.vkDestroyPipelineCache(device_->handle(), saved, nullptr);
 }
@@ -234,13 +234,13 @@ void PipelineMaker::add_pipelines(CacheSave& to) {
   }
   std::vector<std::byte> data(size);
   if (api.vkGetPipelineCacheData(device_->handle(), cache_, &size, data.data()) != VK_SUCCESS) {
-    return;  // the driver has them, and gives none away
+    return;  // the driver has pipelines but exports none
   }
   data.resize(size);
   to.add(path_of_driver_, kPipelines, std::move(data));
 }
 
-// A file that is damaged counts as none.
+// A damaged file counts as missing.
 std::optional<SpirvModule> PipelineMaker::module_on_disk(std::uint64_t hash) const {
   if (folder_.empty()) {
     return std::nullopt;
@@ -284,14 +284,14 @@ Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
                           {.validate = kValidates,
                            .converts_f16 = device_->limits().converts_f16(),
                            .has_long_grids = device_->limits().has_long_grids()}));
-  HEARTH_TRY_STATUS(check_own(family, module));  // before it is kept for other processes
+  HEARTH_TRY_STATUS(check_own(family, module));  // before other processes can load it
   const hearth::detail::MutexLock lock(mutex_);
   unsaved_.emplace(hash, module);
   ++counts_.compiled;
   return module;
 }
 
-// Whether this one may be made, by the plan of a test.
+// Applies the fault plan of a test to the next pipeline.
 Status PipelineMaker::begin() {
   const hearth::detail::MutexLock lock(mutex_);
   ++begun_;
@@ -302,8 +302,8 @@ Status PipelineMaker::begin() {
                .text = fmt::format("compilation {} fails as planned", begun_)};
 }
 
-// Of a program's own text: with more shared memory than there is, or with what is bound to nothing,
-// a driver may do anything.
+// Checks a program's own text. Drivers may do anything with too much shared memory, or with unbound
+// descriptors.
 Status PipelineMaker::check_own(ShaderFamily family, const SpirvModule& words) const {
   if (family != ShaderFamily::custom) {
     return {};
@@ -340,7 +340,7 @@ Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::stri
   return pipeline_of(std::move(words), is_cooperative_bf16(text));
 }
 
-// What a text becomes depends on the device's conversions and grids and on the compiler, too.
+// A module depends on its text, the compiler, and the device's conversions and grids.
 std::uint64_t PipelineMaker::hash_of(const std::string& text) const noexcept {
   return xxh64(bytes_of(text), glsl_compiler_version()) ^
          (device_->limits().converts_f16() ? 1U : 0U) ^
@@ -374,14 +374,14 @@ VkPipeline PipelineMaker::find_watched(const ShaderKey& key, const std::string& 
 void PipelineMaker::prepare(const std::atomic<bool>& has_ended) {
   for (std::size_t i = next_.fetch_add(1, std::memory_order_relaxed); i < used_before_.size();
        i = next_.fetch_add(1, std::memory_order_relaxed)) {
-    if (has_ended.load(std::memory_order_acquire)) {  // partner: who ends it
+    if (has_ended.load(std::memory_order_acquire)) {  // partner: ~CompilePool
       return;
     }
     const Used& use = used_before_[i];
     {
       const hearth::detail::MutexLock lock(mutex_);
       if (std::ranges::find(used_, use) != used_.end()) {
-        continue;  // it was asked for already
+        continue;  // already requested
       }
     }
     std::optional<SpirvModule> words = module_on_disk(use.hash);

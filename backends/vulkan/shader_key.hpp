@@ -1,5 +1,5 @@
-// Names of shaders: what a shader's text depends on, as words. Equal keys have equal texts, so that
-// the text of a known one need not be made. Values. Threads: any.
+// Names of shaders: the words that determine a shader's text. Equal keys have equal texts, so a
+// known key needs no text. Values. Threads: any.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace hearth::vulkan {
 
-/// The files of kernels/: each gives its own words a meaning.
+/// The files of kernels/; each gives its key words their meaning.
 enum class ShaderFamily : std::uint32_t {
   pointwise,
   rows,
@@ -59,7 +59,7 @@ class ShaderKey final {
   [[nodiscard]] ShaderFamily family() const noexcept {
     return static_cast<ShaderFamily>(words_[0]);
   }
-  /// Whether it may be one, as read from a disk.
+  /// True if the key, as read from a disk, may be valid.
   [[nodiscard]] bool is_whole() const noexcept { return count_ > 0 && count_ <= kMostWords; }
   friend bool operator==(const ShaderKey&, const ShaderKey&) noexcept = default;
 
@@ -73,7 +73,7 @@ struct ShaderKeyHash {
   std::size_t operator()(const ShaderKey& key) const noexcept { return key.hash(); }
 };
 
-/// Makes a shader's text; called for a key that is not known yet. Borrows the function.
+/// Makes a shader's text, for an unknown key. Borrows the function.
 class ShaderText final {
  public:
   template <class Make>

@@ -9,7 +9,8 @@ Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const Vul
                                                        hearth::detail::Executor* executor,
                                                        std::vector<std::uint64_t> failing,
                                                        const SaveTerms& saving) {
-  // A driver in software takes 0.4 s for each, cache or not; a test counts those that it fails.
+  // Preparing does not pay with a driver in software, which takes 0.4 s for each pipeline, cached
+  // or not. A test with planned failures counts its pipelines.
   const bool prepares = !device->limits().is_cpu && failing.empty();
   HEARTH_TRY(std::shared_ptr<PipelineMaker> maker,
              PipelineMaker::make(std::move(device), std::move(failing)));
@@ -23,8 +24,8 @@ Result<std::unique_ptr<ShaderStore>> ShaderStore::make(std::shared_ptr<const Vul
   return store;
 }
 
-// A thread that the pool left behind is in the driver, which takes no cache apart meanwhile: then
-// the maker saves when that thread ends.
+// A thread that the pool abandoned is in the driver, which cannot serialise a cache meanwhile. The
+// maker then saves when that thread ends.
 ShaderStore::~ShaderStore() {
   pool_.reset();
   if (maker_.use_count() > 1) {
@@ -42,7 +43,7 @@ Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) 
     if (found->second.job != nullptr) {
       const Result<VkPipeline> made = found->second.job->result(*maker_);
       if (!found->second.job->is_done()) {
-        return made;  // it took too long, and may be there another time
+        return made;  // timed out; may be ready later
       }
       found->second = made_of(made);
     }

@@ -1,6 +1,6 @@
-// The pipelines of a device by key, made where they are asked for, or by a pool of threads while
-// the device goes on without them. Threads: owner only. Invariant: a pipeline stays as long as this
-// store.
+// The pipelines of a device by key. The caller makes them where it needs them, or a pool of threads
+// does while the device goes on without them. Threads: owner only. Invariant: pipelines live as
+// long as the store.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace hearth::vulkan {
 
 class ShaderStore final {
  public:
-  /// Without an executor all is made where it is asked for. Lifetime: executors outlive it.
-  /// Errors: what Vulkan refuses.
+  /// Without an executor the caller makes every pipeline. Lifetime: executors outlive the store.
+  /// Errors: those of Vulkan.
   [[nodiscard]] static Result<std::unique_ptr<ShaderStore>> make(
       std::shared_ptr<const VulkanDevice> device,
       hearth::detail::Executor* executor,
@@ -25,32 +25,33 @@ class ShaderStore final {
       const SaveTerms& saving = {});
   ShaderStore(const ShaderStore&) = delete;
   ShaderStore& operator=(const ShaderStore&) = delete;
-  /// Saves what is new, within the limit.
+  /// Saves new data, within the limit.
   ~ShaderStore();
 
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return maker_->layout(); }
-  /// The pipeline of a key. `text` is made for one that is new. One that failed fails again.
+  /// The pipeline of a key. Calls `text` for a new key. A failed key fails again.
   ///
   /// Errors: those of PipelineMaker::pipeline.
   [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, ShaderText text);
-  /// The same, but null while the pool makes it. Without a thread of the pool's it is made here.
+  /// The pipeline of a key, or null while the pool makes it. Makes it here if the pool has no
+  /// thread.
   [[nodiscard]] Result<VkPipeline> pipeline_if_made(const ShaderKey& key, ShaderText text);
-  /// Whether it is made, or has failed.
+  /// True if the pipeline is made, or has failed.
   [[nodiscard]] bool has(const ShaderKey& key) const;
   [[nodiscard]] bool has_pool() const noexcept { return pool_ != nullptr; }
   [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
   [[nodiscard]] std::uint64_t loop_word() const noexcept { return maker_->loop_word(); }
   [[nodiscard]] bool has_left_a_loop() const noexcept { return maker_->has_left_a_loop(); }
-  /// The end has no log any more.
+  /// Drops the log, which ends before the store.
   void forget_log() noexcept { saving_.log = nullptr; }
-  /// Whether what is compiled is kept on disk, or why it cannot be.
+  /// Success if compiled shaders are kept on disk, else the reason.
   [[nodiscard]] Status kept() const { return maker_->kept(); }
 
  private:
   struct Made {
     VkPipeline pipeline = VK_NULL_HANDLE;
     Status status = {};
-    std::shared_ptr<PipelineJob> job = nullptr;  ///< While it is made.
+    std::shared_ptr<PipelineJob> job = nullptr;  ///< Set while the pipeline is made.
 
     [[nodiscard]] Result<VkPipeline> answer() const {
       return status.has_value() ? Result<VkPipeline>(pipeline) : Result<VkPipeline>(status);
@@ -67,7 +68,7 @@ class ShaderStore final {
   std::shared_ptr<PipelineMaker> maker_;
   SaveTerms saving_;
   std::unordered_map<ShaderKey, Made, ShaderKeyHash> made_;
-  std::unique_ptr<CompilePool> pool_;  ///< Null: none.
+  std::unique_ptr<CompilePool> pool_;  ///< Null: no pool.
 };
 
 }  // namespace hearth::vulkan

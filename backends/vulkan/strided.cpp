@@ -11,7 +11,7 @@ constexpr std::size_t at(int axis) noexcept {
 
 }  // namespace
 
-// As it is; `size` and `stride` have one entry for each axis of the shape until they are merged.
+// `size` and `stride` have one entry for each axis of the shape until merge().
 template <std::size_t most_operands>
 StridedSpace<most_operands>::StridedSpace(const Shape& of) noexcept : rank(of.rank()) {
   for (int axis = 0; axis < rank; ++axis) {
@@ -107,8 +107,8 @@ std::int64_t StridedSpace<most_operands>::reach(std::size_t operand) const noexc
 template struct StridedSpace<4>;
 template struct StridedSpace<16>;
 
-// With s = ceil(log2 d) and m = floor(2^32·(2^s - d)/d) + 1, (mulhi(n, m) + n) >> s is n / d, and
-// for n below 2^31 the sum has room in 32 bits.
+// With s = ceil(log2 d) and m = floor(2^32·(2^s - d)/d) + 1, (mulhi(n, m) + n) >> s is n / d. For n
+// below 2^31 the sum fits in 32 bits.
 // Paper: Granlund, Montgomery, Division by invariant integers using multiplication, PLDI'94.
 Divisor::Divisor(std::int64_t size) noexcept {
   const auto divisor = static_cast<std::uint64_t>(size);

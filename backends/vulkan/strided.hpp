@@ -1,7 +1,7 @@
-// Index spaces for shaders: the axes of a call with neighbours merged wherever all operands allow
-// it, and numbers that divide by multiplying. Values on the stack. Threads: any.
-// Invariants: (1) row-major order of the merged axes is that of the shape; (2) no axis has size 1,
-// but a space of one element has rank 1 and size 1.
+// Index spaces for shaders: the axes of a call, with neighbours merged where all operands allow it,
+// and numbers that divide by multiplying. Values on the stack. Threads: any.
+// Invariants: (1) the merged axes keep the shape's row-major order; (2) no axis has size 1, but a
+// space of one element has rank 1 and size 1.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@ struct StridedSpace {
   std::array<std::int64_t, kMaxRank> size;    ///< The first `rank` have a value.
   std::array<Strides, most_operands> stride;  ///< In elements, by operand, then by axis.
 
-  /// The space of no operand; add() comes next, then merge().
+  /// A space without operands; add() comes next, then merge().
   explicit StridedSpace(const Shape& of) noexcept;
-  /// An operand that broadcasts to the shape.
+  /// Adds an operand that broadcasts to the shape.
   void add(const TensorView& view) noexcept { add(*view.layout); }
   void add(const hearth::detail::Layout& layout) noexcept;
-  /// Merges axes. Requires that the shape has an element. Axes from `pinned` on, of the shape, stay
-  /// apart from those before it; returns the rank of what lies before it.
+  /// Merges axes. Requires that the shape has an element. The shape's axes from `pinned` on stay
+  /// apart from those before it. Returns the rank of the part before `pinned`.
   int merge(int pinned = 0) noexcept;
 
   [[nodiscard]] std::int64_t inner_size() const noexcept {
@@ -40,25 +40,25 @@ struct StridedSpace {
   [[nodiscard]] std::int64_t inner_stride(std::size_t operand) const noexcept {
     return stride[operand][static_cast<std::size_t>(rank) - 1];
   }
-  /// Whether axes begin … end - 1 of the operand lie in memory as a contiguous tensor's would.
+  /// True if axes begin … end - 1 of the operand lie in memory as those of a contiguous tensor.
   [[nodiscard]] bool is_linear(std::size_t operand, int begin, int end) const noexcept;
   [[nodiscard]] bool is_linear(std::size_t operand) const noexcept {
     return is_linear(operand, 0, rank);
   }
-  /// Whether all elements along these axes are one and the same.
+  /// True if all elements along these axes are the same element.
   [[nodiscard]] bool repeats(std::size_t operand, int begin, int end) const noexcept;
   [[nodiscard]] bool repeats(std::size_t operand) const noexcept {
     return repeats(operand, 0, rank);
   }
-  /// The largest distance, in elements, of an element from the operand's first.
+  /// The largest distance, in elements, from the operand's first element.
   [[nodiscard]] std::int64_t reach(std::size_t operand) const noexcept;
 };
 
 extern template struct StridedSpace<4>;
 extern template struct StridedSpace<16>;
 
-/// What the shader function divide() needs to divide numbers below 2^31 by `size`, which is below
-/// 2^31 too: a factor and a shift.
+/// Factor and shift of the shader function divide(), which divides numbers below 2^31 by `size`,
+/// also below 2^31.
 struct Divisor {
   std::uint32_t factor;
   std::uint32_t shift;

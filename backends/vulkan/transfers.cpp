@@ -59,7 +59,7 @@ Result<Needs> Transfers::reached() const {
   return Needs{ops, uploads, downloads};
 }
 
-// The lock is let go between two: an owner who comes with a copy waits for one at most.
+// Releases the lock between two downloads, so an owner with a copy waits for one at most.
 Result<std::uint64_t> Transfers::settle(std::size_t most_bytes) {
   HEARTH_TRY(const Needs reached, this->reached());
   while (settle_next(reached, most_bytes)) {
@@ -87,7 +87,7 @@ bool Transfers::settle_next(const Needs& reached, std::size_t& bytes_left) {
 Needs Transfers::needs_of(std::uint64_t value) {
   const hearth::detail::MutexLock lock(mutex_);
   Needs needs{};
-  for (const Download& download : pending_) {  // those before it end first
+  for (const Download& download : pending_) {  // earlier downloads end first
     if (download.value > value) {
       break;
     }
@@ -98,7 +98,7 @@ Needs Transfers::needs_of(std::uint64_t value) {
   return needs;
 }
 
-// Where the host reads the device's bytes by itself no queue can wait for it.
+// No queue can wait for bytes that the host itself reads.
 Status Transfers::bring_down(std::uint64_t value) {
   const auto is_read_by_host = [&] {
     const hearth::detail::MutexLock lock(mutex_);
@@ -126,8 +126,8 @@ Result<std::optional<TimelinePoint>> Transfers::first_open(std::span<const Timel
   return open == points.end() ? std::optional<TimelinePoint>() : *open;
 }
 
-// Before the stream's next batch. A download has ended for the queues when its copy has, though the
-// host's bytes may come later.
+// Makes the stream's next batch wait. For the queues a download ends with its device copy, though
+// the host's copy may come later.
 Status Transfers::wait_for(CommandStream& stream, std::span<const TimelinePoint> after) {
   for (const TimelinePoint& point : after) {
     if (point.is_done()) {
@@ -154,8 +154,8 @@ CopyPart Transfers::add(Download download, std::size_t size) {
   return {.point = {.value = download.value, .stream = kDownloadStream}, .size_bytes = size};
 }
 
-// Their copies on the device go on, and their room in the ring comes back when those have ended, so
-// the pieces stay in their order: only nobody takes their bytes any more.
+// Device copies to the target go on, and return their room in the ring at their end. The pieces
+// therefore stay in order; only their bytes are not copied out.
 void Transfers::forget_target(std::span<std::byte> target) noexcept {
   const std::less<const std::byte*> is_before;
   const hearth::detail::MutexLock lock(mutex_);
@@ -176,8 +176,8 @@ TimelinePoint Transfers::newest(std::uint8_t stream) const noexcept {
 
 // ---- rings ----
 
-// Where a piece of this size begins in a ring that is filled up to `end`: never over the ring's
-// end.
+// Begin of a piece of this size in a ring that is filled up to `end`. A piece never crosses the end
+// of the ring.
 std::uint64_t Transfers::piece_begin(std::uint64_t end, std::uint64_t size) const noexcept {
   const std::uint64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
   const std::uint64_t place = begin % ring_bytes_;
@@ -208,7 +208,7 @@ Result<bool> Transfers::has_room_down(std::uint64_t end) {
   return has_room();
 }
 
-// 0, which has ended: another thread has just copied it out.
+// Returns 0, which has always ended, if another thread has just copied the piece out.
 std::uint64_t Transfers::oldest_in_ring() {
   const hearth::detail::MutexLock lock(mutex_);
   const auto oldest = std::ranges::find_if(
@@ -216,7 +216,7 @@ std::uint64_t Transfers::oldest_in_ring() {
   return oldest == pending_.end() ? 0 : oldest->value;
 }
 
-// ---- up ----
+// ---- uploads ----
 
 Result<CopyPart> Transfers::upload(std::byte* to,
                                    std::span<const std::byte> from,
@@ -233,7 +233,7 @@ Result<CopyPart> Transfers::upload(std::byte* to,
   return place ? bring_from(*place, from.size(), bytes, after) : stage_up(piece, bytes, after);
 }
 
-// The host writes by itself once everybody else has done with these bytes.
+// The host writes once all earlier uses of these bytes have ended.
 Result<CopyPart> Transfers::write_by_host(std::byte* to,
                                           std::span<const std::byte> from,
                                           std::span<const TimelinePoint> after) {
@@ -245,7 +245,7 @@ Result<CopyPart> Transfers::write_by_host(std::byte* to,
   return CopyPart{.point = {.value = 0, .stream = kUploadStream}, .size_bytes = from.size()};
 }
 
-// All of it: the host has nothing to copy.
+// Uploads all bytes at once, from pinned memory; the host copies nothing.
 Result<CopyPart> Transfers::bring_from(const PinnedMemory::Place& from,
                                        std::size_t size,
                                        const PageBytes& to,
@@ -258,8 +258,8 @@ Result<CopyPart> Transfers::bring_from(const PinnedMemory::Place& from,
                   .size_bytes = size};
 }
 
-// While the device copies one piece, the host fills the next. Each waits for `after`, as batches of
-// a queue may overlap.
+// While the device copies one piece, the host fills the next. Each piece waits for `after`, because
+// batches of a queue may overlap.
 Result<CopyPart> Transfers::stage_up(std::span<const std::byte> from,
                                      const PageBytes& to,
                                      std::span<const TimelinePoint> after) {
@@ -280,7 +280,7 @@ Result<CopyPart> Transfers::stage_up(std::span<const std::byte> from,
                   .size_bytes = from.size()};
 }
 
-// ---- down ----
+// ---- downloads ----
 
 Result<CopyPart> Transfers::download(std::span<std::byte> to,
                                      const std::byte* from,
@@ -297,7 +297,7 @@ Result<CopyPart> Transfers::download(std::span<std::byte> to,
   return place ? bring_to(*place, to.size(), bytes, after) : stage_down(piece, bytes, after);
 }
 
-// It copies when it settles what has ended.
+// The host copies later, when it settles ended downloads.
 CopyPart Transfers::read_by_host(std::span<std::byte> to,
                                  const std::byte* from,
                                  std::span<const TimelinePoint> after) {
@@ -314,7 +314,7 @@ CopyPart Transfers::read_by_host(std::span<std::byte> to,
   return add({.needs = needs, .from = from, .to = to}, to.size());
 }
 
-// The bytes come to where they are wanted: the host has nothing to copy.
+// Downloads straight to pinned memory; the host copies nothing.
 Result<CopyPart> Transfers::bring_to(const PinnedMemory::Place& to,
                                      std::size_t size,
                                      const PageBytes& from,

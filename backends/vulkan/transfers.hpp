@@ -1,10 +1,9 @@
-// Copies between the host and the device, a piece at a time. Where the host sees the device's
-// memory it copies by itself, at once or when what it needs has ended; else with the copy queue,
-// through two rings of host memory, or in one piece where the host's bytes are pinned. Threads:
+// Copies between the host and the device, a piece at a time. If the host sees the device's memory,
+// it copies by itself, at once or when its dependencies have ended. Else the copy queue copies,
+// through two rings of host memory, or in one piece if the host's bytes are pinned. Threads:
 // upload() and download() owner only; settle() and needs_of() any. Invariants: (1) a download has
-// ended when its bytes are in the caller's memory, not before; (2) the memory of a call that has
-// failed, or of a target that is forgotten, is touched no more; (3) neither upload() nor download()
-// waits for the device.
+// ended only when its bytes are in the caller's memory; (2) memory of a failed call, or of a
+// forgotten target, is not touched again; (3) neither upload() nor download() waits for the device.
 #pragma once
 
 #include <array>
@@ -26,12 +25,12 @@
 
 namespace hearth::vulkan {
 
-/// How far the timelines of ops, uploads and downloads have to be.
+/// Values that the timelines of ops, uploads and downloads have to reach.
 using Needs = std::array<std::uint64_t, 3>;
 
 class Transfers final {
  public:
-  /// Errors: out_of_memory; what Vulkan refuses.
+  /// Errors: out_of_memory; those of Vulkan.
   [[nodiscard]] static Result<std::unique_ptr<Transfers>> make(
       std::shared_ptr<const VulkanDevice> device,
       const CommandStream& ops,
@@ -44,11 +43,11 @@ class Transfers final {
   [[nodiscard]] const CommandStream& uploads() const noexcept { return *uploads_; }
   [[nodiscard]] const CommandStream& downloads() const noexcept { return *downloads_; }
 
-  /// As Backend's.
+  /// Implements Backend::host_bytes().
   [[nodiscard]] HostBytes host_bytes(std::size_t size);
   [[nodiscard]] std::int64_t pinned_bytes() const noexcept;
   std::int64_t trim() noexcept;
-  /// As Backend's. Requires that all of `after` was flushed.
+  /// Implements Backend::upload(). Requires that all of `after` was flushed.
   [[nodiscard]] Result<CopyPart> upload(std::byte* to,
                                         std::span<const std::byte> from,
                                         std::span<const TimelinePoint> after);
@@ -56,25 +55,26 @@ class Transfers final {
                                           const std::byte* from,
                                           std::span<const TimelinePoint> after);
   void forget_target(std::span<std::byte> target) noexcept HEARTH_EXCLUDES(mutex_);
-  /// As Backend's newest_copy().
+  /// Implements Backend::newest_copy().
   [[nodiscard]] TimelinePoint newest(std::uint8_t stream) const noexcept;
 
-  /// Copies out what has come down, and says up to which download all have ended.
+  /// Copies out the bytes that have arrived. Returns the value up to which all downloads have
+  /// ended.
   ///
   /// Errors: device_lost.
   [[nodiscard]] Result<std::uint64_t> settle() HEARTH_EXCLUDES(mutex_) {
     return settle(std::numeric_limits<std::size_t>::max());
   }
-  /// The same, but no further than a piece of bytes: for the owner, who has others to serve.
+  /// Copies out at most one piece, for an owner that has other work.
   [[nodiscard]] Result<std::uint64_t> settle_piece() HEARTH_EXCLUDES(mutex_) {
     return settle(piece_bytes_);
   }
-  /// Downloads up to this one need the device's bytes no more, where the host reads those by
+  /// Completes downloads up to this one as far as they read device memory, if the host reads it by
   /// itself. Blocks. Errors: device_lost.
   [[nodiscard]] Status bring_down(std::uint64_t value) HEARTH_EXCLUDES(mutex_);
-  /// What the timelines of the queues must reach before download `value` can end.
+  /// Timeline values that download `value` needs before it can end.
   [[nodiscard]] Needs needs_of(std::uint64_t value) HEARTH_EXCLUDES(mutex_);
-  /// How far the timelines of the queues are.
+  /// Current values of the queues' timelines.
   [[nodiscard]] Result<Needs> reached() const;
 
  private:
@@ -83,7 +83,8 @@ class Transfers final {
     Needs needs = {};
     const std::byte* from = nullptr;
     std::span<std::byte> to;
-    std::uint64_t ring_end = 0;  ///< Of the ring, when it has been copied out; 0: not from there.
+    /// Position of the ring that its end frees; 0: it does not use the ring.
+    std::uint64_t ring_end = 0;
   };
 
   Transfers(std::shared_ptr<const VulkanDevice> device,
@@ -96,7 +97,7 @@ class Transfers final {
         ring_bytes_(static_cast<std::uint64_t>(staging.ring_bytes)),
         piece_bytes_(static_cast<std::size_t>(staging.piece_bytes)),
         copier_(staging.threads) {}
-  /// The first of these that has not ended.
+  /// The first of these points that has not ended.
   [[nodiscard]] Result<std::optional<TimelinePoint>> first_open(
       std::span<const TimelinePoint> points);
   [[nodiscard]] Status wait_for(CommandStream& stream, std::span<const TimelinePoint> after);
@@ -120,18 +121,18 @@ class Transfers final {
   [[nodiscard]] Result<CopyPart> stage_down(std::span<std::byte> to,
                                             const PageBytes& from,
                                             std::span<const TimelinePoint> after);
-  /// Whether the ring has room up to this position; looks how far the device is where it must.
+  /// True if the ring has room up to this position; queries the device's progress if necessary.
   [[nodiscard]] Result<bool> has_room_up(std::uint64_t end);
   [[nodiscard]] Result<bool> has_room_down(std::uint64_t end) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t piece_begin(std::uint64_t end, std::uint64_t size) const noexcept;
-  /// Of downloads.
+  /// Adds a download.
   CopyPart add(Download download, std::size_t size) HEARTH_EXCLUDES(mutex_);
-  /// Ends when that many bytes have been copied.
+  /// Stops after `most_bytes`.
   [[nodiscard]] Result<std::uint64_t> settle(std::size_t most_bytes) HEARTH_EXCLUDES(mutex_);
-  /// Copies out the next, if these reach its needs and bytes are left.
+  /// Copies out the next download, if `reached` covers its needs and bytes are left.
   [[nodiscard]] bool settle_next(const Needs& reached, std::size_t& bytes_left)
       HEARTH_EXCLUDES(mutex_);
-  /// Which download has to end so that the ring has more room.
+  /// The download whose end frees room in the ring.
   [[nodiscard]] std::uint64_t oldest_in_ring() HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;
@@ -143,9 +144,9 @@ class Transfers final {
   std::unique_ptr<CommandStream> uploads_;
   std::unique_ptr<CommandStream> downloads_;
   std::shared_ptr<PinnedMemory> pinned_;  ///< Null where memory is unified.
-  Buffer up_;    ///< Ring of bytes on their way to the device; empty where memory is unified.
-  Buffer down_;  ///< And from there.
-  /// Where each batch of uploads ends in the ring; positions only grow.
+  Buffer up_;    ///< Ring of bytes for uploads; empty where memory is unified.
+  Buffer down_;  ///< Ring of bytes for downloads.
+  /// End of each batch of uploads in the ring; positions only grow.
   struct RingPiece {
     std::uint64_t value;
     std::uint64_t end;

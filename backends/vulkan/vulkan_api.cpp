@@ -47,8 +47,8 @@ Result<std::shared_ptr<const VulkanLibrary>> VulkanLibrary::open() {
   return std::shared_ptr<const VulkanLibrary>(std::move(library));
 }
 
-// The library stays open: drivers leave threads and exit handlers behind that would run code which
-// is not there any more. Opening it again finds it.
+// The library stays open: drivers leave threads and exit handlers whose code must stay loaded. A
+// later open finds the same library.
 VulkanLibrary::~VulkanLibrary() {
   static_cast<void>(library_);
 }
@@ -108,8 +108,8 @@ std::string_view name(VkResult result) noexcept {
   }
 }
 
-// A driver gives out so many pieces of memory and no more: memory that others give back helps there
-// as it does where there are no bytes left.
+// A driver limits the number of memory allocations. Freeing memory helps then, as it does when
+// bytes run out, so both are out_of_memory.
 Error failed(std::string_view device, std::string_view call, VkResult result) {
   const bool is_memory = result == VK_ERROR_OUT_OF_HOST_MEMORY ||
                          result == VK_ERROR_OUT_OF_DEVICE_MEMORY ||

@@ -1,6 +1,6 @@
-// Vulkan's functions, found at run time: the loader library is opened with dlopen, so that a
-// program runs where there is none and says so. Three tables, of the loader, an instance and a
-// device. Immutable once made. Threads: any.
+// Vulkan's functions, found at run time. dlopen opens the loader library, so a program runs without
+// one and reports its absence. Three tables: of the loader, an instance and a device. Immutable
+// once made. Threads: any.
 #pragma once
 
 #define VK_NO_PROTOTYPES 1
@@ -74,22 +74,22 @@ namespace hearth::vulkan {
   X(vkCmdResetQueryPool)                  \
   X(vkCmdWriteTimestamp)
 
-/// Those that may answer that the device is lost.
+/// Functions that may return that the device is lost.
 #define HEARTH_VULKAN_LOSS_FUNCTIONS(X) \
   X(vkQueueSubmit)                      \
   X(vkGetSemaphoreCounterValue)         \
   X(vkWaitSemaphores)                   \
   X(vkGetQueryPoolResults)
 
-/// Those besides by which a batch may fail as a whole.
+/// Other functions whose failure fails a whole batch.
 #define HEARTH_VULKAN_BATCH_FUNCTIONS(X) X(vkEndCommandBuffer)
 
 #define HEARTH_VULKAN_MEMBER(function) PFN_##function function = nullptr;
 
-/// The loader library, open as long as this lives.
+/// The loader library. Lifetime: open as long as the object.
 class VulkanLibrary final {
  public:
-  /// Errors: not_found, saying which file is missing and what brings it.
+  /// Errors: not_found, with the missing file and the package that brings it.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanLibrary>> open();
 
   explicit VulkanLibrary(void* library) noexcept : library_(library) {}
@@ -108,7 +108,7 @@ struct InstanceApi {
   HEARTH_VULKAN_INSTANCE_FUNCTIONS(HEARTH_VULKAN_MEMBER)
 };
 
-/// For tests: one of the calls that end or submit a batch finds no host memory. Threads: any.
+/// For tests: one of the calls that end or submit a batch runs out of host memory. Threads: any.
 class CallRefusal final {
  public:
   explicit CallRefusal(std::uint64_t at_call) : at_call_(at_call) {}
@@ -121,10 +121,10 @@ class CallRefusal final {
   std::atomic<std::uint64_t> calls_{0};
 };
 
-/// For tests: from one call on the driver seems to have lost the device. Threads: any.
+/// For tests: from one call on the driver reports a lost device. Threads: any.
 class CallFaults final {
  public:
-  /// `settle` ends what the device really does at that moment.
+  /// `settle` waits for the device's real work at that moment.
   CallFaults(std::uint64_t lost_at_call, std::function<void()> settle)
       : lost_at_call_(lost_at_call), settle_(std::move(settle)) {}
   [[nodiscard]] bool loses_device() {
@@ -141,14 +141,14 @@ class CallFaults final {
   std::atomic<std::uint64_t> calls_{0};
 };
 
-/// A function that may answer that the device is lost, or refuse a batch.
+/// A function that may report a lost device, or refuse a batch.
 template <class Function>
 struct LossCall;
 template <class... Parameters>
 struct LossCall<VkResult (*)(Parameters...)> {
   VkResult (*function)(Parameters...) = nullptr;
-  std::shared_ptr<CallFaults> faults = nullptr;    ///< Null: none.
-  std::shared_ptr<CallRefusal> refusal = nullptr;  ///< The same.
+  std::shared_ptr<CallFaults> faults = nullptr;    ///< Null: no planned loss.
+  std::shared_ptr<CallRefusal> refusal = nullptr;  ///< Null: no planned refusal.
 
   VkResult operator()(Parameters... parameters) const {
     if (refusal != nullptr && refusal->refuses()) {
@@ -166,7 +166,7 @@ struct DeviceApi {
   HEARTH_VULKAN_BATCH_FUNCTIONS(HEARTH_VULKAN_LOSS_MEMBER)
 #undef HEARTH_VULKAN_LOSS_MEMBER
 
-  /// From here on.
+  /// Applies the faults to later calls.
   void inject(const std::shared_ptr<CallFaults>& faults) {
 #define HEARTH_VULKAN_INJECT(function) function.faults = faults;
     HEARTH_VULKAN_LOSS_FUNCTIONS(HEARTH_VULKAN_INJECT)
@@ -179,14 +179,14 @@ struct DeviceApi {
 };
 #undef HEARTH_VULKAN_MEMBER
 
-/// Errors: not_found, naming the function that a driver lacks.
+/// Errors: not_found, with the function that the driver lacks.
 [[nodiscard]] Result<InstanceApi> load_instance(const VulkanLibrary& library, VkInstance instance);
 [[nodiscard]] Result<DeviceApi> load_device(const InstanceApi& instance, VkDevice device);
 
 /// "VK_ERROR_DEVICE_LOST", or the number.
 [[nodiscard]] std::string_view name(VkResult result) noexcept;
 
-/// The failure of a call as an error: device_lost, out_of_memory, else kernel_failed.
+/// The error of a failed call: device_lost, out_of_memory, else kernel_failed.
 [[nodiscard]] Error failed(std::string_view device, std::string_view call, VkResult result);
 
 }  // namespace hearth::vulkan

@@ -19,14 +19,14 @@
 namespace hearth::vulkan {
 namespace {
 
-/// How long a wait lasts while a batch is not in the queue yet.
+/// Duration of one wait while a batch is not in the queue yet.
 constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(20);
 
 }  // namespace
 
 // ---- opening ----
 
-// Phases: the card; its parts; what the device says of itself.
+// Phases: the card; the parts; the device's description.
 Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   auto parts = std::make_unique<Parts>();
   Result<PhysicalList> shown = list_physical();
@@ -104,15 +104,15 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
 
 VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std::move(parts)) {}
 
-// A queue that hangs must not hang whoever ends a runtime, or restarts a device: what the queue may
-// still touch stays until a later device of the runtime finds it at rest.
+// A hung queue must not block the end of a runtime or a restart. Memory that the queue may touch is
+// kept until a later device of the runtime finds the queue drained.
 VulkanBackend::~VulkanBackend() {
   come_to_rest();
   const std::shared_ptr<const VulkanDevice> device = parts_->device;
   const LeftBehind::Owner owner = parts_->owner;
   const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
-    parts_->options.log = nullptr;  // which that may outlive
+    parts_->options.log = nullptr;  // the abandoned parts may outlive the log
     parts_->shaders->forget_log();
     device->left_behind().keep(owner, std::move(parts_));
   }
@@ -190,7 +190,7 @@ Status VulkanBackend::prepare(const KernelCall& call) {
   return parts_->encode_nothing(call, {.records = false});
 }
 
-// That the pool takes no job is found again where the kernel is needed.
+// Ignores a full pool: the launch that needs the kernel finds the same.
 void VulkanBackend::foresee(const KernelCall& call) {
   if (parts_->shaders->has_pool() && supports(call).yes) {
     parts_->encoder->forget_dispatches();
@@ -198,7 +198,7 @@ void VulkanBackend::foresee(const KernelCall& call) {
   }
 }
 
-// What cannot be encoded is refused at once.
+// Returns true for a call that cannot be encoded: its launch fails at once.
 bool VulkanBackend::has_kernel(const KernelCall& call) {
   if (!supports(call).yes) {
     return true;
@@ -226,7 +226,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     issue.status = p.note(p.encode(launch));
     p.encoder->give_scratch_back();
     if (issue.status.has_value() && p.encoder->is_compiling()) {
-      --p.submits;  // it comes again
+      --p.submits;  // the launch is retried
       issue.status = Error{.code = ErrorCode::unsupported,
                            .text = "its kernel is being compiled",
                            .device = p.info.name};
@@ -243,7 +243,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
       return p.ops->is_shuffled() || completed(kOpStream) != p.ops->submitted();
     };
     if (const std::uint32_t count = p.ops->open_count(); p.length.is_enough(count, has_work)) {
-      // A shorter one is what the device waits for: a thread would wake up too late.
+      // The device waits for a shorter batch, and a thread would wake too late.
       using Recording = CommandStream::Recording;
       const Recording how = count < BatchLength::kMost ? Recording::here : Recording::beside;
       if (Status status = p.note(p.ops->flush(how)); !status.has_value()) {
@@ -317,8 +317,8 @@ std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
   return value.value();
 }
 
-// Phases of a round: what has ended; which timelines the others wait for; a wait for any of them.
-// A download may need several timelines: it waits for the first that is not there yet.
+// Phases of a round: which points have ended; which timelines the others need; a wait for any of
+// them. A download may need several timelines; the wait covers the first that is not reached.
 Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadline) {
   Parts& p = *parts_;
   const std::array semaphores{
@@ -327,7 +327,7 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
     if (p.has_lost()) {
       return p.lost();
     }
-    const bool is_settled = p.ops->is_settled();  // before the question for a failure
+    const bool is_settled = p.ops->is_settled();  // before has_failed() is read
     if (p.ops->has_failed()) {
       return p.note(p.ops->failure());
     }
@@ -361,7 +361,7 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
       return {};
     }
     if (waited.empty()) {
-      continue;  // what was missing has come meanwhile
+      continue;  // the missing value has come meanwhile
     }
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
@@ -369,7 +369,7 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
     info.semaphoreCount = static_cast<std::uint32_t>(waited.size());
     info.pSemaphores = waited.data();
     info.pValues = values.data();
-    // What a thread cannot submit never comes, and only it knows.
+    // A batch that cannot be submitted never ends, and only its thread knows, so the wait is short.
     const std::chrono::nanoseconds most = is_settled ? std::chrono::hours(1) : kLook;
     const std::chrono::nanoseconds left = std::min<std::chrono::nanoseconds>(deadline.left(), most);
     const VkResult result = p.device->api().vkWaitSemaphores(

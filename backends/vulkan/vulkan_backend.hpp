@@ -1,8 +1,8 @@
-// The backend of a Vulkan device: kernels are encoded into batches, which begin at flush() or when
-// they are long; copies go beside them. Points of kOpStream are numbers of batches.
+// The backend of a Vulkan device. It encodes kernels into batches, which begin at flush() or at a
+// length; copies run beside them. Points of kOpStream are numbers of batches.
 // Threads: as Backend.
-// Invariants: (1) once the device is lost all calls say so; (2) memory is given back when nothing
-// runs any more.
+// Invariants: (1) once the device is lost, all calls return the loss; (2) memory is freed only when
+// no work runs any more.
 #pragma once
 
 #include <atomic>
@@ -20,43 +20,45 @@
 
 namespace hearth::vulkan {
 
-/// How copies go through staging memory.
+/// Staging memory of copies.
 struct StagingOptions {
-  /// Of each direction's ring. Bench: hearth-gpu-staging.
+  /// Size of each direction's ring. Bench: hearth-gpu-staging.
   std::int64_t ring_bytes = std::int64_t{64} << 20;
-  /// What is copied at a time, at most half of the ring: others have their turn between two.
+  /// Bytes copied at a time, at most half of the ring; other lanes get a turn between two pieces.
   std::int64_t piece_bytes = std::int64_t{8} << 20;
-  int threads = 1;  ///< How many of the host's copy a piece.
+  int threads = 1;  ///< Number of host threads that copy a piece.
 };
 
 struct VulkanOptions {
   std::string name = "vulkan:0";
-  int index = 0;  ///< Which physical device, in the order of vulkan_devices().
-  /// For the threads that compile, and record batches, while the device goes on; null: there are
-  /// none. Outlives the backend.
+  int index = 0;  ///< Number of the physical device, in the order of vulkan_devices().
+  /// Runs the threads that compile, and record batches, while the device goes on; null: no threads.
+  /// Outlives the backend.
   hearth::detail::Executor* executor = nullptr;
-  bool compiles_beside = true;         ///< Else all is compiled where it is needed first.
-  hearth::detail::Log* log = nullptr;  ///< For what its end leaves behind. Outlives the backend.
-  /// Of it: lost_at_submit, lost_at_call, refused_at_call, hanging_submit, failing_compiles.
+  bool compiles_beside = true;  ///< False: compiles each shader where it is first needed.
+  /// Receives the objects that the close abandons. Outlives the backend.
+  hearth::detail::Log* log = nullptr;
+  /// Uses lost_at_submit, lost_at_call, refused_at_call, hanging_submit and failing_compiles.
   FaultPlan faults = {};
   StagingOptions staging = {};
-  /// How long the owner's thread waits for work that does not come on.
+  /// Longest wait of the owner's thread for work that does not progress.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
-  bool allows_f16_sums = false;  ///< As RuntimeOptions has it.
-  /// For tests: pointwise kernels run by the interpreter (kernels/interpreter.hpp) that can.
+  bool allows_f16_sums =
+      false;  ///< May sum products of f16 in f16 (RuntimeOptions::allow_f16_sums).
+  /// For tests: pointwise kernels run by the interpreter (kernels/interpreter.hpp), if it can.
   bool interprets_always = false;
 };
 
-/// What vulkan_devices() tells of a physical device.
+/// Description of a physical device.
 struct VulkanDeviceInfo {
   std::string name;    ///< "NVIDIA H200"
   std::string driver;  ///< "NVIDIA 580.159.04"
   bool is_cpu = false;
-  std::string lack;  ///< Why it cannot be used; empty where it can.
+  std::string lack;  ///< Reason why the device is unusable; empty if it is usable.
 };
 
-/// The physical devices of this machine, each once, real GPUs first; those that
-/// HEARTH_VULKAN_DEVICES names, where that is set.
+/// Lists the physical devices of this machine, each once, real GPUs first; or those that
+/// HEARTH_VULKAN_DEVICES names.
 /// Errors: not_found, without a loader or a driver.
 [[nodiscard]] Result<std::vector<VulkanDeviceInfo>> vulkan_devices();
 
@@ -66,7 +68,7 @@ class VulkanBackend final : public Backend {
   [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
   VulkanBackend(const VulkanBackend&) = delete;
   VulkanBackend& operator=(const VulkanBackend&) = delete;
-  /// Comes to rest, if it has not yet.
+  /// Waits for submitted work, unless come_to_rest() already did.
   ~VulkanBackend() override;
 
   [[nodiscard]] const BackendInfo& info() const noexcept override;

@@ -77,7 +77,7 @@ void Buffer::free() noexcept {
   }
 }
 
-// Phases: the buffer; memory of the right type; both together; the address; the host's view.
+// Phases: the buffer; memory of the right type; binding; the address; the mapping.
 Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace place) const {
   Buffer buffer;
   buffer.device_ = this;
@@ -98,7 +98,7 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
   if (alone.prefersDedicatedAllocation == VK_TRUE || alone.requiresDedicatedAllocation == VK_TRUE) {
-    flags.pNext = &dedicated;  // a buffer's memory is its own in any case
+    flags.pNext = &dedicated;  // the buffer has memory of its own in any case
   }
   VkMemoryAllocateInfo allocate{};
   allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
@@ -238,8 +238,8 @@ Status VulkanDevice::wait_until(VkSemaphore semaphore, std::uint64_t value) cons
   return failed("vkWaitSemaphores", result);
 }
 
-// A family that only computes has more shared memory a multiprocessor on NVIDIA's GPUs than one
-// that draws too (100 KiB instead of 48), and one that only copies works beside it.
+// On NVIDIA's GPUs a compute-only family has 100 KiB of shared memory a multiprocessor, one with
+// graphics 48 KiB. A copy-only family works beside it.
 Status VulkanDevice::pick_families() {
   const auto families = families_of(instance_->api(), physical_.handle);
   auto compute = find_family(families, VK_QUEUE_COMPUTE_BIT, VK_QUEUE_GRAPHICS_BIT);
@@ -259,7 +259,7 @@ Status VulkanDevice::pick_families() {
   return {};
 }
 
-// Of those that this program is to use.
+// Ignores extensions that HEARTH_VULKAN_WITHOUT names.
 bool VulkanDevice::has_extension(std::string_view extension) const {
   const std::string without = hearth::detail::Settings::from_environment()
                                   .text(hearth::detail::Setting::vulkan_without)
@@ -433,7 +433,7 @@ Status VulkanDevice::create(bool allows_f16_sums) {
   return {};
 }
 
-// Phases: how much there is to say; what it is. A second loss in between may have less.
+// Phases: the sizes of the report; the report. A second loss in between may shrink it.
 std::string VulkanDevice::fault_text() const {
   if (get_fault_ == nullptr || is_given_up()) {
     return {};
@@ -472,8 +472,8 @@ VkBufferCreateInfo VulkanDevice::buffer_info(std::int64_t size_bytes) const noex
   return info;
 }
 
-// What is unified needs no copies: all memory of a software driver, and of a GPU that shares the
-// host's; unless it is to behave as a card. Buffers of one usage may all have the same types.
+// Unified memory needs no copies: that of a software driver, and of a GPU that shares the host's,
+// unless a setting treats it as a card. Buffers of one usage have the same memory types.
 Status VulkanDevice::find_memory_types() {
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
@@ -509,7 +509,7 @@ Status VulkanDevice::find_memory_types() {
   types_ = *types;
   const std::uint32_t heap = all.memoryTypes[types_.device].heapIndex;
   memory_bytes_ = static_cast<std::int64_t>(all.memoryHeaps[heap].size);
-  if (budget.heapBudget[heap] > 0) {  // what other programs have left
+  if (budget.heapBudget[heap] > 0) {  // the memory that other programs have left
     memory_bytes_ = std::min(memory_bytes_, static_cast<std::int64_t>(budget.heapBudget[heap]));
   }
   return {};

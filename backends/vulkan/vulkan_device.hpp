@@ -1,6 +1,6 @@
-// A logical device: queues, what it can do, and buffers from it. Everything else of this backend
-// holds a reference to one. Threads: owner only, but for the const functions and the functions of
-// api() that Vulkan lets any thread call.
+// A logical device: its queues, its limits, and its buffers. All other parts of this backend hold a
+// reference to one. Threads: owner only, except const functions, and functions of api() that Vulkan
+// allows on any thread.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Buffer final {
   [[nodiscard]] VkBuffer handle() const noexcept { return handle_; }
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
   [[nodiscard]] std::int64_t size_bytes() const noexcept { return size_bytes_; }
-  /// Where the host sees it; null where it does not.
+  /// Host address; null if the buffer is not mapped.
   [[nodiscard]] std::byte* host() const noexcept { return host_; }
   [[nodiscard]] bool is_empty() const noexcept { return handle_ == VK_NULL_HANDLE; }
 
@@ -49,26 +49,26 @@ class Buffer final {
 };
 
 struct VulkanDeviceOptions {
-  /// What goes wrong, for tests: as FaultPlan has them.
+  /// Planned faults, for tests, as in FaultPlan.
   std::uint64_t lost_at_call = 0;
   std::uint64_t refused_at_call = 0;
-  std::chrono::nanoseconds wait_limit = kDefaultWait;  ///< Of wait_until().
-  bool allows_f16_sums = false;                        ///< As RuntimeOptions has it.
-  bool interprets_always = false;                      ///< As DeviceLimits has it.
-  bool hides_timestamps = false;                       ///< As a driver without them, for tests.
+  std::chrono::nanoseconds wait_limit = kDefaultWait;  ///< Limit of wait_until().
+  bool allows_f16_sums = false;                        ///< May sum products of f16 in f16.
+  bool interprets_always = false;                      ///< Sets DeviceLimits::interprets_always.
+  bool hides_timestamps = false;                       ///< Hides timestamps, for tests.
 };
 
-/// Where a buffer's memory lies.
+/// Place of a buffer's memory.
 enum class BufferPlace : std::uint8_t {
-  device,      ///< The fastest for kernels; the host sees it where memory is unified.
-  shared,      ///< Of the device, and the host may write and read a little of it; else of the host.
-  host_write,  ///< Of the host, for what it writes in order.
-  host_read,   ///< Of the host and cached, for what it reads.
+  device,      ///< Fastest for kernels; the host sees it where memory is unified.
+  shared,      ///< Device memory for small host accesses; else host memory.
+  host_write,  ///< Host memory, for writes in order.
+  host_read,   ///< Cached host memory, for reads.
 };
 
 class VulkanDevice final {
  public:
-  /// Errors: unsupported, with what the device lacks; what Vulkan refuses.
+  /// Errors: unsupported, with the missing feature; those of Vulkan.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanDevice>> open(
       std::string name,
       std::shared_ptr<const VulkanInstance> instance,
@@ -90,44 +90,44 @@ class VulkanDevice final {
   [[nodiscard]] VkDevice handle() const noexcept { return handle_; }
   [[nodiscard]] const DeviceLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] VkQueue compute_queue() const noexcept { return compute_queue_; }
-  /// The same as the compute queue where there is no other.
-  /// For copies to the device, and from there: two where the device has them, so that both run at
-  /// once.
+  /// Queues for uploads and downloads. They are two where the device has two, so that both run at
+  /// once. Without copy queues both are the compute queue.
   [[nodiscard]] VkQueue upload_queue() const noexcept { return upload_queue_; }
   [[nodiscard]] VkQueue download_queue() const noexcept { return download_queue_; }
   [[nodiscard]] std::uint32_t compute_family() const noexcept { return compute_family_; }
   [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
-  /// Whether the host sees what BufferPlace::device gives, at full speed.
+  /// True if the host sees BufferPlace::device, at full speed.
   [[nodiscard]] bool is_unified() const noexcept { return types_.is_unified; }
-  /// Of the heap that BufferPlace::device takes from; where the driver tells how much of it this
-  /// process may have (VK_EXT_memory_budget), what it told as the device was opened.
+  /// Size of the heap of BufferPlace::device. With VK_EXT_memory_budget: this process's budget when
+  /// the device was opened.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
   [[nodiscard]] std::int64_t largest_buffer_bytes() const noexcept { return largest_bytes_; }
-  /// For the store of compiled pipelines: card and driver version.
+  /// Card and driver version, the key of the stored pipelines.
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
 
-  /// Of its instance.
+  /// The instance's abandoned objects.
   [[nodiscard]] LeftBehind& left_behind() const noexcept { return instance_->left_behind(); }
-  /// Of VulkanDeviceOptions.
+  /// VulkanDeviceOptions::wait_limit.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return wait_limit_; }
-  /// Errors: out_of_memory; what Vulkan refuses.
+  /// Errors: out_of_memory; those of Vulkan.
   [[nodiscard]] Result<Buffer> make_buffer(std::int64_t size_bytes, BufferPlace place) const;
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
     return hearth::vulkan::failed(name_, call, result);
   }
-  /// A call failed behind which the device cannot go on, though the driver does not call it lost:
-  /// for this program it is. Threads: any.
+  /// Marks the device as lost after a failed call from which it cannot continue, though the driver
+  /// reports no loss. Threads: any.
   [[nodiscard]] Error give_up(std::string_view call, VkResult result) const;
   [[nodiscard]] bool is_given_up() const noexcept {
     return is_given_up_.load(std::memory_order_acquire);  // partner: give_up
   }
-  /// Waits until the timeline is there, on the thread of an owner who cannot go on before. While
-  /// the timeline that did not come on in time stands still, further waits for it do not wait.
+  /// Waits until the timeline reaches the value, on the thread of an owner that cannot go on
+  /// before. After a timeline misses the limit, further waits for it return at once until it
+  /// progresses.
   ///
   /// Errors: deadline_exceeded; device_lost.
   [[nodiscard]] Status wait_until(VkSemaphore semaphore, std::uint64_t value) const;
-  /// What the driver says of a loss, as a sentence; empty where it says nothing, or does not know
-  /// of it. Requires that the device is lost. Threads: any, one at a time.
+  /// The driver's description of a loss; empty if it has none, or knows no loss. Requires that the
+  /// device is lost. Threads: any, one at a time.
   [[nodiscard]] std::string fault_text() const;
 
  private:
@@ -135,7 +135,7 @@ class VulkanDevice final {
   [[nodiscard]] Status create(bool allows_f16_sums);
   void read_limits();
   [[nodiscard]] VkBufferCreateInfo buffer_info(std::int64_t size_bytes) const noexcept;
-  /// `alone`: whether it wants memory of its own; null: nobody asks.
+  /// `alone`: receives whether the buffer requires dedicated memory; may be null.
   [[nodiscard]] VkMemoryRequirements needs_of(VkBuffer buffer,
                                               VkMemoryDedicatedRequirements* alone) const;
   [[nodiscard]] Status find_memory_types();
@@ -147,21 +147,22 @@ class VulkanDevice final {
   PhysicalDevice physical_;
   VkDevice handle_ = VK_NULL_HANDLE;
   DeviceApi api_;
-  PFN_vkGetDeviceFaultInfoEXT get_fault_ = nullptr;  ///< Null where the driver has none.
+  PFN_vkGetDeviceFaultInfoEXT get_fault_ = nullptr;  ///< Null if the driver has none.
   DeviceLimits limits_;
   VkQueue compute_queue_ = VK_NULL_HANDLE;
   VkQueue upload_queue_ = VK_NULL_HANDLE;
   VkQueue download_queue_ = VK_NULL_HANDLE;
   std::uint32_t compute_family_ = 0;
   std::uint32_t copy_family_ = 0;
-  std::array<std::uint32_t, 2> families_{};  ///< Both, for buffers.
+  std::array<std::uint32_t, 2> families_{};  ///< Both families, for buffers.
   MemoryTypes types_;
   std::int64_t memory_bytes_ = 0;
   std::int64_t largest_bytes_ = 0;
   std::string fingerprint_;
   std::chrono::nanoseconds wait_limit_ = kDefaultWait;
-  mutable std::atomic<bool> hangs_{false};        ///< The last wait was too long.
-  mutable std::atomic<bool> is_given_up_{false};  ///< The driver knows of no loss.
+  mutable std::atomic<bool> hangs_{false};  ///< The last wait exceeded its limit.
+  /// Lost for this program; the driver reports no loss.
+  mutable std::atomic<bool> is_given_up_{false};
 };
 
 }  // namespace hearth::vulkan

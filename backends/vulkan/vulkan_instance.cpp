@@ -11,7 +11,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// What a device must offer, as a sentence of what is missing.
+// Describes the missing requirements of a device, as a sentence.
 std::string lack_of(const InstanceApi& api, VkPhysicalDevice device, std::uint32_t version) {
   if (version < VK_API_VERSION_1_2) {
     return fmt::format("it offers Vulkan {}.{}, and 1.2 is needed",
@@ -99,9 +99,9 @@ int rank_of(VkPhysicalDeviceType type) noexcept {
 
 }  // namespace
 
-// A process opens NVIDIA's driver some thirty times and no more: each time costs thread-local
-// storage of which it has little, and the loader closes the driver with the last instance. So the
-// first instance stays, and nothing ends it: at the end of a process drivers may be gone before us.
+// A process can open NVIDIA's driver some thirty times. Each open costs scarce thread-local
+// storage, and the loader closes the driver with the last instance. So the first instance is never
+// destroyed; at the end of a process drivers may be unloaded before this code.
 Result<std::shared_ptr<const VulkanInstance>> VulkanInstance::open() {
   struct Kept {
     hearth::detail::Mutex mutex;
@@ -161,7 +161,7 @@ VulkanInstance::~VulkanInstance() {
   api_.vkDestroyInstance(handle_, nullptr);
 }
 
-// The loader may show one card several times, by several drivers or layers: the first counts.
+// The loader may list one card several times, by several drivers or layers; the first entry counts.
 Status VulkanInstance::find_devices() {
   std::uint32_t count = 0;
   VkResult result = api_.vkEnumeratePhysicalDevices(handle_, &count, nullptr);

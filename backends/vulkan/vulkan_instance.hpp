@@ -1,6 +1,6 @@
-// An instance of Vulkan and the physical devices that it shows: each card once, however many
-// drivers show it; real GPUs before software. Owned by the devices that were opened from it,
-// through shared ownership. Immutable once made, but for what is left behind. Threads: any.
+// A Vulkan instance and its physical devices: each card once, even if several drivers list it; real
+// GPUs before software. Owned by the devices that were opened from it, through shared ownership.
+// Immutable once made, except left_behind(). Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ struct PhysicalDevice {
   std::string driver;  ///< "NVIDIA 580.159.04"
   std::string uuid;    ///< 32 hexadecimal digits.
   std::uint32_t api_version = 0;
-  std::string lack;  ///< Why it cannot be used; empty where it can.
+  std::string lack;  ///< Reason why the device is unusable; empty if it is usable.
 
   [[nodiscard]] bool is_cpu() const noexcept { return type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
 };
 
 class VulkanInstance final {
  public:
-  /// The instance of this process, which stays once it is made: asking again costs nothing.
+  /// The instance of this process, which is never destroyed; later calls cost nothing.
   ///
-  /// Errors: not_found without a loader or a driver.
-  /// Threads: any; the first waits for the drivers.
+  /// Errors: not_found, without a loader or a driver.
+  /// Threads: any; the first call waits for the drivers.
   [[nodiscard]] static Result<std::shared_ptr<const VulkanInstance>> open();
 
   VulkanInstance(std::shared_ptr<const VulkanLibrary> library,
@@ -42,7 +42,7 @@ class VulkanInstance final {
   ~VulkanInstance();
 
   [[nodiscard]] const InstanceApi& api() const noexcept { return api_; }
-  /// Of an extension; null where it is not there.
+  /// A function of an extension; null if the instance has none.
   [[nodiscard]] PFN_vkVoidFunction function(const char* name) const noexcept {
     return library_->vkGetInstanceProcAddr(handle_, name);
   }

@@ -1,11 +1,11 @@
-// How adding by index is cut. A thread makes elements of the result, 16 bytes of a row where rows
-// are contiguous, from all that is added there, in the order of the index: no sum depends on who
-// comes first. To find these, the places of each line of the index are sorted (entry_sort.hpp):
-// those of one target lie together, in their order. Where a line has few places, a thread looks at
-// all of them instead. Rows of a table find their first entry in a list that is made once. Where a
-// line has many places, stretches of them that are one target's are summed first, each by threads
-// of its own, so that a target with many of them (the word that fills up a batch of texts) is no
-// long row of additions: one thread adds the sums.
+// Adds by index. A thread computes elements of the result, 16 bytes of a row where rows are
+// contiguous. It adds their sources in the order of the index, so no sum depends on thread timing.
+// To find the sources, the places of each line of the index are sorted (entry_sort.hpp), which
+// groups those of one target in order. For a line of few places, a thread scans all of them
+// instead. Rows of a table find their first entry in a list that is computed once. For a line of
+// many places, stretches of one target's places are summed first, each by separate threads; one
+// thread then adds the sums. A target with many places (such as the padding word of a batch of
+// texts) therefore causes no long serial row of additions.
 #include "indexing.hpp"
 
 #include <algorithm>
@@ -29,20 +29,20 @@ enum class Adding : std::uint32_t { look = 2, sorted = 3, listed = 4, list = 5, 
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kGroupUnits = 4 * kThreads;
-constexpr std::int64_t kFewPlaces = 16;  // of a line: a thread looks at all
+constexpr std::int64_t kFewPlaces = 16;  // of a line: a thread scans all
 constexpr std::int64_t kLongRow = 32;    // units of a row that share the list's entry
 constexpr std::int64_t kStretch = 128;   // places that are summed at a time
 constexpr std::int64_t kManyPlaces = 8 * kStretch;
 
-/// An axis of the result. On that of the index only the size counts.
+/// An axis of the result. For the index's axis only `size` is used.
 struct TargetAxis {
   std::int64_t size;
-  std::int64_t limit;   ///< The source ends here.
+  std::int64_t limit;   ///< End of the source.
   std::int64_t source;  ///< Stride of the source.
-  std::int64_t line;    ///< Of the index, or of the numbers of sorted lines.
+  std::int64_t line;    ///< Stride of the index, or of the numbers of sorted lines.
 };
 
-/// The result's axes, merged where the source has all of them; the index's own stays alone.
+/// The result's axes, merged where the source has all of them; the index's axis stays separate.
 struct Targets {
   int rank = 0;
   int index_axis = 0;
@@ -65,7 +65,7 @@ struct Targets {
               .source = next.source,
               .line = next.line};
   }
-  /// Of the axes behind that of the index.
+  /// Units of the axes behind the index's.
   [[nodiscard]] std::int64_t units_behind_index() const {
     std::int64_t all = 1;
     for (int i = index_axis + 1; i < rank; ++i) {
@@ -73,7 +73,7 @@ struct Targets {
     }
     return all;
   }
-  /// Below element [0, 0, ...], and from the lowest to the highest.
+  /// Distance below element [0, 0, ...], or from the lowest element to the highest.
   [[nodiscard]] std::int64_t reach(std::int64_t TargetAxis::*stride, bool only_down) const {
     std::int64_t all = 0;
     for (int i = 0; i < rank; ++i) {
@@ -108,7 +108,7 @@ Targets targets_of(const KernelCall& call, int axis, const Strides& line_strides
   return targets;
 }
 
-/// Elements that a thread makes at a time: those of 16 bytes, where rows allow it, else one.
+/// Chooses the elements of a unit: 16 bytes where rows allow it, else one. Returns their number.
 int widen(Targets& targets, DType dtype, std::uint64_t bits) {
   const bool has_vectors =
       dtype == DType::f32 || dtype == DType::i32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -338,7 +338,7 @@ void main() {
 }
 )";
 
-/// What one shader of these needs.
+/// Options of one shader.
 struct AddCall {
   Adding what;
   DType dtype;
@@ -381,7 +381,7 @@ std::string text_of(const AddCall& add, const Targets& targets, std::size_t byte
   return text.append(add.what == Adding::stretches ? kStretches : kAdd);
 }
 
-/// The parameters that its shaders share.
+/// The parameters that the shaders share.
 struct AddBlock {
   std::uint64_t source;
   std::uint64_t y;
@@ -442,8 +442,8 @@ Status run(const AddCall& add,
       encoder.linear((with.count + each - 1) / each));
 }
 
-// 0 where there are few places, and where the sums would be more than what they are of: of a source
-// that is far smaller than the result.
+// Number of stretches. 0 for few places, and where the sums would have more elements than the
+// source, which is then far smaller than the result.
 std::int64_t stretches_of(const TensorView& source,
                           int width,
                           bool wide,
@@ -464,8 +464,8 @@ Status sum_stretches(AddCall add, Targets targets, AddBlock with, KernelEncoder&
 
 }  // namespace
 
-// Phases: the source's layout; few places: a look at each; else the sorted places, the list of
-// their firsts, the sums.
+// Phases: the source's layout; few places: each is scanned; else the sorted places, the list of
+// first entries, the sums.
 Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
   HEARTH_TRY_STATUS(check_no_guard(call, encoder));
   const TensorView& source = call.inputs[0];

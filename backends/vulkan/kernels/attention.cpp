@@ -1,10 +1,10 @@
-// Attention. Forward, a workgroup has a tile of queries and goes over the keys, with the running
-// maximum and sum of each query; where queries are too few to fill the device, the keys are cut
-// and the parts joined by a second dispatch. Backward needs no atomics: one pass has tiles of
-// queries and goes over the keys for the gradient of q, another has tiles of keys and goes over the
-// queries for those of k and v; both make the weights anew from each row's largest score and sum.
-// Heads that share keys are rows of one matrix, so that a tile of keys is read once for all of
-// them.
+// Attention. Forward, a workgroup has a tile of queries and loops over the keys, with the running
+// maximum and sum of each query. If the queries are too few to fill the device, the keys are split,
+// and a second dispatch combines the parts. Backward needs no atomics. One pass has tiles of
+// queries and loops over the keys for the gradient of q. Another has tiles of keys and loops over
+// the queries for the gradients of k and v. Both recompute the weights from each row's largest
+// score and sum. Heads that share keys are rows of one matrix, so a tile of keys is read once for
+// all of them.
 #include "attention.hpp"
 
 #include "attention_operands.hpp"

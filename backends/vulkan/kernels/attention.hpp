@@ -1,4 +1,4 @@
-// Attention and its gradients, without the matrix of scores in memory. Pure functions of the call.
+// Attention and its gradients, without storing the matrix of scores. Pure functions of the call.
 // Threads: any.
 #pragma once
 

@@ -8,7 +8,7 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
-/// Of the axes before the rows: most have no more, and then share a shader.
+/// Axes before the rows: most calls have no more, and share a shader.
 constexpr int kPaddedRank = 2;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The tensors of an attention call as one kernel sees them: for each head of keys, a matrix of rows
-// that are the queries of all heads that share it. Values. Threads: any.
+// The tensors of an attention call, as a kernel reads them. Each head of keys is one matrix, whose
+// rows are the queries of all heads that share it. Values. Threads: any.
 #pragma once
 
 #include "axis_list.hpp"
@@ -10,7 +10,7 @@
 
 namespace hearth::vulkan {
 
-/// Steps in elements; `head` is that of query heads within a group.
+/// Strides in elements; `head` is the stride of query heads within a group.
 struct AttentionMatrix {
   std::uint64_t address = 0;
   std::int64_t head = 0;
@@ -21,15 +21,15 @@ struct AttentionMatrix {
 enum class AttentionMask : std::uint32_t { none, booleans, floats };
 
 struct AttentionOperands {
-  /// Places of `heads`' operands and of `matrices`.
+  /// Indices of the operands in `heads` and in `matrices`.
   enum Place : std::size_t { q, k, v, mask, grad, statistics, y, kPlaces };
 
-  /// `first` is the place of q among the inputs, that of the mask is `mask_place`.
+  /// `first` is the index of q among the inputs, `mask_place` that of the mask.
   AttentionOperands(const KernelCall& call, std::size_t first, std::size_t mask_place) noexcept;
 
-  /// Adds the tensor at an input, with the axes of queries.
+  /// Adds an input tensor that has the axes of queries.
   void add_rows(Place place, const TensorView& view) noexcept;
-  /// Lists the heads and finds out about indices; after the last add_rows().
+  /// Lists the heads and chooses the width of indices; call after the last add_rows().
   void finish() noexcept;
 
   [[nodiscard]] const AttentionMatrix& matrix(Place place) const noexcept {
@@ -38,8 +38,8 @@ struct AttentionOperands {
   [[nodiscard]] std::int64_t rows() const noexcept { return group * queries; }
 
   std::array<AttentionMatrix, kPlaces> matrices{};
-  AxisList heads{kPlaces};  ///< Heads of keys, of all batches.
-  std::int64_t group = 1;   ///< Query heads that share one of keys.
+  AxisList heads{kPlaces};  ///< Key heads of all batches.
+  std::int64_t group = 1;   ///< Query heads that share a key head.
   std::int64_t queries = 0;
   std::int64_t keys = 0;
   std::int64_t width = 0;
@@ -53,7 +53,7 @@ struct AttentionOperands {
  private:
   void add(Place place, const TensorView& view, const Strides& strides, bool of_queries) noexcept;
 
-  Shape shape_;  // of the queries
+  Shape shape_;  // shape of the queries
   std::int64_t key_heads_ = 1;
   std::array<Strides, kPlaces> strides_{};
   std::array<bool, kPlaces> of_queries_{};

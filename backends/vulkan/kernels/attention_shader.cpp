@@ -1,10 +1,10 @@
-// Tiles of attention. Scores are products of 16 columns at a time, both operands in shared memory
-// with their rows side by side, so that a thread reads 4 rows of each at once for 16 products; the
-// weights go through shared memory to the second product, which has the columns of the result,
-// up to 128, in registers. Wider results are cut among workgroups, which make the scores each.
-// Loads are of four elements where operands lie so.
-// Tiles are 64 rows (32 of doubles: half the shared memory of lavapipe), fewer where there are no
-// more rows: single queries have tiles of 16. Where 16-bit operands lie in eights, tiles of 64 take
+// Tiles of attention. Scores are products of 16 columns at a time. Both operands lie in shared
+// memory with their rows side by side, so a thread reads 4 rows of each at once for 16 products.
+// The weights pass through shared memory to the second product, which keeps up to 128 columns of
+// the result in registers. Wider results are split among workgroups, each of which computes the
+// scores. Loads are of four elements where the layout allows it.
+// Tiles have 64 rows (32 of doubles: half the shared memory of lavapipe), or fewer for fewer rows:
+// single queries have tiles of 16. Where 16-bit operands lie in groups of eight, tiles of 64 use
 // matrix units (attention_units_text.hpp).
 #include "attention_shader.hpp"
 
@@ -34,21 +34,21 @@ using Operands = AttentionOperands;
 constexpr int kSlice = 16;         // SLICE of the text
 constexpr int kMostColumns = 128;  // of a result in a workgroup's registers
 constexpr int kFlatThreads = 128;  // of kernels without tiles
-/// On drivers in software, whose compiler takes seconds for a shader: both sides of a tile, where
-/// one of them has no more than 32 rows.
+/// Rows of both sides of a tile on drivers in software, if one side has at most 32 rows. Their
+/// compilers take seconds for a shader.
 constexpr int kSoftwareTile = 16;
-/// There, tiles of that size meet so many rows at most: longer loops are left early (LoopWatch).
+/// Rows that such tiles loop over at most: drivers leave longer loops early (LoopWatch).
 constexpr std::int64_t kShortInSoftware = 512;
 constexpr std::int64_t kMostSplits = 64;
-constexpr std::int64_t kLeastChunk = 256;  // keys that are worth a part of their own
+constexpr std::int64_t kLeastChunk = 256;  // keys that are worth a separate part
 
 /// The kernels of this file; the first three are those of AttentionPass.
 enum class Kernel : std::uint32_t { forward, query_grads, key_grads, partial, join, means };
 
 struct Tiling {
   int own = 64;    ///< Rows of a tile.
-  int other = 64;  ///< Rows of the tiles that it meets.
-  int blocks = 1;  ///< Of 4 columns of the result, in a thread.
+  int other = 64;  ///< Rows of the other side's tiles.
+  int blocks = 1;  ///< Blocks of 4 columns of the result, in a thread.
   std::int64_t tiles = 1;
   std::int64_t column_blocks = 1;
   std::int64_t splits = 1;
@@ -68,13 +68,13 @@ int tile_of(std::int64_t rows, int most) noexcept {
   return rows <= 16 ? 16 : std::min(rows <= 32 ? 32 : 64, most);
 }
 
-// Of the shared memory of attention_units_text.hpp.
+// Shared memory of attention_units_text.hpp, in bytes.
 std::int64_t unit_bytes(int blocks) noexcept {
   constexpr std::int64_t kLine = 9 * 16;
   return (blocks > 1 ? 256 : 192) * kLine + 16 * 17 * 16;
 }
 
-// Whether what is loaded and stored lies in packs of so many elements.
+// True if all loads and stores are aligned packs of `pack` elements.
 bool lies_in(std::int64_t pack,
              AttentionPass pass,
              const Operands& operands,
@@ -93,8 +93,8 @@ bool lies_in(std::int64_t pack,
   });
 }
 
-// Of loops, in a driver in software, for each tile that a tile of the forward pass meets: loads and
-// products of slices, the joined maxima, and the second product.
+// Loop steps of the forward pass on a driver in software, for each pair of tiles. They are loads
+// and products of slices, the combined maxima, and the second product.
 std::int64_t steps_of(const Operands& operands, const Tiling& tiling) noexcept {
   const std::int64_t loads = std::int64_t{4 * kSlice} / tiling.threads() + 1;
   const std::int64_t slice = 1 + loads * (tiling.own + tiling.other) / 4 + kSlice;
@@ -104,8 +104,8 @@ std::int64_t steps_of(const Operands& operands, const Tiling& tiling) noexcept {
          tiling.other;
 }
 
-// The same for matrix units that are none, in the gradient of keys, which takes most: a product of
-// 64 columns takes 1,150.
+// True if emulated matrix units stay below the step limit. The gradient of keys takes the most
+// steps: 1,150 for a product of 64 columns.
 bool emulates_in_time(std::int64_t other, const Operands& operands, const Tiling& tiling) noexcept {
   const std::int64_t widths = quotient_up(std::max(operands.width, operands.value_width), 64);
   const std::int64_t products = 2 * widths + 4 * std::int64_t{tiling.blocks};
@@ -176,7 +176,7 @@ constexpr std::string_view kMembers =
     "INDEX lag; INDEX chunk; int tiles; int blocks; int splits; uint queries_m; uint queries_h; "
     "uint form; VALUE scale; ";
 
-// Whose heads share keys, what each query sees: GROUPED, CAUSAL and MASK of the text.
+// The text's GROUPED, CAUSAL and MASK: whether heads share keys, and which keys a query attends to.
 std::uint32_t form_of(const Operands& operands) noexcept {
   return (operands.group != 1 ? 1U : 0U) | (operands.is_causal ? 2U : 0U) |
          static_cast<std::uint32_t>(operands.mask_kind) << 2U;
@@ -221,7 +221,7 @@ void add_parameters(ParameterBlock& parameters,
   operands.heads.add_to(parameters, wide);
 }
 
-// Drivers in software take seconds for a shader, so there one has all forms.
+// Drivers in software take seconds for a shader, so one shader has all forms there.
 std::string form_defines(const Operands& operands, const DeviceLimits& limits) {
   if (limits.is_cpu) {
     return "#define GROUPED ((p.form & 1u) != 0u)\n#define CAUSAL ((p.form & 2u) != 0u)\n"
@@ -306,7 +306,7 @@ std::string shader_text(const Operands& operands,
                     .more_extensions = on_units ? detail::cooperative_extensions(
                                                       operands.dtype, limits.emulates_matrix_units)
                                                 : std::string_view()});
-  // Blocks of a shader are what LLVM's coroutines take their time for, by the square.
+  // LLVM's coroutine passes take time quadratic in a shader's blocks.
   text += limits.is_cpu ? "#define UNROLL dont_unroll\n" : "#define UNROLL unroll\n";
   text += form_defines(operands, limits) + defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
@@ -329,7 +329,7 @@ std::string shader_text(const Operands& operands,
     }
   }
   text += has_tiles ? attention_text::kScores : "";
-  // A device's limits are the same for all of its shaders, so the key does not have them.
+  // All shaders of a device have the same limits, so the key omits them.
   text += fmt::format("#define HAS_SHUFFLES {:d}\n", limits.subgroup_size == 32 && !limits.is_cpu);
   switch (kernel) {
     case Kernel::query_grads:

@@ -1,4 +1,5 @@
-// The shaders of attention, by what their texts depend on. Pure functions. Threads: any.
+// The shaders of attention, with the options that their texts depend on. Pure functions. Threads:
+// any.
 #pragma once
 
 #include "attention_operands.hpp"
@@ -14,10 +15,10 @@ enum class AttentionPass : std::uint32_t {
   key_grads,    ///< The gradients of k and v.
 };
 
-/// Where a pass writes, and the means that the gradients need.
+/// Results of a pass, and the row sums that the gradients need.
 struct AttentionResults {
-  std::uint64_t first = 0;   ///< y; the gradient of q; that of k
-  std::uint64_t second = 0;  ///< statistics of rows, 0: not asked for; the gradient of v
+  std::uint64_t first = 0;   ///< y; or the gradient of q or k.
+  std::uint64_t second = 0;  ///< Statistics of rows, 0: none; or the gradient of v.
   std::uint64_t means = 0;
 };
 
@@ -26,7 +27,7 @@ struct AttentionResults {
                                            const AttentionOperands& operands,
                                            const AttentionResults& results,
                                            KernelEncoder& encoder);
-/// The sums over each row of grad times y, to `means`.
+/// Writes the sum over each row of grad times y to `means`.
 [[nodiscard]] Status encode_attention_means(const AttentionOperands& operands,
                                             std::uint64_t means,
                                             KernelEncoder& encoder);

@@ -124,7 +124,7 @@ void main() {
 }
 )";
 
-/// Joins the parts of rows: a thread has an element of the results.
+/// Combines the parts of rows: one element of the results for each thread.
 inline constexpr std::string_view kJoin = R"(
 void main() {
   const INDEX wide_row = max(p.value_width, INDEX(1));
@@ -165,7 +165,7 @@ void main() {
 }
 )";
 
-/// For each row, the sum of grad times y; LANES threads have a row.
+/// For each row, the sum of grad times y; LANES threads share a row.
 inline constexpr std::string_view kMeans = R"(
 #define LANES 8
 shared VALUE lanes[THREADS];

@@ -1,9 +1,9 @@
 // GLSL of tiles of attention: matrices, their products, scores. Texts behind macros that
 // attention_shader.cpp defines. Constants. Threads: any.
 //
-// VALUE, VALUE4: float and vec4, or double and dvec4. A workgroup has TY x TX threads; thread
-// (ty, tx) has 4 rows of its own tile, of OWN = 4 TY rows, times 4 rows of the other, of
-// OTHER = 4 TX, and of a result those 4 rows times 4 BLOCKS columns.
+// VALUE, VALUE4: float and vec4, or double and dvec4. A workgroup has TY x TX threads. Thread (ty,
+// tx) computes 4 rows of its own tile, of OWN = 4 TY rows, times 4 rows of the other tile, of OTHER
+// = 4 TX. Of a result it holds those 4 rows times 4 BLOCKS columns.
 #pragma once
 
 #include <string_view>
@@ -166,7 +166,7 @@ void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX fi
 }
 )";
 
-/// What a workgroup has to do, the scores, and which keys a row sees.
+/// The work of a workgroup, the scores, and the keys that a row attends to.
 inline constexpr std::string_view kScores = R"(
 struct Task {
   INDEX head;

@@ -1,12 +1,12 @@
-// GLSL of tiles of attention on matrix units: in the place of attention_text::kTiles, with its
-// functions, for 16-bit elements that lie in eights. Texts behind macros that attention_shader.cpp
+// GLSL of tiles of attention on matrix units. It replaces attention_text::kTiles with the same
+// functions, for 16-bit elements in groups of eight. Texts behind macros that attention_shader.cpp
 // defines. Constants. Threads: any.
 //
-// Tiles are 64 rows times 64, of 8 warps; a warp has 16 rows times 32 of a product. Both factors
-// and the weights lie in shared memory as they are multiplied, 16 bits each; a product goes through
-// shared memory to the threads, each of which has a 4 x 4 of it as in the other tiles: masks,
-// maxima and sums are theirs. Weights are the sum of two 16-bit numbers, so that results are those
-// of weights in f32. Without the hardware a fragment is the place that it is read from.
+// Tiles are 64 x 64, of 8 warps; a warp computes 16 rows times 32 columns of a product. Both
+// factors and the weights lie in shared memory as 16-bit operands. A product passes through shared
+// memory to the threads, each of which owns a 4 x 4 block as in the other tiles, with its masks,
+// maxima and sums. Weights are the sum of two 16-bit numbers, so results equal those of weights in
+// f32. Without the hardware a fragment is the place that it is read from.
 #pragma once
 
 #include <string_view>
@@ -44,9 +44,9 @@ void multiply(ivec3 a, ivec3 b, inout Fragment sum) {
 #define MULTIPLY(a, b, sum) multiply(a, b, sum)
 )";
 
-/// Shared memory, in front of the fragments: two factors, or a product of 32 bits, and weights;
-/// what these lack lies over the second factor, or behind them where several blocks need it. A line
-/// is one word of 16 bytes longer than what it holds.
+/// Shared memory, in front of the fragments: two factors, or a product of 32 bits, and weights.
+/// Regions that do not fit overlay the second factor, or lie behind it where several blocks need
+/// it. A line is padded by one word of 16 bytes.
 inline constexpr std::string_view kUnitWords = R"(
 #define LINE 9
 #define SUM_LINE 17

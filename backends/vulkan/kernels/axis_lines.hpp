@@ -1,5 +1,5 @@
-// A tensor as lines along one of its axes, for what goes along them: scans, sorts. Private to
-// kernels/. A value. Threads: any.
+// A tensor as lines along one of its axes, for scans and sorts. Private to kernels/. A value.
+// Threads: any.
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,13 @@ struct AxisLines {
 
   [[nodiscard]] std::int64_t count() const noexcept { return space.element_count; }
 
-  MergedSpace space;       ///< Of the lines, in row-major order.
+  MergedSpace space;       ///< The lines, in row-major order.
   std::int64_t length;     ///< Elements of a line.
-  std::int64_t step = 0;   ///< From one of them to the next.
-  std::int64_t start = 0;  ///< Of a line's first element, behind where walk() finds the line.
+  std::int64_t step = 0;   ///< Stride along a line.
+  std::int64_t start = 0;  ///< Offset of a line's first element from the place that walk() returns.
   std::int64_t inner = 1;  ///< Lines that lie between two elements of a contiguous tensor's line.
-  std::int64_t reach = 0;  ///< From the lowest element to the highest.
-  std::uint64_t address = 0;  ///< Of the lowest element.
+  std::int64_t reach = 0;  ///< Distance from the lowest element to the highest.
+  std::uint64_t address = 0;  ///< Address of the lowest element.
 
  private:
   static Shape without(Shape shape, int axis) noexcept {

@@ -113,7 +113,7 @@ std::string AxisList::glsl_places(std::string_view name, bool wide) const {
   return fmt::format("void {}_places(INDEX i{}) {{\n{}}}\n", name, outs, body);
 }
 
-// Round-up method: with l = ceil(log2 d) and m = floor(2^32 (2^l - d) / d) + 1, n / d is
-// (mulhi(m, n) + n) >> l; the sum stays below 2^32 where n < 2^31.
+// Round-up method: with l = ceil(log2 d) and m = floor(2^32 (2^l - d) / d) + 1, n / d is (mulhi(m,
+// n) + n) >> l; the sum stays below 2^32 for n < 2^31.
 
 }  // namespace hearth::vulkan

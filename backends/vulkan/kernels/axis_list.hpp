@@ -1,7 +1,7 @@
 // Axes that a shader walks together, with the strides of several operands along each, and the GLSL
-// that turns a place in them into offsets. Neighbouring axes are merged where all operands allow
-// it. Values. Threads: any. Invariants: (1) no axis has size 1, but those of pad(); (2) the last
-// axis is the fastest; (3) divisions by sizes are multiplications, unless indices are wide.
+// that maps an index to offsets. Neighbouring axes are merged where all operands allow it. Values.
+// Threads: any. Invariants: (1) no axis has size 1, except those of pad(); (2) the last axis is the
+// fastest; (3) divisions by sizes are multiplications, unless indices are wide.
 #pragma once
 
 #include <array>
@@ -24,9 +24,9 @@ class AxisList final {
 
   explicit AxisList(int operand_count) noexcept : operand_count_(operand_count) {}
 
-  /// Appends a faster axis; merges it with the last one where the strides of all operands fit.
+  /// Appends a faster axis; merges it with the last one if the strides of all operands fit.
   void push(std::int64_t size, std::span<const std::int64_t> strides) noexcept;
-  /// Appends axes of size 1 up to `rank`, so that fewer ranks need shaders of their own.
+  /// Appends axes of size 1 up to `rank`, so that lower ranks share a shader.
   void pad(int rank) noexcept;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
@@ -38,20 +38,20 @@ class AxisList final {
   [[nodiscard]] std::int64_t stride(int axis, int operand) const noexcept {
     return stride_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(operand)];
   }
-  /// Of the last axis; 1 and 0 where there is none.
+  /// Size of the last axis, and its stride; 1 and 0 without axes.
   [[nodiscard]] std::int64_t inner_size() const noexcept { return rank_ > 0 ? size(rank_ - 1) : 1; }
   [[nodiscard]] std::int64_t inner_stride(int operand) const noexcept {
     return rank_ > 0 ? stride(rank_ - 1, operand) : 0;
   }
-  /// How far from element 0 the operand's elements lie at most.
+  /// Largest distance of the operand's elements from element 0.
   [[nodiscard]] std::int64_t reach(int operand) const noexcept;
-  /// Whether `pack` elements along the last axis lie side by side in this operand, and all other
-  /// steps are whole packs.
+  /// True if `pack` elements along the last axis are contiguous in this operand, and all other
+  /// strides are multiples of `pack`.
   [[nodiscard]] bool has_packs(int operand, std::int64_t pack) const noexcept;
-  /// Whether all steps are whole packs.
+  /// True if all strides are multiples of `pack`.
   [[nodiscard]] bool steps_packs(int operand, std::int64_t pack) const noexcept;
 
-  /// The members of glsl_members(), in their order.
+  /// Adds the members of glsl_members(), in their order.
   void add_to(ParameterBlock& parameters, bool wide) const noexcept;
   /// "int NAME_n1; ..." for glsl_parameters().
   [[nodiscard]] std::string glsl_members(std::string_view name, bool wide) const;
@@ -67,7 +67,7 @@ class AxisList final {
   std::array<std::array<std::int64_t, kMostOperands>, kMaxRank> stride_;
 };
 
-/// An index as the prelude's INDEX.
+/// Adds an index as the prelude's INDEX.
 inline void add_index(ParameterBlock& parameters, bool wide, std::int64_t value) noexcept {
   if (wide) {
     parameters.add(value);

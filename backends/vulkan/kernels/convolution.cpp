@@ -1,6 +1,6 @@
-// The three kinds as products of windows; window_product.cpp and weight_product.cpp say how those
-// are cut. The gradient for the input is cut by the remainder of a place by the stride: all places
-// with the same one meet the same taps, so nothing is multiplied by the zeros in between.
+// The three kinds as products of windows, which window_product.cpp and weight_product.cpp split.
+// The gradient for the input is split by the remainder of a place by the stride. All places with
+// one remainder use the same taps, so the zeros in between are never multiplied.
 #include "convolution.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// Where x, w and y (or their gradients) lie: [image or out channel, channel, y, x].
+// The layouts of x, w and y (or their gradients): [image or out channel, channel, y, x].
 struct Operands {
   const TensorView* x;
   const TensorView* w;
@@ -31,7 +31,7 @@ const std::byte* behind(const TensorView& view, std::int64_t elements) noexcept 
   return view.data + elements * size_bytes(view.dtype);
 }
 
-// Windows of x, as they lie under y.
+// Windows of x that belong to the elements of y.
 WindowAxis window_axis(const Operands& operands, int i) noexcept {
   const auto at = static_cast<std::size_t>(i);
   return {.count = operands.y->shape()[2 + i],
@@ -73,14 +73,14 @@ Status forward(const KernelCall& call, const Operands& operands, KernelEncoder& 
   return encode_windows(product, call, encoder);
 }
 
-// The places of x with one remainder along an axis, and the first tap that falls on them.
+// The places of x with one remainder along an axis, and the first tap that applies to them.
 struct Remainder {
   WindowAxis axis;
   std::int64_t first_tap = 0;
 };
 
 // Place i = first + q*stride of x comes from y at (i + padding - tap*dilation) / stride, for the
-// taps where that is whole: every step'th from the first.
+// taps with a whole quotient: every step'th from the first.
 Remainder remainder_of(const Operands& operands, int i, std::int64_t first) noexcept {
   const auto at = static_cast<std::size_t>(i);
   const std::int64_t by = operands.conv.stride[at];

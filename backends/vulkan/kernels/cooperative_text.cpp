@@ -1,14 +1,14 @@
-// Products of factors of 16 bits, and of i8, on matrix units, in the frame of product_text.cpp.
-// What was measured on an H200 to matter: one padded buffer of slices in shared memory, loads of 16
-// bytes, the next slice's fragments read before this one's products, and the last products of a
-// slice around the two barriers between which the next slice is laid down. The loads of the slice
-// behind that one come between these barriers or after both, as a tile's registers have it. Sums go
-// to memory by way of shared memory, strip by strip, so that rows and columns of each are known
-// there: edges, bias and epilogues are as in the other kernels. Each warp has a strip of its own,
-// and waits for no other.
+// Products of 16-bit factors, and of i8, on matrix units, in the frame of product_text.cpp.
+// Measurements on an H200 favoured one padded buffer of slices in shared memory and loads of 16
+// bytes. The next slice's fragments are read before this slice's products. The last products of a
+// slice surround the two barriers between which the next slice is stored. The loads of the slice
+// after next come between these barriers or after both, as a tile's registers allow. Sums go to
+// memory through shared memory, strip by strip, so the row and column of each sum are known. Edges,
+// bias and epilogues therefore work as in the other kernels. Each warp has a strip of its own, and
+// waits for no other.
 //
-// Without the hardware the same text runs with fragments in the registers of 32 threads in a row,
-// which multiply by way of shared memory: slow, but each index is the one that the hardware gets.
+// Without the hardware the same text runs with fragments in the registers of 32 consecutive
+// threads, which multiply through shared memory. That is slow, but every index is the hardware's.
 #include "matrix_units_text.hpp"
 #include "product.hpp"
 
@@ -120,7 +120,7 @@ void multiply(Fragment a, Fragment b, inout Fragment sum) {
 #define WARP_BARRIER barrier()
 )";
 
-// The same for i8: 16 x 32 by 32 x 16.
+// Emulation for i8: 16 x 32 by 32 x 16.
 constexpr std::string_view kIntegerEmulation = R"(
 struct FragmentA { int v[16]; };
 struct FragmentB { int v[16]; };
@@ -177,9 +177,9 @@ void multiply(FragmentA a, FragmentB b, inout FragmentSum sum) {
 #define WARP_BARRIER barrier()
 )";
 
-// Stores a strip of 16 rows. In each row words of memory begin at other columns: first the whole
-// words, then the columns before the first and behind the last, 4 in all where the strip's own
-// columns are a multiple of 4, else up to 6.
+// Stores a strip of 16 rows. Words of memory begin at different columns in each row. The whole
+// words are stored first, then the columns before the first and behind the last. These are 4 in all
+// if the strip's own columns are a multiple of 4, else up to 6.
 constexpr std::string_view kStores = R"(
 #if HAS_EPILOGUE
 #define UNROLL_STORES [[dont_unroll]]
@@ -448,8 +448,7 @@ void main() {
 }
 )";
 
-// The largest power of two, up to 32, that divides the words of a line: so many threads lie along
-// it.
+// Threads along a line: the largest power of two, up to 32, that divides its words.
 int threads_across(int words) noexcept {
   const int power = words & -words;
   return power < 32 ? power : 32;
@@ -474,7 +473,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
   const int word = unit_word(request.dtype);
   const int a_words = (request.a.along_depth ? tile.depth : tile.rows) / word;
   const int b_words = (request.b.along_depth ? tile.depth : tile.columns) / word;
-  // The compiling side looks for the name of the last macro, see cooperative_matrix.hpp.
+  // The compiler's caller searches for the name of the last macro, see cooperative_matrix.hpp.
   return fmt::format(
       "#define TILE_ROWS {}\n#define TILE_COLUMNS {}\n#define TILE_DEPTH {}\n"
       "#define WARP_ROWS {}\n#define WARP_COLUMNS {}\n#define A_ACROSS {}\n#define B_ACROSS {}\n"

@@ -19,7 +19,7 @@ std::int64_t shared_bytes(const CooperativeTile& tile, const ProductRequest& req
                                      words(request.b.along_depth, tile.columns));
 }
 
-// A slice of i8 has as many bytes: its fragments are twice as deep.
+// A slice of i8 has the same number of bytes: its fragments are twice as deep.
 CooperativeTile tile_for(CooperativeTile tile,
                          const ProductRequest& request,
                          const DeviceLimits& limits) noexcept {

@@ -1,6 +1,6 @@
-// Cross entropy. Forward it is the shader of lines, which keeps a row, with a store of one loss a
-// row. Backward each element needs its row's gradient and target alone: a thread takes packs of
-// them, all rows in one grid. A pack may lie in two rows.
+// Cross entropy. Forward it is the shader of lines, which keeps a row, and stores one loss a row.
+// Backward each element needs only its row's gradient and target: a thread takes packs of elements,
+// all rows in one grid. A pack may span two rows.
 #include "cross_entropy.hpp"
 
 #include "axis_list.hpp"
@@ -35,8 +35,7 @@ constexpr std::string_view kMembers =
     "INDEX count; INDEX classes; INDEX grad_step; INDEX row_step; INDEX class_step; "
     "INDEX target_step; uint row_m; uint row_h; ";
 
-// CROSSES: rows follow each other without gaps, so that a pack may begin in one and end in the
-// next.
+// CROSSES: rows follow each other without gaps, so a pack may begin in one and end in the next.
 constexpr std::string_view kMain = R"(
 bool find_row(INDEX row, out INDEX target, out VALUE grad) {
   const int64_t read = int64_t(load_target(p.targets, row * p.target_step));

@@ -1,6 +1,7 @@
-// The program's text stands between what it is promised (runtime/base/custom_code.hpp) and a main()
-// that calls it: once for each element of the first result, or by as many workgroups as its
-// function says. Sizes are parameters, so one shader serves all shapes of a rank.
+// The program's text stands between the names promised to it (runtime/base/custom_code.hpp) and a
+// main() that calls it. main() runs once for each element of the first result, or in the number of
+// workgroups that the program's function returns. Sizes are parameters, so one shader serves all
+// shapes of a rank.
 #include "custom.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace hearth::vulkan {
 namespace {
 
-/// Places below this leave room for what a grid has too much.
+/// Places below this leave room for the overhang of a grid.
 constexpr std::int64_t kMostNarrow = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
 struct Form {
@@ -25,7 +26,7 @@ struct Form {
   const KernelCall& call;
   int threads;
   bool is_wide;
-  std::int64_t groups;  ///< How many run; 0: one thread an element.
+  std::int64_t groups;  ///< Number of workgroups; 0: one thread an element.
 
   [[nodiscard]] std::size_t operand_count() const noexcept {
     return call.inputs.size() + call.outputs.size();
@@ -52,7 +53,7 @@ std::vector<TensorForm> forms_of(std::span<const TensorView> views) {
   return forms;
 }
 
-// How many workgroups the program's function asks for.
+// Number of workgroups that the program's function returns.
 Result<std::int64_t> groups_of(const CustomCode& code, const KernelCall& call) {
   std::string what;
   try {
@@ -67,9 +68,10 @@ Result<std::int64_t> groups_of(const CustomCode& code, const KernelCall& call) {
   return refused(code, ErrorCode::kernel_failed, fmt::format("its number of workgroups {}", what));
 }
 
-// What the program's text may use. In the order of the parameters, whose members begin with _,
-// those of numbers with _0, as no name of the program's does. Numbers are macros, and end with its
-// text. Other names here are those of runtime/ops/glsl_words.hpp, which no operand may have.
+// Names that the program's text may use, in the order of the parameters. Members of the parameters
+// begin with _, those of numbers with _0, which no name of the program's does. Numbers are macros,
+// undefined behind the program's text. All other names here are in runtime/ops/glsl_words.hpp, and
+// no operand may have them.
 std::string text_of(const Form& form, std::size_t parameter_bytes) {
   const std::string index = form.is_wide ? "int64_t" : "int";
   std::string members;

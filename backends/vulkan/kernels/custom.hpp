@@ -1,4 +1,4 @@
-// Kernels that the program brings itself, in GLSL. Threads: owner only.
+// Kernels in GLSL that the program supplies. Threads: owner only.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>

@@ -1,8 +1,9 @@
-// How sorts are cut. A line of up to 2,048 elements is sorted by one workgroup in shared memory
-// (bitonic; a group takes several short lines). Of a longer one, where few are kept, groups sort
-// pieces of 2,048 and keep the first of each, until one piece is left. Where many are kept, a radix
-// sort goes over the entries in scratch, 4 bits a pass: groups count 2,048 entries each, the counts
-// of a line are scanned, and each group puts its entries where they go, in their order.
+// Chooses and runs the sort. One workgroup sorts a line of up to 2,048 elements in shared memory
+// (bitonic); a workgroup takes several short lines. For a longer line of which few elements are
+// kept, groups sort pieces of 2,048 and keep the first of each, until one piece is left. If many
+// are kept, a radix sort processes the entries in scratch, 4 bits a pass. Groups count 2,048
+// entries each, the counts of a line are scanned, and each group moves its entries to their places,
+// in order.
 #include "entry_sort.hpp"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ enum class Step : std::uint32_t { pieces, entries, count, scan, scatter, take };
 constexpr int kThreads = 256;
 constexpr std::int64_t kPiece = kMostGroupLine;
 constexpr std::int64_t kLeastGroupEntries = 512;  // a group takes short lines up to this
-constexpr std::int64_t kFew = 256;                // kept by pieces; more is a matter of radix
+constexpr std::int64_t kFew = 256;                // kept by pieces; the radix sort keeps more
 constexpr int kPassBits = 4;
 constexpr std::int64_t kBins = 1 << kPassBits;
 
@@ -34,18 +35,18 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// What all shaders of a sort have in common. `entries` are what is read, `sorted` what is written.
+// Parameters of all shaders of a sort. They read `entries` and write `sorted`.
 struct SortBlock {
   std::uint64_t entries = 0;
   std::uint64_t sorted = 0;
   std::uint64_t counts = 0;
   SortTarget target = {};
   std::int64_t size = 0;    ///< Elements, or entries, of a line.
-  std::int64_t pieces = 1;  ///< Of a line.
-  std::int64_t kept = 0;    ///< Of a line, or of a piece.
+  std::int64_t pieces = 1;  ///< Pieces of a line.
+  std::int64_t kept = 0;    ///< Kept entries of a line, or of a piece.
   int piece_size = 0;       ///< A power of two.
-  int lines_each = 1;       ///< Of a group.
-  int shift = 0;            ///< Of the key's bits.
+  int lines_each = 1;       ///< Lines of a group.
+  int shift = 0;            ///< First bit of the digit.
 };
 
 constexpr std::string_view kMembers =
@@ -76,7 +77,7 @@ ParameterBlock block_of(const SortOf& sort, const SortBlock& with, bool sees_ele
   return block;
 }
 
-/// Runs one step. `flags` are what else its text depends on; `body` is what follows.
+/// Runs one step. `flags` are further options of its text; `body` stands at the text's end.
 class Sorter {
  public:
   Sorter(const SortOf& sort, KernelEncoder& encoder) noexcept
@@ -90,7 +91,7 @@ class Sorter {
                            std::uint32_t flags,
                            std::string_view body,
                            std::int64_t groups) {
-    // The steps between see entries alone.
+    // The steps between read entries only.
     const bool sees_elements = step == Step::pieces || step == Step::entries || step == Step::take;
     const ParameterBlock block = block_of(sort_, with, sees_elements, wide_);
     const bool is_index = sort_.order == KeyOrder::index;
@@ -122,7 +123,8 @@ class Sorter {
     return encoder_.dispatch(key, text, block, encoder_.linear(groups));
   }
 
-  /// Sorts pieces of the lines, or of the `from` that an earlier step left, `size` of a line.
+  /// Sorts pieces of the lines, or of the entries that an earlier step wrote to `from`, `size` of a
+  /// line.
   [[nodiscard]] Status pieces(SortBlock with, std::uint32_t flags) {
     with.pieces = ceil_div(with.size, kPiece);
     const auto longest = static_cast<std::uint64_t>(std::min(with.size, kPiece));
@@ -139,7 +141,7 @@ class Sorter {
   bool wide_;
 };
 
-/// Entries in order by their keys: from `a`, by way of `b`. Returns which of them has them.
+/// Sorts entries by their keys, from `a` by way of `b`. Returns which of the two holds the result.
 Result<std::uint64_t> radix(const SortOf& sort,
                             std::uint64_t a,
                             std::uint64_t b,
@@ -177,7 +179,8 @@ struct RadixMemory {
   std::int64_t count_bytes;
 };
 
-/// Entries that the first of all pieces leave; they lie twice, for steps go to and fro.
+/// Bytes of the entries that the first pass over pieces leaves. There are two such buffers, which
+/// steps alternate between.
 std::int64_t pieces_bytes(const SortOf& sort, std::int64_t kept) noexcept {
   return sort.lines.count() * ceil_div(sort.lines.length, kPiece) * kept * sort.entry_bytes();
 }
@@ -186,7 +189,7 @@ std::int64_t pieces_bytes(const SortOf& sort, std::int64_t kept) noexcept {
 
 int SortOf::key_bits() const noexcept {
   if (order == KeyOrder::index) {
-    // What fails has all bits set, so that one more than the axis needs keeps it behind.
+    // A failing index has all bits set; one bit more than the axis needs sorts it last.
     return std::min(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(axis_size))) + 1,
                     32);
   }

@@ -38,7 +38,7 @@ void store_entry(uint64_t a, INDEX i, ENTRY entry) {
 }
 )";
 
-// In the order of the values, of their bits: below zero all bits turn, above it the sign's.
+// Maps bits to the order of values: negative values flip all bits, others the sign bit.
 constexpr std::string_view kFloatKey = R"(
 KEY order_of(KEY bits) {
   const KEY magnitude = bits & (SIGN - KEY(1));
@@ -279,8 +279,8 @@ void main() {
 }
 )";
 
-// A thread has eight neighbouring entries, and places of its own for each digit: so all stay in
-// their order.
+// A thread has eight neighbouring entries, and separate places for each digit, so the sort is
+// stable.
 const std::string_view kScatterBody = R"(
 shared uint places[16 * 256];
 shared uint part[256];

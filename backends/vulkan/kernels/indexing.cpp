@@ -1,6 +1,6 @@
-// Picking by index: a thread makes four units of the result, a workgroup's width apart, in its
-// order. A unit is an element, or up to 16 bytes where neighbours share their index and lie
-// together: rows of a table. The bits are moved as they are.
+// Picks by index: a thread computes four units of the result, a workgroup's width apart, in order.
+// A unit is an element, or up to 16 bytes where contiguous neighbours share their index, as in rows
+// of a table. The bits are copied unchanged.
 #include "indexing.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace hearth::vulkan {
 namespace {
 
-enum class Indexing : std::uint32_t { pick = 0, check = 1 };  // add_at.cpp goes on
+enum class Indexing : std::uint32_t { pick = 0, check = 1 };  // add_at.cpp continues the numbers
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kGroupUnits = 4 * kThreads;
@@ -28,8 +28,8 @@ bool is_line(OpKind kind) {
   return kind == OpKind::index_select || kind == OpKind::index_add;
 }
 
-// Indices are compared without a sign: lavapipe of Mesa 22.3 finds an i32 below 0 that is made an
-// i64 neither below 0 nor large.
+// Indices are compared unsigned: in lavapipe of Mesa 22.3 a negative i32 widened to i64 compares
+// neither below 0 nor as large.
 constexpr std::string_view kPick = R"(
 void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
@@ -160,7 +160,7 @@ Status encode_pick(const KernelCall& call, KernelEncoder& encoder) {
   const std::int64_t axis_start = std::max<std::int64_t>(-length, 0);
   const std::int64_t reach = space.reach(0) + (length < 0 ? -length : length);
   const bool wide = is_wide(std::max({space.element_count, reach, space.reach(1)}));
-  // The place of an index in its row-major order, for what fails.
+  // Distance in the row-major order of the index, to report a failing place.
   std::int64_t after = 1;
   for (int i = axis + 1; is_line(call.op.kind()) && i < y.shape().rank(); ++i) {
     after *= y.shape()[i];

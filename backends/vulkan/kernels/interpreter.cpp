@@ -1,6 +1,6 @@
 // A program is words, two a step: operation, target and two operands, a byte each; then a third
-// operand, a number, or the bits of a value. Registers hold the bits of a float, or 0 and 1, and
-// are given anew once their value has been read for the last time.
+// operand, a number, or the bits of a value. Registers hold the bits of a float, or 0 and 1. A
+// register is reused after the last read of its value.
 #include "interpreter.hpp"
 
 #include <algorithm>
@@ -27,10 +27,10 @@ constexpr int kMostAxes = 6;
 constexpr std::size_t kMostSteps = 160;
 constexpr int kRegisters = 32;
 constexpr int kThreads = static_cast<int>(kInterpreterThreads);
-/// Places below this leave room for what a grid has too much.
+/// Places below this leave room for the overhang of a grid.
 constexpr std::int64_t kMostPlaces = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
-/// Beside the primitives, whose numbers stay below.
+/// Steps beside the primitives, whose numbers stay below 64.
 static_assert(static_cast<int>(Primitive::log_softmax_backward) < 64);
 enum Step : std::uint32_t { value = 64, load, store, move, to_f16, to_bf16, to_bool };
 
@@ -76,7 +76,7 @@ class Writer {
         registers_(kernel.body.size(), -1),
         last_uses_(kernel.body.size(), -1) {}
 
-  // Phases: who reads what last; a step a node; the results.
+  // Phases: the last use of each value; a step a node; the results.
   std::optional<Program> write() {
     for (std::int32_t place = 0; place < kernel_.node_count(); ++place) {
       for (const std::int32_t operand : kernel_.node(place).operands) {
@@ -120,7 +120,7 @@ class Writer {
     return kernel_.node(node.operands[operand]).type;
   }
 
-  // An operand's register is free for the result.
+  // The result may take an operand's register.
   [[nodiscard]] bool write_node(std::int32_t place) {
     const auto at = static_cast<std::size_t>(place);
     const KernelNode& node = kernel_.node(place);
@@ -200,7 +200,7 @@ class Writer {
 
   [[nodiscard]] bool add_conversion(DType from, DType to, int target, int operand) {
     if (from == DType::boolean && to != DType::boolean) {
-      // 1.0f is the bits of 1 times this number.
+      // 1.0f is 1 times this number, as bits.
       return program_.add(Step::to_bool, target, operand, 1);
     }
     if (to == DType::boolean) {
@@ -303,7 +303,7 @@ constexpr Case kCases[] = {
     {number(Primitive::select), "is_real = false; bits = a != 0u ? b : r[more];"},
     {Step::value, "is_real = false; bits = more;"},
     {Step::move, "is_real = false; bits = a;"},
-    // Of a float whether it is not zero, of a bool its number as a float.
+    // to_bool: of a float whether it is not zero, of a bool its number as a float.
     {Step::to_bool,
      "is_real = false; bits = (code >> 24) == 1u ? a * 0x3f800000u : bool_of_f32(x) ? 1u : 0u;"},
     {Step::load,

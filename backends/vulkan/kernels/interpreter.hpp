@@ -1,7 +1,8 @@
-// One kernel for all pointwise kernels of floats and bools: it reads what they compute as a program
-// of some words a node. So a group, or an op, whose own pipeline is being made runs at once; by
-// memory that threads do not share it is some times slower. What it cannot say waits, as before:
-// integers, f64, random numbers, rows, failures, guards. Pure functions. Threads: any.
+// One kernel that runs any pointwise kernel of floats and bools. It reads the computation as a
+// program of some words a node. A group, or an op, whose own pipeline is in the making thus runs at
+// once. The kernel keeps values in thread-private memory, and is several times slower. Kernels that
+// it does not support wait for their pipelines: integers, f64, random numbers, rows, failures,
+// guards. Pure functions. Threads: any.
 #pragma once
 
 #include <hearth/streams/kernel/expression.hpp>
@@ -10,16 +11,17 @@
 
 namespace hearth::vulkan {
 
-inline constexpr std::uint32_t kInterpreterThreads = 256;  ///< Of a workgroup.
+inline constexpr std::uint32_t kInterpreterThreads = 256;  ///< Threads of a workgroup.
 
-/// Whether that is done at all. Software drivers take long to compile the interpreter itself.
+/// True if the device uses the interpreter. Software drivers take long to compile the interpreter
+/// itself.
 [[nodiscard]] inline bool interprets(const DeviceLimits& limits) noexcept {
   return (!limits.is_cpu && limits.most_group_threads >= kInterpreterThreads) ||
          limits.interprets_always;
 }
 
-/// Dispatches the call by the interpreter, if that can say the kernel, and is there. `parameters`:
-/// the kernel's. False: nothing was dispatched.
+/// Dispatches the call by the interpreter, if it supports the kernel and is compiled. `parameters`
+/// are the kernel's. Returns false if nothing was dispatched.
 /// Errors: those of KernelEncoder::dispatch.
 [[nodiscard]] Result<bool> interpret(const KernelCall& call,
                                      const KernelIR& kernel,

@@ -11,12 +11,12 @@ namespace {
 
 constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
 constexpr std::int64_t kKeptElements = 32;  // of a thread, in registers
-constexpr std::int64_t kRowElements = 32;   // of a thread, before more threads take the row
+constexpr std::int64_t kRowElements = 32;   // of a thread, before more threads share the row
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kMostSplits = 256;
-constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that a split is worth its second pass
+constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that pay for a split's second pass
 constexpr std::int64_t kGroupsAtATime = 4;     // on a multiprocessor
-constexpr std::int64_t kRaggedLoads = 16;      // of a line, that two parts are worth
+constexpr std::int64_t kRaggedLoads = 16;      // of a line, that pay for two partial loads
 
 std::int64_t power_from(std::int64_t value) noexcept {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
@@ -26,8 +26,8 @@ std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }
 
-// Whether lines, side by side in memory, begin at the same distance from a whole pack in each
-// operand. A driver in software reads elements as fast as packs.
+// True if contiguous lines begin at the same distance from a whole pack in each operand. A driver
+// in software reads elements as fast as packs.
 bool can_be_ragged(const LinePlan& plan,
                    DType dtype,
                    std::span<const LineOperand> operands,
@@ -61,7 +61,7 @@ void choose_pack(LinePlan& plan,
   plan.pack = fits || plan.is_ragged ? static_cast<int>(pack) : 1;
 }
 
-/// A length that no thread has to read twice: rounds, and as many threads as that takes.
+/// Plans lines that no thread has to read twice: the rounds, and the threads that they need.
 void keep_lines(LinePlan& plan, std::int64_t most_threads, std::int64_t most_kept) noexcept {
   const std::int64_t more = plan.is_ragged ? plan.pack - 1 : 0;
   const std::int64_t loads = quotient_up(plan.length + more, plan.is_columns ? 1 : plan.pack);

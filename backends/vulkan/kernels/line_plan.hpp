@@ -1,5 +1,5 @@
-// How kernels that normalise lines (softmax, cross entropy and the like) are cut: what a workgroup,
-// a thread and a load take. A function of shapes, strides and the device. Threads: any.
+// Plans kernels that normalise lines (softmax, cross entropy and the like): the work of a
+// workgroup, a thread and a load. A function of shapes, strides and the device. Threads: any.
 #pragma once
 
 #include "axis_list.hpp"
@@ -19,17 +19,17 @@ struct LineOperand {
 struct LinePlan {
   explicit LinePlan(int operand_count) noexcept : lines(operand_count) {}
 
-  AxisList lines;                                            ///< All axes but the one of the line.
-  std::int64_t length = 1;                                   ///< Of a line.
-  std::array<std::int64_t, AxisList::kMostOperands> step{};  ///< Along a line.
-  /// Threads side by side take lines that are neighbours in memory; else parts of one line.
+  AxisList lines;                                            ///< All axes except the line's.
+  std::int64_t length = 1;                                   ///< Elements of a line.
+  std::array<std::int64_t, AxisList::kMostOperands> step{};  ///< Stride along a line, by operand.
+  /// Neighbouring threads take lines that are neighbours in memory; else parts of one line.
   bool is_columns = false;
   bool wide = false;
   int pack = 1;  ///< Elements of a load.
-  /// Lines begin and end anywhere, in all operands at the same distance from a whole pack: a load
-  /// begins at a multiple of `pack` in memory, and the first and the last one are parts.
+  /// Lines begin and end anywhere, in all operands at the same distance from a multiple of `pack`.
+  /// Loads begin at multiples of `pack`; the first and the last one are partial.
   bool is_ragged = false;
-  int threads = 256;        ///< Of a workgroup.
+  int threads = 256;        ///< Threads of a workgroup.
   int lanes = 1;            ///< Threads that share a line; a power of two.
   int rounds = 0;           ///< Loads that a thread keeps in registers; 0: it reads twice.
   std::int64_t splits = 1;  ///< Workgroups that share a line.
@@ -45,8 +45,8 @@ struct LinePlan {
   }
 };
 
-/// The last operand is the result, or stands for it, as the one whose neighbours matter most.
-/// `kept` is how many of the operands a thread keeps. The shape has elements.
+/// The last operand is the result, or a stand-in for it: its memory order decides the neighbours.
+/// `kept` is the number of operands that a thread keeps. Requires that the shape has elements.
 [[nodiscard]] LinePlan plan_lines(const Shape& shape,
                                   int axis,
                                   DType dtype,

@@ -1,12 +1,12 @@
-// Lines that are normalised: softmax, its logarithm, their gradients, cross entropy. A workgroup
-// has `lanes` threads for each of its lines: side by side where a line is contiguous ("rows"), else
-// the lines are side by side ("columns"), so that both read whole packs of up to 16 bytes. Lines
-// that fit are read once into registers (KEPT loads of a thread); longer ones are read twice, the
-// first time with a running maximum by which the sum is scaled. Where long lines are too few to
-// fill the device, several workgroups share one: a first dispatch leaves each one's maximum and sum
-// in scratch, a second one folds them and writes. Lanes of a row meet by shuffles, and the
-// subgroups of a longer one in shared memory; those of columns in shared memory alone. All in a
-// fixed order.
+// Normalises lines: softmax, its logarithm, their gradients, cross entropy. A workgroup has `lanes`
+// threads for each of its lines. If a line is contiguous, its lanes are side by side ("rows"); else
+// the lines are ("columns"). Both forms read whole packs of up to 16 bytes. Lines that fit are read
+// once into registers (KEPT loads of a thread). Longer ones are read twice, the first time with a
+// running maximum that scales the sum. Where long lines are too few to fill the device, several
+// workgroups share one. A first dispatch writes each group's maximum and sum to scratch; a second
+// one combines them and writes the result. Lanes of a row combine by shuffles, and the subgroups of
+// a longer row through shared memory; lanes of columns use shared memory alone. All orders are
+// fixed.
 #include "line_shader.hpp"
 
 #include "backends/vulkan/error_cells.hpp"
@@ -21,7 +21,7 @@
 namespace hearth::vulkan {
 namespace {
 
-/// What a dispatch does of the work.
+/// The part of the work that a dispatch does.
 enum class Phase : std::uint32_t { all, measure, finish };
 
 constexpr std::string_view kMembers =
@@ -86,7 +86,7 @@ FOLD(fold_max, max)
 #endif
 )";
 
-// Sums beside their maxima, of elements, of threads and of workgroups.
+// Sums with their maxima, of elements, of threads and of workgroups.
 constexpr std::string_view kSums = R"(
 #if !IS_BACKWARD
 void take(VALUE v, inout VALUE top, inout VALUE sum, inout VALUE lost) {
@@ -116,8 +116,8 @@ void meet(inout VALUE top[COLUMNS], inout VALUE sum[COLUMNS], int thread, int la
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Partials { VALUE v[]; };
 )";
 
-// A pack of a line, `at` being where the line begins. What a ragged one has of other lines is
-// padding, and is not stored.
+// A pack of a line that begins at `at`. Elements of other lines in a ragged pack are padding, and
+// are not stored.
 constexpr std::string_view kPacks = R"(
 #if RAGGED
 void load_part(uint64_t from, INDEX at, INDEX r, VALUE padding, out VALUE v[PACK]) {
@@ -151,7 +151,7 @@ void store_part(uint64_t to, INDEX at, INDEX r, VALUE v[PACK]) {
 #endif
 )";
 
-// What a thread knows of its place.
+// The thread's place.
 constexpr std::string_view kPlace = R"(
   const int lines = THREADS / p.lanes;
 #if COLUMNAR
@@ -501,7 +501,7 @@ Status encode_lines(const LineCall& call, const LinePlan& plan, KernelEncoder& e
   LinePlan second = plan;
   const bool writes_losses_alone = call.out == 0;
   if (writes_losses_alone) {
-    second.chunk = 0;  // nothing of a line is read again, and one workgroup has its loss
+    second.chunk = 0;  // the line is not read again, and one workgroup writes the loss
   }
   return dispatch(call, second, Phase::finish, partial, encoder);
 }

@@ -1,5 +1,5 @@
-// The shader that normalises lines, in its kinds, and the dispatches that a plan takes. Pure
-// functions. Threads: any.
+// The shader that normalises lines, in its kinds, and the dispatches of a plan. Pure functions.
+// Threads: any.
 #pragma once
 
 #include "backends/vulkan/kernel_encoder.hpp"
@@ -13,12 +13,12 @@ enum class LineKind : std::uint32_t {
   softmax,               ///< x to out
   log_softmax,           ///< x to out
   softmax_backward,      ///< gradient x and result y to out
-  log_softmax_backward,  ///< the same
-  loss,                  ///< x and targets to losses, and to out where there is one
+  log_softmax_backward,  ///< gradient x and result y to out
+  loss,                  ///< x and targets to losses, and to out if it is not 0
 };
 
-/// What is read and written, beside the lines of the plan. Operands of the plan: x, y for the
-/// backward kinds, out unless it is 0.
+/// Addresses of a call, beside the lines of the plan. The plan's operands are x, y for the backward
+/// kinds, and out unless it is 0.
 struct LineCall {
   LineKind kind = LineKind::softmax;
   DType dtype = DType::f32;

@@ -1,4 +1,4 @@
-// How a matmul is cut, matrix_product.cpp and product.cpp say; here its operands become strides.
+// Converts the operands of matmul to strides; matrix_product.cpp and product.cpp split the work.
 #include "matmul.hpp"
 
 #include "matrix_product.hpp"

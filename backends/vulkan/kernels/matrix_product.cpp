@@ -1,6 +1,6 @@
-// What a product looks like decides its kernel: operands are read by fours where their strides and
-// addresses allow; a batch of which each product takes the same b is one product of many rows; a
-// result of few columns is computed as its transpose, which has few rows.
+// Chooses the kernel of a product by its layout. Operands are read four at a time where their
+// strides and addresses allow. A batch in which every product has the same b becomes one product of
+// many rows. A result of few columns is computed as its transpose, which has few rows.
 #include "matrix_product.hpp"
 
 #include <algorithm>
@@ -23,12 +23,12 @@ namespace {
 
 constexpr std::int64_t kFewColumns = 8;
 
-// Of the product's own result, where no epilogue makes another.
+// The type of the product's own result, before an epilogue.
 DType sums_dtype(DType factors) noexcept {
   return factors == DType::i8 ? DType::i32 : factors;
 }
 
-// A product with what the kernel needs beside it.
+// A product, with the further arguments of its kernel.
 struct Layouts {
   MatrixProduct product;
   std::int64_t matrices = 1;
@@ -37,7 +37,7 @@ struct Layouts {
   ProductResult result;
 };
 
-// The last batch axis becomes more rows, if each of its products takes the same b.
+// Turns the last batch axis into rows, if its products share b.
 void join_rows(MatrixProduct& p) noexcept {
   while (p.batch_rank > 0) {
     const BatchAxis& axis = p.batch[static_cast<std::size_t>(p.batch_rank - 1)];
@@ -74,7 +74,7 @@ struct Walk {
   std::int64_t BatchAxis::*batch_stride;
 };
 
-// Whether a side can be read by `width` elements at once, along the depth or across it.
+// True if a side can be read `width` elements at a time, along the depth or across it.
 bool has_form(const MatrixProduct& p, const Walk& walk, int width, SideForm& form) noexcept {
   const std::uintptr_t bytes = width > 4 ? 16 : quad_alignment(p.dtype);
   bool is_aligned = reinterpret_cast<std::uintptr_t>(walk.data) % bytes == 0;  // NOLINT
@@ -94,8 +94,7 @@ SideForm form_of(const MatrixProduct& p, const Walk& walk) noexcept {
   if (has_form(p, walk, 4, form)) {
     return form;
   }
-  // Neighbours in memory to neighbouring threads; an axis without steps or without a second place
-  // gives none.
+  // Neighbouring threads read memory neighbours; an axis without a stride or of size 1 has none.
   const std::int64_t along = p.depth == 1 ? 0 : std::abs(walk.depth_stride);
   const std::int64_t across = walk.side_size == 1 ? 0 : std::abs(walk.side_stride);
   return {.along_depth = across == 0 || (along != 0 && along <= across), .width = 1};
@@ -118,7 +117,7 @@ bool is_wide(const Layouts& layouts) noexcept {
   return a > kMost || b > kMost || layouts.result.reach() > kMost;
 }
 
-// Whether each place of a matrix lies at most 2^32 bytes behind its first.
+// True if each element of a matrix lies at most 2^32 bytes behind its first.
 bool has_offsets(const MatrixProduct& p) noexcept {
   constexpr std::int64_t kMost = std::int64_t{1} << 32U;
   const std::int64_t size = size_bytes(p.dtype);
@@ -127,7 +126,7 @@ bool has_offsets(const MatrixProduct& p) noexcept {
          (reach(p.columns, p.b_column) + reach(p.depth, p.b_depth) + 1) * size <= kMost;
 }
 
-// Shaders for up to one axis and for all of them: those that are not there have one place.
+// Two classes of shaders: up to one batch axis, and all of them. Missing axes have size 1.
 int rank_class(const MatrixProduct& product) noexcept {
   return product.batch_rank <= 1 ? 1 : MatrixProduct::kMostBatchAxes;
 }
@@ -185,7 +184,7 @@ ParameterBlock parameters_of(const Layouts& layouts,
   return out;
 }
 
-// {0} element type, {1} and {2}: how a and b are loaded, {3} to {6} strides that are 1 or
+// {0} element type, {1} and {2}: suffixes of the loads of a and b, {3} to {6} strides that are 1 or
 // parameters.
 constexpr std::string_view kSides = R"(
 struct ASide {{ INDEX first; bool is_inside; }};
@@ -206,7 +205,7 @@ BVALUE b_at(BSide side, int k) {{
 }}
 )";
 
-// {0} element type, {1} and {2}: of how many a and b are loaded, {3} to {6} strides in bytes.
+// {0} element type, {1} and {2}: widths of the loads of a and b, {3} to {6} strides in bytes.
 constexpr std::string_view kOffsets = R"(
 #define A_SIDE_BYTES {3}u
 #define B_SIDE_BYTES {4}u
@@ -305,7 +304,7 @@ ProductFunctions functions_of(const Layouts& layouts,
   return {.members = members(layouts, request.is_wide), .text = std::move(text)};
 }
 
-/// How both sides are read, and which are copied before. Copies have `depth` places along it.
+/// The forms of both sides, and the sides to copy first. Copies have `depth` places along it.
 struct Sides {
   SideForm a = {};
   SideForm b = {};
@@ -340,7 +339,7 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t unit) noexcept {
   return (size + unit - 1) / unit * unit;
 }
 
-// Lines lie along the depth where neighbours do, else across it.
+// A copy's lines lie along the depth if the side's neighbours do, else across it.
 SideForm form_of_copy(const Walk& walk, int width) noexcept {
   const bool is_nearer = std::abs(walk.depth_stride) <= std::abs(walk.side_stride);
   return {.along_depth = walk.depth_stride == 1 || (walk.side_stride != 1 && is_nearer),
@@ -376,9 +375,9 @@ SideCopy copy_of(const MatrixProduct& p, const Walk& walk, std::int64_t depth, i
   return copy;
 }
 
-// A copy costs its bytes twice, the product without it most of its rate: a byte that is multiplied
-// often enough is worth it. Slices that are whole in both sides make a long product exact, a tenth
-// faster: for that a side is copied that could be read in place.
+// A copy costs its bytes twice; a product without it loses most of its rate. So a copy pays if each
+// byte is multiplied often enough. Whole slices of both sides make a long product exact, which is a
+// tenth faster. For that even a side that could be read in place is copied.
 Sides copied_sides(const Layouts& layouts, const DeviceLimits& limits) noexcept {
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 32U;
   constexpr double kWorthOnUnits = 16;  // Multiplications of a byte.
@@ -421,7 +420,7 @@ Sides copied_sides(const Layouts& layouts, const DeviceLimits& limits) noexcept 
   return is_worth && sides.copy_bytes() <= kMostBytes ? sides : Sides{};
 }
 
-// Reads the side out of its copy.
+// Replaces the side by its copy.
 void use_copy(MatrixProduct& p,
               const SideCopy& copy,
               SideForm form,
@@ -441,7 +440,7 @@ void use_copy(MatrixProduct& p,
   }
 }
 
-// Phases: what the kernel gets; the plan; scratch for copies and parts; dispatches.
+// Phases: the kernel's arguments; the plan; scratch for copies and parts; dispatches.
 // Errors: out_of_memory before any dispatch; those of the encoder.
 Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder) {
   MatrixProduct& p = layouts.product;
@@ -457,7 +456,7 @@ Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder)
     use_copy(p, *sides.b_copy, sides.b, nullptr, false);
   }
   p.depth = sides.depth;
-  // Products on matrix units put as many at once as make 16 bytes of their result, if that goes.
+  // Products on matrix units put 16 bytes of their result at once, if the layout allows it.
   int put_width = sides.a.width == 8 && sides.b.width == 8 ? 8 : 4;
   while (put_width > 1 && (layouts.out_column != 1 || p.columns % put_width != 0 ||
                            !layouts.result.takes(put_width))) {

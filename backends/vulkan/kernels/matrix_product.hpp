@@ -1,5 +1,5 @@
-// Products of matrices that lie in memory with strides of their own: what matmul is, and the
-// convolutions that need no windows. Values and functions. Threads: any.
+// Products of strided matrices: matmul, and convolutions that need no windows. Values and
+// functions. Threads: any.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace hearth::vulkan {
 
-/// An axis of the batch, the first slowest: its size, and in elements how operands move along it.
+/// An axis of the batch, the first slowest: its size, and the operands' strides in elements.
 struct BatchAxis {
   std::int64_t size = 1;
   std::int64_t a = 0;
@@ -38,11 +38,11 @@ struct MatrixProduct {
   int batch_rank = 0;
   std::array<BatchAxis, kMostBatchAxes> batch{};
 
-  /// Appends an axis behind the others, or joins it with the last one where that is the same walk.
+  /// Appends an axis behind the others, or merges it with the last one if the strides allow it.
   void add_batch(const BatchAxis& axis) noexcept;
 };
 
-/// The result goes to the call's outputs, by way of its epilogue if it has one.
+/// Writes the result to the call's outputs, through its epilogue if it has one.
 /// Errors: unsupported, axes of 2^31 and more; those of the encoder.
 [[nodiscard]] Status encode_product(MatrixProduct product,
                                     const KernelCall& call,

@@ -1,6 +1,6 @@
 // GLSL of matrix units: fragments of 16 x 16, of i8 16 x 32, that lie in MEMORY, an array of uvec4
 // in shared memory. Sizes are specialisation constants, for the rewrite in backends/codegen. Sums
-// have SUM_BITS, 32 or 16, and go to memory as f32. Constants. Threads: any.
+// have SUM_BITS, 32 or 16, and are stored as f32. Constants. Threads: any.
 #pragma once
 
 #include <string_view>
@@ -25,7 +25,7 @@ layout(constant_id = 102) const uint kDepth = 16u;
 #define MULTIPLY(a, b, sum) sum = coopMatMulAddNV(a, b, sum)
 )";
 
-/// The same for i8 with sums in i32.
+/// Fragments of i8, with sums in i32.
 inline constexpr std::string_view kIntegerMatrixUnits = R"(
 layout(constant_id = 100) const uint kRows = 16u;
 layout(constant_id = 101) const uint kColumns = 16u;

@@ -1,7 +1,7 @@
-// The index space of a kernel that moves elements, with neighbouring axes merged where all of its
-// operands allow it, and the GLSL that finds an operand's element there. Private to kernels/.
-// Values. Threads: any. Invariants: (1) row-major order of the merged axes is that of the shape;
-// (2) no axis has size 1, but a space of one element has one axis, of size and stride 1.
+// The index space of a kernel that moves elements, and the GLSL that finds an operand's element.
+// Neighbouring axes are merged where all operands allow it. Private to kernels/. Values.
+// Threads: any. Invariants: (1) the merged axes keep the shape's row-major order; (2) no axis has
+// size 1, but a space of one element has one axis, of size and stride 1.
 #pragma once
 
 #include <array>
@@ -35,29 +35,30 @@ struct MergedSpace {
   [[nodiscard]] std::int64_t inner_stride(std::size_t operand) const noexcept {
     return stride[operand][last()];
   }
-  /// Whether the operand lies like a contiguous tensor of the whole space.
+  /// True if the operand is laid out like a contiguous tensor of the whole space.
   [[nodiscard]] bool is_linear(std::size_t operand) const noexcept;
-  /// How far below element [0, 0, ...] the operand reaches: at least 0, in elements.
+  /// Distance of the operand's lowest element below element [0, 0, ...]: at least 0, in elements.
   [[nodiscard]] std::int64_t reach_down(std::size_t operand) const noexcept;
-  /// From its lowest element to its highest.
+  /// Distance from the operand's lowest element to its highest.
   [[nodiscard]] std::int64_t reach(std::size_t operand) const noexcept;
 
-  /// Makes elements of up to 16 bytes out of neighbouring ones, where the first `moved` operands
-  /// have them next to one another and the others have one for all of them. `bits` is the or of
-  /// what else has to be a multiple of the new size, addresses above all, in bytes. Returns the new
-  /// element's bytes.
+  /// Merges neighbouring elements into ones of up to 16 bytes. The first `moved` operands have them
+  /// next to one another, the others have one element for all. `bits` is the bitwise or of all
+  /// other values that must be multiples of the new size, in bytes, above all addresses. Returns
+  /// the bytes of the new element.
   [[nodiscard]] int widen(std::size_t moved, int element_bytes, std::uint64_t bits) noexcept;
 
  private:
   [[nodiscard]] std::size_t last() const noexcept { return static_cast<std::size_t>(rank) - 1; }
 };
 
-/// Whether indices and offsets up to this need 64 bits. Some room is left for a group's overhang.
+/// True if indices and offsets up to `most` need 64 bits. The limit leaves room for the overhang of
+/// a group.
 [[nodiscard]] constexpr bool is_wide(std::int64_t most) noexcept {
   return most >= (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 }
 
-/// An INDEX of the shader.
+/// Adds an INDEX of the shader.
 inline void add_index(ParameterBlock& block, std::int64_t value, bool wide) noexcept {
   if (wide) {
     block.add(value);
@@ -66,10 +67,10 @@ inline void add_index(ParameterBlock& block, std::int64_t value, bool wide) noex
   }
 }
 
-/// The parameters of walk(): for each axis behind the first its size; for each of the first
-/// `operands` operands where element [0, 0, ...] lies behind its lowest, and its strides.
+/// Adds the parameters of walk(): the size of each axis behind the first; for each of the first
+/// `operands` operands the offset of element [0, 0, ...] from its lowest, and its strides.
 void add_walk(ParameterBlock& block, const MergedSpace& space, std::size_t operands, bool wide);
-/// Their declaration. Operands are named by a letter each: "xy".
+/// Declares these parameters. Operands are named by a letter each: "xy".
 [[nodiscard]] std::string glsl_walk_members(int rank, std::string_view operands);
 /// void walk(INDEX i, out INDEX x, out INDEX y): the offsets of element i, none below 0. Needs
 /// UINDEX.
@@ -82,7 +83,7 @@ void add_walk(ParameterBlock& block, const MergedSpace& space, std::size_t opera
 /// bit.
 [[nodiscard]] std::string_view glsl_unit(int unit_bytes) noexcept;
 
-/// The address of a view's lowest element, where walk() counts from.
+/// The address of a view's lowest element, the origin of walk().
 [[nodiscard]] inline std::uint64_t lowest_address(const TensorView& view,
                                                   std::int64_t reach_down,
                                                   int element_bytes) noexcept {

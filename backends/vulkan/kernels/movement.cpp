@@ -1,10 +1,10 @@
-// How moves are cut. All are of bits: shaders depend on the size of an element and not on its type.
-// (1) What is contiguous on both sides goes by 16 bytes (less where an address is odd), four a
-// thread, all loads before the stores.
-// (2) Where the fastest axis of the source is not that of the target, squares go through shared
-// memory, so that both sides touch whole lines: 32 x 32, of narrow elements 64 x 64.
-// (3) All else goes element by element in the order of the target, four a thread with a workgroup's
-// width between them; where rows are contiguous on both sides, the elements are of up to 16 bytes.
+// Splits moves. All moves copy bits: shaders depend on the size of an element and not on its type.
+// (1) Contiguous source and target: units of 16 bytes (less at an odd address), four a thread, all
+// loads before the stores.
+// (2) Different fastest axes of source and target: squares of 32 x 32, of narrow elements 64 x 64,
+// pass through shared memory. Both sides thus access whole lines.
+// (3) All others: element by element in the order of the target, four a thread, a workgroup's width
+// apart. Where rows are contiguous on both sides, the elements have up to 16 bytes.
 #include "movement.hpp"
 
 #include <algorithm>
@@ -128,7 +128,7 @@ Status move_strided(const MergedSpace& space, int unit, const Ends& ends, Kernel
 
 // ---- squares ----
 
-/// The axes along which the source and the target are fast, or -1.
+/// The fastest axes of the source and the target, or -1.
 struct Square {
   int from_axis = -1;
   int to_axis = -1;
@@ -152,7 +152,7 @@ Square square_of(const MergedSpace& space) {
   return square;
 }
 
-// Axis a is the source's fast one, b the target's.
+// Axis a is the source's fastest, b the target's.
 constexpr std::string_view kSquares = R"(
 shared UNIT square[SIDE * (SIDE + 1)];
 void main() {
@@ -200,7 +200,7 @@ Status move_squares(const MergedSpace& space,
   const int side = unit <= 2 ? 64 : 32;
   const auto a = static_cast<std::size_t>(square.from_axis);
   const auto b = static_cast<std::size_t>(square.to_axis);
-  // What is left: the batch, with the starts of the whole.
+  // The batch: all other axes, with the offsets of the whole space.
   MergedSpace batch = space;
   batch.element_count = space.element_count / space.size[a] / space.size[b];
   batch.rank = 0;
@@ -227,7 +227,7 @@ Status move_squares(const MergedSpace& space,
     add_index(block, space.stride[1][axis], ends.wide);
   }
   add_index(block, batch.element_count, ends.wide);
-  // walk() starts where the space does, not where the batch alone would.
+  // walk() starts at the offset of the space, not of the batch alone.
   for (std::size_t axis = 1; axis < static_cast<std::size_t>(batch.rank); ++axis) {
     add_index(block, batch.size[axis], ends.wide);
   }
@@ -330,13 +330,13 @@ Status encode_concat(const KernelCall& call, KernelEncoder& encoder) {
 
 namespace {
 
-/// An axis of the result: the elements first, first + step, ... of it are those of the slice.
+/// An axis of the result: the slice covers its elements first, first + step, ...
 struct Slot {
   std::int64_t size;
   std::int64_t first;
   std::int64_t step;
   std::int64_t count;
-  std::int64_t stride;  ///< Of the input.
+  std::int64_t stride;  ///< Stride of the input.
 
   [[nodiscard]] bool is_whole() const { return first == 0 && step == 1 && count == size; }
 };
@@ -346,7 +346,7 @@ struct Slots {
   std::array<Slot, kMaxRank> axis{};
 
   [[nodiscard]] Slot& last() { return axis[static_cast<std::size_t>(rank) - 1]; }
-  /// An axis of which the slice has everything joins the one before it, where steps are 1.
+  /// Adds an axis. Merges it with the one before if the slice covers all of it and steps are 1.
   void add(const Slot& slot) {
     if (slot.size == 1 && slot.count == 1) {
       return;
@@ -398,7 +398,7 @@ Result<Slots> slots_of(const KernelCall& call) {
   return slots;
 }
 
-// `x` ends as the input's element, or below 0.
+// Sets `x` to the place of the input's element, or below 0 if the slice has none.
 std::string glsl_slots(int rank) {
   std::string text = "INDEX find(INDEX i) {\n  INDEX x = p.start;\n  bool is_in = true;\n";
   for (int axis = rank - 1; axis >= 0; --axis) {
@@ -430,7 +430,7 @@ void main() {
 }
 )";
 
-/// Elements of up to 16 bytes where the last axis allows it; returns their bytes.
+/// Widens elements to up to 16 bytes if the last axis allows it; returns their bytes.
 int widen(Slots& slots, int element_bytes, std::uint64_t bits) {
   const Slot& inner = slots.last();
   if (inner.step != 1 || (inner.stride != 1 && inner.count != 1)) {
@@ -458,7 +458,7 @@ int widen(Slots& slots, int element_bytes, std::uint64_t bits) {
 
 }  // namespace
 
-// Each element of the result finds out whether the slice has it: the result is written once.
+// Each element of the result tests whether the slice covers it, so the result is written once.
 Status encode_slice_scatter(const KernelCall& call, KernelEncoder& encoder) {
   HEARTH_TRY_STATUS(check_no_guard(call, encoder));
   HEARTH_TRY(Slots slots, slots_of(call));
@@ -472,7 +472,7 @@ Status encode_slice_scatter(const KernelCall& call, KernelEncoder& encoder) {
   const auto target = reinterpret_cast<std::uintptr_t>(to.data);   // NOLINT: a device address
   const int unit = widen(slots, element_bytes, first | target);
   const std::int64_t count = to.element_count() * element_bytes / unit;
-  // `first` above is element [0, ...] of the input, where downward steps end.
+  // `first` above counts from element [0, ...] of the input, where downward steps end.
   std::int64_t turned = 0;
   const auto slice = call.op.attributes<SliceAttributes>();
   for (int axis = 0; axis < from.shape().rank(); ++axis) {

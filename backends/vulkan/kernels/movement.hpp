@@ -1,13 +1,13 @@
-// Elements from one place to another, bit by bit: copy, concat, slice_scatter. Private to
-// backends/vulkan. Threads: owner only.
+// Copies elements bit by bit: copy, concat, slice_scatter. Private to backends/vulkan. Threads:
+// owner only.
 #pragma once
 
 #include "backends/vulkan/kernel_encoder.hpp"
 
 namespace hearth::vulkan {
 
-/// The elements of a view over `shape` into a tensor that begins at `to` and has these strides, of
-/// any sign; no two elements go to one place.
+/// Copies a view over `shape` to a tensor at `to` with strides of any sign. Requires that no two
+/// elements have the same target.
 [[nodiscard]] Status encode_move(const TensorView& from,
                                  const Shape& shape,
                                  std::uint64_t to,
@@ -18,10 +18,10 @@ namespace hearth::vulkan {
 [[nodiscard]] Status encode_concat(const KernelCall& call, KernelEncoder& encoder);
 [[nodiscard]] Status encode_slice_scatter(const KernelCall& call, KernelEncoder& encoder);
 
-/// A copy of what is contiguous reads each element before it writes it.
+/// True for a copy of contiguous elements, which reads each element before it writes it.
 [[nodiscard]] bool copy_may_alias(OpKind kind, int index) noexcept;
 
-/// Refused inside of update groups, as all kernels that are not pointwise.
+/// Refuses calls inside update groups; only pointwise kernels run there.
 [[nodiscard]] Status check_no_guard(const KernelCall& call, const KernelEncoder& encoder);
 
 }  // namespace hearth::vulkan

@@ -9,7 +9,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// Element j of a pack from the words w[].
+// Extracts element j of a pack from the words w[].
 std::string unpacked(DType dtype, std::int64_t j) {
   switch (dtype) {
     case DType::f32:
@@ -35,8 +35,8 @@ std::string unpacked(DType dtype, std::int64_t j) {
   }
 }
 
-// The statements that put element j into the words w[], which are 0; of 16 bits an even one brings
-// the next one along.
+// Statements that put element j into the zeroed words w[]. For 16-bit types the statement of an
+// even element also stores the next one.
 std::string packed(DType dtype, std::int64_t j) {
   switch (dtype) {
     case DType::f32:

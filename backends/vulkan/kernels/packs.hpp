@@ -1,4 +1,4 @@
-// Several elements that lie side by side, read and written at once: up to 16 bytes. GLSL behind the
+// Packs: contiguous elements that are read and written at once, up to 16 bytes. GLSL behind the
 // prelude. Pure functions. Threads: any.
 #pragma once
 
@@ -10,19 +10,19 @@
 
 namespace hearth::vulkan {
 
-/// The type of an element in a kernel's registers: that of the prelude, but uint for bool, 0 or 1.
+/// The type of an element in a kernel's registers: the prelude's, except uint for bool, 0 or 1.
 [[nodiscard]] std::string_view glsl_value_type(DType dtype) noexcept;
 
-/// How many elements of `dtype` make 16 bytes, at most `most`.
+/// Number of elements of `dtype` in 16 bytes, at most `most`.
 [[nodiscard]] std::int64_t pack_of(DType dtype, std::int64_t most) noexcept;
 
-/// Whether packs of so many may begin here.
+/// True if the address is aligned to packs of `pack` elements.
 [[nodiscard]] bool is_pack_aligned(const void* address, DType dtype, std::int64_t pack) noexcept;
 
 /// Declares, for VALUE = glsl_value_type(dtype):
 ///   void load_pack_<name>(uint64_t a, INDEX i, out VALUE v[pack])
 ///   void store_pack_<name>(uint64_t a, INDEX i, VALUE v[pack])
-/// where i is a multiple of `pack`, and a one of its bytes. A pack of 1 is an element.
+/// where i is a multiple of `pack`, and a of the pack's bytes. A pack of 1 is an element.
 [[nodiscard]] std::string glsl_pack(std::string_view name,
                                     DType dtype,
                                     std::int64_t pack,

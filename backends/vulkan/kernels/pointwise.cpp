@@ -1,7 +1,7 @@
-// How the work is cut. Where all operands lie in memory as the result does, repeat whole, or have
-// rows of whole vectors, a thread takes vectors of 16 bytes or so, a few of them where inputs are
-// few: the shader moves bytes as fast as a copy. Else it takes four elements, a workgroup's width
-// apart, and finds each operand's place by strides. Axes are merged first, so that few are left.
+// Splits the work. Vectors serve operands that are laid out as the result, repeat whole, or have
+// rows of whole vectors. A thread then takes vectors of about 16 bytes, several for few inputs. The
+// shader then moves bytes as fast as a copy. Else a thread takes four elements, a workgroup's width
+// apart, and finds each operand's element by strides. Axes are merged first, so few are left.
 #include "pointwise.hpp"
 
 #include <algorithm>
@@ -28,19 +28,19 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kScalarPieces = 4;
-/// Results have registers, too: with more of them a thread takes one vector of four.
+/// Results need registers, too: with more of them a thread takes one vector of four.
 constexpr std::size_t kFewOutputs = 8;
-/// On drivers in software, which have no loads to wait for: more makes their kernels longer, and
-/// those are what they take their time for. With one input as on a card, so that those run too.
+/// Vectors of a thread on drivers in software, which have no memory latency to hide, and whose
+/// compile time grows with the kernel. With one input the number is a card's, to test that form.
 constexpr int kSoftwarePieces = 2;
-/// Of a thread, or twice as many where its inputs are few and leave it registers.
+/// Elements of a thread; doubled if few inputs leave it registers.
 constexpr int kElements = 8;
 constexpr std::size_t kFewInputs = 4;
 /// Neighbours that share a block of random words.
 constexpr int kRun = 4;
-/// More nodes than this are too many to stand in a shader several times.
+/// Nodes above which a body is too long to stand in a shader several times.
 constexpr std::size_t kLongBody = 150;
-/// Places below this leave room for what a grid has too much.
+/// Places below this leave room for the overhang of a grid.
 constexpr std::int64_t kMostNarrow = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
 using Space = StridedSpace<kMostExpressionInputs>;
@@ -51,7 +51,7 @@ bool is_aligned(const TensorView& view, std::int64_t bytes) noexcept {
          0;
 }
 
-// Operands of a call, and how the work on them is cut.
+// Operands of a call, and the split of the work on them.
 struct Plan {
   Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, bool is_long);
 
@@ -87,8 +87,8 @@ Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, boo
   form.rank = has_strided ? space.rank : 1;
 }
 
-// Phases: which inputs lie as the result does, by a look at their layouts; the others by their
-// strides; vectors, if all of them allow it.
+// Phases: inputs laid out as the result, found by their layouts; the others' strides; vectors, if
+// all inputs allow them.
 void Plan::find_access(const KernelCall& call, bool is_long) {
   const std::size_t inputs = call.inputs.size();
   std::int64_t smallest = 8;
@@ -144,19 +144,19 @@ void Plan::find_vectors(const KernelCall& call, std::int64_t smallest) {
   }
   const auto strided = std::count_if(
       form.access.begin(), form.access.begin() + static_cast<std::ptrdiff_t>(inputs), is_strided);
-  // The work on many strides hides the loads.
+  // The index arithmetic of many strides hides the loads.
   form.pieces = pieces_of(strided <= 3 ? std::min(kScalarPieces, most_pieces) : 1);
 }
 
-// Where `most` would leave multiprocessors without work, one: the others' code would only be
-// looked over.
+// Uses one piece if `most` would leave multiprocessors idle: the code of the others would only be
+// skipped.
 int Plan::pieces_of(int most) const noexcept {
   const std::int64_t filled =
       std::int64_t{multiprocessors} * form.threads * form.vector * std::int64_t{most};
   return is_software || count >= filled ? most : 1;
 }
 
-// Rows of vectors: where the innermost axis is made of whole ones, and starts at one in each row.
+// Rows of vectors: the innermost axis consists of whole, aligned ones in each row.
 bool Plan::take_vectors(const KernelCall& call, int vector) {
   const auto is_ready = [&](const TensorView& view) {
     return is_aligned(view, std::min<std::int64_t>(16, vector * size_bytes(view.dtype)));
@@ -262,7 +262,7 @@ Grid grid_of(const Plan& plan, const KernelEncoder& encoder) noexcept {
 
 // ---- kinds ----
 
-// What an expression depends on beside kind, flags and types.
+// True if an expression depends on more than kind, flags and types.
 bool has_choice(const OpView& op) noexcept {
   switch (op.kind()) {
     case OpKind::sgd_step:
@@ -274,10 +274,10 @@ bool has_choice(const OpView& op) noexcept {
   }
 }
 
-// Whether the body of a kind is too long to stand in a shader several times: random numbers that
-// take two or four words, a logarithm, a sine and a cosine; powers in f64, of which two in 20
-// copies take NVIDIA's driver 2 s, and in one 0.1. Software drivers compile slowly and gain nothing
-// from vectors.
+// True if the body of a kind is too long to stand in a shader several times. Long bodies: random
+// numbers of two or four words, a logarithm, a sine and a cosine; powers in f64, of which NVIDIA's
+// driver compiles two in 20 copies in 2 s, and in one copy in 0.1 s. Software drivers compile
+// slowly and gain nothing from vectors.
 bool has_long_body(const KernelCall& call, const DeviceLimits& limits) noexcept {
   switch (call.op.kind()) {
     case OpKind::random_normal:
@@ -303,7 +303,7 @@ bool is_binary(OpKind kind) noexcept {
   return kind >= OpKind::add && kind <= OpKind::relu_backward;
 }
 
-// Whether op_parameters() gives something beside an immediate.
+// True if op_parameters() returns more than an immediate.
 bool has_parameters(OpKind kind) noexcept {
   return kind <= OpKind::random_bernoulli || kind == OpKind::dropout || kind == OpKind::sgd_step ||
          kind == OpKind::adam_step;

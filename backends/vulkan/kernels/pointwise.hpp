@@ -1,5 +1,5 @@
-// Ops that make each element of their results from the elements at its place: all kinds that have
-// an expression, and captured and fused ones. Threads: owner only.
+// Pointwise ops: each element of a result depends on the operands' elements at its place. All kinds
+// that have an expression, and captured and fused ones. Threads: owner only.
 #pragma once
 
 #include <string_view>
@@ -13,17 +13,17 @@
 
 namespace hearth::vulkan {
 
-/// A kind that has an expression (op_expression.hpp).
+/// Encodes a kind that has an expression (op_expression.hpp).
 [[nodiscard]] Status encode_elementwise(const KernelCall& call, KernelEncoder& encoder);
 [[nodiscard]] Support supports_elementwise(const KernelCall& call, const DeviceLimits& limits);
-/// An op of kind `expression` whose kernel is pointwise.
+/// Encodes an op of kind `expression` whose kernel is pointwise.
 [[nodiscard]] Status encode_pointwise_expression(const KernelCall& call, KernelEncoder& encoder);
 
-/// A scalar of a kernel, rounded to its type, as its shader declares it.
+/// Adds a scalar of a kernel, rounded to its type, as its shader declares it.
 void add_scalar(ParameterBlock& to, DType type, const ScalarAttributes& value) noexcept;
-/// Whether a kernel's body is too long to stand in a shader several times.
+/// True if a kernel's body is too long to stand in a shader several times.
 [[nodiscard]] bool has_long_body(const KernelIR& kernel, const DeviceLimits& limits) noexcept;
-/// Whether a kernel has values of a type that the device cannot hold.
+/// Refuses kernels with values of a type that the device lacks.
 [[nodiscard]] Support supports_types(const KernelIR& kernel,
                                      std::string_view op,
                                      const DeviceLimits& limits);

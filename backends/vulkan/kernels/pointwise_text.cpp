@@ -102,7 +102,7 @@ class PointwiseText {
     return text;
   }
 
-  // Where each strided operand's element for place i lies, from the innermost axis outwards.
+  // Defines the offsets of strided operands for place i, from the innermost axis outwards.
   [[nodiscard]] std::string find_function() const {
     std::string text = "void find(INDEX i";
     for (std::size_t i = 0; i < inputs(); ++i) {
@@ -198,7 +198,7 @@ class PointwiseText {
                        size_bytes(dtype));
   }
 
-  // What stands for element k of an input.
+  // The expression for element k of an input.
   [[nodiscard]] std::string element(std::size_t i, int piece) const {
     switch (form_.access[i]) {
       case Access::cell:
@@ -261,8 +261,8 @@ class PointwiseText {
     return text + (has_tail ? "} else {\n" + one_by_one(first, "p.n") + "}\n" : "}\n");
   }
 
-  // Elements from place `first` on, one after the other: the last few, which make no vector, or all
-  // that a thread takes, where the body is too long to stand there more than once.
+  // A loop over single elements from place `first` on. It processes the last ones, which make no
+  // vector, or all elements of a thread if the body is too long to stand there twice.
   [[nodiscard]] std::string one_by_one(const std::string& first, const std::string& end) const {
     std::string text =
         fmt::format("[[dont_unroll]] for (INDEX i = {}; i < {}; ++i) {{\n", first, end);
@@ -293,7 +293,7 @@ class PointwiseText {
     return text + "}\n";
   }
 
-  // Declares and finds the places of strided operands: o0, or o0_1 with an ending.
+  // Declares and computes the offsets of strided operands: o0, or o0_1 with an ending.
   [[nodiscard]] std::string find_call(const std::string& place, const std::string& ending) const {
     if (!has_strided_) {
       return {};

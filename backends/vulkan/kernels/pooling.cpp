@@ -1,7 +1,7 @@
-// A thread makes one element of the result from all that it depends on, in row-major order, so that
-// nothing is added by two threads: the backward kinds gather from the windows that cover an
-// element. What max_pool2d_backward is told need not lie in the windows, though: a first pass looks
-// at all positions, and a plane where one strays is gathered from all of its windows.
+// A thread computes one element of the result from all its sources, in row-major order, so no two
+// threads add to one element. The backward kinds gather from the windows that cover an element.
+// Positions passed to max_pool2d_backward may lie outside their windows. A first pass checks them
+// all; a plane with such a position is gathered from all of its windows.
 #include "pooling.hpp"
 
 #include <algorithm>
@@ -26,13 +26,13 @@ enum class Pooling : std::uint32_t { max, max_with_positions, mean, check, max_b
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostSide = std::int64_t{1} << 30;
-constexpr std::int64_t kChunk = 4096;  // windows that a workgroup of the check looks at
+constexpr std::int64_t kChunk = 4096;  // windows that a workgroup of the check reads
 
 constexpr std::string_view kMembers =
     "int height; int width; int rows; int columns; int kernel_y; int kernel_x; int stride_y; "
     "int stride_x; int padding_y; int padding_x; int all_count; int channels; INDEX count; ";
 
-// Where the windows that cover a place begin and end, and what a window covers.
+// The range of windows that cover a place, and the range that a window covers.
 constexpr std::string_view kWindows = R"(
 struct Range { int begin; int end; };
 Range covered(int at, int stride, int padding, int kernel, int size) {
@@ -236,7 +236,8 @@ void add_sizes(ParameterBlock& block,
   add_index(block, count, wide);
 }
 
-/// A strided operand [n, c, h, w]: where its first element lies behind its lowest, and its strides.
+/// A strided operand [n, c, h, w]: the offset of its first element from its lowest, and its
+/// strides.
 struct Planes {
   explicit Planes(const TensorView& view) noexcept
       : start(0), strides(view.strides()), shape(view.shape()) {
@@ -296,7 +297,7 @@ std::uint64_t address_of(const TensorView& view) {
   return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
 }
 
-/// The kernels with one input and one thread for each element of output 0.
+/// Encodes the kernels with one input and one thread for each element of output 0.
 Status encode_plain(const KernelCall& call,
                     const Sizes& sizes,
                     Pooling what,

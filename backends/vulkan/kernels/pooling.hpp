@@ -7,7 +7,7 @@
 namespace hearth::vulkan {
 
 [[nodiscard]] Support supports_pooling(const KernelCall& call, const DeviceLimits& limits);
-/// max_pool2d, avg_pool2d.
+/// Encodes max_pool2d and avg_pool2d.
 [[nodiscard]] Status encode_pool(const KernelCall& call, KernelEncoder& encoder);
 [[nodiscard]] Status encode_max_pool_backward(const KernelCall& call, KernelEncoder& encoder);
 [[nodiscard]] Status encode_avg_pool_backward(const KernelCall& call, KernelEncoder& encoder);

@@ -1,9 +1,8 @@
-// How products are cut. A tile is chosen by how long the whole grid takes: rounds of workgroups
-// over the multiprocessors, times the area of a tile and its part of the depth, over how well its
-// threads are used, and what joining the parts takes. Few
-// groups and a long depth: the depth is cut too, so that about two groups for each multiprocessor
-// are there; what is cut depends on sizes and the device alone, so sums have the same order every
-// time.
+// Splits products. The tile with the shortest estimated time of the whole grid wins. That time is
+// rounds of workgroups times the area of a tile and its part of the depth, over the efficiency of
+// its threads. The cost of joining the parts is added. For few groups and a long depth, the depth
+// is split too, into about two groups for each multiprocessor. The split depends on sizes and the
+// device alone, so sums are reproducible.
 #include "product.hpp"
 
 #include "cooperative_tiles.hpp"
@@ -20,13 +19,13 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr int kThinSteps = 4;             // STEPS of the shader
-constexpr std::int64_t kLeastPart = 256;  // of the depth: shorter parts cost more than they bring
+constexpr std::int64_t kLeastPart = 256;  // of the depth: shorter parts cost more than they gain
 
 std::int64_t divided_up(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }
 
-/// How the depth is cut into parts of whole units.
+/// A split of the depth into parts of whole units.
 struct Cut {
   std::int64_t splits = 1;
   std::int64_t part = 0;
@@ -34,8 +33,8 @@ struct Cut {
 
 enum class Unit : std::uint8_t { thin, tile, cooperative };
 
-// So long a part of a depth takes a driver in software less than kSoftwareLoopSteps: 49 for each 16
-// of a tile, 41 for each 4 of eight thin rows, 1,200 for each 32 that are multiplied without matrix
+// Longest part of a depth that stays below kSoftwareLoopSteps on a driver in software. Steps: 49
+// for each 16 of a tile, 41 for each 4 of eight thin rows, 1,200 for each 32 of emulated matrix
 // units.
 std::int64_t longest_in_software(Unit kind) noexcept {
   switch (kind) {
@@ -48,14 +47,14 @@ std::int64_t longest_in_software(Unit kind) noexcept {
   }
 }
 
-// The longest part of a depth, whose products are added to one another in f32; parts are joined
-// without loss. Matrix units add sixteen products at a time.
+// The longest part of a depth whose products are summed in f32; parts are joined by compensated
+// sums. Matrix units add sixteen products at a time.
 std::int64_t longest_part(Unit kind) noexcept {
   return kind == Unit::cooperative ? 32768 : 4096;
 }
 
-// How many parts a depth needs, so that no sum in f32 is longer. The sums of all parts take no more
-// memory than the operands, nor than kMostPartBytes: parts of a large result are longer.
+// Number of parts of a depth, so that no f32 sum exceeds longest_part(). The sums of all parts take
+// no more memory than the operands, nor than kMostPartBytes: parts of a large result are longer.
 constexpr double kMostPartBytes = 0x1p28;
 std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
   if (request.dtype == DType::i8 || request.dtype == DType::f64) {
@@ -72,9 +71,8 @@ std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
   return std::min(most, divided_up(request.depth, longest_part(kind)));
 }
 
-// How many groups a multiprocessor works on at a time: what is thin waits for memory, a tile on
-// matrix units fills it, and the small tiles of the others leave room. Parts cost a pass over all
-// sums.
+// Groups that a multiprocessor runs at a time: thin groups wait for memory, a tile on matrix units
+// fills a multiprocessor, and smaller tiles leave room. Parts cost a pass over all sums.
 Cut cut_of(const ProductRequest& request,
            std::int64_t groups,
            std::int64_t unit,
@@ -98,7 +96,7 @@ Cut cut_of(const ProductRequest& request,
   return {.splits = part == 0 ? 1 : divided_up(request.depth, part), .part = part};
 }
 
-/// What a tile costs beside its multiplications, in multiplications of one multiprocessor.
+/// Costs of a tile beside its multiplications, in multiplications of one multiprocessor.
 struct Pace {
   Unit kind;
   double byte;    // of parts' sums
@@ -111,15 +109,15 @@ struct TileUse {
   int rows;
   int columns;
   int unit;
-  double use;         // of the arithmetic, against the best tile
-  double more_depth;  // that beginning and storing take as long as
-  int threads;        // of a group, where a multiprocessor needs several to be filled, else 0
+  double use;         // arithmetic rate, relative to the best tile
+  double more_depth;  // depth that takes as long as begin and stores of a tile
+  int threads;        // of a group, if a multiprocessor needs several groups, else 0
 };
 
-// From so many threads on a multiprocessor is filled: 128 of them gave 0.87 of it on an H100.
+// Threads that fill a multiprocessor: 128 of them reached 0.87 of its rate on an H100.
 constexpr double kFillingThreads = 150;
 
-// Of the whole product, in multiplications of one multiprocessor.
+// Estimated time of the whole product, in multiplications of one multiprocessor.
 double time_of(const ProductRequest& request,
                const TileUse& tile,
                const Pace& pace,
@@ -143,7 +141,7 @@ double time_of(const ProductRequest& request,
 
 struct Candidate {
   ProductTile tile;
-  double use = 1;  // of the arithmetic, against the best tile
+  double use = 1;  // arithmetic rate, relative to the best tile
 };
 
 // Measured on an H100 by bench/gpu/tile_bench.cpp, at 4096 x 4096 x 4096.
@@ -183,7 +181,7 @@ std::span<const Candidate> tiles_of(DType dtype, const DeviceLimits& limits) noe
   return kFloatTiles;
 }
 
-// The last one where none fits: every device has room for it.
+// Falls back to the last tile, which fits on every device.
 ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limits) noexcept {
   const std::span<const Candidate> all = tiles_of(request.dtype, limits);
   ProductTile best = all.back().tile;
@@ -214,7 +212,7 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
   return best;
 }
 
-// The last one where none fits: it is smaller than what every device has.
+// Falls back to the last tile, which is smaller than the limits of every device.
 CooperativeTile choose_cooperative(const ProductRequest& request,
                                    const DeviceLimits& limits) noexcept {
   CooperativeTile best = tile_for(kCooperativeTiles.back().tile, request, limits);
@@ -255,8 +253,8 @@ int power_above(std::int64_t value, int most) noexcept {
   return static_cast<int>(std::bit_ceil(capped));
 }
 
-// Columns first, for these give neighbours in memory, and then so much of the depth that a thread
-// has a few steps left.
+// Columns first, because they are neighbours in memory; then as much of the depth as leaves a
+// thread a few steps.
 ThinLanes choose_lanes(const ProductRequest& request, const DeviceLimits& limits) noexcept {
   if (limits.is_cpu) {
     const std::size_t place = (request.rows > 1 ? 2U : 0U) + (request.depth > request.columns);
@@ -284,7 +282,7 @@ ThinLanes choose_lanes(const ProductRequest& request, const DeviceLimits& limits
   return lanes;
 }
 
-// Where compiling a shader takes longer than running it: few kinds of them.
+// Limits the number of shaders, where compiling one takes longer than running it.
 void limit_forms(ProductRequest& request) noexcept {
   if (request.a.width == 4 && request.b.width == 4) {
     return;
@@ -293,7 +291,7 @@ void limit_forms(ProductRequest& request) noexcept {
   request.b.width = 1;
 }
 
-// Cuts the depth into parts of whole `unit`s.
+// Splits the depth into parts of whole `unit`s.
 void choose_splits(const ProductRequest& request,
                    std::int64_t unit,
                    const DeviceLimits& limits,
@@ -313,8 +311,8 @@ void choose_splits(const ProductRequest& request,
 
 }  // namespace
 
-// A software driver emulates matrix units where these would run, so that each kernel is run
-// somewhere without the hardware.
+// A software driver emulates matrix units where hardware would use them, to test each kernel
+// without the hardware.
 bool can_cooperate(DType dtype,
                    std::int64_t rows,
                    std::int64_t columns,

@@ -1,5 +1,5 @@
-// How an epilogue finds its operands: by the place of an element in the result, over axes that are
-// merged, as pointwise kernels do; a vector of neighbours is found once.
+// Addresses an epilogue's operands by the place of an element in the result, over merged axes, as
+// pointwise kernels do. A vector of neighbours computes its place once.
 #include "product_result.hpp"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ Support supports_epilogue(const KernelCall& call, const DeviceLimits& limits) {
   return supports_types(expression.kernel, expression.name, limits);
 }
 
-// Phases: the operands' ways over merged axes; which of them are simpler than by strides.
+// Phases: the operands' strides over merged axes; operands with a simpler access than strides.
 ProductResult::ProductResult(const KernelCall& call,
                              DType dtype,
                              const DeviceLimits& limits) noexcept
@@ -269,7 +269,7 @@ std::string ProductResult::epilogue_text(bool is_wide) const {
   return width_ > 1 ? text + store_many() : text;
 }
 
-// Where each strided operand's element for a place lies, from the innermost axis outwards.
+// Defines the offsets of strided operands for a place, from the innermost axis outwards.
 std::string ProductResult::find_function(bool is_wide) const {
   const std::size_t inputs = call_->epilogue->inputs.size();
   std::string text = "void find(INDEX i";
@@ -298,7 +298,7 @@ std::string ProductResult::find_function(bool is_wide) const {
   return text + "}\n";
 }
 
-// Declares and finds the places of strided operands.
+// Declares and computes the offsets of strided operands.
 std::string ProductResult::find_call(std::string_view place) const {
   if (!has_strided()) {
     return {};

@@ -1,12 +1,12 @@
-// Where the sums of a product go: to memory as they are, or through the pointwise expression behind
-// it, an epilogue. The families of products (product.hpp) find a sum's place and add the bias; what
-// comes then is here, so that every product takes the same epilogues. A sum is rounded to the
-// product's type first: an epilogue gives the bits that the two ops give one after the other.
-// Values on the stack, which borrow the call. Threads: any.
+// Stores the sums of a product: to memory as they are, or through an epilogue, the pointwise
+// expression behind the product. The families of products (product.hpp) find a sum's place and add
+// the bias. The rest is here, so every product takes the same epilogues. A sum is rounded to the
+// product's type first: an epilogue gives the bits of the two separate ops. Values on the stack,
+// which borrow the call. Threads: any.
 //
-// What the text gives to a family's put() and put_many(), with C the type of sums:
-//   void store_result(INDEX place, C sum)        place: of the element in the result, row-major
-//   void store_results(INDEX place, C sums[w])   w = width(), if above 1: neighbours, from there on
+// Functions for a family's put() and put_many(), with C the type of sums:
+//   void store_result(INDEX place, C sum)        place: the element's in the result, row-major
+//   void store_results(INDEX place, C sums[w])   w = width(), if above 1: neighbours from there on
 #pragma once
 
 #include <array>
@@ -25,19 +25,20 @@
 
 namespace hearth::vulkan {
 
-/// Whether a product can end in the call's epilogue, if it has one.
+/// Returns whether a product supports the call's epilogue, if it has one.
 [[nodiscard]] Support supports_epilogue(const KernelCall& call, const DeviceLimits& limits);
 
 class ProductResult final {
  public:
-  /// Of a call that supports_epilogue(), with elements; `dtype` is that of the op's own result.
+  /// Requires a call that supports_epilogue(), with elements. `dtype` is that of the op's own
+  /// result.
   ProductResult(const KernelCall& call, DType dtype, const DeviceLimits& limits) noexcept;
 
-  /// Whether so many neighbours can be stored at once where they lie in one row of the result and
-  /// begin at a multiple of their number.
+  /// True if `width` neighbours can be stored at once, when they lie in one row of the result and
+  /// begin at a multiple of `width`.
   [[nodiscard]] bool takes(int width) const noexcept;
-  /// Whether so many neighbours can be stored at once, in rows of any length, where their place in
-  /// the result is a multiple of their number.
+  /// True if `width` neighbours can be stored at once, in rows of any length, when their place in
+  /// the result is a multiple of `width`.
   [[nodiscard]] bool takes_ragged(int width) const noexcept;
   /// Requires takes(width), or 1.
   void set_width(int width) noexcept;
@@ -48,11 +49,11 @@ class ProductResult final {
   }
   [[nodiscard]] int width() const noexcept { return width_; }
   [[nodiscard]] bool has_epilogue() const noexcept { return call_->epilogue != nullptr; }
-  /// The farthest that an operand of the epilogue, or the result, reaches, in elements.
+  /// Largest reach of the epilogue's operands and the result, in elements.
   [[nodiscard]] std::int64_t reach() const noexcept { return reach_; }
 
   void add_words(ShaderKey& key) const noexcept;
-  /// The parameters, in the order of members().
+  /// Adds the parameters, in the order of members().
   void add_parameters(ParameterBlock& to, bool is_wide) const noexcept;
   [[nodiscard]] std::string members(bool is_wide) const;
   [[nodiscard]] std::string text(bool is_wide) const;

@@ -1,9 +1,9 @@
-// The GLSL of tile and fold products. How a tile works: all threads bring the next slices of
-// both sides to registers while they multiply the present ones out of shared memory, which lie
-// there depth by depth, so that a thread reads its rows and columns by fours. A thread's block
-// lies scattered over the tile in chunks of 4 x 4, and 32 threads in a row cover 4 x 8 chunks:
-// what they read at a time is then 64 and 128 bytes, without two threads on one bank. Threads
-// 2i and 2i + 1 share a column, i and i + 2 mostly a row, by which NVIDIA's GPUs serve 16 at once.
+// The GLSL of tile and fold products. All threads load the next slices of both sides to registers
+// while they multiply the current ones from shared memory. The slices lie there depth by depth, so
+// a thread reads its rows and columns four at a time. A thread's block is scattered over the tile
+// in chunks of 4 x 4, and 32 consecutive threads cover 4 x 8 chunks. One read of theirs is thus 64
+// and 128 bytes, without bank conflicts. Threads 2i and 2i + 1 share a column, i and i + 2 mostly a
+// row, so NVIDIA's GPUs serve 16 at once.
 #include "product.hpp"
 
 #include <string>
@@ -64,7 +64,8 @@ constexpr std::string_view kPutWhole = R"(
 #define keep_many put_many
 #define kept_place place_of
 )";
-// An exact product's last tiles are moved back; what they share with others is stored by those.
+// An exact product's last tiles are moved back; rows and columns that they share with other tiles
+// are stored by those.
 constexpr std::string_view kTilePlace = R"(
 int own_row, own_column, first_row, first_column;
 void find_tile() {
@@ -372,19 +373,19 @@ std::string_view value_of(SideForm form) noexcept {
   return form.width == 4 ? "V4" : "C";
 }
 
-// How much of a side an exact product reads: where words lie across the depth, whole ones.
+// Elements of a side that an exact product reads: whole words, if words lie across the depth.
 std::int64_t read_size(SideForm form, std::int64_t size) noexcept {
   return form.along_depth ? size : (size + form.width - 1) / form.width * form.width;
 }
 
-// Whether no word of an exact product's sides ends behind what it stores.
+// True if no word of an exact product's sides ends behind the elements that the product stores.
 std::string read_alone(const ProductRequest& request, const ProductPlan& plan) {
   return fmt::format("#define READS_ROWS_ALONE {}\n#define READS_COLUMNS_ALONE {}\n",
                      read_size(request.a, plan.end_row) == plan.end_row,
                      read_size(request.b, request.columns) == request.columns);
 }
 
-// Where sizes are baked, numbers stand for them.
+// Replaces baked sizes by numbers.
 std::string with_sizes(const ProductRequest& request, const ProductPlan& plan, std::string text) {
   if (!request.is_baked) {
     return text;
@@ -483,7 +484,7 @@ std::string product_text(const ProductRequest& request,
                                   cooperative_main(request.dtype, tile.is_emulated)));
   }
   const ProductTile& tile = plan.tile;
-  // The stage of finish() lies over one side's tiles, whichever is large enough.
+  // The stage of finish() overlays the slices of a side that is large enough.
   const int stage = tile.rows / tile.thread_rows * (tile.columns / 4);
   const bool a_is_enough = tile.buffers * tile.depth * (tile.rows / 4 + 1) >= stage;
   const std::string sizes = fmt::format(

@@ -1,4 +1,4 @@
-// Loads and stores of four elements in a row as one, for shaders behind the prelude:
+// Loads and stores of four contiguous elements at once, for shaders behind the prelude:
 //   load4_<dtype>(address, i), store4_<dtype>(address, i, V4)     stores: f32 and f64
 //   load8_<dtype>(address, i)      the bits of eight, as a uvec4: f16 and bf16
 //   load16_i8(address, i)          the bits of sixteen
@@ -13,10 +13,10 @@
 
 namespace hearth::vulkan {
 
-/// Of f32, f64, f16, bf16 or i8.
+/// Supports f32, f64, f16, bf16 and i8.
 [[nodiscard]] std::string_view glsl_quads(DType dtype) noexcept;
 
-/// Of the address of four elements that are read at once, in bytes.
+/// Alignment, in bytes, of four elements that are read at once.
 [[nodiscard]] constexpr std::uintptr_t quad_alignment(DType dtype) noexcept {
   return dtype == DType::i8 ? 4 : dtype == DType::f64 || dtype == DType::f32 ? 16 : 8;
 }

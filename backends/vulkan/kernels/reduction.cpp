@@ -1,13 +1,13 @@
-// Reductions. A workgroup has `lanes` threads for each of its results: neighbours in memory are
-// read by neighbouring threads, so along a fast axis that ends the lanes lie side by side ("rows"),
-// along a slow one the results do ("columns"). A thread folds what it loads, four packs of up to 16
-// bytes at a time. After kLongChain of these it moves a sum of floats to a longer one, which does
-// not lose what it is rounded by. Then lanes side by side meet by shuffles, and subgroups in shared
-// memory, other lanes in shared memory alone, halving their number. Where the results do not fill
-// the device, several workgroups share one: they leave partial results in scratch, which a second
-// dispatch of the same shader folds. All in an order that follows from shapes and device. The
-// largest and smallest of floats carry their place along, for of equal ones, zeros of either sign
-// among them, the first is kept; so argmax is the same shader with another store.
+// Reductions. A workgroup has `lanes` threads for each of its results. Neighbouring threads read
+// memory neighbours: along a fast reduced axis the lanes lie side by side ("rows"), along a slow
+// one the results do ("columns"). A thread folds its loads, four packs of up to 16 bytes at a time.
+// After kLongChain of these it adds a sum of floats to a compensated one. Then lanes side by side
+// combine by shuffles, and subgroups through shared memory. Other lanes use shared memory alone,
+// halving their number. Where the results do not fill the device, several workgroups share one.
+// They write partial results to scratch, which a second dispatch of the same shader folds. All
+// orders follow from shapes and device. The largest and smallest of floats carry their place: of
+// equal ones, zeros of either sign included, the first is kept. So argmax is the same shader with
+// another store.
 #include "reduction.hpp"
 
 #include "packs.hpp"
@@ -29,10 +29,10 @@ constexpr int kLongChain = 16;
 
 enum class Fold : std::uint32_t { sum, product, largest, smallest };
 
-/// What a shader's text depends on, beside the axes.
+/// Options of a shader's text, beside the axes.
 struct Reduction {
   DType dtype = DType::f32;
-  DType sums = DType::f32;  ///< What values are folded in: the input's type, or i64 for wide sums.
+  DType sums = DType::f32;  ///< Type of the fold: the input's type, or i64 for wide sums.
   Fold fold = Fold::sum;
   bool has_place = false;  ///< Partial results are values with their places.
   bool is_mean = false;
@@ -41,7 +41,7 @@ struct Reduction {
   bool to_partial = false;
 };
 
-// x, places: partial results where they are read; y, y_places where they are written.
+// Input: x, and places of partial results. Output: y and y_places.
 constexpr std::string_view kMembers =
     "uint64_t x; uint64_t places; uint64_t y; uint64_t y_places; INDEX kept; "
     "INDEX reduced; INDEX chunk; INDEX step; int splits; int lanes; ";
@@ -330,7 +330,7 @@ std::string shader_text(const Reduction& what,
   return text += kMain;
 }
 
-/// Where the operands of a dispatch lie.
+/// Addresses of a dispatch's operands.
 struct Addresses {
   std::uint64_t x = 0;
   std::uint64_t places = 0;
@@ -403,7 +403,7 @@ Reduction reduction_of(const KernelCall& call) noexcept {
   return what;
 }
 
-// Values first, then the places.
+// Scratch holds the values first, then the places.
 Status encode_two_passes(
     Reduction what, const ReductionPlan& plan, Addresses at, double count, KernelEncoder& encoder) {
   const std::int64_t partials = plan.kept.count() * plan.splits;

@@ -1,4 +1,4 @@
-// Reductions over any axes, and positions of the largest and smallest. Pure functions of the call.
+// Reductions over any axes, and positions of maxima and minima. Pure functions of the call.
 // Threads: any.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace hearth::vulkan {
 
-/// reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, argmax, argmin.
+/// Encodes reduce_sum, reduce_mean, reduce_max, reduce_min, reduce_prod, argmax, argmin.
 ///
 /// Errors: invalid_argument, no elements to choose from; out_of_memory.
 [[nodiscard]] Status encode_reduction(const KernelCall& call, KernelEncoder& encoder);

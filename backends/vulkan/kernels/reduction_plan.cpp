@@ -14,7 +14,7 @@ constexpr std::int64_t kNarrow = std::int64_t{1} << 31;
 constexpr std::int64_t kLoadsInFlight = 4;     // of a thread, as the shader unrolls them
 constexpr std::int64_t kMostSplits = 1024;     // second passes stay short
 constexpr std::int64_t kGroupsAtATime = 8;     // on a multiprocessor: 2,048 threads
-constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that a split is worth its second pass
+constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that pay for a split's second pass
 
 struct Axis {
   std::int64_t size;
@@ -25,7 +25,7 @@ struct Axis {
 class Axes {
  public:
   void push(Axis axis) noexcept { all_[static_cast<std::size_t>(count_++)] = axis; }
-  // Insertion sort: largest steps first; equal ones keep their order.
+  // Insertion sort: largest strides first; equal ones keep their order.
   void sort() noexcept {
     for (int i = 1; i < count_; ++i) {
       for (int j = i; j > 0 && std::abs(at(j).in) > std::abs(at(j - 1).in); --j) {
@@ -66,8 +66,8 @@ void choose_pack(ReductionPlan& plan, const TensorView& input) noexcept {
   plan.pack = fits ? static_cast<int>(pack) : 1;
 }
 
-// Neighbouring threads take neighbouring results as long as these fill the device; then several
-// share one.
+// Neighbouring threads take neighbouring results as long as these fill the device; else several
+// threads share one.
 void cut_columns(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
   const std::int64_t columns = quotient_up(plan.kept.count(), plan.pack);
   const std::int64_t least_across = std::min<std::int64_t>(8, power_from(columns));
@@ -80,8 +80,8 @@ void cut_columns(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
   plan.group_results = plan.threads / lanes * plan.pack;
 }
 
-// Neighbouring threads share a result until each has some loads; a few always do, so that a
-// request of theirs is whole.
+// Neighbouring threads share a result until each has some loads. A few always share one, so that
+// their memory request is whole.
 void cut_rows(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
   const std::int64_t loads =
       std::max<std::int64_t>(1, quotient_up(plan.reduced.count(), plan.pack));

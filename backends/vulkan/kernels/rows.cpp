@@ -1,7 +1,7 @@
-// How the work is cut. A row that is short for the threads of a subgroup is theirs, or that of a
-// part of them, so that folds are shuffles and nobody waits; a longer one has a workgroup. Each
-// thread keeps what later stages need of its elements in registers, so each input is read once.
-// Rows that do not fit there are read once for each stage, and worked out anew.
+// Splits the work. A row that is short for a subgroup's threads belongs to the subgroup or a part
+// of it, so folds are shuffles without barriers; a longer one has a workgroup. Each thread keeps
+// the elements that later stages need in registers, so each input is read once. Longer rows are
+// read once for each stage, and recomputed.
 #include "rows.hpp"
 
 #include <algorithm>
@@ -26,10 +26,10 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr int kThreads = 256;
-/// Elements of a row that a thread keeps, where the row has a workgroup and where it has less.
+/// Elements of a row that a thread keeps, with a workgroup for the row and with fewer threads.
 constexpr std::int64_t kKeptElements = 16;
 constexpr std::int64_t kMostKeptElements = 32;
-/// Places below this leave room for what a grid has too much.
+/// Places below this leave room for the overhang of a grid.
 constexpr std::int64_t kMostNarrowRows = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
 bool is_aligned_to(const TensorView& view, std::int64_t bytes) noexcept {
@@ -76,7 +76,7 @@ bool takes_row_vectors(const KernelCall& call, const RowPlan& plan, int vector) 
   return true;
 }
 
-// Phases: vectors; threads for a row; how much each of them keeps.
+// Phases: vectors; threads for a row; elements that each of them keeps.
 void cut(const KernelCall& call, const DeviceLimits& limits, RowPlan& plan) noexcept {
   RowForm& form = plan.form;
   std::int64_t smallest = 4;
@@ -107,13 +107,13 @@ void cut(const KernelCall& call, const DeviceLimits& limits, RowPlan& plan) noex
   }
   const std::int64_t chunks = (units + form.row_threads - 1) / form.row_threads;
   form.chunks = chunks * form.vector <= kMostKeptElements ? static_cast<int>(chunks) : 0;
-  // Up to 32 copies of the body. Where rows are not kept there are `vector` of them: a loop's steps
-  // would count for each element of a row, and drivers in software end loops early.
+  // Up to 32 copies of the body. Rows that are not kept have `vector` copies. A loop there would
+  // take steps for each element of a row, and drivers in software end loops early.
   form.is_rolled =
       form.chunks > 0 && (limits.is_cpu || has_long_body(call.expression->kernel, limits));
 }
 
-// Phases: the space; where each input's rows are; the cut.
+// Phases: the space; the rows of each input; the split.
 Result<RowPlan> plan_rows(const KernelCall& call, const KernelEncoder& encoder) {
   const KernelIR& kernel = call.expression->kernel;
   const auto row_axes = static_cast<int>(call.op.attributes<ExpressionAttributes>().row_axes);
@@ -141,7 +141,7 @@ Result<RowPlan> plan_rows(const KernelCall& call, const KernelEncoder& encoder) 
       plan.space.add(call.inputs[i]);
       continue;
     }
-    // It has 1 along the axes of a row, or lacks them.
+    // The input has size 1 along the axes of a row, or lacks them.
     const hearth::detail::Layout& own = *call.inputs[i].layout;
     Strides& stride = plan.space.stride[plan.space.operand_count++];
     for (int axis = 0; axis < space.rank(); ++axis) {

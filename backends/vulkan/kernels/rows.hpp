@@ -1,5 +1,5 @@
-// Ops of kind `expression` whose kernel takes rows whole: folds, softmax and its kin, and what goes
-// with them. Threads: owner only.
+// Ops of kind `expression` whose kernel works on whole rows: folds, softmax and similar functions,
+// with pointwise ops around them. Threads: owner only.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>

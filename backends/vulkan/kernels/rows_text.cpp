@@ -20,7 +20,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// Element k of the chunk that begins at column `col` is element e of what a thread keeps.
+// Element k of the chunk that begins at column `col` is element e of those that a thread keeps.
 class RowsText {
  public:
   RowsText(const KernelIR& kernel, const RowForm& form)
@@ -31,7 +31,8 @@ class RowsText {
         keeps_(form.chunks > 0),
         kept_elements_(form.chunks * form.vector) {}
 
-  // Phases: main, which tells what it calls; then that, in front of it.
+  // Phases: main, which determines the functions that it calls; then those functions, in front of
+  // it.
   std::string make(std::size_t parameter_bytes) {
     const std::string main = main_function();
     std::string text = glsl_prelude({.threads = form_.threads, .wide_index = form_.is_wide});
@@ -122,7 +123,7 @@ class RowsText {
     return text;
   }
 
-  // How far the operands' elements lie from their first, along some of the axes.
+  // Defines the offsets of the operands' elements from their first, along some of the axes.
   [[nodiscard]] std::string find_function(std::string_view name,
                                           std::string_view parameter,
                                           int first_axis,
@@ -201,7 +202,7 @@ class RowsText {
     return text + row_stores() + "}\n";
   }
 
-  // Declares what is kept from one stage to a later one.
+  // Declares values that stay from one stage to a later one.
   [[nodiscard]] std::string keeping() {
     std::string text;
     for (std::int32_t place = 0; keeps_ && place < kernel_.node_count(); ++place) {
@@ -225,7 +226,7 @@ class RowsText {
     return text;
   }
 
-  // What is one for each row, as soon as it can be had. Folds have names already.
+  // Computes values per row in their first possible stage. Folds have names already.
   [[nodiscard]] std::string row_values(int stage) {
     std::string text;
     for (std::int32_t place = 0; place < kernel_.node_count(); ++place) {
@@ -297,7 +298,7 @@ class RowsText {
     return text + (stores ? element_stores() : "}\n") + "}\n}\n";
   }
 
-  // Loads are before all work of a chunk, so that several are under way.
+  // Loads stand before all work of a chunk, so several are in flight.
   [[nodiscard]] std::string loads(const std::vector<std::int32_t>& places) {
     std::string text;
     bool has_found = false;
@@ -351,7 +352,7 @@ class RowsText {
     return text + call + ");\n";
   }
 
-  // Behind the work on element k, and behind that on all of the vector.
+  // Stores behind the work on element k, and stores behind the work on the whole vector.
   [[nodiscard]] std::string element_stores() const {
     std::string text;
     std::string behind = "}\nif (is_row) {\n";
@@ -402,7 +403,7 @@ class RowsText {
     return text;
   }
 
-  // An output may lie where an input of the row does, which all its threads have read by now.
+  // An output may overlay an input of the row: all of its threads have read it by now.
   [[nodiscard]] std::string row_stores() const {
     std::string stores;
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {

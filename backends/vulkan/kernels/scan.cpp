@@ -1,10 +1,9 @@
-// How scans are cut. Lines whose elements lie next to one another go to a workgroup each, which
-// takes 1,024 elements at a time through shared memory; lines that lie side by side, and short
-// ones, go to a thread each. Where there are fewer lines than the device wants, each is cut into
-// chunks: a first pass makes the chunks' sums, a second one scans these, a third one scans the
-// chunks from there. The cut depends on the shape and the device alone, so sums have the same bits
-// every time. f16 and bf16 are summed in f32. Sums that grow from place to place keep what they are
-// rounded by.
+// Splits scans. Lines of contiguous elements get a workgroup each, which takes 1,024 elements at a
+// time through shared memory. Lines that lie side by side, and short ones, get a thread each. With
+// fewer lines than the device needs, each is split into chunks. A first pass sums the chunks, a
+// second one scans the sums, a third one scans the chunks from there. The split depends on the
+// shape and the device alone, so sums are reproducible to the bit. f16 and bf16 are summed in f32.
+// Running sums are compensated.
 #include "scan.hpp"
 
 #include <algorithm>
@@ -28,11 +27,11 @@ enum class Pass : std::uint32_t { sums, middle, last };
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kTile = 1024;
-constexpr std::int64_t kShortLine = 64;      // a thread's, wherever its elements lie
+constexpr std::int64_t kShortLine = 64;      // one thread's, in any layout
 constexpr std::int64_t kSideBySide = 32;     // lines next to one another: a thread each
-constexpr std::int64_t kThreadChunk = 64;    // the least elements of a thread's chunk
-constexpr std::int64_t kGroupChunk = 2048;   // and of a group's
-constexpr std::int64_t kGroupsPerMulti = 8;  // as many run well at a time
+constexpr std::int64_t kThreadChunk = 64;    // minimal elements of a thread's chunk
+constexpr std::int64_t kGroupChunk = 2048;   // minimal elements of a group's chunk
+constexpr std::int64_t kGroupsPerMulti = 8;  // that run efficiently at a time
 constexpr std::int64_t kThreadsPerMulti = 1024;
 
 // Line `line`, chunk `chunk`: elements begin to end of the scan's order; x and y are offsets of
@@ -94,7 +93,7 @@ void scan_parts() {
 }
 )";
 
-// The sums of a line's chunks become those of all chunks before.
+// Replaces the sums of a line's chunks by the sums of all chunks before.
 constexpr std::string_view kMiddle = R"(
 void main() {
   const INDEX line = INDEX(GROUP);
@@ -117,7 +116,7 @@ void main() {
 }
 )";
 
-// Padded by one in 32, for threads look at four neighbours each.
+// Padded by one in 32, because threads read four neighbours each.
 constexpr std::string_view kGroupLast = R"(
 #define TILE(i) tile[(i) + ((i) >> 5)]
 shared ACC tile[1024 + 32];
@@ -217,7 +216,7 @@ Cut cut_of(const AxisLines& lines, const DeviceLimits& limits) {
   const std::int64_t wanted =
       (is_thread ? kThreadsPerMulti : kGroupsPerMulti) * limits.multiprocessors;
   const std::int64_t least = is_thread ? kThreadChunk : kGroupChunk;
-  // Three passes read twice: a device that is half busy with whole lines had better go on so.
+  // Three passes read twice, so whole lines are better on a device that they half fill.
   std::int64_t chunks =
       2 * lines.count() >= wanted
           ? 1

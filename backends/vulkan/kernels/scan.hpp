@@ -7,7 +7,7 @@ namespace hearth::vulkan {
 
 [[nodiscard]] Support supports_scan(const KernelCall& call, const DeviceLimits& limits);
 [[nodiscard]] Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder);
-/// A line is read into shared memory, or by one thread, before any of it is written.
+/// True for input 0 of cumsum: a whole line is read before any of it is written.
 [[nodiscard]] bool scan_may_alias(OpKind kind, int index) noexcept;
 
 }  // namespace hearth::vulkan

@@ -1,7 +1,6 @@
-// A thread makes one word of 16 bytes of the copy. Where neighbours of a line lie side by side it
-// reads the one or two aligned words that hold them, and shifts; else element by element. An
-// aligned word that holds an element of the side lies in mapped memory as a whole: its other bytes
-// are masked.
+// A thread writes one word of 16 bytes of the copy. For contiguous lines it reads the one or two
+// aligned words that hold them, and shifts; else it reads element by element. An aligned word that
+// holds an element of the side lies in mapped memory as a whole. Its other bytes are masked.
 #include "side_copy.hpp"
 
 #include <string>
@@ -52,7 +51,7 @@ uvec4 word_at(uint64_t at, uint count) {
 }
 )";
 
-// Elements of ELEMENT_BYTES, `count` of which are there.
+// Elements of ELEMENT_BYTES, `count` of which exist.
 constexpr std::string_view kApart = R"(
 uvec4 word_of_elements(uint64_t at, int64_t stride, int count) {
   uvec4 word = uvec4(0u);

@@ -1,5 +1,5 @@
-// Copies of a product's sides in scratch, line by line: each line begins at a multiple of 16 bytes
-// and ends in zeros. A side whose lines begin anywhere is then read by whole words. Values and
+// Copies a product's side to scratch, line by line. Each line begins at a multiple of 16 bytes and
+// is padded with zeros. Whole words can then read a side whose lines begin anywhere. Values and
 // functions. Threads: any.
 #pragma once
 
@@ -12,19 +12,19 @@
 
 namespace hearth::vulkan {
 
-/// One matrix for each place of the batch that moves the side. Strides count elements.
+/// One matrix for each place of the batch axes that move the side. Strides count elements.
 struct SideCopy {
   DType dtype = DType::f32;
   const std::byte* from = nullptr;
   std::int64_t length = 1;       ///< Elements of a line.
-  std::int64_t step = 1;         ///< Between neighbours of a line.
+  std::int64_t step = 1;         ///< Stride within a line.
   std::int64_t lines = 1;        ///< Lines of one matrix.
-  std::int64_t line_stride = 0;  ///< Between neighbouring lines.
+  std::int64_t line_stride = 0;  ///< Stride between neighbouring lines.
   int batch_rank = 0;
   std::array<std::int64_t, MatrixProduct::kMostBatchAxes> batch_size{};
   std::array<std::int64_t, MatrixProduct::kMostBatchAxes> batch_stride{};
   std::int64_t copied_length = 1;  ///< A multiple of 16 bytes.
-  std::int64_t copied_lines = 1;   ///< Those behind `lines` are zeros.
+  std::int64_t copied_lines = 1;   ///< Lines behind `lines` are zeros.
 
   [[nodiscard]] std::int64_t matrices() const noexcept;
   [[nodiscard]] std::int64_t bytes() const noexcept;

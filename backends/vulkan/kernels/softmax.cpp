@@ -1,4 +1,5 @@
-// Softmax and its relatives: their operands as lines along the axis; line_shader.cpp cuts the work.
+// Softmax and related ops: converts their operands to lines along the axis; line_shader.cpp splits
+// the work.
 #include "softmax.hpp"
 
 #include "line_plan.hpp"

@@ -6,12 +6,13 @@
 
 namespace hearth::vulkan {
 
-/// softmax, log_softmax, softmax_backward, log_softmax_backward.
+/// Encodes softmax, log_softmax, softmax_backward, log_softmax_backward.
 ///
 /// Errors: out_of_memory.
 [[nodiscard]] Status encode_softmax(const KernelCall& call, KernelEncoder& encoder);
 [[nodiscard]] Support supports_softmax(const KernelCall& call, const DeviceLimits& limits);
-/// Output 0 over any input: a thread writes what it has read, after all of the line was read.
+/// True for output 0 over any input: a thread writes the elements that it has read, after the whole
+/// line was read.
 [[nodiscard]] bool softmax_may_alias(OpKind kind, int index) noexcept;
 
 }  // namespace hearth::vulkan

@@ -4,7 +4,7 @@
 namespace hearth::vulkan::detail {
 namespace {
 
-// Four steps of the depth are in flight at a time: a thread has little to do but wait for memory.
+// Four steps of the depth are in flight at a time, because a thread mostly waits for memory.
 constexpr std::string_view kThinMain = R"(
 #define STEPS 4
 #define THREADS (LANE_COLUMNS * LANE_DEPTHS)

@@ -1,4 +1,5 @@
-// Products on matrix units in two kinds of tiles, so that the last round of workgroups is full.
+// Splits a product on matrix units between two kinds of tiles, so that the last round of workgroups
+// is full.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +15,7 @@ std::int64_t divided_up(std::int64_t a, std::int64_t b) noexcept {
   return (a + b - 1) / b;
 }
 
-// Of one tile, as time_of() has it.
+// Estimated time of one tile, in the units of time_of().
 double tile_time(const ProductRequest& request, const CooperativeTile& tile) noexcept {
   const auto* const known =
       std::ranges::find_if(kCooperativeTiles, [&](const CooperativeCandidate& each) {
@@ -26,8 +27,8 @@ double tile_time(const ProductRequest& request, const CooperativeTile& tile) noe
          known->use_for(request, tile);
 }
 
-// Of groups of two kinds, the second behind the first: whole rounds, a round of both, and what is
-// left of the second.
+// Estimated time of groups of two kinds, the second behind the first: whole rounds, a mixed round,
+// and the rest of the second.
 double time_of_both(double groups, double time, double more, double more_time, double processors) {
   const double whole = std::floor(groups / processors);
   const double left = groups - whole * processors;
@@ -36,12 +37,12 @@ double time_of_both(double groups, double time, double more, double more_time, d
   return (whole + (left == 0 ? 0 : 1)) * time + behind * more_time;
 }
 
-// Rounds of workgroups from which on leave_rows() compares work, not time.
+// Rounds of workgroups above which leave_rows() compares work instead of time.
 constexpr int kFewestRounds = 8;
-// Threads of a group beside which a multiprocessor has room for no other: rounds are then whole.
+// Threads of a group that fills a multiprocessor: rounds are then whole.
 constexpr int kFillingGroup = 256;
 
-// The whole depth in one part.
+// The plan with the whole depth in one part.
 ProductPlan in_one_part(ProductPlan plan, const ProductRequest& request) noexcept {
   plan.splits = 1;
   plan.split_depth = static_cast<int>(request.depth);
@@ -50,9 +51,9 @@ ProductPlan in_one_part(ProductPlan plan, const ProductRequest& request) noexcep
   return plan;
 }
 
-// Cuts the rows of a product alone, whose last round of groups may be nearly empty: about whole
-// rounds of one kind of tile, and the other rows by another kind beside and behind them, where that
-// takes less time. `plan` becomes that of the first kind.
+// Splits the rows of a product that runs alone, whose last round of groups may be nearly empty. One
+// kind of tile gets about whole rounds; another kind gets the other rows, beside and behind them,
+// if that takes less time. `plan` becomes the first kind's.
 std::optional<ProductPlan> pair_tiles(const ProductRequest& request,
                                       ProductPlan& plan,
                                       const DeviceLimits& limits) noexcept {
@@ -133,9 +134,9 @@ std::optional<ProductPlan> pair_tiles(const ProductRequest& request,
 
 }  // namespace
 
-// Of all ways to leave up to so many rows of tiles to whole tiles of another kind the one with the
-// least work, where that is a hundredth less, as the card's power is the limit, and takes no more
-// rounds. The next launch fills the last of few rounds, unless the product is alone.
+// Tries to leave up to kMostLeft rows of tiles to whole tiles of another kind, and takes the
+// variant with the least work. It must save a hundredth, because the card's power is the limit, and
+// need no more rounds. The next launch fills the last of few rounds, unless the product is alone.
 std::optional<ProductPlan> leave_rows(const ProductRequest& request,
                                       ProductPlan& plan,
                                       const DeviceLimits& limits) noexcept {

@@ -1,5 +1,5 @@
-// The order is that of entries (entry_sort.hpp), which have the place below the key: so of equal
-// values the first comes first. Values are fetched by their places, bit by bit.
+// Entries sort with the place below the key (entry_sort.hpp), so of equal values the first comes
+// first. Values are copied by their places, bit by bit.
 #include "topk.hpp"
 
 #include <hearth/streams/op_attributes.hpp>

@@ -1,5 +1,5 @@
-// The largest or smallest along an axis, up to all of it: sorting. Private to backends/vulkan.
-// Threads: owner only.
+// topk: sorts the largest or smallest elements along an axis, up to all of it. Private to
+// backends/vulkan. Threads: owner only.
 #pragma once
 
 #include "backends/vulkan/kernel_encoder.hpp"

@@ -1,6 +1,6 @@
-// The gradient for the weight of a convolution: few results, a long depth of all windows of all
-// images. Both sides are read along the depth, where windows are neighbours in memory; product.cpp
-// cuts the depth where the results alone would not keep a device awake.
+// The gradient for the weight of a convolution: few results, with a long depth of all windows of
+// all images. Both sides are read along the depth, where windows are neighbours in memory.
+// product.cpp splits the depth if the results alone would not occupy a device.
 #include "window_product.hpp"
 
 #include <cstdlib>

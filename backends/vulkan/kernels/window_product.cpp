@@ -1,7 +1,7 @@
-// The weights of a group are the rows' side, read along the depth (channels, then taps); the
-// columns are the windows of all images, so that neighbouring threads read and store neighbours
-// within a row of a plane. Numbers of taps are part of the text: dividing by them costs little
-// then. Windows of one place that cover a plane are an ordinary product for each image.
+// The weights of a group are the rows' side, read along the depth (channels, then taps). The
+// columns are the windows of all images, so neighbouring threads access neighbours within a row of
+// a plane. Numbers of taps are part of the text, which makes dividing by them cheap. One-tap
+// windows that cover a plane are an ordinary product for each image.
 // Few rows (depthwise convolutions, few channels out) are thin products: no shared memory, a thread
 // for each window.
 #include "window_product.hpp"
@@ -23,7 +23,7 @@
 namespace hearth::vulkan {
 namespace {
 
-constexpr std::int64_t kManyWindows = 256;  // of an image, that fill tiles of their own
+constexpr std::int64_t kManyWindows = 256;  // windows of an image that fill whole tiles
 
 std::int64_t taps_of(const WindowProduct& p) noexcept {
   return p.axes[0].taps * p.axes[1].taps;
@@ -66,7 +66,7 @@ Status encode_matrix_product(const WindowProduct& p,
   return encode_product(product, call, encoder);
 }
 
-// Whether channels and taps of a row lie side by side.
+// True if channels and taps of a row are contiguous.
 bool has_linear_weight(const WindowProduct& p) noexcept {
   const auto& [y, x] = p.axes;
   return (x.taps == 1 || x.weight_stride == 1) && (y.taps == 1 || y.weight_stride == x.taps) &&
@@ -148,9 +148,9 @@ ParameterBlock parameters_of(const WindowProduct& p,
   return out;
 }
 
-// Depths are channels, then taps; or taps, then channels, if a slice of the depth is of one tap
-// (TAPS_FIRST): then what a tap moves is computed once a slice. {0} element type, {1} how weights
-// are loaded.
+// Depths are channels, then taps; or taps, then channels (TAPS_FIRST), if a slice of the depth has
+// one tap. Values that depend on the tap are then computed once a slice. {0} element type, {1}
+// suffix of the load of weights.
 constexpr std::string_view kFunctions = R"(
 INDEX weight_first, source_first;
 int channel_first;
@@ -291,7 +291,7 @@ Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEnco
     }
   }
   const bool linear = has_linear_weight(p);
-  // Thin products have no slices, and few channels none of one tap.
+  // Thin products have no slices, and few channels have no slice of one tap.
   const bool taps_first = p.rows > 8 && p.channels % kLongestSlice == 0 && taps_of(p) > 1;
   const bool by_fours =
       !taps_first && linear && depth % 4 == 0 && (p.rows == 1 || p.weight_row % 4 == 0) &&
@@ -311,7 +311,7 @@ Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEnco
   std::uint64_t partial = 0;
   if (plan.scratch_bytes > 0) {
     HEARTH_TRY(partial, encoder.scratch(plan.scratch_bytes));
-    encoder.barrier();  // another part of this launch may have sums there
+    encoder.barrier();  // another part of this launch may have its sums there
   }
   ShaderKey key(ShaderFamily::convolution);
   key.add(0U)

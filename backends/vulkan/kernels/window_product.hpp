@@ -1,7 +1,6 @@
-// Convolutions as products: of weights and what lies under windows of planes. One form serves
-// conv2d and its gradient for the input: the latter is a convolution of the gradient for each
-// remainder of a place by the stride, with the weights that fall on it. Values and functions.
-// Threads: any.
+// Convolutions as products of weights and windows of planes. One form serves conv2d and its
+// gradient for the input. That gradient is a convolution for each remainder of a place by the
+// stride, with the weights of that remainder. Values and functions. Threads: any.
 #pragma once
 
 #include <array>
@@ -13,9 +12,8 @@
 
 namespace hearth::vulkan {
 
-/// Where windows lie along one axis: window q of `count` makes the result at first + q*step, from
-/// the source's places q*stride + begin + t*tap_step for each tap t of `taps`, as far as they are
-/// there.
+/// Windows along one axis. Window q of `count` produces the result at first + q*step. It reads the
+/// source's places q*stride + begin + t*tap_step for each tap t of `taps`, where they exist.
 struct WindowAxis {
   std::int64_t count = 1;
   std::int64_t first = 0;
@@ -51,15 +49,15 @@ struct WindowProduct {
   std::array<WindowAxis, 2> axes{};
 };
 
-/// The result goes to the call's outputs, by way of its epilogue if it has one.
+/// Writes the result to the call's outputs, through its epilogue if it has one.
 /// Errors: unsupported, axes of 2^31 and more; those of the encoder.
 [[nodiscard]] Status encode_windows(const WindowProduct& product,
                                     const KernelCall& call,
                                     KernelEncoder& encoder);
 
-/// result[row of group, channel, tap, tap] = sum over images and windows of grad[image, group *
-/// rows + row, window] * source[image, group * channels + channel, ...]: the gradient for the
-/// weight.
+/// The gradient for the weight: result[row of group, channel, tap, tap] = sum over images and
+/// windows of grad[image, group * rows + row, window] * source[image, group * channels + channel,
+/// ...].
 struct WeightProduct {
   DType dtype = DType::f32;
   const std::byte* source = nullptr;
