@@ -38,7 +38,7 @@ using RankProgress = std::function<std::uint64_t()>;
 
 struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< Name of each rank in error texts: "rank 1 on cpu:1".
-  std::size_t bucket_count = 0;             ///< Number of buckets in a step.
+  std::size_t bucket_count = 0;    ///< Number of buckets in a step.
   std::vector<RankProgress> progress = {};  ///< By rank; empty: unknown for all ranks.
   /// Limit for four waits: for the last rank of a bucket, for the engine to return a bucket, for
   /// the last prepared update, and for all ranks to commit. A missing rank that makes progress
@@ -59,15 +59,14 @@ struct CoordinatorOptions {
   /// Kept alive as long as the thread, also when the thread is abandoned: the built-in engine, for
   /// example.
   std::shared_ptr<const void> kept_alive = nullptr;
-  detail::Log* log =
-      nullptr;  ///< Logs an abandoned thread; nullptr: the standard error stream.
+  detail::Log* log = nullptr;  ///< Logs an abandoned thread; nullptr: the standard error stream.
 };
 
 /// The form of a rank's part of a step's loss.
 enum class LossKind : std::uint8_t {
   none,  ///< The rank has no samples.
   mean,  ///< A mean over its samples, times their share.
-  sum,  ///< A sum, to be divided by the sum of all ranks' weights.
+  sum,   ///< A sum, to be divided by the sum of all ranks' weights.
 };
 
 /// A rank's lent bucket, or the error in its place. The first bucket carries the rank's part of the
@@ -88,8 +87,8 @@ struct CoordinatorTrouble {
   /// Ranks whose update failed after the commit while that of others succeeded. Returned once.
   std::vector<int> stragglers = {};
   std::vector<int> missing = {};  ///< Ranks that missed a deadline, until rejoin().
-  bool has_hang = false;  ///< A rank or the engine missed a deadline; needs mends_hangs.
-  bool has_lost_device = false;  ///< A step met a device that is lost, or that reports a hang.
+  bool has_hang = false;          ///< A rank or the engine missed a deadline; needs mends_hangs.
+  bool has_lost_device = false;   ///< A step met a device that is lost, or that reports a hang.
 };
 
 namespace detail {

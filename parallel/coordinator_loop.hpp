@@ -283,7 +283,7 @@ class CoordinatorLoop final {
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
   std::optional<std::chrono::nanoseconds> step_time_;  ///< Duration of the last step that happened.
-  double learning_rate_ = 0;         ///< Of the last step for which a rank reported it.
+  double learning_rate_ = 0;         ///< Rate of the last step for which a rank reported it.
   detail::TimePoint last_end_ = {};  ///< When the last step was decided.
   /// Deadline of a step that began at last_end_.
   Deadline next_whole_ = Deadline::in(std::chrono::nanoseconds::zero());

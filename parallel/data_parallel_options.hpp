@@ -37,9 +37,9 @@ enum class DeviceLossPolicy : std::uint8_t {
 };
 
 struct DataParallelOptions {
-  std::vector<Device> devices = {};  ///< One rank runs on each device.
+  std::vector<Device> devices = {};            ///< One rank runs on each device.
   OptimizerConfig optimizer = Adam::Config{};  ///< Configuration of the optimizer of every rank.
-  GradientClip clip = {};  ///< Clipping of the gradients of the whole batch.
+  GradientClip clip = {};                      ///< Clipping of the gradients of the whole batch.
   /// Decay of a WeightAverage over the steps, which every rank keeps; 0: no average.
   double average_decay = 0;
   /// Smallest size of a gradient bucket in bytes (bench: BM_DataParallel_Cnn).
@@ -59,7 +59,7 @@ struct DataParallelOptions {
   /// Limit of the destructor's wait for the workers, and then for the engine's call. With 0 it
   /// waits for no rank: a busy rank is abandoned, healthy or not.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
-  std::uint64_t seed = 0;  ///< Seed of the workers' generators.
+  std::uint64_t seed = 0;        ///< Seed of the workers' generators.
   Collective* engine = nullptr;  ///< Engine that sums gradients; nullptr: an InprocCollective.
   DeviceLossPolicy on_loss = DeviceLossPolicy::stop;  ///< Reaction to the loss of a device.
   std::vector<Device> spares = {};  ///< Devices for DeviceLossPolicy::replace, in the order of use.

@@ -13,7 +13,7 @@ namespace hearth {
 /// Report of one data-parallel step.
 struct DataParallelReport {
   std::int64_t step = 0;  ///< From 1; failed steps count too.
-  double loss = 0;  ///< Mean over the samples of all ranks, or over the loss's weights.
+  double loss = 0;        ///< Mean over the samples of all ranks, or over the loss's weights.
   std::int64_t sample_count = 0;
   double weight = 0;  ///< Divisor of the mean loss: the sample count, or the sum of the weights.
   double learning_rate = 0;  ///< Rate that the optimizers used in this step.
@@ -26,9 +26,9 @@ struct DataParallelReport {
 
 /// Totals of a trainer. Counts and bytes.
 struct CoordinatorStatistics {
-  std::uint64_t steps = 0;  ///< Steps that have ended.
-  std::uint64_t failed_steps = 0;  ///< Ended steps that failed.
-  std::uint64_t buckets = 0;  ///< Buckets handed to the engine.
+  std::uint64_t steps = 0;          ///< Steps that have ended.
+  std::uint64_t failed_steps = 0;   ///< Ended steps that failed.
+  std::uint64_t buckets = 0;        ///< Buckets handed to the engine.
   std::uint64_t early_buckets = 0;  ///< Buckets that every rank lent while its sweep was running.
   /// Bytes of these buckets that one rank lent. A lone rank lends one element of each bucket.
   std::uint64_t bytes = 0;

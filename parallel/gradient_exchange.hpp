@@ -69,7 +69,7 @@ class GradientExchange final {
     std::size_t count = 0;
     /// On the communication stream: the sums, or one element that stands for them.
     Tensor reduced;
-    Tensor own;  ///< Of a lone rank: its bucket, which already holds the sums.
+    Tensor own;  ///< The bucket of a lone rank, which already holds the sums.
   };
 
   void lend_next(bool is_early);
@@ -83,8 +83,8 @@ class GradientExchange final {
   const std::int64_t step_;
   const std::chrono::nanoseconds limit_;
   std::vector<Filling> buckets_;
-  std::size_t next_ = 0;  ///< The next bucket to be lent.
-  std::vector<std::size_t> unused_;  ///< Parameters that this rank does not use.
+  std::size_t next_ = 0;                            ///< The next bucket to be lent.
+  std::vector<std::size_t> unused_;                 ///< Parameters that this rank does not use.
   Pending<std::vector<std::size_t>> used_by_none_;  ///< Requested if unused_ is not empty.
   std::shared_ptr<LossPart> loss_;  ///< Written and read by the holder of the device's token.
 };

@@ -37,11 +37,11 @@ class RankGroup final {
     const std::shared_ptr<RankReplica> replica;
     /// It missed a step that others committed, lost its state, or may have another state than they.
     bool is_stale = false;
-    bool is_late = false;  ///< It missed the deadline of its last task.
-    bool is_hung = false;  ///< Its worker does not answer.
-    bool has_device = true;  ///< Its device answers, though its worker may hang.
-    std::uint64_t generation = 0;  ///< Of the device, when the rank got its state.
-    int number = 0;  ///< The number that its worker knows.
+    bool is_late = false;          ///< It missed the deadline of its last task.
+    bool is_hung = false;          ///< Its worker does not answer.
+    bool has_device = true;        ///< Its device answers, though its worker may hang.
+    std::uint64_t generation = 0;  ///< Generation of the device when the rank got its state.
+    int number = 0;                ///< The number that its worker knows.
     int world = 1;
     DeviceWorker worker;
   };
@@ -75,8 +75,8 @@ class RankGroup final {
 
   /// Mends the ranks. Ranks that fell behind, or whose device was restarted by other code, get the
   /// state of a good rank. Ranks that hang, or whose device is lost or reports a hang, are dropped
-  /// or replaced, as the policy says. First waits until each other rank has done its queued work,
-  /// then reads the trouble again, because a rank may fall behind during the wait. With
+  /// or replaced, according to the policy. First waits until each other rank has done its queued
+  /// work, then reads the trouble again, because a rank may fall behind during the wait. With
   /// DeviceLossPolicy::stop, returns the loss, and a hung rank stays as it is; otherwise returns
   /// nullptr.
   ///

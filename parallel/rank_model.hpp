@@ -36,10 +36,10 @@ concept BatchShard = std::movable<T> && requires(const T& shard) {
 
 /// Results that a loss function can return beside the loss.
 struct LossOutputs {
-  Tensor loss;  ///< The mean over the batch; with a weight, the sum, as in LossSum.
+  Tensor loss;          ///< The mean over the batch; with a weight, the sum, as in LossSum.
   Tensor outputs = {};  ///< Outputs of the model, for a Trainer's metrics.
   Tensor targets = {};  ///< Expected outputs, for a Trainer's metrics.
-  Tensor weight = {};  ///< Divisor of the sum of all devices' losses, as in LossSum.
+  Tensor weight = {};   ///< Divisor of the sum of all devices' losses, as in LossSum.
 
   /// The loss, divided by its weight if it has one: the value that value_and_grad differentiates.
   [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;

@@ -39,8 +39,8 @@ class ShardBalance final {
 
   std::vector<std::string> kinds_;
   std::vector<std::vector<double>> rates_;  ///< By rank, samples per second in the measured steps.
-  std::vector<double> samples_;  ///< By rank, samples in the measured steps.
-  int pause_ = 1;  ///< Steps to skip before the next measurement.
+  std::vector<double> samples_;             ///< By rank, samples in the measured steps.
+  int pause_ = 1;                           ///< Steps to skip before the next measurement.
 };
 
 }  // namespace hearth
