@@ -1,4 +1,4 @@
-// AdamW's steps of 200 parameters: half of them matrices [width, width], half vectors [width].
+// AdamW steps of 200 parameters: half of them matrices [width, width], half vectors [width].
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class AdamSteps {
                       zeros(device_, shape)});
     }
   }
-  /// One update group, and the wait for it.
+  /// Runs one update group and waits for it.
   void step() {
     ++step_;
     UpdateGroup group(device_);

@@ -1,5 +1,5 @@
-// What stands behind a gather, a pool and attention, in their kernels (fusion:1) and in kernels of
-// its own (fusion:0).
+// Epilogues of a gather, a pool and attention: in the anchor's kernel (fusion:1) and in kernels of
+// their own (fusion:0).
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 using bench::measure;
 
-/// The last two arguments of each: fusion, cores.
+/// The last two arguments of each benchmark: fusion, cores.
 Runtime runtime_of(const benchmark::State& state, std::size_t fusion_at) {
   std::vector<int> cores = available_cores();
   const auto count = static_cast<std::size_t>(state.range(fusion_at + 1));
@@ -27,7 +27,7 @@ Runtime runtime_of(const benchmark::State& state, std::size_t fusion_at) {
                   .fusion = state.range(fusion_at) != 0 ? Fusion::on : Fusion::off});
 }
 
-/// Texts of `length` letters each: what they stand for, and where.
+/// Texts of `length` letters each: (embedding of letters + places) * 0.5.
 void BM_Anchor_Embedding(benchmark::State& state) {
   const Runtime runtime = runtime_of(state, 3);
   const Device device = runtime.device("cpu:0");
@@ -53,7 +53,7 @@ BENCHMARK(BM_Anchor_Embedding)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
-/// Of pictures of `side` x `side` with 32 channels.
+/// Pictures of `side` x `side` with 32 channels.
 void BM_Anchor_MaxPool(benchmark::State& state) {
   const Runtime runtime = runtime_of(state, 2);
   const Device device = runtime.device("cpu:0");
@@ -72,7 +72,7 @@ BENCHMARK(BM_Anchor_MaxPool)
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
 
-/// Four causal heads of 32 columns, and what passes by them.
+/// Four causal heads of 32 columns, times a gate, plus a residual.
 void BM_Anchor_Attention(benchmark::State& state) {
   const Runtime runtime = runtime_of(state, 2);
   const Device device = runtime.device("cpu:0");

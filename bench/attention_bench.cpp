@@ -1,5 +1,5 @@
-// Attention beside the same of plain ops with its scores in memory, one token with a cache, and a
-// transformer layer of the peers' sizes.
+// Attention beside the same function of plain ops with its scores in memory; one token with a
+// cache; and a transformer layer of the peers' sizes.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -41,7 +41,7 @@ Tensor by_one_kernel(const Tensor& q, const Tensor& k, const Tensor& v) {
   return attention(q, k, v);
 }
 
-// [batch, heads, length, width], cores, whether with gradients.
+// Arguments: [batch, heads, length, width], cores, whether with gradients.
 template <Tensor (*attend)(const Tensor&, const Tensor&, const Tensor&)>
 void run_attention(benchmark::State& state) {
   Machine machine(state.range(4));
@@ -76,7 +76,8 @@ void BM_Attention_PlainOps(benchmark::State& state) {
   run_attention<by_plain_ops>(state);
 }
 
-// One query a head against a cache: [heads, key heads, length, width], cores. Bound by reading it.
+// One query per head against a cache: [heads, key heads, length, width], cores. Limited by reading
+// the cache.
 void BM_Attention_OneToken(benchmark::State& state) {
   Machine machine(state.range(4));
   const Tensor q = machine.normal({1, state.range(0), 1, state.range(3)});
@@ -90,7 +91,7 @@ void BM_Attention_OneToken(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * cache.element_count() * 8);
 }
 
-// Cores, what is done. The sizes of the peers' transformer layer.
+// A transformer layer of the peers' sizes. Argument: cores.
 void transformer_layer(benchmark::State& state, bool trains) {
   Machine machine(state.range(0));
   const TransformerEncoderLayer layer(

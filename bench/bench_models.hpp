@@ -1,5 +1,5 @@
-// The models of the peer programs, for the benchmarks: MLP 784-512-512-10 and a CNN of two
-// convolutions, both with relu. Threads: as modules.
+// The models of the peer programs: MLP 784-512-512-10 and a CNN of two convolutions, both with
+// relu. Threads: as modules.
 #pragma once
 
 #include <hearth/modules/activations.hpp>

@@ -1,4 +1,4 @@
-// The benchmarks of hearth-bench, by Google Benchmark.
+// Runs the benchmarks of hearth-bench with Google Benchmark.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace hearth::bench {
 namespace {
 
-/// The library's own reporter, which explains the library's warning.
+/// The library's own reporter, with an explanation of the library's warning.
 class Reporter final : public benchmark::ConsoleReporter {
  public:
   using ConsoleReporter::ConsoleReporter;
 
-  // A warning that speaks of this program's build would be one of ours; the packaged library's is
-  // that its own assertions are on.
+  // The packaged library warns that its own assertions are on, which reads like a fault of this
+  // program's build.
   bool ReportContext(const Context& context) override {
     std::ostream& terminal = GetErrorStream();
     std::stringstream said;
@@ -47,7 +47,7 @@ class Reporter final : public benchmark::ConsoleReporter {
 #endif
 };
 
-/// Whether the library is to choose how results look.
+/// Whether the arguments let the library choose the output format.
 bool asks_for_look(int argc, char** argv) {
   return std::any_of(argv + 1, argv + argc, [](std::string_view argument) {
     return (argument.starts_with("--benchmark_format") &&

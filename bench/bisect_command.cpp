@@ -1,5 +1,5 @@
-// hearth-bench bisect COMMAND...: runs a program that goes wrong with fusion again and again, with
-// fewer groups fused, until it has the first group with which it goes wrong.
+// hearth-bench bisect COMMAND...: runs a program that fails with fusion repeatedly, with fewer
+// groups fused, until it finds the first group with which it fails.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMostGroups = std::uint64_t{1} << 40U;
 
-/// Whether the command ends with 0 when so many groups are fused; nothing: as many as there are.
+/// Whether the command exits with 0 when the first `limit` groups are fused; nullopt: all groups.
 bool is_right(char** command, std::optional<std::uint64_t> limit) {
   const pid_t child = fork();
   if (child < 0) {
@@ -29,7 +29,7 @@ bool is_right(char** command, std::optional<std::uint64_t> limit) {
   if (child == 0) {
     // NOLINTBEGIN(concurrency-mt-unsafe): no other thread is in the child
     setenv("HEARTH_FUSION", "on", 1);
-    setenv("HEARTH_DETERMINISTIC", "on", 1);  // or the groups would have other numbers each time
+    setenv("HEARTH_DETERMINISTIC", "on", 1);  // keeps the groups' numbers equal in all runs
     if (limit) {
       setenv("HEARTH_FUSION_LIMIT", std::to_string(*limit).c_str(), 1);
     } else {
@@ -57,7 +57,7 @@ bool is_right(char** command, std::optional<std::uint64_t> limit) {
   return right;
 }
 
-// The smallest limit that is wrong: between one that is right and one that is wrong.
+// Finds the smallest failing limit, between one that works and one that fails.
 std::uint64_t first_wrong(char** command) {
   std::uint64_t right = 0;
   std::uint64_t wrong = 1;

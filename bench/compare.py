@@ -5,11 +5,11 @@
   bench/compare.py NEW --write FILE.json --note "commit 1234567, idle" ...    the next baseline
   bench/compare.py NEW --against FILE.json ...   beside a baseline of the same machine
 
-OLD and NEW are programs. Each round runs both, in changing order, so that what the machine does
-besides falls on both. The table has medians in the unit of the benchmark, their ratio (below 1: NEW
-needs less), and the ratio of each round, from which to see how far the machine can be trusted. One
-program that is named twice is measured twice: its ratios are what the machine does by itself.
-For benchmarks of clients, whose time is fixed, requests per second are compared instead.
+OLD and NEW are programs. Each round runs both, in changing order, so that other load on the machine
+affects both. The table has medians in the unit of the benchmark, their ratio (below 1: NEW needs
+less time), and the ratio of each round, which shows the noise of the machine. A program named twice
+is measured twice: its ratios are the noise alone.
+Benchmarks of clients have a fixed time; their requests per second are compared.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ STEADY = ("BM_Submit_Add|BM_TapedChain|BM_Submit_Threads|BM_Actor_TinyOps|BM_Pen
 
 
 def measure(program, arguments):
-    """One run: {name: (value, unit)}; a higher value is slower, but for rates, whose unit ends in /s."""
+    """Runs a program once: {name: (value, unit)}. A higher value is slower, except for rates (unit /s)."""
     ended = subprocess.run([program, f"--benchmark_filter={arguments.filter}", "--benchmark_format=json",
                             f"--benchmark_min_time={arguments.min_time}"],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -43,7 +43,7 @@ def measure(program, arguments):
 
 
 def rounds_of(programs, arguments):
-    """For each of the programs, by its place, a list of rounds."""
+    """Returns a list of rounds for each program, by its index."""
     taken = [[] for _ in programs]
     for number in range(arguments.rounds):
         places = range(len(programs))
@@ -58,13 +58,13 @@ def median(rounds, name):
 
 
 def spread(rounds, name):
-    """How far rounds lie apart, as a part of their median."""
+    """The spread of the rounds, as a part of their median."""
     values = [figures[name][0] for figures in rounds]
     return (max(values) - min(values)) / statistics.median(values)
 
 
 def processor():
-    """What the machine calls its processor, and how many of them it has."""
+    """The processor's name, and the number of processors."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
         models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -1,4 +1,4 @@
-// Weak scaling of data-parallel training: 64 samples a device, one pinned core each.
+// Weak scaling of data-parallel training: 64 samples per device, one pinned core each.
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kPerDevice = 64;
 
-/// The batch is on the device already, as the peers' is.
+/// The batch is on the device already, as in the peers' programs.
 struct Shard {
   std::int64_t size = kPerDevice;
 };

@@ -1,5 +1,5 @@
-// An embedding of 512 tokens forwards and backwards, beside a product with one-hot rows, and beside
-// what the machine needs to write a dense gradient of that size.
+// Forward and backward pass of an embedding of 512 tokens, beside a product with one-hot rows, and
+// beside bare writes of a dense gradient of that size.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ std::vector<int> first_cores(std::int64_t count) {
   return cores;
 }
 
-// Tokens all over the vocabulary, some of them twice.
+// Tokens from the whole vocabulary, some of them twice.
 std::vector<std::int64_t> tokens() {
   std::vector<std::int64_t> all(kTokens);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -60,8 +60,8 @@ void BM_Embedding_Forward(benchmark::State& state) {
   }
 }
 
-// The gradient of the rows is given, that of the weight is made. The first one is not counted: the
-// machine gives its pages then, which takes a hundred times as long.
+// The rows' gradient is given, and the weight's gradient is computed. The first one is not counted:
+// the system maps its pages then, which takes a hundred times as long.
 template <class Fn>
 void forward_backward(benchmark::State& state, const Fn& embed) {
   const Table table(state.range(0), state.range(1));
@@ -92,8 +92,7 @@ void BM_Embedding_OneHot(benchmark::State& state) {
   });
 }
 
-// Calls fn(begin, end) for as many equal parts of the bytes as there are cores, on threads of their
-// own.
+// Calls fn(begin, end) on one thread per core, each with an equal part of the bytes.
 template <class Fn>
 void on_cores(std::int64_t cores, std::size_t bytes, const Fn& fn) {
   const std::size_t part = bytes / static_cast<std::size_t>(cores);
@@ -106,7 +105,7 @@ void on_cores(std::int64_t cores, std::size_t bytes, const Fn& fn) {
   }
 }
 
-// The limit: zeros of the gradient's size into memory that is there already.
+// The limit: zeros of the gradient's size into memory that is mapped already.
 void BM_Embedding_BareZeros(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(kVocabulary * state.range(0)) * sizeof(float);
   std::vector<std::byte> gradient(bytes);
@@ -120,8 +119,8 @@ void BM_Embedding_BareZeros(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
 }
 
-// Fresh pages of the machine are zeros already: the tokens' rows are written, and the others cost
-// nothing until somebody reads them, as an optimizer does (read 1).
+// Fresh pages of the system are zeros already. Only the tokens' rows are written; the others cost
+// nothing until an optimizer, for example, reads them (read 1).
 void BM_Embedding_FreshPages(benchmark::State& state) {
   const auto width = static_cast<std::size_t>(state.range(0));
   const std::size_t count = static_cast<std::size_t>(kVocabulary) * width;

@@ -1,4 +1,4 @@
-// hearth-bench explain NAME|FILE: which kernels a program's ops become, and why each of them ends.
+// hearth-bench explain NAME|FILE: shows the kernels of a program's ops, and why each of them ends.
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -45,7 +45,7 @@ void require(const Status& status, const char* option) {
   }
 }
 
-// What can be wrong with it is found before any work.
+// Reports errors in the arguments before any work.
 void check(const Asked& asked) {
   require_program(asked.name);
   if (asked.backward && !has_gradients(asked.name)) {
@@ -62,12 +62,13 @@ void check(const Asked& asked) {
 
 struct Explained {
   Explanation explanation;
-  std::vector<double> seconds = {};  ///< Of each kernel; empty: nobody asked, or they differ.
-  std::string tape;                  ///< What the tape went by, where there is one.
-  std::optional<OpTrace> trace;      ///< Of a recording: the names of its files lie here.
+  /// Time of each kernel; empty: not measured, or the kernels differ.
+  std::vector<double> seconds = {};
+  std::string tape;              ///< Note on the tape's choices, if it had peaks.
+  std::optional<OpTrace> trace;  ///< The recording, which owns the file names.
 };
 
-/// What each of these kernels took; nothing where a trace has others.
+/// Time of each kernel; empty if the trace has other kernels.
 std::vector<double> seconds_of(const Explanation& explanation,
                                const std::filesystem::path& trace,
                                const std::string& device) {
@@ -82,11 +83,12 @@ std::vector<double> seconds_of(const Explanation& explanation,
   return seconds.size() == explanation.kernels.size() ? seconds : std::vector<double>();
 }
 
-/// The program runs twice before: devices make plans at first sight, and steps reuse what the first
-/// one made. Not where the first groups alone may run as such: they shall be those that are seen.
+/// The program runs twice before: a device makes a plan at the first run, and steps reuse the
+/// results of the first one. Skipped when HEARTH_FUSION_LIMIT lets only the first groups run fused:
+/// those groups must be the ones that are shown.
 Explained explain_program(const Asked& asked) {
   RuntimeOptions options{.devices = {{.name = asked.device}}};
-  if (!asked.fusion.empty()) {  // else HEARTH_FUSION holds
+  if (!asked.fusion.empty()) {  // else HEARTH_FUSION applies
     const std::map<std::string, Fusion> kinds{
         {"off", Fusion::off}, {"single", Fusion::single}, {"on", Fusion::on}};
     options.fusion = kinds.at(asked.fusion);
@@ -106,7 +108,7 @@ Explained explain_program(const Asked& asked) {
   const int warm_runs = is_limited ? 0 : 2;
   for (int i = 0; i < warm_runs; ++i) {
     program();
-    device.sync();  // a boundary: only what is whole between two of them gets a plan
+    device.sync();  // a boundary: only ops that are complete between two of them get a plan
   }
   if (asked.picture.empty()) {
     explained.explanation = explain(device, program);

@@ -24,16 +24,16 @@ constexpr double kTextWidth = kWidth - kLeft - kTextLeft;
 constexpr double kBarHeight = 20;
 constexpr double kTimeHeight = 6;
 constexpr double kRowGap = 12;  // between rows
-/// Of a kernel's names, place and rule.
+/// Lines for a kernel's names, place and rule.
 constexpr std::size_t kMostLines = 4;
-/// What stands above and below the rows.
+/// Height above and below the rows.
 constexpr double kFrame = 220;
 constexpr double kFoldedHeight = 28;
 constexpr const char* kReadColor = "#4e79a7";
 constexpr const char* kWriteColor = "#d9741a";
 constexpr const char* kTimeColor = "#59a14f";
 
-/// Lines of one size and colour.
+/// Size and colour of lines.
 struct Style {
   int size = 11;
   const char* color = "#666";
@@ -67,7 +67,7 @@ std::string bar(double x, double y, double width, const char* color, double heig
                      color);
 }
 
-/// From `y` on, which becomes the place below it, in as many lines as it takes, or the first few.
+/// Writes words from `y` on in as many lines as they need, up to a limit, and moves `y` below them.
 std::string text(double x,
                  double& y,
                  double width,
@@ -102,12 +102,12 @@ std::string place_of(const ExplainedKernel& kernel) {
   return words;
 }
 
-/// A kernel that is drawn, and how often it comes.
+/// A drawn kernel and its number of repetitions.
 struct Row {
   const ExplainedKernel* kernel = nullptr;
-  std::size_t number = 0;  ///< From 1.
+  std::size_t number = 0;  ///< Counted from 1.
   std::size_t times = 1;
-  double seconds = 0;  ///< Of one, on average.
+  double seconds = 0;  ///< Average of one run.
 
   [[nodiscard]] std::int64_t moved_bytes() const noexcept {
     return moved(*kernel) * static_cast<std::int64_t>(times);
@@ -115,10 +115,10 @@ struct Row {
   [[nodiscard]] double all_seconds() const noexcept { return seconds * static_cast<double>(times); }
 };
 
-/// How long bars are.
+/// Length of the bars.
 struct Scale {
   double of_bytes = 0;
-  double of_seconds = 0;  ///< 0: nobody measured.
+  double of_seconds = 0;  ///< 0: not measured.
 };
 
 std::vector<Row> rows_of(const std::vector<ExplainedKernel>& kernels,
@@ -168,7 +168,7 @@ std::string row_of(const Row& row, double& y, const Scale& scale) {
   return svg;
 }
 
-/// Which rows there is room for: the costliest, each with a line that may stand before it.
+/// Chooses the rows that fit: the costliest ones, each with a possible line before it.
 std::vector<bool> choose(const std::vector<Row>& rows, const Scale& scale) {
   std::vector<std::size_t> order(rows.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -196,7 +196,7 @@ std::vector<bool> choose(const std::vector<Row>& rows, const Scale& scale) {
   return is_drawn;
 }
 
-/// One line for those that are not drawn.
+/// One line for the rows that are not drawn.
 std::string folded(std::span<const Row> rows, double& y, const Scale& scale) {
   std::size_t count = 0;
   std::int64_t moved_bytes = 0;

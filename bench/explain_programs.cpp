@@ -26,7 +26,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-/// A program of plain ops, by what it is given; its result's sum is differentiated.
+/// A program of plain ops over given inputs. The sum of its result is differentiated.
 struct Program {
   const char* name;
   std::vector<Shape> inputs;
@@ -49,7 +49,7 @@ Tensor gelu_of_parts(const Tensor& x) {
   const Tensor error = where(scaled > 0, erf_of_positive(scaled), -erf_of_positive(-scaled));
   return x * (error + 1) / 2;
 }
-// By parts, not by the row kernels: the question is what fusion makes of them.
+// Written in parts, not with the row kernels, to show what fusion makes of them.
 Tensor softmax_of_parts(const Tensor& x) {
   const Tensor shifted = exp(x - max(x, {-1}, {.keep_dims = true}));
   return shifted / sum(shifted, {-1}, {.keep_dims = true});
@@ -126,7 +126,7 @@ Tensors made(const Device& device, const std::vector<Shape>& shapes) {
   return tensors;
 }
 
-/// How many letters have to be put in, left out or replaced to make one text of the other.
+/// Edit distance: letters to insert, remove or replace.
 std::size_t distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -141,7 +141,7 @@ std::size_t distance(std::string_view from, std::string_view to) {
   return row.at(to.size());
 }
 
-/// The name that was meant, if one is near.
+/// The nearest known name, if one is near.
 std::string nearest_to(std::string_view name) {
   std::string nearest;
   std::size_t least = name.size() / 3 + 2;
@@ -215,7 +215,7 @@ void require_program(const std::string& name) {
                   joined_names()));
 }
 
-// What it returns is kept until the next run, so that results count as left.
+// Results are kept until the next run, so that they count as stored.
 std::function<void()> explained_program(const std::string& name,
                                         const Device& device,
                                         bool backward) {

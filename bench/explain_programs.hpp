@@ -1,4 +1,4 @@
-// The programs that hearth-bench explain knows by name, and those that it reads from files.
+// The programs of hearth-bench explain: built-in ones by name, and recordings by file.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,22 @@
 
 namespace hearth::bench {
 
-/// The names of those that are built in.
+/// Names of the built-in programs.
 [[nodiscard]] std::vector<std::string> explained_programs();
-/// "gelu, softmax, ..."
+/// The names as text: "gelu, softmax, ...".
 [[nodiscard]] std::string joined_names();
-/// Whether it is one of them.
+/// Whether the name is a built-in program.
 [[nodiscard]] bool is_built_in(const std::string& name);
-/// Whether it can run with its gradients.
+/// Whether the program can run with its gradients.
 [[nodiscard]] bool has_gradients(const std::string& name);
-/// Errors: std::runtime_error, where the name is neither that of a program nor of a file that can
-/// be read; it says which there are, and which was meant.
+/// Errors: std::runtime_error, with all names and the nearest one, if `name` is neither a program
+/// nor a readable file.
 void require_program(const std::string& name);
-/// What runs the program once: its results are kept until the next run.
+/// Returns a function that runs the program once. Its results are kept until the next run.
 [[nodiscard]] std::function<void()> explained_program(const std::string& name,
                                                       const Device& device,
                                                       bool backward);
-/// The kernels of a replay with the lines of the program that was recorded, which lie in the trace.
+/// Adds the lines of the recorded program, which the trace owns, to the kernels of a replay.
 void take_lines(Explanation& explanation, const OpTrace& trace);
 
 }  // namespace hearth::bench

@@ -1,5 +1,5 @@
-// Kernels as tile programs beside the CPU's own kernels for the same ops, in turns in one run:
-// counters are microseconds a launch, and `ratio` is the program's time to that of the kernels.
+// Kernels as tile programs beside the CPU's own kernels for the same ops, in turns in one run.
+// Counters are microseconds per launch; `ratio` is the program's time divided by the kernels' time.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -29,7 +29,7 @@ std::vector<int> some_cores(std::int64_t count) {
   return cores;
 }
 
-// Ops one by one, and the kernel that holds them all.
+// Single ops, and the kernel that fuses them all.
 struct Work {
   std::vector<std::unique_ptr<SmallTensor>> tensors = {};
   std::vector<SmallCall> singles = {};
@@ -65,7 +65,7 @@ Work binary(OpKind kind, Primitive primitive, std::int64_t n) {
   return work;
 }
 
-// x·(erf(x/√2) + 1)/2 of five plain ops, as the runtime runs them: in place but for the first.
+// x·(erf(x/√2) + 1)/2 of five plain ops, as the runtime runs them: in place, except for the first.
 Work gelu(std::int64_t n) {
   Work work;
   const TensorView x = work.tensor(n, -0.5);
@@ -90,7 +90,7 @@ Work gelu(std::int64_t n) {
   return work;
 }
 
-// One update of one parameter, in place, as adam_step has it.
+// One update of one parameter, in place, as in adam_step.
 Work adamw(std::int64_t n) {
   Work work;
   work.inputs = {
@@ -130,7 +130,7 @@ void compare(benchmark::State& state, Work work) {
     work_once();
     sum += std::chrono::steady_clock::now() - start;
   };
-  // Small launches several times, so that the clock does not count.
+  // Small launches run several times, so that reading the clock does not count.
   const std::int64_t times = std::max<std::int64_t>(1, 65536 / state.range(0));
   for (auto _ : state) {
     timed(kernels, [&] {

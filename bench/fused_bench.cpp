@@ -1,6 +1,5 @@
-// The formulas by which fusion is judged, at the shapes of the peers, and beside them what the
-// machine allows: a copy of the same bytes, a bare read of them, and the bare loops of mathematics
-// on what lies in L1.
+// The formulas by which fusion is judged, at the peers' shapes. Beside them the machine's limits: a
+// copy and a read of the same bytes, and the bare loops of mathematics on data in L1.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,7 +32,7 @@ namespace {
 
 using bench::measure;
 
-/// Three sizes; where the first is 1, a matrix of the others.
+/// Three sizes; if the first is 1, a matrix of the others.
 Shape shape_of(const benchmark::State& state) {
   const Shape matrix{state.range(1), state.range(2)};
   return state.range(0) == 1 ? matrix : Shape{state.range(0), state.range(1), state.range(2)};
@@ -91,7 +90,7 @@ void BM_CustomGelu_Tanh(benchmark::State& state) {
   formula_of_one<gelu_by_tanh>(state);
 }
 
-/// With the gradient of their sum; without `drops` under a scope that lets the tape keep all
+/// With the gradient of their sum. Without `drops`, under a scope in which the tape keeps all
 /// values.
 template <bool drops>
 void gelu_with_gradient(benchmark::State& state) {
@@ -148,11 +147,11 @@ void BM_Reduce_Sum(benchmark::State& state) {
   report_bytes(state, x.element_count() * 4);
 }
 
-// ---- what the machine allows ----
+// ---- limits of the machine ----
 
 constexpr std::int64_t kTimes = 10;
 
-/// So many threads, each on a core and on its part of the elements, kTimes a round.
+/// Runs `work` kTimes a round on one thread per core, each with its part of the elements.
 void bare_threads(benchmark::State& state,
                   std::size_t elements,
                   const std::function<void(std::size_t begin, std::size_t end)>& work) {
@@ -179,7 +178,7 @@ void bare_threads(benchmark::State& state,
                          benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
-/// Memory as a device has it, in huge pages: a read of those of a vector takes a third longer.
+/// Memory in huge pages, as devices have it: reading a vector's pages takes a third longer.
 class Memory final {
  public:
   explicit Memory(std::size_t elements)
@@ -208,7 +207,7 @@ void BM_Bare_Copy(benchmark::State& state) {
   report_bytes(state, kTimes * static_cast<std::int64_t>(elements) * 8);
 }
 
-// The C library looks for a byte that is not there, at the width of the machine's vectors.
+// The C library's memchr looks for an absent byte, at the width of the machine's vectors.
 void BM_Bare_Read(benchmark::State& state) {
   const auto elements = static_cast<std::size_t>(shape_of(state).element_count());
   const Memory from(elements);
@@ -219,7 +218,7 @@ void BM_Bare_Read(benchmark::State& state) {
   report_bytes(state, kTimes * static_cast<std::int64_t>(elements) * 4);
 }
 
-/// The loop of one op over the same elements in L1, as often as the whole tensor would take.
+/// Runs the loop of one op over the same elements in L1, as often as the whole tensor would take.
 template <OpKind kind>
 void bare_math(benchmark::State& state) {
   constexpr std::size_t kBlock = 2048;
@@ -248,7 +247,7 @@ void BM_Bare_Tanh(benchmark::State& state) {
   bare_math<OpKind::tanh>(state);
 }
 
-// ---- which shapes ----
+// ---- shapes ----
 
 using Sizes = std::array<std::int64_t, 3>;
 
@@ -268,7 +267,7 @@ constexpr Sizes kPlanes{64, 1024, 1024};
 constexpr Sizes kRows{1, 4096, 1024};
 constexpr Sizes kSummed{32, 512, 4096};
 
-// A convolution over pictures, cut into rows, and what follows it.
+// A convolution over pictures, cut into rows, with relu behind it.
 void BM_ConvRelu_Rows(benchmark::State& state) {
   const Runtime runtime = fusing_runtime(state.range(2));
   const Device device = runtime.device("cpu:0");

@@ -1,5 +1,4 @@
-// What a runtime costs that has nothing to do: processor time of the whole process over ten
-// seconds, with four devices.
+// Cost of an idle runtime with four devices: processor time of the whole process over ten seconds.
 #include <sys/resource.h>
 
 #include <chrono>

@@ -1,8 +1,7 @@
-// Inference at batch 1 by many clients at once: each thread owns a Stream, all share one model's
-// frozen weights. Closed loops: a client sends its next request when it has the answer to the last
-// one, as the peer programs do
-// (`infer_mlp`, `infer_cnn` of torch_cpp and ort_cpp). Input comes from host memory and the answer
-// goes back there.
+// Inference at batch 1 by many clients at once: each thread owns a Stream, and all share one
+// model's frozen weights. Closed loops: a client sends its next request when it has the last
+// answer, as the peer programs do (`infer_mlp`, `infer_cnn` of torch_cpp and ort_cpp). Inputs and
+// answers are in host memory.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -34,7 +33,7 @@ constexpr std::chrono::milliseconds kWarmup(200);
 constexpr std::chrono::milliseconds kMeasured(1500);
 
 enum class Phase { warmup, measured, over };
-/// What one more client does meanwhile.
+/// Activity of one more client.
 enum class Disturbance : std::int64_t { none, failing, cancelled, leaving, new_weights };
 
 double quantile(std::vector<double>& values, double share) {
@@ -56,8 +55,8 @@ double process_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// One client: requests until the phase says so; the times of those that began and ended in the
-// measured one.
+// One client. Sends requests until the phase is over; returns the times of those that lay within
+// the measured phase.
 template <class Model>
 std::vector<double> serve(const ServedModel<Model>& place, const std::atomic<Phase>& phase) {
   typename ServedModel<Model>::Reader reader(place);
@@ -83,7 +82,7 @@ std::vector<double> serve(const ServedModel<Model>& place, const std::atomic<Pha
   }
 }
 
-// Twenty times a second.
+// Replaces the weights twenty times a second.
 template <class Model>
 void renew(ServedModel<Model>& place, const std::atomic<Phase>& phase) {
   typename ServedModel<Model>::Reader reader(place);
@@ -212,8 +211,8 @@ BENCHMARK(BM_Infer_Cnn)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// 16 clients, and one more whose requests fail (1), are cancelled (2), or whose streams end in
-// mid-flight (3), or who puts new weights in place (4): what the others notice is the ratio to 0.
+// 16 clients beside one more whose requests fail (1), are cancelled (2), whose streams end with
+// work under way (3), or that replaces the weights (4). The effect on the 16 is the ratio to 0.
 void BM_Infer_Disturbed(benchmark::State& state) {
   infer<Mlp>(state, 16, 1, static_cast<Disturbance>(state.range(0)));
 }

@@ -53,8 +53,7 @@ void print_help() {
   std::printf("%s", benchmark_help());
 }
 
-// How many letters must be changed, added or left out to make one of the other, by Wagner and
-// Fischer; the row of the table that is at hand is kept.
+// Edit distance by Wagner and Fischer; keeps one row of the table.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

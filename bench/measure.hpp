@@ -1,4 +1,4 @@
-// What is timed of a formula: its result, waited for, again and again.
+// Times a formula: computes its result and waits for it, repeatedly.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -8,7 +8,7 @@
 
 namespace hearth::bench {
 
-/// Twice unmeasured: the plan, and the pages of the results.
+/// Two unmeasured runs make the plan and map the results' pages.
 template <class Formula>
 void measure(benchmark::State& state, const Device& device, const Formula& formula) {
   const auto run = [&] {

@@ -1,5 +1,4 @@
-// What training keeps of the machine's memory: the CNN's step, one model a user thread, all on one
-// device.
+// Memory that training keeps: the CNN's step, one model per user thread, all on one device.
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -22,7 +21,7 @@ namespace {
 constexpr std::int64_t kBatch = 64;
 constexpr std::size_t kBatches = 4;
 
-/// A line of /proc/self/status, in MiB.
+/// Returns a line of /proc/self/status in MiB.
 double status_mib(const std::string& key) {
   std::ifstream status("/proc/self/status");
   std::string line;
@@ -34,7 +33,7 @@ double status_mib(const std::string& key) {
   return 0;
 }
 
-/// The kernel's high-water mark of resident memory starts again.
+/// Resets the kernel's high-water mark of resident memory.
 void reset_resident_peak() {
   std::ofstream("/proc/self/clear_refs") << "5";
 }
@@ -69,9 +68,9 @@ class Trainer {
   std::size_t step_ = 0;
 };
 
-// One iteration: a fresh runtime, `warm` steps a thread (3 with one thread, 50 with more), then the
-// rest. The counters say what the pool held after each part, how often free bytes went back to the
-// machine, and by how much the process's resident memory grew at its peak.
+// One iteration: a fresh runtime, `warm` steps per thread (3 with one thread, 50 with more), then
+// the rest. Counters: the pool's bytes after the warm steps and at its peaks; how often free bytes
+// were returned to the system (given_back); the growth of the process's peak resident memory.
 void BM_Memory_TrainCnn(benchmark::State& state) {
   const auto thread_count = static_cast<std::size_t>(state.range(0));
   const auto step_count = static_cast<int>(state.range(1));
@@ -80,7 +79,7 @@ void BM_Memory_TrainCnn(benchmark::State& state) {
     const Runtime runtime({.devices = {{.name = "cpu:0", .cores = available_cores()}}});
     const Device device = runtime.device("cpu:0");
     {
-      // OpenBLAS's buffers are there before the count begins.
+      // OpenBLAS allocates its buffers before the count begins.
       const Tensor a = full(device, {512, 512}, 1.0);
       benchmark::DoNotOptimize(sum(matmul(a, a)).item());
     }

@@ -14,7 +14,7 @@
 namespace hearth::bench {
 namespace {
 
-/// Goes through a trace once and says what each tensor is.
+/// Walks a trace once and classifies each tensor.
 class Judge {
  public:
   explicit Judge(const MemoryTrace& trace)
@@ -34,12 +34,12 @@ class Judge {
     }
   }
 
-  /// In the order of events.
+  /// Must be called in the order of events.
   [[nodiscard]] BlockKind kind_of(std::size_t event) {
     const LiveTensor& tensor = trace_[event].tensor;
     if (tensor.is_exclusive) {
       if (is_update(trace_[event])) {
-        layers_met_.clear();  // it ends a step
+        layers_met_.clear();  // an update ends a step
       }
       return kind_of_state(tensor.origin.module_path);
     }
@@ -53,7 +53,7 @@ class Judge {
   }
 
  private:
-  /// What lives long and was not there at the beginning.
+  /// A long-lived tensor that did not exist at the beginning.
   [[nodiscard]] bool is_update(const MemoryEvent& event) const {
     return event.tensor.is_exclusive && event.time != trace_.front().time;
   }
@@ -61,7 +61,7 @@ class Judge {
     return std::string(layer_of(tensor.origin.module_path));
   }
 
-  // "mean.x" is state where there is an "x": a layer may be called mean.
+  // "mean.x" is optimizer state if there is an "x": a layer may be called mean.
   [[nodiscard]] BlockKind kind_of_state(std::string_view path) const {
     const std::pair<std::string_view, BlockKind> states[] = {
         {"mean.", BlockKind::optimizer_mean},
@@ -75,9 +75,10 @@ class Judge {
     return BlockKind::parameters;
   }
 
-  // Backward ops say so. Devices exchange gradients joined: flat, of no layer. A product or a sum
-  // that has as many bytes as a weight of its layer is that one's gradient, unless it is the
-  // layer's first result in the step; where weights are updated at all.
+  // Gradients are results of backward ops, and flat, joined tensors without a layer, which devices
+  // exchange. A product or sum with as many bytes as a weight of its layer is that weight's
+  // gradient, unless it is the layer's first result in the step. Without updates only results of
+  // backward ops are gradients.
   [[nodiscard]] bool is_gradient(const LiveTensor& tensor) {
     const TensorOrigin& origin = tensor.origin;
     const bool is_flat = origin.type.find(',') == std::string::npos;
@@ -96,8 +97,8 @@ class Judge {
   }
 
   const MemoryTrace& trace_;
-  std::vector<std::size_t> ends_;  // by the event that made a tensor: its end, or far away
-  std::set<std::string> paths_;    // of what lives long
+  std::vector<std::size_t> ends_;  // by the event that made a tensor: its end, or a far event
+  std::set<std::string> paths_;    // of long-lived tensors
   std::map<std::string, std::set<std::int64_t>> sizes_;  // of a layer's weights
   std::set<std::string> layers_met_;                     // in this step
   bool has_updates_ = false;
@@ -156,7 +157,7 @@ MemoryBlocks blocks_of(const MemoryTrace& trace) {
     }
     const LiveTensor& tensor = trace[i].tensor;
     const BlockKind kind = judge.kind_of(i);
-    // What lives long is made on other lines in a program than in its updates.
+    // A program makes long-lived tensors on other lines than its updates.
     const auto [place, is_new] = known.try_emplace(
         {kind, name_of(tensor), tensor.origin.type, lives_long(kind) ? "" : place_of(tensor)},
         blocks.groups.size());

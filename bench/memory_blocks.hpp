@@ -1,5 +1,5 @@
-// What the tensors of a memory trace are, for a picture of it: the kind of each, as far as a trace
-// tells, and the groups that share a number. Values. Threads: any.
+// Classifies the tensors of a memory trace for its picture: the kind of each, as far as the trace
+// shows it, and the groups that share a number. Values. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -11,47 +11,47 @@
 
 namespace hearth::bench {
 
-/// From the floor of the picture upwards: what lives long comes first.
+/// In the order of the picture, upwards; long-lived kinds come first.
 enum class BlockKind : std::uint8_t {
   parameters,
   optimizer_mean,
   optimizer_variance,
   optimizer_state,
   inputs,       ///< Uploads.
-  activations,  ///< Results that stay for a while: in training, for the backward pass.
-  gradients,    ///< Of parameters, and on the way there.
-  temporaries,  ///< Results that are gone soon.
+  activations,  ///< Results that live for a while: in training, for the backward pass.
+  gradients,    ///< Gradients of parameters, and of intermediate results.
+  temporaries,  ///< Results that are released soon.
 };
 inline constexpr int kBlockKinds = 8;
-/// A result stays for a while that outlives so many changes.
+/// A result that outlives this number of events is an activation, not a temporary.
 inline constexpr std::size_t kSoon = 10;
 
-/// "optimizer mean"
+/// Text such as "optimizer mean".
 [[nodiscard]] std::string_view name_of(BlockKind kind) noexcept;
 [[nodiscard]] constexpr bool lives_long(BlockKind kind) noexcept {
   return kind <= BlockKind::optimizer_state;
 }
 
-/// What lives long is called by its name, "layers.0.weight" or "mean.layers.0.weight"; what a step
-/// makes by its op and the layer that it is of, "matmul of layers.0".
+/// Name of a tensor. Long-lived tensors use their path, "layers.0.weight" or
+/// "mean.layers.0.weight"; results of a step use op and layer, "matmul of layers.0".
 [[nodiscard]] std::string name_of(const LiveTensor& tensor);
-/// "train.cpp:12", or empty.
+/// Text such as "train.cpp:12", or empty.
 [[nodiscard]] std::string place_of(const LiveTensor& tensor);
 
-/// Tensors of one kind that the same line made by the same name, in every step anew.
+/// Tensors of one kind, name and source line, made again in every step.
 struct BlockGroup {
   BlockKind kind = BlockKind::temporaries;
-  LiveTensor tensor;  ///< The first.
+  LiveTensor tensor;  ///< The first tensor.
   std::size_t count = 0;
   std::size_t first_event = 0;
 };
 
 struct MemoryBlocks {
-  std::vector<BlockGroup> groups;     ///< The largest first; a group's number is its place + 1.
-  std::vector<std::size_t> by_event;  ///< The group of the tensor that is `made` or `replaced`.
+  std::vector<BlockGroup> groups;     ///< The largest first; a group's number is its index + 1.
+  std::vector<std::size_t> by_event;  ///< Group of the tensor that an event made or replaced.
 };
 
-/// Invariant: each `made` and `replaced` has a group.
+/// Groups the tensors of a trace. Invariant: each `made` and `replaced` event has a group.
 [[nodiscard]] MemoryBlocks blocks_of(const MemoryTrace& trace);
 
 }  // namespace hearth::bench

@@ -1,5 +1,5 @@
-// hearth-bench memory FILE [--out FILE.svg]: draws the file of a MemoryTraceScope. In place of a
-// file, an example: trained a few steps, and drawn during one more.
+// hearth-bench memory FILE [--out FILE.svg]: draws the file of a MemoryTraceScope. With the name of
+// an example instead of a file, trains it for a few steps and draws one more.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -10,9 +10,9 @@
 namespace hearth::bench {
 namespace {
 
-constexpr double kGlyphShare = 0.6;  // of a text's size: how wide a letter is
-constexpr double kNumberSize = 8;    // of a number above
-constexpr double kGap = 2.5;         // around it, pixels
+constexpr double kGlyphShare = 0.6;  // width of a letter, as a share of the text's size
+constexpr double kNumberSize = 8;    // size of a number above the stack
+constexpr double kGap = 2.5;         // around a number, in pixels
 constexpr std::size_t kMostLeaders = 120;
 
 struct Corners {
@@ -31,7 +31,7 @@ struct Placed {
   ThinBlock::Spot spot;
 };
 
-// Above the stack and what stands there already; none when that is too high.
+// Places a number above the stack and above placed numbers; nullopt if that is too high.
 std::optional<Corners> box_over(const ThinBlock::Spot& spot,
                                 double width,
                                 double top,
@@ -44,7 +44,7 @@ std::optional<Corners> box_over(const ThinBlock::Spot& spot,
   for (bool is_free = false; !is_free;) {
     is_free = true;
     for (const Placed& other : placed) {
-      // Its line goes down from it: no number may stand in it, nor this one's line in a number.
+      // A line goes down from each number. Neither may cross the other's number.
       const Corners line{.left = other.spot.x - 1,
                          .top = other.box.bottom,
                          .right = other.spot.x + 1,

@@ -1,5 +1,5 @@
-// What blocks of a memory picture are called: inside of them, or, where there is no room for a
-// number, above the stack, with a line down to the block. Pure functions to SVG text. Threads: any.
+// Labels of the blocks of a memory picture: inside a block, or above the stack with a line down to
+// it if a number does not fit. Pure functions to SVG text. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct Box {
   double height = 0;
 };
 
-/// The first of the texts that fits, lying or, all but the first one, upright; empty: none does.
+/// The first text that fits: horizontal or, except for the first one, upright; empty if none does.
 [[nodiscard]] std::string label_in(const Box& room, const std::vector<std::string>& texts);
 
-/// A block, and where a line to it may end.
+/// A block, and the points where a line to it may end.
 struct ThinBlock {
   struct Spot {
     double x = 0;
@@ -34,15 +34,15 @@ struct ThinBlock {
 
 struct Leaders {
   std::string svg;
-  std::vector<std::size_t> left_out;  ///< Numbers for which there was no room, each once.
+  std::vector<std::size_t> left_out;  ///< Numbers that did not fit, each once.
 };
 
-/// `top_in(left, right)`: the highest point of the stack between these, as y. No number lies above
-/// `ceiling`. Blocks come in the order of their importance.
+/// Draws numbers with lines for thin blocks. `top_in(left, right)`: the highest point of the stack
+/// in this range, as y. No number lies above `ceiling`. Blocks are in order of importance.
 [[nodiscard]] Leaders draw_leaders(const std::vector<ThinBlock>& blocks,
                                    const std::function<double(double left, double right)>& top_in,
                                    double ceiling);
-/// "too thin for a number: 3, 4 and 7 more"; empty where all have one.
+/// Text such as "too thin for a number: 3, 4 and 7 more"; empty if all have one.
 [[nodiscard]] std::string words_of_left_out(const std::vector<std::size_t>& numbers);
 
 }  // namespace hearth::bench

@@ -30,10 +30,10 @@ constexpr double kMostHeight = 1400;
 constexpr double kBandHeight = 8;
 constexpr double kTableWidth = 400;
 constexpr double kBottom = 56;
-// Tensors below a share of the peak are drawn in a common band, where there are more than so many:
+// If there are more tensors than this, those below a share of the peak are drawn in a common band:
 // each band costs a step for each event that moves it.
 constexpr std::size_t kMostBands = 2000;
-constexpr double kMoved = 1.5;  // pixels: a label does not mind
+constexpr double kMoved = 1.5;  // pixels: a label may move this far
 constexpr double kThin = 3;     // pixels: below it a border would hide the band
 
 struct Piece {
@@ -49,7 +49,7 @@ struct Band {
   std::vector<Piece> pieces;
 };
 
-/// The trace, replayed: what lies where after each event.
+/// Replays the trace: the place of each tensor after each event.
 class Timeline {
  public:
   Timeline(const MemoryTrace& trace, MemoryAxis axis)
@@ -74,7 +74,7 @@ class Timeline {
   };
 
   void find_peak();
-  /// How large a tensor has to be for a band of its own.
+  /// Sets the smallest size of a tensor with a band of its own.
   void find_small();
   void replay();
   void close_bands(std::size_t event);
@@ -84,9 +84,9 @@ class Timeline {
   [[nodiscard]] BlockKind kind_of(const Band& band) const {
     return blocks_.groups[band.group].kind;
   }
-  /// Where a new block lies: what lives long by kind, then the others as they come.
+  /// Position of a new block: long-lived tensors by kind, then the others in order of creation.
   [[nodiscard]] std::vector<std::uint64_t>::iterator place_of_new(BlockKind kind);
-  /// What was there at the beginning takes no room.
+  /// Tensors that existed at the beginning take no width.
   [[nodiscard]] double x(std::size_t event) const {
     const double share = axis_ == MemoryAxis::time ? time_of(event) / std::max(last(), 1e-9)
                                                    : shown_events(event) / std::max(last(), 1.0);
@@ -103,34 +103,34 @@ class Timeline {
     const detail::TimePoint time = trace_[std::min(event, trace_.size() - 1)].time;
     return std::chrono::duration<double, std::milli>(time - trace_.front().time).count();
   }
-  /// The end of the axis.
+  /// End of the axis.
   [[nodiscard]] double last() const {
     return axis_ == MemoryAxis::time ? time_of(trace_.size()) : shown_events(trace_.size());
   }
   [[nodiscard]] double y(double bytes) const {
     return kTop + height_ * (1 - bytes / (1.06 * static_cast<double>(peak_bytes_)));
   }
-  /// Pixels.
+  /// Height in pixels.
   [[nodiscard]] double tall(double bytes) const { return y(0) - y(bytes); }
   [[nodiscard]] std::string polygon(const std::vector<Piece>& pieces,
                                     const std::vector<double>& heights,
                                     std::string_view color,
                                     const std::string& hover) const;
   [[nodiscard]] std::string band(const Band& band) const;
-  /// The widest stretch of a band that stays where it is.
+  /// The widest part of a band that does not move.
   [[nodiscard]] Box room_in(const Band& band) const;
-  /// What a band says of itself: all, its name or its number, as there is room; lying or upright.
+  /// Label of a band, as far as it fits: full text, name or number; horizontal or upright.
   [[nodiscard]] std::string label(const Band& band) const;
-  /// What lives long, where its bands are too thin for labels: one for each kind, which is then in
-  /// `labelled`.
+  /// Labels for long-lived kinds whose bands are too thin for labels: one for each kind, which is
+  /// then in `labelled`.
   [[nodiscard]] std::string kind_labels(std::set<BlockKind>& labelled) const;
-  /// Numbers for the bands that have none yet; and a line that says for which there is no room.
+  /// Numbers for the bands without one, and a line that lists those that did not fit.
   [[nodiscard]] std::string leaders(const std::vector<const Band*>& thin,
                                     const std::set<std::size_t>& labelled) const;
   [[nodiscard]] std::string labels() const;
   [[nodiscard]] std::string base_band() const;
   [[nodiscard]] std::string axes() const;
-  /// Where a group's first tensor is made, as the axis has it.
+  /// The position on the axis where each group's first tensor is made.
   [[nodiscard]] std::vector<std::string> beginnings() const;
   [[nodiscard]] std::string peak_lines() const;
   [[nodiscard]] std::string table() const;
@@ -149,7 +149,7 @@ class Timeline {
   std::vector<Band> bands_;
   std::vector<std::uint64_t> order_;  // live blocks with bands, from the lowest up
   std::map<std::uint64_t, Live> live_;
-  std::vector<double> base_bytes_;  // small ones, after each event
+  std::vector<double> base_bytes_;  // small tensors, after each event
   std::vector<double> tops_;        // of the stack, after each event
 };
 
@@ -227,8 +227,8 @@ void Timeline::close_bands(std::size_t event) {
   }
 }
 
-// Small ones are the floor; on it stand weights and optimizer state, and on those the other tensors
-// in the order in which they were made; they come down when one below them goes.
+// Small tensors are the floor. Weights and optimizer state lie on it, and then the other tensors in
+// order of creation. They move down when one below them is released.
 void Timeline::replay() {
   double base = 0;
   for (std::size_t i = 0; i < trace_.size(); ++i) {
@@ -392,7 +392,7 @@ std::string Timeline::leaders(const std::vector<const Band*>& thin,
     }
     blocks.push_back(std::move(block));
   }
-  // First those that have no number at all.
+  // Bands without any number come first.
   std::stable_partition(blocks.begin(), blocks.end(), [&](const ThinBlock& block) {
     return !labelled.contains(block.number - 1);
   });
@@ -432,7 +432,7 @@ std::string Timeline::labels() const {
     }
   }
   std::ranges::stable_sort(without, {}, &Band::group);
-  // Of a group that can hardly be seen one number is enough.
+  // One number is enough for a group that can hardly be seen.
   std::vector<const Band*> thin;
   std::set<std::size_t> known = labelled;
   for (const Band* const each : without) {

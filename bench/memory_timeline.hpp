@@ -1,5 +1,5 @@
-// A memory trace as a picture: time or events to the right, bytes upwards, a band for each tensor
-// with what it is, as far as there is room; all of it is said where the pointer rests.
+// Draws a memory trace: time or events to the right, bytes upwards, and a band for each tensor,
+// labelled as far as there is room. The full label appears under the pointer.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace hearth::bench {
 
-/// What is counted along x.
+/// Unit of the x axis.
 enum class MemoryAxis : std::uint8_t {
-  events,  ///< Each allocation and release is as wide as the next.
+  events,  ///< All allocations and releases have the same width.
   time,
 };
 
-/// The picture as SVG text. The title is a line above it.
+/// Returns the picture as SVG text, with the title in a line above it.
 [[nodiscard]] std::string draw_memory_timeline(const MemoryTrace& trace,
                                                const std::string& title,
                                                MemoryAxis axis = MemoryAxis::events);

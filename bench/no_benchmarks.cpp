@@ -1,5 +1,4 @@
-// In place of benchmarks.cpp, where HEARTH_BUILD_BENCH is off: hearth-bench has its subcommands
-// alone.
+// Replaces benchmarks.cpp if HEARTH_BUILD_BENCH is off: hearth-bench then has only its subcommands.
 #include <cstdio>
 
 #include "commands.hpp"

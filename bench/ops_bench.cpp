@@ -1,4 +1,4 @@
-// Single ops and short chains: launch overhead, square products against bare OpenBLAS, gelu from
+// Single ops and short chains: launch overhead, square products against bare OpenBLAS, and gelu of
 // plain ops.
 #include <cmath>
 #include <thread>
@@ -20,8 +20,8 @@ Runtime cpu_runtime(int core_count) {
   return Runtime({.devices = {{.name = "cpu:0", .cores = cores}}});
 }
 
-// Per repetition: new = ones·i; even i: tmp = tmp·rhs + new, odd i: tmp = lhs + tmp + new; at the
-// end the threads' results are joined and read. Four ops a repetition. Shapes [1, n, n, n].
+// Per repetition: new = ones·i; even i: tmp = tmp·rhs + new, odd i: tmp = lhs + tmp + new. At the
+// end the threads' results are joined and read. Four ops per repetition. Shapes [1, n, n, n].
 Tensor launch_chain(const Device& device, std::int64_t n, std::int64_t repetitions) {
   const Shape shape{1, n, n, n};
   const Tensor lhs = ones(device, shape);
@@ -76,8 +76,8 @@ void report_flops(benchmark::State& state, std::int64_t n) {
   state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
 }
 
-// A readback after each 20 products, each of which is an iteration: times are those of a product.
-// All of them are kept until then, for a product that nobody needs is not made.
+// One readback follows each 20 products, and each product is an iteration, so times are per
+// product. All products are kept until then, because an unread product is not computed.
 void BM_Matmul_Square(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const Runtime runtime = cpu_runtime(static_cast<int>(state.range(1)));
@@ -100,7 +100,7 @@ BENCHMARK(BM_Matmul_Square)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// The same of i8, and few rows by a layer's weight, which lies as [columns, depth].
+// Products of i8: square ones, and few rows times a layer's weight, stored as [columns, depth].
 void BM_Matmul_Int8(benchmark::State& state) {
   const std::int64_t rows = state.range(0);
   const std::int64_t n = state.range(1);
@@ -129,7 +129,7 @@ BENCHMARK(BM_Matmul_Int8)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// The peer in the same run: the library alone on one thread, kept to the first core.
+// The peer in the same run: bare OpenBLAS on one thread, bound to the first core.
 void BM_OpenBlas_Square(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   std::vector<float> a(n * n, 0.5F);

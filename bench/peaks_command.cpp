@@ -1,5 +1,4 @@
-// hearth-bench peaks [DEVICE...]: what a device reaches at most, measured now and kept for all
-// programs.
+// hearth-bench peaks [DEVICE...]: measures the peaks of a device and stores them for all programs.
 #include <cstdio>
 #include <optional>
 #include <string>

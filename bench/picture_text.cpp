@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kWidthOfLetter = 0.6;  // of the font's size, in texts with few wide letters
 
-/// How much of the text is the first line.
+/// Length of the text's first line.
 std::size_t first_line(std::string_view text, std::size_t most) {
   if (text.size() <= most) {
     return text.size();

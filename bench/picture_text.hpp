@@ -7,12 +7,12 @@
 
 namespace hearth::bench {
 
-/// As text in an SVG file.
+/// Escapes a text for an SVG file.
 [[nodiscard]] std::string escaped(std::string_view text);
-/// In lines of at most that width in a sans-serif font, as wide as those usually are: between
-/// words, or behind a sign in a word that is too long, or anywhere in one that has none.
+/// Splits a text into lines of at most this width in an average sans-serif font: between words,
+/// behind a sign within a word that is too long, or at any letter of a word without a sign.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, int font_size, double width);
-/// "3.25 MiB"
+/// Text such as "3.25 MiB".
 [[nodiscard]] std::string readable(double bytes);
 
 }  // namespace hearth::bench

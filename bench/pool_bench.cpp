@@ -1,5 +1,5 @@
-// What a DevicePool costs for each tensor, with many blocks live, and what a warm pool saves over
-// fresh pages.
+// Cost of a DevicePool per tensor, with many live blocks, and the saving of a warm pool over fresh
+// pages.
 #include <hearth/memory/device_pool.hpp>
 #include <hearth/memory/host_page_provider.hpp>
 
@@ -41,8 +41,8 @@ std::vector<Block> fill(DevicePool& pool,
   return blocks;
 }
 
-// A block of one random size goes, a block of another comes: what a running program does, without
-// locality to help.
+// Frees a block of one random size and takes one of another, as a running program does, without
+// helpful locality.
 void BM_Pool_AllocateFree(benchmark::State& state) {
   HostPageProvider pages;
   DevicePool pool(pages);
@@ -64,7 +64,7 @@ void BM_Pool_AllocateFree(benchmark::State& state) {
 }
 BENCHMARK(BM_Pool_AllocateFree)->ArgName("live")->Arg(10)->Arg(1000)->Arg(10'000)->Arg(100'000);
 
-// The common case of a steady program: the size that was freed last is asked for again.
+// The common case of a steady program: it requests the size that was freed last.
 void BM_Pool_ReuseLast(benchmark::State& state) {
   HostPageProvider pages;
   DevicePool pool(pages);
@@ -78,7 +78,7 @@ void BM_Pool_ReuseLast(benchmark::State& state) {
 }
 BENCHMARK(BM_Pool_ReuseLast)->ArgName("live")->Arg(10'000);
 
-// Writing a 64 MiB tensor whose bytes are warm (trim 0) or fresh from the machine each time (trim
+// Writes a 64 MiB tensor whose bytes are warm (trim 0), or fresh from the system each time (trim
 // 1).
 void BM_Pool_Write64MiB(benchmark::State& state) {
   HostPageProvider pages;

@@ -1,6 +1,6 @@
-// An input that another call makes, as two calls and as one, in turns in one run: counters are the
-// lowest microseconds of either, and `ratio` that of one call to two. With `is_cold`, the caches
-// hold something else before each.
+// A prologue and its consumer as two calls and as one, in turns in one run. Counters are the lowest
+// microseconds of either; `ratio` is one call's time divided by that of two. With `is_cold`, other
+// data fill the caches before each call.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -52,7 +52,7 @@ void compare(benchmark::State& state, Backend& device, const MadeCall& made, boo
   using Microseconds = std::chrono::duration<double, std::micro>;
   double two_us = std::numeric_limits<double>::max();
   double one_us = two_us;
-  // Short calls several times, so that the clock does not count.
+  // Short calls run several times, so that reading the clock does not count.
   const std::int64_t times = is_cold ? 1 : 16;
   const auto timed = [&](double& lowest, const auto& work) {
     if (is_cold) {
@@ -148,8 +148,8 @@ BENCHMARK(BM_Prologue_Pool)
     ->ArgsProduct({{8}, {112}, {0, 1}, {1, 2}})
     ->UseRealTime();
 
-/// mean(silu(x)·s + b) of all of [rows, 1024], as a loss is: one thread folds 64 rows, several
-/// more.
+/// mean(silu(x)·s + b) over all of [rows, 1024], as for a loss. One thread folds 64 rows, several
+/// threads more.
 void BM_Prologue_Mean(benchmark::State& state) {
   cpu::CpuBackend device(options_of(state.range(2)));
   constexpr DType kType = DType::f32;

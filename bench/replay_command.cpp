@@ -1,6 +1,6 @@
-// hearth-bench replay: a recorded run again, on any device, compared with what it read then or with
-// another device, timed, or cut down to the ops that make it fail. Ends with 0 when nothing
-// differs, 1 when something does, 2 when the file is refused.
+// hearth-bench replay: runs a recording again on any device. Compares the results with the recorded
+// ones or another device's, times it, or reduces it to the ops that make it fail. Exits with 0 if
+// nothing differs, 1 if something does, 2 if the file is rejected.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -101,7 +101,7 @@ int replay_command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  if (!(settings.tolerance >= 0)) {  // nor NaN
+  if (!(settings.tolerance >= 0)) {  // rejects NaN, too
     std::fprintf(
         stderr, "hearth-bench: --tolerance: %g, where 0 or more is wanted\n", settings.tolerance);
     return 2;

@@ -1,5 +1,5 @@
-// Norms and softmax made of plain ops, op by op and as fused rows, beside a bare copy of the same
-// bytes by as many threads.
+// Norms and softmax of plain ops, op by op and as fused rows, beside a bare copy of the same bytes
+// by as many threads.
 #include <cstring>
 #include <string>
 #include <thread>
@@ -57,7 +57,7 @@ void BM_Rows_LayerNorm(benchmark::State& state) {
   rows<layer_norm_of>(state);
 }
 
-// The limit: what in and out bytes take alone.
+// The limit: the time of the input and output bytes alone.
 void BM_Rows_BareCopy(benchmark::State& state) {
   const auto elements = static_cast<std::size_t>(state.range(0) * state.range(1));
   const auto threads = static_cast<std::size_t>(state.range(2));

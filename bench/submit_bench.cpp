@@ -1,4 +1,4 @@
-// What it costs a thread to submit an op, and an actor to take it, without the kernels' work.
+// Time for a thread to submit an op, and for an actor to take it, without the work of kernels.
 #include <chrono>
 #include <string>
 #include <thread>
@@ -25,7 +25,7 @@ RuntimeOptions sim_without_kernels() {
   return {.devices = {{.name = "sim:0", .sim_computes = false}}};
 }
 
-/// Keeps the device's token, so that nobody runs its loop meanwhile.
+/// Holds the device's token, so that no other thread runs its loop.
 class HeldToken {
  public:
   explicit HeldToken(const Device& device) : endpoint_(device.endpoint()) {
@@ -52,8 +52,8 @@ void report_per_op(benchmark::State& state, int ops) {
   state.SetItemsProcessed(state.iterations() * ops);
 }
 
-// One iteration is a burst of 100 `a + b` into a drained lane with the actor held; the time is the
-// user thread's alone.
+// One iteration is a burst of 100 `a + b` into a drained lane while the token is held. The time is
+// that of the user thread alone.
 void BM_Submit_Add(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -73,7 +73,7 @@ void BM_Submit_Add(benchmark::State& state) {
 }
 BENCHMARK(BM_Submit_Add)->UseManualTime();
 
-// The same with a tape: `z = z + y` on tracked tensors, the recording included.
+// The same with a tape: `z = z + y` on tracked tensors, recording included.
 void BM_Submit_AddTaped(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -100,8 +100,8 @@ void BM_Submit_AddTaped(benchmark::State& state) {
 }
 BENCHMARK(BM_Submit_AddTaped)->UseManualTime();
 
-// Forward and backward of a chain of 1,000 adds on cpu, kernels included: what PyTorch's
-// chain_add_autograd measures.
+// Forward and backward pass of a chain of 1,000 adds on cpu, kernels included, as PyTorch's
+// chain_add_autograd measures it.
 void BM_TapedChain_ForwardBackward(benchmark::State& state) {
   constexpr int kChain = 1000;
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
@@ -124,7 +124,7 @@ void BM_TapedChain_ForwardBackward(benchmark::State& state) {
 }
 BENCHMARK(BM_TapedChain_ForwardBackward)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
-// A push that finds the actor asleep without a deadline pays for the system call.
+// A push to an actor that sleeps without a deadline includes the system call.
 void BM_Submit_Wake(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -155,7 +155,7 @@ void submit_bursts(const Device& device) {
   }
 }
 
-// End to end: every thread submits on its own stream, the one device retires all of it.
+// End to end: every thread submits on its own stream, and one device retires all records.
 void BM_Submit_Threads(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -176,8 +176,8 @@ BENCHMARK(BM_Submit_Threads)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// The actor's time for an add of no cost and the drop of its result: the burst is queued while the
-// token is held, then timed.
+// The actor's time for an add without a kernel and the drop of its result. The burst is queued
+// while the token is held, then timed.
 void BM_Actor_TinyOps(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -203,9 +203,9 @@ void BM_Actor_TinyOps(benchmark::State& state) {
 }
 BENCHMARK(BM_Actor_TinyOps)->UseManualTime();
 
-// The actor's time for an op of a chain that it has a plan for: chains of `length` ops on 64
-// elements, each ended by a boundary of the program, queued while the token is held. Kernels
-// included on cpu; a sim makes none.
+// The actor's time for an op of a chain with a plan: chains of `length` ops on 64 elements, each
+// ended by a boundary of the program, queued while the token is held. Includes kernels on cpu; a
+// sim runs none.
 Tensor small_chain(const Tensor& x, const Tensor& a, std::int64_t length) {
   Tensor y = x * 0.5;
   for (std::int64_t i = 1; i < length; ++i) {
@@ -282,7 +282,7 @@ void BM_Pending_RoundTrip(benchmark::State& state) {
 }
 BENCHMARK(BM_Pending_RoundTrip)->UseRealTime();
 
-// How often a reader ran the device's loop itself instead of waiting for the actor's thread.
+// Share of reads that ran the device's loop themselves instead of waiting for the actor's thread.
 void BM_Tokens_Lent(benchmark::State& state) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
   const Device device = runtime.device("cpu:0");

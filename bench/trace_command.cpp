@@ -1,4 +1,4 @@
-// hearth-bench trace FILE --by layer|op|line [--depth N]: what takes the time of a traced program.
+// hearth-bench trace FILE --by layer|op|line [--depth N]: sums the times of a traced program.
 #include <cstdio>
 #include <map>
 #include <string>

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int kHost = 1;
 
-/// Takes the events one by one, as they are read: a long trace has a million.
+/// Takes events one by one while the file is read: a long trace has a million.
 class Reader {
  public:
   explicit Reader(TraceQuestion question) : question_(std::move(question)) {}
@@ -101,8 +101,8 @@ class Reader {
   double last_ = 0;
 };
 
-/// The bytes of a file, one by one. The reader of JSON takes a zero byte for the end: it is an
-/// error here.
+/// The bytes of a file, one by one. The JSON reader takes a zero byte for the end; here it is an
+/// error.
 class FileBytes {
  public:
   // NOLINTBEGIN(readability-identifier-naming): names of the standard library
@@ -144,7 +144,7 @@ double percent(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
-/// The end of a path, where a terminal has no room for all of it.
+/// The end of a path that is too long for a terminal.
 std::string shortened(const std::string& text, std::size_t most) {
   return text.size() <= most ? text : "..." + text.substr(text.size() - (most - 3));
 }
@@ -153,7 +153,7 @@ std::string counted_kernels(std::int64_t count) {
   return fmt::format("{} kernel{}", count, count == 1 ? "" : "s");
 }
 
-/// What the times of some kernels are, where they are not those of one kernel alone.
+/// Explains times of kernels that are not those of a single kernel.
 std::string words_of_clocks(const TraceTable& table) {
   std::string text;
   if (table.side_by_side_count > 0) {
@@ -278,14 +278,14 @@ std::string first_names(const std::string& path, std::size_t count) {
 
 namespace {
 
-/// Takes each event of the file, and gives the rest of it.
+/// Passes each event of the file to `take`, and returns the rest of the file.
 template <class Take>
 Json read_events(const std::filesystem::path& file, const Take& take) {
   std::ifstream input(file, std::ios::binary);
   if (!input) {
     throw std::runtime_error(fmt::format("cannot read {}", file.string()));
   }
-  // An event is an object in the list of the outer object; it is taken and let go.
+  // An event is an object in the list of the outer object; it is taken and then discarded.
   constexpr int kEventDepth = 2;
   const auto on_part = [&](int depth, Json::parse_event_t what, Json& part) {
     if (what == Json::parse_event_t::object_end && depth == kEventDepth) {

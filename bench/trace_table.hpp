@@ -1,4 +1,4 @@
-// What a traced program's devices spent their time on, added up. Reads the files of TraceScope and
+// Sums the time that a traced program's devices spent, from the files of TraceScope and
 // HEARTH_TRACE_FILE. Values. Threads: any.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace hearth::bench {
 
-/// What rows are made of.
+/// Key of the rows.
 enum class TraceKey : std::uint8_t { layer, op, line };
 
 struct TraceRow {
@@ -25,28 +25,28 @@ struct TraceTable {
   std::vector<TraceRow> rows;
   std::map<std::string, double> without_layer;  ///< Seconds by op.
   std::map<std::string, double> other_seconds;  ///< By track: "waits", "uploads", …
-  std::vector<std::string> devices;             ///< All that the file knows.
-  std::map<std::string, double> busy_devices;   ///< Those that ran kernels: seconds of these.
-  std::int64_t side_by_side_count = 0;          ///< Kernels that others may have overlapped.
-  std::int64_t shared_out_count = 0;            ///< That share the time of several.
-  std::int64_t as_seen_count = 0;               ///< Of devices without a clock.
+  std::vector<std::string> devices;             ///< All devices in the file.
+  std::map<std::string, double> busy_devices;   ///< Devices that ran kernels, with their seconds.
+  std::int64_t side_by_side_count = 0;          ///< Kernels that may have overlapped others.
+  std::int64_t shared_out_count = 0;  ///< Kernels that share the measured time of several.
+  std::int64_t as_seen_count = 0;     ///< Kernels of devices without a clock.
   double kernel_seconds = 0;
   double wall_seconds = 0;  ///< From the first event to the last.
   std::int64_t dropped_count = 0;
 
-  /// Lines for a person; `most_rows` of them, and one for the rest.
+  /// Formats the table for a terminal: `most_rows` lines, and one for the rest.
   [[nodiscard]] std::string to_text(TraceKey key, std::size_t most_rows) const;
 };
 
-/// What is added up.
+/// Selection of the events to sum.
 struct TraceQuestion {
   TraceKey key = TraceKey::layer;
-  std::string device = {};  ///< Its name; empty: all.
-  std::size_t depth = 0;    ///< By layer: so many names of a path count; 0: all.
+  std::string device = {};  ///< Name of the device; empty: all.
+  std::size_t depth = 0;    ///< By layer: number of names of a path that count; 0: all.
 };
 
-/// Errors: std::runtime_error where it is no such file, with the place at which it is none, or
-/// knows no such device.
+/// Errors: std::runtime_error for a file that is no trace, with the position of the fault, or that
+/// does not contain the device.
 [[nodiscard]] TraceTable read_trace(const std::filesystem::path& file,
                                     const TraceQuestion& question);
 
@@ -55,11 +55,11 @@ struct TimedKernel {
   std::string name;
   double seconds = 0;
 };
-/// Each kernel of a device in the order in which they ran. Errors: as read_trace().
+/// Returns each kernel of a device in execution order. Errors: those of read_trace().
 [[nodiscard]] std::vector<TimedKernel> read_kernels(const std::filesystem::path& file,
                                                     const std::string& device);
 
-/// The first so many names of a path: "layers.0" of "layers.0.attention" and 2; 0: all.
+/// The first `count` names of a path: "layers.0" for "layers.0.attention" and 2; 0: all.
 [[nodiscard]] std::string first_names(const std::string& path, std::size_t count);
 
 }  // namespace hearth::bench

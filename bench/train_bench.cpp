@@ -1,4 +1,4 @@
-// Training steps of the peers' MLP and CNN, what a step cannot do without, and batch-1 inference.
+// Training steps of the peers' MLP and CNN, lower bounds of a step, and batch-1 inference.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -27,7 +27,7 @@ Runtime cpu_runtime(std::int64_t core_count, std::optional<Fusion> fusion = {}) 
   return Runtime({.devices = {{.name = "cpu:0", .cores = cores}}, .fusion = fusion});
 }
 
-// Adam, the loss read back each step, as the peers do.
+// Adam with the loss read back each step, as the peers do.
 template <class Model>
 void train_step(benchmark::State& state) {
   const Runtime runtime = cpu_runtime(state.range(0));
@@ -76,8 +76,8 @@ BENCHMARK(BM_TrainStep_Cnn)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// What no step of the MLP can do without: its products, forwards and backwards, by our own kernels,
-// and the bytes of Adam (four tensors read, three written) at the speed of an op that copies.
+// Lower bound of the MLP's step: its forward and backward products by our own kernels, and Adam's
+// bytes (four tensors read, three written) at the speed of a copy.
 void BM_TrainFloor_Mlp(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   using Microseconds = std::chrono::duration<double, std::micro>;
@@ -125,8 +125,8 @@ BENCHMARK(BM_TrainFloor_Mlp)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// What no step of examples/char_gpt can do without: the products of its four layers and its head,
-// forwards and backwards, of 32 texts of 64 letters, one after the other by our own kernels.
+// Lower bound of a step of examples/char_gpt: the forward and backward products of its four layers
+// and its head, for 32 texts of 64 letters, one after the other by our own kernels.
 void BM_TrainFloor_Gpt(benchmark::State& state) {
   const Runtime runtime = cpu_runtime(state.range(0), Fusion::off);
   const Device device = runtime.device("cpu:0");

@@ -1,6 +1,5 @@
-// How late a wait ends whose deadline passes while the device is busy: the error, with its report
-// for later, is the caller's. Its peer is what the machine can do: a bare sleep, in the same
-// moments.
+// Lateness of a wait whose deadline passes while the device is busy: the caller receives the error,
+// whose report is made later. The peer is a bare sleep at the same moments.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -26,15 +25,14 @@ double late_us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start - kLimit).count();
 }
 
-/// How late a bare sleep of the same length ends.
+/// Lateness of a bare sleep of the same length.
 double bare_sleep() {
   const Clock::time_point start = Clock::now();
   std::this_thread::sleep_until(start + kLimit);
   return late_us_since(start);
 }
 
-// Products that take some ten times the deadline; both waits pass while they run, in turns the
-// first.
+// Products take some ten times the deadline. Both waits end while they run, in changing order.
 void BM_Wait_Deadline(benchmark::State& state) {
   constexpr int kProducts = 4;
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});

@@ -1,7 +1,7 @@
-// Would a window arena keep less than the pool? What programs ask of their memory is noted, and
-// given out again in two ways: all of it by the pool, as the library does; or blocks that are made
-// and freed within one window of requests by an arena that is planned with full knowledge of the
-// window, and only the rest by the pool. The arena keeps its largest window's bytes.
+// Compares a window arena with the pool by the memory that each keeps. The requests of programs are
+// recorded and replayed in two ways. (1) The pool serves all of them, as in the library. (2) An
+// arena, planned with full knowledge of a window of requests, serves the blocks that live within
+// one window; the pool serves the rest. The arena keeps its largest window's bytes.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -35,10 +35,9 @@ struct Lifetime {
   std::size_t freed_at = kNever;
 };
 struct History {
-  std::vector<Lifetime> blocks;  // in the order of their requests
-  std::vector<std::size_t>
-      events;  // index of the block: its request the first time, then its release
-  std::vector<std::size_t> reads;  // how many blocks there were when the program read a value
+  std::vector<Lifetime> blocks;     // in the order of their requests
+  std::vector<std::size_t> events;  // index of the block: its request first, then its release
+  std::vector<std::size_t> reads;   // number of blocks when the program read a value
 };
 
 class Noting final : public ForwardingStrategy {
@@ -118,7 +117,7 @@ History history_of(Program program) {
   const Runtime runtime(
       {.devices = {{.name = "sim:0", .make_memory = noting, .sim_computes = false}}});
   const Device device = runtime.device("sim:0");
-  // After a read nothing of this thread is under way, so the history is at rest.
+  // After a read this thread has no work under way, so the history does not change.
   const auto after_read = [&] {
     device.sync();
     history.reads.push_back(history.blocks.size());
@@ -138,7 +137,7 @@ struct Kept {
   std::int64_t peak_reserved_bytes = 0;
 };
 
-/// By the pool, but for the blocks in `elsewhere`.
+/// Replays the history with the pool, without the blocks in `elsewhere`.
 Kept by_pool(const History& history, const std::vector<bool>& elsewhere) {
   HostPageProvider pages;
   const auto pool =
@@ -161,8 +160,8 @@ Kept by_pool(const History& history, const std::vector<bool>& elsewhere) {
   return {total.peak_live_bytes, total.peak_reserved_bytes};
 }
 
-/// Largest first, each at the lowest place that is free while it lives: as good a plan as any in
-/// practice.
+/// Plans blocks largest first, each at the lowest place that is free while it lives; in practice no
+/// plan is better.
 std::int64_t planned_extent(std::vector<Lifetime> blocks) {
   struct Placed {
     std::int64_t begin;
@@ -192,7 +191,7 @@ std::int64_t planned_extent(std::vector<Lifetime> blocks) {
   return extent;
 }
 
-/// Ends of windows of so many requests, or of those between two reads.
+/// Ends of windows of `length` requests, or of those between two reads.
 std::vector<std::size_t> window_ends(const History& history, std::size_t length) {
   if (length == 0) {
     return history.reads;

@@ -1,4 +1,4 @@
-// Gradients are values: grad() returns them, nothing is stored in a tensor, and there is no
+// Gradients are values: grad() returns them. No tensor stores a gradient, and there is no
 // backward().
 #include <iostream>
 #include <vector>
@@ -11,7 +11,7 @@ int main() {
   const hearth::Tensor x = hearth::Tensor::from(device, {1.0F, 2.0F, 3.0F, 4.0F}, {2, 2});
   const hearth::Tensor y = hearth::Tensor::from(device, {0.1F, 0.2F, 0.3F, 0.4F}, {2, 2});
 
-  // The gradient of sum(exp((x + y) matmul x)) with respect to y alone: x is no input of the
+  // Gradient of sum(exp((x + y) matmul x)) with respect to y alone: x is no input of the
   // differentiation.
   const std::vector<hearth::Tensor> gradients = hearth::grad(
       [&](const std::vector<hearth::Tensor>& inputs) {

@@ -1,5 +1,5 @@
-// A small GPT learns a text letter by letter, on one device or on several that share each batch,
-// says how well it knows a part that it did not see, and writes a passage of its own.
+// Trains a small GPT on a text letter by letter, on one device or on several that share each batch.
+// Prints its loss on a held-out part, and writes a passage.
 //   HEARTH_DATA_DIR=... char_gpt --devices cpu:0,cpu:1    reads shakespeare/input.txt there
 // Without the variable it learns to count in words. --help shows the options.
 #include <algorithm>
@@ -63,7 +63,7 @@ struct Gpt {
     letters.weight = letters.weight * 0.1;
     places.weight = places.weight * 0.1;
   }
-  /// [n, length] letters to [n, length, letter_count]: what comes behind each.
+  /// Letters [n, length] to logits [n, length, letter_count] of each next letter.
   [[nodiscard]] Tensor forward(const Tensor& text) const {
     Tensor x = letters.forward(text) + slice(places.weight, 0, {.stop = text.shape()[1]});
     for (const hearth::TransformerEncoderLayer& layer : layers) {
@@ -74,7 +74,7 @@ struct Gpt {
   HEARTH_MODULE(Gpt, letters, places, layers, norm, head)
 };
 
-// One letter after another, drawn by how likely the model finds it.
+// Writes a text. Samples each letter from the model's probabilities.
 std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<std::int32_t> text{letters.encode("t").front()};
@@ -126,7 +126,7 @@ int main(int argc, char** argv) try {
   for (const std::string& name : devices) {
     runtime_options.devices.push_back({.name = name});
   }
-  const hearth::Runtime runtime(runtime_options);  // says why where "auto" is no GPU
+  const hearth::Runtime runtime(runtime_options);  // prints the reason if "auto" finds no GPU
   for (const hearth::Device& device : runtime.devices()) {
     std::printf("on %s: %s\n", device.name().c_str(), device.description().c_str());
   }

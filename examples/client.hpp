@@ -1,4 +1,4 @@
-// A client of concurrent_inference: a thread that asks again and again. A part of
+// A client of concurrent_inference: a thread that sends one request after another. A part of
 // concurrent_inference.cpp.
 #pragma once
 
@@ -22,12 +22,12 @@ struct Client {
   hearth::Device device;
   Latencies latencies;  // of the requests answered in time
   std::uint64_t right = 0;
-  std::uint64_t shed = 0;  // turned away before they ran
-  std::uint64_t late = 0;  // given up at their limit, or answered after it
+  std::uint64_t shed = 0;  // rejected before they ran
+  std::uint64_t late = 0;  // cancelled at their limit, or answered after it
   std::string failure;
 };
 
-/// Sleeps: nobody ends the wait before its time.
+/// Sleeps until a time. No event ends the wait early.
 class Pause {
  public:
   void until(Clock::time_point time) const {
@@ -39,13 +39,13 @@ class Pause {
   hearth::Pending<void> end_ = never_.pending();
 };
 
-/// When a client's requests come, and how long each may take.
+/// Arrival times of a client's requests, and their time limit.
 struct Schedule {
-  Clock::duration interval{};  // zero: each when the last answer is there
-  Clock::duration limit{};     // zero: none
+  Clock::duration interval{};  // zero: each request follows the last answer
+  Clock::duration limit{};     // zero: no limit
   Clock::time_point next;
 
-  /// Waits for the next request; when it came.
+  /// Waits for the next request and returns its arrival time.
   Clock::time_point take(Client& client, const Pause& pause, const std::atomic<bool>& is_over) {
     if (interval == Clock::duration::zero()) {
       return Clock::now();
@@ -56,7 +56,7 @@ struct Schedule {
       }
       pause.until(std::min(next, now + std::chrono::milliseconds(100)));
     }
-    // What has waited too long would be late, and would make those behind it late too.
+    // A request that has waited too long would miss its limit and delay those behind it.
     for (const Clock::time_point oldest = Clock::now() - limit / 2; next < oldest;) {
       next += interval;
       ++client.shed;
@@ -65,7 +65,7 @@ struct Schedule {
   }
 };
 
-/// Asks again and again, until it is over.
+/// Sends requests until `is_over`.
 template <class Model>
 void ask(Client& client,
          const hearth::Frozen<Model>& model,
@@ -96,7 +96,7 @@ void ask(Client& client,
       if (!has_limit) {
         throw;
       }
-      ++client.late;  // what was queued of it does not run
+      ++client.late;  // its queued ops do not run
       continue;
     }
     const Clock::duration time = Clock::now() - start;

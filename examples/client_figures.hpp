@@ -1,4 +1,4 @@
-// What the clients of concurrent_inference have done, as a live line and as a table. A part of
+// Results of concurrent_inference's clients, as a live line and as a table. A part of
 // concurrent_inference.cpp.
 #pragma once
 
@@ -20,7 +20,7 @@
 namespace concurrent_inference {
 
 inline Clock::duration duration_of(double seconds) {
-  // Rounded up, so that a time above 0 stays one.
+  // Rounded up, so that a time above 0 stays above 0.
   return std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
@@ -48,7 +48,7 @@ inline double process_mib() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
 }
 
-/// What clients have done together.
+/// Totals of all clients.
 struct Figures {
   Latencies::Counts counts{};
   std::uint64_t right = 0;
@@ -75,7 +75,7 @@ struct Figures {
   }
 };
 
-/// Clients that ask for a while.
+/// The clients of one run, and its duration.
 struct Run {
   std::vector<std::unique_ptr<Client>> clients;
   double seconds = 0;
@@ -115,7 +115,7 @@ inline void print_table(const Run& run, const std::vector<hearth::Device>& devic
   std::printf("device memory %.1f MiB, process %.1f MiB\n", device_mib(devices), process_mib());
 }
 
-/// A line twice a second, until the time is over.
+/// Prints a line twice a second until the time is over.
 inline void watch(const std::vector<std::unique_ptr<Client>>& clients,
                   const std::vector<hearth::Device>& devices,
                   double seconds) {

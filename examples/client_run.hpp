@@ -1,4 +1,4 @@
-// Runs the clients of concurrent_inference for a while. A part of concurrent_inference.cpp.
+// Runs the clients of concurrent_inference for a given time. A part of concurrent_inference.cpp.
 #pragma once
 
 #include "client_figures.hpp"
@@ -15,7 +15,8 @@
 
 namespace concurrent_inference {
 
-/// `offered`: requests a second, by all clients together; 0: each asks when it has its answer.
+/// `offered`: requests per second from all clients together; 0: each client waits for its last
+/// answer.
 template <class Model>
 Run run_clients(const std::vector<hearth::Frozen<Model>>& replicas,
                 const std::vector<hearth::Device>& devices,

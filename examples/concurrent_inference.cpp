@@ -1,12 +1,12 @@
-// Many clients at once on one model: loads the weights that train_mnist saved and lets client
-// threads ask for the class of test pictures.
+// Many clients on one model: loads the weights that train_mnist saved, and lets client threads
+// request the classes of test pictures.
 //   concurrent_inference --clients N --seconds T --weights FOLDER --data builtin|mnist|DIR
 //   --devices cpu:0,cpu:1 --limit-ms L --load X
-// Each thread owns a Stream; the weights are frozen, so that all of them read the same memory
-// without a lock. Where nothing was saved and no folder is named, it trains a small network first.
-// With --limit-ms a request that is not answered in time is given up: what has not begun of it does
-// not run. With --load requests come X times as fast as the machine can answer them: a client sheds
-// those that have waited for half of their limit, so that the others make it.
+// Each thread owns a Stream. The weights are frozen, so all threads read the same memory without a
+// lock. If no weights are saved and no folder is named, it trains a small network first. With
+// --limit-ms a request that misses its limit is cancelled: its remaining ops do not run. With
+// --load requests arrive X times as fast as the machine can answer them. A client sheds requests
+// that have waited for half of their limit, so that the others meet theirs.
 #include "client_run.hpp"
 #include "concurrent_inference_options.hpp"
 #include "digit_pictures.hpp"
@@ -29,7 +29,7 @@ using concurrent_inference::Run;
 using digits::Cnn;
 using digits::Mlp;
 
-constexpr const char* kSavedWeights = "checkpoints/mnist";  // where train_mnist puts them
+constexpr const char* kSavedWeights = "checkpoints/mnist";  // the default folder of train_mnist
 
 template <class Model>
 int serve(const Model& trained,

@@ -1,4 +1,4 @@
-// The options of concurrent_inference. A part of concurrent_inference.cpp.
+// Options of concurrent_inference. A part of concurrent_inference.cpp.
 #pragma once
 
 #include <cstdlib>
@@ -14,13 +14,14 @@ struct Options {
   int clients = 16;
   double seconds = 5;
   std::string weights;
-  std::string data;  // empty: what the weights were trained on
+  std::string data;  // empty: the training data of the weights
   std::vector<std::string> devices = {"cpu:0", "cpu:1"};
-  double limit_ms = 0;  // of a request; 0: none
-  double load = 0;  // offered, in times of the capacity; 0: each client asks when it has its answer
+  double limit_ms = 0;  // of a request; 0: no limit
+  // offered load as a multiple of the capacity; 0: each client waits for its last answer
+  double load = 0;
 };
 
-/// None: the program goes on; else its exit code.
+/// Returns the exit code, or nullopt if the program continues.
 inline std::optional<int> parse(int argc, char** argv, Options& options) {
   CLI::App app("Lets many client threads ask one model for the classes of pictures.");
   app.add_option("--clients", options.clients, "client threads")

@@ -1,6 +1,5 @@
-// A data set of your own: a class that gives examples by their numbers, with as many named arrays
-// as it likes. Split, changed on its way, and read by a loader's threads; what it throws keeps its
-// words.
+// A data set of your own: a class that returns examples by their numbers, with any named arrays. It
+// is split, transformed and read by a loader's threads. Its exceptions keep their text.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -10,14 +9,14 @@
 
 #include <hearth/hearth.hpp>
 
-/// Points on two spirals: which one is it? Those near the middle are hard to tell apart, and weigh
-/// less.
+/// Points on two spirals, which are the classes. Points near the middle are hard to tell apart and
+/// have less weight.
 class Spirals final : public hearth::Dataset {
  public:
   explicit Spirals(std::int64_t count) : count_(count) {}
   [[nodiscard]] std::int64_t size() const override { return count_; }
 
-  /// Called by several threads at once: it changes nothing.
+  /// Called by several threads at once; changes nothing.
   [[nodiscard]] hearth::Examples read(std::span<const std::int64_t> indices) const override {
     const auto rows = static_cast<std::int64_t>(indices.size());
     hearth::Examples examples{hearth::HostArray(hearth::DType::f32, {rows, 2}),
@@ -47,7 +46,7 @@ int main() {
   const hearth::Device device = runtime.device();
   const Spirals spirals(2000);
   const auto parts = hearth::random_split(spirals, {0.8, 0.2}, 1);
-  // Each point is moved a little, in another way for each of them but in the same way in each run.
+  // Each point is moved a little: differently for each point, but equally in each run.
   const hearth::MappedDataset shaken(
       parts[0], [](hearth::Examples examples, std::span<const std::int64_t> numbers) {
         const auto points = examples.inputs.values<float>();
@@ -81,7 +80,7 @@ int main() {
   std::printf("right on points that it did not see: %.1f %%\n",
               100 * hearth::accuracy(model.forward(batch->inputs), batch->targets).item());
 
-  // A mistake in read() stops the loop with its own words, wherever the thread was.
+  // An exception in read() ends the loop with its own text, on whichever thread it was thrown.
   const hearth::MappedDataset broken(spirals, [](hearth::Examples) -> hearth::Examples {
     throw std::runtime_error("the spiral is broken");
   });

@@ -1,5 +1,5 @@
-// A kernel of your own, in C++ for CPUs and in GLSL for Vulkan devices: the norm of each row by its
-// root mean square, checked against plain ops on each device of the machine, and timed beside them.
+// A kernel of your own, in C++ for CPUs and in GLSL for Vulkan devices: RMS norm of each row. It is
+// checked against plain ops on each device of the machine, and timed beside them.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +13,7 @@ using hearth::HostKernelCall;
 using hearth::Tensor;
 using hearth::TensorForm;
 
-// y = x / sqrt(mean(x²) + epsilon), row by row.
+// Computes y = x / sqrt(mean(x²) + epsilon), row by row.
 void norm_rows(const HostKernelCall& call) {
   const auto x = call.input<float>(0);
   const auto y = call.output<float>();
@@ -21,7 +21,7 @@ void norm_rows(const HostKernelCall& call) {
   const auto epsilon = static_cast<float>(call.number(0));
   call.parallel_for(call.input_shape(0)[0], 16, [&](std::int64_t begin, std::int64_t end) {
     for (auto row = static_cast<std::size_t>(begin); row < static_cast<std::size_t>(end); ++row) {
-      float sums[8] = {};  // several, so that the additions need not wait for one another
+      float sums[8] = {};  // several sums, so that additions do not wait for one another
       for (std::size_t i = 0; i < columns; ++i) {
         sums[i % 8] += x[row * columns + i] * x[row * columns + i];
       }
@@ -37,7 +37,8 @@ void norm_rows(const HostKernelCall& call) {
   });
 }
 
-// The same by one workgroup a row: x(i), set_y(i, value), x_size(axis) and epsilon are Hearth's.
+// The same in GLSL, one workgroup per row. Hearth supplies x(i), set_y(i, value), x_size(axis) and
+// epsilon.
 constexpr const char* kNormRows = R"(
 shared float part[THREADS];
 
@@ -101,11 +102,11 @@ template <class Run>
 double milliseconds(const hearth::Device& device, const Run& run) {
   constexpr int kRounds = 20;
   const auto run_once = [&] {
-    const Tensor result = run();  // kept until it is there: what nobody can read is not computed
+    const Tensor result = run();  // kept until sync(): a tensor without a handle is not computed
     device.sync();
   };
   run_once();
-  run_once();  // what has to be compiled is there
+  run_once();  // all kernels are compiled now
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < kRounds; ++i) {
     run_once();
@@ -125,7 +126,7 @@ int main() {
     const hearth::Device device = runtime.device();
     hearth::Generator generator(1);
     const Tensor small = random_normal(device, {37, 100}, generator);
-    norm.check({small}, {1e-6});  // values and gradients, or an error that says where
+    norm.check({small}, {1e-6});  // checks values and gradients; an error names the place
     const Tensor x = random_normal(device, {2048, 1024}, generator);
     const double own = milliseconds(device, [&] { return norm({x}, {1e-6}); });
     const double plain = milliseconds(device, [&] { return x * factor_of(x, 1e-6); });

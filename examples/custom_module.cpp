@@ -1,6 +1,6 @@
-// A module of your own: a plain struct that owns its layers and names them once.
-// Here the position-wise feed-forward block of a transformer, trained for a moment to become the
-// identity. Paper: Vaswani et al., Attention is all you need, arXiv:1706.03762, section 3.3.
+// A module of your own: a plain struct that owns its layers and names them once. This one is the
+// position-wise feed-forward block of a transformer, trained briefly to become the identity. Paper:
+// Vaswani et al., Attention is all you need, arXiv:1706.03762, section 3.3.
 #include <iostream>
 
 #include <hearth/hearth.hpp>

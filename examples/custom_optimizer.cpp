@@ -1,7 +1,7 @@
-// An optimizer of your own: a function over plain ops that says what becomes of one parameter, run
-// as one fused kernel for each, all of a model's or none.
-// Here Lion, whose steps have the size of the learning rate. Paper: Chen et al., Symbolic discovery
-// of optimization algorithms, arXiv:2302.06675, algorithm 2.
+// An optimizer of your own: a function over plain ops that computes the update of one parameter. It
+// runs as one fused kernel for each parameter, on all parameters of a model or none. This one is
+// Lion, whose steps have the size of the learning rate. Paper: Chen et al., Symbolic discovery of
+// optimization algorithms, arXiv:2302.06675, algorithm 2.
 #include <cstdio>
 #include <utility>
 
@@ -44,7 +44,7 @@ class Lion {
   }
 
  private:
-  /// Called once for each element type: its ops become one kernel.
+  /// Called once for each element type; its ops become one kernel.
   static std::vector<Tensor> rule(const hearth::UpdateRule::Operands& o) {
     const Tensor& rate = o.scalars[0];
     const Tensor& keep = o.scalars[1];

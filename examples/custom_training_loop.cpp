@@ -1,8 +1,8 @@
-// A training loop of your own, with what loops need: a schedule, clipping, several batches a step,
-// layers that behave otherwise in training, evaluation, Ctrl-C, and a state to go on from to the
-// same bits. A Trainer does all of this; write it yourself where yours differs.
+// A training loop of your own, with the usual parts: a schedule, clipping, several batches per
+// step, layers that depend on the mode, evaluation, Ctrl-C, and a state that resumes to the same
+// bits. A Trainer does all of this; write a loop where yours differs.
 //   HEARTH_DATA_DIR=... custom_training_loop    reads mnist/ there
-// Without the variable it draws digits. Run it again with the folder that it names to go on.
+// Without the variable it draws digits. Run it again with the folder that it prints to resume.
 #include <hearth/hearth.hpp>
 
 #include <cstdio>
@@ -48,7 +48,8 @@ hearth::MnistData digits() {
   return drawn;
 }
 
-/// The share of a data set that the model gets right. Nothing is tracked here, and nothing drops.
+/// Share of a data set that the model classifies correctly. Nothing is taped here, and dropout is
+/// off.
 double right_share(const Network& model, hearth::DataLoader& loader, const hearth::Device& device) {
   std::int64_t right = 0;
   std::int64_t count = 0;
@@ -73,7 +74,7 @@ int main(int argc, char** argv) try {
   hearth::DataLoader judged(test, runtime.executor(), {.batch_size = 250, .shuffle = false});
   std::printf("%s\n", data.description.c_str());
 
-  hearth::Generator generator(1);  // of the weights, and then of Dropout
+  hearth::Generator generator(1);  // for the weights, and then for Dropout
   Network model(device, generator);
   hearth::Optimizer optimizer = hearth::AdamW({.weight_decay = 0.01});
   if (argc > 1 && std::filesystem::exists(state)) {
@@ -85,15 +86,15 @@ int main(int argc, char** argv) try {
                 static_cast<long long>(progress.cursor.epoch + 1));
   }
 
-  const hearth::GeneratorScope random(generator);  // Dropout draws from it
-  hearth::StateUpdates updates;                    // BatchNorm2d leaves its statistics here
+  const hearth::GeneratorScope random(generator);  // source of Dropout's numbers
+  hearth::StateUpdates updates;                    // receives the statistics of BatchNorm2d
   const hearth::StateScope running(updates);
   const hearth::InterruptScope interrupt;
   const hearth::LearningRateSchedule schedule = hearth::CosineRate{.warmup_steps = 20};
   const std::int64_t steps = kEpochs * loader.batch_count() / kBatchesAStep;
   bool is_over = false;
   while (loader.cursor().epoch < kEpochs && !is_over) {
-    // One step: the mean of the gradients of some batches.
+    // One step: the mean of the gradients of several batches.
     hearth::Gradients gradients;
     Tensor loss;
     int count = 0;
@@ -117,7 +118,7 @@ int main(int argc, char** argv) try {
       }
     }
     if (count == 0) {
-      continue;  // the epoch was over
+      continue;  // the epoch had ended
     }
     gradients.scale(1.0 / count);
     const std::int64_t step = optimizer.step_count();

@@ -1,4 +1,4 @@
-// Data-parallel training: one model, several devices; each batch is divided between them. Two cpu
+// Data-parallel training: one model on several devices, which share each batch. Uses two CPU
 // devices, or those that HEARTH_DEVICES names.
 #include <iostream>
 #include <utility>
@@ -21,16 +21,16 @@ int main() {
   Classifier model{{{.in = 784, .out = 64}, devices[0], generator},
                    {{.in = 64, .out = 10}, devices[0], generator}};
 
-  // What a worker does with its part of a batch. It runs on the worker's thread, next to the
-  // worker's device.
+  // The loss of a worker's part of a batch. It runs on the worker's thread, next to the worker's
+  // device.
   const auto loss =
       [](const Classifier& replica, hearth::HostBatch& batch, hearth::WorkerContext& worker) {
         const hearth::Tensor pixels = std::move(batch.examples.inputs).to(worker.device);
         const hearth::Tensor labels = std::move(batch.examples.targets).to(worker.device);
         return hearth::cross_entropy(replica.forward(pixels), labels);
       };
-  // The trainer takes the model and gives every device a replica. Gradients are summed while
-  // backward still runs.
+  // The trainer takes the model and gives every device a replica. Gradients are summed while the
+  // backward sweep still runs.
   hearth::DataParallel<Classifier, hearth::HostBatch> trainer(
       runtime,
       std::move(model),

@@ -1,4 +1,4 @@
-// The networks that train_mnist trains, and concurrent_inference asks.
+// The networks of train_mnist and concurrent_inference.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Cnn {
     y = max_pool2d(relu(b.forward(std::move(y))));
     return c.forward(flatten(std::move(y), 1));
   }
-  /// What two poolings leave of a side.
+  /// Side length after two poolings.
   static std::int64_t pooled(std::int64_t side) {
     if (side < 4) {
       throw std::runtime_error("--model cnn needs pictures of 4x4 pixels or more; mlp takes any");

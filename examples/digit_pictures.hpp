@@ -1,4 +1,4 @@
-// Pictures of digits to ask a model about, and a model for those who have none yet. A part of
+// Test pictures of digits, and a model for users who have trained none. A part of
 // concurrent_inference.cpp.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace concurrent_inference {
 
 using digits::Mlp;
 
-/// Two epochs on built-in digits, for users who have not run train_mnist yet.
+/// Trains for two epochs on built-in digits, for users who have not run train_mnist yet.
 inline Mlp trained_now(const hearth::Runtime& runtime, const hearth::Device& device) {
   hearth::Generator generator(1);
   Mlp model(28, 28, device, generator);
@@ -34,7 +34,7 @@ inline Mlp trained_now(const hearth::Runtime& runtime, const hearth::Device& dev
   return model;
 }
 
-/// Pictures that train_mnist tests with, and does not train on.
+/// The test pictures of train_mnist, on which it does not train.
 inline hearth::ImageDataset test_pictures(const std::string& data) {
   constexpr hearth::ImageOptions kLikeTraining{.mean = 0.1307F, .deviation = 0.3081F};
   if (data == "builtin") {

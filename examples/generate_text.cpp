@@ -1,8 +1,8 @@
-// A small transformer reads a text and then writes on from its beginning, letter by letter.
+// Trains a small transformer on a text, which it then continues from its beginning, letter by
+// letter.
 //   generate_text [FILE]
-// Without a file it learns to count in words. Attention runs without its matrix of scores, and each
-// new letter costs one position only: the layers keep the keys and values of those before in a
-// cache.
+// Without a file it learns to count in words. Attention stores no matrix of scores. Each new letter
+// costs one position only: the layers keep the keys and values of earlier letters in a cache.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -55,7 +55,7 @@ struct Writer {
     }
   }
 
-  /// [batch, length] letters to [batch, length, letter_count], the next letter of each.
+  /// Letters [batch, length] to logits [batch, length, letter_count] of each next letter.
   [[nodiscard]] Tensor forward(const Tensor& text) const {
     Tensor x = letters.forward(text) + slice(places.weight, 0, {.stop = text.size(1)});
     for (const hearth::TransformerEncoderLayer& layer : layers) {
@@ -63,7 +63,8 @@ struct Writer {
     }
     return head.forward(norm.forward(std::move(x)));
   }
-  /// More letters, [1, count], from this place on: what comes behind them, [letter_count].
+  /// Adds letters [1, count] from position `place` on. Returns the logits [letter_count] of the
+  /// next one.
   [[nodiscard]] Tensor step(const Tensor& more,
                             std::int64_t place,
                             std::vector<hearth::KeyValueCache>& caches) const {
@@ -77,8 +78,7 @@ struct Writer {
   HEARTH_MODULE(Writer, letters, places, layers, norm, head)
 };
 
-/// The first letters of the text, and what the model thinks comes behind them: always the
-/// likeliest.
+/// Continues the first letters of the text; chooses the likeliest letter each time.
 std::string write(const Writer& model,
                   const hearth::Vocabulary& letters,
                   const std::string& text,

@@ -1,5 +1,5 @@
-// A CSV file becomes a model: what is a house worth? Numbers are standardised, texts become
-// categories, gaps are filled; a small network learns from four fifths of the rows.
+// A CSV file becomes a model of house prices. Numbers are standardised, texts become categories,
+// and gaps are filled. A small network learns from four fifths of the rows.
 //   HEARTH_DATA_DIR=... housing    reads california_housing/housing.csv there
 #include <chrono>
 #include <cstdlib>

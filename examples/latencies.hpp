@@ -1,4 +1,4 @@
-// How long the requests of concurrent_inference took. A part of concurrent_inference.cpp.
+// Latencies of the requests of concurrent_inference. A part of concurrent_inference.cpp.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace concurrent_inference {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long requests took, in steps of 5 %. One thread adds, another may read meanwhile.
+/// Histogram of latencies in steps of 5 %. One thread adds; another may read meanwhile.
 class Latencies {
  public:
   using Counts = std::array<std::uint64_t, 400>;

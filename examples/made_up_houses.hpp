@@ -1,4 +1,4 @@
-// Houses that are not there, for a program without data. A part of housing.cpp.
+// Synthetic houses, for runs without data. A part of housing.cpp.
 #pragma once
 
 #include <random>

@@ -1,5 +1,5 @@
-// A memory strategy of your own: freed blocks are kept by their rounded size, for the next tensor
-// of that size. A training run on it beside one on the library's own.
+// A memory strategy of your own: it keeps freed blocks by rounded size for the next tensor of that
+// size. A training run on it is compared with one on the library's own strategy.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -10,7 +10,7 @@
 #include <hearth/memory/memory_strategy.hpp>
 #include <hearth/memory/page_provider.hpp>
 
-// A device drives its strategy from one thread at a time, so there are no locks.
+// A device calls its strategy from one thread at a time, so there are no locks.
 class SizeCache final : public hearth::MemoryStrategy {
  public:
   SizeCache(hearth::PageProvider& pages, std::int64_t budget_bytes) : pages_(pages) {
@@ -29,8 +29,8 @@ class SizeCache final : public hearth::MemoryStrategy {
     std::vector<std::uint32_t>& free = free_[rounded];
     if (free.empty()) {
       if (rounded > counts_.budget_bytes - counts_.total.reserved_bytes) {
-        return hearth::Acquire::over_budget;  // a better one would give free blocks of other sizes
-                                              // back first
+        // a better strategy would first release free blocks of other sizes
+        return hearth::Acquire::over_budget;
       }
       const hearth::Result<hearth::Page> page = pages_.allocate_page(rounded);
       if (!page.has_value()) {
@@ -49,8 +49,8 @@ class SizeCache final : public hearth::MemoryStrategy {
     return hearth::Acquire::ok;
   }
 
-  // The cpu device has finished a block's work when it releases it: `last_use` names no other
-  // stream, so nothing waits for retire().
+  // A CPU device has finished a block's work when it releases the block: `last_use` names no other
+  // stream, so retire() has nothing to do.
   void release(const hearth::Block& block, const hearth::LastUse& /*last_use*/) noexcept override {
     free_[round_up(block.size_bytes)].push_back(block.index);
     count_live(-all_[block.index].size_bytes, -1);

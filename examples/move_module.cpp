@@ -1,5 +1,4 @@
-// A module moves to another thread with all its weights, and its gradients come back as an owned
-// value.
+// Moves a module with all its weights to another thread. Its gradients come back as an owned value.
 #include <iostream>
 #include <utility>
 
@@ -18,7 +17,7 @@ int main() {
   hearth::Pending<hearth::Gradients> pending = promise.pending();
   const auto worker = runtime.executor().spawn(
       {.name = "worker"}, [model = std::move(model), x, promise = std::move(promise)]() mutable {
-        hearth::adopt(model);  // its home is this thread's stream now
+        hearth::adopt(model);  // its home is now this thread's stream
         auto result = hearth::value_and_grad(model, [&](const hearth::Linear& tracked) {
           return hearth::mean(hearth::square(tracked.forward(x)));
         });

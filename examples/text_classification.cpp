@@ -1,5 +1,5 @@
-// Which part of a newspaper is this from? A bag of word vectors and a small network learn it from
-// the first rows of a CSV file, and are tried on the others.
+// Classifies newspaper texts. A bag of word vectors and a small network learn from the first rows
+// of a CSV file, and are tested on the others.
 //   HEARTH_DATA_DIR=... text_classification --devices cpu:0,cpu:1
 // reads ag_news/test.csv there: 6,000 rows train. Without the variable it makes up headlines.
 // --folder keeps the trained model and its words.
@@ -20,7 +20,7 @@
 
 using hearth::Tensor;
 
-constexpr std::int64_t kWords = 80;  // of a text that count
+constexpr std::int64_t kWords = 80;  // words of a text that count
 constexpr std::int64_t kClasses = 4;
 
 hearth::CsvTable made_up_news() {
@@ -67,7 +67,7 @@ struct BagOfWords {
         outer({.in = 64, .out = kClasses}, device, generator) {
     vectors.weight = vectors.weight * 0.1;
   }
-  /// [n, kWords] word numbers to [n, kClasses], from the mean vector of the words that are there.
+  /// Word numbers [n, kWords] to logits [n, kClasses], from the mean vector of a text's words.
   [[nodiscard]] Tensor forward(const Tensor& text, hearth::Mode mode) const {
     const Tensor is_word = cast(text != hearth::Vocabulary::kPadding, hearth::DType::f32);
     const Tensor total = sum(vectors.forward(text) * unsqueeze(is_word, -1), 1);
@@ -127,7 +127,7 @@ int main(int argc, char** argv) try {
   hearth::Trainer trainer(runtime, std::move(model), hearth::CrossEntropyLoss(), options);
   const std::chrono::duration<double, std::milli> step = trainer.fit(train, test).median_step;
   if (!options.folder.empty()) {
-    words.save(options.folder / "words.txt");  // without which the weights mean nothing
+    words.save(options.folder / "words.txt");  // the weights are useless without their vocabulary
   }
   const double right = trainer.evaluate(test).metrics.front();
   std::printf("a step takes %.2f ms\n", step.count());

@@ -1,8 +1,8 @@
 // Trains a small network on digits, data-parallel on several devices, and tests it.
 //   train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N
 //   --optimizer adam --json FILE
-// Ctrl-C, or SIGTERM, finishes the step under way, saves weights and training state and ends;
-// --resume goes on from there, to the same bits.
+// Ctrl-C or SIGTERM finishes the current step, saves weights and training state, and ends the
+// program. --resume continues from there, to the same bits.
 #include "digit_networks.hpp"
 #include "train_mnist_options.hpp"
 
@@ -28,7 +28,7 @@ using train_mnist::Options;
 
 hearth::MnistData load_data(const Options& options) {
   if (options.data == "builtin") {
-    constexpr std::int64_t kTrain = 12000;  // concurrent_inference asks about those after them
+    constexpr std::int64_t kTrain = 12000;  // concurrent_inference uses the digits after them
     constexpr std::int64_t kTest = 2000;
     hearth::MnistData data;
     data.train = hearth::make_digits({.count = kTrain, .seed = 1});
@@ -58,7 +58,7 @@ hearth::OptimizerConfig optimizer_config(const Options& options) {
   return hearth::Adam::Config{.learning_rate = options.learning_rate};
 }
 
-/// The run that the options ask for.
+/// Converts the command line to the Trainer's options.
 hearth::TrainerOptions trainer_options(const Options& options) {
   return {.epochs = options.epochs,
           .optimizer = optimizer_config(options),
@@ -73,7 +73,7 @@ hearth::TrainerOptions trainer_options(const Options& options) {
           .title = "train_mnist"};
 }
 
-/// One JSON object with the figures of a run.
+/// A duration in microseconds, for the JSON file.
 double microseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
@@ -87,7 +87,7 @@ nlohmann::json json_of(const hearth::Runtime& runtime,
     losses.push_back(epoch.train_loss);
   }
   if (result.partial) {
-    losses.push_back(result.partial->train_loss);  // of what there was of it
+    losses.push_back(result.partial->train_loss);  // the figure of the unfinished epoch
   }
   std::vector<std::int64_t> peaks;
   for (const hearth::Device& device : runtime.devices()) {
@@ -138,14 +138,14 @@ void train(const hearth::Runtime& runtime, hearth::MnistData data, const Options
   }
 }
 
-/// Finds out before the training whether its figures can be kept.
+/// Checks before the training that the file for its figures can be written.
 void require_writable(const std::string& file) {
   const bool was_there = std::filesystem::exists(file);
   if (!std::ofstream(file, std::ios::app)) {
     throw std::runtime_error("cannot write " + file);
   }
   if (!was_there) {
-    std::filesystem::remove(file);  // a run that fails leaves none
+    std::filesystem::remove(file);  // a failed run leaves no file
   }
 }
 
@@ -157,7 +157,7 @@ void run(const Options& options) {
   for (const std::string& name : options.devices) {
     runtime_options.devices.push_back({.name = name});
   }
-  const hearth::Runtime runtime(runtime_options);  // says why where "auto" is no GPU
+  const hearth::Runtime runtime(runtime_options);  // prints the reason if "auto" finds no GPU
   for (const hearth::Device& device : runtime.devices()) {
     std::printf("on %s: %s\n", device.name().c_str(), device.description().c_str());
   }

@@ -1,4 +1,4 @@
-// The options of train_mnist. A part of train_mnist.cpp.
+// Options of train_mnist. A part of train_mnist.cpp.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Options {
   bool resume = false;
 };
 
-/// None: the program goes on; else its exit code.
+/// Returns the exit code, or nullopt if the program continues.
 inline std::optional<int> parse(int argc, char** argv, Options& options) {
   CLI::App app{"Trains a small network on digits, data-parallel on several devices."};
   app.add_option("--data",

@@ -1,5 +1,5 @@
-// From a model and data to a trained, saved model: epochs, figures, files and a report by a
-// Trainer.
+// A Trainer turns a model and data into a trained, saved model: epochs, figures, files and a
+// report.
 #include <utility>
 
 #include <hearth/hearth.hpp>

@@ -1,5 +1,5 @@
-// Training and serving on several devices, in one include. For programs: the library includes what
-// it names.
+// Includes every public header of parallel: training and serving on several devices. For programs;
+// the library's own sources include the single headers.
 #pragma once
 
 #include <hearth/parallel/bucket_plan.hpp>

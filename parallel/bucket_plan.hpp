@@ -1,10 +1,12 @@
-// BucketPlan: which parameter's gradient lies where in which bucket. Gradients come out of a
-// backward sweep roughly in reverse visit order, so buckets are filled in that order.
-// Behind the parameters a plan may have more that is summed over the ranks with them: the moves of
-// Buffers, and the weight of the loss. A value, made once from a model; the same for all its
-// replicas. Threads: any, after construction. Invariants: (1) every float parameter lies in exactly
-// one bucket, whole; (2) a bucket has one type; (3) the plan depends on types, shapes and options
-// alone, so all ranks have the same one.
+// BucketPlan: the place of each parameter's gradient in the buckets that ranks reduce together. A
+// backward sweep yields gradients roughly in reverse visit order, so the plan fills buckets in that
+// order. A plan may hold further values that are summed over the ranks, behind the parameters: the
+// moves of Buffers, and the weight of the loss. A value, made once from a model and shared by all
+// its replicas.
+// Threads: any, after construction.
+// Invariants: (1) every float parameter lies in exactly one bucket, whole; (2) a bucket has one
+// type; (3) the plan depends on types, shapes and options alone, so all ranks compute the same
+// plan.
 #pragma once
 
 #include <hearth/runtime/base/dtype.hpp>
@@ -19,11 +21,11 @@
 
 namespace hearth {
 
-/// What a plan needs to know of a parameter, or of what else is summed.
+/// Type and shape of a parameter, or of another value that is summed.
 struct ParameterForm {
   DType dtype = DType::f32;
   Shape shape;
-  bool is_frozen = false;  ///< Nothing is summed for it.
+  bool is_frozen = false;  ///< The plan has no place for it.
 };
 
 /// A parameter's place in a bucket, in elements.
@@ -39,7 +41,7 @@ struct GradientBucket {
   std::vector<BucketEntry> entries;  ///< Last parameter first.
 };
 
-/// Where a parameter's gradient lies.
+/// The place of one parameter's gradient.
 struct BucketPlace {
   std::size_t bucket = 0;
   std::size_t entry = 0;
@@ -47,15 +49,15 @@ struct BucketPlace {
 
 class BucketPlan final {
  public:
-  /// A bucket is closed as soon as it holds `bucket_bytes` or more, or the type changes. A
-  /// parameter of half of that or more is a bucket by itself, whose gradient need not be copied.
+  /// Closes a bucket when it holds at least `bucket_bytes`, or when the type changes. A parameter
+  /// of half that size or more gets a bucket of its own, so its gradient is not copied.
   BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucket_bytes);
 
-  /// In the order in which they are filled.
+  /// Buckets in the order in which they are filled.
   [[nodiscard]] std::span<const GradientBucket> buckets() const noexcept { return buckets_; }
   [[nodiscard]] std::span<const ParameterForm> parameters() const noexcept { return parameters_; }
-  /// Nothing for a parameter without a gradient (integers, frozen ones). Errors: ArgumentError for
-  /// one that is not there.
+  /// Place of the parameter's gradient; nullopt for a parameter without one (integer or frozen).
+  /// Errors: ArgumentError for an index that is out of range.
   [[nodiscard]] const std::optional<BucketPlace>& place_of(
       std::size_t parameter, SourceLoc loc = SourceLoc::current()) const;
 

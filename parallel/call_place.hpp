@@ -1,5 +1,5 @@
-// The place and the name of a program's call, for errors from threads and parts that do not know
-// it. Header-internal.
+// Adds the program's source line and the public function's name to errors from threads and parts
+// that know neither. Header-internal.
 // Stateless. Threads: any.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace hearth::detail {
 
-/// The same error, at `where` if it is nowhere else.
+/// Returns the error; sets its location to `where` if it has none.
 [[nodiscard]] inline ErrorRef placed(const ErrorRef& error, SourceLoc where) {
   if (!error || error->location.line != 0 || where.line == 0) {
     return error;
@@ -22,7 +22,7 @@ namespace hearth::detail {
   return std::make_shared<const Error>(std::move(copy));
 }
 
-/// What fn() returns; what it throws is at `where` if it is nowhere else.
+/// Returns fn(). An error that fn throws without a location gets the location `where`.
 template <class Fn>
 auto at_call(SourceLoc where, Fn&& fn) {
   try {
@@ -36,8 +36,8 @@ auto at_call(SourceLoc where, Fn&& fn) {
   }
 }
 
-/// What fn() returns; what it throws in the name of DataParallel is in the Trainer's, which the
-/// program wrote.
+/// Returns fn(). An error that fn throws in the name of DataParallel is renamed to Trainer, the
+/// class that the program uses.
 template <class Fn>
 auto in_trainers_name(Fn&& fn) {
   constexpr std::string_view kInner = "DataParallel";

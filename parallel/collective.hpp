@@ -1,10 +1,10 @@
-// Collective: the seam of the engines that combine bytes which several devices have lent.
-// Whoever calls it (the coordinator) outlives what it has started. Threads: any; a call returns at
-// once.
-// Invariants: (1) an engine gives every region that it was handed back, by done(), exactly once and
-// only when it will not touch its bytes again; (2) then it calls `finished`, exactly once, with the
-// same status; (3) a call that throws has ended: the caller reports the exception to all ranks at
-// once, and recalls the regions that the engine still has.
+// Collective: the interface of engines that combine bytes which several devices have lent. The
+// caller (the coordinator) outlives the collectives that it has started.
+// Threads: any; a call returns at once.
+// Invariants: (1) an engine returns every region by done(), exactly once, and does not touch its
+// bytes afterwards; (2) then it calls `finished`, exactly once, with the same status; (3) a call
+// that throws has ended: the caller passes the exception to all ranks at once, and recalls the
+// regions that the engine still holds.
 #pragma once
 
 #include <hearth/runtime/base/result.hpp>
@@ -24,8 +24,9 @@ struct ElementRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
-/// The part of a region that reduce_scatter() and all_gather() call chunk `rank`: the first
-/// element_count % world chunks are longer by one, and with few elements the last ones are empty.
+/// The part of a region that reduce_scatter() and all_gather() call chunk `rank`. The first
+/// element_count % world chunks are one element longer; with few elements the last chunks are
+/// empty.
 [[nodiscard]] constexpr ElementRange chunk_of(std::size_t element_count,
                                               std::size_t world,
                                               std::size_t rank) noexcept {
@@ -37,7 +38,7 @@ struct ElementRange {
 
 class Collective {
  public:
-  /// May run on any device's loop: it must not block.
+  /// Completion callback. May run on any device's loop, so it must not block.
   using Finished = UniqueFunction<void(const Status& status)>;
 
   Collective() = default;
@@ -45,24 +46,25 @@ class Collective {
   Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
 
-  /// Replaces the elements of every region by their sum over all regions. `regions` stand in rank
+  /// Replaces the elements of every region by their sum over all regions. `regions` are in rank
   /// order.
   ///
   /// Shapes: all regions have the same size.
   /// Dtypes: equal; f16 and bf16 are summed in f32 and rounded once.
-  /// Errors: invalid_argument when the regions differ, or there are none; unsupported for other
-  /// types; all of them through done() and `finished`.
+  /// Errors: invalid_argument when the regions differ or there are none; unsupported for other
+  /// types. All errors go through done() and `finished`.
   virtual void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) = 0;
 
-  /// Region r gets the sums of chunk r (see chunk_of) over all regions; the rest of it stays as it
-  /// was. With all_gather() behind it, the same bits as all_reduce(). As all_reduce() otherwise.
+  /// Gives region r the sums of chunk r (see chunk_of) over all regions; the rest of the region
+  /// keeps its bytes. A following all_gather() yields the bits of all_reduce(). Shapes, Dtypes and
+  /// Errors: those of all_reduce().
   virtual void reduce_scatter(std::vector<LentRegion> regions, ReduceOp op, Finished finished) = 0;
 
-  /// Every region gets chunk r from region r, for all r. Errors: as broadcast().
+  /// Copies chunk r of region r to every region, for all r. Errors: those of broadcast().
   virtual void all_gather(std::vector<LentRegion> regions, Finished finished) = 0;
 
-  /// Replaces the bytes of every region by those of region `root`. Errors: as all_reduce(), and
-  /// out_of_range when there is no such region.
+  /// Replaces the bytes of every region by those of region `root`. Errors: those of all_reduce();
+  /// out_of_range when region `root` does not exist.
   virtual void broadcast(std::vector<LentRegion> regions, int root, Finished finished) = 0;
 };
 

@@ -11,9 +11,9 @@ namespace hearth {
 CoordinatorInbox::CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) noexcept
     : mailbox_(std::move(mailbox)) {}
 
-// try_push throughout: the mailbox has no limit, and the holder of a device's token must not stop
-// at a schedule point. A refused message dies here, which gives a lent region back, or
-// says no to an update.
+// Inbox calls use try_push: the mailbox has no limit, and a thread that holds a device's token must
+// not stop at a schedule point. A refused message is destroyed here. Its destructor returns a lent
+// region, or aborts an update.
 void CoordinatorInbox::arrive(BucketArrival arrival) const {
   mailbox_->messages.try_push(std::move(arrival));
 }
@@ -66,7 +66,7 @@ StepCoordinator::StepCoordinator(detail::Executor& executor,
                                                   [loop = std::move(loop)] { loop->run(); });
 }
 
-// The thread's own end waits, when the mailbox is closed.
+// Closing the mailbox ends the loop; the destructor of `thread_` waits for it.
 StepCoordinator::~StepCoordinator() {
   mailbox_->messages.close();
 }

@@ -1,5 +1,6 @@
-// What is late: buckets that not all ranks bring, updates that not all prepare, ends that not all
-// reach, and engines that keep a bucket. All of it is given up here, step by step.
+// Deadlines of the coordinator: buckets that some ranks do not bring, updates that some do not
+// prepare, steps that some do not end, and engines that keep a bucket. Expired waits are abandoned
+// here.
 #include "coordinator_loop.hpp"
 
 #include <fmt/chrono.h>
@@ -44,8 +45,8 @@ bool RankWait::is_over(const std::vector<RankProgress>& progress,
   return false;
 }
 
-// A rank that compiles its first kernels gets on; one that never comes does not keep the others for
-// longer than a step may take, from its turn on.
+// A rank that compiles its first kernels counts as progress. A rank that never arrives delays the
+// others at most by the time that a step may take, counted from its turn.
 bool CoordinatorLoop::is_over(const Step& step,
                               RankWait& wait,
                               const std::vector<std::size_t>& missing) const {
@@ -87,7 +88,7 @@ std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
   return ranks;
 }
 
-// An engine that keeps a bucket names no rank: the loans of all end, and all are given up.
+// A hanging engine names no rank: all its loans are recalled, and all ranks are abandoned.
 void CoordinatorLoop::recall(Step& step) {
   std::erase_if(step.reducing, [](const ReducingBucket& bucket) {
     return bucket.is_over->load(std::memory_order_acquire);  // partner: reduce
@@ -149,8 +150,8 @@ void CoordinatorLoop::note_hang(const Step& late,
        .text = fmt::format("step {} hung, which is mended first", late.report.step),
        .cause = error});
   mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
-  // Before the late one ends: a rank that it lets go must not begin another. Nor may the others
-  // wait for an engine that the rank that hangs may keep.
+  // This runs before the late step ends, because a rank that it releases must not begin another
+  // step. The other ranks must not wait either for an engine that the hung rank may hold.
   for (auto& [number, step] : steps_) {
     recall_loans(step, error);
     if (&step != &late) {
@@ -173,12 +174,12 @@ void CoordinatorLoop::give_up_all(Step& step) {
   }
 }
 
-// The report is made now, while the one who waits is still waiting: later it would not be in it.
+// The report is made while the waiter still waits: a later report would not contain it.
 ErrorRef CoordinatorLoop::late(const Step& step,
                                const std::string& what,
                                const std::string& who,
                                std::chrono::nanoseconds limit) {
-  // Behind a failure the limit is that and the time of the last step (end_limit_of).
+  // After a failure the limit is the deadline plus the time of the last step (end_limit_of).
   const bool is_deadline =
       limit == options_.deadline ||
       (step_time_ && limit == detail::saturated_sum(options_.deadline, *step_time_));

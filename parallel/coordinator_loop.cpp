@@ -12,8 +12,8 @@
 namespace hearth {
 namespace {
 
-// What an engine calls when it is through with a bucket. One that an engine drops uncalled, in a
-// throw say, ends the step as well.
+// Completion callback that an engine receives with a bucket. An engine that destroys it uncalled,
+// by a throw for example, ends the step as well.
 class BucketEnd final {
  public:
   BucketEnd(CoordinatorInbox inbox, std::int64_t step, std::shared_ptr<std::atomic<bool>> is_over)
@@ -44,7 +44,7 @@ class BucketEnd final {
   std::shared_ptr<std::atomic<bool>> is_over_;  // null: the engine has answered
 };
 
-// The exception of an engine that is being handled.
+// The engine's exception that is being handled, as an error.
 ErrorRef engine_threw() {
   std::string what = "something that is no std::exception";
   try {
@@ -87,14 +87,14 @@ void CoordinatorLoop::run() {
     if (next) {
       std::visit([this](auto& message) { handle(std::move(message)); }, *next);
     } else if (mailbox_->messages.is_closed()) {
-      return;  // promises and regions that are left say `cancelled` by themselves
+      return;  // remaining promises and regions end as `cancelled` in their destructors
     }
     expire();
   }
 }
 
-// Steps overlap: a trainer begins the next one before all ranks have ended the last. So what
-// spoiled that one ends this one, too, until it is mended.
+// Steps overlap: a trainer begins the next step before all ranks have ended the last one. A refusal
+// left by that step therefore fails this one too, until it is mended.
 void CoordinatorLoop::handle(message::Begin begin) {
   Step& step = steps_[begin.step];
   step.report = {.step = begin.step, .sample_count = begin.sample_count};
@@ -118,7 +118,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
 void CoordinatorLoop::handle(message::AskUnused question) {
   const auto found = steps_.find(question.step);
   if (found == steps_.end() || !has_rank(found->second, question.rank)) {
-    return;  // the rank was given up; the answer says `cancelled`
+    return;  // the rank was abandoned; the destroyed promise yields `cancelled`
   }
   Step& step = found->second;
   if (step.failure) {
@@ -130,8 +130,8 @@ void CoordinatorLoop::handle(message::AskUnused question) {
   rank.asked = std::move(question.answer);
 }
 
-// A rank that has not asked uses all parameters. The answer is the same for all, or their replicas
-// would differ.
+// A rank that sent no question uses all parameters. All ranks receive the same answer; otherwise
+// their replicas would differ.
 void CoordinatorLoop::answer_unused(Step& step) {
   std::vector<std::size_t> unused = step.ranks.front().unused;
   for (const RankState& rank : step.ranks) {
@@ -146,12 +146,12 @@ void CoordinatorLoop::answer_unused(Step& step) {
   }
 }
 
-// From here to the decision every rank holds memory for its update and waits; so the first to be
-// prepared starts the clock. commit() loses against a rank whose device gave up meanwhile.
+// From here to the decision every rank holds memory for its update and waits, so the first prepared
+// update starts the clock. commit() fails if a rank's device has aborted meanwhile.
 void CoordinatorLoop::handle(message::Prepared prepared) {
   const auto found = steps_.find(prepared.step);
   if (found == steps_.end()) {
-    return;  // the rank was given up and the step is over; dropped, the update says no
+    return;  // the rank was abandoned and the step is over; the destroyed update aborts
   }
   Step& step = found->second;
   if (!has_rank(step, prepared.rank)) {
@@ -160,7 +160,7 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
   PreparedUpdate& place = step.prepared[static_cast<std::size_t>(prepared.rank)];
   place = std::move(prepared.update);
   if (step.failure) {
-    place.settle();  // its device asks the decision, which says no by now
+    place.settle();  // its device reads the decision, which is aborted by now
     return;
   }
   if (step.prepared_count == 0) {
@@ -174,16 +174,16 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
     await_end(step, options_.deadline);
     settle(step);
   } else {
-    fail(step, step.decision->error());  // a rank could not wait any longer
+    fail(step, step.decision->error());  // a rank reached its limit and aborted
   }
 }
 
-// A bucket is reduced when the last rank brings its part. By the last bucket each rank that asks
-// for its unused parameters has asked.
+// The last rank's part of a bucket starts its reduction. A rank sends its unused parameters before
+// its last bucket, so all of them have arrived by then.
 void CoordinatorLoop::handle(BucketArrival arrival) {
   const auto found = steps_.find(arrival.step);
   if (found == steps_.end()) {
-    return;  // the rank gave the step up before this was ready; the region comes back cancelled
+    return;  // the rank abandoned the step earlier; the region is returned cancelled
   }
   Step& step = found->second;
   if (!has_rank(step, arrival.rank)) {
@@ -216,7 +216,7 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     if (arrival.bucket == 0) {
       check_weights(arrival.step, step);
       if (step.failure) {
-        return;  // which has given the bucket back
+        return;  // fail() has returned the bucket
       }
     }
     WaitingBucket complete = std::move(bucket);
@@ -288,7 +288,7 @@ void CoordinatorLoop::reduce(std::int64_t number,
                              std::size_t index,
                              WaitingBucket bucket) {
   if (mailbox_->messages.is_closed()) {
-    return;  // the engine may be gone before this thread; the regions come back cancelled
+    return;  // the engine may end before this thread does; the regions are returned cancelled
   }
   ++statistics_.buckets;
   statistics_.early_buckets += bucket.is_early ? 1 : 0;
@@ -305,26 +305,26 @@ void CoordinatorLoop::reduce(std::int64_t number,
     engine_.all_reduce(std::move(bucket.regions),
                        ReduceOp::sum,
                        BucketEnd(CoordinatorInbox(mailbox_), number, is_over));
-  } catch (...) {  // the seam is a user's to implement
+  } catch (...) {  // a program may implement the engine
     end_thrown(step, *is_over, engine_threw());
   }
 }
 
-// The engine is through with the bucket, whatever it kept of it. No rank is late, so none is given
-// up.
+// The engine has ended with the bucket, even if it kept regions of it. No rank is late, so none is
+// abandoned.
 void CoordinatorLoop::end_thrown(Step& step, std::atomic<bool>& is_over, const ErrorRef& error) {
   is_over.store(true, std::memory_order_release);  // partner: recall
   fail(step, error);
   for (const LoanRecall& loan : step.reducing.back().loans) {
-    loan.recall(step.failure);  // of those alone that the engine has not dropped
+    loan.recall(step.failure);  // has no effect on regions that the engine has returned
   }
 }
 
-// The decision comes first: a rank whose question is answered, or whose bytes come back, must find
-// its update called off.
+// The decision is aborted first: a rank that receives an answer or its bytes must find its update
+// aborted.
 void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   if (step.failure) {
-    // The report has the first failure alone.
+    // The report carries the first failure alone.
     if (detail::find_failure(*error) != detail::find_failure(*step.failure)) {
       detail::mark_read(*error);
     }
@@ -332,7 +332,7 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   }
   const ErrorRef placed = detail::placed(error, step.where);
   step.failure = options_.watchdog ? options_.watchdog->failures().enter(placed) : placed;
-  step.decision->abort(step.failure);  // without effect when the ranks have been told to commit
+  step.decision->abort(step.failure);  // no effect after the commit
   step.prepared_wait = RankWait();
   settle(step);
   for (RankState& rank : step.ranks) {
@@ -355,7 +355,7 @@ void CoordinatorLoop::await_end(Step& step, std::chrono::nanoseconds limit) {
   step.end_deadline = Deadline::in(limit);
 }
 
-// A rank that hangs does not become a longer wait for the caller than the step's own limits are.
+// A hung rank must not extend the caller's wait beyond the step's own limits.
 std::chrono::nanoseconds CoordinatorLoop::end_limit_of(const Step& step) const {
   const std::chrono::nanoseconds allowed =
       step_time_ ? detail::saturated_sum(options_.deadline, *step_time_) : options_.step_limit;
@@ -451,15 +451,15 @@ std::string CoordinatorLoop::describe() const {
 void CoordinatorLoop::handle(message::Rejoin rejoin) {
   names_ = std::make_shared<const std::vector<std::string>>(std::move(rejoin.ranks));
   progress_ = std::move(rejoin.progress);
-  steps_.clear();  // of ranks that are given up and gone
+  steps_.clear();  // their ranks are abandoned and gone
   trouble_ = {};
   refusal_ = nullptr;
   mailbox_->has_trouble.store(false, std::memory_order_release);  // partner: has_trouble
 }
 
-// Not when the failure is known, but when all ranks are through: a caller that has the outcome may
-// touch the replicas. A step happens for all ranks or for none, so one that committed anywhere has
-// happened; who did not follow is a straggler (close).
+// The outcome is set when all ranks have finished, not when the failure is known: a caller that has
+// the outcome may touch the replicas. A step happens on all ranks or on none, so a commit on any
+// rank means that it has happened; a rank that did not follow is a straggler (close).
 void CoordinatorLoop::decide(Step& step) {
   const auto is_settled = [](const RankState& rank) {
     return rank.is_finished || rank.is_given_up;
@@ -484,10 +484,10 @@ void CoordinatorLoop::decide(Step& step) {
     step.outcome.set_error(mailbox_->lost.add(step.failure));
     return;
   }
-  step_time_ = last_end_ - start;  // of steps that happened alone: a failed one may be short
+  step_time_ = last_end_ - start;  // steps that happened only: a failed one may be short
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
-    if (!rank.error && rank.is_finished) {  // all that committed have the same
+    if (!rank.error && rank.is_finished) {  // all ranks that committed have the same rate
       learning_rate_ = rank.learning_rate;
     }
   }
@@ -500,12 +500,12 @@ void CoordinatorLoop::decide(Step& step) {
   step.report.weight = static_cast<double>(step.report.sample_count) * weight.value_or(1);
   step.report.late_failure = step.failure;
   if (step.failure) {
-    detail::mark_read(*step.failure);  // the step has happened, and its report says this
+    detail::mark_read(*step.failure);  // the step has happened, and its report carries the failure
   }
   step.outcome.set_value(step.report);
 }
 
-// Where only some ranks committed the replicas differ: nothing runs until the stragglers have the
+// If only some ranks committed, the replicas differ: no step runs until the stragglers have the
 // model again.
 void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
   const std::vector<RankState>& ranks = found->second.ranks;

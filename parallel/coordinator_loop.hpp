@@ -1,6 +1,6 @@
-// The coordinator's loop: its messages, and what it knows of the open steps. Private to parallel.
-// Threads: the coordinator's own, but for CoordinatorMailbox, which is anyone's.
-// Invariant: a bucket is waiting (its regions are here), reducing (the engine has them), or over.
+// The coordinator's loop: its messages, and the state of the open steps. Private to parallel.
+// Threads: the coordinator's own; CoordinatorMailbox: any.
+// Invariant: a bucket is waiting (its regions are here), reducing (the engine holds them), or done.
 #pragma once
 
 #include <hearth/parallel/coordinator.hpp>
@@ -85,15 +85,15 @@ struct CoordinatorMailbox {
   LostReports lost;
 };
 
-// ---- what both of its sources use ----
+// ---- shared by both sources of the loop ----
 
 namespace coordinator {
 inline ErrorRef shared(Error error) {
   return std::make_shared<const Error>(std::move(error));
 }
 
-/// The same words, which belong to no failure that somebody may have read: the steps that are
-/// refused because of it are lost for themselves.
+/// Copies the error without its entry in the failure book: a step that is refused because of it
+/// counts as a failure of its own.
 inline ErrorRef in_no_book(const ErrorRef& error) {
   if (!error) {
     return error;
@@ -104,7 +104,7 @@ inline ErrorRef in_no_book(const ErrorRef& error) {
   return shared(std::move(copy));
 }
 
-/// The ranks whose place is empty.
+/// Ranks whose entry is not valid yet.
 template <class T>
 std::vector<std::size_t> missing_from(const std::vector<T>& places) {
   std::vector<std::size_t> missing;
@@ -126,20 +126,20 @@ inline std::string names_of(const std::vector<std::string>& names,
 }
 }  // namespace coordinator
 
-/// A wait for ranks that are missing. It is over when the limit has passed and none of them got on
-/// in its second half; else it goes on by halves. Owned by the coordinator's thread.
+/// A wait for missing ranks. It ends when the limit has passed and no missing rank made progress in
+/// its second half; otherwise it is extended by half the limit. Owned by the coordinator's thread.
 class RankWait final {
  public:
-  /// No wait.
+  /// An inactive wait.
   RankWait() = default;
   explicit RankWait(std::chrono::nanoseconds limit) noexcept
       : half_(limit / 2), look_(Deadline::in(limit / 2)), end_(Deadline::in(limit)) {}
 
-  /// When to ask is_over() next.
+  /// When to call is_over() next.
   [[nodiscard]] Deadline next_look() const noexcept { return look_; }
-  /// When it is over, unless a missing rank gets on.
+  /// When the wait ends if no missing rank makes progress.
   [[nodiscard]] Deadline end() const noexcept { return end_; }
-  /// `last`: when it does not go on any more, once the limit has passed.
+  /// Updates the wait. `last`: the time after which progress no longer extends it.
   [[nodiscard]] bool is_over(const std::vector<RankProgress>& progress,
                              const std::vector<std::size_t>& missing,
                              Deadline last);
@@ -148,7 +148,8 @@ class RankWait final {
   std::chrono::nanoseconds half_{0};
   Deadline look_ = Deadline::never();
   Deadline end_ = Deadline::never();
-  std::optional<std::uint64_t> seen_;  ///< At the last look; empty before the first.
+  /// Sum of progress at the last look; empty before the first.
+  std::optional<std::uint64_t> seen_;
 };
 
 class CoordinatorLoop final {
@@ -157,52 +158,56 @@ class CoordinatorLoop final {
                   Collective& engine,
                   CoordinatorOptions options);
 
-  /// Until the mailbox is closed and empty.
+  /// Runs until the mailbox is closed and empty.
   void run();
 
  private:
   struct WaitingBucket {
-    std::vector<LentRegion> regions;  ///< By rank; invalid: not there yet.
+    std::vector<LentRegion> regions;  ///< By rank; invalid until it arrives.
     std::size_t count = 0;
     bool is_early = true;
     RankWait wait;
   };
-  /// A bucket that the engine has.
+  /// A bucket that the engine holds.
   struct ReducingBucket {
     std::size_t index = 0;
     std::vector<LoanRecall> loans;  ///< By rank.
     std::shared_ptr<std::atomic<bool>>
-        is_over;  ///< The engine writes it: no message, nobody wakes.
+        is_over;  ///< Set by the engine. It sends no message and wakes no thread.
     Deadline deadline = Deadline::never();
   };
   struct RankState {
     bool is_finished = false;
-    bool is_given_up = false;  ///< It missed a deadline: the step is decided without it.
+    bool is_given_up = false;  ///< It missed a deadline; the step ends without it.
     ErrorRef error;
     double loss = 0;
     LossKind loss_kind = LossKind::none;
     double weight = 0;
     double learning_rate = 0;
     std::chrono::nanoseconds sweep{0};     ///< From the step's begin to its last bucket.
-    std::vector<std::size_t> unused = {};  ///< Parameters on which its loss does not depend, and
-    std::optional<Promise<std::vector<std::size_t>>> asked = std::nullopt;  ///< whether others' do.
+    std::vector<std::size_t> unused = {};  ///< Parameters that its loss does not use.
+    std::optional<Promise<std::vector<std::size_t>>> asked =
+        std::nullopt;  ///< Set while it waits for answer_unused().
   };
   struct Step {
     DataParallelReport report;
     std::shared_ptr<UpdateDecision> decision;
     Promise<DataParallelReport> outcome;
-    SourceLoc where;                                        ///< The call that it belongs to.
-    std::shared_ptr<const std::vector<std::string>> names;  ///< Of its ranks.
+    SourceLoc where;  ///< The call of step() that began the step.
+    std::shared_ptr<const std::vector<std::string>> names;  ///< Names of the step's ranks.
     std::vector<RankState> ranks;
     std::map<std::size_t, WaitingBucket> buckets;
     std::vector<ReducingBucket> reducing;
-    std::vector<PreparedUpdate> prepared;  ///< By rank; invalid: not there yet, or told.
+    /// By rank; invalid until it arrives, and after settle().
+    std::vector<PreparedUpdate> prepared;
     std::size_t prepared_count = 0;
     RankWait prepared_wait;
     detail::TimePoint begun = {};
-    Deadline whole = Deadline::never();  ///< Of the whole step, if it had not to wait for its turn.
-    Deadline end_deadline = Deadline::never();  ///< From the commit, or the failure, on.
-    std::chrono::nanoseconds end_limit = {};    ///< How long that was then.
+    /// Deadline of the whole step, counted as if it had not waited for its turn.
+    Deadline whole = Deadline::never();
+    /// For all ranks to end, counted from the commit or the failure.
+    Deadline end_deadline = Deadline::never();
+    std::chrono::nanoseconds end_limit = {};  ///< The time limit of end_deadline.
     ErrorRef failure;
   };
 
@@ -218,74 +223,73 @@ class CoordinatorLoop final {
   void handle(message::AskReport question);
   void handle(message::Rejoin rejoin);
 
-  /// What the open steps wait for.
+  /// Describes what the open steps wait for, for the watchdog.
   [[nodiscard]] std::string describe() const;
   void note_loss(Step& step, const BucketArrival& arrival);
-  /// Fails a step whose ranks do not agree on what their losses are, or have nothing to divide by.
+  /// Fails a step whose ranks disagree on LossKind, or whose weights sum to 0.
   void check_weights(std::int64_t number, Step& step);
-  /// Of the step's sums; nothing where the losses are means.
+  /// Sum of the weights; nullopt where the losses are means.
   [[nodiscard]] static std::optional<double> weight_of(const Step& step);
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
-  /// Ends the step, whose newest bucket the engine has thrown at.
+  /// Ends the step after the engine threw on its newest bucket.
   void end_thrown(Step& step, std::atomic<bool>& is_over, const ErrorRef& error);
-  /// The first error ends the step: the rank that has it still gets time to come to the end.
+  /// Ends the step with its first error. The rank that holds the error still has time to finish.
   void fail(Step& step, const ErrorRef& error);
-  /// All ranks are to be through with the step within `limit`.
+  /// Starts the deadline by which all ranks must have finished the step.
   static void await_end(Step& step, std::chrono::nanoseconds limit);
-  /// How long a healthy rank may need to come to the end of a step that has failed.
+  /// Time that a healthy rank may need to finish a step that has failed.
   [[nodiscard]] std::chrono::nanoseconds end_limit_of(const Step& step) const;
   static void settle(Step& step);
-  /// All sweeps have ended: notifies those that asked which parameters no rank uses.
+  /// Called when all sweeps have ended. Sends each waiting rank the parameters that no rank uses.
   static void answer_unused(Step& step);
   static void give_up_all(Step& step);
   static void forget_deadlines(Step& step);
   static void recall_loans(Step& step, const ErrorRef& error);
-  /// Who is late is trouble: all other open steps end, and wait for nobody.
+  /// Records a hang as trouble: all other open steps fail, and wait for no rank.
   void note_hang(const Step& late, const std::vector<std::size_t>& missing, const ErrorRef& error);
-  /// Ranks that did not come in time are given up.
+  /// Abandons ranks that missed a deadline.
   void give_up(Step& step,
                const std::vector<std::size_t>& missing,
                const std::string& what,
                std::chrono::nanoseconds limit);
   [[nodiscard]] static std::vector<std::size_t> unfinished(const Step& step);
-  /// Not of one that was renumbered too late: what it says is not heard.
+  /// False for a rank that was renumbered too late: its messages are ignored.
   [[nodiscard]] static bool has_rank(const Step& step, int rank) {
     return rank >= 0 && static_cast<std::size_t>(rank) < step.ranks.size();
   }
-  /// If the engine did not come back in time: its loans end, and the ranks that are left are given
-  /// up.
+  /// Recalls the loans of an engine that missed the deadline, and abandons the remaining ranks.
   void recall(Step& step);
-  /// The error of a deadline of the step, with a report.
+  /// Makes the error of a missed deadline, with the watchdog's report.
   [[nodiscard]] ErrorRef late(const Step& step,
                               const std::string& what,
                               const std::string& who,
                               std::chrono::nanoseconds limit);
-  /// Whether the wait for these ranks is over.
+  /// Whether the wait for these ranks has ended.
   [[nodiscard]] bool is_over(const Step& step,
                              RankWait& wait,
                              const std::vector<std::size_t>& missing) const;
   [[nodiscard]] Deadline next_deadline() const;
   void expire();
-  /// Fulfils the promise once every rank is through or given up.
+  /// Fulfils the promise once every rank has finished or is abandoned.
   void decide(Step& step);
-  /// Forgets the step when every rank is through.
+  /// Removes the step once every rank has finished.
   void close(std::map<std::int64_t, Step>::iterator found);
 
   const std::shared_ptr<CoordinatorMailbox> mailbox_;
   Collective& engine_;
   const CoordinatorOptions options_;
-  std::shared_ptr<const std::vector<std::string>> names_;  ///< Of the ranks of the next step.
-  std::vector<RankProgress> progress_;                     ///< The same.
+  std::shared_ptr<const std::vector<std::string>> names_;  ///< Names of the ranks of the next step.
+  std::vector<RankProgress> progress_;                     ///< Progress of the same ranks.
   std::map<std::int64_t, Step> steps_;
   CoordinatorStatistics statistics_;
-  std::optional<std::chrono::nanoseconds> step_time_;  ///< Of the last step that happened.
-  double learning_rate_ = 0;         ///< Of the last step of which a rank has said it.
-  detail::TimePoint last_end_ = {};  ///< When a step was decided last.
-  Deadline next_whole_ =
-      Deadline::in(std::chrono::nanoseconds::zero());  ///< Of a step that began then.
-  ErrorRef refusal_;                                   ///< Why no step can succeed any more.
+  std::optional<std::chrono::nanoseconds> step_time_;  ///< Duration of the last step that happened.
+  double learning_rate_ = 0;         ///< Rate of the last step for which a rank reported it.
+  detail::TimePoint last_end_ = {};  ///< When the last step was decided.
+  /// Deadline of a step that began at last_end_.
+  Deadline next_whole_ = Deadline::in(std::chrono::nanoseconds::zero());
+  ErrorRef refusal_;  ///< Why no step can succeed any more; null: none.
   CoordinatorTrouble trouble_;
-  std::shared_ptr<const void> witness_;  ///< At the watchdog.
+  std::shared_ptr<const void> witness_;  ///< Registration at the watchdog.
 };
 
 }  // namespace hearth

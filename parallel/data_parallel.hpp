@@ -1,12 +1,12 @@
 // DataParallel: trains one model on several devices at once. Each device has a worker with a
-// replica of the model and an optimizer of its own; a step gives every worker its shard of the
-// batch, sums the gradients of all and updates every replica alike.
-// Owned by the training loop; the Runtime and a given engine outlive it, and the engine also
-// outlives those of its own calls that do not return. Threads: one at a time; the workers and the
-// coordinator are its own. Invariants: (1) between steps all replicas on devices of one kind have
-// the same bits; (2) a step happens on all of them or on none; (3) the same seed, shards and number
-// of devices give the same bits; (4) a lost device, or a rank that hangs, costs no step that has
-// happened.
+// replica of the model and an optimizer of its own. A step gives every worker its shard of the
+// batch, sums the gradients of all ranks and updates every replica alike.
+// Owned by the training loop. The Runtime and a given engine outlive it; the engine also outlives
+// its own calls that do not return.
+// Threads: one at a time; it owns the threads of the workers and the coordinator.
+// Invariants: (1) between steps all replicas on devices of one kind have the same bits; (2) a step
+// happens on all replicas or on none; (3) the same seed, shards and number of devices give the same
+// bits; (4) the loss of a device, or a rank that hangs, undoes no step that has happened.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -32,14 +32,15 @@
 
 namespace hearth {
 
-/// What divides a batch for the ranks on these devices: into shards, or micro-batches of shards.
+/// A function that divides a batch among the ranks on these devices: into shards, or micro-batches
+/// of shards.
 template <class Divide, class Shard>
 concept BatchDivider = requires(Divide& divide, const std::vector<Device>& devices) {
   requires std::same_as<decltype(divide(devices)), std::vector<Shard>> ||
       std::same_as<decltype(divide(devices)), std::vector<std::vector<Shard>>>;
 };
 
-/// For a model that is no module.
+/// Rejects a model that is no Module, with a readable message.
 template <class Model, BatchShard Shard>
 class DataParallel {
   static_assert(detail::refuse_no_module<Model>());
@@ -57,20 +58,23 @@ class DataParallel {
 template <Module Model, BatchShard Shard>
 class DataParallel<Model, Shard> final {
  public:
-  /// The mean loss over the shard's samples, on the context's device; or, for a mean over something
-  /// else (targets that are not ignored, weights of classes), a LossSum or a LossOutputs with a
-  /// weight, so that the number of devices and micro-batches makes no difference. Each worker calls
-  /// a copy of its own; the shard is its to consume. Never called with a shard of size 0. A call
-  /// that does not return may be left behind (DeviceLossPolicy, the destructor): what it refers to
-  /// must outlive it.
+  /// Loss function. Returns the mean loss over the shard's samples, on the context's device. For a
+  /// mean over something other than samples (targets that are not ignored, class weights), it
+  /// returns a LossSum, or a LossOutputs with a weight; then the numbers of devices and
+  /// micro-batches make no difference. Each worker calls its own copy, which may consume the shard.
+  /// Never called with a shard of size 0.
+  ///
+  /// Lifetime: a call that does not return may be abandoned (DeviceLossPolicy, the destructor);
+  /// what it refers to must outlive it.
   using LossFn = std::function<Tensor(const Model& model, Shard& shard, WorkerContext& context)>;
   /// The shards of one micro-batch, by rank.
   using Shards = std::vector<Shard>;
 
-  /// Takes the model and gives each rank a copy of it. The loss: a LossFn, or one that returns a
-  /// LossSum or a LossOutputs.
-  /// Errors: ArgumentError when the options make no sense, the model has no float parameter, or one
-  /// of the optimizer's groups matches none.
+  /// Takes the model and gives each rank a copy of it. The loss: a LossFn, or a function that
+  /// returns a LossSum or a LossOutputs.
+  ///
+  /// Errors: ArgumentError for invalid options, a model without a float parameter, or an optimizer
+  /// group that matches no parameter.
   template <class Loss>
   requires std::invocable<Loss&, const Model&, Shard&, WorkerContext&> DataParallel(
       const Runtime& runtime,
@@ -85,43 +89,46 @@ class DataParallel<Model, Shard> final {
                  where) {}
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
-  /// Gives up the step under way and those behind it. Waits for the workers up to shutdown_limit,
-  /// then as long for the engine's call; a loss function or a call that does not come back is named
-  /// in the log and left behind with its thread.
+  /// Cancels the current step and the queued ones. Waits up to shutdown_limit for the workers, then
+  /// up to shutdown_limit for the engine's call. A loss function or an engine call that has not
+  /// returned by then is logged and abandoned with its thread.
   ~DataParallel() = default;
 
-  /// One step over a batch, and waits for it. Shards may differ in size, and be empty.
+  /// Runs one step over a batch and waits for it. Shards may differ in size, and may be empty. A
+  /// step that returns has happened, even when a rank failed to commit it (see
+  /// DataParallelReport::late_failure).
   ///
-  /// Errors: the first thing that went wrong on any rank, and then no replica has changed:
-  /// what the loss function threw, with the rank's worker in its text, or worker_failed with the
-  /// cause where that is no Exception of the library's; non_finite, with the step's number, for a
-  /// loss that is NaN or infinite, or whose weights add up to 0; deadline_exceeded naming the
-  /// ranks that did not come; what poisoned a gradient. After such an error elsewhere a rank has
-  /// `deadline` and the time of the last step to come to the end, or step_limit before there was
-  /// one; then it is given up. ArgumentError when there is not one shard a rank, no sample at all,
-  /// or more than can be counted; of each call, when the Runtime has ended. After a loss, whatever
-  /// the policy: device_lost. A step that returns has happened, even when a rank failed in
-  /// committing it (see DataParallelReport::late_failure).
+  /// Errors: the first failure on any rank; then no replica has changed. The failure is one of
+  /// these: the loss function's exception, with the worker's name in its text, or worker_failed
+  /// with the cause if that is none of the library's exceptions; non_finite, with the step's
+  /// number, for a loss that is NaN or infinite, or whose weights sum to 0; deadline_exceeded
+  /// naming the ranks that missed the deadline; the error of a poisoned gradient. After a failure,
+  /// each other rank has `deadline` plus the time of the last step to finish (step_limit before the
+  /// first step); then it is abandoned. ArgumentError without one shard for each rank, without
+  /// samples, or with more samples than std::int64_t holds; and from each call after the Runtime
+  /// has ended. device_lost after a loss, with any policy.
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(shards), where), where);
   }
-  /// The same for shards that are written down in the call: `step({first, second})`. An empty list
-  /// is no shard at all.
+  /// Overload for shards listed in the call: `step({first, second})`. An empty list means no
+  /// shards.
   DataParallelReport step(std::initializer_list<Shard> shards,
                           SourceLoc where = SourceLoc::current()) {
     return step(Shards(shards), where);
   }
-  /// One step over several micro-batches, as over one batch of all their samples. Gradients are
-  /// added up on each rank and reduced once.
+  /// Runs one step over several micro-batches, with the result of one batch of all their samples.
+  /// Each rank accumulates gradients, which are reduced once.
   DataParallelReport step(std::vector<Shards> micro_batches,
                           SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(micro_batches), where), where);
   }
-  /// One step over a batch that can be divided again: `divide` gives the shards for the ranks on
-  /// these devices, or a list of micro-batches of such. When a device is lost or a rank hangs
-  /// before the step has happened, the trainer mends itself as DeviceLossPolicy says and does the
-  /// step with the ranks that there are then: with the default limits, 8 s and a little after the
-  /// others waited for the one that hangs. Errors: as above; the loss when the policy is to stop.
+  /// Runs one step over a batch that can be divided again. `divide` returns the shards, or a list
+  /// of micro-batches of shards, for the ranks on these devices. When a device is lost or a rank
+  /// hangs before the step has happened, the trainer mends itself (DeviceLossPolicy) and retries
+  /// the step with the remaining ranks. With the default limits, that is about 8 s after the others
+  /// began to wait for the hung rank.
+  ///
+  /// Errors: those of step(Shards); the loss with DeviceLossPolicy::stop.
   template <BatchDivider<Shard> Divide>
   DataParallelReport step(Divide divide, SourceLoc where = SourceLoc::current()) {
     for (std::size_t left = trainer_.most_repeats();; --left) {
@@ -136,8 +143,9 @@ class DataParallel<Model, Shard> final {
       }
     }
   }
-  /// The same without waiting. Steps run in the order of the calls. Where the report of a failed
-  /// step was dropped unread, a later call throws what it carried, and begins no step.
+  /// Queues a step and returns its pending report. Steps run in the order of the calls. If the
+  /// report of a failed step was dropped unread, a later call throws its failure and begins no
+  /// step.
   Pending<DataParallelReport> step_later(Shards shards, SourceLoc where = SourceLoc::current()) {
     std::vector<Shards> micro_batches;
     micro_batches.push_back(std::move(shards));
@@ -169,9 +177,10 @@ class DataParallel<Model, Shard> final {
     return trainer_.step(std::move(parts), sample_count, where);
   }
 
-  /// A copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were asked for.
-  /// The results by rank. Errors: what fn throws, as for step(); deadline_exceeded as for
-  /// update_replicas().
+  /// Runs a copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were
+  /// queued before. Returns the results by rank.
+  ///
+  /// Errors: exceptions of fn, as for step(); deadline_exceeded as for update_replicas().
   template <class Fn>
   auto evaluate(Fn fn, SourceLoc where = SourceLoc::current()) {
     return on_ranks(
@@ -180,8 +189,9 @@ class DataParallel<Model, Shard> final {
         },
         where);
   }
-  /// The same with the averaged weights (DataParallelOptions::average_decay).
-  /// Errors: ArgumentError when no average is kept.
+  /// Runs evaluate() with the averaged weights (DataParallelOptions::average_decay).
+  ///
+  /// Errors: those of evaluate(); ArgumentError when no average is kept.
   template <class Fn>
   auto evaluate_averaged(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.require_average(where);
@@ -194,14 +204,14 @@ class DataParallel<Model, Shard> final {
         where);
   }
 
-  /// A copy of fn(Model&, Optimizer&) on every rank, to load weights or state, say: every rank must
-  /// end up with the same. Waits for the values.
+  /// Runs a copy of fn(Model&, Optimizer&) on every rank, to load weights or state for example.
+  /// Every rank must end up with the same values. Waits for the values.
   ///
-  /// Errors: deadline_exceeded when a rank does not come in time: it is mended before the next
-  /// step, or, when the policy is to stop, no step begins before it answers. What fn throws, as for
-  /// step(), or what poisoned a value that it made. Then all ranks get the state of
-  /// one on which it did not fail: the update has happened. Where it failed on all, they get that
-  /// of the first rank, as fn left it.
+  /// Errors: deadline_exceeded when a rank misses the deadline; it is mended before the next step,
+  /// or, with DeviceLossPolicy::stop, no step begins before it answers. Exceptions of fn, as for
+  /// step(), and the error of a poisoned value; then all ranks get the state of a rank on which fn
+  /// succeeded, so the update has happened. If fn failed on all ranks, they get the state of the
+  /// first rank, as fn left it.
   template <class Fn>
   void update_replicas(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.change_replicas(
@@ -211,72 +221,78 @@ class DataParallel<Model, Shard> final {
         },
         where);
   }
-  /// Sets the rate of all ranks, or of none.
-  /// Errors: ArgumentError when the optimizer refuses the rate; deadline_exceeded as for
+  /// Sets the learning rate of all ranks, or of none.
+  ///
+  /// Errors: ArgumentError when the optimizer rejects the rate; deadline_exceeded as for
   /// update_replicas(). Then no rank has changed.
   void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
     trainer_.set_learning_rate(rate, where);
   }
 
   /// Writes the state of the training to `file`, as save_training() does, after the steps that were
-  /// asked for: weights, optimizer, average, and the generators of all ranks. `progress`: the rest
-  /// of what the program needs to go on; its generators are not looked at. One rank writes; when it
-  /// is lost or hangs and DeviceLossPolicy lets the others go on, another one does.
+  /// queued before: weights, optimizer, average, and the generators of all ranks. `progress` holds
+  /// the rest of the program's state; its generators are ignored. One rank writes. When it is lost
+  /// or hangs, another rank writes, if DeviceLossPolicy lets the others continue.
   ///
-  /// Errors: those of save_training(); deadline_exceeded when a rank does not come in time, or the
+  /// Errors: those of save_training(); deadline_exceeded when a rank misses the deadline, or the
   /// writing takes longer than DataParallelOptions::save_limit. The old file is kept, and the
-  /// training can go on.
+  /// training can continue.
   void save(const std::filesystem::path& file,
             TrainingProgress progress = {},
             SourceLoc where = SourceLoc::current()) {
     trainer_.save(file, std::move(progress), where);
   }
-  /// Writes the weights alone, as hearth::save_weights() does: the averaged ones, where an average
-  /// is kept. Makes no copy of the model. Errors: those of hearth::save_weights(), else as save().
+  /// Writes the weights alone, as hearth::save_weights() does: the averaged ones, if an average is
+  /// kept. Makes no copy of the model.
+  ///
+  /// Errors: those of hearth::save_weights() and of save().
   void save_weights(const std::filesystem::path& file,
                     const Metadata& metadata = {},
                     SourceLoc where = SourceLoc::current()) {
     trainer_.save_weights(file, metadata, where);
   }
-  /// Gives every rank the state in `file`. The caller seeks its loaders by what is returned. Every
-  /// rank first brings the state to its device, beside what it has; when all have it, all take it.
-  /// A rank that fails in that gets the state of another.
+  /// Gives every rank the state in `file`. The returned progress holds the cursor that the caller's
+  /// loaders seek. Every rank first brings the state to its device, beside its current one; when
+  /// all ranks have it, all replace theirs. A rank that fails to replace its state gets that of
+  /// another rank.
   ///
-  /// Errors: those of load_training(); FileError bad_format when the file is of another number of
+  /// Errors: those of load_training(); FileError bad_format when the file is from another number of
   /// ranks; deadline_exceeded as for update_replicas(). Then no rank has changed.
   TrainingProgress load(const std::filesystem::path& file, SourceLoc where = SourceLoc::current()) {
     return trainer_.load(file, where);
   }
 
-  /// A copy of the model as it is after the steps that were asked for, on the device of rank 0, or
-  /// of the first one that has the model still and is not known to hang.
+  /// Returns a copy of the model after the steps that were queued before. The copy is on the device
+  /// of rank 0, or of the first rank that still has the model and is not known to hang.
   [[nodiscard]] Model snapshot(SourceLoc where = SourceLoc::current()) {
     return std::move(detail::value_of<Model>(*trainer_.snapshot(where)));
   }
-  /// The same with the averaged weights (DataParallelOptions::average_decay).
+  /// Returns the copy that snapshot() makes, with the averaged weights
+  /// (DataParallelOptions::average_decay).
+  ///
   /// Errors: ArgumentError when no average is kept.
   [[nodiscard]] Model averaged(SourceLoc where = SourceLoc::current()) {
     return std::move(detail::value_of<Model>(*trainer_.averaged(where)));
   }
-  /// Ends the training: the replica that snapshot() would copy moves back to the caller, after the
-  /// steps that were asked for. The trainer can only be destroyed then.
+  /// Ends the training: moves the replica that snapshot() would copy back to the caller, after the
+  /// steps that were queued before. Afterwards the trainer can only be destroyed.
   [[nodiscard]] Model take_model(SourceLoc where = SourceLoc::current()) {
     return std::move(detail::value_of<Model>(*trainer_.take_model(where)));
   }
 
   [[nodiscard]] int world() const noexcept { return static_cast<int>(trainer_.size()); }
-  /// Where the ranks of the next step are, in their order: after a loss, others than before.
+  /// Devices of the next step's ranks, in rank order. They change after a loss.
   [[nodiscard]] std::vector<Device> devices(SourceLoc where = SourceLoc::current()) {
     return trainer_.devices(where);
   }
   [[nodiscard]] const BucketPlan& buckets() const noexcept { return trainer_.buckets(); }
-  /// Waits for nothing but the coordinator.
+  /// Waits for the coordinator only.
   [[nodiscard]] CoordinatorStatistics statistics(SourceLoc where = SourceLoc::current()) {
     return trainer_.statistics(where);
   }
 
  private:
-  /// A copy of fn(RankReplica&, WorkerContext&) on every rank; the results by rank.
+  /// Runs a copy of fn(RankReplica&, WorkerContext&) on every rank; returns the results by rank.
   template <class Fn>
   auto on_ranks(Fn fn, SourceLoc where) {
     using R = std::invoke_result_t<Fn&, RankReplica&, WorkerContext&>;
@@ -302,7 +318,8 @@ class DataParallel<Model, Shard> final {
     trainer_.note_late(is_late);
     const Deadline now = Deadline::in(std::chrono::nanoseconds::zero());
     for (const Pending<R>& each : pending) {
-      static_cast<void>(each.wait({.deadline = now}));  // the first failure stands for all: read
+      // marked as read: the first failure stands for all
+      static_cast<void>(each.wait({.deadline = now}));
     }
     return detail::at_call(where, [&] {
       std::vector<R> results;

@@ -31,7 +31,7 @@ void require_sound(const DataParallelOptions& options, SourceLoc where) {
   require_sound(options.clip, "DataParallel", where);
   if (options.average_decay != 0) {
     const auto make = [&] { return WeightAverage(options.average_decay, where); };
-    static_cast<void>(mistakes_named("DataParallel", make));  // refuses a bad one
+    static_cast<void>(mistakes_named("DataParallel", make));  // rejects an invalid decay
   }
   if (options.devices.empty()) {
     throw_argument("there are no devices", where);
@@ -76,7 +76,7 @@ void require_runtime(const Device& device) {
 }
 
 Pending<void> ask(const Device& device) {
-  Stream stream(device);  // the thread's own may be full of what nobody takes
+  Stream stream(device);  // the thread's own stream may be full of records that no device takes
   const StreamScope scope(stream);
   return device.catch_up_later();
 }

@@ -1,5 +1,4 @@
-// The checks of a trainer's options and batches, its errors, and its lines in the log. Private to
-// parallel.
+// Checks of a trainer's options and batches, its errors, and its log lines. Private to parallel.
 // Stateless. Threads: any.
 #pragma once
 
@@ -19,21 +18,22 @@ namespace hearth::detail {
 
 /// Errors: ArgumentError when there is no device or a setting makes no sense.
 void require_sound(const DataParallelOptions& options, SourceLoc where);
-/// Errors: ArgumentError when the Runtime of this device has ended. At no place: see at_call.
+/// Errors: ArgumentError when the Runtime of this device has ended; without a location (see
+/// at_call).
 void require_runtime(const Device& device);
 [[noreturn]] void throw_no_replica();
-/// A worker did not answer for this long.
+/// Throws deadline_exceeded: a worker did not answer within `limit`.
 [[noreturn]] void throw_hang(const DeviceWorker& worker, std::chrono::nanoseconds limit);
-/// Whether `device` answers, on a stream of its own: not to be waited for without a limit.
+/// Sends a question to `device` on a stream of its own. Callers must wait with a limit.
 [[nodiscard]] Pending<void> ask(const Device& device);
-/// Tells the log that a worker counts as lost, and what becomes of its rank.
+/// Logs that a worker counts as lost, and what happens to its rank.
 void tell_hang(Log& log,
                const DeviceWorker& worker,
                std::chrono::nanoseconds limit,
                std::string_view what);
-/// Tells the log at debug where the ranks are now. `devices`: at least one.
+/// Logs at debug level where the ranks are now. `devices`: at least one.
 void tell_mended(const std::vector<Device>& devices);
-/// Throws deadline_exceeded: a rank that was to save did not `what`.
+/// Throws deadline_exceeded: a rank that should save did not complete `what`.
 [[noreturn]] void throw_late_writer(const DeviceWorker& worker,
                                     std::chrono::nanoseconds limit,
                                     const char* what);
@@ -43,16 +43,16 @@ void require_trainable(const std::vector<TensorRef>& parameters, SourceLoc where
 void require_groups(const OptimizerConfig& config,
                     const std::vector<TensorRef>& parameters,
                     SourceLoc where);
-/// Errors: ArgumentError when there is not one shard a rank.
+/// Errors: ArgumentError unless there is one shard for each rank.
 void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where);
-/// A count of samples and those of one more shard. Errors: ArgumentError when the shard's size is
-/// negative, or the sum is no std::int64_t.
+/// Returns count + size. Errors: ArgumentError when the shard's size is negative, or the sum
+/// exceeds std::int64_t.
 [[nodiscard]] std::int64_t with_samples(std::int64_t count, std::int64_t size, SourceLoc where);
 /// Errors: ArgumentError when a batch is empty.
 void require_samples(std::int64_t sample_count, SourceLoc where);
-/// How error texts call the ranks on these devices.
+/// Names of the ranks on these devices for error texts.
 [[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices);
-/// What each rank's device has got on by.
+/// By rank, a function that returns the progress counter of its device.
 [[nodiscard]] std::vector<RankProgress> rank_progress(const std::vector<Device>& devices);
 [[nodiscard]] CoordinatorOptions coordinator_options(const Runtime& runtime,
                                                      const DataParallelOptions& options,

@@ -1,4 +1,4 @@
-// What a data-parallel trainer says of a step, and of all its steps.
+// Reports of a data-parallel trainer: one step, and all steps.
 // Plain data. Threads: values.
 #pragma once
 
@@ -10,29 +10,28 @@
 
 namespace hearth {
 
-/// What a data-parallel step has done.
+/// Report of one data-parallel step.
 struct DataParallelReport {
   std::int64_t step = 0;  ///< From 1; failed steps count too.
-  double loss = 0;        ///< Mean over the samples of all ranks, or by the loss's weights.
+  double loss = 0;        ///< Mean over the samples of all ranks, or over the loss's weights.
   std::int64_t sample_count = 0;
-  double weight = 0;  ///< What the loss is the mean over: samples, or the sum of the weights.
-  double learning_rate = 0;  ///< That the optimizers made the step with.
-  /// By rank, how long it took to bring its gradients, from the step's begin on.
+  double weight = 0;  ///< Divisor of the mean loss: the sample count, or the sum of the weights.
+  double learning_rate = 0;  ///< Rate that the optimizers used in this step.
+  /// By rank, the time from the step's start until its gradients arrived.
   std::vector<std::chrono::nanoseconds> sweeps = {};
-  /// What went wrong on a rank after all had been told to commit (a kernel, the device, a hang),
-  /// else nullptr. The step has happened; a rank that failed gets the state of another before the
-  /// next one.
+  /// Failure of a rank after the commit (a kernel, the device, a hang), else nullptr. The step has
+  /// happened; the failed rank gets the state of another rank before the next step.
   ErrorRef late_failure = nullptr;
 };
 
-/// How far a trainer has come. Counts and bytes.
+/// Totals of a trainer. Counts and bytes.
 struct CoordinatorStatistics {
-  std::uint64_t steps = 0;          ///< over
-  std::uint64_t failed_steps = 0;   ///< of these: with an error
-  std::uint64_t buckets = 0;        ///< handed to the engine
-  std::uint64_t early_buckets = 0;  ///< of these: lent by every rank before its sweep had ended
-  std::uint64_t bytes = 0;          ///< of these buckets, lent by one rank; a rank that is alone
-                                    ///< lends an element of each
+  std::uint64_t steps = 0;          ///< Steps that have ended.
+  std::uint64_t failed_steps = 0;   ///< Ended steps that failed.
+  std::uint64_t buckets = 0;        ///< Buckets handed to the engine.
+  std::uint64_t early_buckets = 0;  ///< Buckets that every rank lent while its sweep was running.
+  /// Bytes of these buckets that one rank lent. A lone rank lends one element of each bucket.
+  std::uint64_t bytes = 0;
 };
 
 }  // namespace hearth

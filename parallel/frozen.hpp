@@ -1,8 +1,8 @@
-// Frozen<Model>: a model whose weights will not change any more, for inference by many threads at
-// once. Every stream of the device reads the same weights: no copy, no waiting of one stream for
-// another, no lock; a request writes nothing that another one reads. Owned by its holder; a value:
-// a copy shares the weights. Threads: any number may use one Frozen at once. Invariant: all weights
-// lie on one device, and all of them are there.
+// Frozen<Model>: a model whose weights no longer change, for inference by many threads at once.
+// Every stream of the device reads the same weights without a copy, a lock, or a wait for another
+// stream; a request writes nothing that another request reads. A value: a copy shares the weights.
+// Threads: any number may use one Frozen at once.
+// Invariant: all weights are present and lie on one device.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -20,12 +20,12 @@
 namespace hearth {
 
 namespace detail {
-/// Takes in the weights of a model one by one: cuts them from their tapes, freezes them, waits for
-/// them.
+/// Freezes the weights of a model one by one: detaches them from their tapes, freezes them, and
+/// waits for them.
 class Freezing {
  public:
-  /// Errors: ArgumentError for an empty tensor, or one on another device than the first, naming the
-  /// path.
+  /// Errors: ArgumentError, naming the path, for an empty tensor or one on another device than the
+  /// first.
   void take(const std::string& path, Tensor& tensor, SourceLoc loc);
   /// Errors: ArgumentError without a tensor; DeviceError when a weight is poisoned;
   /// DeadlineExceeded.
@@ -33,16 +33,16 @@ class Freezing {
 
  private:
   Device device_;
-  std::vector<Pending<std::vector<std::byte>>> corners_;  // one element of each
+  std::vector<Pending<std::vector<std::byte>>> corners_;  // one element of each weight
 };
-/// Errors: ArgumentError naming the first tensor that only one of them has, or that has another
-/// shape or type.
+/// Errors: ArgumentError naming the first tensor that only one list has, or whose shape or type
+/// differs.
 void require_alike(const std::vector<NamedTensor>& served,
                    const std::vector<NamedTensor>& next,
                    SourceLoc loc);
 }  // namespace detail
 
-/// For a model that is no module.
+/// Rejects a model that is no Module, with a readable message.
 template <class Model>
 class Frozen {
   static_assert(detail::refuse_no_module<Model>());
@@ -68,13 +68,14 @@ class Frozen<Model> {
   Device device_;
 };
 
-/// The model's weights as they are now, for any number of threads. They are shared with `model`,
-/// not copied; when `model` is trained on, its weights move to memory of their own and the frozen
-/// ones stay. For another device: freeze(fork(model, device)).
+/// Freezes the model's current weights for use by any number of threads. The weights are shared
+/// with `model`, not copied. When `model` is trained further, its weights move to memory of their
+/// own, and the frozen ones stay. For another device: freeze(fork(model, device)).
 ///
 /// Errors: ArgumentError when the model has no tensor, an empty one, or tensors on several devices;
-/// DeviceError when a weight carries an error. Threads: the model's owner; waits until the weights
-/// are there. Cost: one record and one element read back per weight.
+/// DeviceError when a weight is poisoned.
+/// Threads: the model's owner; waits until the weights are computed.
+/// Cost: one record and one element read back for each weight.
 template <Module Model>
 [[nodiscard]] Frozen<Model> freeze(const Model& model, SourceLoc loc) {
   Model copy = model;
@@ -87,7 +88,7 @@ template <Module Model>
   return Frozen<Model>(std::move(copy), std::move(device));
 }
 
-// For what is no module.
+// Rejects a type that is no Module, with a readable message.
 template <class Model>
 requires(!Module<Model>) Frozen<Model> freeze(const Model& /*model*/) {
   static_assert(detail::refuse_no_module<Model>());

@@ -42,7 +42,7 @@ GradientExchange::GradientExchange(const BucketPlan& plan,
 
 void GradientExchange::report_loss(const Tensor& loss, const Tensor& weight) {
   if (loss.element_count() != 1 || !is_float(loss.dtype())) {
-    return;  // the sweep is about to say what is wrong with it
+    return;  // value_and_grad is about to throw for it
   }
   const bool is_sum = weight.is_valid();
   loss_->kind = is_sum ? LossKind::sum : LossKind::mean;
@@ -56,7 +56,7 @@ void GradientExchange::report_loss(const Tensor& loss, const Tensor& weight) {
   }
   numbers.publish(where());
   const StreamScope scope(context_.communication, where());
-  // Nothing waits for the lent copy: it is read and given back at once, on the device's loop.
+  // No stream waits for the lent copy: it is read and returned at once, on the device's loop.
   static_cast<void>(lend(
       numbers,
       [part = loss_, is_sum](Result<LentRegion> region) {
@@ -109,7 +109,7 @@ void GradientExchange::lend_next(bool is_early) {
   Tensor bucket = filling.pieces.size() == 1 ? std::move(filling.pieces[0])
                                              : concat(filling.pieces, 0, where());
   filling.pieces.clear();
-  if (is_alone()) {  // there is nobody to sum with: one element stands for all, and their errors
+  if (is_alone()) {  // one element stands for the bucket and carries its errors
     filling.own = bucket;
     bucket = slice(Arg(bucket, where()), 0, {.stop = 1});
   }
@@ -136,7 +136,7 @@ void GradientExchange::lend_next(bool is_early) {
 }
 
 std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
-  if (!unused_.empty()) {  // before the last bucket, with which the sweep ends
+  if (!unused_.empty()) {  // before the last bucket, which ends the sweep
     used_by_none_ = coordinator_.ask_unused(step_, context_.rank, std::move(unused_));
   }
   while (next_ < buckets_.size()) {
@@ -145,7 +145,7 @@ std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
   std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Tensor reduced = std::move(buckets_[i].reduced);
-    reduced.adopt(where());  // waits until the coordinator has what it asks for, the loss too
+    reduced.adopt(where());  // waits until the coordinator has its data, including the loss
     if (is_alone()) {
       reduced = std::move(buckets_[i].own);
     }
@@ -169,7 +169,7 @@ ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, std::chrono::n
       detail::PendingAccess::is_ready_by(used_by_none_, Deadline::in(limit), context_.stop));
   const Status status =
       detail::PendingAccess::peek(used_by_none_, Deadline::in(std::chrono::nanoseconds::zero()));
-  if (!status.has_value()) {  // it may have come right after the wait
+  if (!status.has_value()) {  // the answer may have come right after the wait
     return status.shared_error();
   }
   const std::vector<std::size_t> unused =

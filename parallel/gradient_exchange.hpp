@@ -1,10 +1,10 @@
 // GradientExchange: one rank's part in one step. It takes finished gradients out of the backward
 // sweep, joins them into buckets and lends these on the communication stream, while the default
-// stream goes on with the sweep; what comes back are the sums over all ranks.
+// stream continues the sweep. The buckets return with the sums over all ranks.
 // Owned by the worker that runs the step. Threads: the worker's.
-// Invariants: (1) buckets are lent in the plan's order on every rank, whatever order gradients come
-// in; (2) the last one is lent by collect(), when nothing can go wrong on this rank any more; (3)
-// the loss goes before the first bucket.
+// Invariants: (1) every rank lends buckets in the plan's order, in whatever order its gradients
+// come; (2) collect() lends the last bucket, when nothing on this rank can fail any more; (3) the
+// loss is sent before the first bucket.
 #pragma once
 
 #include <hearth/parallel/bucket_plan.hpp>
@@ -24,38 +24,38 @@ namespace hearth {
 
 class GradientExchange final {
  public:
-  /// `limit`: how long a lane that has lent a bucket waits before it gives its tensor up.
+  /// `limit`: how long a lane that has lent a bucket waits for it; then the tensor gets an error.
   GradientExchange(const BucketPlan& plan,
                    CoordinatorInbox coordinator,
                    WorkerContext& context,
                    std::int64_t step,
                    std::chrono::nanoseconds limit);
 
-  /// This rank's part of the step's loss: one element, untracked, and its weight, if it has one.
-  /// Without it the part is 0.
+  /// Reports this rank's part of the step's loss (one untracked element) and its weight, if it has
+  /// one. Without a call the part is 0.
   void report_loss(const Tensor& loss, const Tensor& weight = {});
-  /// Of what the plan has there.
+  /// Type of the plan's value at this index.
   [[nodiscard]] DType dtype_of(std::size_t parameter) const {
     return plan_.parameters()[parameter].dtype;
   }
-  /// Whether the plan has a place for it.
+  /// Whether the plan sums the value at this index.
   [[nodiscard]] bool is_summed(std::size_t parameter) const {
     return plan_.place_of(parameter).has_value();
   }
-  /// A gradient is final. Takes it, if its parameter lies in a bucket. What the plan has behind the
-  /// parameters is added in the same way.
+  /// Adds a final gradient. Takes the tensor if the plan sums it. The values behind the parameters
+  /// are added in the same way.
   void add(std::size_t parameter, Tensor& gradient);
-  /// The loss of this rank does not depend on the parameter: its gradient is zeros.
+  /// Notes that this rank's loss does not use the parameter: its gradient is zeros.
   void note_unused(std::size_t parameter);
-  /// For a rank without samples: zeros for all, and none of the parameters, of which there are so
-  /// many, is used.
+  /// Adds zeros for every value of the plan, and notes all parameters as unused: for a rank without
+  /// samples.
   void add_zeros(std::size_t parameter_count);
-  /// Lends the rest and gives `gradients`, which were taken, their sums over all ranks. Returns the
-  /// sums of what the plan has behind the parameters.
+  /// Lends the remaining buckets, and moves the sums over all ranks into `gradients`. Returns the
+  /// sums of the values behind the parameters.
   std::vector<Tensor> collect(Gradients& gradients);
-  /// Behind collect(): marks those gradients that no rank has, so that all ranks leave the same
-  /// parameters alone. Waits for the ends of the other ranks' sweeps, if this rank does not use all
-  /// parameters. Why the step fails, or null.
+  /// Marks the gradients that no rank has, so that all ranks skip the same parameters. Comes after
+  /// collect(). If this rank does not use all parameters, it waits for the ends of the other ranks'
+  /// sweeps. Returns the failure of the step, or null.
   [[nodiscard]] ErrorRef leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit);
 
  private:
@@ -67,13 +67,14 @@ class GradientExchange final {
   struct Filling {
     std::vector<Tensor> pieces;  ///< By entry, flat.
     std::size_t count = 0;
-    Tensor reduced;  ///< Of the communication stream: the sums, or what stands for them.
-    Tensor own;      ///< Of a rank that is alone: its bucket, which are the sums.
+    /// On the communication stream: the sums, or one element that stands for them.
+    Tensor reduced;
+    Tensor own;  ///< The bucket of a lone rank, which already holds the sums.
   };
 
   void lend_next(bool is_early);
   [[nodiscard]] bool is_alone() const noexcept { return context_.world == 1; }
-  /// The call that the step belongs to.
+  /// The call of step() that the step belongs to.
   [[nodiscard]] SourceLoc where() const noexcept { return context_.where; }
 
   const BucketPlan& plan_;
@@ -84,7 +85,7 @@ class GradientExchange final {
   std::vector<Filling> buckets_;
   std::size_t next_ = 0;                            ///< The next bucket to be lent.
   std::vector<std::size_t> unused_;                 ///< Parameters that this rank does not use.
-  Pending<std::vector<std::size_t>> used_by_none_;  ///< Asked for when there are such.
+  Pending<std::vector<std::size_t>> used_by_none_;  ///< Requested if unused_ is not empty.
   std::shared_ptr<LossPart> loss_;  ///< Written and read by the holder of the device's token.
 };
 

@@ -1,7 +1,8 @@
-// Handing values with tensors inside from one thread to another: hand_over() where they are now,
-// take_over() where they arrive. DeviceWorker and DataParallel call both for what goes in and out
-// of them. Stateless. Threads: the value's owner. Invariant: what holds no tensor is left alone, so
-// every movable type may be handed over.
+// hand_over() and take_over(): move a value that holds tensors from one thread to another. The
+// sender calls hand_over(), the receiver take_over(). DeviceWorker and DataParallel call both for
+// their arguments and results.
+// Stateless. Threads: the value's owner.
+// Invariant: parts without tensors are left alone, so every movable type may be handed over.
 #pragma once
 
 #include <hearth/modules/data_loader.hpp>
@@ -24,8 +25,9 @@ struct IsValueAndGradients : std::false_type {};
 template <class T>
 struct IsValueAndGradients<ValueAndGradients<T>> : std::true_type {};
 
-/// Calls fn with each part of `value` that has publish() and adopt(): tensors, gradients, modules,
-/// and those in batches, pairs, tuples, lists, maps, optionals and what value_and_grad returns.
+/// Calls fn with each part of `value` that has publish() and adopt(): tensors, gradients and
+/// modules, also inside batches, pairs, tuples, lists, maps, optionals and results of
+/// value_and_grad.
 template <class T, class Fn>
 void for_each_handed(T& value, Fn& fn) {
   using Plain = std::remove_cv_t<T>;
@@ -62,7 +64,7 @@ void for_each_handed(T& value, Fn& fn) {
 
 }  // namespace detail
 
-/// A flush point in this thread's program: another thread may use the value from here on.
+/// Flushes this thread's stream, so that another thread may use the value.
 template <class T>
 void hand_over(const T& value) {
   auto publish_part = [](const auto& part) {

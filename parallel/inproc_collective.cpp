@@ -15,13 +15,13 @@
 namespace hearth {
 namespace {
 
-// Waking a device for fewer bytes costs more than they do.
+// Waking a device costs more than reducing fewer bytes on one that runs already.
 constexpr std::size_t kLeastChunkBytes = std::size_t{16} * 1024;
-// Chunks begin at cache lines of the regions, so that no two devices write to one.
+// Chunks begin at cache lines of the regions, so that no two devices write to one line.
 constexpr std::size_t kChunkAlignment = 64;
 
-// What combines bytes [begin, end) of all regions. `detail` is the root of a broadcast, or the size
-// of the regions where their chunks matter.
+// Combines bytes [begin, end) of all regions. `detail` is the root of a broadcast, or the size of
+// the regions for operations on their chunks.
 using Combine = void (*)(std::span<std::byte* const> ranks,
                          DType dtype,
                          std::size_t detail,
@@ -105,8 +105,8 @@ void copy_bytes(std::span<std::byte* const> ranks,
   }
 }
 
-// One collective under way: counts the chunks, and the caller that posts them; the last of them
-// gives the regions back.
+// A collective under way. It counts the chunks and the caller that posts them; the last one to
+// finish returns the regions.
 class Round final {
  public:
   Round(std::vector<LentRegion> regions, Collective::Finished finished, std::size_t chunk_count)
@@ -131,7 +131,8 @@ class Round final {
                     : Status());
     }
   }
-  /// Why the caller has not posted all chunks, before it finishes itself.
+  /// Sets the reason for which the caller could not post all chunks. Called before the caller's own
+  /// finish_chunk().
   void note_failure(ErrorRef error) noexcept { failure_ = std::move(error); }
   void give_back(const Status& status) {
     for (LentRegion& region : regions_) {
@@ -151,7 +152,8 @@ class Round final {
   ErrorRef failure_;
 };
 
-// A chunk on its way to a device. A device that stops drops it unrun, and it counts all the same.
+// A chunk queued on a device. A device that stops destroys it without running it; it counts as
+// finished all the same.
 class Chunk final {
  public:
   Chunk(std::shared_ptr<Round> round,
@@ -229,7 +231,7 @@ void start(std::vector<LentRegion> regions,
   const auto edge = [&](std::size_t index) {
     return index == count ? size : size / count * index / kChunkAlignment * kChunkAlignment;
   };
-  std::vector<Chunk> chunks;  // those that cannot be posted die here, and count as not combined
+  std::vector<Chunk> chunks;  // unposted chunks are destroyed here and count as not combined
   chunks.reserve(count);
   for (std::size_t index = 0; index < count; ++index) {
     chunks.emplace_back(round, combine, detail, edge(index), edge(index + 1));
@@ -242,7 +244,7 @@ void start(std::vector<LentRegion> regions,
   } catch (...) {
     round->note_failure(detail::error_of_current_exception());
   }
-  round->finish_chunk(true);  // up to here the regions were valid
+  round->finish_chunk(true);  // the regions were valid until here
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace hearth {
 namespace {
 
-// Someone restarted the device under a rank.
+// Error for a rank whose device was restarted by other code.
 ErrorRef loss_of(const Device& device) {
   return std::make_shared<const Error>(
       Error{.code = ErrorCode::device_lost,
@@ -20,7 +20,7 @@ ErrorRef loss_of(const Device& device) {
             .device = device.name()});
 }
 
-// The generator that a new rank in the place of this one goes on with.
+// Returns the generator with which a new rank in this place continues.
 Generator generator_of(RankGroup::Rank& rank, std::chrono::nanoseconds limit) {
   if (rank.is_hung) {
     return rank.replica->generator();
@@ -229,7 +229,8 @@ void RankGroup::find_hangs(const CoordinatorTrouble& trouble, const Answers& ans
   for (const Place& rank : ranks_) {
     devices.push_back(detail::ask(rank->worker.device()));
   }
-  const std::stop_source nobody;  // who could be stopped does not do the device's work itself
+  // never stopped: a waiter that can be stopped does not run the device's loop itself
+  const std::stop_source nobody;
   const Deadline limit = Deadline::in(hang_limit_);
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     const bool is_missing =
@@ -272,7 +273,7 @@ ErrorRef RankGroup::mend(const std::function<CoordinatorTrouble()>& trouble,
       lost.push_back(index);
     } else if (!health.has_value() &&
                (detail::is_device_loss(health.error()) || detail::is_device_hang(health.error()))) {
-      rank.is_stale = true;  // until it has the others' state
+      rank.is_stale = true;  // until it has the state of another rank
       lost.push_back(index);
       loss = loss ? loss : health.shared_error();
     } else if (rank.generation != rank.worker.device().generation()) {
@@ -316,7 +317,8 @@ void RankGroup::renew(Rank& rank, std::chrono::nanoseconds limit) {
                device = rank.worker.device(),
                config = optimizer_,
                where = made_at_](WorkerContext&) {
-    from->optimizer().prepare(from->model().parameters());  // it may not have stepped yet
+    // the optimizer may not have stepped yet
+    from->optimizer().prepare(from->model().parameters());
     std::unique_ptr<RankModel> model = from->model().copy_to(device, where);
     Optimizer optimizer = make_optimizer(config, where);
     optimizer.prepare(model->parameters());
@@ -336,7 +338,7 @@ void RankGroup::renew(Rank& rank, std::chrono::nanoseconds limit) {
 
 bool RankGroup::replace(std::size_t index, std::chrono::nanoseconds limit) {
   Place& rank = ranks_[index];
-  rank->is_stale = true;  // until it has the others' state
+  rank->is_stale = true;  // until it has the state of another rank
   while (!spares_.empty() && spares_.front().is_lost()) {
     spares_.erase(spares_.begin());
   }
@@ -367,7 +369,7 @@ void RankGroup::drop(const std::vector<std::size_t>& lost) {
   if (lost.empty()) {
     return;
   }
-  static_cast<void>(good());  // somebody must be left
+  static_cast<void>(good());  // throws if no rank is left
   for (auto index = lost.rbegin(); index != lost.rend(); ++index) {
     part_from(*ranks_[*index], "the other ranks go on without it");
     ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(*index));
@@ -382,7 +384,7 @@ void RankGroup::number_ranks(std::chrono::nanoseconds limit) {
     }
     const int number = static_cast<int>(index);
     Rank& rank = *ranks_[index];
-    rank.is_late = true;  // if it does not come
+    rank.is_late = true;  // stays set if the rank misses the deadline
     rank.worker
         .run([number, world](WorkerContext& context) {
           context.rank = number;

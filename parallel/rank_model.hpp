@@ -1,8 +1,10 @@
-// RankModel, RankShards, RankLoss: a user's model, shards and loss function as a trainer knows
-// them, without their types. The user's unit compiles the small templates here and DataParallel;
-// the rest of the trainer is compiled once. Owned by a rank, but for shards on their way. Threads:
-// one at a time; who hands one over publishes its tensors. Invariant: the models of one trainer
-// have one type, and so have its shards: the casts need no check.
+// RankModel, RankShards, RankLoss: a user's model, shards and loss function behind interfaces
+// without their types. The user's unit compiles the small templates here and DataParallel; the rest
+// of the trainer is compiled once.
+// Owned by a rank; shards on their way belong to the task. Threads: one at a time; a thread that
+// hands one over publishes its tensors.
+// Invariant: the models of one trainer have one type, and so have its shards, so the casts need no
+// check.
 #pragma once
 
 #include <hearth/modules/module.hpp>
@@ -26,20 +28,20 @@ namespace hearth {
 
 struct WorkerContext;
 
-/// A rank's part of a batch: it knows how many samples it has.
+/// A rank's part of a batch, with its number of samples.
 template <class T>
 concept BatchShard = std::movable<T> && requires(const T& shard) {
   { shard.size } -> std::convertible_to<std::int64_t>;
 };
 
-/// What a loss function can return beside the loss.
+/// Results that a loss function can return beside the loss.
 struct LossOutputs {
-  Tensor loss;          ///< The mean over the batch; where there is a weight, a sum, as in LossSum.
-  Tensor outputs = {};  ///< What a Trainer's metrics look at, with the targets.
-  Tensor targets = {};  ///< What the outputs should be.
-  Tensor weight = {};   ///< What the sum of all devices' losses is to be divided by: LossSum's.
+  Tensor loss;          ///< The mean over the batch; with a weight, the sum, as in LossSum.
+  Tensor outputs = {};  ///< Outputs of the model, for a Trainer's metrics.
+  Tensor targets = {};  ///< Expected outputs, for a Trainer's metrics.
+  Tensor weight = {};   ///< Divisor of the sum of all devices' losses, as in LossSum.
 
-  /// The loss, divided by its weight where there is one: what value_and_grad differentiates.
+  /// The loss, divided by its weight if it has one: the value that value_and_grad differentiates.
   [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;
 };
 
@@ -58,7 +60,7 @@ class RankModel {
                                                            SourceLoc where) const = 0;
 };
 
-/// A rank's part of a step: a shard a micro-batch.
+/// A rank's part of a step: one shard for each micro-batch.
 class RankShards {
  public:
   RankShards() = default;
@@ -66,20 +68,22 @@ class RankShards {
   RankShards& operator=(const RankShards&) = delete;
   virtual ~RankShards() = default;
 
-  /// Makes the calling thread's stream the home of what was handed over, and drops empty shards.
+  /// Makes the calling thread's stream the home of the shards that were handed over, and drops
+  /// empty ones.
   virtual void take() = 0;
-  /// Behind take(): shards with samples.
+  /// Number of shards with samples. Requires take() before.
   [[nodiscard]] virtual std::size_t count() const = 0;
   [[nodiscard]] virtual std::int64_t sample_count() const = 0;
 };
 
-/// What a sweep over one micro-batch reports.
+/// Inputs and callbacks of a sweep over one micro-batch.
 struct SweepTerms {
-  std::int64_t sample_count = 0;  ///< Of all ranks and micro-batches.
-  /// Before the sweep: the loss as it is swept, and its weight, if it has one, by the same measure.
+  std::int64_t sample_count = 0;  ///< Over all ranks and micro-batches.
+  /// Called before the sweep with the loss and its weight, if it has one, both scaled in the same
+  /// way.
   std::function<void(const Tensor& loss, const Tensor& weight)> on_loss = {};
   GradientHook on_gradient = {};
-  SourceLoc where = {};  ///< The call that the step belongs to.
+  SourceLoc where = {};  ///< The call of step() that the step belongs to.
 };
 
 class RankLoss {
@@ -89,12 +93,12 @@ class RankLoss {
   RankLoss& operator=(const RankLoss&) = delete;
   virtual ~RankLoss() = default;
 
-  /// One for another rank.
+  /// A copy for another rank.
   [[nodiscard]] virtual std::unique_ptr<RankLoss> copy() const = 0;
-  /// Whether a loss may come with a weight.
+  /// Whether the loss may have a weight.
   [[nodiscard]] virtual bool can_have_weight() const = 0;
-  /// The loss of one of the shards, weighted by its share of all samples, and its gradients; of a
-  /// loss with a weight, both divided by the number of samples.
+  /// Differentiates the loss of one shard, scaled by the shard's share of all samples. A loss with
+  /// a weight is divided by the number of samples instead, and so is the weight.
   [[nodiscard]] virtual ValueAndGradients<Tensor> differentiate(const RankModel& model,
                                                                 RankShards& shards,
                                                                 std::size_t index,
@@ -107,7 +111,8 @@ namespace detail {
 template <Module Model>
 class ModelOf final : public RankModel {
  public:
-  /// Names the tensors by their paths in the whole model: a layer knows only those in itself.
+  /// Names the tensors by their paths in the whole model: a layer knows only the paths within
+  /// itself.
   explicit ModelOf(Model model) : value(std::move(model)) {
     visit_once(value, "", [](const std::string& path, const Tensor& tensor) {
       if (tensor.is_valid()) {
@@ -153,7 +158,7 @@ class ShardsOf final : public RankShards {
   std::vector<Shard> all;  ///< By micro-batch.
 };
 
-/// What loss functions return, as one type.
+/// Result types of a loss function; loss_outputs() converts each of them.
 template <class Result>
 inline constexpr bool kIsLossResult =
     std::is_same_v<Result, Tensor> || std::is_same_v<Result, LossSum> ||
@@ -167,7 +172,7 @@ inline constexpr bool kIsLossResult =
 [[nodiscard]] inline LossOutputs loss_outputs(LossOutputs all) {
   return all;
 }
-/// Errors: ArgumentError for a weight that is not one number.
+/// Errors: ArgumentError for a weight that is not a single number.
 [[nodiscard]] Tensor checked_weight(const Tensor& weight, SourceLoc where);
 
 template <Module Model, BatchShard Shard>
@@ -176,7 +181,7 @@ class LossOf final : public RankLoss {
   using Fn = std::function<LossOutputs(const Model& model, Shard& shard, WorkerContext& context)>;
 
   LossOf(Fn fn, bool can_have_weight) : fn_(std::move(fn)), can_have_weight_(can_have_weight) {}
-  /// Of a user's loss function.
+  /// Wraps a user's loss function.
   template <class Loss>
   [[nodiscard]] static std::unique_ptr<LossOf> of(Loss loss) {
     using Result = std::invoke_result_t<Loss&, const Model&, Shard&, WorkerContext&>;

@@ -12,7 +12,7 @@
 namespace hearth::detail {
 namespace {
 
-// What a type is summed in. Unsigned, because signed overflow is undefined.
+// The type in which elements are summed. Unsigned, because signed overflow is undefined.
 template <class T>
 struct Wide {
   using Type = T;
@@ -65,7 +65,7 @@ template <class T>
   }
 }
 
-// Inlined into functions for processors that have more than the oldest.
+// Inlined into functions that are compiled for newer instruction sets.
 template <class T>
 [[gnu::always_inline]] inline void sum_block(std::span<std::byte* const> ranks,
                                              std::span<std::byte* const> targets,
@@ -95,8 +95,8 @@ void sum_block_plainly(std::span<std::byte* const> ranks,
 }
 
 #if defined(__x86_64__)
-// The oldest processors convert 16-bit floats one by one: 2.9 GB/s of bf16 and 0.4 of f16 a rank,
-// with these 16 and 14 (Zen 5, one core, in cache).
+// Code for the baseline instruction set converts 16-bit floats one by one: 2.9 GB/s of bf16 and 0.4
+// GB/s of f16 for each rank. These functions reach 16 and 14 GB/s (Zen 5, one core, in cache).
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void sum_bf16_avx512(
     std::span<std::byte* const> ranks,
     std::span<std::byte* const> targets,
@@ -141,7 +141,7 @@ SumBlock best_sum_block() noexcept {
     if (__builtin_cpu_supports("avx2")) {
       return &sum_bf16_avx2;
     }
-  } else if constexpr (std::is_same_v<T, f16>) {  // what has fma has f16c
+  } else if constexpr (std::is_same_v<T, f16>) {  // a processor with FMA has F16C
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
       return &sum_f16_f16c;
     }

@@ -19,19 +19,19 @@
 namespace hearth {
 namespace {
 
-// Gradients whose tensors come later; those of integers are zeros.
+// Makes gradients whose tensors are set later; those of integer parameters are zeros.
 Gradients without_values(const std::vector<TensorRef>& parameters, SourceLoc where) {
   std::vector<std::string> paths;
   std::vector<Tensor> tensors;
   for (const TensorRef& parameter : parameters) {
     paths.push_back(parameter.path);
-    const bool comes_later = is_float(parameter.tensor->dtype());  // or never: it is frozen
+    const bool comes_later = is_float(parameter.tensor->dtype());  // or never, if it is frozen
     tensors.push_back(comes_later ? Tensor() : zeros_like(*parameter.tensor, where));
   }
   return Gradients(std::move(paths), std::move(tensors));
 }
 
-// Where the coordinator learns of this rank's update.
+// Connects this rank's update to the coordinator.
 JointUpdate joint_update(const ReplicaTask& task, const StepTerms& terms, int rank) {
   const auto prepared =
       [coordinator = terms.coordinator, step = task.step, rank](Result<PreparedUpdate> update) {
@@ -45,8 +45,8 @@ JointUpdate joint_update(const ReplicaTask& task, const StepTerms& terms, int ra
       .decision = task.decision, .prepared = prepared, .deadline = Deadline::in(terms.lane_limit)};
 }
 
-// The end of a step's update, waited for: null, or why it did not happen; `cancelled` when the
-// worker was stopped in the middle of it.
+// Waits for the end of a step's update. Returns null if it happened, otherwise its error;
+// `cancelled` if the worker was stopped during the update.
 ErrorRef outcome_of(const Pending<StepReport>& update,
                     std::chrono::nanoseconds limit,
                     const std::stop_token& stop) {
@@ -68,22 +68,22 @@ ErrorRef outcome_of(const Pending<StepReport>& update,
                     .location = where});
 }
 
-// By the sum of all ranks' weights; by 1 where that is 0: a rank without samples does not know that
-// the losses are means, and the others do not divide.
+// Divides by the sum of all ranks' weights. Divides by 1 where that sum is 0: a rank without
+// samples does not know whether the losses are means, and for means the other ranks do not divide.
 void divide(Gradients& gradients, const Tensor& weight, SourceLoc call) {
   const Tensor is_zero = equal(Arg(weight, call), Arg(0.0, call));
   const Tensor divisor = where(Arg(is_zero, call), Arg(1.0, call), Arg(weight, call));
   const Tensor factor = reshape(Arg(div(Arg(1.0, call), Arg(divisor, call)), call), {});
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (gradients.has_gradient(i) && is_float(gradients[i].dtype())) {
-      const DType dtype = gradients[i].dtype();  // only the product is rounded to 16 bits
+      const DType dtype = gradients[i].dtype();  // round to 16 bits only once, after the product
       Tensor wide = cast(Arg(std::move(gradients[i]), call), accumulation_dtype(dtype));
       gradients[i] = cast(Arg(mul(Arg(std::move(wide), call), Arg(factor, call)), call), dtype);
     }
   }
 }
 
-// The plan is made once: a parameter that is frozen later would never fill its bucket.
+// The plan is made once. A parameter that is frozen later would leave its bucket incomplete.
 void require_planned(RankModel& model, const GradientExchange& exchange, SourceLoc where) {
   std::size_t place = 0;
   for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
@@ -108,7 +108,6 @@ Tensor sum_of(Tensor so_far, Tensor more, SourceLoc where) {
                            : std::move(more);
 }
 
-// buffer + move
 std::vector<Tensor> moved(const UpdateRule::Operands& given) {
   return {given.parameter + given.gradient};
 }
@@ -188,8 +187,8 @@ Generator RankReplica::generator() const {
 }
 
 void RankReplica::note(Draws draws) {
-  // The decision before may die with a failure that nobody read: the log, which is the user's, says
-  // so outside of the lock.
+  // Destroying the previous decision may log an unread failure. The log is the user's code, so the
+  // destructor runs outside of the lock.
   Draws before;
   const detail::MutexLock lock(mutex_);
   before = std::exchange(draws_, std::move(draws));
@@ -267,7 +266,7 @@ void RankReplica::place(detail::LoadedTraining loaded, WorkerContext& context, S
 
 void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& context) {
   ErrorRef error = task.decision->error();
-  if (error) {  // it was called off before its turn came
+  if (error) {  // the step was aborted before its turn
     terms.coordinator.finish(task.step, context.rank, std::move(error));
     return;
   }
@@ -307,7 +306,7 @@ void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& c
     try {
       average_->update(model().parameters(), where);
     } catch (...) {
-      error = context.failure();  // the step has happened: this rank gets the state of another
+      error = context.failure();  // the step has happened, so this rank gets the state of another
     }
   }
   terms.coordinator.finish(task.step, context.rank, std::move(error), optimizer_.learning_rate());
@@ -353,7 +352,8 @@ void RankReplica::add_weight(Tensor weight,
   }
 }
 
-// Phases: all micro-batches but the last; the last one, whose gradients go out as they come.
+// Phases: all micro-batches except the last; then the last one, whose gradients are lent as they
+// come.
 RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
                                               GradientExchange& exchange,
                                               WorkerContext& context) {
@@ -391,7 +391,7 @@ RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
     add_loss(loss, weight);
     exchange.report_loss(loss_so_far, weight_so_far);
     add_weight(weight_so_far, exchange, context);
-    add_moves(updates, task, exchange);  // the last forward pass is over
+    add_moves(updates, task, exchange);  // the last forward pass has ended
   };
   const GradientHook on_gradient = [&](std::size_t index, Tensor& gradient) {
     if (!before.empty() && before.is_reached(index)) {

@@ -1,8 +1,9 @@
-// RankReplica: one rank's copy of the model, with its optimizer and loss function, and how it takes
-// part in a step. Shared by a trainer and the functions of its worker, of which one may not come
-// back. Threads: its worker's only, where nothing else is said. Invariants: (1) run() notifies the
-// coordinator how its step ended, whatever happens in it; (2) a step that did not happen leaves no
-// trace: weights, Buffers, optimizer and generator are as before.
+// RankReplica: one rank's copy of the model, with its optimizer and loss function, and the rank's
+// part of a step. Shared by a trainer and the functions of its worker, one of which may never
+// return.
+// Threads: its worker's only, unless a function states otherwise.
+// Invariants: (1) run() always notifies the coordinator how its step ended; (2) a step that did not
+// happen leaves no trace: weights, Buffers, optimizer and generator are as before.
 #pragma once
 
 #include <hearth/modules/optimizer.hpp>
@@ -31,7 +32,7 @@ struct WorkerContext;
 /// A rank's part of a step.
 struct ReplicaTask {
   std::int64_t step = 0;
-  std::int64_t sample_count = 0;  ///< Of all ranks.
+  std::int64_t sample_count = 0;  ///< Sample count of all ranks.
   std::shared_ptr<UpdateDecision> decision = nullptr;
   std::unique_ptr<RankShards> shards = nullptr;
   SourceLoc where = {};  ///< The call of step().
@@ -45,45 +46,44 @@ class RankReplica final {
   void place(std::unique_ptr<RankModel> model,
              Optimizer optimizer,
              std::optional<WeightAverage> average = std::nullopt);
-  /// Errors: ArgumentError when it was taken.
+  /// Errors: ArgumentError after take().
   [[nodiscard]] RankModel& model(SourceLoc where = {});
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
-  /// Of the weights over the steps, where one is kept.
+  /// Average of the weights over the steps, if one is kept.
   [[nodiscard]] std::optional<WeightAverage>& average() noexcept { return average_; }
-  /// Errors: as model().
+  /// Moves the model out. Errors: those of model().
   [[nodiscard]] std::unique_ptr<RankModel> take();
 
-  /// With which numbers a rank in its place goes on: those after the last step that has happened.
-  /// Threads: any.
+  /// The generator with which a rank in this place continues: the state after the last step that
+  /// happened. Threads: any.
   [[nodiscard]] Generator generator() const HEARTH_EXCLUDES(mutex_);
 
-  /// What generator() says until the next step.
+  /// Sets the result of generator() until the next step.
   void set_generator(const Generator& next) { note({.before = next, .after = next}); }
 
   /// Waits for the values of model, optimizer and average. Errors: DeviceError when one is
   /// poisoned.
   void require_values(SourceLoc where);
 
-  /// Errors: those of save_training().
+  /// Writes the whole training state. Errors: those of save_training().
   void save(const std::filesystem::path& file, const TrainingProgress& progress, SourceLoc where);
-  /// Writes the weights alone: the averaged ones, where an average is kept.
-  /// Errors: those of hearth::save_weights().
+  /// Writes the weights alone: the averaged ones, if an average is kept. Errors: those of
+  /// hearth::save_weights().
   void save_weights(const std::filesystem::path& file, const Metadata& metadata, SourceLoc where);
-  /// Brings the state in the file to this rank's device, for place(). Changes nothing.
-  /// Errors: those of load_training(); FileError bad_format when the file is of another number of
-  /// ranks.
+  /// Brings the state in the file to this rank's device, for place(). Changes nothing. Errors:
+  /// those of load_training(); FileError bad_format when the file is from another number of ranks.
   [[nodiscard]] detail::LoadedTraining read(const std::filesystem::path& file,
                                             const WorkerContext& context,
                                             SourceLoc where);
-  /// Takes that state, and the worker's generator that goes with it.
+  /// Replaces this rank's state and its worker's generator by the loaded ones.
   void place(detail::LoadedTraining loaded, WorkerContext& context, SourceLoc where);
 
-  /// Differentiates the task's loss, exchanges gradients with the other ranks and updates the
-  /// model, when all ranks can. Waits for the update.
+  /// Differentiates the task's loss, exchanges gradients with the other ranks, and updates the
+  /// model if all ranks can. Waits for the update.
   void run(ReplicaTask task, const StepTerms& terms, WorkerContext& context);
 
  private:
-  /// The worker's generator around the step that it is in, or the last one.
+  /// The worker's generator before and after the current or last step.
   struct Draws {
     Generator before;
     Generator after;
@@ -91,20 +91,21 @@ class RankReplica final {
   };
   [[nodiscard]] detail::TrainingParts parts();
   void note(Draws draws) HEARTH_EXCLUDES(mutex_);
-  /// A rank's sweeps over its part of a step.
+  /// Result of a rank's sweeps over its part of a step.
   struct Swept {
     Gradients gradients;
-    bool has_mean_loss = false;  ///< A loss without a weight, over samples that there are.
+    bool has_mean_loss = false;  ///< The rank has samples, and its loss has no weight.
   };
   [[nodiscard]] Swept differentiate(ReplicaTask& task,
                                     GradientExchange& exchange,
                                     WorkerContext& context);
-  /// Gives `exchange` what this rank's loss wants to change in the model's Buffers, by its share of
-  /// the samples.
+  /// Adds the changes that this rank's loss makes to the model's Buffers, scaled by the rank's
+  /// share of the samples.
   void add_moves(StateUpdates& updates, const ReplicaTask& task, GradientExchange& exchange);
-  /// Gives it the weight of the loss, where the plan has a place for one.
+  /// Adds the weight of the loss, if the plan has a place for it.
   void add_weight(Tensor weight, GradientExchange& exchange, const WorkerContext& context);
-  /// By Buffer, in the model's order; nothing for those of integers.
+  /// Queues the updates of the Buffers. `moves`: by Buffer, in the model's order; empty for integer
+  /// Buffers.
   void move_buffers(std::vector<Tensor> moves, UpdateGroup& group);
 
   std::unique_ptr<RankModel> model_;
@@ -118,7 +119,7 @@ class RankReplica final {
 
 namespace detail {
 [[noreturn]] void throw_model_taken(SourceLoc where = {});
-/// The tensors of a model on its way to another thread, and there.
+/// Publish and adopt all tensors of a model on its way to another thread.
 void publish_all(RankModel& model);
 void adopt_all(RankModel& model);
 }  // namespace detail

@@ -16,7 +16,7 @@
 namespace hearth {
 namespace {
 
-// Of the gradients, the moves of Buffers, and the weight of the loss.
+// Types and shapes of the gradients, of the moves of Buffers, and of the weight of the loss.
 std::vector<ParameterForm> forms_of(RankModel& model, bool has_weight) {
   std::vector<ParameterForm> forms;
   for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
@@ -51,7 +51,7 @@ BucketPlan checked_plan(RankModel& model,
   return BucketPlan(forms_of(model, loss.can_have_weight()), options.bucket_bytes);
 }
 
-// Throws what went wrong, if something did; of a file also what is not found.
+// Throws the error of a file operation, including not_found.
 void throw_file_error(const Status& status) {
   if (status.has_value()) {
     return;
@@ -83,14 +83,15 @@ struct ReplicaTrainer::Parts {
     return detail::saturated_sum(detail::saturated_sum(options.step_limit, options.deadline),
                                  options.deadline);
   }
-  // A call of the built-in engine may be left behind, too.
+  // An abandoned thread may still be in a call of the built-in engine, so the coordinator keeps the
+  // engine alive.
   CoordinatorOptions coordinator_options(const Runtime& runtime) const {
     CoordinatorOptions all = detail::coordinator_options(runtime, options, plan.buckets().size());
     all.kept_alive = inproc;
     return all;
   }
 
-  const Device home;  ///< Of the Runtime, to know when that has ended.
+  const Device home;  ///< A device of the Runtime; shows when the Runtime has ended.
   const DataParallelOptions options;
   const std::shared_ptr<InprocCollective> inproc = std::make_shared<InprocCollective>();
   Collective* const engine;
@@ -103,7 +104,7 @@ struct ReplicaTrainer::Parts {
                 .lane_limit = options.step_limit,
                 .update_limit = detail::saturated_sum(options.step_limit, options.deadline)});
   RankGroup ranks;
-  ErrorRef loss;  ///< Why there are no steps any more.
+  ErrorRef loss;  ///< The reason that steps are refused; null: none.
   std::int64_t last_step = 0;
   bool is_model_taken = false;
 };
@@ -238,9 +239,9 @@ void ReplicaTrainer::change_replicas(
   });
 }
 
-// Phases: every rank prepares, where there is something to prepare, and any failure ends it here;
-// every rank commits. Who fails or is late in that gets the state of one that has committed, before
-// the next step.
+// Phases: every rank prepares, if there is something to prepare, and any failure ends the change;
+// every rank commits. A rank that fails or is late in the commit gets the state of one that has
+// committed, before the next step.
 void ReplicaTrainer::change_all_or_none(
     const std::function<void(RankReplica& replica, WorkerContext& context)>& prepare,
     const std::function<void(RankReplica& replica, WorkerContext& context)>& commit,
@@ -321,8 +322,8 @@ void ReplicaTrainer::save_weights(const std::filesystem::path& file,
   });
 }
 
-// All replicas hold the same. A rank that does not begin hangs; a disk that is slow is no fault of
-// the rank's, and no other one would be faster.
+// All replicas hold the same values, so any rank can write. A rank that does not begin hangs. A
+// slow disk is not the rank's fault, and no other rank would be faster.
 void ReplicaTrainer::write(std::function<void(RankReplica& replica)> fn, SourceLoc where) {
   RankGroup::Rank& rank = parts_->ranks.good();
   Promise<void> begin;
@@ -346,7 +347,7 @@ void ReplicaTrainer::write(std::function<void(RankReplica& replica)> fn, SourceL
 
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
   using Loaded = std::vector<std::optional<detail::LoadedTraining>>;
-  require_all(where);  // the number of ranks is that of the change then
+  require_all(where);  // the number of ranks stays fixed from here until the change
   const auto loaded = std::make_shared<Loaded>(size());
   const auto progress = std::make_shared<TrainingProgress>();
   const auto place_of = [loaded](const WorkerContext& context) -> auto& {
@@ -370,7 +371,8 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
   return std::move(*progress);
 }
 
-// Equal optimizers refuse a rate alike, so that one round is enough: a schedule calls it each step.
+// Equal optimizers accept or reject a rate alike, so one round is enough; a schedule calls this
+// every step.
 void ReplicaTrainer::set_learning_rate(double rate, SourceLoc where) {
   change_all_or_none(
       {},
@@ -434,7 +436,7 @@ std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
         return model;
       });
   const bool has_come = detail::PendingAccess::is_ready_by(pending, step_deadline());
-  // Then the next call asks another.
+  // With `stop`, the next call then asks another rank.
   rank.is_late = !has_come && parts_->options.on_loss == DeviceLossPolicy::stop;
   std::unique_ptr<RankModel> model =
       std::move(pending).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
@@ -460,7 +462,7 @@ CoordinatorStatistics ReplicaTrainer::statistics(SourceLoc where) {
   });
 }
 
-// Every call but those of what is known here begins with it, within at_call.
+// Every public call begins with mend(), inside at_call, unless it reads only state of this class.
 void ReplicaTrainer::mend() {
   Parts& all = *parts_;
   detail::require_runtime(all.home);
@@ -468,7 +470,8 @@ void ReplicaTrainer::mend() {
     return;
   }
   all.loss = all.ranks.mend([&] { return all.coordinator.trouble(); }, all.step_wait());
-  if (!all.loss && !all.ranks.has_hung()) {  // else what it says of its last step is to be heard
+  // with a hung rank, its messages about the last step must still arrive
+  if (!all.loss && !all.ranks.has_hung()) {
     const std::vector<Device> devices = all.ranks.devices();
     all.coordinator.rejoin(detail::rank_names(devices), detail::rank_progress(devices));
     detail::tell_mended(all.ranks.devices());

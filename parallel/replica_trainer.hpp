@@ -1,6 +1,6 @@
 // ReplicaTrainer: DataParallel without the types of model and shards: the ranks, the coordinator
-// and the steps. Owned by a DataParallel; what the Runtime and the engine must outlive is said
-// there. Threads: one at a time. Invariants: those of DataParallel.
+// and the steps. Owned by a DataParallel, whose rules of lifetime, threads and invariants hold
+// here.
 #pragma once
 
 #include <hearth/parallel/data_parallel_options.hpp>
@@ -24,8 +24,8 @@ class BucketPlan;
 
 class ReplicaTrainer final {
  public:
-  /// Errors: ArgumentError when the options make no sense, the model has no float parameter, or one
-  /// of the optimizer's groups matches none.
+  /// Errors: ArgumentError for invalid options, a model without a float parameter, or an optimizer
+  /// group that matches no parameter.
   ReplicaTrainer(const Runtime& runtime,
                  std::unique_ptr<RankModel> model,
                  std::unique_ptr<RankLoss> loss,
@@ -35,39 +35,42 @@ class ReplicaTrainer final {
   ReplicaTrainer& operator=(const ReplicaTrainer&) = delete;
   ~ReplicaTrainer();
 
-  /// Mends, and counts the samples of a batch whose shards have these sizes, by micro-batch and
-  /// rank. Errors: those of DataParallel::step() that are the caller's, or come before the step.
+  /// Mends, and returns the sample count of a batch whose shards have these sizes, by micro-batch
+  /// and rank. Errors: those of DataParallel::step() that the caller's arguments cause or that
+  /// occur before the step.
   [[nodiscard]] std::int64_t begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
                                          SourceLoc where);
-  /// Queues a step. Behind begin_batch(), with its result and one RankShards a rank.
+  /// Queues a step. Takes the result of begin_batch() and one RankShards for each rank.
   [[nodiscard]] Pending<DataParallelReport> step(std::vector<std::unique_ptr<RankShards>> shards,
                                                  std::int64_t sample_count,
                                                  SourceLoc where);
-  /// Whether a step that ended so was lost with a device or a rank, and the policy lets the ranks
-  /// that are left do it over.
+  /// Whether the step failed by the loss of a device or a rank, and the policy lets the remaining
+  /// ranks retry it.
   [[nodiscard]] bool can_repeat(const Status& step) const;
   /// How often a batch may be divided again.
   [[nodiscard]] std::size_t most_repeats() const;
 
-  /// Mends, and refuses where no function can be run on all ranks.
-  /// Errors: DeviceError device_lost when there was a loss and the policy is to stop, or
-  /// deadline_exceeded when a rank hangs that may not have the weights of the others.
+  /// Mends, and throws unless a function can run on all ranks.
+  ///
+  /// Errors: DeviceError device_lost after a loss with DeviceLossPolicy::stop; deadline_exceeded
+  /// when a rank hangs that may not have the weights of the others.
   void require_all(SourceLoc where);
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] DeviceWorker& worker(std::size_t rank) const;
   [[nodiscard]] std::shared_ptr<RankReplica> replica(std::size_t rank) const;
-  /// By rank, whether it did not come in time.
+  /// Sets for each rank whether it missed the deadline of its last task.
   void note_late(const std::vector<bool>& is_late);
-  /// When a caller gives up: later than a worker, which waits longer than a lane.
+  /// Deadline of a caller's wait: later than the worker's, which is later than the lane's.
   [[nodiscard]] Deadline step_deadline() const;
 
-  /// A copy of fn on every rank: see DataParallel::update_replicas().
+  /// Runs a copy of fn on every rank; see DataParallel::update_replicas().
   void change_replicas(const std::function<void(RankReplica& replica, WorkerContext& context)>& fn,
                        SourceLoc where);
-  /// A copy of `prepare` on every rank, which changes nothing that counts; then, when none has
-  /// failed, one of `commit` on every rank. Returns when the change has happened on a rank, and so
-  /// for all: the others are mended from it.
-  /// Errors: as change_replicas(); then no rank has changed.
+  /// Runs a copy of `prepare` on every rank, which must not change the replica; if none fails, runs
+  /// a copy of `commit` on every rank. Returns when the change has happened on one rank and so for
+  /// all: the others are mended from it.
+  ///
+  /// Errors: those of change_replicas(); then no rank has changed.
   void change_all_or_none(
       const std::function<void(RankReplica& replica, WorkerContext& context)>& prepare,
       const std::function<void(RankReplica& replica, WorkerContext& context)>& commit,
@@ -91,20 +94,21 @@ class ReplicaTrainer final {
  private:
   struct Parts;
 
-  /// fn on every rank, waited for; by rank how it ended. Notes who is late.
+  /// Runs fn on every rank and waits. Returns each rank's outcome, and notes the ranks that are
+  /// late.
   [[nodiscard]] std::vector<Status> run_on_ranks(
       const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where);
 
-  /// fn(replica), which writes a file, on one rank that has the model.
+  /// Runs fn(replica), which writes a file, on one rank that has the model.
   void write(std::function<void(RankReplica& replica)> fn, SourceLoc where);
   [[nodiscard]] std::vector<Generator> generators();
-  /// fn(), and once more with the ranks that are left when one is lost or hangs in it, as far as
-  /// the policy lets them go on. Errors are at `where`.
+  /// Returns fn(). When a device is lost or a rank hangs during fn(), retries with the remaining
+  /// ranks, as far as the policy allows. Errors get the location `where`.
   template <class Fn>
   auto with_ranks_left(SourceLoc where, const Fn& fn);
 
-  /// After a step that some rank could not commit, or a loss: see RankGroup::mend.
-  /// Errors: ArgumentError when the Runtime has ended.
+  /// Mends the ranks after a step that some rank could not commit, or after a loss; see
+  /// RankGroup::mend. Errors: ArgumentError when the Runtime has ended.
   void mend();
   [[nodiscard]] std::unique_ptr<RankModel> retrieve(
       std::function<std::unique_ptr<RankModel>(RankReplica& replica, WorkerContext& context)> fetch,

@@ -1,9 +1,10 @@
-// ServedModel: the place where client threads find the weights to use, and where new ones are put
-// while they work. Each client has a Reader; between two requests it looks whether there are newer
-// weights, without a lock while there are none. A request that began with the old weights ends with
-// them: it sees one version, whole. Threads: publish() from any; a Reader is used by one at a time.
-// The place outlives its readers. Invariant: versions only grow; a version's weights live until the
-// place and all readers have gone on; all versions have the same names, shapes and types.
+// ServedModel: holds the weights that client threads use, and replaces them while they work. Each
+// client has a Reader. Between two requests it checks for newer weights, without a lock if there
+// are none. A request uses one version, whole: it ends with the weights with which it began.
+// Threads: publish() from any; each Reader is used by one thread at a time. The ServedModel
+// outlives its readers.
+// Invariants: (1) versions only grow; (2) a version's weights live until the ServedModel and all
+// readers have replaced them; (3) all versions have the same names, shapes and types.
 #pragma once
 
 #include <hearth/parallel/frozen.hpp>
@@ -17,7 +18,7 @@
 
 namespace hearth {
 
-/// For a model that is no module.
+/// Rejects a model that is no Module, with a readable message.
 template <class Model>
 class ServedModel {
   static_assert(detail::refuse_no_module<Model>());
@@ -37,19 +38,21 @@ class ServedModel<Model> {
   ServedModel& operator=(const ServedModel&) = delete;
   ~ServedModel() = default;
 
-  /// From each reader's next request on, these weights are used.
+  /// Replaces the weights; each reader uses them from its next request on.
   ///
-  /// Errors: ArgumentError naming the first tensor that is not as it was served until now: its
-  /// name, its shape or its type; then those go on. Threads: any. Cost: a walk over both models, a
-  /// lock and a few pointers; the old weights go when the last request that uses them is done.
+  /// Errors: ArgumentError naming the first tensor whose name, shape or type differs from the
+  /// served one; then the old weights stay.
+  /// Threads: any.
+  /// Cost: a walk over both models, a lock and a few pointers. The old weights are released when
+  /// the last request that uses them has ended.
   void publish(Frozen<Model> next, SourceLoc loc = SourceLoc::current()) HEARTH_EXCLUDES(mutex_) {
     std::uint64_t version = 0;
     detail::require_alike(all_tensors(*newest(version)), all_tensors(*next), loc);
     const detail::MutexLock lock(mutex_);
-    std::swap(newest_, next);                          // what was there dies after the lock
+    std::swap(newest_, next);  // the old weights are destroyed after the lock
     version_.fetch_add(1, std::memory_order_acq_rel);  // partner: Reader::current
   }
-  /// How many times publish() was called, and one.
+  /// Number of publish() calls, plus one.
   [[nodiscard]] std::uint64_t version() const noexcept {
     return version_.load(std::memory_order_acquire);  // partner: publish
   }
@@ -58,16 +61,16 @@ class ServedModel<Model> {
    public:
     explicit Reader(const ServedModel& place) : place_(&place), held_(place.newest(version_)) {}
 
-    /// The weights of the next request; they stay as they are until the next call.
+    /// Returns the weights for the next request; they stay unchanged until the next call.
     ///
-    /// Cost: one load while there are no newer ones.
+    /// Cost: one load if there are no newer weights.
     [[nodiscard]] const Frozen<Model>& current() {
       if (place_->version() != version_) {
         held_ = place_->newest(version_);
       }
       return held_;
     }
-    /// Which version current() gave last.
+    /// Version of the weights that current() returned last.
     [[nodiscard]] std::uint64_t version() const noexcept { return version_; }
 
    private:
@@ -77,7 +80,7 @@ class ServedModel<Model> {
   };
 
  private:
-  /// Tied ones under each of their names: whether they are tied makes no difference here.
+  /// Lists tied tensors under each of their names: publish() need not know that they are tied.
   [[nodiscard]] static std::vector<NamedTensor> all_tensors(const Model& model) {
     std::vector<NamedTensor> all;
     model.visit("", [&](const std::string& path, const Tensor& tensor) {

@@ -10,7 +10,7 @@ namespace hearth {
 namespace {
 
 constexpr double kWorthIt = 0.9;
-/// A device is never so slow that it gets nothing: its time would not be known any more.
+/// Smallest share of a slow device: a device without samples would yield no more times.
 constexpr std::int64_t kLeastShare = 10;
 
 double median_of(std::vector<double> values) {
@@ -47,7 +47,7 @@ std::optional<std::vector<std::int64_t>> ShardBalance::note(
   }
   for (std::size_t rank = 0; rank < kinds_.size(); ++rank) {
     if (samples[rank] < 1 || times[rank] <= std::chrono::nanoseconds::zero()) {
-      return std::nullopt;  // a batch too small to say anything
+      return std::nullopt;  // the batch is too small for a measurement
     }
   }
   for (std::size_t rank = 0; rank < kinds_.size(); ++rank) {
@@ -61,11 +61,11 @@ std::optional<std::vector<std::int64_t>> ShardBalance::note(
   std::optional<std::vector<std::int64_t>> shares = divide();
   rates_.assign(kinds_.size(), {});
   samples_.assign(kinds_.size(), 0);
-  pause_ = shares ? 1 : kPause;  // another division may mean other kernels to compile
+  pause_ = shares ? 1 : kPause;  // a new division may compile other kernels
   return shares;
 }
 
-// Phases: the speed of each kind; shares by speed; whether the slowest rank gains by them.
+// Phases: the speed of each kind; shares by speed; whether they save the slowest rank enough time.
 std::optional<std::vector<std::int64_t>> ShardBalance::divide() {
   std::vector<double> speeds(kinds_.size());
   for (std::size_t rank = 0; rank < kinds_.size(); ++rank) {

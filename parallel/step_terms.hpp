@@ -1,5 +1,5 @@
-// StepTerms: what is the same for all steps of a trainer. Private to parallel.
-// A value that ranks share. Threads: any, const.
+// StepTerms: the values that all steps of a trainer share. Private to parallel.
+// A constant value that ranks share. Threads: any.
 #pragma once
 
 #include <hearth/modules/gradient_clip.hpp>
@@ -14,7 +14,7 @@ struct StepTerms {
   CoordinatorInbox coordinator;
   GradientClip clip = {};
   std::chrono::nanoseconds
-      lane_limit;  ///< How long a lane waits for a bucket that it has lent, or a decision.
+      lane_limit;  ///< How long a lane waits for a bucket that it has lent, or for a decision.
   std::chrono::nanoseconds update_limit;  ///< How long the worker waits for the end of the step.
 };
 

@@ -1,11 +1,11 @@
-// Trainer: from a model, a loss and data to a trained, saved model, on one device or many. It goes
-// through the epochs, validates, follows a schedule of learning rates, keeps the best weights and
-// all that is needed to go on, and says how it goes.
-// Owned by the program; the Runtime outlives it, and so do the data. Threads: one at a time; the
-// workers are its own.
-// Invariants: (1) the same seed, data and number of devices give the same bits, and so does a run
-// that was stopped anywhere and resumed, except where devices of different kinds share batches by
-// speed (ShardSizes); (2) between steps all replicas are alike (DataParallel).
+// Trainer: trains a model from a loss and data, on one device or many. It runs the epochs,
+// validates, follows a learning rate schedule, prints progress, and saves the best weights and the
+// state for a resume.
+// Owned by the program; the Runtime and the data outlive it. Threads: one at a time; it owns the
+// workers' threads.
+// Invariants: (1) the same seed, data and number of devices give the same bits, also after a stop
+// at any point and a resume, unless devices of different kinds share batches by speed (ShardSizes);
+// (2) between steps all replicas are alike (DataParallel).
 #pragma once
 
 #include <hearth/modules/evaluation_metric.hpp>
@@ -36,12 +36,12 @@
 
 namespace hearth {
 
-/// Where a Trainer's batches come from: a ShardedLoader, or a class of your own.
-///   next()            the parts of the next batch by rank; an empty list at the end of an epoch,
-///                     once, and then the next epoch begins
-///   cursor(), seek()  which batch is next: the same cursor gives the same batches
-///   batch_count()     in an epoch
-///   set_world(ranks)  from the next batch on, there are so many parts
+/// The source of a Trainer's batches: a ShardedLoader, or a class of the program's own.
+///   next()            returns the parts of the next batch by rank; at the end of an epoch it
+///                     returns one empty list, and then the next epoch begins
+///   cursor(), seek()  the position of the next batch: the same cursor gives the same batches
+///   batch_count()     the number of batches in an epoch
+///   set_world(ranks)  sets the number of parts, from the next batch on
 template <class T, class Shard>
 concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
   { source.next() } -> std::same_as<std::vector<Shard>>;
@@ -51,7 +51,7 @@ concept BatchSource = requires(T& source, const T& same, LoaderCursor cursor) {
   source.set_world(1);
 };
 
-/// For a model that is no module.
+/// Rejects a model that is no Module, with a readable message.
 template <class Model, BatchShard Shard = HostBatch>
 class Trainer {
   static_assert(detail::refuse_no_module<Model>());
@@ -68,27 +68,27 @@ class Trainer {
   TrainingResult fit(const Data&... data);
 };
 
-/// A whole program's training:
+/// Trains a model with one constructor and one call:
 ///
 ///   hearth::Trainer trainer(runtime, std::move(model), loss, {.epochs = 5, .folder = "run"});
 ///   const hearth::TrainingResult result = trainer.fit(train_set, test_set);
 ///
-/// The loss is one of these, copied to every rank, where each copy is called by one thread:
-///   loss(outputs, targets)        of what model.forward() makes of a batch's inputs: with the mode
-///                                 where the model takes one;
-///   loss(model, batch, context)   does all of it: batch is a Batch on the rank's device (of other
-///                                 sources, their Shard&), context a LossContext.
-/// A function of the first form that returns a Tensor may have overloads, as cross_entropy has, or
-/// be a template; others of such need a lambda around them.
-/// It returns the mean loss over the batch; or a LossSum, for a mean over something else than
-/// samples (see CrossEntropyLoss: targets that are not ignored, weights of classes), so that
-/// several devices and accumulated batches train as one; or a LossOutputs, which metrics need of
-/// the second form.
+/// The loss has one of these forms. Every rank gets a copy, which one thread calls.
+///   loss(outputs, targets)        outputs: the result of model.forward() on the batch's
+///                                 inputs, with the mode if the model takes one;
+///   loss(model, batch, context)   computes the outputs itself. batch: a Batch on the rank's device
+///                                 (for other sources their Shard&); context: a LossContext.
+/// A function of the first form that returns a Tensor may be overloaded, as cross_entropy is, or be
+/// a template. Other overloaded functions need a lambda around them.
+/// The loss returns the mean over the batch. For a mean over something other than samples (ignored
+/// targets, class weights; see CrossEntropyLoss) it returns a LossSum; then several devices and
+/// accumulated batches train as one. Metrics with the second form need a LossOutputs.
 template <Module Model, BatchShard Shard>
 class Trainer<Model, Shard> final {
  public:
-  /// Takes the model and gives each device a copy of it. Its tensors are named by their paths in
-  /// it, for errors and traces, also where the program still holds them as parts of a larger model.
+  /// Takes the model and gives each device a copy of it. Names its tensors by their paths in the
+  /// model, for errors and traces, also where the program still holds them in a larger model.
+  ///
   /// Errors: those of DataParallel; ArgumentError for a metric without a name or a function.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime& runtime,
@@ -110,14 +110,14 @@ class Trainer<Model, Shard> final {
               parallel_options(),
               where);
         })) {}
-  /// A trainer uses the runtime, which a temporary would not outlive.
+  /// Deleted: the trainer refers to the runtime, and a temporary would not outlive it.
   template <class Loss = detail::LossFunction>
   Trainer(const Runtime&& runtime,
           Model model,
           Loss loss,
           TrainerOptions options,
           SourceLoc where = SourceLoc::current()) = delete;
-  // Whatever else it is called with. Compilers show the line: it is the message.
+  // Rejects every other call. The comment on the line is the message: compilers show it.
   // clang-format off
   Trainer(const Runtime&, Model, ...) = delete;  // it takes (runtime, model, loss, options): is an option misspelt? A loss with overloads, or a template, needs a lambda around it: [](const Tensor& a, const Tensor& b) { return f(a, b); }
   // clang-format on
@@ -125,18 +125,18 @@ class Trainer<Model, Shard> final {
   Trainer& operator=(const Trainer&) = delete;
   ~Trainer() = default;
 
-  /// Trains on a data set, with batches of TrainerOptions::batch_size, and judges the model on
-  /// another one after each epoch; before the first step it tries loss and metrics on a batch of
-  /// these. Ctrl-C and SIGTERM finish the step under way, save, and end it; in a validation, the
-  /// batch under way: a run that is resumed begins that validation anew. A second one ends the
-  /// program.
+  /// Trains on a data set in batches of TrainerOptions::batch_size, and validates the model on
+  /// another one after each epoch. Before the first step it tries loss and metrics on one
+  /// validation batch. At Ctrl-C or SIGTERM, it finishes the current step, saves the state and
+  /// returns. During a validation, it finishes the current batch; a resumed run repeats that
+  /// validation. A second signal ends the program.
   ///
-  /// Errors: ArgumentError for options that make no sense, data without a batch, when the run to be
-  /// resumed had other options (TrainerOptions::notes), or when the Runtime has ended; FileError
-  /// when a file cannot be written or read; those of DataParallel::step(), of the data and of the
-  /// callbacks: what the program's model, loss, metrics and data throw, ShapeError say, at their
-  /// own lines. What was saved before stays: of an epoch that is trained, also when its validation
-  /// or a callback fails.
+  /// Errors: ArgumentError for invalid options, data without a batch, a resumed run that had other
+  /// options (TrainerOptions::notes), or after the Runtime has ended; FileError when a file cannot
+  /// be written or read; those of DataParallel::step(), of the data and of the callbacks.
+  /// Exceptions of the program's model, loss, metrics and data, such as ShapeError, keep their own
+  /// lines. Saved files stay: a trained epoch is saved even when its validation or a callback
+  /// fails.
   TrainingResult fit(
       const Dataset& train,
       const Dataset& validation,
@@ -150,7 +150,7 @@ class Trainer<Model, Shard> final {
                 .validation_count = validation.size()},
                where);
   }
-  /// The same without validation: metrics are not computed.
+  /// Trains without validation: metrics are not computed.
   TrainingResult fit(const Dataset& train, SourceLoc where = SourceLoc::current()) requires
       std::same_as<Shard, HostBatch> {
     ShardedLoader batches = loader(train, "the training data set", true, where);
@@ -159,8 +159,8 @@ class Trainer<Model, Shard> final {
                {.notes = batch_notes(), .train_count = train.size()},
                where);
   }
-  /// The same on batches from sources of the program's own. The training goes on where `train`
-  /// stands; validation begins at the first batch of its source each time.
+  /// Trains on batches from the program's own sources. The training starts at the current position
+  /// of `train`; each validation starts at the first batch of its source.
   template <BatchSource<Shard> Source, BatchSource<Shard> Judged>
   TrainingResult fit(Source& train, Judged& validation, SourceLoc where = SourceLoc::current()) {
     return run(train, &validation, {}, where);
@@ -170,13 +170,13 @@ class Trainer<Model, Shard> final {
     return run(train, static_cast<Source*>(nullptr), {}, where);
   }
 
-  // Whatever else it is called with. Compilers show the line: it is the message.
+  // Rejects every other call. The comment on the line is the message: compilers show it.
   // clang-format off
   TrainingResult fit(...) = delete;  // it takes data sets, (train) or (train, validation), and makes its own batches; or batch sources as ShardedLoader, which a DataLoader is not
   // clang-format on
 
-  /// The figures of a data set, with the averaged weights where an average is kept. When a device
-  /// is lost and DataParallelOptions::on_loss lets the others go on, they begin anew.
+  /// Computes the loss and metrics of a data set, with the averaged weights if an average is kept.
+  /// When a device is lost, restarts on the others, if DataParallelOptions::on_loss allows it.
   EvaluationFigures evaluate(const Dataset& data, SourceLoc where = SourceLoc::current()) requires
       std::same_as<Shard, HostBatch> {
     ShardedLoader batches = loader(data, "the data set to evaluate", false, where);
@@ -194,18 +194,18 @@ class Trainer<Model, Shard> final {
   EvaluationFigures evaluate(...) = delete;  // it takes a data set, and makes its own batches; or a batch source as ShardedLoader, which a DataLoader is not
   // clang-format on
 
-  /// A copy of the model as it is now, on the first device; averaged where an average is kept.
+  /// Returns a copy of the current model on the first device; averaged, if an average is kept.
   [[nodiscard]] Model model(SourceLoc where = SourceLoc::current()) {
     return detail::in_trainers_name([&] {
       return options_.average_decay > 0 ? parallel_.averaged(where) : parallel_.snapshot(where);
     });
   }
   [[nodiscard]] const TrainerOptions& options() const noexcept { return options_; }
-  /// What steps are made with, for all that a Trainer does not do.
+  /// The trainer of the steps, for tasks beyond the Trainer's own functions.
   [[nodiscard]] DataParallel<Model, Shard>& parallel() noexcept { return parallel_; }
 
  private:
-  /// With devices, where the program names none.
+  /// Checks the options. Adds the Runtime's devices if the program names none.
   static TrainerOptions checked(TrainerOptions options, const Runtime& runtime, SourceLoc where) {
     training::require_sound_metrics(options.metrics, where);
     if (options.devices.empty()) {
@@ -262,8 +262,8 @@ class Trainer<Model, Shard> final {
     return {{"batch_size", std::to_string(options_.batch_size)}};
   }
 
-  /// Judges all batches, or one, for a trial: the ranks' random numbers go on as if it had not
-  /// been. Nothing when on_batch(), if there is one, wanted no more of them.
+  /// Evaluates all batches, or one batch for a trial, which leaves the ranks' random numbers as
+  /// they were. Returns nullopt when on_batch() stopped the evaluation.
   template <class Source>
   [[nodiscard]] std::optional<detail::FigureSums> judge(Source& batches,
                                                         bool is_trial,
@@ -304,7 +304,7 @@ class Trainer<Model, Shard> final {
     }
     return sums;
   }
-  /// fn(); after the loss of a device once more, from the start, on those that are left.
+  /// Returns fn(). After the loss of a device, retries it from the start on the remaining devices.
   template <class Fn>
   [[nodiscard]] auto with_devices_left(const Fn& fn) {
     for (std::size_t left = options_.devices.size() + options_.parallel.spares.size();; --left) {
@@ -358,14 +358,14 @@ class Trainer<Model, Shard> final {
       return source.next();
     }
   }
-  /// The next batches of a step; none at the end of an epoch, once.
+  /// Reads the batches of the next step; returns an empty list once at the end of an epoch.
   template <class Source>
   [[nodiscard]] std::vector<std::vector<Shard>> read(Source& source, SourceLoc where) const {
     std::vector<std::vector<Shard>> batches;
     const auto wanted = static_cast<std::size_t>(options_.accumulate);
     const std::int64_t epoch = source.cursor().epoch;
-    // The end of an epoch is told when nothing of it is left to train; behind the last batch the
-    // cursor may be in the next one.
+    // The end of an epoch is returned only when no batch of it is left to train. After the last
+    // batch the cursor may be in the next epoch.
     const auto has_more = [&] {
       const LoaderCursor cursor = source.cursor();
       return cursor.epoch == epoch && cursor.batch < source.batch_count();
@@ -390,7 +390,7 @@ class Trainer<Model, Shard> final {
     }
     return rows;
   }
-  /// The next batch is divided by what the last steps have shown.
+  /// Sets the shares of the next batches by the speeds measured in the last steps.
   void balance(ShardedLoader& source,
                std::span<const std::int64_t> rows,
                const DataParallelReport& report,
@@ -420,7 +420,7 @@ class Trainer<Model, Shard> final {
     std::vector<std::int64_t> rows;
     DataParallelReport report = parallel_.step(
         [&](const std::vector<Device>& devices) {
-          // After the loss of a device: the same batches once more, for those that are left.
+          // After the loss of a device: reads the same batches again for the remaining devices.
           if (!is_first || static_cast<int>(devices.size()) != world) {
             world = static_cast<int>(devices.size());
             source.set_world(world);
@@ -439,7 +439,7 @@ class Trainer<Model, Shard> final {
   }
 
   const Runtime& runtime_;
-  const Device home_;  ///< Of the Runtime, to know when that has ended.
+  const Device home_;  ///< A device of the Runtime; shows when the Runtime has ended.
   const TrainerOptions options_;
   const detail::TrainerLoss<Model, Shard> loss_;
   const std::string summary_;

@@ -1,7 +1,7 @@
-// How a Trainer calls a user's loss function, and adds up the figures of a data set. What it needs
-// of a user is LossContext; LossOutputs is in rank_model.hpp.
-// Values. Threads: those of a rank's worker; FigureSums: the Trainer's.
-// Invariant: figures are added up in the order of batches and ranks, so they have the same bits in
+// Calls of a Trainer to a user's loss function, and sums of the figures of a data set. Users
+// need only LossContext; LossOutputs is in rank_model.hpp.
+// Values. Threads: a rank's worker; FigureSums: the Trainer's.
+// Invariant: figures are summed in the order of batches and ranks, so they have the same bits in
 // every run.
 #pragma once
 
@@ -23,25 +23,26 @@
 
 namespace hearth {
 
-/// Where and what for a loss function is called.
+/// Device and purpose of a call to a loss function.
 struct LossContext {
-  Device device;            ///< That computes it.
+  Device device;            ///< Device on which the loss is computed.
   Mode mode = Mode::train;  ///< Training or evaluation.
   int rank = 0;             ///< Number of the device, from 0.
-  SourceLoc where = {};     ///< The call of fit() or evaluate() that it is for.
+  SourceLoc where = {};     ///< The call of fit() or evaluate() that needs the loss.
 };
 
 namespace detail {
 
-/// Which of a loss function's overloads a Trainer takes: their name alone has no type.
+/// Selects the overload of a loss function that a Trainer calls: an overloaded name alone has no
+/// type.
 class LossFunction final {
  public:
-  // NOLINTBEGIN(google-explicit-constructor): a function's name becomes one
+  // NOLINTBEGIN(google-explicit-constructor): a function's name converts to one
   LossFunction(Tensor (*function)(const Tensor&, const Tensor&))
       : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc) {
           return function(outputs, targets);
         }) {}
-  // A template's name may become either: these are templates themselves, so the one above is taken.
+  // A template's name matches these templates too; the non-template constructor above is preferred.
   template <class Result = Tensor>
   LossFunction(Result (*function)(Arg, Arg))
       : function_([function](const Tensor& outputs, const Tensor& targets, SourceLoc where) {
@@ -67,7 +68,7 @@ class LossFunction final {
 template <class Model, class Shard>
 using TrainerLoss = std::function<LossOutputs(const Model&, Shard&, const LossContext&)>;
 
-/// What a loss function of three arguments is called with.
+/// Argument of a loss function of three arguments.
 template <class Shard>
 using LossBatch = std::conditional_t<std::is_same_v<Shard, HostBatch>, Batch, Shard>;
 
@@ -82,7 +83,7 @@ template <class Model>
   }
 }
 
-/// A model whose outputs a Trainer can make.
+/// A model whose outputs a Trainer can compute.
 template <class Model>
 concept ForwardsInputs = requires(const Model& model, const Tensor& inputs, const Mode mode) {
   model.forward(inputs, mode);
@@ -91,7 +92,7 @@ concept ForwardsInputs = requires(const Model& model, const Tensor& inputs, cons
   model.forward(inputs);
 };
 
-/// One that could make them, were it not const.
+/// A model whose forward() matches but is not const.
 template <class Model>
 concept ForwardsAsMutable = requires(Model& model, const Tensor& inputs, const Mode mode) {
   model.forward(inputs, mode);
@@ -107,7 +108,7 @@ concept WholeLoss = std::invocable < const Loss&,
 template <class Loss>
 concept OutputLoss = std::invocable<const Loss&, const Tensor&, const Tensor&>;
 
-/// What the loss function returns in one of the two forms; void if it can be called in neither.
+/// Result type of the loss function in one of the two forms; void if neither form matches.
 template <class Model, class Shard, class Loss>
 [[nodiscard]] constexpr auto loss_result() {
   if constexpr (WholeLoss<Loss, Model, Shard>) {
@@ -174,15 +175,15 @@ template <class Model, class Shard, class Loss>
   }
 }
 
-/// What one rank says of its part of a batch.
+/// One rank's figures for its part of a batch.
 struct FigurePart {
-  double loss = 0;  ///< The sum over all its samples, or all that its weight stands for.
+  double loss = 0;  ///< Sum over all samples, or over all that the weight counts.
   double weight = 0;
   std::int64_t sample_count = 0;
   std::vector<EvaluationMetric::Statistics> statistics = {};
 };
 
-/// Errors: ArgumentError when there are metrics, and a loss function gives no outputs.
+/// Errors: ArgumentError when there are metrics and the loss function returns no outputs.
 [[nodiscard]] FigurePart figures_of(const LossOutputs& result,
                                     std::int64_t sample_count,
                                     const std::vector<EvaluationMetric>& metrics,
@@ -208,9 +209,9 @@ class FigureSums final {
   explicit FigureSums(const std::vector<EvaluationMetric>& metrics)
       : metrics_(metrics), statistics_(metrics.size()) {}
 
-  /// Errors: ArgumentError, at `where`, when a metric's statistics are now more and now fewer.
+  /// Errors: ArgumentError, at `where`, when the number of a metric's statistics changes.
   void add(const FigurePart& part, SourceLoc where);
-  /// NaN without samples, or without any that counts.
+  /// NaN without samples, or without any sample that counts.
   [[nodiscard]] EvaluationFigures figures() const;
 
  private:

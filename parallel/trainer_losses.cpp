@@ -20,7 +20,7 @@ std::vector<std::int64_t> without_ones(const Shape& shape) {
   return sizes;
 }
 
-// The targets in the form of the outputs.
+// The targets, converted to the shape and type of the outputs.
 Tensor fitted(const char* loss, const Tensor& outputs, const Tensor& targets, SourceLoc where) {
   if (without_ones(outputs.shape(where)) != without_ones(targets.shape(where))) {
     throw_error(Error{.code = ErrorCode::shape_mismatch,
@@ -35,7 +35,7 @@ Tensor fitted(const char* loss, const Tensor& outputs, const Tensor& targets, So
   return reshape(Arg(targets, where), outputs.shape()).to(outputs.dtype(), where);
 }
 
-// What the function of two says, with the name of the loss in its mistakes.
+// Returns fn(outputs, fitted targets). Its errors carry the name of the loss.
 template <class Fn>
 Tensor of_fitted(
     const char* loss, const Tensor& outputs, const Tensor& targets, SourceLoc where, const Fn& fn) {
@@ -45,7 +45,7 @@ Tensor of_fitted(
   });
 }
 
-// On the rank's device, which need not know f64.
+// Copies the weights to the rank's device, as f32 unless the outputs are f64: it may lack f64.
 Tensor weights_like(const Tensor& outputs,
                     const std::vector<double>& weights,
                     const Shape& shape,
@@ -87,7 +87,7 @@ LossOutputs CrossEntropyLoss::operator()(const Tensor& outputs, const Tensor& ta
   return detail::mistakes_named("CrossEntropyLoss", [&]() -> LossOutputs {
     const Arg logits(outputs, where_);
     const Arg classes(targets, where_);
-    if (outputs.rank() >= 2 && outputs.size(1) == 1) {  // 0, whatever the outputs are
+    if (outputs.rank() >= 2 && outputs.size(1) == 1) {  // the loss would be 0 for any outputs
       refuse("CrossEntropyLoss",
              fmt::format("outputs {} are of one class; for one logit a row there is "
                          "BinaryCrossEntropyWithLogitsLoss",

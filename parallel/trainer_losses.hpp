@@ -1,8 +1,9 @@
-// Loss functions as objects, for Trainer's constructor or a loop of your own: each calls the
-// function of its name, with its options. Values; each rank has a copy. Threads: any, but each
-// object one at a time. Invariants: (1) several devices and accumulated batches have the loss of
-// the whole batch: a mean over something else than samples comes with its weight; (2) what they
-// refuse, and what goes wrong later, is at the line that made them.
+// Loss functions as objects, for Trainer's constructor or a program's own loop: each calls the
+// function of its name with its options.
+// Values; each rank has a copy. Threads: any, but each object one at a time.
+// Invariants: (1) several devices and accumulated batches yield the loss of the whole batch: a mean
+// over something other than samples has a weight; (2) errors, also later ones, name the line that
+// made the object.
 #pragma once
 
 #include <hearth/parallel/rank_model.hpp>
@@ -13,8 +14,8 @@
 
 namespace hearth {
 
-/// cross_entropy(). With an ignore_index or class_weights the mean is that of all devices' targets
-/// that count: it has a weight.
+/// Calls cross_entropy(). With ignore_index or class_weights it has a weight: the mean is over the
+/// counted targets of all devices.
 class CrossEntropyLoss final {
  public:
   /// Reads the class weights. Errors: those of the read; ArgumentError for a label_smoothing
@@ -25,11 +26,11 @@ class CrossEntropyLoss final {
 
  private:
   CrossEntropyOptions options_;
-  std::vector<double> class_weights_;  ///< Each rank has them on its own device.
+  std::vector<double> class_weights_;  ///< Values that each rank copies to its own device.
   SourceLoc where_;
 };
 
-/// nll_loss(): cross entropy of outputs that are logarithms of probabilities.
+/// Calls nll_loss(): cross entropy of outputs that are log-probabilities.
 class NegativeLogLikelihoodLoss final {
  public:
   explicit NegativeLogLikelihoodLoss(SourceLoc where = SourceLoc::current()) : where_(where) {}
@@ -39,10 +40,10 @@ class NegativeLogLikelihoodLoss final {
   SourceLoc where_;
 };
 
-// In all below targets take the outputs' type, and a column may meet a list: shapes may differ in
-// axes of 1. Errors: ShapeError for others.
+// In the losses below, targets are converted to the outputs' type, and shapes may differ in axes of
+// 1: a column may meet a list. Errors: ShapeError for other shapes.
 
-/// mse_loss()
+/// Calls mse_loss().
 class MeanSquaredLoss final {
  public:
   explicit MeanSquaredLoss(SourceLoc where = SourceLoc::current()) : where_(where) {}
@@ -52,7 +53,7 @@ class MeanSquaredLoss final {
   SourceLoc where_;
 };
 
-/// l1_loss()
+/// Calls l1_loss().
 class L1Loss final {
  public:
   explicit L1Loss(SourceLoc where = SourceLoc::current()) : where_(where) {}
@@ -63,9 +64,9 @@ class L1Loss final {
 };
 
 struct HuberOptions {
-  double delta = 1;  ///< Where the squares end.
+  double delta = 1;  ///< Distance at which the loss turns from quadratic to linear.
 };
-/// huber_loss(). Errors: ArgumentError for a delta that is not above 0.
+/// Calls huber_loss(). Errors: ArgumentError for a delta that is not above 0.
 class HuberLoss final {
  public:
   explicit HuberLoss(HuberOptions options = {}, SourceLoc where = SourceLoc::current());
@@ -77,9 +78,9 @@ class HuberLoss final {
 };
 
 struct SmoothL1Options {
-  double beta = 1;  ///< Where the squares end.
+  double beta = 1;  ///< Distance at which the loss turns from quadratic to linear.
 };
-/// smooth_l1_loss(). Errors: ArgumentError for a beta below 0.
+/// Calls smooth_l1_loss(). Errors: ArgumentError for a beta below 0.
 class SmoothL1Loss final {
  public:
   explicit SmoothL1Loss(SmoothL1Options options = {}, SourceLoc where = SourceLoc::current());
@@ -90,7 +91,7 @@ class SmoothL1Loss final {
   SourceLoc where_;
 };
 
-/// kl_div_loss(): outputs are logarithms of probabilities, targets probabilities.
+/// Calls kl_div_loss(): outputs are log-probabilities, targets probabilities.
 class KlDivergenceLoss final {
  public:
   explicit KlDivergenceLoss(SourceLoc where = SourceLoc::current()) : where_(where) {}
@@ -100,8 +101,8 @@ class KlDivergenceLoss final {
   SourceLoc where_;
 };
 
-/// binary_cross_entropy_with_logits(): outputs are logits, targets from 0 to 1, classes 0 and 1
-/// too.
+/// Calls binary_cross_entropy_with_logits(): outputs are logits, targets from 0 to 1; integer
+/// classes 0 and 1 work too.
 class BinaryCrossEntropyWithLogitsLoss final {
  public:
   /// Reads the positive weight. Errors: those of the read.
@@ -110,7 +111,7 @@ class BinaryCrossEntropyWithLogitsLoss final {
   [[nodiscard]] Tensor operator()(const Tensor& outputs, const Tensor& targets) const;
 
  private:
-  std::vector<double> positive_weight_;  ///< Each rank has it on its own device.
+  std::vector<double> positive_weight_;  ///< Values that each rank copies to its own device.
   Shape positive_weight_shape_;
   SourceLoc where_;
 };

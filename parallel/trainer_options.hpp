@@ -1,4 +1,4 @@
-// What a Trainer can be told, what its callbacks hear, and what a run comes to.
+// Options of a Trainer, arguments of its callbacks, and the result of a run.
 // Plain data. Threads: values.
 #pragma once
 
@@ -21,129 +21,138 @@
 
 namespace hearth {
 
-/// A run ends when the figure that it watches has not improved for `patience` epochs.
+/// Ends a run when its watched figure has not improved for `patience` epochs.
 struct EarlyStopping {
-  std::int64_t patience = 10;  ///< Epochs without a better figure.
-  double min_change = 0;       ///< By how much a figure must be better to count.
+  std::int64_t patience = 10;  ///< Number of epochs without an improvement before the run ends.
+  double min_change = 0;       ///< Smallest difference that counts as an improvement.
 };
 
-/// What callbacks hear after a step.
+/// Argument of callbacks after a step.
 struct TrainingStep {
-  std::int64_t step = 0;  ///< From 1, over all epochs.
-  RunPlace place;         ///< Batches are counted: a step may take several.
-  double loss = 0;        ///< Of the step's batches, before it.
+  std::int64_t step = 0;  ///< Number of the step, from 1, over all epochs.
+  RunPlace place;         ///< Position in batches; a step may take several.
+  double loss = 0;        ///< Loss of the step's batches, before its update.
   std::int64_t sample_count = 0;
   double learning_rate = 0;
   std::chrono::nanoseconds duration{0};
 };
 
-/// What a callback can ask of the run.
+/// Requests of a callback to the run.
 struct RunControl {
-  bool stop = false;  ///< Set it: the run saves its state, and ends.
+  bool stop = false;  ///< Set to true: the run saves its state and ends.
 };
 
-/// Called on the thread of fit(), between two steps. What they throw ends fit().
+/// Callbacks on the thread of fit(), between two steps. An exception from one ends fit().
 struct TrainerCallback {
-  /// After each step.
+  /// Called after each step.
   std::function<void(const TrainingStep& step, RunControl& control)> on_step = {};
-  /// After each whole epoch, before what came of it is saved. A run that ends in it goes on with
-  /// the same epoch's validation.
+  /// Called after each whole epoch, before its results are saved. A run that ends in the callback
+  /// resumes with the same epoch's validation.
   std::function<void(const EpochRecord& epoch, RunControl& control)> on_epoch = {};
 };
 
 /// How a Trainer divides its batches among devices.
 enum class ShardSizes : std::uint8_t {
-  /// By the speed that devices of different kinds show in the first steps, and now and then again.
-  /// Devices of one kind get the same. The gradient of a step is that of its whole batch either
-  /// way, up to rounding; a run that is to give the same bits each time divides evenly.
+  /// By the measured speed of devices of different kinds, measured in the first steps and then at
+  /// intervals. Devices of one kind get equal shares. A step's gradient is that of the whole batch
+  /// in either mode, up to rounding. Use `equal` for a run that must give the same bits each time.
   by_speed,
   equal,
 };
 
 struct TrainerOptions {
-  // ---- what is trained, and how ----
-  std::vector<Device> devices = {};  ///< They share each batch; empty: all of Runtime::devices().
-  std::int64_t epochs = 10;          ///< How often to go through the data.
-  OptimizerConfig optimizer = Adam::Config{};      ///< Its class and settings.
-  LearningRateSchedule schedule = ConstantRate{};  ///< Of the optimizer's learning rate.
+  // ---- model and optimizer ----
+  /// Devices that share each batch; empty: all of Runtime::devices().
+  std::vector<Device> devices = {};
+  std::int64_t epochs = 10;                        ///< Number of passes through the training data.
+  OptimizerConfig optimizer = Adam::Config{};      ///< Class and settings of the optimizer.
+  LearningRateSchedule schedule = ConstantRate{};  ///< Schedule of the optimizer's learning rate.
   GradientClip clip = {};                          ///< Limit of the gradients of a step.
-  std::int64_t accumulate = 1;                     ///< Batches that make one step.
-  /// The decay of a WeightAverage over the steps; 0: none. With one, the averaged weights are
-  /// validated, kept as the best ones and saved at the end.
+  std::int64_t accumulate = 1;                     ///< Number of batches in one step.
+  /// Decay of a WeightAverage over the steps; 0: no average. With an average, the averaged weights
+  /// are validated, kept as the best ones, and saved at the end.
   double average_decay = 0;
-  std::uint64_t seed = 0;  ///< Of the order of the data, and of random layers.
-  /// For fit() with data sets: examples in a batch, over all devices.
+  std::uint64_t seed = 0;  ///< Seed of the order of the data and of random layers.
+  /// Number of examples in a batch, over all devices; for fit() with data sets.
   std::int64_t batch_size = 32;
-  bool drop_last = false;  ///< As LoaderOptions::drop_last, of the training data.
-  /// How batches are divided. A runtime that is `deterministic` divides evenly in any case; batch
-  /// sources of the program's own divide as they do.
+  /// Drops an incomplete last training batch; see LoaderOptions::drop_last.
+  bool drop_last = false;
+  /// Division of batches among devices. A `deterministic` runtime always divides evenly. The
+  /// program's own batch sources divide by their own rules.
   ShardSizes shards = ShardSizes::by_speed;
-  int loader_worker_count = 1;  ///< For each device, as LoaderOptions::worker_count.
-  std::chrono::nanoseconds loader_deadline = kDefaultWait;  ///< As LoaderOptions::deadline.
+  /// Loader workers for each device; see LoaderOptions::worker_count.
+  int loader_worker_count = 1;
+  /// Limit of a wait for a batch; see LoaderOptions::deadline.
+  std::chrono::nanoseconds loader_deadline = kDefaultWait;
 
-  // ---- how it is judged ----
-  /// Of the validation data. A figure that several have (EvaluationMetric::figure) is shown once.
+  // ---- evaluation ----
+  /// Metrics of the validation data. A figure that several metrics share (EvaluationMetric::figure)
+  /// is shown once.
   std::vector<EvaluationMetric> metrics = {};
-  /// The figure that early stopping, the best weights and PlateauRate go by: the name of a metric,
-  /// or empty: the loss, of the validation data if there are any. Where a run is resumed with
-  /// another one, the best is chosen anew.
+  /// Name of the metric that early stopping, the best weights and PlateauRate use. Empty: the loss,
+  /// of the validation data if there are any. A run resumed with another one chooses its best epoch
+  /// again.
   std::string watch = {};
-  std::optional<EarlyStopping> early_stopping = std::nullopt;  ///< Ends the run early.
+  /// Ends the run early; nullopt: never.
+  std::optional<EarlyStopping> early_stopping = std::nullopt;
 
-  // ---- what it writes ----
-  /// A folder, made if need be, that gets model.safetensors (the weights at the end),
-  /// best.safetensors (those with the best figure), training.safetensors (all that is needed to go
-  /// on), metrics.csv and report.html. It is one run's: a new one replaces the files of an old one
-  /// when it first saves. Empty: nothing is written.
+  // ---- files ----
+  /// Folder of the run, created if missing; empty: nothing is written. It receives
+  /// model.safetensors (final weights), best.safetensors (weights with the best figure),
+  /// training.safetensors (state for a resume), metrics.csv and report.html. A folder belongs to
+  /// one run: a new run replaces the old run's files at its first save.
   std::filesystem::path folder = {};
-  std::int64_t save_every = 0;  ///< Steps between two saves of the state; 0: after each epoch.
-  /// Of so many epochs the state is kept, as epoch-12.safetensors, beside the newest one.
+  /// Number of steps between two saves of the state; 0: after each epoch.
+  std::int64_t save_every = 0;
+  /// Number of epochs whose state is kept beside the newest one, as epoch-12.safetensors for
+  /// example.
   std::int64_t keep_epochs = 0;
-  /// Go on with the run in the folder, in mid-epoch too, to the bits of a run that never stopped.
-  /// Where there is none, begin one. Where epochs, learning rate, schedule, the optimizer's other
-  /// settings or clipping are not those that the run had, they hold from there on, and a line says
-  /// so; another optimizer, seed, batch_size, accumulate or number of devices is refused.
+  /// Resumes the run in the folder, also within an epoch, with the bits of a run that never
+  /// stopped; begins a new run if there is none. Changed epochs, learning rate, schedule, other
+  /// optimizer settings and clipping apply from there on, and a line reports them. Another
+  /// optimizer, seed, batch_size, accumulate or number of devices is rejected.
   bool resume = false;
-  /// What a run is: saved with its state, and to be the same where it is resumed; shown in the
-  /// report. Without "hearth." and "trainer." in front, and none of those that the Trainer writes
-  /// itself: seed, devices, accumulate, batch_size; epoch, watched, value.
+  /// Identity of a run: saved with its state, shown in the report, and compared at a resume. Keys
+  /// must not begin with "hearth." or "trainer.", and must not be seed, devices, accumulate,
+  /// batch_size, epoch, watched or value, which the Trainer writes itself.
   Metadata notes = {};
-  std::string title = "Training";               ///< Of the report.
-  ConsoleOptions console = {};                  ///< Style and file of the output.
-  std::vector<TrainerCallback> callbacks = {};  ///< Called in their order.
+  std::string title = "Training";               ///< Title of the report.
+  ConsoleOptions console = {};                  ///< Style and file of the console output.
+  std::vector<TrainerCallback> callbacks = {};  ///< Callbacks, called in this order.
 
-  /// Deadlines, spare devices and so on. What is named above is taken from there.
+  /// Deadlines, spare devices and similar. Fields that TrainerOptions also has are overridden by
+  /// it.
   DataParallelOptions parallel = {};
 };
 
 enum class EndReason : std::uint8_t {
   finished,     ///< All epochs are trained.
-  no_progress,  ///< EarlyStopping.
+  no_progress,  ///< EarlyStopping ended the run.
   interrupted,  ///< Ctrl-C or SIGTERM.
-  stopped,      ///< A callback wanted it.
+  stopped,      ///< A callback requested it.
 };
 [[nodiscard]] std::string_view name(EndReason reason) noexcept;
 
-/// The figures of a data set.
+/// Loss and metrics of a data set.
 struct EvaluationFigures {
   double loss = 0;
   std::int64_t sample_count = 0;
   std::vector<double> metrics = {};  ///< In the order of TrainerOptions::metrics.
-  /// What they were made of.
+  /// Statistics from which the metrics were computed.
   std::vector<EvaluationMetric::Statistics> statistics = {};
 };
 
 struct TrainingResult {
   EndReason reason = EndReason::finished;
-  TrainingHistory history;  ///< With the epochs before a resume.
-  /// Where a run was ended in mid-epoch, and the figures of that epoch so far.
+  TrainingHistory history;  ///< Includes the epochs before a resume.
+  /// Position within the epoch in which the run ended, and the figures of that epoch so far.
   std::optional<RunPlace> ended_at = std::nullopt;
   std::optional<EpochRecord> partial = std::nullopt;
-  /// Where it went on, when it was resumed: the place of the next batch.
+  /// Position of the first batch after a resume.
   std::optional<RunPlace> resumed_at = std::nullopt;
   std::optional<std::int64_t> best_epoch = std::nullopt;
-  std::optional<double> best_value = std::nullopt;  ///< Of the figure that is watched.
-  double samples_per_s = 0;                         ///< In the steps of this call.
+  std::optional<double> best_value = std::nullopt;  ///< Best value of the watched figure.
+  double samples_per_s = 0;                         ///< Over the steps of this call.
   std::chrono::nanoseconds median_step{0};
 };
 

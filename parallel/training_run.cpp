@@ -28,7 +28,7 @@ double base_rate_of(const OptimizerConfig& config) {
   return std::visit([](const auto& each) { return each.learning_rate; }, config);
 }
 
-// Which of the metrics a run watches; none: the loss.
+// Index of the metric that a run watches; nullopt: the loss.
 std::optional<std::size_t> watched_of(const TrainerOptions& options,
                                       bool has_validation,
                                       SourceLoc where) {
@@ -53,7 +53,7 @@ std::optional<std::size_t> watched_of(const TrainerOptions& options,
   return static_cast<std::size_t>(found - options.metrics.begin());
 }
 
-// Accuracy comes from accuracy_metric() and with a confusion_metric(): a column of it is enough.
+// accuracy_metric() and confusion_metric() both yield accuracy: one column of it is enough.
 std::vector<std::size_t> columns_of(const std::vector<EvaluationMetric>& metrics, SourceLoc where) {
   std::vector<std::size_t> columns;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
@@ -211,7 +211,7 @@ void TrainingRun::require_sound_options() const {
 
 RunPlace TrainingRun::place() const {
   const LoaderCursor cursor = ports_.cursor();
-  // Behind the last batch of an epoch the cursor may be in the next one.
+  // After the last batch of an epoch the cursor may be in the next one.
   const bool is_over = cursor.epoch >= epoch_;
   return {.epoch = epoch_,
           .batch = is_over ? ports_.batch_count : cursor.batch,
@@ -227,7 +227,7 @@ std::int64_t TrainingRun::steps_before(const LoaderCursor& cursor) const {
          (cursor.batch + options_.accumulate - 1) / options_.accumulate;
 }
 
-// A rate that the program has set itself stays until the schedule's changes.
+// A rate that the program has set itself stays until the schedule's rate changes.
 void TrainingRun::set_rate() {
   const double factor = rate_factor(options_.schedule,
                                     steps_before(ports_.cursor()),
@@ -240,7 +240,7 @@ void TrainingRun::set_rate() {
   }
 }
 
-// What a step says of a loss that is no number gets the batches that it came from.
+// Runs a step. Adds the batches to the error for a loss that is not finite.
 std::optional<DataParallelReport> TrainingRun::step() const {
   const RunPlace before = place();
   try {
@@ -330,7 +330,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
   return end_epoch(interrupt);
 }
 
-// What a lost device has is not asked for: it would not answer.
+// A lost device is not queried: it would not answer.
 void TrainingRun::draw_dashboard(const RunPlace& place,
                                  const EpochRecord& so_far,
                                  const std::optional<RunPlace>& validated) {
@@ -435,8 +435,8 @@ std::optional<EvaluationFigures> TrainingRun::validate(const InterruptScope& int
   return figures;
 }
 
-// The state was saved before, and is saved no more: random numbers that a validation takes would
-// be taken twice. So the run goes on with the whole validation.
+// The state was saved before the validation, and is not saved again: a resumed run would draw the
+// validation's random numbers a second time. The resumed run repeats the whole validation.
 void TrainingRun::end_in_validation(const RunPlace& validated) {
   result_.reason = EndReason::interrupted;
   result_.ended_at = place();
@@ -444,7 +444,7 @@ void TrainingRun::end_in_validation(const RunPlace& validated) {
   console_.end_epoch(history_, *result_.partial, ending_at(validated, "validation"));
 }
 
-// Whatever goes wrong in the program's own code, a metric or a callback, the epoch is saved before.
+// Saves the epoch before it runs the program's own code: a metric or a callback may throw.
 bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   if (sums_.sample_count == 0) {
     refuse(fmt::format("there was no batch in epoch {}", epoch_), where_);
@@ -503,7 +503,7 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   return goes_on;
 }
 
-// The state first: it is what the user waits for.
+// Saves the state first: the user waits for it.
 void TrainingRun::end_early(EndReason reason) {
   save_state();
   result_.reason = reason;
@@ -530,7 +530,7 @@ std::string TrainingRun::best_text() const {
       "{} loss {}", ports_.validate ? "validation" : "training", figure_text({}, *best_.best()));
 }
 
-// A run that was stopped has said so, in the line of its epoch.
+// A stopped run has already printed its reason in the line of its epoch.
 void TrainingRun::say_end() {
   std::string line;
   if (result_.reason == EndReason::no_progress) {
@@ -576,7 +576,7 @@ TrainingResult TrainingRun::run() {
   result_.best_value = best_.best();
   write_figures(true);
   say_end();
-  console_.close();  // while a signal is still a wish
+  console_.close();  // while an interrupt signal is still only a request
   result_.history = std::move(history_);
   return std::move(result_);
 }

@@ -1,4 +1,4 @@
-// The files of a run: its state, the best weights, the last epochs, figures and report.
+// Writes the files of a run: its state, the best weights, the last epochs, figures and report.
 #include <hearth/parallel/training_run.hpp>
 
 #include "training_run_parts.hpp"
@@ -35,7 +35,7 @@ void remove_file(const std::filesystem::path& path, SourceLoc where) {
   }
 }
 
-// Of a file that keep_epochs has made.
+// The epoch of a file that keep_epochs made.
 std::optional<std::int64_t> kept_epoch(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   constexpr std::string_view kBegin = "epoch-";
@@ -57,7 +57,7 @@ std::filesystem::path TrainingRun::file(const char* name) const {
   return options_.folder / name;
 }
 
-// Before anything in it is read.
+// Locks the folder before any file in it is read.
 void TrainingRun::take_folder() {
   if (options_.folder.empty()) {
     return;
@@ -71,7 +71,7 @@ void TrainingRun::take_folder() {
   }
 }
 
-// What cannot be written is found out before the training.
+// Finds files that cannot be written before the training starts.
 void TrainingRun::prepare_folder() const {
   if (options_.folder.empty()) {
     return;
@@ -90,7 +90,7 @@ void TrainingRun::save_state() {
   save_state_to(file(training::kStateFile));
 }
 
-// A device that is lost meanwhile is not in the notes.
+// Repeats the save when a device was lost meanwhile, so that the notes hold the number of ranks.
 void TrainingRun::save_state_to(const std::filesystem::path& file) {
   for (int world = 0; world != ports_.world();) {
     world = ports_.world();
@@ -159,7 +159,7 @@ void TrainingRun::remove_kept_epochs(
   }
 }
 
-// A report grows with the run, so one of many short epochs is not written after each of them.
+// The report grows with the run, so it is not written after each of many short epochs.
 void TrainingRun::write_figures(bool is_last) {
   constexpr std::chrono::seconds kPause{2};
   const detail::TimePoint time = training::now();

@@ -1,4 +1,4 @@
-// What the sources of TrainingRun share. Private to parallel. Stateless. Threads: any.
+// Functions that the sources of TrainingRun share. Private to parallel. Stateless. Threads: any.
 #pragma once
 
 #include <hearth/modules/safetensors.hpp>

@@ -1,5 +1,4 @@
-// What a run is made with, in words: for its report, and so that one that goes on with other
-// settings says so.
+// The settings of a run as text, for its report and for the comparison at a resume.
 #include <hearth/parallel/training_run.hpp>
 
 #include <fmt/format.h>
@@ -97,7 +96,7 @@ Words settings_of(const Sgd::Config& config) {
           {"dampening", number(config.dampening)},
           {"nesterov", config.nesterov ? "on" : "off"}};
 }
-template <class Config>  // Adam's or AdamW's
+template <class Config>  // Adam or AdamW
 Words settings_of(const Config& config) {
   Words words{{"beta1", number(config.beta1)},
               {"beta2", number(config.beta2)},
@@ -117,7 +116,7 @@ std::string name_of(const AdamW::Config& /*config*/) {
   return "AdamW";
 }
 
-// 12,000
+// Formats a count with commas: 12,000.
 std::string counted(std::int64_t count) {
   std::string digits = std::to_string(count);
   for (auto place = static_cast<std::ptrdiff_t>(digits.size()) - 3; place > 0; place -= 3) {

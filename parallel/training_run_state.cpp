@@ -1,4 +1,4 @@
-// The state of a run as text, part of the file that a run goes on from; and how it goes on.
+// The state of a run as text, which is part of the saved file, and the resume from it.
 #include <hearth/parallel/training_run.hpp>
 
 #include "training_run_parts.hpp"
@@ -24,9 +24,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 2;  // of the state's text
+constexpr int kFormat = 2;  // format number of the state's text
 
-// Numbers in JSON come back bit by bit, but for those that are none.
+// JSON keeps finite numbers bit by bit; NaN and infinity are stored as strings.
 Json json_of(double value) {
   return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
 }
@@ -89,7 +89,7 @@ StepCurve curve_of(const Json& json) {
           json.at(3).get<std::int64_t>()};
 }
 
-// The figures of a run that may have had other metrics, or in another order; NaN: none.
+// Figures of a run whose metrics may have differed or stood in another order; NaN: missing.
 std::vector<double> in_columns(const std::vector<MetricColumn>& columns,
                                const std::vector<std::string>& names,
                                const std::vector<double>& figures) {
@@ -102,7 +102,8 @@ std::vector<double> in_columns(const std::vector<MetricColumn>& columns,
   return all;
 }
 
-// None where the text is none, which is found out when it is taken, or an earlier build's.
+// Returns no settings if the text is not valid JSON, which take_state() reports, or if an earlier
+// build wrote it.
 std::vector<std::pair<std::string, std::string>> settings_in(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> settings;
   const Json state = Json::parse(text, nullptr, false);
@@ -156,11 +157,12 @@ std::string TrainingRun::state_text() const {
   return state.dump();
 }
 
-// What decides how the run goes on follows from the figures of its epochs, as it did when they
-// came.
+// The best epoch, patience and plateau follow from the figures of the epochs, as they did in the
+// first run.
 void TrainingRun::take_state(const std::string& text) {
   const Json state = Json::parse(text);
-  if (!state.contains("format") || state.at("format") != Json(kFormat)) {  // the first had none
+  // the first format had no number
+  if (!state.contains("format") || state.at("format") != Json(kFormat)) {
     throw std::invalid_argument("another version of Hearth wrote it");
   }
   epoch_ = state.at("epoch").get<std::int64_t>();
@@ -236,7 +238,7 @@ void TrainingRun::require_same_run() {
   }
   const auto state = saved.metadata().find(training::kStateNote);
   saved_settings_ = state == saved.metadata().end() ? Words() : settings_in(state->second);
-  // An average that was not kept from the beginning would be one of other steps.
+  // An average that starts in mid-run would cover other steps.
   const auto average =
       std::ranges::find(saved_settings_, std::string("average_decay"), &Words::value_type::first);
   const std::string now = fmt::format("{}", options_.average_decay);
@@ -253,7 +255,7 @@ void TrainingRun::resume() {
       throw std::invalid_argument(fmt::format("'{}' is missing", training::kStateNote));
     }
     take_state(text->second);
-  } catch (const std::exception& error) {  // of the JSON library, too
+  } catch (const std::exception& error) {  // includes the JSON library's exceptions
     throw FileError(Error{.code = ErrorCode::bad_format,
                           .text = fmt::format("file {}: no run can go on from it: {}; begin a new "
                                               "one in another folder, or without resume",
@@ -289,13 +291,13 @@ std::optional<std::string> TrainingRun::saved_setting(std::string_view name) con
   return saved == saved_settings_.end() ? std::nullopt : std::optional(saved->second);
 }
 
-// Behind its last batch the cursor may be at the end of the epoch, as long as that was, or in the
-// next one.
+// After the last batch the cursor may be at the end of the epoch, whose length the saved settings
+// give, or in the next epoch.
 bool TrainingRun::ends_epoch(const LoaderCursor& cursor) const {
   return cursor.epoch < epoch_ && std::to_string(cursor.batch) == saved_setting(kBatches);
 }
 
-// An earlier build wrote no settings.
+// The state of an earlier build holds no settings.
 void TrainingRun::require_same_epoch(const LoaderCursor& cursor) const {
   if (cursor.batch == 0 || ends_epoch(cursor)) {
     return;

@@ -11,14 +11,15 @@
 namespace hearth {
 namespace {
 
-// The function's own error, which says on which worker it was. A file is none of the worker's.
+// The function's own error, with the worker's name added. A file's error does not depend on the
+// worker, so its text stays.
 ErrorRef own_error(const ErrorRef& thrown, const WorkerContext& context, bool is_of_file) {
   Error error = *thrown;
   if (!is_of_file) {
     error.text += fmt::format(" ({})", context.subject);
     error.device = error.device.empty() ? context.device.name() : error.device;
   } else if (error.code == ErrorCode::not_found) {
-    error.code = ErrorCode::io_error;  // by its code it would become an ArgumentError
+    error.code = ErrorCode::io_error;  // with not_found it would become an ArgumentError
   }
   error.location = error.location.line == 0 ? context.where : error.location;
   return std::make_shared<const Error>(std::move(error));
@@ -31,7 +32,7 @@ DeviceWorker::DeviceWorker(const Runtime& runtime, const Device& device, WorkerO
       options_(options),
       subject_(fmt::format("worker {} on {}", options.rank, device.name())),
       watchdog_(&runtime.watchdog()) {
-  // It may be in the middle of a function for long, so what it is at is seen from outside.
+  // A function may run for long, so the worker's state is observed from outside.
   const auto look = [desk = desk_] { return desk->look(); };
   std::shared_ptr<const void> witness =
       watchdog_->watch({.name = subject_,
@@ -41,7 +42,7 @@ DeviceWorker::DeviceWorker(const Runtime& runtime, const Device& device, WorkerO
                device,
                options,
                subject = subject_,
-               witness = std::move(witness)] {  // of a thread that is left behind, too
+               witness = std::move(witness)] {  // kept by an abandoned thread, too
     WorkerContext context{
         .rank = options.rank,
         .world = options.world,
@@ -71,7 +72,7 @@ void DeviceWorker::stop() noexcept {
   desk_->stop.request_stop();
   desk_->jobs.close();
   while (desk_->jobs.try_pop()) {
-    // Dies here, and its Pending says `cancelled`.
+    // Destroyed here; its Pending ends as `cancelled`.
   }
 }
 
@@ -114,7 +115,7 @@ ErrorRef WorkerContext::failure() const {
     throw;
   } catch (const Exception& exception) {
     cause = exception.shared_error();
-    detail::mark_unread(*cause);  // the function had it, and throws it on
+    detail::mark_unread(*cause);  // the function read it, and rethrows it
     if (detail::tells_all(*cause)) {
       const bool is_of_file = dynamic_cast<const FileError*>(&exception) != nullptr;
       return device.failures().enter(own_error(cause, *this, is_of_file));

@@ -1,10 +1,12 @@
 // DeviceWorker: a thread beside a device, which runs functions one after the other. Modules,
-// tensors and gradients are moved in with a function and move out with its result. Owned by the
-// program; the Runtime outlives it. Threads: run() from any; the functions run on the worker's own
-// thread, which is pinned to the device's cores. Invariants: (1) functions run in the order of
-// run(); (2) a function that throws ends its own Pending and nothing else; (3) what is queued when
-// the worker ends is dropped: its Pending says `cancelled`; (4) a function that does not come back
-// keeps nobody: what its thread touches of the worker is the thread's own.
+// tensors and gradients move in with a function and out with its result. Owned by the program; the
+// Runtime outlives it.
+// Threads: run() from any; the functions run on the worker's own thread, which is pinned to the
+// device's cores.
+// Invariants: (1) functions run in the order of run(); (2) a function that throws ends its own
+// Pending and nothing else; (3) functions still queued when the worker ends are dropped, and their
+// Pendings end as `cancelled`; (4) a function that never returns blocks no other thread: all state
+// that its thread uses belongs to that thread.
 #pragma once
 
 #include <hearth/parallel/hand_over.hpp>
@@ -27,33 +29,33 @@
 namespace hearth {
 
 struct WorkerOptions {
-  int rank = 0;            ///< This worker's number …
-  int world = 1;           ///< … among so many.
+  int rank = 0;            ///< This worker's number.
+  int world = 1;           ///< Number of workers.
   std::uint64_t seed = 0;  ///< Seed of the worker's generator.
-  /// How long the destructor waits for the function that runs.
+  /// Limit of the destructor's wait for the running function.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
 };
 
-/// What a function finds on its worker. Threads: the worker's.
+/// State that a worker passes to its functions. Threads: the worker's.
 struct WorkerContext {
   int rank = 0;
   int world = 1;
   Device device;
-  /// Of this worker alone: the same seed and rank give the same numbers. Also the one that
-  /// current_generator() finds.
+  /// The worker's own generator: the same seed and rank give the same numbers. current_generator()
+  /// finds it too.
   Generator generator;
-  /// Beside the thread's default stream: for transfers that go on while that one computes.
+  /// A stream beside the thread's default one, for transfers that overlap its computation.
   Stream communication;
-  /// Requested when the worker is to end: for functions that wait (Pending::get) or go on for long.
+  /// Requested when the worker ends; for functions that wait (Pending::get) or run for long.
   std::stop_token stop;
-  std::string subject;  ///< How errors call this worker: "worker 1 on sim:1".
-  /// The program's call that the function is a part of, for errors. The caller's function sets it;
-  /// the next one finds it empty.
+  std::string subject;  ///< Name of this worker in errors: "worker 1 on sim:1".
+  /// The program's call that the function belongs to, for errors. The caller's function sets it;
+  /// the next function finds it empty.
   SourceLoc where = {};
 
-  /// The exception being handled, as this worker's: the same error with the worker's name in its
-  /// text; worker_failed with the cause where it is none of the library's exceptions, or where a
-  /// device, a deadline or a wait was given up.
+  /// Converts the exception being handled to this worker's error. An exception of the library keeps
+  /// its error and gets the worker's name in its text. Any other exception, a lost device, a
+  /// deadline or a cancelled wait becomes worker_failed with the cause.
   [[nodiscard]] ErrorRef failure() const;
 };
 
@@ -62,20 +64,18 @@ class DeviceWorker final {
   DeviceWorker(const Runtime& runtime, const Device& device, WorkerOptions options = {});
   DeviceWorker(const DeviceWorker&) = delete;
   DeviceWorker& operator=(const DeviceWorker&) = delete;
-  /// Asks the function that runs now to stop (WorkerContext::stop) and waits for it up to the
-  /// limit; drops those behind it. A function that does not come back is named in the log and left
-  /// behind with its thread: what it was given by reference must outlive it.
+  /// Requests the running function to stop (WorkerContext::stop), waits for it up to the limit, and
+  /// drops the queued ones. A function that does not return is logged and abandoned with its
+  /// thread: objects that it refers to must outlive it.
   ~DeviceWorker();
 
   /// Queues fn(context, args...). The arguments are handed over to the worker and the result back:
-  /// tensors, gradients and modules in them are published and adopted (see hand_over.hpp); the
-  /// caller may take_over() the result.
+  /// tensors, gradients and modules in them are published and adopted (see hand_over.hpp). The
+  /// caller may take_over() the result. A wait for the result without a deadline continues while
+  /// the worker's device makes progress (RuntimeOptions::wait_limit).
   ///
-  /// A wait for the result that names no deadline goes on as long as the worker's device gets on
-  /// (RuntimeOptions::wait_limit).
-  ///
-  /// Errors: what fn throws, as WorkerContext::failure() has it; cancelled when the worker ended
-  /// first.
+  /// Errors: the exception of fn, as WorkerContext::failure() converts it; cancelled when the
+  /// worker ended first.
   template <class Fn, class... Args>
   auto run(Fn fn, Args... args) {
     using R = std::invoke_result_t<Fn&, WorkerContext&, Args...>;
@@ -104,22 +104,22 @@ class DeviceWorker final {
     return pending;
   }
 
-  /// The plain form: the job must not throw.
+  /// Queues a job that must not throw.
   void post(UniqueFunction<void(WorkerContext&)> job);
 
   [[nodiscard]] const Device& device() const noexcept { return device_; }
   [[nodiscard]] int rank() const noexcept { return options_.rank; }
-  /// Gives up what is queued, now and from here on, and asks the function that runs now to stop,
-  /// without waiting.
+  /// Drops queued functions, now and later, and requests the running function to stop, without
+  /// waiting.
   void stop() noexcept;
-  /// What the destructor does, by this deadline. Whether the function came back. Threads: the
-  /// owner's.
+  /// Stops the worker and waits until the deadline. Returns whether the running function returned.
+  /// Threads: the owner's.
   bool end(Deadline deadline);
 
  private:
   using Job = UniqueFunction<void(WorkerContext&)>;
 
-  /// What the worker and its thread share.
+  /// State that the worker and its thread share.
   struct Desk {
     std::stop_source stop;
     detail::Mailbox<Job> jobs;

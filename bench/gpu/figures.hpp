@@ -1,4 +1,4 @@
-// How hearth-gpu-bench times a call on a device, and says so in one JSON line. Threads: one.
+// Times a call of hearth-gpu-bench on a device and prints it as one JSON line. Threads: one.
 #pragma once
 
 #include <algorithm>
@@ -32,14 +32,14 @@ struct Median {
   return {values[values.size() / 2], values.front(), values.back()};
 }
 
-/// Of a run of many calls: the host's wait at its end, some 0.3 ms, is not to count. PyTorch's runs
-/// are timed by events of the device.
+/// Length of a run of many calls: long enough that the host's wait at its end, some 0.3 ms, does
+/// not count. PyTorch's runs are timed by events of the device.
 inline constexpr double kSecondsOfRun = 0.04;
 
-/// What a call moves or computes, for the rate beside its time.
+/// Work of a call, for the rate beside its time.
 struct Work {
   double amount = 0;
-  const char* unit = "";  ///< "GBps" of bytes, "TFLOPs" of operations.
+  const char* unit = "";  ///< "GBps" for bytes, "TFLOPs" for operations.
 };
 
 class Figures {
@@ -69,20 +69,20 @@ class Figures {
     time_all(name, more, work, inner, [&call] { return std::vector<Tensor>{call()}; });
   }
 
-  /// `call` returns all that it computes.
+  /// `call` returns all tensors that it computes.
   void time_all(const std::string& name,
                 const std::string& more,
                 Work work,
                 int inner,
                 const std::function<std::vector<Tensor>()>& call) const {
-    // The last few calls' results are held, so that memory is not what is measured.
+    // The results of the last few calls are held, so that allocation is not measured.
     const auto run = [&](int count) {
       std::vector<std::vector<Tensor>> results(static_cast<std::size_t>(inner));
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < count; ++i) {
         std::vector<Tensor> made = call();
         for (Tensor& result : made) {
-          result.publish();  // or several calls would become one kernel
+          result.publish();  // otherwise several calls would become one kernel
         }
         results[static_cast<std::size_t>(i % inner)] = std::move(made);
       }

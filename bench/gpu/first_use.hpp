@@ -1,6 +1,6 @@
-// The section `first` of hearth-gpu-bench: how long a chain of ops takes that the device has never
-// seen, with results that are waited for. While its own kernel is made its ops run one by one.
-// Threads: one.
+// The section `first` of hearth-gpu-bench: the time of a chain of ops that the device has never
+// run, including the wait for its results. While its own kernel is compiled, its ops run one by
+// one. Threads: one.
 #pragma once
 
 #include <array>
@@ -17,8 +17,7 @@
 
 namespace hearth::bench {
 
-/// Chains of six ops of eight kinds, each another one, before and after the kinds have been seen
-/// by themselves.
+/// Different chains of six ops of eight kinds, before and after each kind has run by itself.
 class FirstUse final {
  public:
   explicit FirstUse(const Device& device) : x_(full(device, {64, 1024}, 0.5)), device_(device) {}
@@ -54,7 +53,8 @@ class FirstUse final {
     std::vector<double> all;
     for (int i = from; i < to; ++i) {
       all.push_back(microseconds_of(i));
-      std::this_thread::sleep_for(std::chrono::milliseconds(150));  // its kernel is made meanwhile
+      // its kernel is compiled meanwhile
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
     }
     return all;
   }

@@ -114,7 +114,7 @@ class GptSteps final {
           text_(randint(device, {texts, Gpt::kPlaces}, generator_, 0, 6000, DType::i64)),
           next_(randint(device, {texts, Gpt::kPlaces}, generator_, 0, 6000, DType::i64)) {}
 
-    /// In milliseconds, waited for.
+    /// Runs one step, waits for it, and returns milliseconds.
     double step() {
       const auto start = std::chrono::steady_clock::now();
       auto [loss, gradients] = value_and_grad(model_, [&](const Gpt& tracked) {

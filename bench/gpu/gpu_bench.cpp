@@ -1,8 +1,8 @@
-// hearth-gpu-bench [SECTION ...] [--device vulkan:0]: the figures of the GPU table, one JSON line a
-// measurement, under the names that torch_figures.py gives PyTorch's. A figure is the time of one
-// call among many that are queued back to back, from the first submit to the end of the last, with
-// clocks that were warmed by time: an idle H200 stands at 345 MHz and reads 5.7 times slow. Results
-// are published, for what nobody needs is not computed, and the last few stay alive.
+// hearth-gpu-bench [SECTION ...] [--device vulkan:0]: prints the figures of the GPU table, one JSON
+// line each, under the names that torch_figures.py uses for PyTorch's. A figure is the time of one
+// call among many that are queued back to back, from the first submit to the end of the last. The
+// clocks are warmed up first: an idle H200 runs at 345 MHz, which makes calls 5.7 times slower.
+// Results are published, because unread results are not computed, and the last few are kept alive.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -55,7 +55,7 @@ void gelus(const Figures& figures) {
       return gelu_by_erf(x);
     });
     figures.time("custom_gelu_loss", with("dtype", name(dtype)), {}, 30, [&] {
-      return sum(gelu_by_erf(x));  // what its gradient takes beyond this is the backward pass
+      return sum(gelu_by_erf(x));  // the backward pass is the time of the gradient beyond this
     });
     figures.time("custom_gelu_backward", with("dtype", name(dtype)), {}, 15, [&] {
       return grad([](const std::vector<Tensor>& in) { return sum(gelu_by_erf(in[0])); },
@@ -82,7 +82,7 @@ void rows(const Figures& figures) {
   });
 }
 
-// Both ways in which the right side may lie; behind the product, what a quantised layer does.
+// Both layouts of the right side; behind the product, the ops of a quantised layer.
 void integer_products(const Figures& figures) {
   const Device& device = figures.device();
   Generator generator(7);
@@ -161,8 +161,8 @@ void products(const Figures& figures) {
   }
 }
 
-/// The parts of a layer of the encoder below: forward, and forward with backward.
-// Of a batch of texts, of which a part is filled up with one word, as batches of unequal texts are.
+/// Embeddings of a batch of texts, a part of which is padded with one word, as in batches of
+/// unequal texts.
 void embeddings(const Figures& figures) {
   constexpr std::int64_t kWords = 10000;
   const Shape batch{64, 512};
@@ -213,7 +213,7 @@ void layers(const Figures& figures) {
   }
 }
 
-/// Many small ops: nanoseconds an op, of `threads` threads with a stream each.
+/// Many small ops: nanoseconds per op, on `threads` threads with a stream each.
 void chain(const Device& device, const char* name, int threads, bool is_dependent) {
   constexpr int kOps = 20000;
   const auto work = [&] {
@@ -246,7 +246,7 @@ void chain(const Device& device, const char* name, int threads, bool is_dependen
       thread.join();
     }
   };
-  run();  // plans and kernels
+  run();  // makes plans and kernels
   const auto start = std::chrono::steady_clock::now();
   run();
   fmt::print(
@@ -271,7 +271,7 @@ void launches(const Figures& figures, const std::string& name) {
   }
 }
 
-/// One step after another, each waited for, as the peer has it.
+/// Runs step after step and waits for each, as the peer does.
 template <class Model, class Loss>
 void steps(const Figures& figures,
            const std::string& name,
@@ -285,7 +285,7 @@ void steps(const Figures& figures,
     adam.step(model, std::move(gradients)).get();
     figures.device().sync();
   };
-  figures.device().sync();  // data and weights are there
+  figures.device().sync();  // data and weights have arrived
   const auto first = std::chrono::steady_clock::now();
   step();
   const double first_us = seconds_since(first) * 1e6;
@@ -322,8 +322,8 @@ Tensor targets_of(const Device& device) {
   return Tensor::from(device, classes, {64});
 }
 
-/// Alone in a process its first step is that of a program: with an empty cache (HEARTH_CACHE_DIR),
-/// and with what an earlier process has left there.
+/// Alone in a process, its first step is that of a program: with an empty cache (HEARTH_CACHE_DIR),
+/// or with the cache of an earlier process.
 void cnn(const Figures& figures) {
   const Device& device = figures.device();
   Generator generator(5);
@@ -359,7 +359,7 @@ void transformers(const Figures& figures) {
   }
 }
 
-/// The losses of a course of training: those of a GPU have to be the CPU's, or no time counts.
+/// The losses of a training. No time counts unless the losses of a GPU equal the CPU's.
 template <class MakeModel>
 std::vector<double> course_on(const Device& device,
                               const MakeModel& make,

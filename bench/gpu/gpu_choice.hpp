@@ -1,4 +1,4 @@
-// What hearth-gpu-bench is asked for on its command line.
+// Command line of hearth-gpu-bench.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct GpuChoice {
   std::string device = "vulkan:0";
   std::vector<std::string> sections = {};  ///< Empty: all.
   bool helps = false;
-  std::string unknown = {};  ///< An argument that is none; empty: there is none.
+  std::string unknown = {};  ///< An unknown argument; empty: none.
 
   [[nodiscard]] bool has(std::string_view section) const {
     return sections.empty() || std::ranges::find(sections, section) != sections.end();
@@ -40,7 +40,7 @@ struct GpuChoice {
   return choice;
 }
 
-/// Says how it is used, and what is unknown. Returns what the program ends with.
+/// Prints the usage and the unknown argument. Returns the exit status.
 [[nodiscard]] inline int explain_gpu_choice(const GpuChoice& choice,
                                             std::span<const std::string_view> sections) {
   if (!choice.unknown.empty()) {

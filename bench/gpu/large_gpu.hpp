@@ -1,4 +1,4 @@
-// The limits of a large GPU, an H100, where none is: for the texts of kernels that it would get.
+// The limits of a large GPU, an H100: for generating its kernels' texts on a machine without one.
 #pragma once
 
 #include "backends/vulkan/device_limits.hpp"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# bench/gpu/measure.sh OUTPUT [SECTION...]: the GPU table, ours and PyTorch's beside each other, section by section; each takes less than
-# eight minutes. A section whose results lie in OUTPUT already is skipped, so that a second call goes on where the first was cut off.
-# Runs in a folder of bundle.sh's. HEARTH_GPU_DEVICE names the device (vulkan:0); without PyTorch only ours is measured.
+# bench/gpu/measure.sh OUTPUT [SECTION...]: measures the GPU table, ours and PyTorch's side by side,
+# section by section; each takes less than eight minutes. A section with results in OUTPUT is
+# skipped, so a second call continues an interrupted one. Runs in a folder that bundle.sh made.
+# HEARTH_GPU_DEVICE names the device (vulkan:0). Without PyTorch only ours is measured.
 set -uo pipefail
 (($# >= 1)) || { echo "usage: $0 OUTPUT [SECTION...]" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,7 +13,7 @@ sections=("$@")
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 mkdir -p "$output"
 
-# measure NAME COMMAND...: the lines of COMMAND, to NAME.jsonl once it has ended well.
+# measure NAME COMMAND...: writes the output of COMMAND to NAME.jsonl once it has succeeded.
 failures=0
 measure() {
   local to="$output/$1.jsonl"

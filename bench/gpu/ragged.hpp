@@ -97,7 +97,7 @@ class Ragged final {
     return p.has_gelu ? gelu(product) : product;
   }
 
-  // Of a chain of calls, in seconds for one.
+  // Seconds per call in a chain of calls.
   double run(int count, const std::function<Tensor()>& call) const {
     std::array<Tensor, 4> results;
     const auto start = std::chrono::steady_clock::now();
@@ -161,7 +161,7 @@ class Ragged final {
     std::fflush(stdout);
   }
 
-  // Places along an axis: both ends, and some between.
+  // Indices along an axis: both ends, and some between.
   [[nodiscard]] static std::vector<std::int64_t> places(std::int64_t size) {
     std::vector<std::int64_t> found;
     for (std::int64_t i = 0; i < 16; ++i) {
@@ -180,12 +180,12 @@ class Ragged final {
     return index_select(x, axis, index);
   }
 
-  // Relative to the root of the depth; 1e30 where the result is not finite somewhere.
+  // Largest error relative to the root of the depth; 1e30 if any result is not finite.
   [[nodiscard]] double largest_error(const Product& p, const Sides& sides) const {
     const std::int64_t depth = p.sizes.depth;
     const auto rows = places(p.sizes.rows);
     const auto columns = places(p.sizes.columns);
-    // In the memory of the result lie other numbers before.
+    // Fills the memory of the result with other numbers first.
     {
       Tensor poison = full(device_, {p.sizes.rows, p.sizes.columns}, 97.0, DType::f32);
       poison.publish();
@@ -217,7 +217,7 @@ class Ragged final {
     return largest / std::sqrt(static_cast<double>(depth));
   }
 
-  // Forwards alone, and with the gradient for the logits.
+  // The loss alone, and with the gradient of the logits.
   void losses(DType dtype, std::int64_t rows, std::int64_t classes) const {
     const auto make = [&](std::int64_t count) {
       Generator generator(5);
@@ -255,7 +255,7 @@ class Ragged final {
     report("softmax", times([&] { return soft(own); }, [&] { return soft(after); }), soft_error);
   }
 
-  // The largest errors of some rows' softmax, relative to the row's largest, and of their
+  // Largest errors of softmax in some rows, relative to the row's largest value, and of the
   // gradients.
   [[nodiscard]] std::pair<double, double> line_errors(const Tensor& logits,
                                                       const Tensor& targets,

@@ -1,8 +1,8 @@
-// hearth-gpu-scaling DEVICE...: data-parallel training on the first of these devices, and on all of
-// them, one JSON line a measurement. Weak scaling: each device has the same batch, whose bytes are
-// there already. `scaling` is the time of a step on one device by that on all of them: 1 is
-// perfect. And whether it is the same training: `loss_gap` is the largest difference, over 10
-// steps, between the losses of all devices and those of one with the whole batch.
+// hearth-gpu-scaling DEVICE...: data-parallel training on the first of these devices and on all of
+// them, one JSON line per measurement. Weak scaling: each device has the same batch, which is on
+// the device already. `scaling` is the time of a step on one device divided by that on all of them;
+// 1 is perfect. `loss_gap` checks the training: the largest difference in 10 steps between the
+// losses of all devices and those of one device with the whole batch.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -32,12 +32,12 @@ constexpr int kCompared = 10;
 constexpr int kWarm = 10;
 constexpr int kTimed = 30;
 
-/// A shard of samples that lie on the device already.
+/// A shard whose samples are on the device already.
 struct Part {
   std::int64_t size = 0;
 };
 
-/// A model, and the samples of a rank: the same ones whatever number of devices they lie on.
+/// A model and a rank's samples, which do not depend on the number of devices.
 template <class Model>
 struct Case {
   std::string name;
@@ -55,8 +55,8 @@ struct Course {
 
 enum class Wanted : std::uint8_t { losses, times };
 
-/// Trains on these devices, `parts` shards of samples a device: by SGD for the losses, by Adam for
-/// the times.
+/// Trains on these devices with `parts` shards per device: with SGD for losses, with Adam for
+/// times.
 template <class Model>
 Course train(const Runtime& runtime,
              const Case<Model>& of,

@@ -1,6 +1,6 @@
-// hearth-gpu-staging [DEVICE]: uploads and downloads of 256 MiB of ordinary memory with pieces and
-// threads of every size, one JSON line each, and beside it how long the host copies a piece: what
-// other streams wait for. StagingOptions and device_list's threads are from here.
+// hearth-gpu-staging [DEVICE]: uploads and downloads 256 MiB of ordinary memory with pieces and
+// threads of every size, one JSON line each. Beside it, the host's time for one piece, during which
+// other streams wait. StagingOptions and the threads of device_list come from here.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,11 @@
 // hearth-gpu-tiles [--dtype f16] [--size ROWSxCOLUMNSxDEPTH] [--transposed a|b|ab] [--tile N]
 // [--dump FOLDER]
-// [--texts FOLDER]: what each tile of the tables in product.cpp gives for a product of one's
-// choice, one JSON line each, with the largest error among some thousand sums that are computed
-// anew. --dump writes each kernel's text to FOLDER (with --pretend 1 those that an H100 would get,
-// and nothing is measured), and --texts measures such texts, edited at will, in place of ours: a
-// file TILE.NAME.comp runs with the grid of that tile. Clocks are warmed by time, and factors are
-// random: a GPU multiplies zeros faster.
+// [--texts FOLDER]: measures each tile of the tables in product.cpp for a product of a given size.
+// Prints one JSON line each, with the largest error among some thousand recomputed sums. --dump
+// writes each kernel's text to FOLDER; with --pretend 1 the texts are those for an H100, and
+// nothing is measured. --texts measures edited texts in place of ours: a file TILE.NAME.comp runs
+// with the grid of that tile. Clocks are warmed up first. Factors are random, because a GPU
+// multiplies zeros faster.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -53,7 +53,7 @@ struct Choice {
 
 constexpr std::int64_t kSamples = 4096;
 
-/// Forwards to the encoder of launches with other limits, and other texts where there are some.
+/// Forwards to the launch encoder with other limits, and with other texts where given.
 class TileEncoder final : public KernelEncoder {
  public:
   TileEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops, bool pretends)
@@ -95,7 +95,7 @@ class TileEncoder final : public KernelEncoder {
   [[nodiscard]] std::uint64_t guard() const noexcept override { return 0; }
   [[nodiscard]] std::span<const std::int8_t> keeps() const noexcept override { return {}; }
 
-  /// What comes next: a tile of the table, and another text for it.
+  /// Sets the next tile of the table, and an optional text for it.
   void set(int tile, std::string text, std::string dump) {
     limits_.only_tile = tile;
     text_ = std::move(text);
@@ -184,7 +184,8 @@ class Tiles final {
     return choice_.dtype == DType::i8 ? DType::i32 : choice_.dtype;
   }
 
-  // Sums of four uniform numbers: about normal; of integers forty times that.
+  // Fills a buffer with sums of four uniform numbers, which are about normal; integers are forty
+  // times as large.
   void fill(const Buffer& buffer, DType dtype, std::int64_t count, int seed) {
     constexpr int kThreads = 256;
     ParameterBlock parameters;
@@ -254,7 +255,7 @@ void main() {{
     }
   }
 
-  // Of each sample: a place of the result, spread over it, its sum anew and how far it is off.
+  // Computes the sums of samples spread over the result again, and returns the largest error.
   double largest_error() {
     constexpr int kThreads = 64;
     const MatrixProduct p = product();
@@ -317,7 +318,7 @@ void main() {{
         choice_.dump.empty() ? "" : fmt::format("{}/{}.ours.comp", choice_.dump, tile);
     encoder_->set(tile, text, dump);
     try {
-      // Poison: what is not written is found.
+      // Poisons the result, so that unwritten elements are found.
       fill(y_, result_dtype(), choice_.rows * choice_.columns, 3);
       encode();
       if (choice_.pretends) {
@@ -370,7 +371,7 @@ constexpr std::string_view kUsage =
     "       [--transposed a|b|ab] [--tile N] [--dump FOLDER] [--pretend 1] [--texts FOLDER] "
     "[--f16-sums 1]\n";
 
-/// What the arguments ask for that is no choice.
+/// An argument without a valid meaning.
 struct BadArgument : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the GPU table: the measurements of gpu_bench.cpp under the same names, one JSON line each.
+"""PyTorch's side of the GPU table: the measurements of gpu_bench.cpp under the same names.
 
-torch_figures.py [SECTION ...]: copy transfers gelu rows matmul layers launch train transformer. Times are medians of many calls that are queued back to back,
-by events of the device, with clocks that were warmed by time.
+Prints one JSON line per measurement. A time is the median of many calls that are queued back to back,
+timed by events of the device, after the clocks have been warmed up.
+
+torch_figures.py [SECTION ...]: copy transfers gelu rows matmul layers launch train transformer
 """
 import json
 import math
@@ -150,7 +152,7 @@ def matmul():
         if n >= 4096:
             measure("matmul_scale", lambda: torch._int_mm(a, b.t()).float() * scale, 2 * n**3, "TOPs", dtype="i8", n=n)
     for name, tf32 in (("f32", False), ("f32", True), ("bf16", True)):
-        # PyTorch's own choice for f32 is tf32, which Vulkan does not have.
+        # PyTorch's default for f32 is tf32, which Vulkan does not have.
         torch.backends.cudnn.allow_tf32 = tf32
         x = torch.randn(16, 64, 56, 56, device=DEVICE, dtype=FLOATS[name])
         conv = nn.Conv2d(64, 64, 3, padding=1, bias=False).to(DEVICE, FLOATS[name])

@@ -1,7 +1,7 @@
-// The section `transfers` of hearth-gpu-bench: bytes up and down in GB/s, from ordinary memory and
-// from memory that is pinned for the device, and how long a small op takes on another stream while
-// a large upload is under way. Ordinary memory goes through a runtime, pinned memory through the
-// backend's own seam, as the public interface has none of it.
+// The section `transfers` of hearth-gpu-bench: uploads and downloads in GB/s, from ordinary and
+// from pinned memory, and the time of a small op on another stream during a large upload. Ordinary
+// memory goes through a runtime. Pinned memory goes through the backend's interface, because the
+// public interface has none.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,8 @@ class TransferFigures {
     other_stream();
   }
 
-  /// All parts of a copy, and its end. `one_part` is told how much is done and gives the next.
+  /// Runs all parts of a copy. `one_part` receives the number of bytes done and starts the next
+  /// part.
   template <class Part>
   static void whole(Backend& backend, std::size_t size, const Part& one_part) {
     CopyPart last;
@@ -121,7 +122,7 @@ class TransferFigures {
     backend->pages().free_page(page);
   }
 
-  /// From the op's submit to its value on the host, with nothing beside it, and beside 1 GiB.
+  /// Time from the op's submit to its value on the host: alone, and beside a copy of 1 GiB.
   void other_stream() const {
     constexpr std::size_t kLarge = std::size_t{256} << 20;  // elements
     const Tensor small = ones(device_, {1});

@@ -1,5 +1,5 @@
 #!/bin/sh
-# usage_test.sh PROGRAM: what it says of --help, and of what it does not know.
+# usage_test.sh PROGRAM: tests the output of --help and the errors for unknown arguments.
 set -u
 wrong() { echo "$1" >&2; exit 1; }
 said=$("$1" --help) || wrong "--help ends with $?"
