@@ -141,8 +141,8 @@ struct CustomCode {
   std::vector<CustomNumber> numbers;
   HostKernel host;
   GlslKernel glsl;
-  /// Hash of the whole shader source. Kernels with equal hashes share the text in front of their
-  /// operands' types.
+  /// Hash of everything that the shader is generated from but its operands' types. Kernels with
+  /// equal hashes and types have equal texts.
   std::uint64_t text_hash = 0;
 };
 
