@@ -111,7 +111,8 @@ extern const OpInfo op_rows[kOpKindCount];
 /// A function with another name than its kind's.
 struct CalledInfo {
   std::string_view name;
-  std::string_view hint;  ///< End of the error for a bad row if rows are no indices.
+  /// End of an out_of_range error if the program passes no index: "cannot be drawn from: …".
+  std::string_view hint;
   OpKind kind;            ///< The kind that implements it; any for CalledAs::itself.
 };
 /// Returns the row of the name. Requires is_known(called).

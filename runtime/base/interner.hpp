@@ -69,7 +69,7 @@ class Interner final {
  private:
   static constexpr std::uint32_t kNone = 0xffffffffU;
   static constexpr std::uint32_t kFirstSlots = 128;
-  // Chunk c holds 64 * 2^c entries, so 26 of them hold every 32-bit id.
+  // Chunk c holds 64 * 2^c entries, so 27 of them hold every 32-bit id.
   static constexpr unsigned kFirstChunkBits = 6;
   static constexpr std::size_t kChunkCount = 27;
 

@@ -1,6 +1,6 @@
-// An op trace: the work of a program as data. It has the records of all its streams in one order
-// that keeps every dependency, the tables that their numbers refer to, and optionally the bytes
-// that went in and came out.
+// An op trace: the work of a program as data. The records of all its streams are in one order that
+// keeps every dependency. Tables resolve the numbers in the records. Uploaded and downloaded bytes
+// are optional.
 // `runtime/record/recorder` makes traces, op_trace_file stores them, `runtime/replay` runs them
 // again, op_trace_reducer reduces them. op_trace_checker defines validity. A plain value. Threads:
 // any.
