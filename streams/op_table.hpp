@@ -113,7 +113,7 @@ struct CalledInfo {
   std::string_view name;
   /// End of an out_of_range error if the program passes no index: "cannot be drawn from: …".
   std::string_view hint;
-  OpKind kind;            ///< The kind that implements it; any for CalledAs::itself.
+  OpKind kind;  ///< The kind that implements it; any for CalledAs::itself.
 };
 /// Returns the row of the name. Requires is_known(called).
 [[nodiscard]] const CalledInfo& called_info(CalledAs called) noexcept;

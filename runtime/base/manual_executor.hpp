@@ -36,9 +36,9 @@ class ManualExecutor final : public detail::Executor {
   ManualExecutor& operator=(const ManualExecutor&) = delete;
   ~ManualExecutor() override;
 
-  /// Runs main_body as the logical thread "main", and all others with it. Returns when main_body has
-  /// returned and each other thread has finished or is parked for ever. May be called again; the
-  /// clock continues.
+  /// Runs main_body as the logical thread "main", and all others with it. Returns when main_body
+  /// has returned and each other thread has finished or is parked for ever. May be called again;
+  /// the clock continues.
   ///
   /// Errors: an exception of main_body or of another thread's body, at once; Exception (internal)
   /// if main waits and no thread can ever run again, naming the parked ones, or if the steps run

@@ -68,8 +68,7 @@ struct PendingHelper {
 }  // namespace detail
 
 struct PendingOptions {
-  std::string subject =
-      "a result";  ///< Awaited result, for errors: "readback of f32[3] on cpu:0".
+  std::string subject = "a result";  ///< Awaited result, for errors: "readback of f32[3] on cpu:0".
   detail::PendingHelper helper = {};
   SourceLoc location = {};       ///< The call that requested the result, for errors of the wait.
   std::uint32_t then_count = 0;  ///< Number of continuations between this result and the subject.
