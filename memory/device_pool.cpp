@@ -16,7 +16,7 @@ constexpr std::int64_t kLongestPageBytes = std::int64_t{1} << 40;
 std::int64_t reach_for(std::int64_t budget_bytes) noexcept {
   return budget_bytes < kLongestPageBytes / 16 ? budget_bytes * 16 : kLongestPageBytes;
 }
-// An early page takes at most this fraction of the budget; there is one for each heap.
+// An early page takes at most 1/256 of the budget; each heap has one.
 constexpr std::int64_t kEarlyPart = 256;
 constexpr std::int64_t kStepBytes = std::int64_t{2} << 20;
 // Least slack. Taking and giving back memory in every step costs more than a hole of this size.

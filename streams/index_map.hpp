@@ -35,7 +35,7 @@ struct AffineIndex {
 /// One axis of an input, for one element of the result. The axis is read at index + k*reach_step
 /// for each k below reach. Positions outside the axis are padding.
 struct AxisLink {
-  AffineIndex index = {};  ///< Over the result's axes; over the input's own if is_inverse.
+  AffineIndex index = {};  ///< Over the result's axes; of an inverse link, over the input's.
   std::int64_t reach = 1;
   std::int64_t reach_step = 1;
   /// Axis of the result for an inverse link, else -1. The input element is read by the results
