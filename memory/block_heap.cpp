@@ -1,8 +1,8 @@
-// Two-level segregated fit (Masmano et al., 2004): a row for each power of two, 32 columns in it, a
-// list for each column, and a bit for each list that is not empty. So take() and give() are a few
-// instructions however many pieces there are. Pieces are named by index: the vector they lie in
-// grows, and pointers into it would not survive that. References taken before new_piece() do not
-// either, which is why split_off() asks for the new one first.
+// Two-level segregated fit (Masmano et al., 2004): a row for each power of two, 32 columns in a
+// row, a list for each column, and a bit for each list that is not empty. So take() and give() need
+// a few instructions, whatever the number of pieces.
+// Pieces are named by index, because pointers into `pieces_` do not survive its growth. A reference
+// taken before new_piece() dangles too, so split_off() calls new_piece() first.
 #include <hearth/memory/block_heap.hpp>
 
 #include <hearth/runtime/base/assert.hpp>
@@ -25,7 +25,7 @@ BlockHeap::BlockHeap(std::int64_t granule_bytes)
   resting_.fill(kNone);
 }
 
-// Row 0 holds 0..31 granules, one column each; row r holds [2^(r+4), 2^(r+5)) granules in 32 equal
+// Row 0 holds 0..31 granules, one column each. Row r holds [2^(r+4), 2^(r+5)) granules in 32 equal
 // columns.
 BlockHeap::SizeClass BlockHeap::class_of(std::int64_t size_bytes) const noexcept {
   const std::uint64_t granules = static_cast<std::uint64_t>(size_bytes) >> granule_shift_;
@@ -38,11 +38,11 @@ BlockHeap::SizeClass BlockHeap::class_of(std::int64_t size_bytes) const noexcept
   return {.row = exponent - kColumnBits + 1, .column = column & (kColumns - 1)};
 }
 
-// Steady programs ask for the same sizes again and again, so the exact class is looked at first:
-// without it, the hole that a tensor of the last step left would never be found by its successor,
-// whose size is seldom the least of a class. The scan is bounded, or a program with many sizes in
-// one class would pay for all of them at each op. Phases: the exact class, best fit among its first
-// pieces; a larger column of the row; a larger row.
+// Tries the exact class first. Steady programs request the same sizes again, and such a size is
+// seldom the least of its class. Without this search a tensor would never find the hole that its
+// predecessor left. The scan is bounded, so that many sizes in one class do not slow down each op.
+// Phases: the exact class, best fit among its first pieces; a larger column of the row; a larger
+// row.
 std::uint32_t BlockHeap::find(std::int64_t size_bytes) const noexcept {
   SizeClass at = class_of(size_bytes);
   std::uint32_t best = kNone;
@@ -60,8 +60,8 @@ std::uint32_t BlockHeap::find(std::int64_t size_bytes) const noexcept {
   if (best != kNone) {
     return best;
   }
-  // Any piece of a larger class fits, so the first one is taken. The last column has none above it,
-  // and a shift by 32 would be undefined.
+  // Any piece of a larger class fits, so the first one is taken. The last column is excluded: a
+  // shift by 32 would be undefined.
   const std::uint32_t larger_columns =
       at.column + 1 == kColumns ? 0 : column_bits_[at.row] & (~std::uint32_t{0} << (at.column + 1));
   if (larger_columns != 0) {
@@ -91,7 +91,7 @@ void BlockHeap::drop_piece(std::uint32_t index) noexcept {
   unused_ = index;
 }
 
-// At the front: what was freed last is the first to be taken, and lies in the caches still.
+// Inserts at the front: the piece freed last is taken first, while it is still in the caches.
 void BlockHeap::link(std::uint32_t index) noexcept {
   Piece& piece = pieces_[index];
   const SizeClass at = class_of(piece.size_bytes);
@@ -117,7 +117,7 @@ void BlockHeap::unlink(std::uint32_t index) noexcept {
   }
   if (piece.previous != kNone) {
     pieces_[piece.previous].next = piece.next;
-    return;  // not the head: its class has others, and its bits stay
+    return;  // not the head: the list is not empty, so its bits stay
   }
   const SizeClass at = class_of(piece.size_bytes);
   heads_[at.row][at.column] = piece.next;
@@ -143,7 +143,7 @@ void BlockHeap::open_growing_page(Page page) {
   growing_ = page;
 }
 
-// A free end becomes longer and changes its class; a used one gets a free neighbour.
+// Grows the free end, which changes its class, or adds a free neighbour to a used end.
 void BlockHeap::extend(Page longer) {
   const std::int64_t more_bytes = longer.size_bytes - growing_.size_bytes;
   if (tail_bytes() > 0) {
@@ -164,8 +164,7 @@ void BlockHeap::extend(Page longer) {
   reserved_bytes_ += more_bytes;
 }
 
-// The rest comes from the end: the beginning of a hole stays where the next block of its size will
-// lie.
+// Splits off the end, so that the next block of the remaining size starts at the same address.
 std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes) {
   const std::uint32_t rest = new_piece();
   Piece& kept = pieces_[index];
@@ -173,7 +172,7 @@ std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes)
   kept.size_bytes -= size_bytes;
   split.data = kept.data + kept.size_bytes;
   split.size_bytes = size_bytes;
-  split.ready_after = kept.ready_after;  // nobody knows which of the bytes had the late use
+  split.ready_after = kept.ready_after;  // which bytes had the late use is unknown
   split.left = index;
   split.right = kept.right;
   if (kept.right != kNone) {
@@ -212,7 +211,7 @@ std::uint32_t BlockHeap::wake(std::size_t granules) noexcept {
   return index;
 }
 
-// Both are in no list: joining changes the class.
+// Both pieces are in no list, because joining changes the class.
 void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   const std::uint32_t right = pieces_[index].right;
   Piece& piece = pieces_[index];
@@ -229,8 +228,9 @@ void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   drop_piece(right);
 }
 
-// Joining, and splitting again for the next of the size, takes as long as all else of a release and
-// an acquire together: programs of small ops pay for it with each.
+// Lets small pieces rest. Joining a piece and splitting it again for the next request of its size
+// takes as long as the rest of a release and an acquire together. Programs of small ops would pay
+// that for every op.
 void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
   Piece& piece = pieces_[index];
   HEARTH_ASSERT(!piece.is_free && !piece.rests, "a piece was given back twice");
@@ -259,8 +259,8 @@ void BlockHeap::settle() noexcept {
 }
 
 void BlockHeap::join(std::uint32_t index) noexcept {
-  // A gap beside it is not free: it has no memory. So a page full of gaps never becomes one piece
-  // by itself.
+  // A neighbouring gap is not free, since it has no memory. So a page full of gaps never becomes
+  // one piece by itself.
   const std::uint32_t right = pieces_[index].right;
   if (right != kNone && pieces_[right].is_free) {
     unlink(right);
@@ -282,10 +282,10 @@ bool BlockHeap::is_in_growing_page(std::uint32_t index) const noexcept {
          std::less<>{}(data, growing_.data + growing_.size_bytes);
 }
 
-// A gap is filled from the side on which a free piece lies already, and only as far as need be.
+// Fills a gap from the side that has the larger free piece, and only as far as necessary.
 BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) noexcept {
   settle();
-  // At the end of the page, unless a gap needs no more.
+  // The end of the page, unless a gap needs no more.
   Room best{.size_bytes = std::max<std::int64_t>(size_bytes - tail_bytes(), 0)};
   const auto free_beside = [this](std::uint32_t index) {
     return index != kNone && pieces_[index].is_free ? pieces_[index].size_bytes : 0;
@@ -297,7 +297,7 @@ BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) noexcept {
     const std::int64_t missing_bytes = size_bytes - std::max(left_bytes, right_bytes);
     std::int64_t fill_bytes = (missing_bytes + kPageGapBytes - 1) / kPageGapBytes * kPageGapBytes;
     if (fill_bytes > gap_bytes) {
-      fill_bytes = gap_bytes;  // then the pieces on both sides join through it
+      fill_bytes = gap_bytes;  // the pieces on both sides then join through it
     }
     const bool is_filled = fill_bytes == gap_bytes;
     const std::int64_t room_bytes = is_filled ? left_bytes + gap_bytes + right_bytes
@@ -312,7 +312,7 @@ BlockHeap::Room BlockHeap::cheapest_room(std::int64_t size_bytes) noexcept {
   return best;
 }
 
-// The provider first: where it has no memory the pieces stay as they are.
+// Calls the provider first, so that the pieces do not change if it has no memory.
 Status BlockHeap::fill_gap(PageProvider& provider, const Room& room) {
   const std::int64_t gap_bytes = pieces_[room.gap].size_bytes;
   HEARTH_TRY_STATUS(
@@ -331,12 +331,12 @@ Status BlockHeap::fill_gap(PageProvider& provider, const Room& room) {
     pieces_[room.gap].is_gap = false;
     std::erase(gaps_, room.gap);
   }
-  give(filled, 0);  // fresh memory: no use of it is under way
+  give(filled, 0);  // fresh memory: no use is in flight
   return {};
 }
 
-// The largest classes first. A copy, because making a gap unlinks pieces from the lists walked
-// here.
+// Returns the largest classes first. The result is a copy, because making a gap unlinks pieces from
+// the lists read here.
 std::vector<std::uint32_t> BlockHeap::large_free_pieces() const {
   std::vector<std::uint32_t> found;
   const SizeClass least = class_of(kPageGapBytes);
@@ -368,8 +368,8 @@ std::int64_t BlockHeap::make_gaps(PageProvider& provider,
   return given_bytes;
 }
 
-// Of the piece's last bytes, so that its beginning, where the next block of its size will lie,
-// stays.
+// Makes the gap at the end of the piece, so that the next block of its size starts at the same
+// address.
 std::int64_t BlockHeap::make_gap(PageProvider& provider,
                                  std::uint32_t index,
                                  std::int64_t size_bytes) {
@@ -382,8 +382,8 @@ std::int64_t BlockHeap::make_gap(PageProvider& provider,
   if (begin >= end || !provider.make_gap(growing_, begin, end - begin).has_value()) {
     return 0;
   }
-  // Up to three pieces now: what is left before the gap, the gap, and the end that fills no whole
-  // unit.
+  // The piece becomes up to three: the part before the gap, the gap, and the end that fills no
+  // whole unit.
   unlink(index);
   if (piece_end > end) {
     link(split_off(index, piece_end - end));
@@ -419,7 +419,7 @@ bool BlockHeap::is_whole_page(const PageEntry& entry) const noexcept {
   return first.is_free && first.right == kNone;
 }
 
-// A provider that cannot shorten the page leaves everything as it is, and nothing was trimmed.
+// If the provider cannot shorten the page, nothing changes and 0 is returned.
 std::int64_t BlockHeap::trim_tail(PageProvider& provider,
                                   std::int64_t size_bytes,
                                   std::uint64_t completed) noexcept {
@@ -451,7 +451,7 @@ std::int64_t BlockHeap::trim_tail(PageProvider& provider,
   return lost_bytes;
 }
 
-// Nothing but gaps is left of it.
+// Frees the growing page once it consists of gaps only.
 void BlockHeap::drop_empty_growing_page(PageProvider& provider) noexcept {
   if (gap_bytes_ == 0 || growing_.size_bytes != gap_bytes_) {
     return;
@@ -466,8 +466,8 @@ void BlockHeap::drop_empty_growing_page(PageProvider& provider) noexcept {
   tail_ = kNone;
 }
 
-// From cheap to dear: the end of the growing page costs one call and no address; a whole page may
-// have to be asked for again; a gap leaves a hole that later blocks cannot cross.
+// Goes from cheap to expensive. The end of the growing page costs one call and no address. A whole
+// page may have to be allocated again. A gap leaves a hole that later blocks cannot cross.
 std::int64_t BlockHeap::trim(PageProvider& provider,
                              std::int64_t size_bytes,
                              std::uint64_t completed) noexcept {
@@ -493,8 +493,8 @@ std::int64_t BlockHeap::trim(PageProvider& provider,
   return before_bytes - reserved_bytes_;
 }
 
-// Whether waiting for the device helps trim(): asked before a wait, so it may cost more than
-// take().
+// Returns whether waiting for the device would help trim(). Called before a wait, so it may cost
+// more than take().
 bool BlockHeap::has_page_in_flight(std::uint64_t completed) {
   settle();
   const bool tail_waits = tail_bytes() > 0 && pieces_[tail_].ready_after > completed;
@@ -519,7 +519,7 @@ void BlockHeap::free_all_pages(PageProvider& provider) noexcept {
   }
 }
 
-// The largest piece is in the highest class, but not at a known place of its list.
+// The largest piece is in the highest class, at an unknown place of its list.
 std::int64_t BlockHeap::largest_free_bytes() {
   settle();
   if (row_bits_ == 0) {

@@ -1,13 +1,14 @@
-// The free and used pieces of a set of pages: two-level segregated fit. What is freed is joined
-// with its free neighbours at once, but for small pieces, which rest as they are for the next of
-// their size, until a piece is wanted that only joining can give. Owned by a DevicePool, which
-// keeps one heap for each class of lifetimes and sizes: no locks. All bookkeeping lies beside the
-// pages, whose bytes the host need not be able to touch. Invariants: (1) the pieces of a page tile
-// it, in address order, each a multiple of the granule; (2) no two free neighbours; (3) a free
-// piece is in exactly one list, the one of its size class, and one that rests in that of its size;
-// (4) a page's first piece keeps its index; (5) at most one page grows, and `tail_` is its last
-// piece; (6) a gap is a piece of that page without memory, in no list but `gaps_`, and no neighbour
-// of another.
+// Two-level segregated fit: the free and used pieces of a set of pages.
+// A freed piece is joined with its free neighbours at once. A small freed piece rests instead: it
+// keeps its size for the next request of that size. Resting pieces are joined when no other free
+// piece is large enough.
+// Owned by a DevicePool, which keeps one heap for each class of lifetimes and sizes: no locks. All
+// bookkeeping lies beside the pages, because the host may be unable to touch their bytes.
+// Invariants: (1) the pieces of a page tile it, in address order, each a multiple of the granule;
+// (2) no two free pieces are neighbours; (3) a free piece is in exactly one list, that of its size
+// class; a resting piece is in the list of its size; (4) a page's first piece keeps its index; (5)
+// at most one page grows, and `tail_` is its last piece; (6) a gap is a piece of the growing page
+// without memory; it is only in `gaps_`, and no two gaps are neighbours.
 #pragma once
 
 #include <hearth/memory/page_provider.hpp>
@@ -26,75 +27,75 @@ class BlockHeap {
   struct Piece {
     std::byte* data = nullptr;
     std::int64_t size_bytes = 0;
-    std::uint64_t ready_after =
-        0;  ///< Of a free piece: the latest home-stream use of any of its bytes.
-    std::uint32_t left = kNone;  ///< Neighbours in the page.
+    std::uint64_t ready_after = 0;  ///< Free piece: the latest home-stream use of any of its bytes.
+    std::uint32_t left = kNone;     ///< Neighbours in the page.
     std::uint32_t right = kNone;
     std::uint32_t previous =
-        kNone;  ///< Neighbours in the free list; next also links unused entries.
+        kNone;  ///< Neighbours in the free list; `next` also links unused entries.
     std::uint32_t next = kNone;
     bool is_free = false;
     bool is_gap = false;
     bool rests = false;
   };
-  /// What more memory would make room, and where: at the end of the growing page, or in a gap of
-  /// it.
+  /// Memory to add so that a request fits: at the end of the growing page, or in a gap of it.
   struct Room {
     std::uint32_t gap = kNone;
-    std::int64_t offset_bytes = 0;  ///< In the gap.
-    std::int64_t size_bytes = 0;    ///< Of more memory.
+    std::int64_t offset_bytes = 0;  ///< Offset within the gap.
+    std::int64_t size_bytes = 0;    ///< Bytes of memory to add.
   };
 
   explicit BlockHeap(std::int64_t granule_bytes);
 
-  /// All of the page becomes one free piece.
+  /// Adds the page as one free piece.
   void add_page(Page page);
-  /// Makes this empty page, one that grows, the heap's own.
+  /// Takes over an empty page that can grow.
   void open_growing_page(Page page);
   [[nodiscard]] bool has_growing_page() const noexcept { return growing_.data != nullptr; }
-  /// The growing page is longer now. Its free end is the first that take() looks at in its class.
+  /// Accounts for the growing page's new length. take() tries its free end first in its size class.
   void extend(Page longer);
   [[nodiscard]] Page growing_page() const noexcept { return growing_; }
-  /// The least memory after which a piece of this size is free.
-  ///
-  /// Cost: O(gaps).
+  /// Returns the smallest addition of memory after which a piece of this size is free.
   [[nodiscard]] Room cheapest_room(std::int64_t size_bytes) noexcept;
-  /// Errors: the provider's, and then nothing has changed.
+  /// Adds memory to a gap.
+  ///
+  /// Errors: the provider's; then nothing has changed.
   [[nodiscard]] Status fill_gap(PageProvider& provider, const Room& room);
   /// Free bytes at the end of the growing page.
   [[nodiscard]] std::int64_t tail_bytes() const noexcept {
     return tail_ != kNone && pieces_[tail_].is_free ? pieces_[tail_].size_bytes : 0;
   }
-  /// Takes a piece of exactly size_bytes, a positive multiple of the granule; kNone when no free
-  /// piece is large enough.
+  /// Takes a piece of exactly size_bytes, a positive multiple of the granule. Returns kNone if no
+  /// free piece is large enough.
   ///
-  /// Cost: O(1), but where only joining what rests gives one. Looks at what rests of the size, then
-  /// at up to kMaxScan pieces of the exact class, then at one that surely fits.
+  /// Cost: O(1), except when resting pieces must be joined first. Tries resting pieces of the size,
+  /// then up to kMaxScan pieces of the exact class, then the first piece of a larger class.
   [[nodiscard]] std::uint32_t take(std::int64_t size_bytes) {
     const auto granules = static_cast<std::size_t>(size_bytes >> granule_shift_);
     return granules < kRestSizes && resting_[granules] != kNone ? wake(granules)
                                                                 : take_joined(size_bytes);
   }
-  /// Gives a piece back; it rests, if it is small, or is joined with its free neighbours.
+  /// Gives a piece back. A small piece rests; a larger one is joined with its free neighbours.
   ///
   /// Cost: O(1).
   void give(std::uint32_t index, std::uint64_t ready_after) noexcept;
-  /// Joins what rests with its neighbours. Cost: O(pieces that rest).
+  /// Joins resting pieces with their neighbours.
+  ///
+  /// Cost: O(resting pieces).
   void settle() noexcept;
   [[nodiscard]] const Piece& piece(std::uint32_t index) const noexcept { return pieces_[index]; }
 
-  /// Hands what is free to the provider where its uses are done at home value `completed`, until
-  /// that many bytes went: the end of the growing page, other pages as a whole, gaps. How many
-  /// went.
+  /// Returns free memory to the provider and returns the number of bytes. Takes the end of the
+  /// growing page, then whole pages, then gaps, until size_bytes are returned. Skips pieces with a
+  /// home-stream use later than `completed`.
   std::int64_t trim(PageProvider& provider,
                     std::int64_t size_bytes,
                     std::uint64_t completed) noexcept;
-  /// Makes gaps in the growing page, the largest free pieces first, until that many bytes went to
-  /// the provider; how many did. Its free end stays.
+  /// Makes gaps in the growing page, largest free pieces first, until size_bytes are returned to
+  /// the provider. Returns the number of bytes. Leaves the page's free end alone.
   ///
-  /// Cost: O(free pieces of kPageGapBytes and more).
+  /// Cost: O(free pieces of at least kPageGapBytes).
   std::int64_t make_gaps(PageProvider& provider, std::int64_t size_bytes, std::uint64_t completed);
-  /// Whether there is something to trim, but not done at `completed`.
+  /// Returns whether trim() could return more once the home stream passes `completed`.
   [[nodiscard]] bool has_page_in_flight(std::uint64_t completed);
   void free_all_pages(PageProvider& provider) noexcept;
 
@@ -118,8 +119,10 @@ class BlockHeap {
   static constexpr std::uint32_t kColumns = 1U << kColumnBits;
   static constexpr std::uint32_t kRows = 48;
   static constexpr int kMaxScan = 8;
-  static constexpr std::size_t kRestSizes = 65;                           ///< Up to 64 granules,
-  static constexpr std::int64_t kMostRestBytes = std::int64_t{16} << 10;  ///< and no more bytes.
+  /// Pieces of up to 64 granules rest,
+  static constexpr std::size_t kRestSizes = 65;
+  /// if they have at most this many bytes.
+  static constexpr std::int64_t kMostRestBytes = std::int64_t{16} << 10;
 
   [[nodiscard]] std::uint32_t wake(std::size_t granules) noexcept;
   [[nodiscard]] std::uint32_t take_joined(std::int64_t size_bytes);
@@ -132,7 +135,7 @@ class BlockHeap {
   void link(std::uint32_t index) noexcept;
   void unlink(std::uint32_t index) noexcept;
   void absorb_right(std::uint32_t index) noexcept;
-  /// A new piece between this one and its right neighbour, with the last bytes of this one.
+  /// Splits the last size_bytes off a piece. Returns the new piece, its right neighbour.
   std::uint32_t split_off(std::uint32_t index, std::int64_t size_bytes);
   [[nodiscard]] std::int64_t offset_of(std::uint32_t index) const noexcept {
     return pieces_[index].data - growing_.data;
@@ -152,7 +155,8 @@ class BlockHeap {
   std::uint64_t row_bits_ = 0;
   std::array<std::uint32_t, kRows> column_bits_{};
   std::array<std::array<std::uint32_t, kColumns>, kRows> heads_{};
-  std::array<std::uint32_t, kRestSizes> resting_{};  ///< [granules]: what was freed last is first.
+  /// Indexed by granules; the latest freed piece is first.
+  std::array<std::uint32_t, kRestSizes> resting_{};
   bool any_rests_ = false;
   std::vector<Piece> pieces_;
   std::uint32_t unused_ = kNone;

@@ -13,14 +13,15 @@ namespace {
 
 constexpr std::byte kGuard{0xA5};
 constexpr std::byte kNothing{0xFF};  // NaN in every float type
-// Behind the block; a huge page may be longer, and looking at all of it would be slow.
+// Limit of the guard after a block. A huge page may leave a longer one, which would be slow to
+// check.
 constexpr std::int64_t kLongestGuardBytes = 4096;
 
 void fill(std::span<std::byte> bytes, std::byte value) noexcept {
   std::memset(bytes.data(), std::to_integer<int>(value), bytes.size());
 }
 
-/// The first byte that is not `value`, or -1.
+/// Returns the index of the first byte that differs from `value`, or -1.
 std::int64_t first_other(std::span<const std::byte> bytes, std::byte value) noexcept {
   const auto found =
       std::find_if(bytes.begin(), bytes.end(), [&](std::byte it) { return it != value; });
@@ -139,7 +140,7 @@ bool DebugPool::note_guards(const Entry& entry) {
 }
 
 Status DebugPool::check(const Block& block) {
-  static_cast<void>(note_guards(entries_[block.index]));  // a damage is in complaint_ now
+  static_cast<void>(note_guards(entries_[block.index]));  // stores any damage in complaint_
   return std::exchange(complaint_, Status());
 }
 

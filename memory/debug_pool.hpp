@@ -1,10 +1,11 @@
-// A strategy that finds kernels which write or read where they should not: a page for each block,
-// guard bytes before and after it, NaN (all bits set) in all bytes that are fresh or freed. Freed
-// pages are held for a while, so that late writes are found and late reads see NaN.
+// Memory strategy that finds kernels which read or write out of bounds or after a release.
+// Each block has its own page, with guard bytes before and after it. Fresh and freed bytes are NaN
+// (all bits set). Freed pages are held for a while, so that late writes are detected and late reads
+// see NaN.
 // Owned by the device actor, driven by the holder of its token: no locks. Its pages must be host
 // memory.
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5) every
-// damage is counted, and told once by check(), the first one in words.
+// damage is counted; check() reports it once and describes the first one.
 #pragma once
 
 #include <hearth/memory/memory_strategy.hpp>
@@ -19,9 +20,9 @@ namespace hearth {
 
 class DebugPool final : public MemoryStrategy {
  public:
-  /// Freed pages held back; less where that is over an eighth of the budget.
+  /// Limit of the freed pages that are held back; an eighth of the budget if that is less.
   static constexpr std::int64_t kHeldBytes = std::int64_t{64} << 20;
-  /// Before each block; behind it at least as many.
+  /// Guard bytes before each block, and the least number after it.
   static constexpr std::int64_t kGuardBytes = 256;
 
   /// Lifetime: the provider outlives the pool.
@@ -30,18 +31,18 @@ class DebugPool final : public MemoryStrategy {
   DebugPool& operator=(const DebugPool&) = delete;
   ~DebugPool() override;
 
-  /// Cost: a page, and its size in written bytes.
+  /// Cost: allocates a page and writes size_bytes.
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override;
-  /// Cost: its size in written bytes.
+  /// Cost: writes the block's size.
   void release(const Block& block, const LastUse& last_use) noexcept override;
   void retire(std::size_t stream, std::uint64_t value) noexcept override;
   void count_in_place(std::int64_t size_bytes) noexcept override;
   [[nodiscard]] MemoryReport report() const override;
   void reset_peak() noexcept override;
-  /// Looks at the pages that are held, then returns them.
+  /// Checks the held pages, then returns them to the provider.
   std::int64_t trim() noexcept override;
   [[nodiscard]] bool is_checked() const noexcept override { return true; }
-  /// Cost: up to two pages of the machine in read bytes.
+  /// Cost: reads up to two pages of the machine.
   [[nodiscard]] Status check(const Block& block) override;
 
  private:
@@ -52,10 +53,10 @@ class DebugPool final : public MemoryStrategy {
   };
 
   [[nodiscard]] Acquire add_page(std::int64_t size_bytes, Page& out);
-  /// Looks at the guards of a block and mends them; whether they were whole.
+  /// Checks the guards of a block and repairs them. Returns whether they were intact.
   [[nodiscard]] bool note_guards(const Entry& entry);
   void hold(const detail::ReleaseQueue::Entry& release);
-  /// Gives held pages back, oldest first, until they are at most that many bytes.
+  /// Frees held pages, oldest first, until at most left_bytes are held. Returns the bytes freed.
   std::int64_t let_go(std::int64_t left_bytes);
   void note_damage(const Entry& entry, const char* where, std::int64_t offset_bytes);
   [[nodiscard]] MemoryUsage& usage_of(PoolKind kind) noexcept;
@@ -68,7 +69,7 @@ class DebugPool final : public MemoryStrategy {
   std::vector<std::uint32_t> unused_;
   std::deque<std::uint32_t> held_;
   detail::ReleaseQueue waiting_;
-  Status complaint_;  // the first damage that nobody has been told of
+  Status complaint_;  // first damage not yet reported
   MemoryReport counts_;
 };
 

@@ -8,18 +8,18 @@
 namespace hearth {
 namespace {
 
-// Beyond any machine; keeps all sums of sizes far from overflow.
+// Larger than any machine's memory; keeps all sums of sizes far from overflow.
 constexpr std::int64_t kLargestRequestBytes = std::int64_t{1} << 47;
-// Of a page that grows: addresses, not memory; four heaps of a device have one each. A page with
-// gaps is longer than the memory in it.
+// Longest growing page: addresses, not memory. Each of a device's four heaps has one. A page with
+// gaps is longer than its memory.
 constexpr std::int64_t kLongestPageBytes = std::int64_t{1} << 40;
 std::int64_t reach_for(std::int64_t budget_bytes) noexcept {
   return budget_bytes < kLongestPageBytes / 16 ? budget_bytes * 16 : kLongestPageBytes;
 }
-// All early pages together take so small a part of the budget, times the number of heaps.
+// An early page takes at most 1/256 of the budget; each heap has one.
 constexpr std::int64_t kEarlyPart = 256;
 constexpr std::int64_t kStepBytes = std::int64_t{2} << 20;
-// A hole in the middle costs less than what this is for: taking and giving memory in every step.
+// Least slack. Taking and giving back memory in every step costs more than a hole of this size.
 constexpr std::int64_t kLeastSlackBytes = std::int64_t{256} << 10;
 
 void raise_peaks(MemoryUsage& usage) noexcept {
@@ -43,7 +43,7 @@ DevicePool::DevicePool(PageProvider& provider, PoolOptions options)
              detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_}} {
   counts_.budget_bytes = options_.budget_bytes;
-  // What the provider does not give now is asked for again when it is needed.
+  // A page that the provider refuses now is requested again when it is needed.
   const std::int64_t early_bytes = provider.early_page_bytes();
   const bool has_room = early_bytes <= options_.budget_bytes / kEarlyPart;
   for (std::uint32_t heap = 0; early_bytes > 0 && has_room && heap < kHeapCount; ++heap) {
@@ -77,7 +77,7 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
     return Acquire::over_budget;
   }
   if (size_bytes > kLargestRequestBytes) {
-    counts_.refusal.clear();  // nobody was asked
+    counts_.refusal.clear();  // no provider was called
     return Acquire::exhausted;
   }
   const std::int64_t rounded_bytes =
@@ -86,7 +86,7 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
   std::uint32_t index = heaps_[heap].take(rounded_bytes);
   if (index == detail::BlockHeap::kNone) {
     const Acquire answer = grow(heap, rounded_bytes);
-    // What was added stands first in its size class, where the search begins.
+    // The added piece is first in its size class, where the search begins.
     index = answer == Acquire::ok ? heaps_[heap].take(rounded_bytes) : borrow(heap, rounded_bytes);
     if (index == detail::BlockHeap::kNone) {
       HEARTH_ASSERT(answer != Acquire::ok, "a fresh page fits what it was had for");
@@ -197,7 +197,7 @@ Acquire DevicePool::lengthen(std::uint32_t heap, std::int64_t size_bytes) {
   if (!grown.has_growing_page()) {
     const Result<Page> page = provider_.open_growing_page(reach_for(options_.budget_bytes));
     if (!page.has_value()) {
-      pages_grow_ = false;  // then pages of one size do
+      pages_grow_ = false;  // pages of fixed size are used from now on
       return Acquire::exhausted;
     }
     grown.open_growing_page(page.value());
@@ -215,7 +215,7 @@ Acquire DevicePool::lengthen(std::uint32_t heap, std::int64_t size_bytes) {
                                               : stretch(heap, room.size_bytes);
 }
 
-// In steps that waste at most 1/64, and from 128 MiB on whole huge pages.
+// Grows in steps that waste at most 1/64. From 128 MiB on a step is a whole huge page.
 Acquire DevicePool::stretch(std::uint32_t heap, std::int64_t more_bytes) {
   detail::BlockHeap& grown = heaps_[heap];
   const auto held_bytes = static_cast<std::uint64_t>(grown.reserved_bytes());
@@ -266,7 +266,7 @@ Acquire DevicePool::add_page(std::uint32_t heap, std::int64_t page_bytes) {
     return Acquire::exhausted;
   }
   if (page.value().size_bytes > room_bytes) {
-    // Providers round up; the last page of a tight budget may not.
+    // The provider rounded up beyond what the budget has left.
     provider_.free_page(page.value());
     return Acquire::over_budget;
   }
@@ -286,8 +286,7 @@ void DevicePool::count_reserved(std::uint32_t heap,
   }
 }
 
-// Waiting helps when a release stands in a queue, or when a page is free but the home stream is not
-// done with it.
+// Waiting helps if a release is queued, or if a page is free but the home stream still uses it.
 bool DevicePool::can_wait() const {
   return counts_.total.waiting_bytes > 0 ||
          std::any_of(heaps_.begin(), heaps_.end(), [this](detail::BlockHeap& heap) {

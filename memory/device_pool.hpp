@@ -1,12 +1,12 @@
 // The memory of one device: blocks for all its lanes, cut from pages that stay mapped until trim().
-// Each heap has a first page from the beginning where the provider says that this pays
-// (early_page_bytes) and the budget is 256 times as large.
+// Each heap starts with a page if the provider recommends it (early_page_bytes) and the budget is
+// at least 256 times as large.
 // Owned by the device actor, driven by the holder of its token: no locks.
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5)
-// exclusive blocks and temporaries share a page only when the budget leaves no other place; (6) no
-// page is asked for while a free piece fits; (7) where pages grow and have gaps, free pieces of
-// 128 KiB and more never make the bytes reserved for all but scratch exceed the most that was live
-// of it by over a tenth; (8) acquire and release call neither malloc nor the provider while a free
+// exclusive blocks and temporaries share a page only if the budget leaves no other place; (6) no
+// page is requested while a free piece fits; (7) where pages grow and have gaps, free pieces of 128
+// KiB and more never make the reserved bytes exceed the peak of the live bytes by over a tenth,
+// scratch not counted; (8) acquire and release call neither malloc nor the provider while a free
 // piece fits.
 #pragma once
 
@@ -23,17 +23,17 @@
 namespace hearth {
 
 struct PoolOptions {
-  /// Pages together stay at or under this. A runtime's host devices share 60 % of
+  /// Limit of all pages together. By default the host devices of a runtime share 60 % of
   /// available_host_bytes().
   std::int64_t budget_bytes = std::numeric_limits<std::int64_t>::max();
-  // Where the provider's pages grow, each heap has one that is lengthened as need be; where they
-  // keep their size, or a page has come to its end, the next three hold.
-  /// A heap's first page; each next one doubles what the heap holds, up to page_bytes.
+  // Each heap has one page that grows as needed, if the provider's pages can grow. The next three
+  // fields apply to pages of fixed size, and once the growing page has reached its end.
+  /// First page of a heap. Each further page doubles the bytes of the heap, up to page_bytes.
   std::int64_t first_page_bytes = std::int64_t{2} << 20;
-  /// The usual page. A request over half of it gets a page of its own size.
+  /// Usual page. A request over half of it gets a page of its own size.
   std::int64_t page_bytes = std::int64_t{64} << 20;
-  /// Temporaries below this, or below 1/64 of the most that was live, live in pages apart from
-  /// larger ones, so that a small block never splits a large hole.
+  /// Temporaries below this size have pages apart from larger ones, so that a small block never
+  /// splits a large hole. The limit is 1/64 of the peak of live bytes if that is more.
   std::int64_t small_bytes = std::int64_t{64} << 10;
 };
 
@@ -43,21 +43,21 @@ class DevicePool final : public MemoryStrategy {
   explicit DevicePool(PageProvider& provider, PoolOptions options = {});
   DevicePool(const DevicePool&) = delete;
   DevicePool& operator=(const DevicePool&) = delete;
-  /// Returns all pages, those with blocks that are still out too.
+  /// Returns all pages, including those with blocks that were not released.
   ~DevicePool() override;
 
-  /// Over the budget, pages without a block are trimmed, and pieces of the other heaps taken,
-  /// before the answer is anything but ok.
+  /// Acquires a block. Before it returns anything but ok, it trims pages without a block and takes
+  /// pieces from the other heaps.
   ///
   /// Cost: O(1); a new page costs what the provider costs.
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override;
-  /// Cost: O(1), plus O(log waiting) when another stream than the home stream is named and not
-  /// done.
+  /// Cost: O(1), plus O(log waiting) if the release names a pending use on a stream other than
+  /// home.
   void release(const Block& block, const LastUse& last_use) noexcept override;
-  /// Cost: O(log waiting) for each release that became ready.
+  /// Cost: O(log waiting) for each release that becomes ready.
   void retire(std::size_t stream, std::uint64_t value) noexcept override;
   void count_in_place(std::int64_t size_bytes) noexcept override;
-  /// Cost: O(small pieces that were freed), which are joined, and a size class of each heap.
+  /// Cost: O(resting pieces), which are joined, and one size class of each heap.
   [[nodiscard]] MemoryReport report() const override;
   void reset_peak() noexcept override;
   std::int64_t trim() noexcept override;
@@ -71,15 +71,16 @@ class DevicePool final : public MemoryStrategy {
   [[nodiscard]] std::uint32_t heap_for(std::int64_t size_bytes, PoolKind kind) const noexcept;
   [[nodiscard]] MemoryUsage& usage_of(std::uint32_t heap) noexcept;
   [[nodiscard]] Acquire grow(std::uint32_t heap, std::int64_t size_bytes);
-  /// A piece from a heap that was made for others.
+  /// Takes a piece from a heap of another class.
   [[nodiscard]] std::uint32_t borrow(std::uint32_t& heap, std::int64_t size_bytes);
   [[nodiscard]] Acquire lengthen(std::uint32_t heap, std::int64_t size_bytes);
   [[nodiscard]] Acquire stretch(std::uint32_t heap, std::int64_t more_bytes);
   [[nodiscard]] Acquire fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& room);
-  /// Gives free bytes of the first `heap_count` heaps back to the provider until that many are
-  /// gone, without the free end of `heap`; how many went.
+  /// Returns size_bytes of the first heap_count heaps' free memory to the provider, but not the
+  /// free end of `heap`. Returns the number of bytes.
   std::int64_t give_back(std::uint32_t heap, std::int64_t size_bytes, std::uint32_t heap_count);
-  /// Above this, once a block of that size is live, free bytes go back before the pool grows.
+  /// Limit of the reserved bytes with a further block of size_bytes. Above it, free bytes are
+  /// returned before the pool grows.
   [[nodiscard]] std::int64_t most_reserved_bytes(std::int64_t size_bytes) const noexcept;
   [[nodiscard]] Acquire add_room(std::uint32_t heap, std::int64_t size_bytes);
   [[nodiscard]] Acquire add_page(std::uint32_t heap, std::int64_t page_bytes);
@@ -90,9 +91,9 @@ class DevicePool final : public MemoryStrategy {
   PageProvider& provider_;
   PoolOptions options_;
   std::int64_t granule_bytes_;
-  mutable std::array<detail::BlockHeap, kHeapCount> heaps_;  // who asks may join what rests
-  bool pages_grow_ = true;                                   // until the provider says no
-  std::int64_t most_live_bytes_ = 0;  // since the start, as far as the pool had to grow for it
+  mutable std::array<detail::BlockHeap, kHeapCount> heaps_;  // report() joins resting pieces
+  bool pages_grow_ = true;                                   // false once the provider refuses
+  std::int64_t most_live_bytes_ = 0;  // since the start, updated when the pool grows
   detail::ReleaseQueue waiting_;
   MemoryReport counts_;
 };

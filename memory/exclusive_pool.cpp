@@ -129,7 +129,8 @@ void ExclusivePool::retire(std::size_t stream, std::uint64_t value) noexcept {
 }
 
 bool ExclusivePool::can_wait() const noexcept {
-  return counts_.total.waiting_bytes > 0 || !free_.empty();  // what trim() left is still in use
+  // free pages that trim() left are still in use
+  return counts_.total.waiting_bytes > 0 || !free_.empty();
 }
 
 void ExclusivePool::count_in_place(std::int64_t size_bytes) noexcept {

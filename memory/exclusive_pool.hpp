@@ -1,9 +1,9 @@
-// A strategy with a page for each block: what a program frees is kept for the next request of
-// nearly its size, and no block is ever split or joined. Owned by the device actor, driven by the
-// holder of its token: no locks.
+// Memory strategy with one page for each block. A freed page is kept for the next request of nearly
+// its size; no block is split or joined.
+// Owned by the device actor, driven by the holder of its token: no locks.
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5) a page
-// is a block's, waits for a stream, or is free; (6) no block wastes more than a quarter of its page
-// beyond the provider's own rounding.
+// belongs to a block, waits for a stream, or is free; (6) no block wastes more than a quarter of
+// its page beyond the provider's own rounding.
 #pragma once
 
 #include <hearth/memory/memory_strategy.hpp>
@@ -22,7 +22,7 @@ class ExclusivePool final : public MemoryStrategy {
   ExclusivePool(PageProvider& provider, std::int64_t budget_bytes);
   ExclusivePool(const ExclusivePool&) = delete;
   ExclusivePool& operator=(const ExclusivePool&) = delete;
-  /// Returns all pages, those with blocks that are still out too.
+  /// Returns all pages, including those with blocks that were not released.
   ~ExclusivePool() override;
 
   /// Cost: O(log free); a new page costs what the provider costs.

@@ -1,5 +1,6 @@
-// A memory strategy that leaves all to another one. Those that look on, or do one thing
-// differently, derive from it. Owned by what owns a strategy. Threads: as MemoryStrategy.
+// Memory strategy that forwards every call to another one. Derive from it to observe the calls or
+// to change one of them.
+// Owned by the owner of a strategy. Threads: as MemoryStrategy.
 #pragma once
 
 #include <hearth/memory/memory_strategy.hpp>

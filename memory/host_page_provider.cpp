@@ -15,7 +15,7 @@ namespace hearth {
 namespace {
 
 constexpr std::int64_t kHugeMask = HostPageProvider::kHugePageBytes - 1;
-// Beyond any machine; keeps sums of sizes far from overflow.
+// Larger than any machine's memory; keeps sums of sizes far from overflow.
 constexpr std::int64_t kLargestPageBytes = std::int64_t{1} << 47;
 
 Error refused(std::int64_t size_bytes, const std::string& why) {
@@ -29,7 +29,7 @@ void unmap(std::byte* begin, const std::byte* end) noexcept {
   }
 }
 
-// mmap aligns to 4 KiB only, so a huge-page piece is cut out of a mapping one huge page larger.
+// mmap aligns to 4 KiB only, so a huge page is cut out of a mapping that is one huge page longer.
 std::byte* map_bytes(std::int64_t size_bytes, std::int64_t slack_bytes, int protection) {
   const auto length = static_cast<std::size_t>(size_bytes + slack_bytes);
   void* mapped = ::mmap(nullptr, length, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -55,7 +55,7 @@ Status usable(std::byte* begin, std::int64_t size_bytes) {
   return {};
 }
 
-// A fresh mapping over the old one gives the bytes back and takes the right to use them.
+// A fresh mapping over the old one releases the memory and makes the bytes inaccessible.
 Status take_back(std::byte* begin, std::int64_t size_bytes) {
   const auto length = static_cast<std::size_t>(size_bytes);
   void* lost = ::mmap(begin, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -66,9 +66,9 @@ Status take_back(std::byte* begin, std::int64_t size_bytes) {
   return {};
 }
 
-// What grew bit by bit lies in small pages. Once the huge page that `begin` cut is whole, it
-// becomes one, where the kernel can (MADV_COLLAPSE, Linux 6.1); where not, nothing is lost but
-// speed.
+// Converts small pages into a huge page. A page that grows in steps consists of small pages. Once
+// the huge page around `begin` is complete, MADV_COLLAPSE (Linux 6.1) converts it. Older kernels
+// fail, which costs only speed.
 void collapse(std::byte* data, std::int64_t begin, std::int64_t end) {
   constexpr int kCollapse = 25;
   const std::int64_t huge = begin & ~kHugeMask;
@@ -97,7 +97,7 @@ Result<Page> HostPageProvider::allocate_page(std::int64_t size_bytes) {
     return refused(size_bytes, std::strerror(errno));
   }
   if (is_huge) {
-    // Advice only: without transparent huge pages it fails and nothing is lost but speed.
+    // Advice only: it fails without transparent huge pages, which costs only speed.
     ::madvise(data, static_cast<std::size_t>(rounded), MADV_HUGEPAGE);
   }
   mapped_bytes_ += rounded;
@@ -129,7 +129,7 @@ bool HostPageProvider::is_there(std::int64_t rounded_bytes) {
     return true;
   }
   if (!has_host_room(std::max(rounded_bytes, kLargeHostBytes))) {
-    unseen_bytes_ = kLargeHostBytes;  // the next request looks again
+    unseen_bytes_ = kLargeHostBytes;  // the next request reads it again
     return false;
   }
   unseen_bytes_ = 0;

@@ -1,4 +1,4 @@
-// From the name of a strategy to one. Threads: any.
+// Factory of the library's memory strategies. Threads: any.
 #pragma once
 
 #include <hearth/memory/memory_pooling.hpp>
@@ -10,6 +10,8 @@
 
 namespace hearth {
 
+/// Makes the strategy of this name.
+///
 /// Lifetime: the provider outlives the strategy.
 [[nodiscard]] std::unique_ptr<MemoryStrategy> make_memory_strategy(MemoryPooling pooling,
                                                                    PageProvider& provider,

@@ -1,4 +1,4 @@
-// The memory strategies that come with the library; a user's own is a MemoryStrategy.
+// The memory strategies of the library. A program can bring its own MemoryStrategy.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,17 @@
 namespace hearth {
 
 enum class MemoryPooling : std::uint8_t {
-  default_pooling,  ///< Blocks cut from pages that stay: fast, and hardly more is held than used.
-  exclusive,  ///< A page for each tensor, kept for the next of nearly its size: no tensor ever
-              ///< stands in another's way, at up to a quarter more memory and whole pages.
-  debug,      ///< A page for each tensor, with guard bytes around it and NaN in what is fresh
-              ///< or freed; kernels that write astray fail, naming op and line. Slow, and the
-              ///< last 64 MiB that were freed stay held.
+  /// Blocks cut from pages that stay mapped: fast, with little memory held beyond the live tensors.
+  default_pooling,
+  /// A page for each tensor, kept for the next tensor of nearly its size. Avoids fragmentation at
+  /// the cost of up to a quarter more memory and of whole pages.
+  exclusive,
+  /// A page for each tensor, with guard bytes around it and NaN in fresh and freed bytes. A kernel
+  /// that writes out of bounds fails with its op and line. Slow; the last 64 MiB freed stay held.
+  debug,
 };
 
-/// The enumerator's name.
+/// Returns the enumerator's name.
 [[nodiscard]] constexpr std::string_view name(MemoryPooling pooling) noexcept {
   switch (pooling) {
     case MemoryPooling::exclusive:

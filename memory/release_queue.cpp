@@ -7,7 +7,7 @@
 namespace hearth::detail {
 namespace {
 
-// The order that makes the standard heap functions keep the earliest value in front.
+// Makes the standard heap functions keep the earliest value in front.
 struct IsLater {
   bool operator()(const ReleaseQueue::Entry& a, const ReleaseQueue::Entry& b) const noexcept {
     return a.value > b.value;

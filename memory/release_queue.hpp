@@ -1,6 +1,7 @@
-// Released blocks that a stream of the device may still use. Owned by a strategy: no locks.
-// Invariant: an entry waits behind exactly one stream, the first of 1..3 that is not done with it;
-// the home stream keeps nothing back.
+// Queue of released blocks that a stream of the device may still use. Owned by a strategy: no
+// locks.
+// Invariant: an entry waits for exactly one stream, the first of 1..3 that still uses it. The home
+// stream delays no entry.
 #pragma once
 
 #include <hearth/memory/memory_strategy.hpp>
@@ -16,14 +17,14 @@ class ReleaseQueue {
  public:
   struct Entry {
     LastUse last_use;
-    std::uint32_t index = 0;  ///< The strategy's own, both.
+    std::uint32_t index = 0;  ///< Index and heap are private to the strategy.
     std::uint32_t heap = 0;
-    std::uint64_t value = 0;  ///< On the stream in whose queue it stands.
+    std::uint64_t value = 0;  ///< Awaited value of the stream in whose queue the entry waits.
   };
 
-  /// Whether all streams are done with it; else it is kept until they are.
+  /// Returns true if all streams are done with the entry. Otherwise keeps the entry until they are.
   ///
-  /// Cost: O(1), plus O(log waiting) when it is kept.
+  /// Cost: O(1), plus O(log waiting) if the entry is kept.
   [[nodiscard]] bool is_ready_or_kept(Entry entry) {
     for (std::size_t stream = 1; stream < kMaxPhysicalStreams; ++stream) {
       if (entry.last_use.values[stream] > completed_[stream]) {
@@ -33,8 +34,8 @@ class ReleaseQueue {
     }
     return true;
   }
-  /// A stream has completed everything up to `value`: `ready` gets each entry that nothing keeps
-  /// any longer.
+  /// Records that a stream completed everything up to `value`. Calls `ready` with each entry that
+  /// no stream uses any longer.
   template <class Ready>
   void retire(std::size_t stream, std::uint64_t value, const Ready& ready) {
     set_completed(stream, value);
@@ -55,7 +56,7 @@ class ReleaseQueue {
   [[nodiscard]] bool take_done(std::size_t stream, Entry& out) noexcept;
 
   std::array<std::uint64_t, kMaxPhysicalStreams> completed_{};
-  std::array<std::vector<Entry>, kMaxPhysicalStreams> waiting_;  // a min-heap by value each
+  std::array<std::vector<Entry>, kMaxPhysicalStreams> waiting_;  // each a min-heap by value
 };
 
 }  // namespace hearth::detail

@@ -23,7 +23,7 @@ Error mismatch(OpKind kind,
                 {{"query", &q}, {"key", &k}, {"value", &v}, {"mask", mask}});
 }
 
-/// What is wrong with the shapes of queries, keys and values; empty when nothing is.
+/// Returns the broken rule for the shapes of queries, keys and values; empty if there is none.
 std::string complaint(const Shape& q, const Shape& k, const Shape& v) {
   const int rank = q.rank();
   if (rank < 2 || k.rank() != rank || v.rank() != rank) {

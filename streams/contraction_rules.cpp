@@ -37,7 +37,7 @@ struct Window {
   std::int64_t dilation = 1;
 };
 
-// Keeps the sums below inside 64 bits, whatever a caller passes.
+// Keeps the sums below inside 64 bits for any argument.
 constexpr std::int64_t kMaxWindowSize = std::numeric_limits<std::int32_t>::max();
 
 bool is_valid(const Window& window) {
@@ -47,7 +47,7 @@ bool is_valid(const Window& window) {
          window.dilation <= kMaxWindowSize;
 }
 
-// How many places the window has along an axis of this size; 0 when it does not fit.
+// Returns the number of window positions along an axis; 0 if the window does not fit.
 std::int64_t place_count(std::int64_t size, const Window& window) {
   const std::int64_t span = window.dilation * (window.kernel - 1) + 1;
   const std::int64_t padded = size + 2 * window.padding;
@@ -75,7 +75,7 @@ Result<std::array<std::int64_t, 2>> places(OpKind kind,
   return counts;
 }
 
-// A window over an empty plane would lie in the padding alone, and have neither maximum nor mean.
+// A window over an empty plane would contain only padding, and have neither maximum nor mean.
 Status check_plane(OpKind kind, const TensorSpec& x) {
   const std::int64_t height = x.shape[2];
   const std::int64_t width = x.shape[3];

@@ -1,11 +1,12 @@
-// The doorbell: one word that says whether a device's token is free, which lanes were rung, and
-// whether a ring must wake the actor. Ringing links a lane into an intrusive stack with one CAS;
-// the token holder takes the whole stack at once. Invariants: (1) the token has at most one holder:
-// `free` is cleared by the one CAS that claims it; (2) giving back fails while lanes are rung; (3)
-// a ring that finds `free` without `timed` wakes the actor's thread, because nobody else would
-// look. `timed` means that the actor's thread sleeps with a short deadline and will look by itself,
-// so that a caller who is about to read a result can take the token without having paid for a wake
-// (34 µs across cores, design study M3).
+// The doorbell: one word with three facts: whether a device's token is free, which lanes were rung,
+// and whether a ring must wake the actor. Ringing links a lane into an intrusive stack with one
+// CAS; the token holder takes the whole stack at once.
+// Invariants: (1) the token has at most one holder: the one CAS that claims it clears `free`; (2)
+// releasing the token fails while lanes are rung; (3) a ring that finds `free` without `timed`
+// wakes the actor's thread, because no other thread would look.
+// `timed` means that the actor's thread sleeps with a short deadline and then looks by itself. So a
+// caller that is about to read a result can take the token without the cost of a wake (34 µs across
+// cores, design study M3).
 #pragma once
 
 #include <cstdint>
@@ -19,24 +20,25 @@ class BasicDoorbell {
  public:
   using Lane = BasicLane<Policy>;
   enum class Ring : std::uint8_t {
-    quiet,    ///< Someone holds the token, or will look by itself.
+    quiet,    ///< The token is held, or the actor's thread looks by itself.
     wake,     ///< The actor's thread must be woken.
-    stopped,  ///< Nobody will look any more: the ringing thread is the lane's consumer now.
+    stopped,  ///< The doorbell has stopped: the ringing thread is now the lane's consumer.
   };
-  /// Links a lane whose needs_ring() said true. Threads: any.
+  /// Links a lane whose needs_ring() returned true. Threads: any.
   [[nodiscard]] Ring ring(Lane& lane) noexcept;
-  /// Marks that the holder must look at its inbox. True: the actor's thread must be woken.
-  /// Threads: any.
+  /// Notifies the holder of new messages in its inbox. Returns true if the actor's thread must be
+  /// woken. Threads: any.
   [[nodiscard]] bool ring_inbox() noexcept;
 
   /// Takes the token if it is free. Threads: any.
   [[nodiscard]] bool try_claim() noexcept;
-  /// True when nobody holds the token. A hint. Threads: any.
+  /// Returns whether the token is free. A hint. Threads: any.
   [[nodiscard]] bool is_free() const noexcept {
     return (word_.load(std::memory_order_acquire) & kFree) != 0;  // partner: try_release
   }
 
-  /// True when something was rung that take() has not given yet. Threads: token holder only.
+  /// Returns whether something was rung that take() has not returned yet. Threads: token holder
+  /// only.
   [[nodiscard]] bool has_news() const noexcept {
     return (word_.load(std::memory_order_acquire) & ~kTimed) != 0;  // partners: ring, ring_inbox
   }
@@ -45,20 +47,20 @@ class BasicDoorbell {
     Lane* lanes;  ///< Oldest ring first, linked by doorbell_next.
     bool inbox;
   };
-  /// Everything rung since the last call. Threads: token holder only.
+  /// Returns everything rung since the last call. Threads: token holder only.
   [[nodiscard]] Rung take() noexcept;
-  /// Gives the token back; fails when something was rung meanwhile. Threads: token holder only.
+  /// Releases the token; fails if something was rung meanwhile. Threads: token holder only.
   [[nodiscard]] bool try_release() noexcept;
-  /// Gives the token back although work is left; the caller then wakes the actor's thread. Threads:
+  /// Releases the token although work is left; the caller then wakes the actor's thread. Threads:
   /// token holder only.
   void release_with_work() noexcept;
 
-  /// Keeps the token for ever and turns further rings away. Returns what was rung before. Threads:
-  /// token holder only.
+  /// Keeps the token for ever and refuses further rings. Returns the earlier rings. Threads: token
+  /// holder only.
   [[nodiscard]] Rung stop() noexcept;
 
-  /// The actor's thread is about to sleep with a deadline (true) or without one (false). Fails
-  /// (false) when something was rung and the token is free, so that the caller looks again.
+  /// Announces that the actor's thread is about to sleep, with a deadline (true) or without one
+  /// (false). Fails if something was rung and the token is free; the caller then looks again.
   /// Threads: the actor's thread only.
   [[nodiscard]] bool set_timed(bool timed) noexcept;
 

@@ -1,5 +1,5 @@
-// The functions of BasicDoorbell, for the programs that make one: doorbell.cpp and the model
-// checker. Threads: as doorbell.hpp says of each.
+// The functions of BasicDoorbell, for the programs that instantiate it: doorbell.cpp and the model
+// checker. Threads: as in doorbell.hpp.
 #pragma once
 
 #include <hearth/streams/doorbell.hpp>
@@ -19,8 +19,8 @@ typename BasicDoorbell<Policy>::Ring BasicDoorbell<Policy>::ring(Lane& lane) noe
     }
     Atomics::note_write(&lane.doorbell_next);
     lane.doorbell_next = std::bit_cast<Lane*>(old & ~kFlags);
-    // A deep sleeper is woken by one ringer only: that one says "timed" in its name, since the
-    // actor will look.
+    // Only one ringer wakes a sleeper without a deadline. It sets `timed`, because the actor will
+    // look.
     const bool wake = (old & kFree) != 0 && (old & kTimed) == 0;
     const std::uintptr_t next =
         std::bit_cast<std::uintptr_t>(&lane) | (old & kFlags) | (wake ? kTimed : 0);

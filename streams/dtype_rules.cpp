@@ -58,7 +58,7 @@ Status check_accepted(const OpInfo& info, DType dtype, Specs inputs) {
                             operands_text(info, inputs)));
 }
 
-// The inputs from `first` to the one before `last` have one element type, which the row accepts.
+// Requires that inputs first … last - 1 have one element type, which the row accepts.
 Result<DType> common_dtype(const OpInfo& info, Specs inputs, std::size_t first, std::size_t last) {
   const DType dtype = inputs[first].dtype;
   for (std::size_t i = first + 1; i < last; ++i) {
@@ -72,7 +72,7 @@ Result<DType> common_dtype(const OpInfo& info, Specs inputs, std::size_t first, 
   return dtype;
 }
 
-// (a, b[, bias]). Sums of i8 are kept in i32, and a bias would have that type.
+// (a, b[, bias]). Sums of i8 are i32, and a bias would need that type.
 Result<DType> product_dtype(const OpInfo& info, Specs inputs) {
   const auto is_small = [](const TensorSpec& input) { return input.dtype == DType::i8; };
   if (std::ranges::none_of(inputs, is_small)) {

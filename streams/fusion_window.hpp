@@ -1,10 +1,10 @@
-// A lane's window: the records behind its front that the actor has looked at and not run yet, so
-// that several ops may become one kernel. Here is what it counts; the records stay in the ring.
-// Pure data, of one thread. Invariants: (1) a record is counted once, when it is first looked at or
-// runs unlooked-at; (2) only a program boundary begins the counts anew, never a cut, so that
-// windows fill up by the order of the program alone; (3) what has left a window without a kernel of
-// its own runs singly, and joins no other; a kernel may take records from behind others, which are
-// then done before their turn.
+// A lane's fusion window: the records behind the lane's front that the actor has inspected but not
+// run yet, so that several ops can become one kernel. This class holds only the counts; the records
+// stay in the ring. Plain data, of one thread.
+// Invariants: (1) a record is counted once, when it is first inspected or runs without inspection;
+// (2) only a program boundary resets the counts, never a cut, so that windows fill up by program
+// order alone; (3) a record that left a window without a kernel runs singly and joins no other
+// window; a kernel may include records from behind others, which are then done before their turn.
 #pragma once
 
 #include <array>
@@ -18,37 +18,37 @@ namespace hearth {
 
 class FusionWindow {
  public:
-  /// A window that has one of these is full. A producer that waits for room has some coming then:
-  /// no window holds half of a ring.
+  /// Limits of a window. It is full at the first one reached. No window holds half of a ring, so a
+  /// producer that waits for room always gets some.
   static constexpr std::uint64_t kMostOps = 64;
   static constexpr std::uint64_t kMostRecords = Lane::kCapacity / 2;
   static constexpr std::uint64_t kMostBlobBytes = Lane::kBlobBytes / 4;
 
-  /// How many records it holds; the first is the lane's front.
+  /// Returns the number of records in the window; the first is the lane's front.
   [[nodiscard]] std::uint64_t looked() const noexcept { return looked_; }
   [[nodiscard]] bool is_open() const noexcept { return looked_ > 0; }
-  /// Whether this record was in a window that has ended.
+  /// Returns whether this record was in a window that has ended.
   [[nodiscard]] bool runs_singly(const OpRecord& record) const noexcept {
     return record.sequence <= single_through_;
   }
 
-  /// Whether it may run as one kernel with those behind it.
+  /// Returns whether the record may run as one kernel with those behind it.
   [[nodiscard]] bool may_be_grouped(const OpRecord& record) const noexcept {
     return runs_singly(record) && record.sequence > ungrouped_through_;
   }
-  /// How many records of its window stand from this one on, if it was in one that has ended.
+  /// Returns the number of records of its ended window from this one on, else 0.
   [[nodiscard]] std::uint64_t rest_from(const OpRecord& record) const noexcept {
     return runs_singly(record) ? single_through_ - record.sequence + 1 : 0;
   }
-  /// Whether a plan may be made for it: its window was a whole one.
+  /// Returns whether a plan may be made for the record: its window was a whole one.
   [[nodiscard]] bool may_be_planned(const OpRecord& record) const noexcept {
     return record.sequence <= planned_through_;
   }
-  /// No plan is made for what is left of it.
+  /// Allows no new plan for the rest of the window.
   void use_known_plans() noexcept { planned_through_ = 0; }
-  /// No group takes the records up to this one.
+  /// Excludes the records up to this one from groups.
   void run_singly_through(std::uint64_t sequence) noexcept { ungrouped_through_ = sequence; }
-  /// The record was run with others that stood before it: nothing is left to do at its turn.
+  /// Marks a record that ran in a kernel of earlier records: nothing is left to do at its turn.
   void mark_done(const OpRecord& record) noexcept {
     done_[place_of(record) / 64] |= std::uint64_t{1} << (place_of(record) % 64);
     ++done_count_;
@@ -56,26 +56,26 @@ class FusionWindow {
   [[nodiscard]] bool is_done(const OpRecord& record) const noexcept {
     return done_count_ > 0 && (done_[place_of(record) / 64] >> (place_of(record) % 64) & 1U) != 0;
   }
-  /// A record that is done is about to leave.
+  /// Clears the mark of a done record that is about to leave the ring.
   void forget_done(const OpRecord& record) noexcept {
     done_[place_of(record) / 64] &= ~(std::uint64_t{1} << (place_of(record) % 64));
     --done_count_;
   }
 
-  /// The next record joins. True: the window is full.
+  /// Adds the next record. Returns true if the window is full.
   [[nodiscard]] bool join(const OpRecord& record, bool is_op) noexcept {
     ++looked_;
     last_ = record.sequence;
     return count(record, is_op);
   }
-  /// A record behind the front's runs without having joined: a program boundary, or one that fails
-  /// or stands alone.
+  /// Counts a record behind the front that runs without having joined: a program boundary, or a
+  /// record that fails or cannot be fused.
   void pass(const OpRecord& record, bool is_op) noexcept {
     if (count(record, is_op)) {
       note_boundary();
     }
   }
-  /// A program boundary was passed.
+  /// Resets the counts at a program boundary.
   void note_boundary() noexcept {
     if (ops_ > 1) {
       lonely_ops_ = 0;
@@ -85,14 +85,15 @@ class FusionWindow {
     ops_ = records_ = blob_bytes_ = 0;
     is_whole_ = true;
   }
-  /// Whether the first op behind a boundary runs at once: for long, each had no other before the
-  /// next boundary, as in a program that reads each result.
+  /// Returns whether the first op after a boundary should run at once: the last kLonelyOps
+  /// boundaries each followed a single op, as in a program that reads each result.
   [[nodiscard]] bool expects_no_other() const noexcept {
     return lonely_ops_ == kLonelyOps && ops_ == 0;
   }
-  /// An op has failed at its turn, which may be a matter of time.
+  /// Notes that an op failed at its turn, which may depend on timing: the window is not whole.
   void note_failure() noexcept { is_whole_ = false; }
-  /// Its records run singly. True: the window was a whole one, between two program boundaries.
+  /// Ends the window; its records run singly. Returns whether it was a whole one, between two
+  /// program boundaries.
   bool end(bool at_boundary) noexcept {
     const bool was_whole = is_whole_ && at_boundary;
     single_through_ = last_;
@@ -118,17 +119,18 @@ class FusionWindow {
     return ops_ >= kMostOps || records_ >= kMostRecords || blob_bytes_ >= kMostBlobBytes;
   }
 
-  /// Windows hold fewer records than that, and one ends before the next begins.
+  /// Unique among live records: windows hold fewer than kMostRecords, and one ends before the next
+  /// begins.
   [[nodiscard]] static std::size_t place_of(const OpRecord& record) noexcept {
     return record.sequence % kMostRecords;
   }
 
   std::uint64_t looked_ = 0;
-  std::uint64_t last_ = 0;               // the sequence of the newest record in it
-  std::uint64_t single_through_ = 0;     // and of the last that has left a window
-  std::uint64_t planned_through_ = 0;    // and of the last that has left a whole one
-  std::uint64_t ungrouped_through_ = 0;  // and of the last that no group takes
-  std::uint64_t counted_through_ = 0;    // and of the last that was counted
+  std::uint64_t last_ = 0;               // the sequence of the newest record in the window
+  std::uint64_t single_through_ = 0;     // of the last record that has left a window
+  std::uint64_t planned_through_ = 0;    // of the last record that has left a whole window
+  std::uint64_t ungrouped_through_ = 0;  // of the last record that no group takes
+  std::uint64_t counted_through_ = 0;    // of the last record that was counted
   std::uint64_t ops_ = 0;                // since the last program boundary
   std::uint64_t records_ = 0;
   std::uint64_t blob_bytes_ = 0;

@@ -29,7 +29,7 @@ AxisLink repeated() {
 AxisLink affine(std::int64_t start, IndexTerm term) {
   return {.index = {.start = start, .terms = {term}}};
 }
-// Windows: the result's index times `stride`, less the padding, and `size` places from there.
+// Windows: `size` positions from the result's index times `stride`, less the padding.
 AxisLink window(
     int axis, std::int64_t stride, std::int64_t padding, std::int64_t size, std::int64_t step) {
   AxisLink link = affine(-padding, {.axis = axis, .step = stride});
@@ -37,7 +37,7 @@ AxisLink window(
   link.reach_step = step;
   return link;
 }
-// The result's elements that an element of the input has in its window.
+// The result's elements whose window contains an element of the input.
 AxisLink inverse_window(
     int axis, std::int64_t stride, std::int64_t padding, std::int64_t size, std::int64_t step) {
   AxisLink link = window(axis, stride, padding, size, step);
@@ -61,7 +61,7 @@ std::vector<AxisLink> broadcast_links(const Shape& in,
   return links;
 }
 
-// The axes stay but one.
+// All axes stay the same but one.
 std::vector<AxisLink> all_but(const Shape& in, int axis, const AxisLink& instead) {
   std::vector<AxisLink> links;
   links.reserve(static_cast<std::size_t>(in.rank()));
@@ -115,8 +115,8 @@ std::vector<AxisLink> reduced(const Shape& in, std::uint32_t axes, bool keep_dim
   return links;
 }
 
-// All places up to the element's, or from it on: windows of the axis's size, which may go beyond
-// it.
+// All positions up to the element's, or from it on: windows of the axis's size, which may extend
+// beyond it.
 std::vector<AxisLink> scanned(const OpView& op, const Shape& in) {
   const auto attributes = op.attributes<ScanAttributes>();
   const int axis = attributes.axis;
@@ -139,7 +139,7 @@ std::vector<AxisLink> matmul(Specs inputs, const Shape& out, int input) {
   return links;
 }
 
-// What the rules of the convolutions share. Channels go in groups: `in_group` inputs make
+// Sizes that the rules of the convolutions share. Channels are in groups: `in_group` inputs make
 // `out_group` outputs.
 struct ConvSizes {
   ConvAttributes attributes;
@@ -152,7 +152,7 @@ struct ConvSizes {
         out_group(w[0] / attributes.groups) {}
 };
 
-// Axis 2 or 3 of an image, as i of the attributes.
+// Maps axis 2 or 3 of an image to the index of the attributes.
 std::size_t place_of(int axis) {
   return static_cast<std::size_t>(axis - 2);
 }
@@ -240,7 +240,7 @@ IndexMap class_loss(Specs inputs, int input, int output) {
   return {.axes = {same(0), whole(inputs[0].shape[1], output == 0 ? -1 : 1)}};
 }
 
-// Off the axis, what is gathered from may be longer than the index: no class of sizes.
+// Off the axis, x may be longer than the index, so these axes have no size class.
 std::vector<AxisLink> gathered(const OpView& op, const Shape& in, int input) {
   const int axis = op.attributes<AxisAttributes>().axis;
   std::vector<AxisLink> links;
@@ -274,8 +274,8 @@ std::vector<AxisLink> selected(const OpView& op, Specs inputs, int input, bool i
   return {is_backward ? along : same(axis)};
 }
 
-// Attention's operands. Queries meet all keys of the head that their group shares, and a gradient
-// of keys or values comes from all queries of the group.
+// Links of attention's operands. A query reads all keys of its group's head. A gradient of keys or
+// values reads all queries of the group.
 class AttentionLinks {
  public:
   AttentionLinks(const Shape& q, const Shape& k) : rank_(q.rank()) {
@@ -284,22 +284,22 @@ class AttentionLinks {
     }
   }
 
-  /// Keys or values, of one query.
+  /// Keys or values, for one query.
   [[nodiscard]] std::vector<AxisLink> keys_of_query(const Shape& in, bool keeps_column) const {
     return of(
         in, affine(0, {.axis = rank_ - 3, .divisor = group_}), whole(in[rank_ - 2]), keeps_column);
   }
-  /// Queries and what has an entry for each, of one key.
+  /// Queries and other per-query operands, for one key.
   [[nodiscard]] std::vector<AxisLink> queries_of_key(const Shape& in, bool keeps_column) const {
     return of(in, heads_of_group(), whole(in[rank_ - 2]), keeps_column);
   }
-  /// What has the place of the result's own row.
+  /// Operands with the result's own row.
   [[nodiscard]] std::vector<AxisLink> own_row(const Shape& in) const {
     return of(in, same(rank_ - 3), same(rank_ - 2), false);
   }
   [[nodiscard]] std::vector<AxisLink> mask(const Shape& in, bool is_of_key) const {
     std::vector<AxisLink> links;
-    const int before = rank_ - in.rank();  // axes that the mask has not
+    const int before = rank_ - in.rank();  // axes that the mask lacks
     for (int i = 0; i < in.rank(); ++i) {
       const int axis = before + i;
       if (in[i] == 1) {
@@ -481,7 +481,7 @@ IndexMap index_map(const OpView& op, Specs inputs, Specs outputs, int input, int
   return index_map(op_facts(op.kind()).index_rule, op, inputs, outputs, input, output);
 }
 
-// ---- what a map means ----
+// ---- the meaning of a map ----
 
 namespace {
 
@@ -499,7 +499,7 @@ bool reads_along(const AxisLink& link,
                  std::span<const std::int64_t> output_index) {
   const bool is_inverse = link.inverse_of >= 0;
   std::int64_t from = 0;
-  if (is_inverse) {  // the terms speak of the input's axis, whose number is that of the result's
+  if (is_inverse) {  // the terms refer to the input's axis, numbered as the result's
     std::array<std::int64_t, kMaxRank> own{};
     own[static_cast<std::size_t>(link.inverse_of)] = input_index[static_cast<std::size_t>(axis)];
     from = link.index.at(own);

@@ -13,8 +13,8 @@ namespace {
 using detail::broken;
 using Operands = std::initializer_list<detail::Named>;
 
-// The shape of what the index names along the axis of something of shape `whole`: for a line, that
-// many slices, else an element for each index.
+// Returns the shape of what the index selects along the axis of `whole`: one slice for each entry
+// of a one-dimensional index (index_select, index_add), else one element for each entry.
 Result<Shape> named_shape(
     OpKind kind, const Shape& whole, const Shape& index, int axis, Operands operands) {
   const bool is_line = kind == OpKind::index_select || kind == OpKind::index_add;

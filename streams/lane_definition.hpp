@@ -1,5 +1,5 @@
-// The functions of BasicLane, for the programs that make one: lane.cpp and the model checker.
-// Threads: as lane.hpp says of each.
+// The functions of BasicLane, for the programs that instantiate it: lane.cpp and the model checker.
+// Threads: as in lane.hpp.
 #pragma once
 
 #include <hearth/streams/lane.hpp>
@@ -31,7 +31,7 @@ template <class Policy>
 bool BasicLane<Policy>::reserve_blob(OpRecord& record, std::span<const std::byte> blob) {
   record.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
   if (blob.size() > kBlobBytes / 4) {
-    // The pointer to a heap copy takes the place of the bytes in the ring.
+    // The pointer to a heap copy replaces the bytes in the ring.
     auto bytes = std::make_unique<std::byte[]>(blob.size());  // NOLINT(modernize-avoid-c-arrays)
     std::memcpy(bytes.get(), blob.data(), blob.size());
     std::byte* raw = bytes.get();
@@ -134,7 +134,7 @@ void BasicLane<Policy>::release_blob(const OpRecord& record) noexcept {
     const std::unique_ptr<std::byte[]> owner(heap);  // NOLINT(modernize-avoid-c-arrays)
     size = sizeof heap;
   }
-  // Its place in the ring's running count: the first such offset at or after the old head.
+  // Position in the ring's running count: the first such offset at or after the old head.
   const std::uint64_t old_head = blob_head_.load(std::memory_order_acquire);
   const std::uint64_t start =
       old_head + (record.blob_offset + kBlobBytes - old_head % kBlobBytes) % kBlobBytes;
@@ -152,9 +152,10 @@ void BasicLane<Policy>::pop() noexcept {
     release_blob(record);
   }
   head_.store(head + 1, std::memory_order_release);  // partner: consumed
-  // A waiting producer pushes nothing, so has_room() becomes true where half of the ring is left,
-  // or with a blob. That record may be missed when the last pushes are not seen yet: then one of
-  // every kLookEvery, or the last, wakes the producer, or look_for_producer() does.
+  // A waiting producer pushes nothing, so has_room() becomes true when half of the ring is left, or
+  // when a blob is freed. The consumer may miss that record if the last pushes are not visible yet.
+  // Then a check every kLookEvery records, the last record, or look_for_producer() wakes the
+  // producer.
   const std::uint64_t left = pushed_seen() - (head + 1);
   if (left <= kCapacity / 2 &&
       (left == kCapacity / 2 || left == 0 || has_blob || (head + 1) % Policy::kLookEvery == 0)) {
@@ -164,7 +165,7 @@ void BasicLane<Policy>::pop() noexcept {
 
 template <class Policy>
 void BasicLane<Policy>::look_for_producer() noexcept {
-  // Partner: announce_waiting, which raises the flag by exchange and then looks at the heads.
+  // Partner: announce_waiting, which sets the flag by exchange and then loads the heads.
   if (producer_waits_.exchange(0, std::memory_order_acq_rel) == 0) {
     return;
   }
@@ -175,7 +176,7 @@ void BasicLane<Policy>::look_for_producer() noexcept {
   if (has_room) {
     waiter_.load(std::memory_order_acquire)->unpark();
   } else {
-    producer_waits_.exchange(1, std::memory_order_acq_rel);  // it sleeps on: a later look finds it
+    producer_waits_.exchange(1, std::memory_order_acq_rel);  // it sleeps on: a later check finds it
   }
 }
 
@@ -184,12 +185,13 @@ typename BasicLane<Policy>::Turn BasicLane<Policy>::finish_turn(std::uint64_t lo
   if (rung_.exchange(0, std::memory_order_acq_rel) == 2) {  // partners: needs_ring, orphan
     is_orphaned_ = true;
   }
-  // The lane is out of these hands: once the doorbell has stopped, its producer may be the consumer
-  // now, so that only atomics are looked at.
+  // The consumer has released the lane. Once the doorbell has stopped, the producer may be the
+  // consumer, so only atomics are read here.
   if (consumed() + looked == pushed_seen()) {
     return Turn::empty;
   }
-  // More came between the last look and the unlink. Whoever sets the flag back owns the lane.
+  // Records arrived between the last check and the release. The side that sets the flag first owns
+  // the lane.
   const std::uint32_t old = rung_.exchange(1, std::memory_order_acq_rel);
   if (old == 2) {
     is_orphaned_ = true;

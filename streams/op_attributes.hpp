@@ -1,6 +1,5 @@
-// What a kind needs beside its operands: one plain struct each, stored in the record (up to 16
-// bytes) or in its blob. Values, any thread. Unused entries are zero, so that equal attributes have
-// equal bytes.
+// The attributes of each kind: one plain struct, stored in the record (up to 16 bytes) or in its
+// blob. Values, any thread. Unused entries are zero, so that equal attributes have equal bytes.
 #pragma once
 
 #include <array>
@@ -22,9 +21,9 @@ struct ArangeAttributes {
   double step = 1;
 };
 /// random_uniform (a = low, b = high), random_normal (a = mean, b = standard deviation),
-/// random_bernoulli (a = p), dropout (a = p).
-/// Element i of an op takes word i%4 of Philox4x32-10 block counter + i/4 under key seed; normal
-/// and f64 need two words, runtime/base/philox.hpp says which.
+/// random_bernoulli (a = p), dropout (a = p). Element i of an op uses word i%4 of Philox4x32-10
+/// block counter + i/4 under key seed. normal and f64 need two words each, see
+/// runtime/base/philox.hpp.
 struct RandomAttributes {
   std::uint64_t seed = 0;
   std::uint64_t counter = 0;
@@ -42,28 +41,29 @@ struct AxisAttributes {
   std::int32_t axis = 0;
   std::int32_t keep_dims = 0;
 };
-/// cumsum: element i along the axis is the sum of those up to i, or, with reverse = 1, from i on.
+/// cumsum: element i along the axis is the sum of the elements up to i, or, with reverse = 1, from
+/// i on.
 struct ScanAttributes {
   std::int32_t axis = 0;
   std::int32_t reverse = 0;
 };
-/// topk: the result has as many along the axis as are asked for.
+/// topk. The result's size along the axis is the requested count.
 struct TopkAttributes {
   std::int32_t axis = 0;
   std::int32_t smallest = 0;  ///< 1: the smallest instead of the largest.
 };
-/// attention and its backward kind. With causal = 1, query i of n sees the keys up to
-/// i + key count - n: the queries are the last ones.
+/// attention and its backward kind. With causal = 1, query i of n attends to the keys up to i + key
+/// count - n: the queries are the last positions.
 struct AttentionAttributes {
-  double scale = 1;  ///< Of the products of queries and keys.
+  double scale = 1;  ///< Factor of the products of queries and keys.
   std::int64_t causal = 0;
 };
 /// permute: axis i of the result is axis axes[i] of the input.
 struct PermuteAttributes {
   std::array<std::uint8_t, 8> axes{};
 };
-/// slice and slice_scatter: result index j along axis i is input index start[i] + j*step[i];
-/// lengths are those of the shape of the slice.
+/// slice and slice_scatter: result index j along axis i is input index start[i] + j*step[i]. The
+/// lengths are those of the slice's shape.
 struct SliceAttributes {
   std::array<std::int64_t, 8> start{};
   std::array<std::int64_t, 8> step{};
@@ -75,17 +75,17 @@ struct ConvAttributes {
   std::array<std::int64_t, 2> dilation{1, 1};
   std::int64_t groups = 1;
 };
-/// max_pool2d, avg_pool2d and their backward kinds. Padding counts as -infinity (max) or is left
-/// out of the mean (avg), unless count_include_pad is 1.
+/// max_pool2d, avg_pool2d and their backward kinds. Padding counts as -infinity (max) or is
+/// excluded from the mean (avg), unless count_include_pad is 1.
 struct PoolAttributes {
   std::array<std::int64_t, 2> kernel{2, 2};
   std::array<std::int64_t, 2> stride{2, 2};
   std::array<std::int64_t, 2> padding{0, 0};
   std::int64_t count_include_pad = 0;
 };
-/// sgd_step as in PyTorch: g += weight_decay*p; m = first ? g : momentum*m + (1-dampening)*g;
-/// g = nesterov ? g + momentum*m : m; p -= learning_rate*g.
-/// `first` is 1 for the first update of a parameter.
+/// sgd_step as in PyTorch: g += weight_decay*p; m = first ? g : momentum*m + (1-dampening)*g; g =
+/// nesterov ? g + momentum*m : m; p -= learning_rate*g. `first` is 1 for the first update of a
+/// parameter.
 struct SgdAttributes {
   double learning_rate = 0;
   double momentum = 0;
@@ -94,9 +94,10 @@ struct SgdAttributes {
   std::int64_t nesterov = 0;
   std::int64_t first = 0;
 };
-/// adam_step: m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g²;
-/// p -= lr * (m/(1-b1^step)) / (sqrt(v/(1-b2^step)) + epsilon).
-/// Weight decay: decoupled p *= 1 - lr*weight_decay first, else g += weight_decay*p first.
+/// adam_step: m = b1*m + (1-b1)*g; v = b2*v + (1-b2)*g²; p -= lr * (m/(1-b1^step)) /
+/// (sqrt(v/(1-b2^step)) + epsilon). Weight decay comes first: p *= 1 - lr*weight_decay if
+/// decoupled, else g += weight_decay*p.
+///
 /// Paper: Kingma, Ba, Adam, arXiv:1412.6980, algorithm 1; decoupled = 1: Loshchilov, Hutter, AdamW,
 /// arXiv:1711.05101.
 struct AdamAttributes {
@@ -108,18 +109,18 @@ struct AdamAttributes {
   std::int64_t decoupled = 0;
   std::int64_t step = 1;
 };
-/// expression. Its parameters, 8 bytes each, end the record's blob: the bits of an f64 where the
+/// expression. Its parameters, 8 bytes each, end the record's blob: the bits of an f64 if the
 /// kernel's parameter is a float, else of an i64.
 struct ExpressionAttributes {
-  std::uint32_t expression = 0;  ///< ExprId; in a trace, the place in its table.
+  std::uint32_t expression = 0;  ///< ExprId; in a trace, the index in its table.
   std::uint32_t parameter_count = 0;
-  std::uint32_t flops = 0;  ///< For each element of a result, as op_cost counts them.
+  std::uint32_t flops = 0;  ///< Flops per element of a result, as counted by op_cost.
   std::uint32_t row_axes =
-      0;  ///< The last axes, which a row kernel takes whole; 0: it is pointwise.
+      0;  ///< Number of trailing axes that form a row of a row kernel; 0: pointwise.
 };
 /// custom. Its numbers, 8 bytes each, end the record's blob: the bits of an f64.
 struct CustomAttributes {
-  std::uint32_t custom = 0;  ///< Its number in its runtime's table.
+  std::uint32_t custom = 0;  ///< Number in its runtime's table.
   std::uint32_t number_count = 0;
 };
 /// upload, readback, lend, sync: a pointer to the client's ticket, valid until the ticket is
@@ -128,7 +129,8 @@ struct TicketAttributes {
   void* ticket = nullptr;
   std::uint64_t offset_bytes = 0;
 };
-/// limit: when what follows is given up; a pointer to the stop, or null.
+/// limit: deadline after which the following records are abandoned, and a pointer to the stop
+/// token, or null.
 struct LimitAttributes {
   Deadline deadline = Deadline::never();
   void* stop = nullptr;

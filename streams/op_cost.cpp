@@ -24,7 +24,7 @@ double axis_size(const TensorSpec& spec, int axis) noexcept {
   return static_cast<double>(spec.shape[axis < 0 ? axis + spec.shape.rank() : axis]);
 }
 
-// One product and one sum for each weight that an element of the convolution's result sees.
+// One product and one sum for each weight that contributes to an element of the result.
 double conv_flops(const TensorSpec& result, const TensorSpec& weight) noexcept {
   return 2.0 * element_count(result) * axis_size(weight, 1) * axis_size(weight, 2) *
          axis_size(weight, 3);
@@ -120,8 +120,8 @@ double row_flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
   }
 }
 
-// Two products forwards and five backwards, and the softmax between them; a causal mask halves
-// nothing here.
+// Two products forward and five backward, with the softmax between. A causal mask halves nothing
+// here.
 double attention_flops(const OpView& op, Specs inputs) noexcept {
   const bool is_backward = op.kind() == OpKind::attention_backward;
   const TensorSpec& q = inputs[is_backward ? 1 : 0];
@@ -171,7 +171,7 @@ OpCost op_cost(const OpView& op, Specs inputs, Specs outputs) noexcept {
   if (op_info(op.kind()).op_class == OpClass::view) {
     return {};
   }
-  if (is_pick(op.kind())) {  // of x, it reads what it picks
+  if (is_pick(op.kind())) {  // of x, only the selected elements are read
     return {.flops = 0, .bytes = size_bytes(inputs.subspan(1)) + 2 * size_bytes(outputs)};
   }
   return {.flops = flops(op, inputs, outputs), .bytes = size_bytes(inputs) + size_bytes(outputs)};

@@ -122,11 +122,10 @@ constexpr auto kFloats = static_cast<DtypeMask>(dtype_bit(DType::f32) | dtype_bi
 constexpr auto kNumbers = static_cast<DtypeMask>(kFloats | kIntegers);
 constexpr auto kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean));
 
-// Weights, host and gpu: what a fused chain of f32 takes longer for each op more of the kind,
-// beside an addition. Measured on one core of an Emerald Rapids with AVX-512 and on an H200
-// (2026-11-26); words and products are counted in instructions. By a program that was thrown away:
-// kernels of 16 and of 32 such ops, their difference by that of the peaks' own additions
-// (runtime/DECISIONS.md).
+// Weights, host and gpu: the extra time of a fused f32 chain for each further op of the kind, in
+// additions. Measured as the difference between kernels of 16 and of 32 such ops, with AVX-512 and
+// on a data-centre GPU; words and products are counted in instructions. See
+// streams/decisions/0013-arithmetic-weights.md.
 constexpr ArithmeticWeight kNothing{0, 0};
 constexpr ArithmeticWeight kSimple{1, 1};
 constexpr ArithmeticWeight kRoot{4, 12};
@@ -142,7 +141,7 @@ constexpr ArithmeticWeight kRandomWord{12, 12};
 constexpr ArithmeticWeight kProduct{0.5F,
                                     0.5F};  // a multiplication and an addition are one instruction
 
-// A row under construction: its fusion class and index rule first, then what is special.
+// A row under construction: its fusion class and index rule first, then its special properties.
 class Row {
  public:
   constexpr Row(OpKind kind, FusionClass fusion, IndexRule rule, ArithmeticWeight weight = kNothing)

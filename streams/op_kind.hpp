@@ -1,13 +1,13 @@
-// The kinds of op records. What a kind is stands in op_table; what it does, in the tables of
-// reference, cpu and vjp.
+// The kinds of op records. op_table has the facts of a kind; its implementations are in the tables
+// of reference, cpu and vjp.
 #pragma once
 
 #include <cstdint>
 
 namespace hearth {
 
-// A kind's number is fixed for ever, because trace files hold it: a new kind takes the next free
-// number, at the end, and the number of a kind that goes is not given out again.
+// Numbers are fixed for ever, because trace files store them. A new kind takes the next free
+// number, at the end; the number of a removed kind is never reused.
 enum class OpKind : std::uint16_t {
   // creation
   fill = 0,              // out = value
@@ -62,14 +62,14 @@ enum class OpKind : std::uint16_t {
   reduce_sum = 43,
   reduce_mean = 44,
   reduce_max = 45,
-  argmax = 46,  // i64 positions along one axis; ties take the first
+  argmax = 46,  // i64 positions along one axis; the first of equal values
   // contractions
   matmul = 47,                  // (a[..., m, k], b[..., k, n], optional bias[n])
   conv2d = 48,                  // (x[n, c, h, w], w[o, c/groups, kh, kw], optional bias[o])
   conv2d_backward_input = 49,   // (grad, w) -> shape of x
   conv2d_backward_weight = 50,  // (x, grad) -> shape of w
   // pooling over the last two axes of [n, c, h, w]
-  max_pool2d = 51,  // output y; the second, if asked for: i32 positions h*W + w in x's plane
+  max_pool2d = 51,           // output y; optional second: i32 positions h*W + w in x's plane
   max_pool2d_backward = 52,  // (grad, positions) -> shape of x
   avg_pool2d = 53,
   avg_pool2d_backward = 54,  // (grad) -> shape of x
@@ -86,42 +86,42 @@ enum class OpKind : std::uint16_t {
   // records that move data or lifetimes; they never reach a kernel
   upload = 63,       // host bytes -> tensor
   readback = 64,     // tensor -> host bytes, fulfils a Pending
-  lend = 65,         // a tensor's bytes are lent to a client until it says done
-  drop = 66,         // the last name of a tensor is gone
-  publish = 67,      // flush point: what came before may be used by other lanes
+  lend = 65,         // a tensor's bytes are lent to a client until it returns them
+  drop = 66,         // the last handle of a tensor is gone
+  publish = 67,      // flush point: earlier results may be used by other lanes
   adopt = 68,        // the tensor's home is this lane from here on
   group_begin = 69,  // an update group: all or nothing
   group_end = 70,
-  sync = 71,   // fulfils a Pending when all before it in the lane is done
-  limit = 72,  // what follows in the lane is given up at this deadline, or on this stop
+  sync = 71,   // fulfils a Pending when all earlier records in the lane are done
+  limit = 72,  // following records in the lane are abandoned at this deadline or stop
   // an elementwise function that the program captured: kernel/expression.hpp
   expression = 73,  // (inputs...) -> outputs; an update is (parameter, gradient, state...)
-  // along one axis, at the places that an index of i32 or i64 names
+  // along one axis, at the positions in an i32 or i64 index
   gather = 74,        // (x, index of x's rank) -> values in index's shape
   index_select = 75,  // (x, index[n]) -> x's shape with n along the axis
   scatter_add = 76,   // (source, index): zeros, with source added; the adjoint of gather
-  index_add = 77,     // (source, index): the same for index_select
+  index_add = 77,     // (source, index): zeros, with source added; the adjoint of index_select
   // one input, element by element
   log1p = 78,
   expm1 = 79,
   // reductions
   reduce_min = 80,
   reduce_prod = 81,
-  argmin = 82,  // i64 positions along one axis; ties take the first
+  argmin = 82,  // i64 positions along one axis; the first of equal values
   // scans
   cumsum = 83,  // sums from the start of an axis, or from its end
   // attention
-  attention = 84,           // (q, k, v, optional mask) -> y; the second, if asked for: statistics
-  attention_backward = 85,  // (grad, q, k, v, y, statistics, optional mask) -> of q, k, v
+  attention = 84,           // (q, k, v, optional mask) -> y; optional second: statistics
+  attention_backward = 85,  // (grad, q, k, v, y, statistics, optional mask) -> gradients of q, k, v
   // the largest or smallest along one axis
   topk = 86,  // (x) -> values in order, i64 positions
   // one input, element by element: to whole numbers
   floor = 87,
   ceil = 88,
-  round = 89,  // halves to the even one
+  round = 89,  // halves to even
   trunc = 90,
-  // a kernel that the program brings itself: runtime/base/custom_code.hpp
-  custom = 91,  // (inputs...) -> outputs, as the program's rule says
+  // a program's own kernel: runtime/base/custom_code.hpp
+  custom = 91,  // (inputs...) -> outputs, by the program's rule
 };
 inline constexpr int kOpKindCount = static_cast<int>(OpKind::custom) + 1;
 

@@ -1,9 +1,8 @@
-// The op record: one submitted op as 128 plain bytes. A user's call becomes one, and nothing else
-// crosses a lane. Trivially copyable, so it can be hashed, stored, replayed and sent.
-// Invariants: (1) operands are inputs first, then outputs; (2) more than five operands, and
-// attributes above 16 bytes, lie in the record's blob: first the extra operands, then the
-// attributes, then the parameters of an expression; (3) the client fixes `use` at submission, by
-// program order.
+// The op record: one submitted op as 128 plain bytes. Each op of a user's call becomes one; nothing
+// else crosses a lane. Trivially copyable, so it can be hashed, stored, replayed and sent.
+// Invariants: (1) operands are inputs first, then outputs; (2) operands beyond five, and attributes
+// above 16 bytes, are in the record's blob: first the extra operands, then the attributes, then the
+// parameters of an expression; (3) the client fixes `use` at submission, by program order.
 #pragma once
 
 #include <cstddef>
@@ -22,12 +21,13 @@ namespace hearth {
 enum class Use : std::uint8_t {
   out,        ///< Created here.
   read,       ///< Dies later, by its drop.
-  read_last,  ///< The last use: the record is also the drop, the bytes may be reused for an output.
+  read_last,  ///< Last use: the record is also the drop, and an output may reuse the bytes.
 };
 
 struct Operand {
   SlotId slot;
-  std::uint32_t generation = 0;  ///< Counts the tensors that lived in this slot; only checks.
+  /// Counts the tensors that lived in this slot; used in checks only.
+  std::uint32_t generation = 0;
   ShapeId shape;
   DType dtype = DType::f32;
   Use use = Use::read;
@@ -37,16 +37,17 @@ static_assert(sizeof(Operand) == 16);
 
 enum class RecordFlag : std::uint16_t {
   scalar_lhs =
-      1,  ///< The left operand is the immediate (ScalarAttributes), the one input is the right one.
+      /// The left operand is the immediate (ScalarAttributes); the one input is the right operand.
+  1,
   scalar_rhs = 2,  ///< The right operand is the immediate.
   exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
-  update = 8,      ///< Of an expression: it updates a parameter; an update group's.
-  frozen = 16,     ///< Of a publish: the tensor's bytes stay as they are as long as it lives.
-  again = 32,      ///< Of an elementwise op or view: it makes a value once more, for ops behind it.
+  update = 8,      ///< Expression: updates a parameter, as part of an update group.
+  frozen = 16,     ///< Publish: the tensor's bytes do not change as long as it lives.
+  again = 32,      ///< Elementwise op or view: recomputes a value for later ops.
 };
 
-/// The function that the program called, where that is not the kind's own: errors and traces say
-/// its name. A record has it in the upper byte of its flags.
+/// Function that the program called, if its name differs from the kind's own: errors and traces
+/// show it. Stored in the upper byte of a record's flags.
 enum class CalledAs : std::uint8_t {
   itself,  ///< The kind's own function.
   cross_entropy,
@@ -99,12 +100,12 @@ struct OpRecord {
 static_assert(sizeof(OpRecord) == 128);
 static_assert(std::is_trivially_copyable_v<OpRecord>);
 
-/// Attributes up to this size travel in the record itself.
+/// Whether the attributes are small enough to travel in the record itself.
 template <class Attributes>
 inline constexpr bool fits_immediate =  // NOLINT(readability-identifier-naming): a trait
     sizeof(Attributes) <= sizeof(OpRecord::immediate);
 
-/// A record with its blob: what kernels, sinks and the reference functions read. Borrows both.
+/// A record with its blob, as read by kernels, sinks and the reference functions. Borrows both.
 class OpView {
  public:
   OpView(const OpRecord& record, const std::byte* blob) noexcept : record_(&record), blob_(blob) {}
@@ -127,13 +128,13 @@ class OpView {
     return operand(record_->input_count + index);
   }
 
-  /// The parameters of an expression: the last bytes of the blob.
+  /// Returns the parameters of an expression: the last bytes of the blob.
   [[nodiscard]] std::span<const std::byte> last_blob_bytes(std::size_t size_bytes) const noexcept {
     HEARTH_ASSERT(record_->blob_size_bytes >= size_bytes, "parameters missing in the blob");
     return {blob_ + (record_->blob_size_bytes - size_bytes), size_bytes};
   }
 
-  /// The attributes of this kind (op_attributes.hpp says which struct belongs to which kind).
+  /// Returns the attributes of this kind; op_attributes.hpp lists the struct of each kind.
   template <class Attributes>
   [[nodiscard]] Attributes attributes() const noexcept {
     static_assert(std::is_trivially_copyable_v<Attributes>);

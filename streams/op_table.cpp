@@ -16,7 +16,7 @@ constexpr DtypeMask kNumbers =
                            dtype_bit(DType::u8) | dtype_bit(DType::i8));
 constexpr DtypeMask kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean));
 
-// A row under construction: what its class implies first, then what is special about the kind.
+// A row under construction: the defaults of its class first, then the kind's special properties.
 class Row {
  public:
   constexpr Row(OpKind kind, std::string_view name, OpClass op_class, DtypeMask dtypes)
@@ -416,7 +416,7 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order(), "one row for each OpKind, in its order");
 
-// By CalledAs.
+// Indexed by CalledAs.
 constexpr CalledInfo kCalled[] = {
     {.name = {}, .hint = {}, .kind = OpKind::fill},
     {.name = "cross_entropy", .hint = {}, .kind = OpKind::index_select},
@@ -462,7 +462,7 @@ CalledAs backward_of(CalledAs called) noexcept {
       return CalledAs::embedding_backward;
     case CalledAs::nll_loss:
       return CalledAs::nll_loss_backward;
-    default:  // none of the others has a gradient of its own
+    default:  // the others have no gradient of their own
       return CalledAs::itself;
   }
 }

@@ -1,5 +1,5 @@
-// How a broken rule is worded: "op: what is wrong: the operands". Private to the shape rules.
-// Values, any thread.
+// Texts of broken rules: "op: what is wrong: the operands". Private to the shape rules. Values, any
+// thread.
 #pragma once
 
 #include <initializer_list>
@@ -17,7 +17,7 @@ struct Named {
   const TensorSpec* spec = nullptr;  ///< nullptr: left out.
 };
 
-/// "lhs f32[4, 8], rhs f32[9, 3]"
+/// Returns "lhs f32[4, 8], rhs f32[9, 3]".
 [[nodiscard]] inline std::string operand_list(std::initializer_list<Named> operands) {
   std::string out;
   for (const Named& operand : operands) {
@@ -48,7 +48,7 @@ struct Named {
   return error;
 }
 
-/// make_shape for an op's result: a result that is too large is the op's error.
+/// Makes the shape of an op's result. A result that is too large is the op's error.
 [[nodiscard]] inline Result<Shape> result_shape(OpKind kind, std::span<const std::int64_t> dims) {
   Result<Shape> shape = make_shape(dims);
   if (!shape.has_value()) {

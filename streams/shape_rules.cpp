@@ -26,7 +26,7 @@ Shape without_axes(const Shape& from, std::uint32_t axes, bool keep_dims) {
   return out;
 }
 
-// The largest or smallest of nothing has no value; a result without elements needs none.
+// An empty set has no maximum or minimum; a result without elements needs none.
 Status check_not_empty(OpKind kind, const Shape& from, std::uint32_t axes) {
   for (int axis = 0; axis < from.rank(); ++axis) {
     if ((axes >> static_cast<unsigned>(axis) & 1U) != 0 && from[axis] == 0 &&
@@ -39,7 +39,7 @@ Status check_not_empty(OpKind kind, const Shape& from, std::uint32_t axes) {
   return {};
 }
 
-// The size that stands for -1, or an error when `to` has two of them or none fits.
+// Returns the size that replaces -1. Fails if `to` has two of them or no size fits.
 Result<std::int64_t> missing_size(const Shape& from, std::span<const std::int64_t> to) {
   std::int64_t known = 1;
   int missing = 0;
@@ -77,7 +77,7 @@ struct Bounds {
   std::int64_t count;
 };
 
-// Python's rule for one axis. The differences stay small because both bounds are clamped first.
+// Python's rule for one axis. Both bounds are clamped first, so the differences stay small.
 Bounds python_slice(std::int64_t size, std::int64_t start, std::int64_t stop, std::int64_t step) {
   const std::int64_t lowest = step < 0 ? -1 : 0;
   const std::int64_t highest = step < 0 ? size - 1 : size;
@@ -127,7 +127,7 @@ Result<TensorSpec> where(const TensorSpec& condition, const TensorSpec& a, const
 Result<Shape> reshape(const Shape& from, std::span<const std::int64_t> to) {
   HEARTH_TRY(const std::int64_t missing, missing_size(from, to));
   std::array<std::int64_t, kMaxRank + 1>
-      dims{};  // one too many reaches result_shape, which says so
+      dims{};  // room for one too many, which result_shape reports
   const std::size_t rank = std::min(to.size(), dims.size());
   std::replace_copy(to.begin(),
                     to.begin() + static_cast<std::ptrdiff_t>(rank),

@@ -8,9 +8,9 @@
 
 namespace hearth {
 
-// Half a MiB, of which most devices use some bytes: the system gives its pages, of zeros, when they
-// are touched. Writing the zeros took longer than capturing an optimizer's update, which has a
-// device of its own.
+// Half a MiB, of which most devices use a few bytes: calloc gets zero pages, which the system maps
+// when they are touched. Writing the zeros took longer than capturing an optimizer's update, which
+// has a device of its own.
 SlotDirectory::SlotDirectory()
     : blocks_(static_cast<BlockTable*>(std::calloc(1, sizeof(BlockTable)))) {
   static_assert(std::atomic<SlotBlock*>::is_always_lock_free &&

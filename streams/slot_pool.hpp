@@ -1,8 +1,9 @@
-// Slot numbers on the client's side: a lane names the tensors it makes without asking the actor.
-// A SlotPool belongs to one lane at a time (a lane that ends hands its pool on to the next one).
-// Its slots come from blocks leased from the device's SlotDirectory and come back from the actor
-// through an intrusive stack when a tensor's uses and drop are done. Invariants: (1) a slot is
-// given out again only after the actor returned it; (2) each time with a higher generation.
+// Slot numbers on the client's side: a lane numbers its new tensors without a round trip to the
+// actor. A SlotPool belongs to one lane at a time; a lane that ends passes its pool on to the next
+// one. Its slots come from blocks leased from the device's SlotDirectory. The actor returns a slot
+// through an intrusive stack when the tensor's uses and drop are done.
+// Invariants: (1) a slot is reused only after the actor returned it; (2) each time with a higher
+// generation.
 #pragma once
 
 #include <array>
@@ -37,16 +38,16 @@ class SlotDirectory {
   SlotDirectory& operator=(const SlotDirectory&) = delete;
   ~SlotDirectory();
 
-  /// The block a slot lies in.
+  /// Returns the block of a slot.
   [[nodiscard]] SlotBlock& block_of(SlotId slot) const noexcept {
     return *(*blocks_)[slot.value / kSlotsPerBlock].load(
         std::memory_order_acquire);  // partner: lease
   }
-  /// A pool for a new lane: one that an ended lane left, else a fresh one.
+  /// Returns a pool for a new lane: one from an ended lane, else a fresh one.
   [[nodiscard]] SlotPool* take_pool();
-  /// An ended lane's pool; its slots may still come back to it.
+  /// Takes over an ended lane's pool; slots may still return to it.
   void leave_pool(SlotPool* pool);
-  /// Gives a slot back to the pool that leased it. Threads: token holder only.
+  /// Returns a slot to the pool that leased it. Threads: token holder only.
   void give_back(SlotId slot) noexcept;
   [[nodiscard]] std::uint32_t block_count() const noexcept {
     return block_count_.load(std::memory_order_acquire);
@@ -76,7 +77,7 @@ class SlotPool {
   };
   explicit SlotPool(SlotDirectory& directory) noexcept : directory_(directory) {}
 
-  /// A slot that is free now. Threads: the producer of the pool's lane only.
+  /// Takes a free slot. Threads: the producer of the pool's lane only.
   [[nodiscard]] Name take() {
     if (free_ == 0) {
       refill();
@@ -87,7 +88,7 @@ class SlotPool {
     free_ = block.next[index];
     return Name{SlotId{number}, ++block.generation[index]};
   }
-  /// Gives back a slot that take() gave and no record named. Threads: the producer only.
+  /// Returns a slot from take() that no record named. Threads: the producer only.
   void put_back(SlotId slot) noexcept;
 
  private:

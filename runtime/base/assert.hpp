@@ -1,5 +1,5 @@
-// HEARTH_ASSERT: checks for our own bugs, never for a user's input.
-// On in dev, asan and tsan builds.
+// HEARTH_ASSERT: checks for the library's own bugs, never for a user's input. On in dev, asan and
+// tsan builds.
 #pragma once
 
 #include <hearth/runtime/base/source_loc.hpp>

@@ -11,7 +11,7 @@
 
 #define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming): xxHash asks for it
 #ifndef NDEBUG
-// At -Og the compiler refuses to inline what xxHash forces it to.
+// At -Og the compiler refuses to inline functions that xxHash marks as always inline.
 #define XXH_NO_INLINE_HINTS 1  // NOLINT(readability-identifier-naming)
 #endif
 #include <xxhash.h>
@@ -120,7 +120,7 @@ std::uint64_t CheckedWriter::checksum() const noexcept {
 
 namespace {
 
-// Its header has its place before the payload; the numbers come last.
+// Writes a blank header first to reserve its place, then the payload, then the final header.
 Status write_checked(FileWriter& file,
                      const FileFormat& format,
                      const std::function<Status(CheckedWriter&)>& write) {

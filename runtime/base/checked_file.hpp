@@ -1,6 +1,5 @@
-// Files that know what they are: a header with magic, schema version, payload size and checksum in
-// front of the payload. A file that was cut short, damaged or written by another version is told
-// apart from a good one before its payload is used.
+// Checked files: a header with magic, schema version, payload size and checksum before the payload.
+// A truncated, damaged or incompatible file is detected before its payload is used.
 // Layout, little-endian: magic[8], version u32, zero u32, payload size u64, xxh64 of the payload
 // u64; then the payload.
 // Threads: any.
@@ -20,20 +19,22 @@
 
 namespace hearth {
 
-/// xxHash64 of the bytes.
+/// Returns the xxHash64 of the bytes.
 [[nodiscard]] std::uint64_t xxh64(std::span<const std::byte> bytes,
                                   std::uint64_t seed = 0) noexcept;
-/// xxHash's XXH3, 64 bits, of the pieces one after the other. Cost: 0.2 s a GB.
+/// Returns XXH3 (64 bits) of the concatenated pieces.
+///
+/// Cost: 0.2 s a GB.
 [[nodiscard]] std::uint64_t xxh3_64(std::span<const std::span<const std::byte>> pieces) noexcept;
 
 struct FileFormat {
   std::array<char, 8> magic{};       ///< {'H', 'T', 'U', 'N', 'E', ...}
-  std::uint32_t version = 1;         ///< That is written.
-  std::uint32_t oldest_version = 0;  ///< That is read too; 0: only `version` is.
+  std::uint32_t version = 1;         ///< Version that is written.
+  std::uint32_t oldest_version = 0;  ///< Oldest version that can be read; 0: only `version`.
 };
 inline constexpr std::uint64_t kCheckedHeaderBytes = 32;
 
-/// The payload of a checked file while it is being written; the checksum is made on the way.
+/// The payload of a checked file while it is written. Computes the checksum on the way.
 class CheckedWriter final {
  public:
   explicit CheckedWriter(FileWriter& file);
@@ -41,10 +42,12 @@ class CheckedWriter final {
   CheckedWriter& operator=(const CheckedWriter&) = delete;
   ~CheckedWriter();
 
-  /// Appends to the payload. Errors: io_error.
+  /// Appends to the payload.
+  ///
+  /// Errors: io_error.
   [[nodiscard]] Status write(std::span<const std::byte> bytes);
   [[nodiscard]] std::uint64_t payload_size_bytes() const noexcept;
-  /// Of what was written so far.
+  /// Checksum of the payload written so far.
   [[nodiscard]] std::uint64_t checksum() const noexcept;
 
  private:
@@ -53,7 +56,7 @@ class CheckedWriter final {
   std::unique_ptr<State> state_;
 };
 
-/// write_file_atomically with a header.
+/// Writes a checked file with write_file_atomically().
 [[nodiscard]] Status write_checked_file(const std::filesystem::path& path,
                                         const FileFormat& format,
                                         std::span<const std::byte> payload);
@@ -61,13 +64,14 @@ class CheckedWriter final {
                                         const FileFormat& format,
                                         const std::function<Status(CheckedWriter&)>& write);
 
-/// write_file_unsynced with a header: a file of a cache.
+/// Writes a checked file with write_file_unsynced(): for a cache.
 [[nodiscard]] Status write_cache_file(const std::filesystem::path& path,
                                       const FileFormat& format,
                                       std::span<const std::byte> payload);
 
-/// The payload.
-/// Errors: those of read_file(); bad_format when magic, version, size or checksum is not right.
+/// Reads the payload.
+///
+/// Errors: those of read_file(); bad_format if magic, version, size or checksum is wrong.
 [[nodiscard]] Result<std::vector<std::byte>> read_checked_file(const std::filesystem::path& path,
                                                                const FileFormat& format);
 

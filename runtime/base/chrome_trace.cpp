@@ -1,4 +1,4 @@
-// Written piece by piece, not as one JSON value: a million events would take a gigabyte so.
+// Writes the JSON text piece by piece. As one JSON value a million events would take a gigabyte.
 #include <hearth/runtime/base/chrome_trace.hpp>
 
 #include <algorithm>
@@ -20,9 +20,9 @@
 namespace hearth {
 namespace {
 
-constexpr int kHost = 1;            // the process of the host; devices come behind it
+constexpr int kHost = 1;            // process of the host; devices follow
 constexpr int kTracksOfThread = 2;  // waits and parts
-constexpr int kBeside = 100'000;    // tracks of what overlaps: so much above the first
+constexpr int kBeside = 100'000;    // offset of the tracks that hold overlapping events
 
 constexpr const char* kTrackNames[] = {
     "kernels", "uploads", "readbacks", "collectives", "waits", "parts", "memory", "queue"};
@@ -31,7 +31,7 @@ bool is_counter(detail::TraceTrack track) noexcept {
   return track == detail::TraceTrack::memory || track == detail::TraceTrack::queue;
 }
 
-/// Where an event is drawn.
+/// Process and track of an event.
 struct Place {
   int process = 0;
   int track = 0;
@@ -47,7 +47,7 @@ double microseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-/// Texts as JSON, each made once. Bytes that are no UTF-8 become a replacement character.
+/// Cache of texts quoted as JSON. Bytes that are not UTF-8 become a replacement character.
 class Quoted {
  public:
   [[nodiscard]] const std::string& operator()(std::string_view text) {
@@ -71,8 +71,8 @@ class Writer {
          const std::function<Status(std::string_view)>& write)
       : log_(log), names_(names), write_(write) {}
 
-  // Phases: where each event belongs; what overlaps moves beside; the names of processes and
-  // tracks; the events by time; the end, with what was not kept.
+  // Phases: place the events; move overlapping ones to tracks of their own; name processes and
+  // tracks; write the events by time; write the end with the number of dropped events.
   Status run() {
     place_events();
     separate_tracks();
@@ -133,15 +133,14 @@ class Writer {
     }
   }
 
-  // Each event goes to the first of its track's rows where it lies inside of what is open there, or
-  // behind it.
+  // Puts each event on the first row of its track where it nests in the open events or follows
+  // them.
   void separate_tracks() {
     std::ranges::stable_sort(placed_, [](const Placed& a, const Placed& b) {
       return std::tuple(a.place, a.event->begin, b.event->end) <
              std::tuple(b.place, b.event->begin, a.event->end);
     });
-    std::vector<std::vector<detail::TimePoint>>
-        rows;  // the ends of what is open, the outermost first
+    std::vector<std::vector<detail::TimePoint>> rows;  // ends of the open events, outermost first
     Place current{.process = -1, .track = 0};
     for (Placed& each : placed_) {
       if (is_counter(each.event->track)) {
@@ -192,7 +191,7 @@ class Writer {
     }
     for (const auto& [place, name] : tracks_) {
       comma();
-      // Rows of one track lie one under the other.
+      // Keeps the rows of one track adjacent.
       const int order = place.track % kBeside * 100 + place.track / kBeside;
       fmt::format_to(
           std::back_inserter(text_),
@@ -293,7 +292,7 @@ class Writer {
 
 }  // namespace
 
-// An optimizer's state counts to the layer of its parameter: "mean.inner.weight" to "inner".
+// Counts an optimizer's state to its parameter's layer: "mean.inner.weight" to "inner".
 std::string_view layer_of(std::string_view path) noexcept {
   for (const std::string_view state : {"mean.", "variance.", "momentum."}) {
     const std::string_view parameter = path.substr(std::min(path.size(), state.size()));

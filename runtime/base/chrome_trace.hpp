@@ -1,9 +1,10 @@
-// A trace as a file in the Chrome trace format, which Perfetto and chrome://tracing show: a process
-// a device, with a track for its kernels, uploads, readbacks and collectives, and counters for its
-// memory and queue; and one for the host, with a track for each thread's waits and parts.
+// A trace as a file in the Chrome trace format, which Perfetto and chrome://tracing display.
+// Each device is a process with a track for its kernels, uploads, readbacks and collectives, and
+// with counters for its memory and queue. The host is a process with tracks for each thread's waits
+// and parts.
 // Stateless. Threads: any.
-// Invariants: (1) events are sorted by time, and on a track they nest or follow one another: what
-// overlaps gets a track of its own beside; (2) the file says how many events found no room.
+// Invariants: (1) events are sorted by time; on one track they nest or follow one another, and
+// overlapping events get further tracks; (2) the file states the number of dropped events.
 #pragma once
 
 #include <filesystem>
@@ -18,21 +19,25 @@
 
 namespace hearth {
 
-/// What the numbers in events stand for.
+/// Tables that resolve the ids in events.
 struct TraceNames {
   const ShapeTable& shapes;
   const PathTable& paths;
 };
 
-/// The layer of a tensor's path: "blocks.0.weight" is of "blocks.0". A path without a point stands
-/// for itself, and an optimizer's "mean.blocks.0.weight" for its parameter's.
+/// Returns the layer of a tensor's path: "blocks.0" for "blocks.0.weight". A path without a dot is
+/// its own layer. An optimizer's "mean.blocks.0.weight" belongs to the parameter's layer.
 [[nodiscard]] std::string_view layer_of(std::string_view path) noexcept;
 
-/// Gives the file's text piece by piece. Errors: those of `write`.
+/// Passes the file's text piece by piece to `write`.
+///
+/// Errors: those of `write`.
 [[nodiscard]] Status write_chrome_trace(const detail::TraceLog& log,
                                         const TraceNames& names,
                                         const std::function<Status(std::string_view)>& write);
-/// Replaces or creates the file. Errors: io_error.
+/// Replaces or creates the file.
+///
+/// Errors: io_error.
 [[nodiscard]] Status write_chrome_trace(const detail::TraceLog& log,
                                         const TraceNames& names,
                                         const std::filesystem::path& path);

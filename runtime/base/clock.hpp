@@ -1,7 +1,7 @@
-// Time as a seam: real time in programs, virtual time when tests step the system. Header-internal:
-// what users say about time is std::chrono and Deadline (deadline.hpp).
-// A thread reads the clock of its ThreadContext; nothing else in the library asks the operating
-// system for the time. Threads: now() from any thread. Invariant: a clock never goes back.
+// The clock seam: real time in programs, virtual time in tests that step the system.
+// Header-internal: users express time with std::chrono and Deadline (deadline.hpp).
+// A thread reads the clock of its ThreadContext. Nothing else in the library reads the operating
+// system's time. Threads: now() from any thread. Invariant: a clock never goes back.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,8 @@ namespace hearth::detail {
 
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
 
-/// The sum of two durations from zero up. nanoseconds::max() means "no limit", and stays that.
+/// Returns the sum of two non-negative durations. nanoseconds::max() means "no limit" and
+/// saturates.
 [[nodiscard]] constexpr std::chrono::nanoseconds saturated_sum(
     std::chrono::nanoseconds a, std::chrono::nanoseconds b) noexcept {
   return a > std::chrono::nanoseconds::max() - b ? std::chrono::nanoseconds::max() : a + b;
@@ -24,7 +25,8 @@ class Clock {
   virtual ~Clock() = default;
 
   [[nodiscard]] virtual TimePoint now() const noexcept = 0;
-  /// How much of the time up to `now` nobody could run (see Standstill): no deadline counts it.
+  /// Returns the part of the time up to `now` in which the process could not run (see Standstill).
+  /// Deadlines do not count it.
   [[nodiscard]] virtual std::chrono::nanoseconds standstill(TimePoint now) const noexcept = 0;
 };
 

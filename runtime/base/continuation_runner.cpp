@@ -39,15 +39,15 @@ void ContinuationRunner::Queue::start() {
 }
 
 void ContinuationRunner::Queue::post(UniqueFunction<void()> task) {
-  // Refused only after close(); then the task dies here, and what it promised is cancelled. Never
-  // push(): a token holder fulfils promises here, and that looks at the clock and may step aside.
+  // Fails only after close(). The task then dies here, which cancels its promise. Never push(): it
+  // reads the clock and may yield, and the caller may be a token holder that fulfils a promise.
   if (tasks_.try_push(std::move(task)) != detail::MailboxPush::accepted) {
     drop(std::move(task));
   }
 }
 
-// A task that dies cancels what it promised, whose own continuation comes here to die: from inside
-// the first one's death, so it waits until that is over.
+// Destroys a task, which cancels its promise. The promise's own continuation is then dropped from
+// inside that destruction, so it is queued until the first task is destroyed.
 void ContinuationRunner::Queue::drop(UniqueFunction<void()> task) {
   std::vector<UniqueFunction<void()>>*& dying = detail::current_context().dying_tasks();
   if (dying != nullptr) {

@@ -1,7 +1,8 @@
 // ContinuationRunner: the thread that runs `then` continuations, so that the thread that fulfils a
-// result never runs user code. Owned by a Runtime. Its thread starts with the first continuation.
-// Threads: post() from any; construction and destruction by the owner. Invariant: continuations run
-// one at a time, in the order in which they were posted.
+// result never runs user code.
+// Owned by a Runtime. Its thread starts with the first continuation. Threads: post() from any;
+// construction and destruction by the owner. Invariant: continuations run one at a time, in the
+// order in which they were posted.
 #pragma once
 
 #include <cstddef>
@@ -14,35 +15,36 @@
 namespace hearth {
 
 struct ContinuationRunnerOptions {
-  std::chrono::nanoseconds shutdown_limit = kDefaultWait;  ///< How long the destructor waits.
+  std::chrono::nanoseconds shutdown_limit = kDefaultWait;  ///< Limit of the destructor's wait.
   detail::Log* log =
-      nullptr;  ///< Hears of a thread that is left behind; nullptr: the standard error stream.
+      nullptr;  ///< Receives a line about an abandoned thread; nullptr: the standard error stream.
 };
 
 class ContinuationRunner final {
  public:
-  /// The executor and the log outlive the runner.
+  /// Lifetime: the executor and the log outlive the runner.
   explicit ContinuationRunner(detail::Executor& executor, ContinuationRunnerOptions options = {});
   ContinuationRunner(const ContinuationRunner&) = delete;
   ContinuationRunner& operator=(const ContinuationRunner&) = delete;
-  /// Runs what was posted, then ends the thread. At the limit a continuation that does not return
-  /// is left behind with its thread, so it owns what it touches; those behind it are dropped, and
-  /// their results become `cancelled`.
+  /// Runs the posted continuations, then ends the thread. At the limit, a continuation that does
+  /// not return is abandoned with its thread, so it must own what it touches. The continuations
+  /// behind it are dropped, and their results become `cancelled`.
   ~ContinuationRunner();
 
-  /// Where continuations are handed in. Results keep it, so that one that is fulfilled after the
-  /// runner's end is dropped rather than run (its own result becomes `cancelled`).
+  /// Queue of the continuations. Results keep it, so a result that is fulfilled after the runner's
+  /// end finds it closed: its continuation is dropped and becomes `cancelled`.
   class Queue final : public RefCounted<Queue> {
    public:
     Queue(detail::Executor& executor, ContinuationRunnerOptions options);
-    /// Makes sure that the thread runs. Errors: those of Executor::spawn.
+    /// Starts the thread if necessary.
+    ///
+    /// Errors: those of Executor::spawn.
     void start() HEARTH_EXCLUDES(mutex_);
-    /// Never waits for room and never runs `task` on the calling thread. start() has been called
-    /// before. Once the runner has ended, the task dies, which may cancel the next one's wait, and
-    /// so on: one after the other, however many there are.
+    /// Appends a task. Never waits for room and never runs `task` on the calling thread. Requires
+    /// an earlier start(). After the runner's end the task is destroyed, which may cancel further
+    /// continuations in a chain. These are destroyed in sequence, without recursion.
     void post(UniqueFunction<void()> task);
-    /// Refuses later tasks and waits until the thread has run the earlier ones, or the limit is
-    /// over.
+    /// Closes the queue and waits until the thread has run the earlier tasks, or until the limit.
     void close() HEARTH_EXCLUDES(mutex_);
 
    private:

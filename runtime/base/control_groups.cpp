@@ -26,7 +26,7 @@ std::optional<double> microseconds_in(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-// "50000 100000", or "max 100000" where there is no limit, in version 2; version 1 says -1.
+// Reads the quota. Version 2 has "50000 100000", or "max 100000" without a limit; version 1 has -1.
 std::optional<double> quota_of(const std::filesystem::path& folder) {
   std::optional<double> quota;
   std::optional<double> period;
@@ -46,8 +46,8 @@ std::optional<double> quota_of(const std::filesystem::path& folder) {
 
 }  // namespace
 
-// A line of version 2 names no controller and lies at the root; version 1 has a folder for each,
-// or for several that are mounted together.
+// A line of version 2 names no controller, and its folder is at the root. Version 1 has a folder
+// for each controller, or for several that are mounted together.
 void for_each_control_group(std::string_view controller,
                             const std::function<void(const std::filesystem::path&)>& look,
                             const ControlGroupFiles& files) {

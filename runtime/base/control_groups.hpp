@@ -1,5 +1,5 @@
-// The control groups that the process is in: folders of files that say what a container, or a
-// service, may take of the machine. Stateless. Threads: any.
+// The control groups of the process: folders of files that limit a container's or a service's use
+// of the machine. Stateless. Threads: any.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace hearth::detail {
 
-/// Where the kernel shows them; tests have folders of their own.
+/// Locations of the kernel's files; tests have folders of their own.
 struct ControlGroupFiles {
   std::filesystem::path groups = "/proc/self/cgroup";  ///< "4:memory:/path", "0::/path".
   std::filesystem::path root = "/sys/fs/cgroup";
@@ -21,8 +21,8 @@ void for_each_control_group(std::string_view controller,
                             const std::function<void(const std::filesystem::path&)>& look,
                             const ControlGroupFiles& files = {});
 
-/// Processors' worth of time that the groups leave (cpu.max, or cpu.cfs_quota_us over
-/// cpu.cfs_period_us): the least of all of them; nothing when none sets a limit.
+/// Returns the processors' worth of time that the groups leave (cpu.max, or cpu.cfs_quota_us over
+/// cpu.cfs_period_us): the least of all groups; nothing if none sets a limit.
 [[nodiscard]] std::optional<double> processor_quota(const ControlGroupFiles& files = {});
 
 }  // namespace hearth::detail

@@ -15,7 +15,7 @@
 namespace hearth {
 namespace {
 
-/// A kernel set of any size; cpu_set_t alone ends at 1024 cores.
+/// Kernel set of any size; cpu_set_t alone ends at 1024 cores.
 class CoreSet final {
  public:
   explicit CoreSet(std::size_t core_count)
@@ -67,7 +67,7 @@ int detail::core_share_of(std::size_t core_count,
                           std::optional<std::int64_t> wanted,
                           std::optional<double> quota) noexcept {
   const auto all = static_cast<std::int64_t>(core_count);
-  // A limit far above the cores, "9e18 100000" say, must not overflow.
+  // Clamped first, because a limit far above the cores ("9e18 100000") would overflow.
   const auto left = static_cast<std::int64_t>(
       std::ceil(std::min(quota.value_or(static_cast<double>(all)), static_cast<double>(all))));
   return static_cast<int>(std::clamp<std::int64_t>(wanted.value_or(left), 1, all));
@@ -84,7 +84,7 @@ std::vector<int> detail::cores_from(const std::vector<int>& cores, int first, in
   return some;
 }
 
-// A value that makes no sense is the runtime's to refuse.
+// An invalid setting counts as unset here; the runtime reports it.
 int core_share() {
   const auto wanted =
       detail::Settings::from_environment().integer(detail::Setting::cores, 1, detail::kMostCores);
@@ -107,7 +107,7 @@ Status pin_current_thread(std::span<const int> cores) {
   for (const int core : cores) {
     list += (list.empty() ? "" : ", ") + std::to_string(core);
     if (core >= 0) {
-      set.add(static_cast<std::size_t>(core));  // the macro ignores those past the end
+      set.add(static_cast<std::size_t>(core));  // the macro ignores cores past the end
     }
   }
   if (sched_setaffinity(0, set.size_bytes(), set.get()) != 0) {

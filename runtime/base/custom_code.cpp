@@ -55,7 +55,7 @@ double HostKernelCall::number(int index) const {
   return numbers_[static_cast<std::size_t>(index)];
 }
 
-// The cores take no exception: the first one is kept until all ranges have ended.
+// Exceptions must not reach the cores: the first one is kept until all ranges have ended.
 void HostKernelCall::parallel_for(
     std::int64_t count,
     std::int64_t grain,

@@ -1,6 +1,6 @@
-// The code of kernels that a program brings itself, as values that backends run: a function for
-// devices whose memory the host sees, GLSL for Vulkan devices. Made by CustomKernel
-// (runtime/custom_kernel.hpp). Immutable once made, shared. Threads: any.
+// The code of a program's own kernels, as values that backends run: a function for devices whose
+// memory is visible to the host, GLSL for Vulkan devices.
+// Made by CustomKernel (runtime/custom_kernel.hpp). Immutable once made, shared. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -25,20 +25,22 @@ struct TensorForm {
 };
 
 struct CustomInput {
-  std::string name;                ///< As the GLSL text and errors call it.
-  std::vector<DType> dtypes = {};  ///< What it may be; empty: all.
+  std::string name;                ///< Name of the input in the GLSL text and in errors.
+  std::vector<DType> dtypes = {};  ///< Accepted element types; empty: all.
 };
 
-/// A number that each call gives: f32 or i32.
+/// Number that each call passes: f32 or i32.
 struct CustomNumber {
-  std::string name;          ///< As the texts call it.
+  std::string name;          ///< Name of the number in the GLSL text and in errors.
   DType dtype = DType::f32;  ///< f32 or i32.
 };
 
 struct CustomCode;
 
-/// One call of a kernel on the host. Operands lie in row-major order without gaps; the results have
-/// no value yet. Threads: the one that the kernel runs on, and those of parallel_for().
+/// One call of a kernel on the host. Operands are row-major without gaps; results are
+/// uninitialised.
+///
+/// Threads: the one that runs the kernel, and those of parallel_for().
 class HostKernelCall final {
  public:
   struct Operand {
@@ -47,7 +49,7 @@ class HostKernelCall final {
     const Shape* shape = nullptr;
   };
   using RangeFn = void (*)(const void* body, std::int64_t begin, std::int64_t end);
-  /// Runs ranges on the device's cores; the body does not throw.
+  /// Runs ranges on the device's cores. The body must not throw.
   struct Cores {
     void* object = nullptr;
     void (*run)(void* object,
@@ -57,14 +59,17 @@ class HostKernelCall final {
                 const void* body) = nullptr;
   };
 
-  /// Borrows all but the code; operands are inputs, then outputs.
+  /// Borrows all but the code. Operands are inputs, then outputs.
   HostKernelCall(const CustomCode& code,
                  std::span<const Operand> operands,
                  std::span<const double> numbers,
                  Cores cores) noexcept
       : code_(&code), operands_(operands), numbers_(numbers), cores_(cores) {}
 
-  /// Errors: ArgumentError, DtypeError, naming the kernel, for another number or element type.
+  /// Returns the elements of an input.
+  ///
+  /// Errors: ArgumentError for an unknown index, DtypeError for another element type; both name the
+  /// kernel.
   template <class T>
   [[nodiscard]] std::span<const T> input(int index) const {
     const Operand& it = operand(index, false, dtype_of<T>);
@@ -83,8 +88,10 @@ class HostKernelCall final {
   [[nodiscard]] DType output_dtype(int index = 0) const { return operand(index, true).dtype; }
   [[nodiscard]] double number(int index) const;
 
-  /// Calls body(begin, end) for ranges of at most `grain` items that cover [0, count), on the
-  /// device's cores. Errors: the first that a body throws, when all have ended.
+  /// Calls body(begin, end) on the device's cores, for ranges of at most `grain` items that cover
+  /// [0, count).
+  ///
+  /// Errors: the first exception of a body, after all ranges have ended.
   void parallel_for(std::int64_t count,
                     std::int64_t grain,
                     const std::function<void(std::int64_t begin, std::int64_t end)>& body) const;
@@ -104,23 +111,24 @@ class HostKernelCall final {
 
 using HostKernel = std::function<void(const HostKernelCall& call)>;
 
-/// A compute shader's part in GLSL 4.60 that defines `void kernel()`. For an input `x`, a result
+/// The GLSL 4.60 part of a compute shader; it defines `void kernel()`. For an input `x`, a result
 /// `y` and a number `epsilon` it may use
-///   x(i), set_y(i, value)  element i in row-major order; f16 and bf16 come and go as float, u8 as
-///                          uint, i8 as int, i64 as int64_t, the others by their own names
-///   x_type                 that type; the same for results
-///   x_count, x_rank, x_size(axis)   the same for results; x_address, for accesses of your own
+///   x(i), set_y(i, value)  element i in row-major order; f16 and bf16 are converted to and from
+///                          float, u8 uint, i8 int, i64 int64_t; the others keep their type
+///   x_type                 the type of x(i); likewise for results
+///   x_count, x_rank, x_size(axis)   likewise for results; x_address, for accesses of your own
 ///   epsilon                float, or int for i32
-///   INDEX                  the type of i and of sizes: int, or int64_t where a tensor has 2^31
+///   INDEX                  the type of i and of sizes: int, or int64_t if a tensor has 2^31
 ///                          elements or more
-///   ID, GROUP, THREAD, THREADS   the thread's number among all, its workgroup's, its own there,
-///                          and how many a workgroup has
-/// and functions, `shared` variables and subgroup operations of its own. Nothing checks indices.
+///   ID, GROUP, THREAD, THREADS   the thread's number among all, its workgroup's number, its number
+///                          in the workgroup, and the size of a workgroup
+/// It may define functions and `shared` variables and use subgroup operations. Indices are not
+/// checked.
 struct GlslKernel {
   std::string text;   ///< GLSL with a function kernel().
-  int threads = 256;  ///< Of a workgroup.
-  /// How many workgroups run. Empty: kernel() runs once for each element of the first result, whose
-  /// number is ID; without barrier() then.
+  int threads = 256;  ///< Threads of a workgroup.
+  /// Number of workgroups. Empty: kernel() runs once for each element of the first result, with ID
+  /// as the element's index, and must not use barrier().
   std::function<std::int64_t(std::span<const TensorForm> inputs,
                              std::span<const TensorForm> outputs)>
       groups = {};
@@ -133,8 +141,8 @@ struct CustomCode {
   std::vector<CustomNumber> numbers;
   HostKernel host;
   GlslKernel glsl;
-  /// Of all that a shader is made of: equal ones have equal texts in front of their operands'
-  /// types.
+  /// Hash of everything that the shader is generated from but its operands' types. Kernels with
+  /// equal hashes and types have equal texts.
   std::uint64_t text_hash = 0;
 };
 

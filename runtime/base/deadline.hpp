@@ -1,7 +1,7 @@
-// Deadline: the point in time at which a wait gives up, or never.
-// A value. Threads: any; what it says of now is by the clock of the thread that asks. Invariant:
-// time in which nobody of the process could run (a machine that sleeps, a stopped process) counts
-// for no deadline: it moves back by as much.
+// Deadline: the point in time at which a wait ends without result, or never.
+// A value. Threads: any; functions that depend on the present read the calling thread's clock.
+// Invariant: time in which no thread of the process could run (a suspended machine, a stopped
+// process) does not count: the deadline moves back by that time.
 #pragma once
 
 #include <chrono>
@@ -13,27 +13,28 @@ namespace detail {
 class Clock;
 }  // namespace detail
 
-/// How long a user's wait lasts when nothing else is said.
+/// Default limit of a user's wait.
 inline constexpr std::chrono::nanoseconds kDefaultWait = std::chrono::seconds(60);
 
 class Deadline {
  public:
-  /// The steady clock's, in nanoseconds.
+  /// Time of the steady clock, in nanoseconds.
   using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
 
   [[nodiscard]] static constexpr Deadline never() noexcept { return Deadline(TimePoint::max()); }
   [[nodiscard]] static Deadline at(TimePoint time) noexcept;
-  /// That long from now on the current thread's clock. Durations too long to add mean never.
+  /// Returns the deadline after this duration, by the calling thread's clock. A duration too long
+  /// to add means never.
   [[nodiscard]] static Deadline in(std::chrono::nanoseconds duration) noexcept;
 
   [[nodiscard]] constexpr bool is_never() const noexcept { return time_ == TimePoint::max(); }
-  /// When it passes, if everybody can run until then.
+  /// Returns when the deadline passes if the process is never suspended until then.
   [[nodiscard]] TimePoint time() const noexcept;
-  /// How long until then; zero once it has passed, nanoseconds::max() for never.
+  /// Returns the remaining time: zero once the deadline has passed, nanoseconds::max() for never.
   [[nodiscard]] std::chrono::nanoseconds left() const noexcept;
-  /// The same by another thread's clock: for the library.
+  /// Returns the remaining time by another thread's clock; for the library.
   [[nodiscard]] std::chrono::nanoseconds left(const detail::Clock& clock) const noexcept;
-  /// Whether the current thread's clock has reached it.
+  /// Returns whether the calling thread's clock has reached the deadline.
   [[nodiscard]] bool has_passed() const noexcept;
 
   /// Earlier is less; never is greatest.

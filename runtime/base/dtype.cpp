@@ -12,7 +12,7 @@ std::string_view name(DType dtype) noexcept {
   constexpr std::string_view kNames[] = {
       "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool", "i8"};
   const auto number = static_cast<std::size_t>(dtype);
-  return number < std::size(kNames) ? kNames[number] : "no dtype";  // of a damaged file
+  return number < std::size(kNames) ? kNames[number] : "no dtype";  // read from a damaged file
 }
 
 std::ostream& operator<<(std::ostream& out, DType dtype) {
@@ -40,7 +40,7 @@ bool fits(std::int64_t value, DType dtype) noexcept {
 
 bool fits(double value, DType dtype) noexcept {
   if (is_float(dtype)) {
-    // Half a step above the largest value, rounding gives infinity.
+    // From half a step above the largest value on, rounding gives infinity.
     const double step = dtype == DType::f16 ? 32.0 : dtype == DType::bf16 ? 0x1p120 : 0x1p104;
     return !std::isfinite(value) || dtype == DType::f64 ||
            std::fabs(value) < largest_value(dtype) + step / 2;
@@ -49,7 +49,7 @@ bool fits(double value, DType dtype) noexcept {
   return is_whole && fits(static_cast<std::int64_t>(value), dtype);
 }
 
-// Scalar conversions by integer arithmetic, so that every machine gives the same bits.
+// Scalar conversions use integer arithmetic, so that every machine gives the same bits.
 f16::f16(float value) noexcept {
   const auto word = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (word >> 16U) & 0x8000U;

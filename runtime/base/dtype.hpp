@@ -10,11 +10,11 @@
 
 namespace hearth {
 
-// Files and records keep the numbers: a new type goes to the end.
+// Files and records store the numbers: append new types.
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean, i8 };
 inline constexpr int kDTypeCount = 9;
 
-/// Bytes of one element.
+/// Returns the bytes of one element.
 [[nodiscard]] constexpr std::int64_t size_bytes(DType dtype) noexcept {
   constexpr std::int64_t kSizes[] = {4, 8, 2, 2, 4, 8, 1, 1, 1};
   return kSizes[static_cast<int>(dtype)];
@@ -25,7 +25,7 @@ inline constexpr int kDTypeCount = 9;
 [[nodiscard]] constexpr bool is_integer(DType dtype) noexcept {
   return !is_float(dtype) && dtype != DType::boolean;
 }
-/// "f32", "bool", ...
+/// Returns "f32", "bool", ...
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
@@ -55,15 +55,15 @@ struct bf16 {
   }
 };
 
-/// The C++ types that tensors are filled from and read into: one for each DType, and no other. An
-/// `unsigned` or a `long long` is none, whatever its size.
+/// C++ types that tensors are filled from and read into: exactly one for each DType. `unsigned` and
+/// `long long` are not among them, whatever their size.
 template <class T>
 concept Element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, f16> ||
     std::is_same_v<T, bf16> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> ||
     std::is_same_v<T, std::uint8_t> || std::is_same_v<T, bool> || std::is_same_v<T, std::int8_t>;
 
 namespace detail {
-// A static_assert, and no constraint, so that the compiler says one sentence.
+// A static_assert rather than a constraint, so that the compiler prints one sentence.
 template <class T>
 constexpr DType element_dtype() noexcept {
   static_assert(Element<T>,
@@ -91,12 +91,12 @@ constexpr DType element_dtype() noexcept {
 }
 }  // namespace detail
 
-/// The DType of a C++ element type: dtype_of<float> == DType::f32. Only an Element has one.
+/// The DType of a C++ element type: dtype_of<float> == DType::f32. Requires an Element.
 template <class T>
 inline constexpr DType dtype_of = detail::element_dtype<T>();
 // NOLINTEND(readability-identifier-naming)
 
-/// The largest finite value of a float type.
+/// Returns the largest finite value of a float type.
 [[nodiscard]] constexpr double largest_value(DType dtype) noexcept {
   switch (dtype) {
     case DType::f64:
@@ -109,13 +109,13 @@ inline constexpr DType dtype_of = detail::element_dtype<T>();
       return 0x1.fffffep127;
   }
 }
-/// Whether a number stays what it is as this type: integers take the whole numbers of their range,
-/// bool takes 0 and 1. Floats may round it, but a finite one stays finite.
+/// Returns whether the type can hold the number. Integers hold the whole numbers of their range,
+/// bool holds 0 and 1. Floats may round it, but a finite number must stay finite.
 [[nodiscard]] bool fits(double value, DType dtype) noexcept;
 [[nodiscard]] bool fits(std::int64_t value, DType dtype) noexcept;
 
-/// Calls fn with a value of the C++ element type that `dtype` names:
-/// visit_dtype(d, [&](auto zero) { using T = decltype(zero); }).
+/// Calls fn with a value of the C++ element type of `dtype`: visit_dtype(d, [&](auto zero) { using
+/// T = decltype(zero); }).
 template <class Fn>
 decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
   switch (dtype) {

@@ -1,9 +1,9 @@
 // Errors as values with provenance, and the exceptions that carry them to a caller.
-// An Error says what went wrong, in which op, on which device and stream, and which line of the
-// user's program asked for it.
+// An Error holds the cause, the op, the device and stream, and the line of the user's program that
+// issued the op.
 // Threads: any; an Error is immutable once it is shared.
-// Invariants: (1) the first cause is kept: wrapping adds `cause`, never replaces it;
-// (2) every code has a sentence (describe).
+// Invariants: (1) the first cause is kept: wrapping adds `cause`, never replaces it; (2) every code
+// has a sentence (describe).
 #pragma once
 
 #include <cstdint>
@@ -42,31 +42,32 @@ enum class ErrorCode : std::uint8_t {
   internal,           ///< A bug of ours; please report it.
 };
 
-/// One sentence for a code, as in the list above.
+/// Returns a code's sentence, as in the list above.
 [[nodiscard]] std::string_view describe(ErrorCode code) noexcept;
-/// The enumerator's name, for logs and tests.
+/// Returns the enumerator's name, for logs and tests.
 [[nodiscard]] std::string_view name(ErrorCode code) noexcept;
 std::ostream& operator<<(std::ostream& out, ErrorCode code);
 
 namespace detail {
 
-/// Who waits for whom, in many lines, for an error of a deadline that passed (see Watchdog). To ask
-/// everybody takes time, so the program makes it when it wants it: it says how things stand then.
-/// RuntimeOptions::eager_reports has it made with the error.
-/// Threads: any; a copy asks the same.
+/// Report of who waits for whom, in many lines, for an error of a passed deadline (see Watchdog).
+/// Querying all witnesses takes time, so the report is made when the program requests it, and shows
+/// the state at that time. RuntimeOptions::eager_reports makes it together with the error.
+///
+/// Threads: any; copies share the query.
 class Report final {
  public:
   Report() = default;
-  /// One that is made.
+  /// Holds a finished report.
   explicit Report(std::string text) : text_(std::move(text)) {}
-  /// One that `ask` makes, each time.
+  /// Calls `ask` for each report.
   explicit Report(std::function<std::string()> ask)
       : ask_(std::make_shared<const std::function<std::string()>>(std::move(ask))) {}
 
-  /// The report; empty when there is none. May wait for answers, Watchdog::kAnswerLimit at most:
-  /// never on a thread that others wait for.
+  /// Returns the report; empty if there is none. May wait up to Watchdog::kAnswerLimit for answers,
+  /// so never call it on a thread that others wait for.
   [[nodiscard]] std::string operator()() const { return ask_ ? (*ask_)() : text_; }
-  /// The same without asking anybody: empty unless it is made.
+  /// Returns the report if it is finished, else an empty text. Never waits.
   [[nodiscard]] const std::string& made() const noexcept { return text_; }
   [[nodiscard]] bool empty() const noexcept { return !ask_ && text_.empty(); }
 
@@ -89,19 +90,19 @@ struct Error {
   std::uint64_t sequence = 0;    ///< The op's number in its stream.
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
-  /// Of a deadline that passed: `error.report()` says who waits for whom.
+  /// Report of a passed deadline: `error.report()` returns who waits for whom.
   detail::Report report = {};
-  /// For the library: whether the program has read it (see FailureBook). Null for errors that are
-  /// in no book.
+  /// For the library: whether the program has read the error (see FailureBook). Null for errors
+  /// that are in no book.
   std::shared_ptr<detail::Failure> failure = {};
 
-  /// All of it in one readable line per level; then the report, if it is made.
+  /// Returns one readable line per level, then the report if it is finished.
   [[nodiscard]] std::string to_string() const;
 };
 
 using ErrorRef = std::shared_ptr<const Error>;
 
-/// The root of everything the library throws. what() is Error::to_string().
+/// Base of all exceptions of the library. what() is Error::to_string().
 class Exception : public std::runtime_error {
  public:
   explicit Exception(Error error);
@@ -109,7 +110,7 @@ class Exception : public std::runtime_error {
 
   [[nodiscard]] const Error& error() const noexcept { return *error_; }
   [[nodiscard]] ErrorCode code() const noexcept { return error_->code; }
-  /// Who waits for whom, when a deadline passed; else empty. May wait (see Report).
+  /// Returns who waits for whom if a deadline passed, else an empty text. May wait (see Report).
   [[nodiscard]] std::string report() const { return error_->report(); }
   [[nodiscard]] const ErrorRef& shared_error() const noexcept { return error_; }
 
@@ -117,7 +118,7 @@ class Exception : public std::runtime_error {
   ErrorRef error_;
 };
 
-/// Mistakes of the caller, thrown on the caller's thread before anything is queued.
+/// A mistake of the caller, thrown on the caller's thread before anything is queued.
 class ArgumentError : public Exception {
  public:
   using Exception::Exception;
@@ -134,19 +135,19 @@ class DeviceMismatch final : public ArgumentError {
  public:
   using ArgumentError::ArgumentError;
 };
-/// What happened on a device after the call had returned; thrown by each read of what it spoiled.
+/// A failure on a device after the call returned. Every read of an affected result throws it.
 class DeviceError : public Exception {
  public:
   using Exception::Exception;
 };
-/// A tensor found no memory: its text has the bytes asked for, how the pools stand, the largest
-/// free block, and the largest tensors with the lines that made them. Or the program itself found
-/// none for what it reads or copies: then the text has the bytes, and nothing was queued.
+/// Memory was exhausted. For a tensor, the text has the requested bytes, the state of the pools,
+/// the largest free block, and the largest tensors with their source lines. For host memory of the
+/// program itself, the text has the bytes, and nothing was queued.
 class OutOfMemory final : public DeviceError {
  public:
   using DeviceError::DeviceError;
 };
-/// A file could not be read, written or understood.
+/// A file could not be read, written or parsed.
 class FileError final : public Exception {
  public:
   using Exception::Exception;
@@ -156,7 +157,7 @@ class DeadlineExceeded final : public Exception {
   using Exception::Exception;
 };
 
-/// Throws the exception class that belongs to the error's code.
+/// Throws the exception class of the error's code.
 [[noreturn]] void throw_error(ErrorRef error);
 [[noreturn]] void throw_error(Error error);
 

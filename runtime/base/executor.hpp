@@ -1,8 +1,8 @@
-// The executor seam: everything in the library that is a thread (actors, workers, loaders,
-// continuations) is spawned here. A Runtime is given one: ThreadExecutor in programs,
-// ManualExecutor in tests that step the system. Threads: spawn() from any thread of that executor,
-// and from outside. Invariant: a body runs with a ThreadContext of its own, whose attachments are
-// destroyed before join() returns.
+// The executor seam: every thread of the library (actors, workers, loaders, continuations) is
+// spawned here. A Runtime receives one: ThreadExecutor in programs, ManualExecutor in tests that
+// step the system.
+// Threads: spawn() from any thread of that executor, and from outside. Invariant: a body runs with
+// a ThreadContext of its own, whose attachments are destroyed before join() returns.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace hearth::detail {
 
 struct ThreadOptions {
   std::string name;             ///< For logs, debuggers and deadlock reports.
-  std::vector<int> cores = {};  ///< The cores it may run on; empty = anywhere.
+  std::vector<int> cores = {};  ///< Cores that the thread may run on; empty = any.
 };
 
 /// A spawned thread. The destructor joins, unless it was detached.
@@ -29,13 +29,13 @@ class Joinable {
   Joinable& operator=(const Joinable&) = delete;
   virtual ~Joinable() = default;
 
-  /// Waits until the body has returned, or the deadline passes; whether it has. Further calls
-  /// return at once when it has.
+  /// Waits until the body has returned, or until the deadline. Returns whether the body has
+  /// returned. Further calls return at once when it has.
   [[nodiscard]] virtual bool join(Deadline deadline) = 0;
-  /// Without limit, for bodies that are sure to return; OwnedThread is for all others.
+  /// Waits without limit, for bodies that are sure to return; OwnedThread is for all others.
   void join() { static_cast<void>(join(Deadline::never())); }
-  /// Leaves the thread to itself: nobody waits for it any more, and what it uses must outlive it.
-  /// For threads that do not come back.
+  /// Detaches the thread: no one waits for it, and what it uses must outlive it. For threads that
+  /// do not return.
   virtual void detach() = 0;
 };
 
@@ -47,14 +47,16 @@ class Executor {
   virtual ~Executor() = default;
 
   /// Starts a thread. The body must not throw.
-  /// Errors: OutOfMemory when the system gives no thread, or no room for its stack.
+  ///
+  /// Errors: OutOfMemory if the system has no thread, or no memory for its stack.
   [[nodiscard]] virtual std::unique_ptr<Joinable> spawn(ThreadOptions options,
                                                         UniqueFunction<void()> body) = 0;
-  /// Whether threads are stepped one at a time: then kernels run serially and time is virtual.
+  /// Returns whether threads are stepped one at a time: then kernels run serially and time is
+  /// virtual.
   [[nodiscard]] virtual bool is_manual() const noexcept = 0;
   [[nodiscard]] virtual Clock& clock() noexcept = 0;
 
-  /// Expires with the executor: for who may be used after it, and is to say so.
+  /// Expires with the executor. For objects that may be used after it and must detect that.
   [[nodiscard]] std::weak_ptr<const void> life() const noexcept { return life_; }
 
  private:

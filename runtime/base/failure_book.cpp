@@ -10,8 +10,8 @@
 namespace hearth::detail {
 namespace {
 
-// Without the watchdog's report: it is long, and one that is still to be made holds on to what it
-// would ask.
+// Drops the watchdog's report: it is long, and an unfinished one keeps the objects alive that it
+// would query.
 Error without_report(Error error) {
   error.report = {};
   return error;
@@ -107,8 +107,8 @@ ErrorRef FailureBook::enter_lost_update(ErrorRef error) noexcept {
 
 ErrorRef FailureBook::add(const Error& error) {
   const auto failure = std::make_shared<Failure>(error, unread_);
-  // What carries the error holds `alive`: its end says that nobody can read the failure any more,
-  // but for the book itself.
+  // Every copy of the error holds `alive`. When the last copy dies, only the book can still read
+  // the failure.
   Error carried = error;
   carried.failure = std::shared_ptr<Failure>(
       failure.get(),

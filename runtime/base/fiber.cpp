@@ -9,7 +9,7 @@
 
 #include <cxxabi.h>
 
-// g++ says it with a macro, clang with a feature.
+// g++ defines a macro, clang a feature.
 #if defined(__SANITIZE_ADDRESS__)
 #define HEARTH_ADDRESS_SANITIZER
 #elif defined(__has_feature)
@@ -27,12 +27,12 @@
 namespace hearth {
 namespace {
 
-/// Leaves the stack to the Fiber that allocated it.
+/// Stack allocator that leaves the stack to its Fiber.
 struct KeptStack {
   void deallocate(boost::context::stack_context&) const noexcept {}
 };
 
-// The address sanitizer must know which stack is in use; these do nothing in other builds.
+// Announces the stack in use to the address sanitizer; no effect in other builds.
 void start_switch([[maybe_unused]] void** fake_stack,
                   [[maybe_unused]] const void* lowest_address,
                   [[maybe_unused]] std::size_t size_bytes) noexcept {
@@ -47,8 +47,8 @@ void finish_switch([[maybe_unused]] void* fake_stack,
   __sanitizer_finish_switch_fiber(fake_stack, from_lowest_address, from_size_bytes);
 #endif
 }
-// The last frames of a fiber never return, so the sanitizer goes on to guard what lies between them
-// after the memory has become somebody else's: another fiber's stack, or the heap's.
+// Lifts the sanitizer's guards. The last frames of a fiber never return, so their guards would
+// remain after the memory is reused for another stack or by the heap.
 void forget_frames([[maybe_unused]] const void* lowest_address,
                    [[maybe_unused]] std::size_t size_bytes) noexcept {
 #if defined(HEARTH_ADDRESS_SANITIZER)
@@ -60,7 +60,7 @@ void forget_frames([[maybe_unused]] const void* lowest_address,
 
 void Fiber::ExceptionState::exchange_with_thread() noexcept {
   // Without this, a fiber that suspends inside a catch block, or in a destructor during unwinding,
-  // would end another one's exception.
+  // would end another fiber's exception.
   void* const globals = abi::__cxa_get_globals();
   const auto mine = saved_;
   std::memcpy(saved_.data(), globals, saved_.size());
@@ -79,8 +79,8 @@ void Fiber::resume() {
   void* fake_stack = nullptr;
   start_switch(&fake_stack, stack_.lowest_address(), stack_.memory().size);
   if (!inside_) {
-    // Not in the constructor: making a fiber switches to its stack and back, which the sanitizer
-    // must know.
+    // Not done in the constructor: creating a fiber switches to its stack and back, which the
+    // sanitizer must be notified of.
     inside_ = boost::context::fiber(
         std::allocator_arg,
         boost::context::preallocated(stack_.memory().sp, stack_.memory().size, stack_.memory()),

@@ -1,7 +1,7 @@
 // A Fiber is a function with a stack of its own. The thread that resumes it runs it until it
-// suspends itself or ends. Private to the manual executor, whose logical threads they are. Threads:
-// owner only: all calls on the OS thread that resumed it first. Invariant: exceptions being handled
-// inside do not mix with those of other fibers or of the thread.
+// suspends itself or ends. Private to the manual executor, whose logical threads are fibers.
+// Threads: owner only: all calls on the OS thread that resumed it first. Invariant: exceptions
+// being handled inside do not mix with those of other fibers or of the thread.
 #pragma once
 
 #include <array>
@@ -17,23 +17,23 @@ namespace hearth {
 
 class Fiber final {
  public:
-  /// The body must not throw. Its stack has kStackBytes and a guard page; untouched pages cost
-  /// nothing.
+  /// Makes a fiber; the body must not throw. The stack has kStackBytes and a guard page; untouched
+  /// pages cost nothing.
   explicit Fiber(UniqueFunction<void()> body);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
-  /// It has ended, or was never resumed.
+  /// Requires that the fiber has ended or was never resumed.
   ~Fiber();
 
   static constexpr std::size_t kStackBytes = 1 << 20;
 
-  /// Runs it until suspend() or the end of the body.
+  /// Runs the fiber until suspend() or the end of the body.
   void resume();
-  /// Goes back to resume(). Called inside the fiber only.
+  /// Returns to resume(). Called inside the fiber only.
   void suspend();
   [[nodiscard]] bool has_ended() const noexcept { return has_ended_; }
-  /// Tells the leak checker that what its stack points to is still in use, for a fiber that is
-  /// never destroyed.
+  /// Marks the objects on the stack as reachable for the leak checker, for a fiber that is never
+  /// destroyed.
   void keep_reachable() const noexcept;
 
  private:
@@ -55,8 +55,7 @@ class Fiber final {
     boost::context::stack_context memory_;
   };
 
-  /// What the C++ runtime keeps per OS thread about exceptions being handled: the caught list, the
-  /// uncaught count.
+  /// Exception state that the C++ runtime keeps per OS thread: the caught list, the uncaught count.
   class ExceptionState {
    public:
     void exchange_with_thread() noexcept;
@@ -70,7 +69,8 @@ class Fiber final {
   UniqueFunction<void()> body_;
   bool has_ended_ = false;
   Stack stack_;
-  boost::context::fiber inside_;  // after stack_: even when ended it may look there
+  // after stack_: destroyed first, and may access the stack even when ended
+  boost::context::fiber inside_;
   boost::context::fiber resumer_;
   ExceptionState exceptions_;
   // For the address sanitizer: its own frames of this fiber, and the stack that resumed it.

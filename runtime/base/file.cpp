@@ -22,10 +22,10 @@ using detail::file_error;
 using detail::FileDescriptor;
 namespace fs = std::filesystem;
 
-// Linux moves at most this much in one call.
+// Linux transfers at most this much in one call.
 constexpr std::size_t kMaxTransferBytes = 0x7ffff000;
 
-// 0, or the errno of a sync that failed.
+// Returns 0, or the errno of a failed sync.
 int sync(const FileDescriptor& file) noexcept {
   while (::fsync(file.number()) != 0) {
     if (errno != EINTR) {
@@ -45,27 +45,26 @@ Error no_folder(const fs::path& path, const fs::path& folder) {
                    "file {}: cannot write: there is no folder {}", path.string(), folder.string())};
 }
 
-// A rename is on the disk once its folder is.
+// Makes a rename durable, which needs a sync of its folder.
 Status sync_folder(const fs::path& path) {
   const FileDescriptor file = FileDescriptor::open(folder_of(path), O_RDONLY | O_DIRECTORY);
   if (!file.is_open()) {
     return file_error("open its folder", path, errno);
   }
-  // Some network file systems cannot sync a folder and say EINVAL; there is nothing more to do
-  // then.
+  // Some network file systems cannot sync a folder and return EINVAL, which is ignored.
   if (const int error_number = sync(file); error_number != 0 && error_number != EINVAL) {
     return file_error("sync its folder", path, error_number);
   }
   return {};
 }
 
-// False when someone else has it. The lock ends with the descriptor, so with a process that is
-// killed.
+// Returns false if another process holds the lock. The lock ends with the descriptor, so also with
+// a killed process.
 bool try_lock(const FileDescriptor& file) noexcept {
   return ::flock(file.number(), LOCK_EX | LOCK_NB) == 0;
 }
 
-// Whether that is the name of this file, and not of another one meanwhile.
+// Returns whether the path still names this file.
 bool is_name_of(const fs::path& path, const FileDescriptor& file) noexcept {
   struct stat named {};
   struct stat open {};
@@ -73,7 +72,7 @@ bool is_name_of(const fs::path& path, const FileDescriptor& file) noexcept {
          named.st_dev == open.st_dev && named.st_ino == open.st_ino;
 }
 
-// Removes a temporary file whose writer was killed. One whose writer lives is locked.
+// Removes a temporary file whose writer was killed. A living writer holds its lock.
 void remove_leftover(const fs::path& path) noexcept {
   const FileDescriptor file = FileDescriptor::open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (file.is_open() && try_lock(file) && is_name_of(path, file)) {
@@ -81,7 +80,7 @@ void remove_leftover(const fs::path& path) noexcept {
   }
 }
 
-// What a path leads to, through its links.
+// Target of a path, after all links.
 struct Target {
   fs::path path;
   bool exists = false;
@@ -105,7 +104,7 @@ const char* kind_of(mode_t mode) noexcept {
   }
 }
 
-// The end of a chain of links, which need not exist.
+// Returns the end of a chain of links, which need not exist.
 Result<fs::path> follow_links(const fs::path& path) {
   constexpr int kMostLinks = 40;  // as many as Linux follows
   fs::path end = path;
@@ -119,12 +118,12 @@ Result<fs::path> follow_links(const fs::path& path) {
     if (error) {
       return file_error("follow the link", path, error.value());
     }
-    end = folder_of(end) / next;  // an absolute one stands for itself
+    end = folder_of(end) / next;  // an absolute link replaces the folder
   }
   return file_error("follow the link", path, ELOOP);
 }
 
-// Errors: io_error when there stands what can be neither replaced nor written to.
+// Errors: io_error if the target can be neither replaced nor written.
 Result<Target> find_target(const fs::path& path) {
   Target target;
   if (::stat(path.c_str(), &target.facts) == 0) {
@@ -151,7 +150,8 @@ Result<Target> find_target(const fs::path& path) {
   return target;
 }
 
-// The bytes one after the other, to a device. One that takes none for a while is given up.
+// Writes the bytes in sequence to a device. Fails if the device accepts none for
+// kPatienceMilliseconds.
 Status write_to_device(const fs::path& path, std::span<const std::byte> bytes) {
   constexpr int kPatienceMilliseconds = 10'000;
   const FileDescriptor file = FileDescriptor::open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK);
@@ -162,7 +162,7 @@ Status write_to_device(const fs::path& path, std::span<const std::byte> bytes) {
     const ssize_t count =
         ::write(file.number(), bytes.data(), std::min(bytes.size(), kMaxTransferBytes));
     if (count == 0) {
-      return file_error("write", path, EIO);  // it takes nothing and says nothing
+      return file_error("write", path, EIO);  // accepts nothing and reports no error
     }
     if (count > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -178,13 +178,13 @@ Status write_to_device(const fs::path& path, std::span<const std::byte> bytes) {
   return {};
 }
 
-// A file in the folder of `target` that goes away unless it is renamed.
+// A file in the folder of `target` that is removed unless it is renamed.
 class TemporaryFile final {
  public:
   explicit TemporaryFile(const Target& target) {
-    // What only its owner may read is no one else's for a moment either.
+    // A file that only its owner may read must not be readable by others for a moment either.
     const mode_t mode = target.exists ? 0600 : 0666;
-    for (int i = 0;; ++i) {  // one for each writer of the same file, and what cannot be removed
+    for (int i = 0;; ++i) {  // one for each concurrent writer and each file that cannot be removed
       path_ = target.path;
       path_ += ".hearth-tmp-" + std::to_string(i);
       remove_leftover(path_);
@@ -206,10 +206,10 @@ class TemporaryFile final {
     }
   }
 
-  // 0, or why there is no file.
+  // 0, or the errno of the failed creation.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
   [[nodiscard]] const FileDescriptor& file() const noexcept { return file_; }
-  /// Takes over owner, group and mode of the file that it will replace.
+  /// Copies owner, group and mode of the file to be replaced.
   [[nodiscard]] Status become_like(const Target& target) const {
     const struct stat& old = target.facts;
     struct stat now {};
@@ -217,13 +217,13 @@ class TemporaryFile final {
       return file_error("read the mode of the new file beside it", target.path, errno);
     }
     const bool is_owner_other = now.st_uid != old.st_uid || now.st_gid != old.st_gid;
-    // Only root may give files away (EPERM), and not to users outside its namespace (EINVAL);
-    // another process's new file is its own, as any new file is.
+    // Only root may change owners (EPERM), and only to users of its namespace (EINVAL). In these
+    // cases the new file keeps its writer as owner.
     if (is_owner_other && ::fchown(file_.number(), old.st_uid, old.st_gid) != 0 && errno != EPERM &&
         errno != EINVAL) {
       return file_error("keep its owner", target.path, errno);
     }
-    // Some file systems have one mode for all files, and refuse to change it.
+    // Some file systems have one mode for all files and refuse to change it.
     constexpr mode_t kAll = 07777;
     if ((now.st_mode & kAll) != (old.st_mode & kAll) &&
         ::fchmod(file_.number(), old.st_mode & kAll) != 0) {
@@ -240,14 +240,14 @@ class TemporaryFile final {
   }
 
  private:
-  // Another writer may have taken it for a leftover before it was locked. A file system without
-  // locks has no such writers.
+  // False if another writer removed the file as a leftover before it was locked. A file system
+  // without locks has no such writers.
   [[nodiscard]] bool is_mine() const noexcept {
     return (try_lock(file_) || errno != EWOULDBLOCK) && is_name_of(path_, file_);
   }
 
   fs::path path_;
-  FileDescriptor file_;  // open, and so locked, until the file has its name
+  FileDescriptor file_;  // open, and so locked, until the file is renamed
   int error_number_ = 0;
   bool is_renamed_ = false;
 };
@@ -256,8 +256,8 @@ class TemporaryFile final {
 
 namespace {
 
-// A file that is open for reading, and its size. A pipe would let us wait for its writer, and a
-// device has no end; without O_NONBLOCK the open itself waits.
+// Opens a regular file for reading and returns its size. O_NONBLOCK, because opening a pipe would
+// wait for its writer. Devices are refused: they have no end.
 Result<FileDescriptor> open_regular(const fs::path& path, std::size_t& size_bytes) {
   FileDescriptor file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!file.is_open()) {
@@ -285,7 +285,7 @@ Result<FileDescriptor> open_regular(const fs::path& path, std::size_t& size_byte
 Result<std::vector<std::byte>> read_file(const fs::path& path) {
   std::size_t size_bytes = 0;
   HEARTH_TRY(const FileDescriptor file, open_regular(path, size_bytes));
-  // The size is a hint only: the file may grow, and those of the kernel (/proc) say 0.
+  // The size is only a hint: a file may grow, and kernel files (/proc) report 0.
   const std::string what = "file " + path.string();
   HEARTH_TRY(std::vector<std::byte> bytes, host_vector<std::byte>(size_bytes + 1, what));
   std::size_t filled = 0;
@@ -415,7 +415,7 @@ Result<fs::path> cache_dir(const detail::Settings& settings) {
   if (chosen) {
     return std::move(*chosen);
   }
-  // The desktop standard says to pass over a relative path here.
+  // The XDG standard requires that a relative path is ignored here.
   const Result<std::optional<fs::path>> xdg = settings.path(detail::Setting::xdg_cache_home);
   if (xdg.has_value() && xdg.value()) {
     return *xdg.value() / "hearth";

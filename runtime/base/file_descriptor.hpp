@@ -25,7 +25,8 @@ class FileDescriptor final {
     }
   }
 
-  /// Not open on failure; errno says why. A new file gets `mode`, less the process's umask.
+  /// Opens a file. On failure the result is not open and errno has the reason. A new file gets
+  /// `mode`, less the process's umask.
   [[nodiscard]] static FileDescriptor open(const std::filesystem::path& path,
                                            int flags,
                                            mode_t mode = 0666) noexcept {
@@ -38,7 +39,7 @@ class FileDescriptor final {
 
   [[nodiscard]] bool is_open() const noexcept { return number_ >= 0; }
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// The caller closes it.
+  /// Releases the descriptor: the caller closes it.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
  private:

@@ -1,4 +1,4 @@
-// How a failed system call on a file is worded. Private to runtime/base. Values, any thread.
+// Error text of a failed system call on a file. Private to runtime/base. Values, any thread.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace hearth::detail {
 
-/// "file /a/b: cannot sync: No space left on device (errno 28)"
+/// Returns "file /a/b: cannot sync: No space left on device (errno 28)".
 [[nodiscard]] inline Error file_error(std::string_view step,
                                       const std::filesystem::path& path,
                                       int error_number) {

@@ -26,9 +26,9 @@
 namespace hearth {
 namespace {
 
-// The locks of this process, by descriptor and one; 0: none. A forked child gets copies of the
-// descriptors, with which it would keep the locks of a parent that dies; it closes them. A handler
-// of fork() takes no lock. Children share a lock that finds no place here.
+// Descriptors of the locks that this process holds, each plus one; 0 = free entry. A forked child
+// inherits the descriptors and would keep its dead parent's locks, so it closes them. A fork
+// handler must not lock, hence atomics. A lock beyond the table's size stays shared with children.
 constexpr std::size_t kMostLocks = 256;
 static std::array<std::atomic<int>, kMostLocks> held{};
 
@@ -72,12 +72,12 @@ bool lacks_locks(int error_number) noexcept {
 }
 
 struct Attempt {
-  int descriptor = -1;        // with the lock, for the caller to close; -1: there is none …
-  int error_number = 0;       // … because of this, EWOULDBLOCK where someone else holds it …
-  const char* step = "lock";  // … in this step
+  int descriptor = -1;        // holds the lock, the caller closes it; -1 = failed
+  int error_number = 0;       // reason of a failure; EWOULDBLOCK if the lock is held elsewhere
+  const char* step = "lock";  // step that failed
 };
 
-// Opened anew each time: flock belongs to the open file, so every FileLock needs its own.
+// Opens the file anew: flock belongs to the open file description, so every FileLock needs its own.
 Attempt attempt(const std::filesystem::path& path) {
   detail::FileDescriptor file = detail::FileDescriptor::open(path, O_RDWR | O_CREAT);
   if (!file.is_open()) {
@@ -92,7 +92,7 @@ Attempt attempt(const std::filesystem::path& path) {
   return {.descriptor = file.release()};
 }
 
-// "process 12 (train) on host since 2030-01-31 12:00:00 UTC"
+// Returns text like "process 12 (train) on host since 2030-01-31 12:00:00 UTC".
 std::string self_description() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) {
@@ -110,7 +110,7 @@ std::string self_description() {
                      time.data());
 }
 
-// Of a lock that is held: its file has no text yet when its holder has just begun.
+// Returns the holder of a lock. The file is empty if its holder has not written it yet.
 std::string holder_in(const std::filesystem::path& path) {
   constexpr std::size_t kMostBytes = 512;
   const Result<std::vector<std::byte>> bytes = read_file(path);
@@ -137,10 +137,10 @@ Result<std::optional<FileLock>> FileLock::try_acquire(const std::filesystem::pat
   return detail::file_error(made.step, path, made.error_number);
 }
 
-// Phases: a lock on the file that has the name still, and not on one that its holder removed
-// meanwhile; then its text, without which the lock holds as well.
+// Phases: lock the file; check that the path still names it, since its holder may have removed it
+// meanwhile; write the holder's text, which may fail.
 Result<FileLock> FileLock::claim(const std::filesystem::path& path) {
-  constexpr int kMostTries = 100;  // a file system may number one file anew each time
+  constexpr int kMostTries = 100;  // a file system may renumber a file each time
   for (int i = 0; i < kMostTries; ++i) {
     const Attempt made = attempt(path);
     if (lacks_locks(made.error_number)) {
@@ -157,7 +157,7 @@ Result<FileLock> FileLock::claim(const std::filesystem::path& path) {
     if (is_name_of(path, lock.descriptor_)) {
       lock.claimed_ = path;
       const std::string text = self_description() + '\n';
-      static_cast<void>(!::ftruncate(lock.descriptor_, 0));  // what a killed holder left
+      static_cast<void>(!::ftruncate(lock.descriptor_, 0));  // text of a killed holder
       static_cast<void>(!::pwrite(lock.descriptor_, text.data(), text.size(), 0));
       return lock;
     }
@@ -167,7 +167,7 @@ Result<FileLock> FileLock::claim(const std::filesystem::path& path) {
 }
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline deadline) {
-  // flock cannot wait with a deadline, so we ask again, ever less often.
+  // flock cannot wait with a deadline, so it is retried at growing intervals.
   std::chrono::nanoseconds pause = std::chrono::milliseconds(1);
   for (;;) {
     HEARTH_TRY(std::optional<FileLock> lock, try_acquire(path));
@@ -178,7 +178,7 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline d
       return Error{.code = ErrorCode::deadline_exceeded,
                    .text = fmt::format("file {}: someone else holds the lock", path.string())};
     }
-    // Only a pause: a wake-up meant for something else just makes it shorter.
+    // Only a pause: an unrelated wake-up merely shortens it.
     detail::current_context().parker().park(std::min(deadline, Deadline::in(pause)));
     pause = std::min<std::chrono::nanoseconds>(pause * 2, std::chrono::milliseconds(50));
   }
@@ -203,7 +203,7 @@ FileLock::~FileLock() {
   if (!claimed_.empty() && is_name_of(claimed_, descriptor_)) {
     ::unlink(claimed_.c_str());
   }
-  ::flock(descriptor_, LOCK_UN);  // a child that is forked just now may keep a copy
+  ::flock(descriptor_, LOCK_UN);  // a child forked just now may keep a copy
   note_released(descriptor_);
   ::close(descriptor_);
 }

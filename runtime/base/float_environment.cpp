@@ -10,7 +10,7 @@ namespace hearth::detail {
 
 namespace {
 
-constexpr std::uint32_t kVectorDefault = 0x1f80;  // all exceptions masked, to nearest
+constexpr std::uint32_t kVectorDefault = 0x1f80;  // all exceptions masked, round to nearest
 constexpr std::uint32_t kVectorFlags = 0x3f;
 constexpr std::uint16_t kX87Default = 0x037f;  // the same, and 64 bits of precision
 constexpr std::uint16_t kX87Flags = 0x3f;
@@ -28,8 +28,8 @@ std::uint16_t x87_status() noexcept {
 
 }  // namespace
 
-// fnstenv masks all exceptions. Flags that stay raised while the program's mask is away raise no
-// signal: fldenv brings both back at once.
+// fnstenv masks all exceptions. Flags raised while the program's mask is replaced raise no signal:
+// fldenv restores both at once.
 FloatEnvironment::FloatEnvironment() noexcept
     : vector_(_mm_getcsr()), control_(x87_control()), status_(x87_status()) {
   if ((vector_ & ~kVectorFlags) != kVectorDefault) {

@@ -10,7 +10,8 @@
 namespace hearth::detail {
 namespace {
 
-constexpr std::uint64_t kScopeKey = ~std::uint64_t{0};  // no device has it: they count from 1
+// no device has this key: devices count from 1
+constexpr std::uint64_t kScopeKey = ~std::uint64_t{0};
 
 struct RunningKernel final : ContextAttachment {
   explicit RunningKernel(std::string_view kernel) : name(kernel) {}

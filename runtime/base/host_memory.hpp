@@ -1,7 +1,7 @@
-// Memory of the program itself, in sizes that a user's call or a file decides: values on their way
-// in and out, file contents, recordings. Where the machine has none left, the caller gets the
-// library's own error, with the bytes and the op, and not std::bad_alloc. What the machine would
-// grant, and then stand still over, counts as none left too.
+// Memory of the program itself, in sizes that a user's call or a file determines: values to and
+// from tensors, file contents, recordings. If the machine has none left, the caller gets the
+// library's error with the bytes and the op, not std::bad_alloc. Memory that the machine would
+// grant but could not fill counts as none left.
 // Stateless. Threads: any.
 #pragma once
 
@@ -19,15 +19,17 @@
 
 namespace hearth {
 
-/// What no 64-bit process can address. It is refused without asking the machine: memory checkers
-/// end the program when they are asked for so much.
+/// Limit that no 64-bit process can address. Larger requests are refused without an allocation,
+/// because memory checkers end the program on them.
 inline constexpr std::size_t kMostHostBytes = std::size_t{1} << 47U;
 
 namespace detail {
-/// "to_vector: no host memory for 4503599627370496 bytes"; code out_of_memory.
+/// Returns "to_vector: no host memory for 4503599627370496 bytes"; code out_of_memory.
 [[nodiscard]] Error no_host_memory(std::string_view op, std::size_t size_bytes, SourceLoc loc = {});
 
-/// Runs `fill`, which allocates so many elements. Errors: out_of_memory.
+/// Runs `fill`, which allocates `count` elements.
+///
+/// Errors: out_of_memory.
 template <class T, class Fill>
 [[nodiscard]] Status on_host(std::size_t count, std::string_view op, SourceLoc loc, Fill fill) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
@@ -44,8 +46,9 @@ template <class T, class Fill>
 }
 }  // namespace detail
 
-/// Makes `values` so many elements long; new ones are zero.
-/// Errors: out_of_memory; `values` is as it was.
+/// Resizes `values` to `count` elements; new ones are zero.
+///
+/// Errors: out_of_memory; then `values` is unchanged.
 template <class T>
 [[nodiscard]] Status resize_on_host(std::vector<T>& values,
                                     std::size_t count,
@@ -53,7 +56,9 @@ template <class T>
                                     SourceLoc loc = {}) {
   return detail::on_host<T>(count, op, loc, [&] { values.resize(count); });
 }
-/// So many zeros. Errors: out_of_memory.
+/// Returns `count` zeros.
+///
+/// Errors: out_of_memory.
 template <class T>
 [[nodiscard]] Result<std::vector<T>> host_vector(std::size_t count,
                                                  std::string_view op,
@@ -62,6 +67,8 @@ template <class T>
   HEARTH_TRY_STATUS(resize_on_host(values, count, op, loc));
   return values;
 }
+/// Copies the elements.
+///
 /// Errors: out_of_memory.
 template <class T>
 [[nodiscard]] Result<std::vector<T>> host_copy(std::span<const T> from,

@@ -16,9 +16,9 @@ struct Id {
 };
 }  // namespace detail
 
-/// Never reused within a process.
+/// A runtime; never reused within a process.
 using RuntimeId = detail::Id<struct RuntimeIdTag, std::uint64_t>;
-/// A stream on one device; never reused, and wide enough never to end; 0 = none.
+/// A stream on one device; never reused, and too wide to overflow; 0 = none.
 using LaneId = detail::Id<struct LaneIdTag, std::uint64_t>;
 /// A tensor's entry in its device's handle table.
 using SlotId = detail::Id<struct SlotIdTag>;

@@ -1,6 +1,6 @@
-// An intern table turns equal keys into one small number, and the number back into its entry.
-// Owned by a Runtime; several may live side by side.
-// Threads: any. Finding a key that is there and reading by id take no lock; only a new key does.
+// An intern table maps equal keys to one small number, and the number back to its entry.
+// Owned by a Runtime; several may exist side by side.
+// Threads: any. Finding a known key and reading by id take no lock; only a new key does.
 // Invariants: (1) ids are dense, 0, 1, 2, ...; (2) entries are never changed, moved or removed
 // before the table dies; (3) at most `cap` entries.
 #pragma once
@@ -35,7 +35,9 @@ class Interner final {
   Interner& operator=(const Interner&) = delete;
   ~Interner() = default;
 
-  /// The id of a key, new or known. Errors: Policy::full for a new key when the table is full.
+  /// Returns the id of a key, new or known.
+  ///
+  /// Errors: Policy::full for a new key if the table is full.
   [[nodiscard]] Result<Id> intern(const Key& key) {
     const auto tag = static_cast<std::uint32_t>(Policy::hash(key) >> 32U);
     // acquire: pairs with the release in add_index.
@@ -43,7 +45,7 @@ class Interner final {
     return found != kNone ? Result<Id>(Id{found}) : insert(key, tag);
   }
 
-  /// The id of a key, if it is known.
+  /// Returns the id of a key if it is known.
   [[nodiscard]] std::optional<Id> find(const Key& key) const {
     const auto tag = static_cast<std::uint32_t>(Policy::hash(key) >> 32U);
     // acquire: pairs with the release in add_index.
@@ -51,7 +53,7 @@ class Interner final {
     return found != kNone ? std::optional<Id>(Id{found}) : std::nullopt;
   }
 
-  /// The entry of an id that intern() gave; stays valid as long as the table.
+  /// Returns the entry of an id from intern(); valid as long as the table.
   [[nodiscard]] const Entry& operator[](Id id) const noexcept {
     HEARTH_ASSERT(id.value < size(), "an id of another intern table");
     const Place place = place_of(id.value);
@@ -67,7 +69,7 @@ class Interner final {
  private:
   static constexpr std::uint32_t kNone = 0xffffffffU;
   static constexpr std::uint32_t kFirstSlots = 128;
-  // Chunk c holds 64 * 2^c entries, so 26 of them hold every 32-bit id.
+  // Chunk c holds 64 * 2^c entries, so 27 of them hold every 32-bit id.
   static constexpr unsigned kFirstChunkBits = 6;
   static constexpr std::size_t kChunkCount = 27;
 
@@ -147,7 +149,7 @@ class Interner final {
     index.slots[i].store(std::uint64_t{tag} << 32U | (id + 1U), std::memory_order_release);
   }
 
-  // Old indexes stay for readers that are still in them; together they are smaller than the last.
+  // Old indexes are kept for concurrent readers; together they are smaller than the newest.
   Index* grow_index() HEARTH_REQUIRES(mutex_) {
     const Index& old = *indexes_.back();
     auto grown = std::make_unique<Index>(static_cast<std::uint32_t>(old.slots.size()) * 2);

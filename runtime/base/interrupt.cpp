@@ -17,17 +17,17 @@ namespace {
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP};
 
-// Which may be read where a signal is handled, unlike the clock of a ThreadContext.
+// Safe in a signal handler, unlike the clock of a ThreadContext.
 std::chrono::nanoseconds steady_time() noexcept {
   timespec time{};
   clock_gettime(CLOCK_MONOTONIC, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// What the handlers reach.
+// State that signal handlers access.
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::min();
 static std::atomic<std::uint32_t> signal_count{0};
-static std::atomic<std::int64_t> first_at_ns{kNone};  // of the wish that the scopes have
+static std::atomic<std::int64_t> first_at_ns{kNone};  // first signal of the current request
 static std::atomic<detail::InterruptClock> interrupt_clock{steady_time};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a signal handler takes no lock");
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler takes no lock");
@@ -40,7 +40,7 @@ extern "C" void count_signal(int signal) {
   std::int64_t first_ns = kNone;
   if (first_at_ns.compare_exchange_strong(first_ns, now_ns, std::memory_order_acq_rel)) {
     signal_count.fetch_add(1, std::memory_order_acq_rel);  // partner: is_requested
-  } else if (now_ns - first_ns >= kPauseNs) {  // below 0: another thread's handler was faster
+  } else if (now_ns - first_ns >= kPauseNs) {  // negative if another thread's handler was faster
     struct sigaction ending {};
     ending.sa_handler = detail::ending_handler();
     sigaction(signal, &ending, nullptr);
@@ -49,7 +49,7 @@ extern "C" void count_signal(int signal) {
   errno = error_number;
 }
 
-// Not SIG_IGN, which a program that is started meanwhile would keep.
+// Used instead of SIG_IGN, which a program started meanwhile would inherit.
 extern "C" void pass_signal(int /*signal*/) {}
 
 struct Scopes {
@@ -67,7 +67,8 @@ struct Scopes {
     first_at_ns.store(kNone, std::memory_order_release);  // partner: count_signal
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
       sigaction(kSignals[i], nullptr, &before[i].action);
-      before[i].is_changed = before[i].action.sa_handler != SIG_IGN;  // by a shell, behind a `&`
+      // A shell sets SIG_IGN for a job that is started with `&`.
+      before[i].is_changed = before[i].action.sa_handler != SIG_IGN;
       if (before[i].is_changed) {
         handle(kSignals[i], count_signal);
       }
@@ -101,7 +102,7 @@ struct Scopes {
   }
 };
 
-// Never destroyed: a scope may end while statics are.
+// Never destroyed: a scope may end during static destruction.
 Scopes& scopes() {
   static auto* const all = new Scopes;
   return *all;

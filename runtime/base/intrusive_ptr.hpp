@@ -1,8 +1,8 @@
 // Shared ownership with the count inside the object: one word a handle, no control block.
 // For Tensor, Pending, DeviceEndpoint and Parker only; everything else has one owner.
 // Threads: handles are values; distinct handles to one object may be copied and dropped by
-// different threads. Invariant: the object dies with its last handle, after all that any other
-// holder did to it.
+// different threads. Invariant: the object dies with its last handle, after every access by other
+// holders.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace hearth {
 
-/// Base of what IntrusivePtr counts: `class Parker final : public RefCounted<Parker>`.
-/// A class with subclasses needs a virtual destructor.
+/// Base of objects that IntrusivePtr counts: `class Parker final : public RefCounted<Parker>`. A
+/// class with subclasses needs a virtual destructor.
 template <class Derived, class Atomics = detail::StdAtomics>
 class RefCounted {
  public:
@@ -24,19 +24,18 @@ class RefCounted {
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
 
-  // Relaxed: the code that retains holds a handle already, which orders it after the object's
-  // birth.
+  // Relaxed: the caller holds a handle already, which orders this after the object's construction.
   void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
 
   void release() const noexcept {
-    // Release half: what this holder did happens before the delete; acquire half: the last holder
+    // Release half: this holder's accesses happen before the delete. Acquire half: the last holder
     // sees the release of every earlier fetch_sub here.
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       std::default_delete<const Derived>{}(static_cast<const Derived*>(this));
     }
   }
 
-  /// How many handles there are. Only 1 is a stable answer, and only for the one holder.
+  /// Returns the number of handles. Only 1 is stable, and only for the one holder.
   [[nodiscard]] std::uint32_t use_count() const noexcept {
     // Partner: the fetch_sub of release(), so that a count of 1 means the others are done.
     return count_.load(std::memory_order_acquire);
@@ -54,7 +53,7 @@ class IntrusivePtr {
  public:
   IntrusivePtr() noexcept = default;
   IntrusivePtr(std::nullptr_t) noexcept {}  // NOLINT(google-explicit-constructor)
-  /// Counts one more holder of an object that someone already holds, or that was just made.
+  /// Adds a holder to an object that is already held or was just made.
   explicit IntrusivePtr(T* object) noexcept : object_(object) {
     if (object_ != nullptr) {
       object_->retain();
@@ -79,13 +78,13 @@ class IntrusivePtr {
     }
   }
 
-  /// Takes over a count that detach() gave away.
+  /// Takes over a count from detach().
   [[nodiscard]] static IntrusivePtr adopt(T* object) noexcept {
     IntrusivePtr pointer;
     pointer.object_ = object;
     return pointer;
   }
-  /// Gives the count away, for a field of plain data.
+  /// Releases ownership of the count, for a field of plain data.
   [[nodiscard]] T* detach() noexcept { return std::exchange(object_, nullptr); }
 
   [[nodiscard]] T* get() const noexcept { return object_; }

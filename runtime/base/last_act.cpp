@@ -17,16 +17,16 @@ namespace {
 struct LastActs {
   detail::Mutex mutex;
   std::vector<LastAct*> acts HEARTH_GUARDED_BY(mutex);
-  std::atomic<std::terminate_handler> handler = nullptr;  // of before
+  std::atomic<std::terminate_handler> handler = nullptr;  // the handler that was installed before
 };
 
-// Never destroyed: a program may die while statics are.
+// Never destroyed: a program may terminate during static destruction.
 LastActs& last_acts() {
   static auto* const acts = new LastActs;
   return *acts;
 }
 
-// The exception being handled; there is no log whose turn it would be.
+// Prints the exception being handled to stderr, because no log may be available.
 void tell_failure() noexcept {
   std::fprintf(stderr,
                "hearth: a last act failed: %s\n",
@@ -77,7 +77,7 @@ void LastAct::die() noexcept {
     std::thread(std::move(acts)).detach();
     static_cast<void>(over.wait_for(kLimit));
   } catch (...) {
-    tell_failure();  // no thread can be had
+    tell_failure();  // no thread could be created
   }
   LastActs& all = last_acts();
   all.handler.load()();

@@ -1,9 +1,10 @@
-// LastAct: what is still done when the program dies of an exception that nobody catches.
-// Owned by what the act is for (a recording, say). Threads: any.
-// Invariants: (1) an act runs once at most, on a thread of its own, as the dying one may hold locks
-// or a device; (2) the newest runs first; (3) the program dies after kLimit, whatever an act does,
-// by the terminate handler of before; (4) an act that throws does not keep the others from running.
-// The list belongs to the process, as the terminate handler does.
+// LastAct: a function that runs when the program dies of an uncaught exception.
+// Owned by the object that the act serves (a recording, for example). Threads: any.
+// Invariants: (1) an act runs at most once, on a thread of its own, because the dying thread may
+// hold locks or a device; (2) the newest act runs first; (3) the program dies after kLimit,
+// whatever an act does, by the previous terminate handler; (4) an act that throws does not stop the
+// others.
+// The list belongs to the process, like the terminate handler.
 #pragma once
 
 #include <chrono>
@@ -14,14 +15,14 @@ namespace hearth {
 
 class LastAct final {
  public:
-  /// How long all acts may take together.
+  /// Time limit of all acts together.
   static constexpr std::chrono::seconds kLimit{30};
 
   explicit LastAct(UniqueFunction<void()> act);
   LastAct(const LastAct&) = delete;
   LastAct& operator=(const LastAct&) = delete;
-  /// From now on, it is not begun. It may be under way while the program dies: the act owns what it
-  /// touches.
+  /// Removes the act; it does not start afterwards. It may be running while the program dies, so
+  /// the act owns what it touches.
   ~LastAct();
 
  private:

@@ -34,7 +34,7 @@ LogLevel from_spdlog(spdlog::level::level_enum level) noexcept {
   return level >= spdlog::level::critical ? LogLevel::error : static_cast<LogLevel>(level);
 }
 
-// Hands the bare text to the program, under the sink's lock.
+// Sink that passes the bare text to the program's function, under the sink's lock.
 class OutputSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit OutputSink(std::function<void(LogLevel, std::string_view)> output)
@@ -70,8 +70,9 @@ struct Log::Impl {
     std::uint64_t count = 0;
   };
   static constexpr std::size_t kMostKeys = 64;
-  std::mutex mutex;  // not a Mutex: lines are written where no other thread may be let through
-  std::list<Repeated> repeated;  // the key used last comes first
+  // not a Mutex: a log line may be written where no other thread may be scheduled
+  std::mutex mutex;
+  std::list<Repeated> repeated;  // most recently used key first
 };
 
 std::string_view name(LogLevel level) noexcept {

@@ -18,13 +18,15 @@ namespace hearth::detail {
 enum class LogLevel : std::uint8_t { trace, debug, info, warn, error, off };
 
 [[nodiscard]] std::string_view name(LogLevel level) noexcept;
-/// HEARTH_LOG_LEVEL, else warn. Errors: invalid_argument with the names that there are.
+/// Returns HEARTH_LOG_LEVEL, else warn.
+///
+/// Errors: invalid_argument with the valid names.
 [[nodiscard]] Result<LogLevel> log_level(const Settings& settings);
 
 struct LogOptions {
-  LogLevel level = LogLevel::warn;  ///< Lines below it are left out.
-  /// Gets each line instead of the standard error stream; called by one thread at a time, must not
-  /// log.
+  LogLevel level = LogLevel::warn;  ///< Lines below this level are dropped.
+  /// Receives each line instead of the standard error stream. Called by one thread at a time; must
+  /// not log.
   std::function<void(LogLevel, std::string_view)> output = {};
 };
 
@@ -35,12 +37,12 @@ class Log final {
   Log& operator=(const Log&) = delete;
   ~Log();
 
-  /// Ask before making an expensive text.
+  /// Returns whether lines of this level are written. Check it before making an expensive text.
   [[nodiscard]] bool is_enabled(LogLevel level) const noexcept {
     return level >= level_ && level != LogLevel::off;
   }
   void write(LogLevel level, std::string_view text) noexcept;
-  /// Writes what `make` gives, a text; it is called only when the level is on.
+  /// Writes the text that `make` returns. Calls `make` only if the level is on.
   template <class Make>
   requires std::is_invocable_v<const Make&>
   void write(LogLevel level, const Make& make) noexcept {
@@ -52,8 +54,8 @@ class Log final {
       }
     }
   }
-  /// For what may come thousands of times: of the lines with this key it writes the 1st, the 10th,
-  /// the 100th …, with their count. The keys used last are remembered.
+  /// Writes only the 1st, 10th, 100th, … line of this key, with the count: for lines that may come
+  /// thousands of times. Remembers the most recently used keys.
   template <class Make>
   requires std::is_invocable_v<const Make&>
   void write_counted(LogLevel level, std::string_view key, const Make& make) noexcept {
@@ -77,7 +79,7 @@ class Log final {
 
  private:
   struct Impl;
-  /// How many lines of this key there are now, if this one is to be written; else 0.
+  /// Returns the number of lines of this key if this one is to be written, else 0.
   [[nodiscard]] std::uint64_t count_line(std::string_view key) noexcept;
   [[nodiscard]] static std::string repetition(std::uint64_t count);
 

@@ -16,9 +16,9 @@ ErrorRef LostReports::add(ErrorRef error) {
 }
 
 ErrorRef LostReports::take_dropped() {
-  std::vector<Entry> read;  // dies after the lock: the end of an error may log a line
+  std::vector<Entry> read;  // destroyed after the lock: the end of an error may log a line
   const detail::MutexLock lock(mutex_);
-  // clang 14 cannot parse what std::ranges::stable_partition returns.
+  // clang 14 cannot parse the result of std::ranges::stable_partition.
   const auto known = std::stable_partition(entries_.begin(), entries_.end(), [](const Entry& it) {
     const detail::Failure* const failure = detail::find_failure(*it.error);
     return failure != nullptr && !failure->is_read();

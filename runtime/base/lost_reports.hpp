@@ -1,7 +1,7 @@
-// LostReports: the failures that reports of updates carry, kept for the case that a program drops a
-// report unread: then its next step throws the failure. Shared by an optimizer or trainer and what
-// fulfils its reports. Threads: any. Invariant: a report that the program still holds is left to
-// it.
+// LostReports: the failures in reports of updates. If a program drops a report unread, its next
+// step throws the failure.
+// Shared by an optimizer or trainer and the code that fulfils its reports. Threads: any. Invariant:
+// a report that the program still holds is never taken.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,12 @@ class LostReports final {
   LostReports& operator=(const LostReports&) = delete;
   ~LostReports() = default;
 
-  /// The error for a report's promise, which fails with `error`. It dies with the report, and not
-  /// before the fulfiller has let go of the promise: how a dropped one is known, by the next call.
+  /// Returns the error for a report's promise, which fails with `error`. The result lives until the
+  /// report dies and the fulfiller has released the promise. take_dropped() detects a dropped
+  /// report by that.
   [[nodiscard]] ErrorRef add(ErrorRef error) HEARTH_EXCLUDES(mutex_);
-  /// The first failure whose report was dropped and which nobody has read, also not through a
-  /// tensor; nullptr where there is none. Forgets what was read.
+  /// Returns the first failure whose report was dropped and that is unread, also through a tensor;
+  /// nullptr if there is none. Removes entries that were read.
   [[nodiscard]] ErrorRef take_dropped() HEARTH_EXCLUDES(mutex_);
 
  private:

@@ -22,7 +22,7 @@ constexpr std::int64_t kKibibyte = 1024;
 constexpr std::int64_t kNotPretended = -1;
 std::atomic<std::int64_t> pretended_bytes{kNotPretended};
 
-// The value behind a name, as "MemTotal:  24 kB" and "file 300" have it; -1 where there is none.
+// Returns the value after a name, as in "MemTotal:  24 kB" and "file 300"; -1 if absent.
 std::int64_t value_of(const std::filesystem::path& file, std::string_view name) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {
@@ -45,7 +45,7 @@ detail::MemoryLimit machine() {
   if (const auto told = detail::machine_limit("/proc/meminfo")) {
     return *told;
   }
-  // Without /proc: what is installed, of which nobody knows how much is taken.
+  // Without /proc: the installed memory, all of it assumed free.
   const std::int64_t installed =
       std::int64_t{::sysconf(_SC_PHYS_PAGES)} * std::int64_t{::sysconf(_SC_PAGESIZE)};
   return {.most_bytes = installed, .left_bytes = installed};
@@ -65,7 +65,7 @@ std::vector<detail::MemoryLimit> machine_and_groups() {
   return limits;
 }
 
-// Of a `ulimit`, and of what /proc/self/status says of its use.
+// Reads a `ulimit` and its use from /proc/self/status.
 template <class Resource>
 std::optional<detail::MemoryLimit> own_limit(Resource resource, std::string_view used) {
   ::rlimit limit{};
@@ -79,7 +79,7 @@ std::optional<detail::MemoryLimit> own_limit(Resource resource, std::string_view
                              .left_bytes = std::max<std::int64_t>(0, most - now * kKibibyte)};
 }
 
-// What `ulimit` leaves: of addresses, and of memory that can be written.
+// Returns what `ulimit` leaves, both of addresses and of writable memory.
 std::int64_t left_by_own_limits() {
   std::int64_t left = std::numeric_limits<std::int64_t>::max();
   for (const auto& limit : {detail::address_limit(), own_limit(RLIMIT_DATA, "VmData:")}) {
@@ -101,15 +101,16 @@ std::optional<detail::MemoryLimit> detail::machine_limit(const std::filesystem::
 
 std::optional<detail::MemoryLimit> detail::control_group_limit(
     const std::filesystem::path& folder) {
-  constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;  // version 1 says so with a huge number
-  std::error_code unreadable;  // a folder that the user may not look into sets no limit
+  // version 1 writes a huge number for "no limit"
+  constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
+  std::error_code unreadable;  // an unreadable folder sets no limit
   const bool is_second = std::filesystem::exists(folder / "memory.max", unreadable);
   const auto most = number_in(folder / (is_second ? "memory.max" : "memory.limit_in_bytes"));
   auto used = number_in(folder / (is_second ? "memory.current" : "memory.usage_in_bytes"));
   if (!most || !used || *most >= kNoLimit) {
     return std::nullopt;
   }
-  // Cached files make room for memory.
+  // The kernel evicts cached files when memory is needed.
   const std::filesystem::path statistics = folder / "memory.stat";
   for (const char* const name : {"active_file ", "inactive_file "}) {
     *used -= std::max<std::int64_t>(
@@ -140,8 +141,8 @@ bool detail::machine_has_room(std::int64_t size_bytes) {
   if (pretended != kNotPretended) {
     return size_bytes <= pretended;
   }
-  // Not the process's own limits: those the kernel holds it to, at once, and addresses that only
-  // reserve room count for them.
+  // The process's own limits are excluded. The kernel enforces them at once, and they also count
+  // addresses that are merely reserved.
   const std::vector<MemoryLimit> limits = machine_and_groups();
   return std::ranges::all_of(limits, [size_bytes](const MemoryLimit& limit) {
     return size_bytes <= limit.left_bytes - limit.most_bytes / kReservedShare;

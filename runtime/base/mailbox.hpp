@@ -1,7 +1,8 @@
-// Mailbox: a queue of messages from any threads to any threads, which blocks on parkers. Messages
-// are moved, never copied. Threads: any. Invariants: (1) messages leave in the order in which they
-// came in; (2) after close() nothing comes in, what is inside can still be taken; (3) a message
-// that is refused stays with its sender.
+// Mailbox: a queue of messages between any threads, which blocks on parkers. Messages are moved,
+// never copied. Threads: any.
+// Invariants: (1) messages leave in the order in which they were accepted; (2) after close() no
+// message is accepted, but queued ones can still be taken; (3) a refused message stays with its
+// sender.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct MailboxOptions {
 enum class MailboxPush : std::uint8_t {
   accepted,
   closed,    ///< close() was called.
-  deadline,  ///< It stayed full until the deadline.
+  deadline,  ///< The mailbox stayed full until the deadline.
 };
 
 template <class T>
@@ -37,8 +38,8 @@ class Mailbox final {
   Mailbox& operator=(const Mailbox&) = delete;
   ~Mailbox() = default;
 
-  /// Adds a message, waiting up to kDefaultWait while the mailbox is full. Anything but `accepted`
-  /// leaves `message` as it was.
+  /// Adds a message. Waits up to kDefaultWait while the mailbox is full. Any result but `accepted`
+  /// leaves `message` unchanged.
   MailboxPush push(T&& message) HEARTH_EXCLUDES(mutex_) {
     return push(std::move(message), Deadline::in(kDefaultWait));
   }
@@ -58,15 +59,15 @@ class Mailbox final {
     return *offer(message, node, Wake::deadline);
   }
 
-  /// The oldest message, or nothing if there is none now. Never waits.
+  /// Returns the oldest message, or nothing if the mailbox is empty. Never waits.
   [[nodiscard]] std::optional<T> try_pop() HEARTH_EXCLUDES(mutex_) {
     std::optional<T> message;
     std::optional<WaitNode> node;
     take(message, node, Wake::deadline);
     return message;
   }
-  /// The oldest message, waiting for one. Nothing when the deadline passes, or when the mailbox is
-  /// closed and empty. An idle thread says Deadline::never().
+  /// Waits for the oldest message. Returns nothing if the deadline passes, or if the mailbox is
+  /// closed and empty. An idle thread passes Deadline::never().
   [[nodiscard]] std::optional<T> pop(Deadline deadline) HEARTH_EXCLUDES(mutex_) {
     schedule_point();
     std::optional<T> message;
@@ -77,7 +78,7 @@ class Mailbox final {
     return message;
   }
 
-  /// Refuses all later messages and wakes all waiting threads.
+  /// Closes the mailbox and wakes all waiting threads.
   void close() noexcept HEARTH_EXCLUDES(mutex_) {
     for (;;) {
       IntrusivePtr<Parker> parker;
@@ -103,7 +104,8 @@ class Mailbox final {
   }
 
  private:
-  /// Moves the message in when there is room. Nothing: `node` is registered and the caller parks.
+  /// Moves the message in if there is room. Returns nothing if `node` was registered and the caller
+  /// must park.
   std::optional<MailboxPush> offer(T& message, std::optional<WaitNode>& node, Wake wake)
       HEARTH_EXCLUDES(mutex_) {
     IntrusivePtr<Parker> popper;
@@ -128,7 +130,7 @@ class Mailbox final {
     return MailboxPush::accepted;
   }
 
-  /// False: `node` is registered and the caller parks.
+  /// Returns false if `node` was registered and the caller must park.
   bool take(std::optional<T>& message, std::optional<WaitNode>& node, Wake wake)
       HEARTH_EXCLUDES(mutex_) {
     IntrusivePtr<Parker> pusher;

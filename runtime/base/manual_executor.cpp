@@ -30,7 +30,7 @@ class VirtualClock final : public detail::Clock {
   std::chrono::nanoseconds standstill_{};
 };
 
-/// What a Handle knows of its thread, which may be gone.
+/// State that a Handle shares with its thread; it outlives the thread.
 struct Completion {
   bool has_ended = false;
   IntrusivePtr<detail::Parker> joiner;
@@ -49,13 +49,13 @@ class ManualExecutor::Thread final : public detail::LogicalThread {
  public:
   Thread(Scheduler& scheduler, ThreadNumber number, std::string name, UniqueFunction<void()> body);
 
-  /// Runs it until it suspends, yields or ends.
+  /// Runs the thread until it suspends, yields or ends.
   void resume();
   void suspend(Deadline deadline) override;
   void make_ready() noexcept override;
   void yield() override;
   void reach_lock() override;
-  /// It will never run again, and what its stack owns stays where it is.
+  /// Abandons a thread: it never runs again, and the objects on its stack stay where they are.
   static void abandon(std::unique_ptr<Thread> thread) noexcept;
 
   [[nodiscard]] ThreadNumber number() const noexcept { return number_; }
@@ -127,7 +127,7 @@ class ManualExecutor::Scheduler final {
   std::exception_ptr failure_;
   std::vector<std::unique_ptr<Thread>> threads_;  // in order of spawning
   std::vector<Thread*> ready_;                    // the longest ready first
-  std::vector<ThreadNumber> runnable_;            // of ready_, while the schedule chooses
+  std::vector<ThreadNumber> runnable_;            // threads of ready_, while the schedule chooses
 };
 
 class ManualExecutor::Handle final : public detail::Joinable {
@@ -138,7 +138,7 @@ class ManualExecutor::Handle final : public detail::Joinable {
   ~Handle() override { static_cast<void>(Handle::join(Deadline::never())); }
 
   bool join(Deadline deadline) override {
-    // Outside run() nothing moves: the thread is either over or waits for the next run().
+    // Outside run() no thread makes progress: the thread has ended or waits for the next run().
     while (!is_detached_ && !completion_->has_ended && detail::current_context().is_manual()) {
       detail::Parker& parker = detail::current_context().parker();
       completion_->joiner = IntrusivePtr<detail::Parker>(&parker);
@@ -200,7 +200,7 @@ void ManualExecutor::Thread::suspend(Deadline deadline) {
 
 void ManualExecutor::Thread::make_ready() noexcept {
   HEARTH_ASSERT(scheduler_.is_on_own_thread(), "a logical thread was woken by another OS thread");
-  if (is_parked_) {  // else its deadline came first, and it is ready already
+  if (is_parked_) {  // otherwise its deadline passed first, and it is ready
     is_parked_ = false;
     scheduler_.push_ready(*this);
   }
@@ -220,7 +220,7 @@ void ManualExecutor::Thread::reach_lock() {
 void ManualExecutor::Thread::abandon(std::unique_ptr<Thread> thread) noexcept {
   thread->context_.parker().abandon();
   thread->completion_->end();
-  // Neither unwound nor freed: unwinding would run destructors that wait for threads which never
+  // Neither unwound nor freed. Unwinding would run destructors that wait for threads which never
   // run again, and living queues may point into the stack.
   const Thread* const leaked = thread.release();
   leaked->fiber_->keep_reachable();
@@ -314,7 +314,7 @@ void ManualExecutor::Scheduler::abandon_all() noexcept {
     threads_.pop_back();
     Thread::abandon(std::move(thread));
   }
-  ready_.clear();  // joiners of those abandoned first
+  ready_.clear();  // joiners of abandoned threads
 }
 
 Error ManualExecutor::Scheduler::deadlock() const {

@@ -1,10 +1,11 @@
-// ManualExecutor: every thread is a logical thread on the one OS thread that calls run(); a seed or
-// a schedule chooses who goes next. Tests use it to step the whole system: the same program and
-// seed give the same order of steps, in virtual time. Threads: owner only: one OS thread makes it,
-// runs it and destroys it. Kernels and other code below must not start threads. Invariants: (1) a
-// thread is interrupted only where it parks or at a schedule point; (2) the clock stands still
-// while any thread can run, then jumps to the next deadline; (3) no real time and no thread id
-// enters a choice.
+// ManualExecutor: every thread is a logical thread on the one OS thread that calls run(). A seed or
+// a schedule chooses the next one. Tests use it to step the whole system: the same program and seed
+// give the same order of steps, in virtual time.
+// Threads: owner only: one OS thread makes it, runs it and destroys it. Kernels and other code
+// below must not start threads.
+// Invariants: (1) a thread is interrupted only where it parks or at a schedule point; (2) the clock
+// stands still while any thread can run, then jumps to the next deadline; (3) no choice depends on
+// real time or on a thread id.
 #pragma once
 
 #include <cstdint>
@@ -17,37 +18,42 @@ namespace hearth {
 
 struct ManualOptions {
   std::uint64_t max_steps =
-      50'000'000;  ///< run() throws when it needs more: a thread that polls without end.
-  /// Whether others may go first wherever a Mutex is about to be locked: many more orders of steps.
+      50'000'000;  ///< Limit of steps, after which run() throws: a thread polls without end.
+  /// Whether another thread may be scheduled wherever a Mutex is about to be locked: many more
+  /// orders of steps.
   bool preempts_at_locks = false;
 };
 
 class ManualExecutor final : public detail::Executor {
  public:
-  /// Seed 0 runs the threads in turn; any other chooses at random among those that can run.
+  /// Makes an executor. Seed 0 runs the threads in turn; any other seed chooses at random among
+  /// those that can run.
   explicit ManualExecutor(std::uint64_t seed = 0, ManualOptions options = {});
-  /// The schedule chooses; what it throws leaves run(), as a failure of the program.
+  /// Makes an executor with this schedule. An exception of the schedule leaves run() like a failure
+  /// of the program.
   explicit ManualExecutor(ScheduleFn schedule, ManualOptions options = {});
   ManualExecutor(const ManualExecutor&) = delete;
   ManualExecutor& operator=(const ManualExecutor&) = delete;
   ~ManualExecutor() override;
 
-  /// Runs main_body as the logical thread "main", and all others with it, until it has returned and
-  /// each other thread has finished or is parked for ever. May be called again; the clock goes on.
+  /// Runs main_body as the logical thread "main", and all others with it. Returns when main_body
+  /// has returned and each other thread has finished or is parked for ever. May be called again;
+  /// the clock continues.
   ///
-  /// Errors: what main_body or another thread's body throws, at once; Exception (internal) when
-  /// main waits and no thread can ever run again, naming the parked ones, or when the steps run
-  /// out. Lifetime: threads left parked are dropped without unwinding, what their stacks own leaks:
+  /// Errors: an exception of main_body or of another thread's body, at once; Exception (internal)
+  /// if main waits and no thread can ever run again, naming the parked ones, or if the steps run
+  /// out.
+  /// Lifetime: threads left parked are dropped without unwinding, and objects on their stacks leak:
   /// join what you spawn.
   void run(UniqueFunction<void()> main_body);
 
-  /// Time passes in which nobody runs, as when a process is stopped and goes on later.
+  /// Advances the time without running a thread, as if the process was stopped and continued.
   void stand_still(std::chrono::nanoseconds duration) noexcept;
 
-  /// Steps so far: how often a thread was given the processor.
+  /// Returns the number of steps so far. A step resumes one thread.
   [[nodiscard]] std::uint64_t step_count() const noexcept;
 
-  /// May be called before run(); the thread starts with it.
+  /// Spawns a thread. If called before run(), the thread starts with run().
   [[nodiscard]] std::unique_ptr<detail::Joinable> spawn(detail::ThreadOptions options,
                                                         UniqueFunction<void()> body) override;
   [[nodiscard]] bool is_manual() const noexcept override { return true; }

@@ -1,7 +1,7 @@
-// MoveMark: whether the value that has it was moved from. A member of values whose emptiness would
-// otherwise look like a fresh start: what uses one asks, and throws.
-// A value. Threads: those of its owner. Invariants: (1) a copy is marked as its source is; (2) a
-// move leaves the source marked, one into itself too.
+// MoveMark: records whether the value that contains it was moved from. For values whose empty state
+// would otherwise look like a fresh start: their users check the mark and throw.
+// A value. Threads: those of its owner. Invariants: (1) a copy has its source's mark; (2) a move
+// leaves the source marked, also a move into itself.
 #pragma once
 
 #include <utility>

@@ -1,8 +1,8 @@
-// OwnedThread: a thread that runs code which may not come back (a user's function, a kernel), and
-// how its owner ends it: waits for a while, then says who hangs in what, and leaves the thread
-// behind. Owned by the code that spawns it. Threads: the owner's. Invariants: (1) whatever the body
-// does, end() returns at its deadline; (2) a thread that is left behind is named in the log, once.
-// So the body owns what it touches: it may go on without its owner.
+// OwnedThread: a thread for code that may not return (a user's function, a kernel). Its owner waits
+// for it with a limit, then logs the thread and its activity, and abandons it.
+// Owned by the code that spawns it. Threads: the owner's.
+// Invariants: (1) whatever the body does, end() returns at its deadline; (2) an abandoned thread is
+// logged once. So the body owns what it touches: it may outlive its owner.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,11 @@
 namespace hearth::detail {
 
 struct OwnedThreadOptions {
-  std::string subject;  ///< How the log calls it: "worker 1 on sim:1".
-  /// What it is at, as seen from outside: "runs a function". Never waits. Threads: the owner's.
+  std::string subject;  ///< Name in the log: "worker 1 on sim:1".
+  /// Returns the thread's activity as seen from outside: "runs a function". Never waits. Threads:
+  /// the owner's.
   std::function<std::string()> observe;
-  std::chrono::nanoseconds limit = kDefaultWait;  ///< How long the destructor waits for it.
+  std::chrono::nanoseconds limit = kDefaultWait;  ///< Limit of the destructor's wait.
   Log* log = nullptr;  ///< Outlives this; nullptr: the standard error stream.
 };
 
@@ -34,8 +35,8 @@ class OwnedThread final {
   OwnedThread& operator=(const OwnedThread&) = delete;
   ~OwnedThread();
 
-  /// Waits until the body has returned and what it owned is gone; at the deadline leaves the thread
-  /// behind. Whether it ended. Further calls return at once.
+  /// Waits until the body has returned and its captures are destroyed; abandons the thread at the
+  /// deadline. Returns whether it ended. Further calls return at once.
   bool end(Deadline deadline);
 
  private:

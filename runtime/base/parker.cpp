@@ -31,7 +31,7 @@ Wake Parker::park(Deadline deadline) {
   for (;;) {
     wait_on_futex(deadline);
     if (state_.has_token() || deadline.has_passed()) {
-      // An unpark that comes between these two counts as in time.
+      // An unpark between these two checks counts as in time.
       return state_.finish() ? Wake::unparked : Wake::deadline;
     }
   }
@@ -69,7 +69,7 @@ void Parker::wait_on_futex(Deadline deadline) noexcept {
   }
   const Clock& clock = current_context().clock();
   const TimePoint now = clock.now();
-  // The steady clock is CLOCK_MONOTONIC, which is what a futex takes as an absolute time.
+  // The steady clock is CLOCK_MONOTONIC, which a futex accepts as an absolute time.
   const std::chrono::nanoseconds wake =
       now.time_since_epoch() + std::min(deadline.left(), Standstill::kBeat);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wake);

@@ -1,9 +1,10 @@
-// A Parker is where one thread sleeps and how the others wake it. Everything in the library that
-// blocks, blocks here. Owned by its ThreadContext; shared (counted) with the threads that must wake
-// the thread, so that a late unpark is harmless. Threads: park() by the owning thread only;
-// unpark() by any. Invariants: (1) an unpark is never lost: it ends the park under way or the next
-// one; (2) several unparks before a park count as one, and a token may be left over from an earlier
-// wait, so a waiter always checks its condition again.
+// A Parker is where one thread sleeps and where other threads wake it. All blocking in the library
+// goes through a Parker.
+// Owned by its ThreadContext. Shared (counted) with the threads that must wake the thread, so that
+// a late unpark is harmless. Threads: park() by the owning thread only; unpark() by any.
+// Invariants: (1) an unpark is never lost: it ends the current park or the next one; (2) several
+// unparks before a park count as one, and a token may remain from an earlier wait, so a waiter
+// always rechecks its condition.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 namespace hearth::detail {
 
 enum class Wake : std::uint8_t {
-  unparked,  ///< Someone called unpark().
+  unparked,  ///< unpark() was called.
   deadline,  ///< The deadline passed first.
 };
 
@@ -30,11 +31,11 @@ class LogicalThread {
 
   /// Lets others run until make_ready() or the deadline.
   virtual void suspend(Deadline deadline) = 0;
-  /// Puts a suspended thread back among those that can run.
+  /// Makes a suspended thread runnable again.
   virtual void make_ready() noexcept = 0;
   /// Lets others run, staying ready.
   virtual void yield() = 0;
-  /// Like yield() when the executor preempts at locks, else nothing.
+  /// Yields if the executor preempts at locks; otherwise does nothing.
   virtual void reach_lock() = 0;
 };
 
@@ -43,17 +44,19 @@ class Parker final : public RefCounted<Parker> {
   Parker() noexcept = default;
   explicit Parker(LogicalThread& logical_thread) noexcept : logical_thread_(&logical_thread) {}
 
-  /// Sleeps until someone unparks this thread or the deadline passes.
+  /// Sleeps until unpark() or the deadline.
+  ///
   /// Threads: owner only, holding no Mutex.
-  /// Cost: about 10 ns when a token is there, else a futex wait.
+  /// Cost: about 10 ns if a token is present, else a futex wait.
   Wake park(Deadline deadline);
 
-  /// Wakes the thread, or lets its next park return at once.
+  /// Wakes the thread, or makes its next park return at once.
+  ///
   /// Threads: any; under the manual executor only its own logical threads.
-  /// Cost: one exchange; a system call only when the thread really sleeps.
+  /// Cost: one exchange; a system call only if the thread sleeps.
   void unpark() noexcept;
 
-  /// The logical thread ends without being woken again; later unparks do nothing.
+  /// Ends the logical thread's parking without a wake; later unparks do nothing.
   void abandon() noexcept;
 
  private:

@@ -1,6 +1,6 @@
 // The module paths of one runtime ("encoder.layers.3.inner") as ids.
-// Threads: any. Invariants: those of Interner; and (4) the id 0 means "none", also for what a full
-// table could not take: an op never fails because its module cannot be remembered.
+// Threads: any. Invariants: those of Interner; and (4) id 0 means "none". A new path in a full
+// table gets id 0 too, because an op must not fail for its module's name.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class PathTable final {
   explicit PathTable(std::uint32_t cap = kDefaultCap);
 
   [[nodiscard]] PathId intern(std::string_view path);
-  /// Empty for id 0; valid as long as the table.
+  /// Returns the path; empty for id 0. Valid as long as the table.
   [[nodiscard]] const std::string& path(PathId id) const noexcept { return table_[id]; }
   [[nodiscard]] std::uint32_t size() const noexcept { return table_.size(); }
 

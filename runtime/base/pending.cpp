@@ -43,7 +43,7 @@ PendingOptions PendingStateBase::options_of_then() const {
   if (mine.retain != nullptr) {
     mine.retain(mine.object);
     options.helper = mine;
-    options.helper.help = nullptr;  // the last step is the runner's
+    options.helper.help = nullptr;  // the runner takes the last step
   }
   return options;
 }
@@ -57,7 +57,7 @@ bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_tok
     require_no_host_kernel(options_.subject);
   }
   if (options_.helper.help != nullptr) {
-    // A stop, too, ends the wait at once.
+    // A stop request ends the wait at once, so the helper gets no time then.
     const Deadline helps_until =
         stop.stop_possible() ? Deadline::in(std::chrono::nanoseconds::zero()) : deadline;
     Watchdog* const watchdog = options_.helper.watchdog.get();
@@ -85,8 +85,8 @@ bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
 bool PendingStateBase::wait_by_default(const std::stop_token& stop) {
   schedule_point();
   const Deadline end = options_.helper.work_ends;
-  // Help has no other end: it goes on while there is work, so while there is progress. Without a
-  // look at the clock, which is a twentieth of a round trip.
+  // The helper continues as long as there is work, which means progress, so no other deadline is
+  // needed. Avoids a clock read, which costs a twentieth of a round trip.
   if (is_ready() || is_ready_with_help(end, stop)) {
     return true;
   }
@@ -106,8 +106,7 @@ bool PendingStateBase::wait_by_default(const std::stop_token& stop) {
 }
 
 bool PendingStateBase::park_until(Deadline deadline, const std::stop_token& stop) {
-  // Counted, as every waker's parker is: a stop may come from another thread after this one has
-  // left.
+  // Reference-counted: a stop may arrive from another thread after this one has left.
   std::optional<std::stop_callback<Unpark>> on_stop;
   if (stop.stop_possible()) {
     on_stop.emplace(stop, Unpark{IntrusivePtr<Parker>(&current_context().parker())});
@@ -192,8 +191,8 @@ void PendingStateBase::complete() noexcept {
     {
       const MutexLock lock(mutex_);
       if (is_first) {
-        // Partner: the load in is_ready(). Under the lock, so that nobody registers after it
-        // unseen.
+        // Partner: the load in is_ready(). Stored under the lock, so that no waiter registers after
+        // it unnoticed.
         is_ready_.store(true, std::memory_order_release);
         queue = std::move(queue_);
         task = std::move(task_);
@@ -212,7 +211,7 @@ void PendingStateBase::complete() noexcept {
 
 void PendingStateBase::complete_with_error(ErrorRef error) noexcept {
   HEARTH_ASSERT(error != nullptr, "a promise was given no error");
-  // Of an op's error (which has a lane) the device has decided whether it is to be read.
+  // For an op's error (which has a lane) the device has already decided whether it must be read.
   const IntrusivePtr<Watchdog>& watchdog = options_.helper.watchdog;
   const bool is_new = watchdog && error->stream == 0;
   error_ = is_new ? watchdog->failures().enter(std::move(error)) : std::move(error);

@@ -1,9 +1,9 @@
-// Pending<T>: a result that is not there yet; Promise<T>: the side that will fulfil it, exactly
+// Pending<T>: a result that is not available yet; Promise<T>: the side that fulfils it, exactly
 // once. A value or an error travels from one producer to one reader through a counted state.
 // Threads: each handle is used by one thread at a time; the two handles by different ones.
-// Invariants: (1) a Promise that dies unfulfilled gives the error `cancelled`, so no reader waits
-// for nothing; (2) the fulfilling thread never runs a continuation; (3) waking touches nothing that
-// the reader may have freed.
+// Invariants: (1) a Promise that dies unfulfilled stores the error `cancelled`, so no reader waits
+// in vain; (2) the fulfilling thread never runs a continuation; (3) waking a reader touches nothing
+// that the reader may have freed.
 #pragma once
 
 #include <atomic>
@@ -25,55 +25,58 @@
 
 namespace hearth {
 
-/// When a wait ends without the result.
+/// Ends a wait without the result.
 struct WaitOptions {
-  /// Empty: as long as the device gets on, until the runtime's wait_limit (kDefaultWait where there
-  /// is none) has passed and no op was done in it.
+  /// Time at which the wait ends. Empty: as long as the device makes progress; the wait ends once
+  /// the runtime's wait_limit (default kDefaultWait) passes without a finished op.
   std::optional<Deadline> deadline = {};
-  /// The wait ends when somebody asks it to. The work goes on, and may be waited for again.
+  /// Ends the wait on a stop request. The work continues and can be waited for again.
   std::stop_token stop = {};
 };
 
 namespace detail {
 class PendingStateBase;
 
-/// How a waiting thread can do the awaited work itself: where a device's work runs inline, its
-/// reader borrows the device's token.
+/// Lets a waiting thread do the awaited work itself: if a device runs its work inline, the reader
+/// borrows the device's token.
 struct PendingHelper {
-  /// Works towards state.is_ready() and returns when it is, when nothing is left to do here, or
-  /// soon after the deadline.
+  /// Works towards state.is_ready(). Returns when it is ready, when no work is left here, or soon
+  /// after the deadline.
   void (*help)(void* object, PendingStateBase& state, Deadline deadline) = nullptr;
   void* object = nullptr;
-  /// Called for each further state that shares `object`, and when a state dies; null without one.
+  /// Called for each further state that shares `object`, and when a state dies; null without an
+  /// object.
   void (*retain)(void* object) noexcept = nullptr;
   void (*release)(void* object) noexcept = nullptr;
-  /// A number that changes whenever `object` gets on; null when nobody can say. Threads: any.
+  /// Returns a number that changes with each progress of `object`; null if progress is unknown.
+  /// Threads: any.
   std::uint64_t (*progress)(void* object) noexcept = nullptr;
-  /// What `object` is at, or nothing, for the error of a wait that is over; null when nobody can
-  /// say. Never waits. Threads: any.
+  /// Returns the current activity of `object`, or an empty text, for the error of a wait; null if
+  /// it is unknown. Never waits. Threads: any.
   std::string (*observe)(void* object) = nullptr;
-  std::string_view whom = {};  ///< Who is waited for, for reports; lives as long as `object`.
-  IntrusivePtr<Watchdog> watchdog = {};  ///< Who reports when the deadline passes; may be null.
-  /// Of a wait that names none: how long it goes on without progress, or in all when nobody can
-  /// say whether there is any.
+  /// Name of the awaited object for reports; lives as long as `object`.
+  std::string_view whom = {};
+  /// Makes the report when the deadline passes; may be null.
+  IntrusivePtr<Watchdog> watchdog = {};
+  /// Limit of a wait without a deadline: the time without progress, or the total time if progress
+  /// is unknown.
   std::chrono::nanoseconds limit = kDefaultWait;
-  /// The work itself is given up then: a wait that names no deadline ends there. It still helps, so
-  /// that it may end as late as the kernel that it runs.
+  /// Time at which the work itself is abandoned; a wait without a deadline ends there. The wait
+  /// still helps, so it may end as late as the kernel that it runs.
   Deadline work_ends = Deadline::never();
 };
 }  // namespace detail
 
 struct PendingOptions {
-  std::string subject =
-      "a result";  ///< What is waited for, for errors: "readback of f32[3] on cpu:0".
+  std::string subject = "a result";  ///< Awaited result, for errors: "readback of f32[3] on cpu:0".
   detail::PendingHelper helper = {};
-  SourceLoc location = {};       ///< The call that asked for it, for errors of the wait.
-  std::uint32_t then_count = 0;  ///< So many continuations stand between it and the subject.
+  SourceLoc location = {};       ///< The call that requested the result, for errors of the wait.
+  std::uint32_t then_count = 0;  ///< Number of continuations between this result and the subject.
 };
 
 namespace detail {
 
-/// The part of the shared state that does not know the value's type.
+/// The part of the shared state that is independent of the value's type.
 class PendingStateBase : public RefCounted<PendingStateBase> {
  public:
   explicit PendingStateBase(PendingOptions options) : options_(std::move(options)) {}
@@ -81,32 +84,33 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
   PendingStateBase& operator=(const PendingStateBase&) = delete;
   virtual ~PendingStateBase();
 
-  /// Whether value or error is there.
+  /// Returns whether the value or the error is stored.
   [[nodiscard]] bool is_ready() const noexcept {
     // Partner: the store in complete(), which publishes the value or the error.
     return is_ready_.load(std::memory_order_acquire);
   }
   [[nodiscard]] std::string subject() const;
-  /// Of the result of a continuation of this one: its waits report and end like those for this one.
+  /// Returns the options of a continuation's result: its waits report and end like those for this
+  /// one.
   [[nodiscard]] PendingOptions options_of_then() const;
-  /// When the work itself is given up.
+  /// Returns when the work itself is abandoned.
   [[nodiscard]] Deadline work_ends() const noexcept { return options_.helper.work_ends; }
-  /// Null for a value. Once ready.
+  /// Returns null for a value. Requires is_ready().
   [[nodiscard]] const ErrorRef& error() const noexcept { return error_; }
 
-  /// Helps, then parks, until the deadline or a stop; whether it is ready.
+  /// Helps, then parks, until the deadline or a stop. Returns whether the state is ready.
   bool wait(Deadline deadline, const std::stop_token& stop = {}) HEARTH_EXCLUDES(mutex_);
-  /// The same until the default limit has passed without progress.
+  /// Waits until the default limit passes without progress. Returns whether the state is ready.
   bool wait_by_default(const std::stop_token& stop = {}) HEARTH_EXCLUDES(mutex_);
-  /// Success, the stored error, deadline_exceeded, or cancelled when the stop came first.
-  /// The stored error counts as read then.
+  /// Waits. Returns success, the stored error, deadline_exceeded, or cancelled if the stop came
+  /// first. Marks the stored error as read.
   Status wait_status(Deadline deadline, const std::stop_token& stop = {});
   Status wait_status_by_default(const std::stop_token& stop = {});
   Status wait_status(const WaitOptions& options) {
     return options.deadline ? wait_status(*options.deadline, options.stop)
                             : wait_status_by_default(options.stop);
   }
-  /// The same two, but the error does not count as read.
+  /// Like wait_status(), but does not mark the error as read.
   Status peek_status(Deadline deadline);
   Status peek_status_by_default();
 
@@ -114,18 +118,18 @@ class PendingStateBase : public RefCounted<PendingStateBase> {
   void on_ready(IntrusivePtr<ContinuationRunner::Queue> queue, UniqueFunction<void()> task)
       HEARTH_EXCLUDES(mutex_);
 
-  /// Makes the state ready; the caller holds a handle and has stored the value.
+  /// Makes the state ready. The caller holds a handle and has stored the value.
   void complete() noexcept HEARTH_EXCLUDES(mutex_);
   void complete_with_error(ErrorRef error) noexcept;
   void cancel() noexcept;
 
  private:
-  /// Whether it is ready, once the calling thread did what it could of the work.
+  /// Does what the calling thread can of the work. Returns whether the state is ready.
   [[nodiscard]] bool is_ready_with_help(Deadline deadline, const std::stop_token& stop);
   [[nodiscard]] bool park_until(Deadline deadline, const std::stop_token& stop)
       HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t progress() const noexcept;
-  /// The stored error, or success; it counts as read.
+  /// Returns the stored error, marked as read, or success.
   [[nodiscard]] Status read_status() const;
   [[nodiscard]] Error wait_error(const std::stop_token& stop) const;
 
@@ -151,7 +155,7 @@ class PendingState final : public PendingStateBase {
 
 struct PendingAccess;
 [[noreturn]] void throw_empty_pending();
-/// The exception being handled, as an error that somebody is still to read.
+/// Returns the exception being handled as an unread error.
 [[nodiscard]] ErrorRef error_of_current_exception();
 
 }  // namespace detail
@@ -164,7 +168,7 @@ class PendingAwaiter;
 template <class T>
 class [[nodiscard]] Pending {
  public:
-  /// Empty: every use but is_valid() throws ArgumentError.
+  /// Makes an empty handle: every use but is_valid() throws ArgumentError.
   Pending() = default;
   Pending(Pending&&) noexcept = default;
   Pending& operator=(Pending&&) noexcept = default;
@@ -175,35 +179,36 @@ class [[nodiscard]] Pending {
   [[nodiscard]] bool is_valid() const noexcept { return state_ != nullptr; }
   [[nodiscard]] bool is_ready() const { return state().is_ready(); }
 
-  /// The value. From a temporary it is moved out, else it stays and may be read again. Who is ready
-  /// to wait ten seconds or more, without a stop, may meanwhile do an inline device's work itself,
-  /// which is faster; a kernel that does not come back keeps that thread.
+  /// Waits for the value. A temporary Pending moves it out; otherwise it stays and may be read
+  /// again. With ten seconds or more to wait, and no stop token, the calling thread may do an
+  /// inline device's work itself, which is faster. A kernel that does not return then blocks that
+  /// thread.
   ///
-  /// Errors: what the producer stored, as the exception of its code (DeviceError, ...);
-  /// DeadlineExceeded, within 1 ms of the deadline when the machine is not overloaded; DeviceError
-  /// cancelled when the stop came first.
+  /// Errors: the producer's error, as the exception of its code (DeviceError, ...);
+  /// DeadlineExceeded, within 1 ms of the deadline if the machine is not overloaded; DeviceError
+  /// cancelled if the stop came first.
   /// Threads: any, but not one that holds a device's token.
   decltype(auto) get() & { return kept(state().wait_status_by_default()); }
   T get() && { return moved_out(state().wait_status_by_default()); }
   decltype(auto) get(const WaitOptions& options) & { return kept(state().wait_status(options)); }
   T get(const WaitOptions& options) && { return moved_out(state().wait_status(options)); }
 
-  /// Success, or the error that get() would throw; throws for an empty Pending only.
+  /// Returns success, or the error that get() would throw. Throws only for an empty Pending.
   Status wait(const WaitOptions& options = {}) const { return state().wait_status(options); }
 
-  /// The result of calling `function` with the value, on the runner's thread. An error skips the
-  /// function and travels on; what the function throws becomes the result's error (worker_failed
-  /// unless it is an Exception of ours).
+  /// Calls `function` with the value on the runner's thread. Returns the pending result. An error
+  /// skips the function and is passed on. An exception of the function becomes the result's error
+  /// (worker_failed unless it is an Exception of the library).
   template <class F>
   auto then(ContinuationRunner& runner, F function) &&;
 
-  /// For coroutines: `co_await std::move(pending).on(runner)` is the value, or throws what get()
-  /// would. The coroutine goes on at once when the result is there, else on the runner's thread,
-  /// never on the one that made the result.
+  /// Makes the result awaitable: `co_await std::move(pending).on(runner)` returns the value, or
+  /// throws what get() would. The coroutine continues at once if the result is ready, else on the
+  /// runner's thread, never on the thread that made the result.
   ///
-  /// Lifetime: the runner outlives the wait; one that has ended resumes nobody. A coroutine that is
-  /// destroyed while it waits is not resumed, and the work goes on; destroy it where it cannot be
-  /// resumed at the same time.
+  /// Lifetime: the runner outlives the wait; a runner that has ended resumes no coroutine. A
+  /// coroutine that is destroyed while it waits is not resumed, and the work continues. Destroy it
+  /// only where it cannot be resumed at the same time.
   [[nodiscard]] PendingAwaiter<T> on(ContinuationRunner& runner) &&;
 
  private:
@@ -251,7 +256,7 @@ class Promise {
   Promise& operator=(const Promise&) = delete;
   ~Promise() { abandon(); }
 
-  /// The reader's side. Call it once, before fulfilling.
+  /// Returns the reader's side. Call it once, before fulfilling.
   [[nodiscard]] Pending<T> pending() const { return Pending<T>(state_); }
   [[nodiscard]] bool is_fulfilled() const noexcept { return state_ == nullptr; }
 
@@ -316,9 +321,9 @@ auto Pending<T>::then(ContinuationRunner& runner, F function) && {
 }
 
 namespace detail {
-/// What the library does with a Pending beside reading it.
+/// Access of the library to a Pending, beyond reading it.
 struct PendingAccess {
-  /// wait() for code that passes the error on: it does not count as read (FailureBook).
+  /// Waits for code that passes the error on: does not mark it as read (FailureBook).
   template <class T>
   [[nodiscard]] static Status peek(const Pending<T>& pending) {
     return pending.state().peek_status_by_default();
@@ -327,19 +332,20 @@ struct PendingAccess {
   [[nodiscard]] static Status peek(const Pending<T>& pending, Deadline deadline) {
     return pending.state().peek_status(deadline);
   }
-  /// Whether it is ready by then; its error does not count as read.
+  /// Waits until the deadline or a stop. Returns whether the result is ready. Does not mark its
+  /// error as read.
   template <class T>
   [[nodiscard]] static bool is_ready_by(const Pending<T>& pending,
                                         Deadline deadline,
                                         const std::stop_token& stop = {}) {
     return pending.state().wait(deadline, stop);
   }
-  /// Calls `function` with the Pending once it is ready, on the runner's thread: as then(), with
-  /// the error too. `function` must not throw; it is destroyed uncalled when the runner has ended.
+  /// Calls `function` with the Pending once it is ready, on the runner's thread, also for an error.
+  /// `function` must not throw. It is destroyed uncalled if the runner has ended.
   template <class T, class F>
   static void when_ready(Pending<T> pending, ContinuationRunner& runner, F function) {
     const IntrusivePtr<PendingState<T>> waited(
-        &pending.state());  // lives until on_ready() is through
+        &pending.state());  // kept alive until on_ready() returns
     waited->on_ready(runner.queue(),
                      [ready = std::move(pending), function = std::move(function)]() mutable {
                        std::move(function)(std::move(ready));
@@ -348,7 +354,7 @@ struct PendingAccess {
 };
 }  // namespace detail
 
-/// What `co_await` waits with; made by Pending::on(). Threads: the coroutine's.
+/// Awaiter of `co_await`; made by Pending::on(). Threads: the coroutine's.
 template <class T>
 class [[nodiscard]] PendingAwaiter final {
  public:
@@ -365,7 +371,7 @@ class [[nodiscard]] PendingAwaiter final {
   [[nodiscard]] bool await_ready() const { return pending_.is_ready(); }
   template <class Handle>
   void await_suspend(Handle coroutine) {
-    // The coroutine may be resumed, and this object gone, before on_ready() returns.
+    // The coroutine may be resumed, and this object destroyed, before on_ready() returns.
     const IntrusivePtr<detail::PendingState<T>> waited(&pending_.state());
     is_over_ = std::make_shared<std::atomic<bool>>(false);
     waited->on_ready(runner_->queue(), [coroutine, is_over = is_over_]() mutable {

@@ -1,16 +1,15 @@
-// Philox4x32-10, the counter-based random generator of the random ops, of dropout, of initialisers
-// and of the data sets: block number c under key s is a pure function of (s, c), so an element's
-// value depends on nothing but its own place. Values, any thread. Which words an element takes
-// (reference, cpu and every other backend agree on this; i is the element's row-major place):
+// Philox4x32-10, the counter-based random generator of the random ops, dropout, initialisers and
+// data sets. Block c under key s is a pure function of (s, c), so an element's value depends only
+// on its position. Values, any thread.
+// Words of each element, on every backend; i is the element's row-major index:
 //   uniform, bernoulli, dropout   word i%4 of block counter + i/4
 //   uniform in f64                words 2*(i%2) and 2*(i%2) + 1 of block counter + i/2
-//   normal                        words p and p + 1 of block counter + i/4 with p = i%4 rounded
-//   down to even; the first gives
-//                                 the radius, the second the angle; even i takes the cosine, odd i
-//                                 the sine
-//   normal in f64                 words 0, 1 (radius) and 2, 3 (angle) of block counter + i/2; even
-//   i cosine, odd i sine
-// f16 and bf16 follow f32. block_count() says how far an op moves a generator's counter.
+//   normal                        words p and p + 1 of block counter + i/4, p = i%4 rounded down
+//                                 to even: radius and angle; even i cosine, odd i sine
+//   normal in f64                 words 0, 1 (radius) and 2, 3 (angle) of block counter + i/2;
+//                                 even i cosine, odd i sine
+// f16 and bf16 use the words of f32. block_count() returns how far an op advances a generator's
+// counter.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +25,10 @@ namespace hearth::philox {
 using Block = std::array<std::uint32_t, 4>;
 using Key = std::array<std::uint32_t, 2>;
 
-/// Ten rounds on a 128-bit counter, lowest word first.
-/// Paper: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11,
-/// section 3.3.
+/// Runs ten rounds on a 128-bit counter, lowest word first.
+///
+/// Paper: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11, section
+/// 3.3.
 [[nodiscard]] constexpr Block rounds(Block counter, Key key) noexcept {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
@@ -42,39 +42,40 @@ using Key = std::array<std::uint32_t, 2>;
   return counter;
 }
 
-/// Four random words: block `counter` under key `seed`. The upper half of Philox's counter is 0.
+/// Returns four random words: block `counter` under key `seed`. The upper half of Philox's counter
+/// is 0.
 [[nodiscard]] constexpr Block block(std::uint64_t seed, std::uint64_t counter) noexcept {
   return rounds(
       {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32U), 0, 0},
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32U)});
 }
 
-/// Blocks that `count` elements of a random op take. `wide` is true for uniform and normal in f64,
-/// which need two words an element.
+/// Returns the number of blocks for `count` elements of a random op. `wide` is true for uniform and
+/// normal in f64, which need two words an element.
 [[nodiscard]] constexpr std::uint64_t block_count(std::int64_t count, bool wide) noexcept {
   const auto n = static_cast<std::uint64_t>(count);
   return wide ? (n + 1) / 2 : (n + 3) / 4;
 }
 
-/// Word → [0, 1) in steps of 2^-24; exact in f32.
+/// Maps a word to [0, 1) in steps of 2^-24; exact in f32.
 [[nodiscard]] constexpr float unit_f32(std::uint32_t word) noexcept {
   return static_cast<float>(word >> 8U) * 0x1p-24F;
 }
-/// Word → [0, 1) with as many bits as the 16-bit type holds, so that no value rounds up to 1: 11
-/// bits for f16, 8 for bf16.
+/// Maps a word to [0, 1) with as many bits as the 16-bit type holds, so that no value rounds up to
+/// 1: 11 bits for f16, 8 for bf16.
 [[nodiscard]] constexpr float unit_f16(std::uint32_t word) noexcept {
   return static_cast<float>(word >> 21U) * 0x1p-11F;
 }
 [[nodiscard]] constexpr float unit_bf16(std::uint32_t word) noexcept {
   return static_cast<float>(word >> 24U) * 0x1p-8F;
 }
-/// Two words → [0, 1) in steps of 2^-53: 27 upper bits of the first, 26 of the second.
+/// Maps two words to [0, 1) in steps of 2^-53: 27 upper bits of the first, 26 of the second.
 [[nodiscard]] constexpr double unit_f64(std::uint32_t high, std::uint32_t low) noexcept {
   return (static_cast<double>(high >> 5U) * 0x1p26 + static_cast<double>(low >> 6U)) * 0x1p-53;
 }
 
-/// A word is a hit of probability p where (word >> 8) < threshold(p): bernoulli's ones, dropout's
-/// zeros. In 0 … 2^24.
+/// Returns the threshold of probability p, in 0 … 2^24. A word is a hit if (word >> 8) <
+/// threshold(p): bernoulli's ones, dropout's zeros.
 [[nodiscard]] constexpr std::uint32_t threshold(double p) noexcept {
   if (!(p > 0)) {
     return 0;
@@ -90,9 +91,9 @@ using Key = std::array<std::uint32_t, 2>;
   return (word >> 8U) < limit;
 }
 
-/// Two independent standard normal values (Box-Muller) from two uniform ones in [0, 1): {cosine,
-/// sine} of the angle 2π·angle times the radius sqrt(-2 ln r). r is radius + one step, in (0, 1],
-/// so the logarithm is finite: step 2^-24, or 2^-53 in f64.
+/// Returns two independent standard normal values (Box-Muller) from two uniform ones in [0, 1):
+/// {cosine, sine} of the angle 2π·angle, times the radius sqrt(-2 ln r). r is radius + one step, in
+/// (0, 1], so the logarithm is finite. The step is 2^-24, or 2^-53 in f64.
 [[nodiscard]] inline std::array<double, 2> normal_pair(double radius,
                                                        double angle,
                                                        double step) noexcept {
@@ -101,8 +102,8 @@ using Key = std::array<std::uint32_t, 2>;
   return {length * std::cos(kTwoPi * angle), length * std::sin(kTwoPi * angle)};
 }
 
-/// What random_uniform gives lies in [first, last]: the smallest value of the element type that is
-/// not below `low`, and the largest below `high`. first is above last when the type has no value in
+/// Range [first, last] of random_uniform's results: the smallest value of the element type that is
+/// not below `low`, and the largest below `high`. first is above last if the type has no value in
 /// [low, high). An empty range, low == high, gives low.
 struct UniformRange {
   double first = 0;
@@ -112,7 +113,7 @@ struct UniformRange {
     return std::min(std::max(value, first), last);
   }
 };
-/// The largest value of a float type that is not above `value`, which is within its range.
+/// Returns the largest value of a float type that is not above `value`, which is within its range.
 [[nodiscard]] inline double round_down(double value, DType dtype) noexcept {
   if (dtype == DType::f64) {
     return value;
@@ -130,7 +131,7 @@ struct UniformRange {
   return {-round_down(-low, dtype), round_down(std::nextafter(high, -kInfinity), dtype)};
 }
 
-/// Element i of random_uniform before low + (high - low)·u, for a result of type `dtype`.
+/// Returns u of element i of random_uniform, low + (high - low)·u, for a result of type `dtype`.
 [[nodiscard]] constexpr double uniform_element(std::uint64_t seed,
                                                std::uint64_t counter,
                                                std::uint64_t i,
@@ -147,7 +148,7 @@ struct UniformRange {
   return static_cast<double>(dtype == DType::bf16 ? unit_bf16(word) : unit_f32(word));
 }
 
-/// Element i of random_normal before mean + deviation·z, for a result of type `dtype`.
+/// Returns z of element i of random_normal, mean + deviation·z, for a result of type `dtype`.
 [[nodiscard]] inline double normal_element(std::uint64_t seed,
                                            std::uint64_t counter,
                                            std::uint64_t i,
@@ -163,7 +164,7 @@ struct UniformRange {
                      0x1p-24)[i % 2];
 }
 
-/// Whether element i of random_bernoulli is 1, or of dropout is dropped.
+/// Returns whether element i of random_bernoulli is 1, or of dropout is dropped.
 [[nodiscard]] constexpr bool hit_element(std::uint64_t seed,
                                          std::uint64_t counter,
                                          std::uint64_t i,

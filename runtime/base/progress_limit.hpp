@@ -1,7 +1,7 @@
-// ProgressLimit: how long somebody waits who names no deadline: for as long as what they wait for
-// gets on. The limit runs from the last progress that was seen; the waiter looks kLooks times in
-// it, so a hang is found an eighth of the limit late at most. Threads: its owner's. Invariant: it
-// is over only after a look that found no progress.
+// ProgressLimit: the limit of a wait without a deadline, which lasts as long as the awaited object
+// makes progress. The limit runs from the last observed progress. The waiter checks kLooks times
+// within it, so a hang is detected at most an eighth of the limit late.
+// Threads: its owner's. Invariant: is_over() returns true only after a check without progress.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,17 @@ namespace hearth {
 
 class ProgressLimit final {
  public:
-  /// `progress`: a number that changes whenever what is waited for gets on.
+  /// `progress`: a number that changes with each progress of the awaited object.
   ProgressLimit(std::chrono::nanoseconds limit, std::uint64_t progress) noexcept
       : limit_(limit), end_(Deadline::in(limit)), progress_(progress) {}
 
-  /// When it is over, unless there is progress before.
+  /// Returns when the limit ends without further progress.
   [[nodiscard]] Deadline deadline() const noexcept { return end_; }
-  /// When to ask is_over() next.
+  /// Returns when to call is_over() next.
   [[nodiscard]] Deadline next_look() const noexcept {
     return std::min(end_, Deadline::in(limit_ / kLooks));
   }
-  /// Whether the limit has passed without progress; progress begins it anew.
+  /// Returns whether the limit has passed without progress. Progress restarts it.
   [[nodiscard]] bool is_over(std::uint64_t progress) noexcept {
     if (progress != progress_) {
       progress_ = progress;

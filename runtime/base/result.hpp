@@ -46,7 +46,7 @@ class [[nodiscard]] Result {
   [[nodiscard]] const Error& error() const noexcept { return status_.error(); }
   [[nodiscard]] const ErrorRef& shared_error() const noexcept { return status_.shared_error(); }
   [[nodiscard]] const Status& status() const noexcept { return status_; }
-  /// The value; throws the matching exception on failure.
+  /// Returns the value; throws the matching exception on failure.
   [[nodiscard]] T& value() & {
     status_.value();
     return *value_;
@@ -80,7 +80,7 @@ class [[nodiscard]] Result {
   /* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */         \
   declaration = std::move(HEARTH_DETAIL_CONCAT(hearth_result_, __LINE__)).value()
 
-/// The same for a Status.
+/// Returns the error of a failed Status from this function.
 #define HEARTH_TRY_STATUS(expression)                                              \
   if (::hearth::Status hearth_status = (expression); !hearth_status.has_value()) { \
     return hearth_status.shared_error();                                           \

@@ -32,7 +32,7 @@ class Pct {
     for (int change = 1; change < options.depth; ++change) {
       changes_.push_back(random_.next() % steps);
     }
-    std::ranges::sort(changes_, std::greater<>{});  // the next one is at the back
+    std::ranges::sort(changes_, std::greater<>{});  // the next change is at the back
   }
 
   std::size_t operator()(std::span<const ThreadNumber> runnable, ThreadNumber previous) {
@@ -68,7 +68,7 @@ class Pct {
   std::size_t highest(std::span<const ThreadNumber> runnable) {
     std::size_t best = 0;
     for (std::size_t i = 1; i < runnable.size(); ++i) {
-      // One after the other: priority_of may move the priorities.
+      // In sequence, because priority_of may reallocate the priorities.
       const std::int64_t known = priority_of(runnable[best]);
       best = priority_of(runnable[i]) > known ? i : best;
     }
@@ -77,7 +77,7 @@ class Pct {
 
   SplitMix random_;
   std::vector<std::uint64_t> changes_;
-  std::vector<std::int64_t> priorities_;  // by thread; fallen ones are negative
+  std::vector<std::int64_t> priorities_;  // by thread; lowered ones are negative
   std::int64_t lowest_ = 0;
   std::uint64_t steps_ = 0;
   std::uint64_t in_a_row_ = 0;

@@ -31,7 +31,7 @@ ScheduleSearch::Decision ScheduleSearch::decide(std::span<const ThreadNumber> ru
   Decision decision;
   decision.preemptions_before = preemptions;
   const bool can_stay = std::ranges::find(runnable, previous) != runnable.end();
-  // Whoever polls must let the others go, or the run would never end.
+  // A polling thread must yield to the others, or the run would never end.
   decision.is_free = !can_stay || in_a_row_ >= kSchedulePatience;
   if (!decision.is_free) {
     decision.options.push_back(previous);

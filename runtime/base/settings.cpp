@@ -110,7 +110,7 @@ Error unexpected(Setting setting, std::string_view value, std::string_view expec
                                    expected)};
 }
 
-// The number at the start of a text, and what follows it; nothing if there is none or it is too
+// Splits a text into its leading number and the rest. Empty if there is no number or it is too
 // large.
 std::optional<std::pair<std::int64_t, std::string_view>> leading_number(std::string_view text) {
   std::int64_t value = 0;
@@ -122,7 +122,7 @@ std::optional<std::pair<std::int64_t, std::string_view>> leading_number(std::str
   return std::pair(value, std::string_view(rest, static_cast<std::size_t>(end - rest)));
 }
 
-// The shift that a unit stands for, or -1.
+// Returns the shift of a unit, or -1.
 int unit_shift(std::string_view unit) {
   constexpr std::string_view kUnits = "KMGT";
   if (unit.empty()) {
@@ -141,7 +141,7 @@ std::span<const SettingInfo> known_settings() noexcept {
 Settings Settings::from_environment() {
   Settings settings;
   for (const SettingInfo& info : kSettings) {
-    // The names are literals, so data() ends in a zero.
+    // The names are literals, so data() is zero-terminated.
     if (const char* value = std::getenv(info.variable.data()); value != nullptr && *value != '\0') {
       settings.set(info.setting, value);
     }

@@ -1,6 +1,6 @@
-// Settings from the environment: the one place that reads HEARTH_* variables. RuntimeOptions come
-// before them. A Settings is a copy taken at one moment, so that later changes of the environment
-// reach nobody by surprise.
+// Settings from the environment: the one place that reads HEARTH_* variables. RuntimeOptions take
+// precedence. A Settings is a copy of one moment, so later changes of the environment have no
+// effect on it.
 // Threads: values, any; from_environment() and unknown_settings() not while another thread changes
 // the environment.
 #pragma once
@@ -51,30 +51,31 @@ struct SettingInfo {
   std::string_view variable;
   std::string_view meaning;  ///< one sentence, as in the README
 };
-/// All variables that the library reads, in the order of Setting.
+/// Returns all variables that the library reads, in the order of Setting.
 [[nodiscard]] std::span<const SettingInfo> known_settings() noexcept;
 
 class Settings final {
  public:
   Settings() = default;  ///< Nothing is set.
-  /// A variable that is set to nothing counts as not set.
+  /// Reads the environment. A variable with an empty value counts as not set.
   [[nodiscard]] static Settings from_environment();
 
   void set(Setting setting, std::string value);
 
-  /// The getters give nothing when the variable is not set.
+  /// Getters. They return nothing if the variable is not set.
+  ///
   /// Errors: invalid_argument: "HEARTH_X=abc: expected a whole number from 1 to 64".
   [[nodiscard]] const std::optional<std::string>& text(Setting setting) const noexcept;
   [[nodiscard]] Result<std::optional<std::int64_t>> integer(Setting setting,
                                                             std::int64_t lowest,
                                                             std::int64_t highest) const;
-  /// on, true, yes, 1 or off, false, no, 0.
+  /// Reads on, true, yes, 1 or off, false, no, 0.
   [[nodiscard]] Result<std::optional<bool>> boolean(Setting setting) const;
-  /// A number of bytes, with K, M, G or T (of 1024) behind it: "512M".
+  /// Reads a number of bytes with an optional suffix K, M, G or T (of 1024): "512M".
   [[nodiscard]] Result<std::optional<std::int64_t>> size_bytes(Setting setting) const;
-  /// An absolute path.
+  /// Reads an absolute path.
   [[nodiscard]] Result<std::optional<std::filesystem::path>> path(Setting setting) const;
-  /// The place of the value in `names`.
+  /// Returns the index of the value in `names`.
   [[nodiscard]] Result<std::optional<std::size_t>> choice(
       Setting setting, std::span<const std::string_view> names) const;
 
@@ -82,7 +83,8 @@ class Settings final {
   std::array<std::optional<std::string>, kSettingCount> values_;
 };
 
-/// HEARTH_* variables in the environment that the library does not know: likely typing errors.
+/// Returns the HEARTH_* variables in the environment that the library does not know: likely typing
+/// errors.
 [[nodiscard]] std::vector<std::string> unknown_settings();
 
 }  // namespace hearth::detail

@@ -65,7 +65,7 @@ void Shape::throw_no_axis(const detail::AxisAt& at) const {
 
 Result<Shape> make_shape(std::span<const std::int64_t> dims) {
   try {
-    return Shape(dims, SourceLoc{});  // the code that reports it knows the line
+    return Shape(dims, SourceLoc{});  // the caller knows the line
   } catch (const ShapeError& error) {
     return error.shared_error();
   }

@@ -1,6 +1,6 @@
 // Shape (up to eight dimensions) and Layout (a shape with strides). Values, any thread.
-// Invariants: (1) dims beyond rank are 0, so equality is plain;
-// (2) strides count elements and may be negative or 0 (broadcast).
+// Invariants: (1) dims beyond rank are 0, so equality is plain; (2) strides count elements and may
+// be negative or 0 (broadcast).
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace hearth {
 inline constexpr int kMaxRank = 8;
 
 namespace detail {
-/// An axis with the line that names it: operators take no further parameter.
+/// An axis with its source line, because operators cannot have a further parameter.
 struct AxisAt {
   int axis;
   SourceLoc location;
@@ -34,8 +34,8 @@ class Shape {
   constexpr Shape() = default;                     ///< A scalar: rank 0, one element.
   Shape(std::initializer_list<std::int64_t> dims,  // NOLINT(google-explicit-constructor)
         SourceLoc loc = SourceLoc::current());
-  /// Errors: ShapeError when there are more than 8 dimensions, one is negative, or the element
-  /// count overflows.
+  /// Errors: ShapeError for more than 8 dimensions, a negative one, or an overflow of the element
+  /// count.
   explicit Shape(std::span<const std::int64_t> dims, SourceLoc loc = SourceLoc::current());
   Shape(const std::vector<std::int64_t>& dims,  // NOLINT(google-explicit-constructor)
         SourceLoc loc = SourceLoc::current());
@@ -43,8 +43,9 @@ class Shape {
         SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] constexpr int rank() const noexcept { return rank_; }
-  /// Counts from the end where the axis is negative, as everywhere. Errors: ArgumentError where
-  /// there is no such axis.
+  /// Returns one dimension. A negative axis counts from the end.
+  ///
+  /// Errors: ArgumentError if the axis does not exist.
   [[nodiscard]] constexpr std::int64_t operator[](detail::AxisAt at) const {
     const int axis = at.axis < 0 ? at.axis + rank_ : at.axis;
     if (axis < 0 || axis >= rank_) [[unlikely]] {
@@ -56,7 +57,9 @@ class Shape {
   constexpr void set(int axis, std::int64_t size) noexcept {
     dims_[static_cast<std::size_t>(axis)] = size;
   }
-  /// Appends a dimension. Errors: ShapeError beyond 8.
+  /// Appends a dimension.
+  ///
+  /// Errors: ShapeError beyond 8.
   void push_back(std::int64_t size, SourceLoc loc = SourceLoc::current());
   [[nodiscard]] std::span<const std::int64_t> dims() const noexcept {
     return {dims_.data(), static_cast<std::size_t>(rank_)};
@@ -68,7 +71,7 @@ class Shape {
     }
     return count;
   }
-  /// "[4, 8]"
+  /// Returns "[4, 8]".
   [[nodiscard]] std::string to_string() const;
   friend constexpr bool operator==(const Shape&, const Shape&) noexcept = default;
   /// Prints to_string().
@@ -81,18 +84,19 @@ class Shape {
   std::int32_t rank_ = 0;
 };
 
-/// A shape from dims that may be wrong.
+/// Makes a shape from dims that may be invalid.
+///
 /// Errors: shape_mismatch, with the text of Shape's constructor (which throws it instead).
 [[nodiscard]] Result<Shape> make_shape(std::span<const std::int64_t> dims);
 
-/// In elements, one per axis; entries beyond the rank are 0.
+/// Strides in elements, one per axis; entries beyond the rank are 0.
 using Strides = std::array<std::int64_t, kMaxRank>;
 
-/// Row-major strides; an axis of size 1 gets the stride it would have.
+/// Returns row-major strides; an axis of size 1 gets the stride it would have.
 [[nodiscard]] Strides contiguous_strides(const Shape& shape) noexcept;
 
 namespace detail {
-/// Where the elements of a tensor lie, relative to its first byte.
+/// Position of a tensor's elements, relative to its first byte.
 struct Layout {
   Shape shape;
   Strides strides{};
@@ -100,19 +104,22 @@ struct Layout {
 
   Layout() = default;
   explicit Layout(const Shape& of) : shape(of), strides(contiguous_strides(of)) {}
-  Layout(const Shape& of, const Strides& with);  ///< Finds out whether it is contiguous.
+  Layout(const Shape& of, const Strides& with);  ///< Computes `contiguous`.
 };
 }  // namespace detail
 
-/// Numpy broadcasting of two shapes.
+/// Broadcasts two shapes as NumPy does.
+///
 /// Errors: shape_mismatch with both shapes in the text (without an op's name).
 [[nodiscard]] Result<Shape> broadcast(const Shape& a, const Shape& b);
-/// Strides of `layout` when read as `target` (0 on broadcast axes). Requires that layout.shape
-/// broadcasts to target.
+/// Returns the strides of `layout` when read as `target` (0 on broadcast axes). Requires that
+/// layout.shape broadcasts to target.
 [[nodiscard]] Strides broadcast_strides(const detail::Layout& layout, const Shape& target) noexcept;
-/// Turns a possibly negative axis into 0…rank-1. Errors: invalid_argument naming op, axis and rank.
+/// Maps a possibly negative axis to 0…rank-1.
+///
+/// Errors: invalid_argument naming op, axis and rank.
 [[nodiscard]] Result<int> normalize_axis(std::string_view op, int axis, int rank);
-/// "f32[4, 8]"
+/// Returns "f32[4, 8]".
 [[nodiscard]] std::string describe(DType dtype, const Shape& shape);
 
 }  // namespace hearth

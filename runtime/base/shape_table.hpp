@@ -28,10 +28,12 @@ class ShapeTable final {
 
   explicit ShapeTable(std::uint32_t cap = kDefaultCap);
 
-  /// Errors: out_of_memory when a new shape meets a full table.
+  /// Returns the id of a shape.
+  ///
+  /// Errors: out_of_memory for a new shape if the table is full.
   /// Cost: about 15 ns for a known shape, without a lock.
   [[nodiscard]] Result<ShapeId> intern(const Shape& shape) { return table_.intern(shape); }
-  /// The row-major layout of a shape; valid as long as the table.
+  /// Returns the row-major layout of a shape; valid as long as the table.
   [[nodiscard]] const detail::Layout& layout(ShapeId id) const noexcept { return table_[id]; }
   [[nodiscard]] const Shape& shape(ShapeId id) const noexcept { return table_[id].shape; }
   [[nodiscard]] std::uint32_t size() const noexcept { return table_.size(); }

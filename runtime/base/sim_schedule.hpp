@@ -1,4 +1,4 @@
-// How an asynchronous sim device gets through its work: for the tests of programs, and ours.
+// Timing and order of work on an asynchronous sim device, for tests of programs and of the library.
 // Values, any thread.
 #pragma once
 
@@ -6,16 +6,17 @@
 
 namespace hearth {
 
-/// Time on such a device is virtual: it passes while somebody waits for the device.
+/// Schedule of an asynchronous sim device. Its time is virtual: it passes while a thread waits for
+/// the device.
 struct SimSchedule {
-  int queues = 2;  ///< Ops go to the one that has the least to do; 1 or more.
-  /// Not 0: a seed, by which work that nothing orders runs in any order.
+  int queues = 2;  ///< Number of queues, at least 1. An op goes to the least loaded queue.
+  /// Seed of a random order for work that has no required order; 0 = off.
   std::uint64_t reorder_seed = 0;
-  /// Not 0: a seed, by which each piece of work takes up to twice its cost, and some more may end
-  /// before a thread that waits notices that it need not.
+  /// Seed of random durations, up to twice the cost; 0 = off. A waiting thread may then also be
+  /// notified late, after further work has ended.
   std::uint64_t cost_seed = 0;
-  /// Each access to memory is checked for bytes that are read or used again too early; one that is
-  /// fails with `internal`.
+  /// Checks each memory access for bytes that are read or reused too early; such an access fails
+  /// with `internal`.
   bool checks_memory = true;
 };
 

@@ -9,16 +9,16 @@
 namespace hearth {
 
 struct SourceLoc {
-  const char* file = "";  ///< A string literal (static lifetime), as __builtin_FILE gives.
+  const char* file = "";  ///< A string literal (static lifetime), as from __builtin_FILE.
   std::uint32_t line = 0;
 
   constexpr SourceLoc() noexcept = default;
-  /// Of a string alone, so that {0, 4} is a shape wherever one may stand too.
+  /// Accepts only a string as the file, so that {0, 4} is a shape where both types are accepted.
   template <std::same_as<const char*> File>
   constexpr SourceLoc(File in_file, std::uint32_t at_line) noexcept
       : file(in_file), line(at_line) {}
 
-  /// The place of the caller, when used as a default argument.
+  /// Returns the place of the caller, when used as a default argument.
   static constexpr SourceLoc current(const char* file = __builtin_FILE(),
                                      std::uint32_t line = __builtin_LINE()) noexcept {
     return SourceLoc{file, line};

@@ -1,8 +1,8 @@
-// The source locations of one runtime as ids, so that a record says in four bytes which line of the
-// user's program asked for it.
+// The source locations of one runtime as ids, so that a record names the line of the user's call in
+// four bytes.
 // Threads: any (SourceTable); one at a time (SourceCache).
-// Invariants: those of Interner; and (4) the id 0 means "unknown", also for what a full table could
-// not take: an op never fails because its line cannot be remembered.
+// Invariants: those of Interner; and (4) id 0 means "unknown". A new line in a full table gets id 0
+// too, because an op must not fail for its source line.
 #pragma once
 
 #include <array>
@@ -31,11 +31,13 @@ class SourceTable final {
  public:
   static constexpr std::uint32_t kDefaultCap = 1U << 16U;
 
-  /// `runtime` tells tables apart in a SourceCache: no two tables of a process share one.
+  /// Makes a table. `runtime` identifies it in a SourceCache: no two tables of a process share one.
   explicit SourceTable(RuntimeId runtime, std::uint32_t cap = kDefaultCap);
 
-  /// Equal files (by text) and lines have equal ids. Line 0 is unknown.
-  /// Cost: about 30 ns for a known place; a SourceCache makes it 2.
+  /// Returns the id of a location. Equal files (by text) and lines have equal ids. Line 0 is
+  /// unknown.
+  ///
+  /// Cost: about 30 ns for a known place; 2 ns with a SourceCache.
   [[nodiscard]] SourceId intern(SourceLoc location);
   [[nodiscard]] SourceLoc location(SourceId id) const noexcept { return table_[id]; }
   [[nodiscard]] RuntimeId runtime() const noexcept { return runtime_; }
@@ -46,7 +48,7 @@ class SourceTable final {
   detail::Interner<detail::SourcePolicy> table_;
 };
 
-/// One thread's memory of recent answers, for any number of tables.
+/// One thread's cache of recent ids, for any number of tables.
 struct SourceCache {
   struct Row {
     const char* file = nullptr;
@@ -56,9 +58,9 @@ struct SourceCache {
   };
   std::array<Row, 256> rows{};
 
-  /// table.intern(location), mostly from memory.
+  /// Returns table.intern(location), mostly from the cache.
   [[nodiscard]] SourceId intern(SourceTable& table, SourceLoc location) {
-    // Lines next to one another never meet in a row; files start somewhere else.
+    // Lines of one file have different rows if they are close; files start at different rows.
     const auto address = reinterpret_cast<std::uintptr_t>(location.file);  // NOLINT: only a number
     Row& row = rows[(location.line + (address >> 3U) * 31U) % rows.size()];
     if (row.file != location.file || row.line != location.line || row.runtime != table.runtime()) {

@@ -18,11 +18,11 @@
 namespace hearth {
 namespace {
 
-// Between two looks at the clock, with a turn for whoever else wants the core: about 8 µs.
+// Pauses between two clock reads, each followed by a yield to other threads: about 8 µs.
 constexpr int kPauses = 160;
-// Hindrances that follow one another so closely have one cause.
+// Hindrances within this time count as one.
 constexpr std::chrono::nanoseconds kMoment = std::chrono::milliseconds(2);
-// The caller waits for a share that has begun: so long by spinning, then it lets others run.
+// The caller spins this long for a started share, then yields.
 constexpr int kWaitPauses = 2000;
 
 void pause() noexcept {
@@ -35,8 +35,8 @@ void pause() noexcept {
 
 }  // namespace
 
-// One thread of the crew, and the word that it and the caller pass to each other. The caller writes
-// what is to be done before it says `offered`, and reads what was done after it sees `ready`.
+// One thread of the crew, and the state word that it exchanges with the caller. The caller writes
+// the share before it stores `offered`, and reads the results after it loads `ready`.
 class StandbyCrew::Seat {
  public:
   Seat() = default;
@@ -46,7 +46,7 @@ class StandbyCrew::Seat {
     if (!thread_) {
       return;
     }
-    // Either this sees the parker, or serve(), which shows its parker first, sees the end.
+    // Either this load sees the parker, or serve(), which stores its parker first, sees `over`.
     state_.store(State::over, std::memory_order_seq_cst);  // partner: serve
     if (detail::Parker* parker = parker_.load(std::memory_order_seq_cst)) {
       parker->unpark();
@@ -57,7 +57,7 @@ class StandbyCrew::Seat {
   [[nodiscard]] bool is_ready() const noexcept {
     return state_.load(std::memory_order_acquire) == State::ready;  // partner: serve
   }
-  /// Whether it has gone to sleep because others wanted its core, once.
+  /// Returns, once, whether the thread went to sleep because other threads needed its core.
   [[nodiscard]] bool take_hindered() noexcept {
     return hindered_.load(std::memory_order_relaxed) &&
            hindered_.exchange(false, std::memory_order_acq_rel);
@@ -82,7 +82,7 @@ class StandbyCrew::Seat {
     }
   }
 
-  /// False: it sleeps or is about to.
+  /// Returns false if the thread sleeps or is about to.
   [[nodiscard]] bool offer(Share share, const void* context, int index, int count) noexcept {
     share_ = share;
     context_ = context;
@@ -95,14 +95,15 @@ class StandbyCrew::Seat {
         std::memory_order_acq_rel,
         std::memory_order_acquire);
   }
-  /// True: it had not begun, and will not. False: it has ended.
+  /// Returns true if the share had not begun; it is then withdrawn. Returns false once it has
+  /// ended.
   [[nodiscard]] bool withdraw_or_wait() noexcept {
     State offered = State::offered;
     if (state_.compare_exchange_strong(
             offered, State::ready, std::memory_order_acq_rel, std::memory_order_acquire)) {
       return true;
     }
-    // Not for ever: a share is a part of a kernel, which ends.
+    // Bounded: a share is a part of a kernel, which ends.
     for (int i = 0; state_.load(std::memory_order_acquire) == State::taken; ++i) {
       if (i < kWaitPauses) {
         pause();
@@ -132,8 +133,8 @@ class StandbyCrew::Seat {
     }
   }
 
-  // Takes shares until there is none for a while, or others want the core; then it is asleep. Or
-  // until the end.
+  // Takes shares until `over`, or until it was idle for a while or other threads need the core;
+  // then it is asleep.
   void stand_by() noexcept {
     const detail::Clock& clock = detail::current_context().clock();
     detail::TimePoint seen = clock.now();
@@ -222,7 +223,7 @@ void StandbyCrew::wake() noexcept {
 void StandbyCrew::run(int count, Share share, const void* context) noexcept {
   HEARTH_ASSERT(count >= 1 && count <= 1 + static_cast<int>(seats_.size()),
                 "more shares than threads");
-  // Share i goes to the same thread each time: its part of the weights may be in that core's cache.
+  // Share i always goes to the same thread, whose cache may still hold its part of the weights.
   std::uint64_t offered = 0;
   for (int i = 1; i < count; ++i) {
     if (seats_[static_cast<std::size_t>(i - 1)]->offer(share, context, i, count)) {

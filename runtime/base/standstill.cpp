@@ -16,8 +16,8 @@ std::chrono::nanoseconds Standstill::sum(detail::TimePoint now) noexcept {
   }
 }
 
-// Whoever counts as asleep now began to sleep no later than the last sleeper, and was to look at
-// the clock kBeat later. If that is long ago, nobody could run since then.
+// Every current sleeper began to sleep no later than `last` and was due to read the clock kBeat
+// later. If that is long ago, no thread could run since then.
 std::uint64_t Standstill::count(std::uint64_t counted, detail::TimePoint now) const noexcept {
   if (sleepers_.load(std::memory_order_acquire) <= 0) {  // partner: begin_sleep
     return counted;
@@ -36,7 +36,7 @@ std::uint64_t Standstill::count(std::uint64_t counted, detail::TimePoint now) co
   return (std::min(all, ~std::uint64_t{0} >> kUntilBits) << kUntilBits) | (units & kUntilMask);
 }
 
-// A thread may be held up between its look at the clock and here: a later sleeper counts then.
+// A thread may be delayed between its clock read and this call: then a later sleeper counts.
 void Standstill::begin_sleep(detail::TimePoint now) noexcept {
   const std::int64_t mine = now.time_since_epoch().count();
   std::int64_t last = last_sleep_.load(std::memory_order_acquire);  // partner: the exchange below
@@ -46,7 +46,7 @@ void Standstill::begin_sleep(detail::TimePoint now) noexcept {
   sleepers_.fetch_add(1, std::memory_order_acq_rel);  // partner: count
 }
 
-// It looks before it leaves: without a sleeper the standstill would go unseen.
+// Counts before it leaves: without a sleeper the standstill would go unnoticed.
 void Standstill::end_sleep(detail::TimePoint now) noexcept {
   static_cast<void>(sum(now));
   sleepers_.fetch_sub(1, std::memory_order_acq_rel);

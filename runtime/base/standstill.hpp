@@ -1,10 +1,11 @@
-// Standstill: how much of the time that has passed nobody of this process could run, because the
-// process was stopped (SIGSTOP, a debugger, a frozen container) or its machine was. No deadline
-// counts that time. A sleeper that waits with a deadline looks at the clock every kBeat; when the
-// clock is far past the next look of all sleepers, nobody could run in between.
-// Threads: any. Invariants: (1) a standstill counts once, although each thread that runs again
-// finds it; (2) the sum never falls; (3) without a sleeper nothing counts: a program that computes
-// by itself stands still for nobody.
+// Standstill: the time in which no thread of this process could run, because the process was
+// stopped (SIGSTOP, a debugger, a frozen container) or its machine was. Deadlines do not count that
+// time.
+// A sleeper with a deadline reads the clock every kBeat. If the clock is far past the next due read
+// of all sleepers, no thread could run in between.
+// Threads: any. Invariants: (1) a standstill counts once, although each resumed thread detects it;
+// (2) the sum never falls; (3) without a sleeper nothing counts: a long computation is no
+// standstill.
 #pragma once
 
 #include <atomic>
@@ -16,9 +17,9 @@ namespace hearth {
 
 class Standstill final {
  public:
-  /// How long a sleeper with a deadline sleeps at most before it looks at the clock.
+  /// Longest sleep of a sleeper with a deadline before it reads the clock.
   static constexpr std::chrono::nanoseconds kBeat = std::chrono::milliseconds(250);
-  /// How late its look may be, on a machine that has more to do than it can.
+  /// Tolerated delay of that read, on an overloaded machine.
   static constexpr std::chrono::nanoseconds kTolerance = std::chrono::milliseconds(250);
 
   constexpr Standstill() noexcept = default;
@@ -26,17 +27,19 @@ class Standstill final {
   Standstill& operator=(const Standstill&) = delete;
   ~Standstill() = default;
 
-  /// The sum of all standstills up to `now`, in milliseconds. Cost: three loads.
+  /// Returns the sum of all standstills up to `now`, in milliseconds.
+  ///
+  /// Cost: three loads.
   [[nodiscard]] std::chrono::nanoseconds sum(detail::TimePoint now) noexcept;
 
-  /// The calling thread sleeps from `now` on, for kBeat at most, and then calls end_sleep().
+  /// Registers the calling thread as a sleeper from `now` on. It sleeps at most kBeat and then
+  /// calls end_sleep().
   void begin_sleep(detail::TimePoint now) noexcept;
   void end_sleep(detail::TimePoint now) noexcept;
 
  private:
-  // One word, so that two finders do not both count what one of them has found: the sum in
-  // milliseconds above kUntilBits, and below it the time up to which all is counted, in
-  // kUntilUnit, rounded up.
+  // One word, so that a standstill found by two threads is counted once. Above kUntilBits: the sum
+  // in milliseconds. Below: the time up to which all is counted, in kUntilUnit, rounded up.
   static constexpr unsigned kUntilBits = 33;
   static constexpr std::chrono::nanoseconds kUntilUnit = std::chrono::milliseconds(64);
   static constexpr std::uint64_t kUntilMask = (std::uint64_t{1} << kUntilBits) - 1;
@@ -48,7 +51,7 @@ class Standstill final {
   std::atomic<std::int32_t> sleepers_{0};
 };
 
-/// Of this process, for its real clock.
+/// Returns the Standstill of this process, for its real clock.
 [[nodiscard]] Standstill& process_standstill() noexcept;
 
 }  // namespace hearth

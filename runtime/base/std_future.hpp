@@ -1,5 +1,4 @@
-// A Pending as a std::future, for programs that are built on those.
-// Threads: as Pending.
+// A Pending as a std::future, for programs that are built on those. Threads: as Pending.
 #pragma once
 
 #include <exception>
@@ -12,7 +11,8 @@
 namespace hearth {
 
 namespace detail {
-/// A std::promise whose future gets `cancelled`, not broken_promise, when the promise dies unkept.
+/// A std::promise whose future gets `cancelled`, not broken_promise, if the promise dies
+/// unfulfilled.
 template <class T>
 class KeptPromise final {
  public:
@@ -57,9 +57,9 @@ class KeptPromise final {
 };
 }  // namespace detail
 
-/// A std::future of the same result, fulfilled on the runner's thread. Its get() throws what
-/// Pending::get() would: DeviceError, ...; cancelled when the producer gave up or the runner has
-/// ended. It knows no deadline and does not help the device: use Pending::get().
+/// Returns a std::future of the same result, fulfilled on the runner's thread. Its get() throws
+/// what Pending::get() would (DeviceError, ...), and cancelled if the producer cancelled the result
+/// or the runner has ended. It has no deadline and does not help the device: prefer Pending::get().
 template <class T>
 [[nodiscard]] std::future<T> as_std_future(Pending<T> pending, ContinuationRunner& runner) {
   detail::KeptPromise<T> promise;

@@ -1,27 +1,27 @@
-// The one lock of the library, with annotations that clang's -Wthread-safety checks.
-// Device code needs none: what a device owns belongs to the holder of its token. Locks live in
-// these files only:
+// The one lock of the library, with annotations that clang's -Wthread-safety checks. Device code
+// needs none: a device's state belongs to the holder of its token. Locks are used in these files
+// only:
 //   runtime/base/mailbox.hpp              queues between threads
 //   runtime/base/pending.hpp              waiters of a result
-//   runtime/base/watchdog.hpp             who waits for what
+//   runtime/base/watchdog.hpp             registered waits
 //   runtime/base/continuation_runner.hpp  starting its thread once
 //   runtime/base/interner.hpp             intern tables
-//   runtime/base/trace.hpp                who traces; a thread's events, once in a thousand
-//   runtime/base/last_act.cpp, interrupt.cpp   acts of the terminate handler; who counts signals
+//   runtime/base/trace.hpp                trace readers; a thread's events, once in a thousand
+//   runtime/base/last_act.cpp, interrupt.cpp   acts of the terminate handler; scopes of signals
 //   runtime/base/log.cpp                  the sink of all loggers (inside spdlog): std::mutex
-//   runtime/base/failure_book.hpp, lost_reports.hpp   failures that nobody has read
+//   runtime/base/failure_book.hpp, lost_reports.hpp   unread failures
 //   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names
 //   parallel/served_model.hpp             the newest weights, copied when they change
-//   parallel/replica.hpp                  which random numbers a rank goes on with
-//   backends/vulkan/vulkan_instance.cpp, left_behind.hpp   the one instance of Vulkan; what hung
-//   backends/vulkan/pipeline_maker.hpp, batch_recorder.cpp   pipelines by threads; why one failed
-//   backends/vulkan/transfers.hpp         bytes that come down, which waiting threads copy out
-//   backends/sim/async_sim.hpp            a simulated device's time, which waiting threads move on
+//   parallel/replica.hpp                  the random numbers with which a rank continues
+//   backends/vulkan/vulkan_instance.cpp, left_behind.hpp   the one Vulkan instance; hung objects
+//   backends/vulkan/pipeline_maker.hpp, batch_recorder.cpp   pipelines by threads; failure reasons
+//   backends/vulkan/transfers.hpp         downloaded bytes, which waiting threads copy out
+//   backends/sim/async_sim.hpp            a simulated device's time, which waiting threads advance
 //   runtime/record/recorder.hpp           one recording of all threads
 //   streams/slot_pool.hpp                 blocks of slot numbers
 // Invariants: (1) a Mutex is held for a few instructions and never across a park, a push that may
-// wait, or a schedule point (asserted); (2) no user code runs under one; (3) nor is another Mutex
-// locked under one: to the manual executor each lock() is a place where others may go first.
+// wait, or a schedule point (asserted); (2) no user code runs under one; (3) no Mutex is locked
+// while another is held: the manual executor may schedule another thread at each lock().
 #pragma once
 
 #include <mutex>

@@ -12,9 +12,9 @@
 namespace hearth {
 namespace {
 
-// Signal handlers reach globals alone. Written before `guarded_file`, read after it.
+// Global, because signal handlers reach only globals. Written before `guarded_file`, read after it.
 static termios modes_before;
-static std::atomic<std::uint32_t> guarded_file{0};  // its number and one; 0: no guard
+static std::atomic<std::uint32_t> guarded_file{0};  // file number plus one; 0 = no guard
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a signal handler takes no lock");
 
 extern "C" void restore_and_die(int signal) {
@@ -34,7 +34,8 @@ void TerminalGuard::restore() noexcept {
     return;
   }
   const int file = static_cast<int>(guarded - 1);
-  // Plain attributes, the cursor, the screen of before, a line of one's own.
+  // Resets the attributes, shows the cursor, leaves the alternate screen, returns to the first
+  // column.
   constexpr std::string_view kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l\r";
   static_cast<void>(!write(file, kLeave.data(), kLeave.size()));
   tcsetattr(file, TCSADRAIN, &modes_before);
@@ -42,7 +43,7 @@ void TerminalGuard::restore() noexcept {
 
 TerminalGuard::TerminalGuard(int file) {
   if (tcgetattr(file, &modes_before) != 0) {
-    return;  // no terminal: nothing to restore
+    return;  // not a terminal: nothing to restore
   }
   guarded_file.store(static_cast<std::uint32_t>(file) + 1,
                      std::memory_order_release);  // partner: restore

@@ -1,10 +1,9 @@
-// TerminalGuard: gives a terminal back as it was when a program dies that draws on all of it: of an
-// exception that nobody catches, of abort(), of a signal. Who ends it in good order restores the
-// terminal itself, before.
-// Owned by what draws. Threads: one at a time; a process has one guard at most, as it has one
-// controlling terminal. Invariants: (1) its handlers do what a signal handler may, restore, and let
-// the signal do what it did before; (2) when the guard ends, the signals do what they did before
-// it.
+// TerminalGuard: restores the terminal when a full-screen program dies of an uncaught exception,
+// abort() or a signal. A program that ends normally restores the terminal itself before.
+// Owned by the code that draws. Threads: one at a time; a process has at most one guard, as it has
+// one controlling terminal.
+// Invariants: (1) its handlers are async-signal-safe, restore, and then run the signal's previous
+// action; (2) when the guard ends, the signal actions are those from before it.
 #pragma once
 
 #include <array>
@@ -18,14 +17,15 @@ class LastAct;
 
 class TerminalGuard final {
  public:
-  /// `file`: the terminal's. Remembers its modes as they are now, so before they change.
+  /// Saves the current modes of the terminal, so call it before they change. `file` is the
+  /// terminal's descriptor.
   explicit TerminalGuard(int file);
   TerminalGuard(const TerminalGuard&) = delete;
   TerminalGuard& operator=(const TerminalGuard&) = delete;
   ~TerminalGuard();
 
-  /// Leaves the alternate screen, shows the cursor, and sets the modes that were remembered; once.
-  /// Nothing without a guard. Threads: any, and signal handlers.
+  /// Leaves the alternate screen, shows the cursor, and restores the saved modes; once. Does
+  /// nothing without a guard. Threads: any, and signal handlers.
   static void restore() noexcept;
 
  private:
@@ -36,7 +36,8 @@ class TerminalGuard final {
 };
 
 namespace detail {
-/// What a signal that ends the program is to do: SIG_DFL, or with a guard that after restoring.
+/// Returns the action of a signal that ends the program: SIG_DFL, or with a guard, restore and
+/// SIG_DFL.
 using SignalHandler = void (*)(int);
 [[nodiscard]] SignalHandler ending_handler() noexcept;
 }  // namespace detail

@@ -34,8 +34,7 @@ struct ForeignContext {
 
 ThreadContext& make_foreign_context() {
   if (has_foreign_context_ended) {
-    // A static object's destructor still uses the library: this context lives to the end of the
-    // process.
+    // The destructor of a static object still uses the library, so this context is leaked.
     thread_context = std::make_unique<ThreadContext>("").release();
   } else {
     thread_local ForeignContext foreign;
@@ -86,7 +85,7 @@ void ThreadContext::detach(std::uint64_t key) {
   if (entry == attachments_.end()) {
     return;
   }
-  // Off the list first: its destructor may look for others, and must not find itself.
+  // Removed from the list first: its destructor may look up attachments and must not find itself.
   const std::unique_ptr<ContextAttachment> ended = std::move(entry->attachment);
   attachments_.erase(entry);
   hot_ = nullptr;

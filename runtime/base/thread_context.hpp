@@ -1,6 +1,7 @@
-// All per-thread state of the library in one object: identity, clock, parker, and what others
-// attach (streams, scopes). Each thread, and each logical thread of the manual executor, has
-// exactly one; it replaces thread_local variables. Threads: owner only, except parker().unpark().
+// All per-thread state of the library in one object: identity, clock, parker, and attachments
+// (streams, scopes). Each thread, and each logical thread of the manual executor, has exactly one;
+// it replaces thread_local variables.
+// Threads: owner only, except parker().unpark().
 // Invariants: (1) ids are never reused within a process; (2) attachments die in reverse order, on
 // their own thread, while the context can still be used.
 #pragma once
@@ -23,9 +24,10 @@
 namespace hearth::detail {
 
 using ThreadId =
-    Id<struct ThreadIdTag, std::uint64_t>;  ///< Never reused; 0 = none. Names, never steers.
+    /// Never reused; 0 = none. Only a name: no behaviour depends on it.
+    Id<struct ThreadIdTag, std::uint64_t>;
 
-/// What others keep per thread; destroyed when the thread ends.
+/// Per-thread state of another component; destroyed when the thread ends.
 class ContextAttachment {
  public:
   ContextAttachment() = default;
@@ -33,15 +35,15 @@ class ContextAttachment {
   ContextAttachment& operator=(const ContextAttachment&) = delete;
   virtual ~ContextAttachment() = default;
 
-  /// Whether nobody can need it any more, so that drop_obsolete() may destroy it.
+  /// Returns whether the attachment is no longer needed, so that drop_obsolete() may destroy it.
   [[nodiscard]] virtual bool is_obsolete() const noexcept { return false; }
 };
 
 class ThreadContext final {
  public:
-  /// A context in real time. An empty name becomes "thread-<id>".
+  /// Makes a context in real time. An empty name becomes "thread-<id>".
   explicit ThreadContext(std::string name);
-  /// A context of a logical thread. The clock and the logical thread outlive it.
+  /// Makes a context of a logical thread. The clock and the logical thread outlive it.
   ThreadContext(std::string name, Clock& clock, LogicalThread& logical_thread);
   ThreadContext(const ThreadContext&) = delete;
   ThreadContext& operator=(const ThreadContext&) = delete;
@@ -51,11 +53,12 @@ class ThreadContext final {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] Parker& parker() const noexcept { return *parker_; }
-  /// Null for a real thread.
+  /// Returns null for a real thread.
   [[nodiscard]] LogicalThread* logical_thread() const noexcept { return logical_thread_; }
   [[nodiscard]] bool is_manual() const noexcept { return logical_thread_ != nullptr; }
 
-  /// What attach() put under this key, or null. A key always goes with the same T.
+  /// Returns the attachment of this key, or null. A key always has the same T.
+  ///
   /// Cost: 1 ns for the key that was looked up last, else a linear search.
   template <class T>
   [[nodiscard]] T* find(std::uint64_t key) noexcept {
@@ -76,25 +79,25 @@ class ThreadContext final {
     add(key, std::move(attachment));
     return kept;
   }
-  /// Destroys what is under the key, if anything.
+  /// Destroys the attachment of the key, if any.
   void detach(std::uint64_t key);
-  /// Destroys the attachments that say so of themselves.
+  /// Destroys the obsolete attachments.
   void drop_obsolete();
-  /// Destroys all attachments, the newest first. Executors call this when a thread's body has
-  /// returned.
+  /// Destroys all attachments, newest first. Executors call this when a thread's body has returned.
   void clear_attachments();
 
-  /// Where ContinuationRunner puts tasks that die inside the death of another; null when none does.
+  /// List of tasks that ContinuationRunner must destroy after the current one; null outside a
+  /// destruction.
   [[nodiscard]] std::vector<UniqueFunction<void()>>*& dying_tasks() noexcept {
     return dying_tasks_;
   }
 
-  /// Gets the name of each op that is made of others when it begins, and an empty one when it ends.
-  /// The end never throws. Null where this thread captures no function.
+  /// Receives the name of each composite op at its begin, and an empty name at its end. The end
+  /// never throws. Null if this thread captures no function.
   using CallListener = UniqueFunction<void(std::string_view)>;
   [[nodiscard]] CallListener*& call_listener() noexcept { return call_listener_; }
 
-  /// Mutex counts what this thread holds, in builds with asserts.
+  /// Count the locks that this thread holds; called by Mutex in builds with asserts.
   void note_locked() noexcept { ++held_lock_count_; }
   void note_unlocked() noexcept { --held_lock_count_; }
   [[nodiscard]] int held_lock_count() const noexcept { return held_lock_count_; }
@@ -124,19 +127,19 @@ class ThreadContext final {
 extern constinit thread_local ThreadContext* thread_context;
 ThreadContext& make_foreign_context();
 
-/// The calling thread's context; made on first use for threads that no executor started, such as
-/// main. Threads: any. Cost: one load.
+/// Returns the calling thread's context. Creates it on first use for threads that no executor
+/// started, such as main. Threads: any. Cost: one load.
 [[nodiscard]] inline ThreadContext& current_context() noexcept {
   ThreadContext* const context = thread_context;
   return context != nullptr ? *context : make_foreign_context();
 }
 
-/// Makes another context the calling thread's, and returns the one before (null: none yet). For
+/// Replaces the calling thread's context and returns the previous one (null: none yet). For
 /// executors only.
 ThreadContext* exchange_current_context(ThreadContext* context) noexcept;
 
-/// A place where the manual executor may let another thread run; nothing in real threads. Never
-/// while holding a Mutex.
+/// Lets the manual executor run another thread; does nothing in real threads. Never call it while
+/// holding a Mutex.
 inline void schedule_point() {
   ThreadContext* const context = thread_context;
   if (context != nullptr && context->logical_thread() != nullptr) {
@@ -145,7 +148,7 @@ inline void schedule_point() {
   }
 }
 
-/// Where a lock is about to be taken; others may go first if the manual executor is told so.
+/// Called before a lock is taken. Lets another thread run if the manual executor preempts at locks.
 inline void lock_point() {
   ThreadContext* const context = thread_context;
   if (context != nullptr && context->logical_thread() != nullptr) {

@@ -15,15 +15,16 @@
 namespace hearth {
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 15;  // what the kernel keeps
+constexpr std::size_t kMaxNameBytes = 15;  // limit of the kernel
 
 void run_body(detail::ThreadOptions options, UniqueFunction<void()> body, Promise<void> ended) {
-  const detail::FloatEnvironment environment;  // the program's is inherited from who starts it
+  // the program's environment is inherited from the spawning thread
+  const detail::FloatEnvironment environment;
   detail::ThreadContext context(std::move(options.name));
   detail::exchange_current_context(&context);
   pthread_setname_np(pthread_self(), context.name().substr(0, kMaxNameBytes).c_str());
   if (!options.cores.empty()) {
-    static_cast<void>(pin_current_thread(options.cores));  // slower elsewhere, but not wrong
+    static_cast<void>(pin_current_thread(options.cores));  // on failure only slower
   }
   body();
   body = nullptr;

@@ -1,5 +1,5 @@
-// ThreadExecutor: each spawned thread is a thread of the operating system, in real time. The one
-// that programs use. Threads: any.
+// ThreadExecutor: each spawned thread is a thread of the operating system, in real time. The
+// executor of programs. Threads: any.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@ namespace hearth {
 
 class ThreadExecutor final : public detail::Executor {
  public:
-  /// Named (the first 15 bytes) and pinned to the cores of the options; where the process may use
-  /// none of these, the thread runs anywhere.
+  /// Spawns a thread with the name (its first 15 bytes) and the cores of the options. If the
+  /// process may use none of these cores, the thread runs anywhere.
   [[nodiscard]] std::unique_ptr<detail::Joinable> spawn(detail::ThreadOptions options,
                                                         UniqueFunction<void()> body) override;
   [[nodiscard]] bool is_manual() const noexcept override { return false; }

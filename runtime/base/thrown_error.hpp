@@ -1,5 +1,5 @@
-// What a program's own function threw on a thread of the library's: whether its caller catches it
-// as if the function had been called there, or as the cause of a failure of that thread.
+// Exceptions of a program's own function on a thread of the library. Decides whether its caller
+// receives the exception itself, or a failure of that thread with the exception as its cause.
 // Header-internal. Stateless. Threads: any.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace hearth::detail {
 
-/// Whether the error says all that has happened. Not so where a device, a deadline or the call as a
-/// whole is given up: whoever waits has to know that it was a thread that failed.
+/// Returns whether the error alone describes the failure. False if a device, a deadline or the
+/// whole call failed: the waiting caller must then learn that a thread failed.
 [[nodiscard]] inline bool tells_all(const Error& error) noexcept {
   switch (error.code) {
     case ErrorCode::device_lost:

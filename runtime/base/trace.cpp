@@ -18,11 +18,11 @@ struct Chunk {
 
 }  // namespace
 
-/// What one thread has kept. It writes; who stops the trace reads.
+/// Events of one thread. The thread writes; the thread that stops the trace reads.
 struct Trace::Buffer {
   std::uint64_t thread_id = 0;
   std::string thread_name;
-  Chunk* current = nullptr;  // the thread's own
+  Chunk* current = nullptr;  // owned by the thread
   std::atomic<std::uint64_t> dropped_count{0};
   Mutex mutex;
   std::vector<std::unique_ptr<Chunk>> chunks HEARTH_GUARDED_BY(mutex);
@@ -37,11 +37,11 @@ struct Trace::Session {
   const std::uint64_t number;
   const TimePoint begin;
   std::atomic<std::int64_t> chunks_left;
-  std::atomic<std::uint64_t> lost_count{0};  // of threads that got no buffer
+  std::atomic<std::uint64_t> lost_count{0};  // events of threads that got no buffer
   Mutex mutex;
   std::vector<std::shared_ptr<Buffer>> buffers HEARTH_GUARDED_BY(mutex);
 
-  // Null: there is no room left, or no memory.
+  // Returns null if the limit of events is reached or memory is short.
   Chunk* add_chunk(Buffer& buffer) noexcept {
     if (chunks_left.load(std::memory_order_acquire) <= 0 ||
         chunks_left.fetch_sub(1, std::memory_order_acq_rel) <= 0) {
@@ -58,7 +58,7 @@ struct Trace::Session {
   }
 };
 
-/// A thread's way to its buffer of the newest session that it has met.
+/// Links a thread to its buffer of the newest session that it has seen.
 struct Trace::Attachment final : ContextAttachment {
   std::shared_ptr<Session> session;
   std::shared_ptr<Buffer> buffer;
@@ -90,8 +90,8 @@ Status Trace::start(std::size_t most_events) {
   return {};
 }
 
-// The threads' attachments keep their buffers until each thread meets the next session or ends: one
-// may be writing at this moment.
+// A thread may be writing at this moment. Its attachment keeps its buffer until the thread sees the
+// next session or ends.
 Result<TraceLog> Trace::stop() {
   std::shared_ptr<Session> ended;
   {
@@ -126,7 +126,7 @@ Result<TraceLog> Trace::stop() {
   return log;
 }
 
-// Null: the session is over, or there is no memory for a buffer.
+// Returns null if the session has ended or memory is short.
 [[gnu::noinline]] Trace::Attachment* Trace::attach(std::uint64_t session) noexcept {
   std::shared_ptr<Session> open;
   {

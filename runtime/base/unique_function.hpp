@@ -1,6 +1,6 @@
-// UniqueFunction: a callable that is moved, never copied, so it may own promises, tensors and
-// threads. Callables up to 48 bytes that move without throwing live inside; larger ones on the
-// heap. Threads: a value; one at a time. Invariant: a moved-from function is empty.
+// UniqueFunction: a move-only callable, so it may own promises, tensors and threads. Callables up
+// to 48 bytes that move without throwing are stored inside; larger ones on the heap. Threads: a
+// value; one at a time. Invariant: a moved-from function is empty.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class UniqueFunction<R(Args...)> {
   UniqueFunction& operator=(const UniqueFunction&) = delete;
   ~UniqueFunction() { clear(); }
 
-  /// Calls it. It must not be empty.
+  /// Calls the function. It must not be empty.
   R operator()(Args... args) {
     HEARTH_ASSERT(table_ != nullptr, "an empty UniqueFunction was called");
     return table_->call(storage_.bytes, std::forward<Args>(args)...);

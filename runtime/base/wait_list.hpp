@@ -1,7 +1,8 @@
-// WaitList: the threads that wait for one thing, in order of arrival. Shared by Mailbox, Pending
-// and AsyncSim. Nodes live on the stacks of the waiting threads; the list belongs to a Mutex of its
-// owner, under which every function is called. Wakers take a parker out under the lock and unpark
-// it after: it is counted, so a thread that has left meanwhile only finds a spare token.
+// WaitList: the threads that wait for one event, in order of arrival. Shared by Mailbox, Pending
+// and AsyncSim.
+// Nodes are on the stacks of the waiting threads. The list belongs to a Mutex of its owner, which
+// is held for every call. Wakers take a parker out under the lock and unpark it afterwards. The
+// parker is counted, so a thread that has left meanwhile only finds a spare token.
 #pragma once
 
 #include <hearth/runtime/base/assert.hpp>
@@ -37,7 +38,7 @@ class WaitList final {
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   [[nodiscard]] WaitNode* first() const noexcept { return first_; }
 
-  /// Adds at the end; nothing if it is there already.
+  /// Appends a node; does nothing if it is in the list.
   void add(WaitNode& node) noexcept {
     if (node.linked_) {
       return;
@@ -49,7 +50,7 @@ class WaitList final {
     last_ = &node;
   }
 
-  /// Takes a node off; nothing if a waker did so already.
+  /// Removes a node; does nothing if a waker has removed it.
   void remove(WaitNode& node) noexcept {
     if (!node.linked_) {
       return;
@@ -59,12 +60,12 @@ class WaitList final {
     (node.next_ != nullptr ? node.next_->previous_ : last_) = node.previous_;
   }
 
-  /// Takes a node off and returns its parker, to be unparked once the lock is released.
+  /// Removes a node and returns its parker, to be unparked once the lock is released.
   [[nodiscard]] IntrusivePtr<Parker> take(WaitNode& node) noexcept {
     remove(node);
     return node.parker_;
   }
-  /// The longest waiting one; null when there is none.
+  /// Returns the parker of the longest waiting node; null if there is none.
   [[nodiscard]] IntrusivePtr<Parker> take_first() noexcept {
     return first_ != nullptr ? take(*first_) : IntrusivePtr<Parker>();
   }

@@ -25,7 +25,7 @@ void trace_wait(Trace& trace,
   try {
     name = trace.keep(subject);
   } catch (const std::bad_alloc&) {
-    name = "wait";  // without memory for whom it waited, the event still says when
+    name = "wait";  // no memory for the subject's name; the event still records the time
   }
   trace.add({.name = name,
              .device = {},

@@ -1,10 +1,10 @@
-// Watchdog: knows who waits for whom, and says so when a deadline has passed and somebody asks. A
-// Runtime owns one; threads that wait enter themselves, and those that others wait for (devices,
-// workers, coordinators) register as witnesses, whom a report asks.
+// Watchdog: records who waits for whom, and reports it on request after a deadline has passed.
+// A Runtime owns one. Waiting threads register their waits. Awaited parties (devices, workers,
+// coordinators) register as witnesses, which a report queries.
 // Threads: any.
-// Invariants: (1) nobody is asked under a lock; (2) a report is there kAnswerLimit after it was
-// asked for, whichever witness does not answer; (3) a report names a witness that does not answer,
-// with what can be seen of it from outside.
+// Invariants: (1) no witness is queried under a lock; (2) a report is complete kAnswerLimit after
+// its request, even if a witness does not answer; (3) a report names a witness that does not
+// answer, with its state as seen from outside.
 #pragma once
 
 #include <memory>
@@ -28,30 +28,32 @@ namespace detail {
 
 class Watchdog final : public RefCounted<Watchdog> {
  public:
-  /// How long a report waits for its witnesses, together.
+  /// Total time that a report waits for its witnesses.
   static constexpr std::chrono::milliseconds kAnswerLimit{100};
 
-  /// Someone whom others wait for. The functions are called by any thread, several at a time.
+  /// A party that others wait for. Its functions are called by any thread, several at a time.
   struct Witness {
     std::string name;  ///< "device sim:0"
-    /// Sends the question; the answer, a line or several, comes from the witness's own thread.
+    /// Sends the question. The answer, one or more lines, comes from the witness's own thread.
     /// Never waits.
     UniqueFunction<void(Promise<std::string> answer)> ask;
-    /// What can be seen from outside of a witness that does not answer. Never waits.
+    /// Returns what is visible from outside of a witness that does not answer. Never waits.
     UniqueFunction<std::string()> observe;
   };
 
-  /// A wait of the calling thread, entered as long as it lives. Null: not watched.
+  /// A wait of the calling thread, registered while this object lives. Null: not watched.
   class Wait final {
    public:
-    /// Lifetime: `subject` and `whom` outlive it. Cost: a lock, there and back; for a thread that
-    /// is about to sleep.
+    /// Registers the wait. For a thread that is about to sleep.
+    ///
+    /// Lifetime: `subject` and `whom` outlive it.
+    /// Cost: a lock at each end.
     Wait(Watchdog* watchdog, std::string_view subject, std::string_view whom, Deadline deadline);
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
     ~Wait();
 
-    /// The wait goes on until another deadline.
+    /// Continues the wait until another deadline.
     void renew(Deadline deadline);
 
    private:
@@ -61,34 +63,35 @@ class Watchdog final : public RefCounted<Watchdog> {
     const std::string_view whom_;
     Deadline deadline_;  // under the watchdog's mutex
     const ThreadContext* thread_ = nullptr;
-    std::optional<TimePoint> traced_from_;  // it is an event of a trace, too
+    std::optional<TimePoint> traced_from_;  // the wait is also an event of a trace
     Wait* previous_ = nullptr;
     Wait* next_ = nullptr;
   };
 
-  /// `makes_reports`: whether attach_report() makes the report, or leaves it to the code that asks.
+  /// `makes_reports`: whether attach_report() makes the report at once, or leaves it to a later
+  /// reader.
   explicit Watchdog(bool makes_reports = false) noexcept : makes_reports_(makes_reports) {}
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog() = default;
 
-  /// Asks this witness from now on, as long as the result lives.
+  /// Queries this witness in reports as long as the result lives.
   [[nodiscard]] std::shared_ptr<const void> watch(Witness witness) HEARTH_EXCLUDES(mutex_);
 
-  /// What `error`, of the calling thread's wait for `subject`, has for a report: one for later,
-  /// which costs a moment, or the report itself, for which it waits.
+  /// Attaches a report to `error` of the calling thread's wait for `subject`: a deferred one, which
+  /// is cheap, or a finished one, for which it waits.
   void attach_report(Error& error, std::string subject) HEARTH_EXCLUDES(mutex_);
-  /// Who waits for whom now, one a line, after the calling thread gave up on `subject`. Waits for
-  /// the witnesses' answers: never on a thread that others wait for. A witness passes its own
-  /// registration as `myself`: it is not asked.
+  /// Reports who waits for whom now, one wait a line, after the calling thread ended its wait for
+  /// `subject`. Waits for the witnesses' answers, so never call it on a thread that others wait
+  /// for. A witness passes its own registration as `myself`, so that it is not queried.
   [[nodiscard]] std::string report(std::string_view subject,
                                    const std::shared_ptr<const void>& myself = nullptr)
       HEARTH_EXCLUDES(mutex_);
-  /// The waiting threads alone. Never waits.
+  /// Returns the waiting threads only. Never waits.
   [[nodiscard]] std::string waits() HEARTH_EXCLUDES(mutex_);
-  /// Its runtime's. It stands here because every Pending has a watchdog at hand.
+  /// Returns the runtime's failure book, which is here because every Pending has a watchdog.
   [[nodiscard]] FailureBook& failures() const noexcept { return *failures_; }
-  /// The same.
+  /// Returns the runtime's trace, which is here because every Pending has a watchdog.
   [[nodiscard]] Trace& trace() noexcept { return trace_; }
 
  private:
@@ -106,13 +109,13 @@ class Watchdog final : public RefCounted<Watchdog> {
   std::vector<std::weak_ptr<Witness>> witnesses_ HEARTH_GUARDED_BY(mutex_);
 };
 
-/// Keeps the event of a wait of the calling thread, from `begin` to now.
+/// Records the event of a wait of the calling thread, from `begin` to now.
 void trace_wait(Trace& trace,
                 TimePoint begin,
                 std::string_view subject,
                 SourceLoc location) noexcept;
 
-/// "3.250 s more", "for ever": what is left of a wait, for reports.
+/// Returns the remaining time of a wait for reports: "3.250 s more", "for ever".
 [[nodiscard]] std::string time_left(Deadline deadline);
 
 }  // namespace detail

@@ -18,7 +18,7 @@ Error broken(const std::string& name, ErrorCode code, std::string_view what) {
   return Error{.code = code, .text = fmt::format("{}: {}", name, what), .op = name};
 }
 
-// What an element's value depends on beside the elements at its place and the parameters.
+// Primitives whose value depends on more than the elements at its position and the parameters.
 bool is_placed(Primitive primitive) noexcept {
   return primitive == Primitive::index || primitive == Primitive::position ||
          primitive == Primitive::philox;
@@ -120,7 +120,7 @@ Result<Shape> expression_shape(const Expression& expression, std::span<const Ten
                                 name(wanted[i].dtype)));
     }
     if (inputs[i].shape == shape) {
-      continue;  // as for every update
+      continue;  // the usual case of an update
     }
     Result<Shape> both = broadcast(shape, inputs[i].shape);
     if (!both.has_value()) {

@@ -1,8 +1,8 @@
-// Expressions: elementwise functions that a program captured, as pointwise kernels with a name. An
-// op of kind `expression` names one by its number in its runtime's table. Made by
-// runtime/ops/capture; traces keep them. Immutable values, shared. Threads: any.
-// Invariants of one that make_expression() took: (1) its kernel passed the verifier, is pointwise,
-// and no index or random word is in it; (2) its operands are within the limits of the op table.
+// Expressions: captured elementwise functions, stored as named pointwise kernels. An op of kind
+// `expression` names one by its number in its runtime's table. Made by runtime/ops/capture; traces
+// store them. Immutable values, shared. Threads: any.
+// Invariants of a result of make_expression(): (1) its kernel passed the verifier, is pointwise,
+// and contains no index or random word; (2) its operands are within the limits of the op table.
 #pragma once
 
 #include <array>
@@ -25,32 +25,35 @@ namespace hearth {
 struct Expression;
 using ExpressionRef = std::shared_ptr<const Expression>;
 
-/// How the gradient of an expression's first result becomes that of one of its inputs.
+/// Maps the gradient of an expression's first result to that of one of its inputs.
 struct ExpressionGradient {
-  ExpressionRef expression;                ///< Null: that input has none.
-  std::vector<std::uint8_t> inputs = {};   ///< What it takes: inputs; their number: the gradient.
-  std::vector<std::uint8_t> scalars = {};  ///< And parameters.
+  ExpressionRef expression;  ///< Null: that input has no gradient.
+  /// Inputs that it takes, by number; the input count stands for the incoming gradient.
+  std::vector<std::uint8_t> inputs = {};
+  std::vector<std::uint8_t> scalars = {};  ///< Parameters that it takes, by number.
 };
 
 struct Expression {
-  std::string name;  ///< What errors and traces call it.
+  std::string name;  ///< Name in errors and traces.
   KernelIR kernel;
   std::uint64_t hash = 0;  ///< hash(kernel).
   /// Name, kernel and gradients: equal expressions have equal texts.
   std::string text;
   std::uint64_t text_hash = 0;
-  std::uint32_t flops = 0;  ///< For each element, as op_cost counts them.
-  bool may_fail = false;    ///< While it runs: where it divides integers, or takes powers of them.
-  /// For each input. Empty where the expression has no gradient.
+  std::uint32_t flops = 0;  ///< Flops per element, as counted by op_cost.
+  bool may_fail = false;    ///< Can fail at run time: divides integers, or takes powers of them.
+  /// One for each input. Empty if the expression has no gradient.
   std::vector<ExpressionGradient> gradients = {};
 };
 
-/// Errors: invalid_argument when the invariants do not hold.
+/// Makes an expression.
+///
+/// Errors: invalid_argument if the invariants do not hold.
 [[nodiscard]] Result<ExpressionRef> make_expression(std::string name,
                                                     KernelIR kernel,
                                                     std::vector<ExpressionGradient> gradients = {});
 
-/// The parameters of a kernel from their bytes, 8 each, as the blob of an op has them.
+/// Reads the parameters of a kernel, 8 bytes each, as in the blob of an op.
 void read_parameters(std::span<const DType> types,
                      std::span<const std::byte> bytes,
                      std::span<ScalarAttributes> parameters) noexcept;
@@ -69,8 +72,9 @@ class ExpressionParameters final {
   std::size_t count_;
 };
 
-/// The shape of the results: that to which the inputs broadcast. Errors: shape_mismatch,
-/// dtype_mismatch, invalid_argument, naming the expression.
+/// Returns the shape of the results, to which the inputs broadcast.
+///
+/// Errors: shape_mismatch, dtype_mismatch, invalid_argument, naming the expression.
 [[nodiscard]] Result<Shape> expression_shape(const Expression& expression,
                                              std::span<const TensorSpec> inputs);
 
@@ -97,7 +101,9 @@ class ExpressionTable final {
 
   explicit ExpressionTable(std::uint32_t cap = kDefaultCap) : table_(cap) {}
 
-  /// Errors: out_of_memory when the table is full.
+  /// Returns the number of an expression.
+  ///
+  /// Errors: out_of_memory if the table is full.
   [[nodiscard]] Result<ExprId> intern(const ExpressionRef& expression) {
     return table_.intern(expression);
   }

@@ -18,7 +18,7 @@
 namespace hearth {
 namespace {
 
-/// "mul+erf+add", for errors and traces; long groups by their first ops.
+/// Returns "mul+erf+add" for errors and traces; a long group is named by its first ops.
 std::string name_of(std::span<const GroupOp> ops) {
   constexpr std::size_t kMostNamed = 8;
   std::string text;
@@ -40,7 +40,7 @@ std::uint32_t flops_of(const KernelIR& kernel) {
   }));
 }
 
-/// Each axis as it is.
+/// Returns the map that uses each axis as it is.
 std::vector<AffineIndex> plain_map(int axes) {
   std::vector<AffineIndex> map(static_cast<std::size_t>(axes));
   for (int axis = 0; axis < axes; ++axis) {
@@ -49,7 +49,7 @@ std::vector<AffineIndex> plain_map(int axes) {
   return map;
 }
 
-/// What an op of a kind that runs along rows makes of its inputs, which have its computing type.
+/// Returns the value of an op that runs along rows. The inputs have its computing type.
 KernelValue row_value(KernelBuilder& builder, OpKind kind, std::span<const KernelValue> inputs) {
   const auto apply = [&](Primitive primitive) {
     return builder.apply(primitive, inputs[0].type, inputs);
@@ -76,7 +76,7 @@ KernelValue row_value(KernelBuilder& builder, OpKind kind, std::span<const Kerne
   }
 }
 
-/// The kinds of row_value(), of floats.
+/// Returns whether row_value() supports the kind, for floats.
 bool is_row_kind(OpKind kind, DType dtype) noexcept {
   switch (kind) {
     case OpKind::reduce_sum:
@@ -97,7 +97,7 @@ bool is_row_kind(OpKind kind, DType dtype) noexcept {
 }  // namespace
 
 // A max or min of no elements fails, but rows are never empty (row_length()). Dropout takes its
-// words by the place in the whole tensor, which all results of a group share.
+// words by the position in the whole tensor, which all results of a group share.
 bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
   static const std::array<bool, kOpKindCount> kStands = [] {
     std::array<bool, kOpKindCount> stands{};
@@ -136,7 +136,7 @@ bool may_anchor_group(OpKind kind, DType dtype) noexcept {
   }
 }
 
-// Of any type: it runs as the op that it is, beside what makes its input.
+// For any type: the op itself runs unchanged, beside the producer of its input.
 bool may_end_chain(OpKind kind) noexcept {
   return op_facts(kind).fusion == FusionClass::reduce && is_row_kind(kind, DType::f32);
 }
@@ -174,8 +174,8 @@ std::int64_t row_length(const Shape& shape, int axes) noexcept {
   return length;
 }
 
-// What op_parameters() gives for kinds that stand in groups: an immediate, what a fill has, or the
-// numbers of a dropout; and those of an expression.
+// Number of op_parameters() for kinds allowed in groups: an immediate, the value of a fill, the
+// numbers of a dropout, or those of an expression.
 std::size_t group_parameter_count(const OpView& op) noexcept {
   constexpr std::size_t kOfDropout = 4;
   const OpRecord& record = op.record();
@@ -191,7 +191,7 @@ std::size_t group_parameter_count(const OpView& op) noexcept {
              : 0;
 }
 
-// A number is nearly always an immediate, which needs no list.
+// Fast path: a number is nearly always an immediate, which needs no list.
 void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte>& to) {
   const auto write = [&to](const ScalarAttributes& value, DType type) {
     const std::size_t place = to.size();
@@ -217,7 +217,7 @@ void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte
 
 namespace {
 
-/// Puts a group's values together, op by op.
+/// Builds a group's values, op by op.
 class GroupBody {
  public:
   GroupBody(std::span<const GroupOp> ops,
@@ -281,7 +281,7 @@ class GroupBody {
     return op_expression(builder_, op.op, operands, parameters, {&type, 1})[0];
   }
 
-  /// What a captured expression makes of operands, which it gets in its own types.
+  /// Returns the value of a captured expression. The operands are converted to its own types.
   [[nodiscard]] KernelValue captured_value(const Expression& expression,
                                            std::vector<KernelValue>& operands) {
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -294,8 +294,8 @@ class GroupBody {
     return builder_.splice(expression.kernel, operands, parameters)[0];
   }
 
-  /// The type of an op's value as others of the group see it. A program that casts, or names a
-  /// number's type, wants the rounded value.
+  /// Returns the type of an op's value as seen by the others of the group. A cast, or a number with
+  /// an explicit type, gives the rounded value.
   [[nodiscard]] DType type_between(const GroupOp& op) const noexcept {
     const bool rounds = between_ == Between::rounded || op.op.kind() == OpKind::cast ||
                         op.op.kind() == OpKind::fill;
@@ -316,8 +316,8 @@ class GroupBody {
 
 namespace {
 
-// A value made of values of rows alone is one for each row to the kernel, which would store one:
-// also where its op gives it the shape of the rows.
+// A value computed from per-row values alone has one element for each row, so the kernel would
+// store only one, even if its op gives it the shape of the rows.
 bool fill_their_rows(std::span<const GroupOp> ops, const KernelIR& kernel) noexcept {
   std::size_t output = 0;
   for (const GroupOp& op : ops) {

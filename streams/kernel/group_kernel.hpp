@@ -1,7 +1,7 @@
-// What neighbouring elementwise ops become when they run as one kernel: an expression over the
-// tensors that they get from outside, each op by its own expression (op_expression), so that every
-// value has the bits that it has when its op runs alone; f16 and bf16 where they are rounded in
-// between (Between). Pure functions. Threads: any.
+// Group kernels: several neighbouring elementwise ops as one kernel, an expression over the group's
+// external inputs. Each op contributes its own expression (op_expression), so every value has the
+// same bits as when its op runs alone. For f16 and bf16 that depends on the rounding between ops
+// (Between). Pure functions. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,31 @@ namespace hearth {
 
 inline constexpr std::size_t kMostGroupOps = 64;
 inline constexpr std::size_t kMostGroupInputs = kMostExpressionInputs;
-/// Of a group that works along rows: each may need room for a whole row.
+/// Limit for a group that works along rows: each output may need a buffer of a whole row.
 inline constexpr std::size_t kMostRowOutputs = 8;
 
-/// Where an op of a group gets an input from.
+/// Source of an op's input.
 struct GroupSource {
-  bool is_made = false;     ///< By op `number` of the group, which stands before it; else it is
-  std::uint8_t number = 0;  ///< input `number` of the kernel.
+  bool is_made = false;     ///< True: the result of op `number` of the group, which comes earlier.
+  std::uint8_t number = 0;  ///< Number of that op, else of the kernel's input.
 };
 
-/// How many elements a value has: one at each place of the group's space, one for each of its rows,
-/// one for all.
+/// Number of elements of a value: one for each position of the group's space, one for each of its
+/// rows, or a single one.
 enum class GroupExtent : std::uint8_t { full, row, cell };
 
 enum class GroupRole : std::uint8_t {
   computes,
-  anchor,    ///< The first op, a product say: the others work on its result before it is stored.
-  shows,     ///< A view of its source, which is the same value to the kernel.
-  unneeded,  ///< Nobody needs its result, nor what is made of it: no part of the kernel.
+  /// The first op, such as a matrix product; the others process its result before it is stored.
+  anchor,
+  shows,     ///< A view of its source: the same value to the kernel.
+  unneeded,  ///< Its result is not needed, nor anything computed from it: not part of the kernel.
 };
 
-/// What becomes of f16 and bf16 values between two ops of a group, which compute them in f32.
+/// Precision of f16 and bf16 values between two ops of a group, which compute them in f32.
 enum class Between : std::uint8_t {
-  wide,     ///< They stay f32, and are rounded where they are stored, and by a cast.
-  rounded,  ///< Each op rounds its result, as it does alone: the bits are those of single ops.
+  wide,     ///< They stay f32, and are rounded only by a store or a cast.
+  rounded,  ///< Each op rounds its result as it does alone: the bits are those of single ops.
 };
 
 struct GroupInput {
@@ -52,56 +53,57 @@ struct GroupInput {
 
 struct GroupOp {
   OpView op;
-  const Expression* expression = nullptr;  ///< Of an op of this kind.
+  const Expression* expression = nullptr;  ///< For an op of kind `expression`.
   std::span<const GroupSource> sources;
-  DType dtype = DType::f32;  ///< Of its result.
+  DType dtype = DType::f32;  ///< Type of its result.
   GroupExtent extent = GroupExtent::full;
   GroupRole role = GroupRole::computes;
-  bool is_output = false;  ///< Its result is needed outside of the group.
+  bool is_output = false;  ///< The result is needed outside of the group.
 };
 
-/// Rows of more elements are none to a group: their values would not stay near a core.
+/// Longest row of a group. Values of a longer row would not stay in the caches near a core.
 inline constexpr std::int64_t kLongestGroupRow = 8192;
 
-/// Whether an op of this kind may stand in a group: each element of its result follows from those
-/// at its place, from scalars and from its place in row-major order; and it cannot fail for what is
-/// in them.
+/// Returns whether an op of this kind may be in a group. Each element of its result must depend
+/// only on the elements at its position, on scalars and on its row-major position. It must not fail
+/// because of its data.
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
-/// The same of an op of kind `expression`, which a program captured.
+/// Returns whether an op of kind `expression`, captured by a program, may be in a group.
 [[nodiscard]] bool may_stand_in_group(const Expression& expression) noexcept;
-/// Whether ops may work on this kind's result before it is stored: that of a product, of a
-/// convolution and of its gradient for the input, of a pool, of attention, of a gather, the losses
-/// of a cross entropy.
+/// Returns whether other ops may process this kind's result before it is stored: a matrix product,
+/// a convolution and its input gradient, a pool, attention, a gather, the losses of a cross
+/// entropy.
 [[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
-/// Whether a group before it may make what it reads, with nothing behind it: a reduction that is no
-/// part of a group, because its rows are too long or lie elsewhere.
+/// Returns whether a group may produce this op's input and end there: a reduction that cannot join
+/// a group, because its rows are too long or not contiguous.
 [[nodiscard]] bool may_end_chain(OpKind kind) noexcept;
-/// Whether they may see that result in another shape: what an embedding looks up is a list of rows
-/// to its gather.
+/// Returns whether the ops of a group may see the anchor's result in another shape: an embedding's
+/// result is a list of rows to its gather.
 [[nodiscard]] bool may_show_anchor(OpKind kind) noexcept;
-/// Whether the kind takes whole rows in: reductions, and softmax and its kin.
+/// Returns whether the kind reads whole rows: reductions, and softmax and its kin.
 [[nodiscard]] bool runs_along_rows(OpKind kind) noexcept;
-/// The axes of the first input that such an op takes whole: a bit each.
+/// Returns the axes of the first input that such an op reads whole, one bit each.
 [[nodiscard]] std::uint32_t row_axes_of(const OpView& op, int rank) noexcept;
-/// Whether what it makes of its inputs stands in its attributes: the axes of a row, an expression.
+/// Returns whether the attributes determine what the op computes: the axes of a row, an expression.
 [[nodiscard]] bool is_formed_by_attributes(OpKind kind) noexcept;
-/// Whether an element of the result follows from its place: dropout.
+/// Returns whether an element of the result depends on its position: dropout.
 [[nodiscard]] bool depends_on_place(OpKind kind) noexcept;
-/// The elements of its last axes.
+/// Returns the number of elements of the last axes.
 [[nodiscard]] std::int64_t row_length(const Shape& shape, int axes) noexcept;
 
-/// How many parameters an op brings. Those of a group's expression are those of its ops, one op
-/// after the other.
+/// Returns the number of parameters of an op. A group's expression has those of its ops in
+/// sequence.
 [[nodiscard]] std::size_t group_parameter_count(const OpView& op) noexcept;
-/// Adds them, 8 bytes each, as the blob of an op of kind `expression` has them; `dtype` is that of
-/// the op's first input, or of its result where it has none.
+/// Appends the op's parameters, 8 bytes each, as in the blob of an op of kind `expression`. `dtype`
+/// is that of the op's first input, or of its result if it has none.
 void write_group_parameters(const OpView& op, DType dtype, std::vector<std::byte>& to);
 
-/// The expression of a group; `inputs` is what it gets. Its results are those of the ops that are
-/// outputs, in their order. Behind an anchor its first input is the anchor's result, and the others
-/// follow. With rows it is a row kernel. It has no gradients, and is for no ExpressionTable.
-/// Errors: unsupported, for a group that reads nothing, or whose results nobody needs, or of which
-/// one repeats the same number along each row.
+/// Makes the expression of a group with these inputs. Its results are those of the output ops, in
+/// their order. With an anchor its first input is the anchor's result, and the others follow. With
+/// rows it is a row kernel. It has no gradients, and must not enter an ExpressionTable.
+///
+/// Errors: unsupported for a group without inputs, without needed results, or with a result that
+/// repeats one number along each row.
 [[nodiscard]] Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
                                                           std::span<const GroupInput> inputs,
                                                           bool has_rows,

@@ -13,7 +13,7 @@ KernelBuilder::KernelBuilder(std::vector<std::int32_t> extents, std::uint32_t fo
   kernel_.folded = folded;
 }
 
-// A node that is there already is used again.
+// Reuses an existing equal node.
 KernelValue KernelBuilder::add(KernelNode node) {
   std::vector<KernelNode>& nodes = kernel_.body;
   const auto found = std::find(nodes.begin(), nodes.end(), node);
@@ -116,14 +116,14 @@ void KernelBuilder::output(KernelValue value) {
 
 namespace {
 
-// Copies what is needed, each node behind its operands: depth first from the left. So the order
-// does not depend on the order in which a compiler evaluates operands.
+// Copies the needed nodes, each after its operands, depth first from the left. So the order does
+// not depend on the order in which a compiler evaluates operands.
 class Collector {
  public:
   explicit Collector(const std::vector<KernelNode>& nodes)
       : nodes_(nodes), renamed_(nodes.size(), kNoNode) {}
 
-  /// The new name of a node.
+  /// Returns the new number of a node.
   std::int32_t collect(std::int32_t old) {
     const auto i = static_cast<std::size_t>(old);
     if (renamed_[i] == kNoNode) {
@@ -141,7 +141,7 @@ class Collector {
  private:
   const std::vector<KernelNode>& nodes_;
   std::vector<KernelNode> kept_ = {};
-  std::vector<std::int32_t> renamed_;  ///< By place in nodes_.
+  std::vector<std::int32_t> renamed_;  ///< Indexed by position in nodes_.
 };
 
 }  // namespace

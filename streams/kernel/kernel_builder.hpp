@@ -1,8 +1,8 @@
-// Puts a KernelIR together from expressions: values with the operators of C++.
+// Builds a KernelIR from expressions: values with the operators of C++.
 // A builder is used by one thread; its values point to it and end with it.
-// Invariants: (1) a node that stands already in the body is used again, so equal expressions
-// make equal kernels; (2) what it builds from operands of the right types is well formed but for
-// what nobody uses, which take() leaves out.
+// Invariants: (1) an existing equal node is reused, so equal expressions make equal kernels; (2)
+// operands of the right types give a well-formed kernel, but for unused nodes, which take()
+// removes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace hearth {
 
 class KernelBuilder;
 
-/// A node of a builder. Operators and functions below take values of one type; numbers count in it.
+/// A node of a builder. Operators and functions below take values of one type; numbers are
+/// converted to it.
 struct KernelValue {
   KernelBuilder* builder = nullptr;
   std::int32_t node = kNoNode;
@@ -24,7 +25,8 @@ struct KernelValue {
 
 class KernelBuilder {
  public:
-  /// The symbols of the space, one for each axis; a bit for each axis that is folded.
+  /// Makes a builder for a space with one symbol for each axis. Bit i of `folded`: axis i is
+  /// folded.
   explicit KernelBuilder(std::vector<std::int32_t> extents, std::uint32_t folded = 0);
   KernelBuilder(const KernelBuilder&) = delete;
   KernelBuilder& operator=(const KernelBuilder&) = delete;
@@ -38,21 +40,22 @@ class KernelBuilder {
   [[nodiscard]] KernelValue apply(Primitive primitive,
                                   DType type,
                                   std::span<const KernelValue> operands);
-  /// The value as it is when it has the type.
+  /// Converts the value; returns it unchanged if it has the type.
   [[nodiscard]] KernelValue convert(KernelValue value, DType type);
 
-  /// The results of a pointwise kernel of these inputs and parameters, which are of its types.
+  /// Inserts a pointwise kernel and returns its results. The inputs and parameters must have its
+  /// types.
   [[nodiscard]] std::vector<KernelValue> splice(const KernelIR& kernel,
                                                 std::span<const KernelValue> inputs,
                                                 std::span<const KernelValue> parameters);
 
-  /// One value for each row. Row functions are apply()'s.
+  /// Folds the value along its row, to one value a row. For row functions use apply().
   [[nodiscard]] KernelValue fold(FoldOp op, KernelValue value);
 
-  /// Writes a value, with one axis for each that it has, in their order.
+  /// Writes a value, with one axis for each axis that it has, in their order.
   void output(KernelValue value);
 
-  /// The kernel, without nodes that no output needs; the builder is empty afterwards.
+  /// Returns the kernel, without nodes that no output needs. The builder is empty afterwards.
   [[nodiscard]] KernelIR take();
 
  private:

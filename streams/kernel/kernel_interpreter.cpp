@@ -26,7 +26,7 @@ class Interpreter {
         arguments_(arguments),
         rows_(static_cast<std::size_t>(kernel.node_count())) {}
 
-  // Phases: see that the arguments fit; work every result out; store them.
+  // Phases: check the arguments; compute every result; store them.
   Status run() {
     HEARTH_TRY_STATUS(check_counts());
     for (const std::int32_t symbol : kernel_.extents) {
@@ -70,7 +70,7 @@ class Interpreter {
     return {};
   }
 
-  // The least and greatest that a term can be; its axis has elements.
+  // Returns the least and greatest value of a term; its axis has elements.
   [[nodiscard]] std::array<std::int64_t, 2> range_of(const IndexTerm& term) const {
     std::int64_t most = (space_[static_cast<std::size_t>(term.axis)] - 1) / term.divisor;
     most = term.modulus == 0 ? most : std::min(most, term.modulus - 1);
@@ -153,7 +153,7 @@ class Interpreter {
     return {};
   }
 
-  // One row, node by node; without folded axes it is one element.
+  // Computes one row, node by node; without folded axes it is one element.
   Status compute(Index& index) {
     places_.clear();
     HEARTH_TRY_STATUS(visit(index, 0, true, [&]() -> Status {
@@ -171,7 +171,7 @@ class Interpreter {
     return {};
   }
 
-  /// The row-major place in the space.
+  /// Returns the row-major position in the space.
   [[nodiscard]] std::int64_t place_of(const Index& index) const {
     std::int64_t place = 0;
     for (std::size_t axis = 0; axis < space_.size(); ++axis) {
@@ -283,8 +283,8 @@ class Interpreter {
     return detail::evaluate(node.primitive, type, std::span(operands).first(count));
   }
 
-  // The results lie in the order of the axes that stay, then of those of a row; an output's map may
-  // have another.
+  // The results are ordered by the remaining axes, then by those of a row; an output's map may
+  // differ.
   Status store_results() {
     for (std::size_t i = 0; i < kernel_.outputs.size(); ++i) {
       const KernelOutput& output = kernel_.outputs[i];
@@ -310,10 +310,11 @@ class Interpreter {
 
   const KernelIR& kernel_;
   const KernelArguments& arguments_;
-  std::vector<std::int64_t> space_ = {};         ///< Sizes, by axis.
-  std::vector<bool> stays_ = {};                 ///< By node.
-  std::vector<Index> places_ = {};               ///< Of the row at hand.
-  std::vector<std::vector<KernelScalar>> rows_;  ///< By node: of that row, or its one value.
+  std::vector<std::int64_t> space_ = {};  ///< Sizes, by axis.
+  std::vector<bool> stays_ = {};          ///< By node.
+  std::vector<Index> places_ = {};        ///< Indices of the current row.
+  /// By node: values of the current row, or its one value.
+  std::vector<std::vector<KernelScalar>> rows_;
   std::vector<std::vector<KernelScalar>> results_ = {};  ///< By output, in row-major order.
 };
 

@@ -1,6 +1,6 @@
-// Runs a KernelIR element by element: the meaning that every printer and every fused loop is held
-// against. In plain loops, for tests and not for speed; numerics.md says how it rounds. Threads:
-// any; the caller keeps the bytes alive and to itself.
+// Runs a KernelIR element by element: the reference for every printer and every fused loop. Plain
+// loops, for tests and not for speed; numerics.md defines its rounding. Threads: any; the caller
+// keeps the bytes alive and unshared.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace hearth {
 
-/// An operand: where its element [0, 0, …] lies, and how. Its element type is that of the kernel.
+/// An operand: address of its element [0, 0, …], and its layout. Its element type is that of the
+/// kernel.
 struct KernelTensor {
   std::byte* data = nullptr;
   detail::Layout layout = {};
@@ -27,11 +28,12 @@ struct KernelArguments {
   std::span<const ScalarAttributes> parameters = {};
 };
 
-/// Requires a kernel that verify() takes. All inputs are read before the first store, so operands
-/// may share bytes in any way, and a failure leaves the outputs as they were. Errors:
-/// invalid_argument for arguments that do not fit: their number, an index outside an operand, an
+/// Runs the kernel, which must pass verify(). All inputs are read before the first store, so
+/// operands may overlap in any way, and a failure leaves the outputs unchanged.
+///
+/// Errors: invalid_argument for a wrong number of arguments, an index outside an operand, or an
 /// output of another shape; kernel_failed for an integer divided by 0 and 0 to a negative integer
-/// power, with node, place and values.
+/// power, with node, position and values.
 [[nodiscard]] Status interpret(const KernelIR& kernel, const KernelArguments& arguments);
 
 }  // namespace hearth

@@ -99,7 +99,7 @@ std::string map_text(const std::vector<AffineIndex>& map) {
   return text + "]";
 }
 
-// A NaN shows its bits, for there are many.
+// A NaN shows its bits, because there are many NaNs.
 std::string constant_text(const KernelNode& node) {
   if (!is_float(node.type)) {
     return fmt::format("{}", std::bit_cast<std::int64_t>(node.bits));

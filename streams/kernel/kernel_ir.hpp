@@ -1,9 +1,10 @@
-// KernelIR: what one fused kernel computes, as data: a space of iterations, how each operand is
-// read and written in it, a body of single assignments over scalars, and perhaps a reduction.
-// Backends print or interpret it; the verifier (kernel_verifier) says what is well formed, the
-// interpreter (kernel_interpreter) what it means, numerics.md how it rounds. A plain value.
-// Threads: any. Invariants: (1) nothing in it depends on addresses, strides or sizes, so that one
-// serves all calls of its form; (2) equal kernels have equal texts, and the other way round.
+// KernelIR: the computation of one fused kernel, as data: an iteration space, the access of each
+// operand, a body of single assignments over scalars, and optionally a reduction.
+// Backends print or interpret it. The verifier (kernel_verifier) checks that it is well formed, the
+// interpreter (kernel_interpreter) defines its meaning, numerics.md its rounding. A plain value.
+// Threads: any.
+// Invariants: (1) it does not depend on addresses, strides or sizes, so one kernel serves all calls
+// of its form; (2) two kernels are equal exactly if their texts are equal.
 #pragma once
 
 #include <array>
@@ -17,14 +18,14 @@
 
 namespace hearth {
 
-/// What one node computes. Numbers are fixed for ever, because stores on disk will hold them.
+/// Operation of one node. Numbers are fixed for ever, because files will store them.
 enum class Primitive : std::uint8_t {
   // leaves
   input = 0,      ///< The element of input `number`.
   parameter = 1,  ///< Scalar `number` of the launch.
   constant = 2,   ///< `bits`.
   index = 3,      ///< i64: the index along axis `number`.
-  position = 4,   ///< i64: the row-major place in the space.
+  position = 4,   ///< i64: the row-major position in the space.
   // one operand
   convert = 16,  ///< To the node's type.
   neg = 17,
@@ -53,7 +54,8 @@ enum class Primitive : std::uint8_t {
   // three operands
   select = 48,  ///< (condition, a, b)
   philox =
-      49,  ///< (seed, counter, place): word place%4 of block counter + place/4, in 0 … 2^32 - 1.
+      /// (seed, counter, position): word position%4 of block counter + position/4, in 0 … 2^32 - 1.
+  49,
   // along the folded axes: a row of elements in
   fold = 56,  ///< One value for the row: FoldOp `number`.
   softmax = 57,
@@ -62,55 +64,56 @@ enum class Primitive : std::uint8_t {
   log_softmax_backward = 60,  ///< (grad, y)
 };
 [[nodiscard]] std::string_view name(Primitive primitive) noexcept;
-/// Whether it makes a row of a row: softmax and its kin.
+/// Returns whether the primitive maps a row to a row: softmax and its kin.
 [[nodiscard]] constexpr bool is_row_function(Primitive primitive) noexcept {
   return primitive >= Primitive::softmax && primitive <= Primitive::log_softmax_backward;
 }
-/// Operands that it takes: 0 to 3; -1 for a number that is no primitive.
+/// Returns the number of operands, 0 to 3; -1 for a number that is no primitive.
 [[nodiscard]] int operand_count(Primitive primitive) noexcept;
 
 inline constexpr std::int32_t kNoNode = -1;
 
-/// One assignment. Nodes are named by their place, from 0.
+/// One assignment. Nodes are numbered by position, from 0.
 struct KernelNode {
   Primitive primitive = Primitive::constant;
-  DType type = DType::f32;  ///< Of its value.
+  DType type = DType::f32;  ///< Type of its value.
   std::array<std::int32_t, 3> operands{kNoNode, kNoNode, kNoNode};
-  std::int32_t number = 0;  ///< Of the input, parameter, axis or fold.
-  std::uint64_t bits = 0;   ///< Of a constant: those of an f64, for float types, else of an i64.
+  std::int32_t number = 0;  ///< Number of the input, parameter, axis or fold.
+  std::uint64_t bits = 0;   ///< Constant: the bits of an f64 for float types, else of an i64.
   friend bool operator==(const KernelNode&, const KernelNode&) noexcept = default;
 };
 
 struct KernelInput {
   DType dtype = DType::f32;
-  std::vector<AffineIndex> map = {};  ///< One for each axis of the operand, of the iteration space.
+  /// One index for each axis of the operand, over the iteration space.
+  std::vector<AffineIndex> map = {};
   friend bool operator==(const KernelInput&, const KernelInput&) = default;
 };
 struct KernelOutput {
   DType dtype = DType::f32;
-  std::vector<AffineIndex> map = {};  ///< Each axis that its value has once, as it is.
+  std::vector<AffineIndex> map = {};  ///< Each axis of its value once, as a plain index.
   std::int32_t value = kNoNode;
   friend bool operator==(const KernelOutput&, const KernelOutput&) = default;
 };
 
-/// How the values of a row are put together; the comment says what an empty row gives.
+/// Reduction of a row; the comment gives the result of an empty row.
 enum class FoldOp : std::uint8_t {
   sum = 0,   ///< 0. Integers wrap.
-  max = 1,   ///< The lowest value; -infinity. NaN beats all.
-  min = 2,   ///< The largest value; infinity. NaN beats all.
+  max = 1,   ///< The lowest value; -infinity. NaN if one is NaN.
+  min = 2,   ///< The largest value; infinity. NaN if one is NaN.
   mean = 3,  ///< NaN. Floats only.
   prod = 4,  ///< 1. Integers wrap.
 };
 inline constexpr int kFoldOpCount = 5;
 [[nodiscard]] std::string_view name(FoldOp op) noexcept;
 
-/// How a backend may cut the work. Changes speed, and the order of float sums, but no other result.
-/// 0 leaves it to the backend.
+/// Tiling of the work by a backend. Changes the speed and the order of float sums, but no other
+/// result. 0 leaves the choice to the backend.
 struct KernelSchedule {
   std::uint32_t tile = 0;     ///< Elements that go through the body together.
-  std::uint32_t threads = 0;  ///< Of a block.
-  std::uint32_t items = 0;    ///< Elements a thread takes.
-  std::uint32_t vector = 0;   ///< Elements a load takes.
+  std::uint32_t threads = 0;  ///< Threads of a block.
+  std::uint32_t items = 0;    ///< Elements of a thread.
+  std::uint32_t vector = 0;   ///< Elements of a load.
   friend bool operator==(const KernelSchedule&, const KernelSchedule&) noexcept = default;
 };
 
@@ -143,21 +146,22 @@ struct KernelIR {
   }
 };
 
-/// Whether the node has one value for each row, as nothing in it knows a folded axis: folds,
-/// scalars, inputs that do not name one, and what is made of those alone. `stays`: that of the
-/// nodes before.
+/// Returns whether the node has one value for each row, because it depends on no folded axis:
+/// folds, scalars, inputs that do not name a folded axis, and nodes computed from those alone.
+/// `stays` holds the answers for the earlier nodes.
 [[nodiscard]] bool stays_along_rows(const KernelIR& kernel,
                                     const KernelNode& node,
                                     const std::vector<bool>& stays) noexcept;
-/// That of each node.
+/// Returns stays_along_rows() of each node.
 [[nodiscard]] std::vector<bool> staying_nodes(const KernelIR& kernel);
 
-/// Its text, complete and stable: what golden files hold and hash() reads.
+/// Returns the kernel's text, complete and stable: compared with golden files and hashed by hash().
 [[nodiscard]] std::string to_string(const KernelIR& kernel);
-/// xxh64 of the text: the same in every process and on every machine.
+/// Returns xxh64 of the text: the same in every process and on every machine.
 [[nodiscard]] std::uint64_t hash(const KernelIR& kernel);
 
-/// The bits of a constant of this type, to which the value is rounded. Not for f16 and bf16.
+/// Returns the bits of a constant of this type, to which the value is rounded. Not for f16 and
+/// bf16.
 [[nodiscard]] std::uint64_t constant_bits(double value, DType type) noexcept;
 
 }  // namespace hearth

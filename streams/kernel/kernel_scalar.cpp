@@ -25,7 +25,8 @@ KernelScalar of_bool(bool value) {
   return {.integer = value ? 1 : 0};
 }
 
-// An i64 on the same way, without the 11 bits that an f64 has not; the next one tells of them.
+// Rounds an i64 to the 53 bits of an f64, with a sticky bit: drops the last 11 bits and sets the
+// one above if any of them was set.
 double sticky(std::int64_t value) {
   constexpr std::uint64_t kLost = (1U << 11U) - 1;
   const auto word = static_cast<std::uint64_t>(value);
@@ -314,7 +315,7 @@ KernelScalar neutral(FoldOp op, DType type) noexcept {
   }
 }
 
-/// Of equal values, both zeros among them, the first stays, and so does the first NaN.
+/// The first of equal values stays, also of the two zeros, and so does the first NaN.
 bool beats(bool is_min, double value, double champion) noexcept {
   const bool is_better = is_min ? value < champion : value > champion;
   return !std::isnan(champion) && (is_better || std::isnan(value));

@@ -1,7 +1,7 @@
-// One scalar of the interpreter, and what each primitive makes of it. Private to streams/kernel.
-// Values, any thread. Invariant: a scalar of type t holds a value of t: `real` for floats (also
-// f32, f16 and bf16, as a double that is one of theirs), `integer` for integers and bool, and the
-// other one is 0.
+// One scalar of the interpreter, and the evaluation of each primitive. Private to streams/kernel.
+// Values, any thread.
+// Invariant: a scalar of type t holds a value of t: `real` for floats (f32, f16 and bf16 as a
+// double that is exact in that type), `integer` for integers and bool; the other member is 0.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ struct KernelScalar {
   std::int64_t integer = 0;
 };
 
-/// The nearest f32, f64, f16 or bf16, ties to even, in one rounding.
+/// Rounds to the nearest f32, f64, f16 or bf16, ties to even, in one rounding.
 [[nodiscard]] double rounded(double value, DType type) noexcept;
-/// The value modulo 2^bits of an integer type.
+/// Returns the value modulo 2^bits of an integer type.
 [[nodiscard]] std::int64_t wrapped(std::uint64_t value, DType type) noexcept;
 
 [[nodiscard]] KernelScalar load(const std::byte* from, DType type) noexcept;
@@ -30,24 +30,24 @@ void store(std::byte* to, KernelScalar value, DType type) noexcept;
 [[nodiscard]] KernelScalar parameter(const ScalarAttributes& value, DType type) noexcept;
 [[nodiscard]] KernelScalar converted(KernelScalar value, DType from, DType to) noexcept;
 
-/// Why a primitive has no value; empty when it has one.
+/// Returns why a primitive has no value; empty if it has one.
 [[nodiscard]] const char* why_undefined(Primitive primitive,
                                         DType type,
                                         KernelScalar a,
                                         KernelScalar b) noexcept;
-/// A primitive that is no leaf and no conversion. `type` is that of operand 1 for a select, else
-/// that of operand 0. Requires that it is not undefined.
+/// Evaluates a primitive that is no leaf and no conversion. `type` is that of operand 1 for a
+/// select, else that of operand 0. Requires that the result is defined.
 [[nodiscard]] KernelScalar evaluate(Primitive primitive,
                                     DType type,
                                     std::span<const KernelScalar> operands) noexcept;
 
-/// A row as one value: in order, floats in f64 and rounded once.
+/// Folds a row to one value, in order; floats are summed in f64 and rounded once.
 [[nodiscard]] KernelScalar folded(FoldOp op,
                                   DType type,
                                   std::span<const KernelScalar> row) noexcept;
-/// softmax or its logarithm of a row, in place: in f64, each element rounded once.
+/// Replaces a row by its softmax or log-softmax: in f64, each element rounded once.
 void make_softmax(bool is_log, DType type, std::span<KernelScalar> row);
-/// The gradient of its input, in the place of that of its result `y`.
+/// Replaces the gradient of the result `y` by the gradient of the input.
 void make_softmax_gradient(bool is_log,
                            DType type,
                            std::span<KernelScalar> grad,

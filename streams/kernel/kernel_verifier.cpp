@@ -18,12 +18,12 @@ Error broken(std::string_view place, std::string_view rule, std::string_view val
 bool is_known(DType dtype) {
   return static_cast<int>(dtype) < kDTypeCount;
 }
-// Types that are computed with. The 16-bit ones are loaded, stored, moved and converted only.
+// Types that can be computed with. The 16-bit ones are only loaded, stored, moved and converted.
 bool is_arithmetic(DType dtype) {
   return is_integer(dtype) || dtype == DType::f32 || dtype == DType::f64;
 }
 
-// Whether a constant's bits are a value of its type.
+// Returns whether a constant's bits are a value of its type.
 bool is_value_of(const KernelNode& node) {
   if (!is_float(node.type)) {
     return fits(std::bit_cast<std::int64_t>(node.bits), node.type);
@@ -157,7 +157,7 @@ class Verifier {
     return operand_count(node.primitive) == 0 ? check_leaf(place) : check_types(place);
   }
 
-  // As many as the primitive takes, each an earlier node.
+  // Requires as many operands as the primitive takes, each an earlier node.
   Status check_operands(std::int32_t place) {
     const KernelNode& node = kernel_.node(place);
     const auto count = static_cast<std::size_t>(operand_count(node.primitive));
@@ -289,8 +289,8 @@ class Verifier {
     }
   }
 
-  // What takes rows in: their axes are there, and each operand has an element at each place of
-  // them.
+  // Checks a primitive that reads rows: folded axes exist, and each operand has an element at each
+  // of their positions.
   [[nodiscard]] Status check_row(std::int32_t place) const {
     const KernelNode& node = kernel_.node(place);
     if (kernel_.folded == 0) {
@@ -321,7 +321,8 @@ class Verifier {
     return check_same(place, 0, is_arithmetic, "a type that is computed with", type);
   }
 
-  // From operand `from` on, all have one type that `accepts` takes; the node's own is `result`.
+  // Requires that the operands from `from` on have one type that `accepts` takes, and that the node
+  // has the type `result`.
   template <class Accepts>
   [[nodiscard]] Status check_same(std::int32_t place,
                                   std::size_t from,
@@ -367,7 +368,8 @@ class Verifier {
     return {};
   }
 
-  // Every place is written once: each axis that the value has stands in the map once, as it is.
+  // Requires that every position is written once: each axis of the value is in the map once, as a
+  // plain index.
   [[nodiscard]] Status check_output_map(const std::string& place,
                                         const KernelOutput& output) const {
     const bool stays = stays_[static_cast<std::size_t>(output.value)];
@@ -420,7 +422,7 @@ class Verifier {
   std::vector<bool> is_used_;
   std::vector<bool> is_input_used_;
   std::vector<bool> is_parameter_used_;
-  std::vector<bool> stays_ = {};  ///< Of the nodes so far.
+  std::vector<bool> stays_ = {};  ///< For the nodes so far.
 };
 
 }  // namespace

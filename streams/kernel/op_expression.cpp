@@ -17,13 +17,13 @@ using Value = KernelValue;
 using Values = std::vector<Value>;
 using Parameters = std::vector<KernelParameter>;
 
-// What an expression is made from. `x` are the inputs, with a scalar immediate at its place; in the
-// computing type, unless the row says `raw`.
+// Arguments of an op's expression. `x` has the inputs, with a scalar immediate at its position, in
+// the computing type unless the row is raw.
 struct Operands {
   KernelBuilder& builder;
   OpView op;
   std::span<const Value> x;
-  std::span<const Value> p;  ///< Parameters, but for an immediate.
+  std::span<const Value> p;  ///< Parameters, except an immediate.
   DType out;                 ///< The element type of the first result.
 };
 
@@ -31,7 +31,7 @@ struct Row {
   OpKind kind = OpKind::add;
   Values (*make)(const Operands&) = nullptr;
   Parameters (*parameters)(const OpView&, DType) = nullptr;
-  bool is_raw = false;  ///< Moves and converts values: it sees them in their element types.
+  bool is_raw = false;  ///< Moves or converts values: reads them in their element types.
 };
 
 // ---- scalars from attributes ----
@@ -43,7 +43,7 @@ KernelParameter integer(std::uint64_t value) {
   return {DType::i64, {.integer = static_cast<std::int64_t>(value)}};
 }
 
-// Rounded once: a kernel that gets an f64 would have to round it for each element.
+// Rounded once here: a kernel with an f64 parameter would have to round it for each element.
 Parameters fill_parameters(const OpView& op, DType dtype) {
   const auto value = op.attributes<ScalarAttributes>();
   if (!is_float(dtype)) {
@@ -54,7 +54,7 @@ Parameters fill_parameters(const OpView& op, DType dtype) {
            dtype)};
 }
 
-// Floats count in f64, integers in i64, as the reference does: a sum of steps would drift.
+// Floats are computed in f64, integers in i64, like in the reference: a sum of steps would drift.
 Parameters arange_parameters(const OpView& op, DType dtype) {
   const auto range = op.attributes<ArangeAttributes>();
   if (is_float(dtype)) {
@@ -64,7 +64,7 @@ Parameters arange_parameters(const OpView& op, DType dtype) {
           {DType::i64, {.integer = static_cast<std::int64_t>(range.step)}}};
 }
 
-// low + (high - low) * u may cancel, so it counts in f64, as the reference does.
+// low + (high - low) * u may cancel, so it is computed in f64, like in the reference.
 Parameters uniform_parameters(const OpView& op, DType dtype) {
   const auto random = op.attributes<RandomAttributes>();
   const auto range = philox::uniform_range(random.a, random.b, dtype);
@@ -114,7 +114,7 @@ Parameters adam_parameters(const OpView& op, DType dtype) {
           real(a.epsilon, dtype)};
 }
 
-// ---- random numbers: runtime/base/philox.hpp says which words an element takes ----
+// ---- random numbers: runtime/base/philox.hpp lists the words of an element ----
 
 // The upper bits of a word, as a number in [0, 1).
 Value unit(Value word, DType type, int bits) {
@@ -126,7 +126,7 @@ Value unit_f64(Value high, Value low) {
   const Value upper = b.convert(high / 0x1p5, DType::f64) * 0x1p26;
   return (upper + b.convert(low / 0x1p6, DType::f64)) * 0x1p-53;
 }
-// Two uniform numbers of an f64 element need words 2*place and the next.
+// An f64 element needs two words, 2*position and the next.
 Value uniform_unit(const Operands& o) {
   const Value place = o.builder.position();
   if (o.out == DType::f64) {
@@ -173,7 +173,7 @@ Values sgd(const Operands& o) {
   if (o.x.size() == 2) {
     return {p - o.p[0] * g};
   }
-  // In the first step the old momentum may hold anything.
+  // In the first step the old momentum is undefined.
   const Value m = select(o.p[4], g, o.p[2] * o.x[2] + o.p[3] * g);
   const bool is_nesterov = o.op.attributes<SgdAttributes>().nesterov != 0;
   return {p - o.p[0] * (is_nesterov ? g + o.p[2] * m : m), m};
@@ -190,7 +190,7 @@ Values adam(const Operands& o) {
 
 // ---- the table ----
 
-// One result from one input or two.
+// One result from one or two inputs.
 template <Value (*function)(Value)>
 Values unary(const Operands& o) {
   return {function(o.x[0])};
@@ -219,8 +219,8 @@ Value square(Value x) {
 Value sigmoid(Value x) {
   return 1 / (1 + exp(-x));
 }
-// What 1 + x loses of x is made up for by the quotient: its rounded logarithm belongs to u - 1
-// instead of x (Kahan's correction). Where nothing is lost the quotient is left out, for
+// Kahan's correction: 1 + x loses bits of x. The rounded logarithm belongs to u - 1 instead of x,
+// and the quotient corrects for that. Without a loss the quotient is left out, because of
 // infinities.
 Value log1p(Value x) {
   const Value u = 1 + x;
@@ -229,18 +229,18 @@ Value log1p(Value x) {
   const Value corrected = select(equal(kept, x), whole, whole * (x / kept));
   return select(equal(u, x.builder->constant(1, x.type)), x, corrected);
 }
-// The hyperbolic tangent is exact near 0, and a sum of positive numbers cancels nothing:
-// exp(x) - 1 = tanh(x/2) * (exp(x) + 1).
+// The hyperbolic tangent is exact near 0, and a sum of positive numbers does not cancel: exp(x) - 1
+// = tanh(x/2) * (exp(x) + 1).
 Value expm1(Value x) {
   return tanh(x * 0.5) * (exp(x) + 1.0);
 }
-// Halves to even, by the adder's own rounding: beside 2^23 (2^52 in f64) there is no room for a
-// fraction. Numbers beyond it are whole. Of a number that is not below 0.
+// Rounds a non-negative number, halves to even, by the adder's rounding: from 2^23 on (2^52 in f64)
+// a float has no fraction bits. Larger numbers are whole.
 Value nearest(Value x) {
   const double whole = x.type == DType::f64 ? 0x1p52 : 0x1p23;
   return select(less(x, whole), (x + whole) + -whole, x);
 }
-// `whole` with the sign of x; x itself where nothing changed, which keeps -0.
+// Returns `whole` with the sign of x; x itself if nothing changed, which keeps -0.
 Value with_sign_of(Value x, Value whole) {
   return select(equal(whole, abs(x)), x, select(less(x, 0.0), -whole, whole));
 }
@@ -293,7 +293,7 @@ Value bernoulli(const Operands& o) {
 Value cast(const Operands& o) {
   return o.builder.convert(o.x[0], o.out);
 }
-Value dropout(const Operands& o) {  // nothing is multiplied by 0: a dropped infinity is 0 too
+Value dropout(const Operands& o) {  // a select, not a product: a dropped infinity is 0 too
   return select(is_hit(o), 0.0, o.x[0] * o.p[3]);
 }
 Value where(const Operands& o) {

@@ -18,7 +18,7 @@ std::vector<AffineIndex> broadcast_map(const Shape& from, const Shape& to) {
   const int behind = to.rank() - from.rank();
   for (int axis = 0; axis < from.rank(); ++axis) {
     AffineIndex index;
-    if (from[axis] == to[axis + behind]) {  // else it has size 1 and repeats
+    if (from[axis] == to[axis + behind]) {  // otherwise it has size 1 and repeats
       index.terms.push_back({.axis = axis + behind});
     }
     map.push_back(std::move(index));

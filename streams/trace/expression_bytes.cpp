@@ -16,7 +16,7 @@ void put_type(ByteWriter& out, DType dtype) {
 
 Result<DType> get_type(ByteReader& in) {
   HEARTH_TRY(const auto number, in.get<std::uint8_t>());
-  return static_cast<DType>(number);  // the verifier knows those that there are
+  return static_cast<DType>(number);  // the verifier checks the number
 }
 
 void put_node(ByteWriter& out, const KernelNode& node) {
@@ -42,7 +42,7 @@ Result<KernelNode> get_node(ByteReader& in) {
   return node;
 }
 
-// The parts in the order in which put_expression() writes them.
+// Reads the parts in the order of put_expression().
 Result<KernelIR> get_kernel(ByteReader& in) {
   KernelIR kernel{.extents = {0}};
   HEARTH_TRY(const auto inputs, in.get_count(1));

@@ -1,4 +1,4 @@
-// Expressions in trace files: the name, and what of the kernel is not the same for all pointwise
+// Expressions in trace files: the name, and the parts of the kernel that differ between pointwise
 // kernels. Private to streams/trace. Threads: any.
 #pragma once
 
@@ -8,9 +8,11 @@
 
 namespace hearth::trace_file {
 
-/// Gradients are left out: a trace holds the ops that they became.
+/// Writes an expression without its gradients: a trace holds the ops that they became.
 void put_expression(ByteWriter& out, const Expression& expression);
-/// Errors: bad_format, for one that make_expression() refuses too.
+/// Reads an expression.
+///
+/// Errors: bad_format, also if make_expression() refuses it.
 [[nodiscard]] Result<ExpressionRef> get_expression(ByteReader& in);
 
 }  // namespace hearth::trace_file

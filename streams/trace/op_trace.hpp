@@ -1,8 +1,9 @@
-// An op trace: what a program did, as data: the records of all its streams in one order that keeps
-// every dependency, the tables that their numbers refer to and, where wanted, the bytes that went
-// in and came out. `runtime/record/recorder` makes them, op_trace_file keeps them, `runtime/replay`
-// runs them again, op_trace_reducer cuts them down. A plain value. Threads: any. What makes one
-// valid stands in op_trace_checker.
+// An op trace: the work of a program as data. The records of all its streams are in one order that
+// keeps every dependency. Tables resolve the numbers in the records. Uploaded and downloaded bytes
+// are optional.
+// `runtime/record/recorder` makes traces, op_trace_file stores them, `runtime/replay` runs them
+// again, op_trace_reducer reduces them. op_trace_checker defines validity. A plain value. Threads:
+// any.
 #pragma once
 
 #include <cstddef>
@@ -18,25 +19,26 @@
 
 namespace hearth {
 
-/// What is known of how an op ended: known of reads alone.
+/// Outcome of an op, as far as it is known: only for reads.
 enum class TraceOutcome : std::uint8_t {
   unknown,
   ok,
-  failed,     ///< `error` says how.
-  discarded,  ///< group_end: the program gave the group up.
+  failed,     ///< `error` has the code.
+  discarded,  ///< group_end: the program cancelled the group.
 };
 
-/// One op. In its record, an operand's slot is the number of a value, from 1 in the order in which
-/// values are made; its generation and reserved are 0. Shape, source and path are places in the
-/// trace's tables, an expression too. A lifetime record has no blob and no ticket.
+/// One op. In its record, an operand's slot is the number of a value, from 1 in the order of
+/// creation; its generation and reserved are 0. Shape, source, path and expression are indices into
+/// the trace's tables. A lifetime record has no blob and no ticket.
 struct TraceOp {
   OpRecord record;
   std::vector<std::byte> blob = {};
-  std::uint32_t device = 0;       ///< Place in OpTrace::devices.
-  std::uint64_t lane = 0;         ///< The stream's number on that device, as it was.
-  std::uint32_t data = 0;         ///< Place in OpTrace::data, from 1; 0 = the bytes are not known.
-  std::uint32_t copied_from = 0;  ///< An upload of bytes that an earlier readback took from another
-                                  ///< device: its place, from 1.
+  std::uint32_t device = 0;  ///< Index into OpTrace::devices.
+  std::uint64_t lane = 0;    ///< The stream's original number on that device.
+  std::uint32_t data = 0;    ///< Index into OpTrace::data, from 1; 0 = the bytes are unknown.
+  /// For an upload of bytes that an earlier readback took from another device: number of that
+  /// readback, from 1.
+  std::uint32_t copied_from = 0;
   TraceOutcome outcome = TraceOutcome::unknown;
   ErrorCode error = ErrorCode::internal;
 
@@ -50,7 +52,7 @@ struct OpTrace {
     friend bool operator==(const Place&, const Place&) = default;
   };
 
-  std::map<std::string, std::string> notes = {};  ///< Settings, seeds, whatever helps a reader.
+  std::map<std::string, std::string> notes = {};  ///< Settings, seeds and other notes for a reader.
   std::vector<std::string> devices = {};          ///< Their names.
   std::vector<Shape> shapes = {};
   std::vector<Place> places = {{}};       ///< The first means "unknown".
@@ -62,17 +64,17 @@ struct OpTrace {
   [[nodiscard]] const Shape& shape(const Operand& operand) const noexcept {
     return shapes[operand.shape.value];
   }
-  /// The expression of an op, or null.
+  /// Returns the expression of an op, or null.
   [[nodiscard]] const Expression* expression_of(const TraceOp& op) const noexcept;
-  /// What an op's operand is: "f32[4, 8]".
+  /// Returns the description of an operand: "f32[4, 8]".
   [[nodiscard]] std::string describe(const Operand& operand) const;
-  /// "matmul f32[4, 8], f32[8, 3] -> f32[4, 3]"
+  /// Returns the description of an op: "matmul f32[4, 8], f32[8, 3] -> f32[4, 3]".
   [[nodiscard]] std::string describe(const TraceOp& op) const;
-  /// "model.cpp:31", or empty.
+  /// Returns "model.cpp:31", or an empty text.
   [[nodiscard]] std::string place_of(const TraceOp& op) const;
 };
 
-/// The bytes of an operand's value.
+/// Returns the size of an operand's value.
 [[nodiscard]] std::int64_t value_size_bytes(const OpTrace& trace, const Operand& operand) noexcept;
 
 }  // namespace hearth

@@ -1,10 +1,10 @@
-// Whether an op trace is one that a program could have made, op by op: so that what is replayed
-// cannot do what no program can. Owned by the code that reads or builds a trace. Threads: one at a
-// time. A trace is valid when for each op (1) its numbers lie in the trace's tables; (2) its record
-// keeps the rules of its kind (record_rules); (3) its inputs are values of its device that were
-// made before and not dropped or used up, its outputs the next numbers; (4) an update group holds
-// optimizer steps and drops, is not nested, and nobody uses its results before its end; (5) bytes
-// have the size of the tensor they are of.
+// Checks, op by op, that a program could have made an op trace. So a replay cannot do anything that
+// no program can. Owned by the code that reads or builds a trace. Threads: one at a time.
+// A trace is valid if for each op (1) its numbers are in the trace's tables; (2) its record keeps
+// the rules of its kind (record_rules); (3) its inputs are values of its device that exist and were
+// not dropped or used up, and its outputs are the next numbers; (4) an update group holds optimizer
+// steps and drops, is not nested, and its results are not used before its end; (5) bytes have the
+// size of their tensor.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,28 @@
 
 namespace hearth {
 
-/// What a replay may ask for. A hostile file says "2^50 elements" as easily as "2".
+/// Limits of a replay. A hostile file can request 2^50 elements as easily as 2.
 struct TraceLimits {
-  std::int64_t value_bytes = std::int64_t{1} << 40;  ///< Of one tensor.
+  std::int64_t value_bytes = std::int64_t{1} << 40;  ///< Bytes of one tensor.
   std::int64_t live_bytes =
       std::int64_t{1}
-      << 40;           ///< Of all that are there at one time, views counted as if they were not.
+      << 40;           ///< Bytes of all simultaneously live tensors, as if views were copies.
   double work = 1e16;  ///< Flops and bytes of all ops, by the op table.
 };
 
 class OpTraceChecker {
  public:
-  /// `trace` must outlive the checker; its tables are complete, ops may still be added.
+  /// Makes a checker. `trace` must outlive it. The trace's tables are complete, but ops may still
+  /// be added.
   explicit OpTraceChecker(const OpTrace& trace, const TraceLimits& limits = {})
       : trace_(trace), limits_(limits) {}
 
+  /// Checks the tables.
+  ///
   /// Errors: invalid_argument.
   [[nodiscard]] Status check_tables() const;
-  /// Checks the next op of the trace, which must be there.
+  /// Checks the next op of the trace, which must exist.
+  ///
   /// Errors: those of rules::check_record; invalid_argument; out_of_memory beyond the limits.
   [[nodiscard]] Status step();
 
@@ -45,7 +49,7 @@ class OpTraceChecker {
     TensorSpec spec = {};
     bool is_live = false;
     std::size_t group = 0;     // the update group that makes it; 0 = none
-    std::size_t named_by = 0;  // the op that names it last, and whether that uses it up
+    std::size_t named_by = 0;  // the op that names it last, and whether that op uses it up
     bool is_ending = false;
   };
 
@@ -66,11 +70,13 @@ class OpTraceChecker {
   std::vector<bool> is_open_ = std::vector<bool>(1);  // by group
   std::int64_t live_bytes_ = 0;
   double work_ = 0;
-  std::vector<TensorSpec> inputs_;   // of the op at hand
-  std::vector<TensorSpec> outputs_;  // of the op at hand
+  std::vector<TensorSpec> inputs_;   // of the current op
+  std::vector<TensorSpec> outputs_;  // of the current op
 };
 
-/// All of a trace. Errors: those of the checker, with the op's number in front.
+/// Checks a whole trace.
+///
+/// Errors: those of the checker, with the op's number in front.
 [[nodiscard]] Status check_trace(const OpTrace& trace, const TraceLimits& limits = {});
 
 }  // namespace hearth

@@ -313,7 +313,7 @@ Status write_trace(const std::filesystem::path& path, const OpTrace& trace) {
 
 namespace {
 
-// The checksum of the whole file says that it is damaged, its frames say where.
+// The whole file's checksum detects the damage; the frames' checksums locate it.
 Error with_place(Error damage, const std::filesystem::path& path, const TraceLimits& limits) {
   const Result<std::vector<std::byte>> bytes = read_file(path);
   if (bytes.has_value() && bytes.value().size() > kCheckedHeaderBytes &&

@@ -15,7 +15,7 @@ namespace {
 
 using Lane = std::pair<std::uint32_t, std::uint64_t>;
 
-// Group ends whose begin is not kept, and the other way round, are no groups.
+// Removes group ends without a kept begin, and begins without a kept end.
 std::vector<bool> without_halves(const OpTrace& trace, std::vector<bool> keep) {
   std::map<Lane, std::size_t> begins;
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
@@ -44,7 +44,7 @@ class Selection {
     to_.devices = from.devices;
   }
 
-  // Nothing when an input is gone.
+  // Skips an op that lost an input.
   void add(std::size_t index) {
     const TraceOp& source = from_.ops[index];
     const OpView view = source.view();
@@ -115,7 +115,7 @@ class Selection {
 
   const OpTrace& from_;
   OpTrace to_;
-  Numbers values_;  // those that are live, by their old numbers
+  Numbers values_;  // live values, by their old numbers
   Numbers shapes_;
   Numbers places_;
   Numbers paths_;
@@ -136,7 +136,7 @@ TraceOp zeros_for(const TraceOp& op, int output) {
   return zeros;
 }
 
-// The trace with zeros instead of the op: a fill for each of its results.
+// Returns the trace with the op replaced by a fill with zeros for each of its results.
 OpTrace with_zeros(const OpTrace& trace, std::size_t index) {
   OpTrace out = trace;
   const TraceOp op = trace.ops[index];
@@ -150,11 +150,11 @@ OpTrace with_zeros(const OpTrace& trace, std::size_t index) {
       later.copied_from = later.copied_from == index + 1 ? 0 : later.copied_from + added - 1;
     }
   }
-  // What the op used up lives on to the end: nobody names it again.
+  // Values that the op used up live until the end: no later op names them.
   return select_ops(out, std::vector<bool>(out.ops.size(), true));
 }
 
-// The trace from that op on, with zeros for what it takes from before.
+// Returns the trace from that op on, with zeros for inputs from before.
 OpTrace tail_of(const OpTrace& trace, std::size_t begin) {
   std::set<std::uint32_t> needed;
   for (std::size_t i = begin; i < trace.ops.size(); ++i) {
@@ -195,7 +195,7 @@ class Reducer {
         until_(options.until) {}
 
   OpTrace reduce() {
-    // Ends: what succeeds makes the trace shorter, or puts zeros where there was another op.
+    // Terminates: each success shortens the trace, or replaces an op by zeros.
     do {
       has_changed_ = false;
       remove_beginning();
@@ -221,7 +221,8 @@ class Reducer {
     return true;
   }
 
-  // In a long chain every op needs the one before it: no chunk of it can go, but its beginning can.
+  // In a long chain every op needs the one before it: no chunk can be removed, but its beginning
+  // can.
   void remove_beginning() {
     for (std::size_t size = best_.ops.size() / 2; size > 0 && has_runs_left();) {
       OpTrace candidate = tail_of(best_, size);
@@ -237,7 +238,7 @@ class Reducer {
   void remove_chunks() {
     for (std::size_t size = std::max<std::size_t>(best_.ops.size() / 2, 1); has_runs_left();
          size /= 2) {
-      // From the end: what comes last depends on what comes first, not the other way round.
+      // From the end, because later ops depend on earlier ones and not the other way round.
       std::size_t end = best_.ops.size();
       while (end > 0 && has_runs_left()) {
         const std::size_t begin = end > size ? end - size : 0;

@@ -1,7 +1,7 @@
-// Cuts a failing op trace down to a small one that still fails: its beginning goes, then chunks of
-// its ops (delta debugging), then zeros are put in the place of results. Pure functions but for the
-// caller's question. Threads: any. Invariant: every trace that the question gets is valid if the
-// first one was.
+// Reduces a failing op trace to a small one that still fails: removes its beginning, then chunks of
+// its ops (delta debugging), then replaces results by zeros. Pure functions except for the caller's
+// predicate. Threads: any. Invariant: if the first trace is valid, every trace passed to the
+// predicate is.
 #pragma once
 
 #include <functional>
@@ -12,23 +12,26 @@
 
 namespace hearth {
 
-/// The trace of the ops whose place in `keep` is true, without those whose inputs are gone then,
-/// and with tables of what it needs. An update group whose begin or end goes is no group any more:
-/// its steps stand alone.
+/// Returns the trace of the ops whose entry in `keep` is true, without ops that lost an input, and
+/// with tables of the required entries only. An update group that lost its begin or end is
+/// dissolved: its steps stand alone.
 [[nodiscard]] OpTrace select_ops(const OpTrace& trace, const std::vector<bool>& keep);
 
-/// Whether a trace still fails in the way that is being looked for.
+/// Returns whether a trace still fails in the way that is searched for.
 using TraceQuestion = std::function<bool(const OpTrace& trace)>;
 
 struct TraceReduceOptions {
-  int max_runs = 2000;                 ///< How often the question is asked.
-  Deadline until = Deadline::never();  ///< When it is not asked any more.
+  int max_runs = 2000;                 ///< Limit of calls of the predicate.
+  Deadline until = Deadline::never();  ///< Time after which the predicate is not called any more.
 };
 
-/// A smaller trace that still fails, as small as the options let it become; the trace itself where
-/// none was found. Requires one that fails. Cost: about 2·n·log n questions for n ops that all
-/// matter, a few dozen when a handful do; never more than max_runs. Paper: Zeller, Hildebrandt,
-/// Simplifying and isolating failure-inducing input, IEEE TSE 28 (2002).
+/// Returns a smaller trace that still fails, as small as the options permit, or the trace itself if
+/// none was found. Requires a failing trace.
+///
+/// Cost: about 2·n·log n calls of the predicate for n ops that all matter, a few dozen if a handful
+/// do; never more than max_runs.
+/// Paper: Zeller, Hildebrandt, Simplifying and isolating failure-inducing input, IEEE TSE 28
+/// (2002).
 [[nodiscard]] OpTrace reduce_trace(const OpTrace& trace,
                                    const TraceQuestion& still_fails,
                                    const TraceReduceOptions& options = {});

@@ -32,7 +32,7 @@ bool may_run_again(OpKind kind) noexcept {
   return fusion == FusionClass::elementwise || fusion == FusionClass::view;
 }
 
-// Whether a function of the name, which the upper byte of the flags says, is made of the kind.
+// Returns whether the name in the upper byte of the flags belongs to a function of this kind.
 bool name_fits(const OpRecord& record) {
   const CalledAs called = called_as(record.flags);
   return called == CalledAs::itself ||
@@ -63,7 +63,7 @@ Counts counts_of(const OpRecord& record) {
     case OpKind::sync:
     case OpKind::limit:
       return {0, 0, 0, 0};
-    case OpKind::sgd_step:  // the momentum comes and goes together
+    case OpKind::sgd_step:  // the momentum is optional, both as input and as output
       return {2, 3, record.input_count - 1, record.input_count - 1};
     case OpKind::adam_step:
       return {4, 4, 3, 3};
@@ -174,8 +174,8 @@ Status check_binary(const OpView& op, Specs inputs, const TensorSpec& result) {
   return require_spec(op.kind(), result, wanted);
 }
 
-// Whether start + step*j lies in 0...size-1 for all j below count. One index or none has the
-// step 1.
+// Returns whether start + step*j is in 0...size-1 for all j below count. A slice of one index or
+// none has the step 1.
 bool is_inside(std::int64_t size, std::int64_t start, std::int64_t step, std::int64_t count) {
   if (count <= 1) {
     return step == 1 && start >= 0 && start <= size - count;
@@ -248,7 +248,7 @@ Status check_movement(const OpView& op, Specs inputs, const TensorSpec& result) 
   return require_spec(kind, result, inputs[0]);  // copy
 }
 
-// Integers and bools may be added up and multiplied in i64, bools in nothing else.
+// Integers and bools may be summed and multiplied in i64, bools only there.
 DType accumulated_dtype(OpKind kind, DType from, DType result) noexcept {
   const bool may_widen = op_info(kind).dtype_rule == DtypeRule::given && !is_float(from);
   return may_widen && (result == DType::i64 || from == DType::boolean) ? DType::i64 : from;
@@ -297,8 +297,8 @@ Status check_contraction(const OpView& op, Specs inputs, const TensorSpec& resul
     return require_spec(kind, result, wanted);
   }
   HEARTH_TRY_STATUS(result_dtype(kind, inputs).status());
-  // The gradients: with the result put where it belongs, the forward rule must give the incoming
-  // gradient.
+  // The gradients: with the result in its position, the forward rule must return the incoming
+  // gradient's shape.
   const bool is_input = kind == OpKind::conv2d_backward_input;
   HEARTH_TRY(
       const TensorSpec forward,
@@ -424,7 +424,7 @@ Status check_optimizer(const OpView& op, Specs inputs, Specs outputs) {
   return {};
 }
 
-// The parameters of an expression, behind the operands in the blob.
+// Returns the size of an expression's parameters, after the operands in the blob.
 Result<std::size_t> parameter_size_bytes(const OpRecord& record) {
   if (record.kind != OpKind::expression) {
     return std::size_t{0};
@@ -460,7 +460,7 @@ Status check_expression(const OpView& op,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     HEARTH_TRY_STATUS(require_spec(op.kind(), outputs[i], {kernel.outputs[i].dtype, shape}));
   }
-  if (is_update(op.record())) {  // each result takes the place of an input
+  if (is_update(op.record())) {  // each result replaces an input
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       HEARTH_TRY_STATUS(require_spec(op.kind(), inputs[i == 0 ? 0 : i + 1], outputs[i]));
     }

@@ -1,5 +1,5 @@
-// How the pieces of a trace file are written and read: numbers as they lie in memory, texts and
-// lists behind their lengths, frames with a checksum. Private to streams/trace. Threads: any.
+// Encoding of a trace file's parts: numbers as in memory, texts and lists with their lengths in
+// front, frames with a checksum. Private to streams/trace. Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ enum class FrameKind : std::uint32_t {
   paths,
   data,
   ops,
-  expressions,  ///< Between paths and data, where there are any.
+  expressions,  ///< Between paths and data, if there are any.
 };
 inline constexpr std::string_view kFrameNames[] = {
     "", "notes", "devices", "shapes", "places", "paths", "data", "ops", "expressions"};
@@ -103,7 +103,7 @@ class ByteReader {
     place_ += sizeof(T);
     return value;
   }
-  /// The count of a list whose entries take at least `least` bytes each.
+  /// Reads the count of a list whose entries take at least `least` bytes each.
   [[nodiscard]] Result<std::uint32_t> get_count(std::size_t least) {
     const std::size_t start = place_;
     HEARTH_TRY(const auto count, get<std::uint32_t>());

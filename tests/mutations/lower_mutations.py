@@ -141,7 +141,7 @@ LOWER = [
      ["memory_test"]),
     ("what is split off a piece is free at once",
      "memory/block_heap.cpp",
-     "  split.ready_after = kept.ready_after;  // nobody knows which of the bytes had the late use\n",
+     "  split.ready_after = kept.ready_after;  // which bytes had the late use is unknown\n",
      "",
      ["memory_test"]),
     ("a piece that is joined to another is free with that",
