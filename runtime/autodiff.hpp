@@ -240,9 +240,9 @@ template <class Fn>
 /// Runs fn(model) and differentiates its loss with respect to every parameter that the model's
 /// visit() names, except Buffers.
 ///
-/// fn receives a const Model& whose tensors are tracked. It returns the loss (a float tensor with
-/// one element), a std::pair or std::tuple that begins with the loss, or a LossSum or LossOutputs,
-/// whose mean() then is the loss and the value. `on_ready` is called on this thread as each
+/// fn receives a const Model& whose tensors are tracked. It returns one of three: the loss, a float
+/// tensor with one element; a std::pair or std::tuple that begins with the loss; a LossSum or
+/// LossOutputs, whose mean() is the loss and the value. `on_ready` is called on this thread as each
 /// gradient becomes final, last layers first.
 ///
 /// A tensor with several names (tied weights) is one parameter: it has one gradient, the sum, under
@@ -250,9 +250,9 @@ template <class Fn>
 /// Gradients::has_gradient() is false for it. A frozen parameter (freeze_weights()) gets an empty
 /// entry.
 ///
-/// Errors: ArgumentError if a parameter is empty (its name is given), if the loss depends on no
-/// parameter (for example because fn uses another model than its argument), if all are frozen, or
-/// if one is tracked by an outer call: second-order gradients are not available. ShapeError and
+/// Errors: ArgumentError if a parameter is empty (its name is given) or all are frozen; if the loss
+/// depends on no parameter, for example because fn uses another model than its argument; if an
+/// outer call tracks a parameter: second-order gradients are not available. ShapeError and
 /// DtypeError as grad().
 ///
 /// A tensor that a model omits from HEARTH_MODULE is not trained, moved or saved. The log warns of

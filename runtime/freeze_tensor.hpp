@@ -9,10 +9,10 @@
 namespace hearth {
 
 /// Freezes a tensor: its memory is never reused in place, and its uses cost no bookkeeping on any
-/// stream. Its copies are frozen with it. Cannot be undone. For products of many rows and
-/// convolutions, kernels may keep a second copy of its values in the order in which they read them,
-/// as long as these copies take at most a quarter of the device's budget and nothing else needs
-/// that memory.
+/// stream. Its copies are frozen with it. Cannot be undone. Kernels of products with many rows and
+/// of convolutions may keep a second copy of its values, in the order in which they read them.
+/// These copies use at most a quarter of the device's budget, and are dropped if that memory is
+/// needed.
 ///
 /// Errors: ArgumentError if it is empty. Threads: one, before the tensor is shared; then any may
 /// use it. Cost: one record.

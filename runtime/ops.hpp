@@ -352,8 +352,8 @@ struct PadOptions {
 };
 /// Pads the ends of these axes: pad(x, {{.axis = -1, .before = 1, .after = 1}}).
 ///
-/// Errors: ArgumentError for a size below 0, for an axis named twice, for a value that x's type
-/// does not hold, and for more elements than the mode can take from the axis (reflect: its size
+/// Errors: ArgumentError for a size below 0, for an axis named twice, and for a value that x's type
+/// does not hold. Also for more elements than the mode can take from the axis (reflect: its size
 /// minus one; circular: its size; replicate needs one element).
 [[nodiscard]] Tensor pad(Arg x, std::span<const PadAxis> axes, PadOptions options = {});
 [[nodiscard]] Tensor pad(Arg x, std::initializer_list<PadAxis> axes, PadOptions options = {});

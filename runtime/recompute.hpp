@@ -123,11 +123,10 @@ struct RecomputeReport {
 };
 
 /// Limits the bytes that a tape of this thread (grad, value_and_grad) keeps, while the scope lives.
-/// Beyond the limit the tape drops the oldest values that the backward pass can recompute by
-/// elementwise ops and views from kept values (activations, casts, dropout, parts of norms).
-/// Products, convolutions, reductions and softmax stay, so a tape made mostly of them keeps more.
-/// Scopes nest; the innermost one counts. The largest limit
-/// (std::numeric_limits<std::int64_t>::max()) drops nothing.
+/// Beyond the limit the tape drops the oldest values that elementwise ops and views can recompute
+/// from kept ones: activations, casts, dropout, parts of norms. Products, convolutions, reductions
+/// and softmax stay, so a tape made mostly of them keeps more. Scopes nest; the innermost one
+/// counts. The largest limit (std::numeric_limits<std::int64_t>::max()) drops nothing.
 ///
 ///   const RecomputeScope recompute({.kept_bytes = 64 << 20});
 ///   auto [loss, gradients] = value_and_grad(model, loss_of);

@@ -97,23 +97,23 @@ struct RuntimeOptions {
   /// bisect` does. Empty: the value of HEARTH_FUSION_LIMIT, else no limit.
   std::optional<std::uint64_t> fusion_limit = {};
   /// Rounds the f16 or bf16 result of each op in a fused group as if it ran alone, so that fusion
-  /// changes no bit. Otherwise such values stay f32 within a group: faster and more exact, but
-  /// group ends may depend on timing. f32 and f64 have the same bits in either case. If false,
+  /// changes no bit of them. Otherwise such values stay f32 within a group: faster and more exact,
+  /// but group ends may depend on timing (f32 and f64 are not affected). If false,
   /// HEARTH_ROUND_INTERMEDIATES=on sets it.
   bool round_intermediates = false;
-  /// Makes every bit of a result the same in every run: a device looks ahead until the program
-  /// gives a reason to stop (a read, a sync, a full window), not until no op came for a moment;
-  /// `round_intermediates` holds. With one submitting thread, groups and counters repeat too. An op
-  /// without a reader may run late. If false, HEARTH_DETERMINISTIC=on sets it.
+  /// Makes every bit of a result the same in every run; with one submitting thread also the groups
+  /// and the device's counters. Devices then look ahead until the program gives a reason to stop (a
+  /// read, a sync, a full window), and `round_intermediates` holds; an op without a reader may run
+  /// late. If false, HEARTH_DETERMINISTIC=on sets it.
   bool deterministic = false;
   /// Makes a device wait while the kernel of a group is compiled. Otherwise threads compile it and
   /// the ops run one by one meanwhile; which bits a GPU's results get then depends on timing, so
   /// `deterministic` waits too. If false, HEARTH_BLOCKING_COMPILES=on sets it.
   bool blocking_compiles = false;
-  /// Allows devices to sum products of f16 (matmul, convolutions) in f16: matrix units of some GPUs
-  /// are twice as fast so. Sums then have the precision of f16, 2^-11 of their value at each step,
-  /// and overflow above 65,504. Vulkan devices with such matrix units use it; others sum in f32. As
-  /// PyTorch's allow_fp16_accumulation.
+  /// Allows devices to sum products of f16 (matmul, convolutions) in f16, which matrix units of
+  /// some GPUs do twice as fast. Sums then have the precision of f16, 2^-11 of their value at each
+  /// step, and overflow above 65,504. Only Vulkan devices with such units use it. As PyTorch's
+  /// allow_fp16_accumulation.
   bool allow_f16_sums = false;
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends. Empty: the
   /// value of HEARTH_RECORD_FILE.

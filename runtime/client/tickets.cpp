@@ -37,7 +37,7 @@ ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept {
 void refuse(DeviceEndpoint& endpoint, GroupTicket& ticket, const ErrorRef& error) {
   if (ticket.joint.decision) {
     ticket.joint.decision->abort(error);
-    // once: a later call may find it already waiting
+    // once: a group that already waits has had its call
     if (auto listener = std::exchange(ticket.joint.prepared, {})) {
       notify(endpoint, "who waits for an update", listener, error);
     }

@@ -128,7 +128,7 @@ Tensor filled(CalledAs called,
   return create(OpKind::fill, device, attributes, dtype, shape, loc, called);
 }
 
-// Fills under its own name in errors, now and later.
+// Fills; errors now and later carry the name of `called`.
 Tensor filled_as(CalledAs called,
                  const Device& device,
                  const Shape& shape,

@@ -333,8 +333,8 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
   return strangers;
 }
 
-// The stream pushes this read before the op that uses the stranger, so the bytes are those before
-// the op, which may overwrite them in place.
+// The stream pushes this read before the op that uses the stranger. The op may overwrite the bytes
+// in place; the read returns those before it.
 std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::vector<std::byte> bytes) {
   auto ticket = std::make_unique<ReadTicket>();
   ticket->bytes = std::move(bytes);

@@ -51,7 +51,7 @@ struct PlayedTrace {
 
 /// The largest difference of two sets of values.
 struct Difference {
-  double largest = 0;  ///< Of |a - b| / (1 + |b|); infinity if only one is NaN or infinite.
+  double largest = 0;  ///< Maximum of |a - b| / (1 + |b|); infinity if only one is NaN or infinite.
   std::size_t at = 0;  ///< Index of the element.
   double a = 0;
   double b = 0;

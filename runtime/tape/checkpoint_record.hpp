@@ -35,7 +35,7 @@ class CheckpointRecord final {
   std::size_t result_count = 0;
   std::vector<Result> results;
   std::uint32_t node = 0;
-  SourceLoc location;  ///< Of the first op.
+  SourceLoc location;  ///< Location of the first op.
 };
 
 }  // namespace hearth::detail

@@ -49,7 +49,7 @@ class TapeTraffic final {
   };
   /// How a value is recomputed from available ones.
   struct Chain {
-    std::int64_t element_count = 0;  ///< Of the value; no link has more.
+    std::int64_t element_count = 0;  ///< Elements of the value; no link has more.
     bool is_host = false;
     std::vector<std::uint32_t> bases = {};  ///< Their producers; leaves are always available.
     std::vector<const TensorImpl*> read = {};
