@@ -247,7 +247,8 @@ std::vector<Tensor> CustomKernel::all(std::span<const Tensor> inputs,
   return run(inputs, numbers, loc);
 }
 
-// Phases: operands that fit; the rule, whose exceptions are mistakes of the call; the record.
+// Phases: check the operands; call the rule, whose exceptions are mistakes of the call; submit the
+// record.
 std::vector<Tensor> CustomKernel::run(std::span<const Tensor> inputs,
                                       std::span<const double> numbers,
                                       SourceLoc loc) const {

@@ -205,7 +205,7 @@ enum class GeluForm : std::uint8_t {
 [[nodiscard]] Tensor less_equal(Arg a, Arg b);
 [[nodiscard]] Tensor greater(Arg a, Arg b);
 [[nodiscard]] Tensor greater_equal(Arg a, Arg b);
-/// condition ? a : b, element by element; condition is bool.
+/// Elementwise condition ? a : b; condition is bool.
 [[nodiscard]] Tensor where(Arg condition, Arg a, Arg b);
 /// `value` where the mask is true, else x. Shapes: x and mask broadcast; `value` is a number or a
 /// tensor of rank 0. Dtypes: mask bool; value as x.
@@ -401,13 +401,13 @@ struct PadOptions {
 struct ReduceOptions {
   bool keep_dims = false;  ///< Keeps the reduced axes with size 1: sum(x, -1, {.keep_dims = true}).
 };
-/// Dtypes: all; integers and bools give i64.
+/// Sum over the axes. Dtypes: all; integers and bools give i64.
 [[nodiscard]] Tensor sum(Arg x, Axes axes = {}, ReduceOptions options = {});
-/// Dtypes: all; integers and bools are summed in i64 and give f32.
+/// Mean over the axes. Dtypes: all; integers and bools are summed in i64 and give f32.
 [[nodiscard]] Tensor mean(Arg x, Axes axes = {}, ReduceOptions options = {});
-/// Equal largest values share the gradient.
+/// Maximum over the axes. Equal largest values share the gradient.
 [[nodiscard]] Tensor max(Arg x, Axes axes = {}, ReduceOptions options = {});
-/// Equal smallest values share the gradient.
+/// Minimum over the axes. Equal smallest values share the gradient.
 [[nodiscard]] Tensor min(Arg x, Axes axes = {}, ReduceOptions options = {});
 /// The product; 1 for no elements. An element's gradient is the product of the others, also if some
 /// are 0. Dtypes: as sum.
@@ -469,7 +469,7 @@ struct Conv2dOptions {
   Size2d dilation = 1;      ///< Distance between neighbouring taps of a window, in elements.
   std::int64_t groups = 1;  ///< Groups of channels that are convolved separately.
 };
-/// Shapes: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
+/// 2-D convolution: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
 [[nodiscard]] Tensor conv2d(Arg x, Arg weight, Conv2dOptions options = {});
 [[nodiscard]] Tensor conv2d(Arg x, Arg weight, Arg bias, Conv2dOptions options = {});
 struct Conv1dOptions {
@@ -478,7 +478,7 @@ struct Conv1dOptions {
   std::int64_t dilation = 1;  ///< Distance between neighbouring taps of a window, in elements.
   std::int64_t groups = 1;    ///< Groups of channels that are convolved separately.
 };
-/// Shapes: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length'].
+/// 1-D convolution: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length'].
 [[nodiscard]] Tensor conv1d(Arg x, Arg weight, Conv1dOptions options = {});
 [[nodiscard]] Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options = {});
 struct Pool2dOptions {

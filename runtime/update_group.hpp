@@ -2,10 +2,10 @@
 // The actor checks all inputs and allocates all memory before the first op runs. If any gradient is
 // poisoned, no op of the group runs, parameters and state keep their values, and the Pending
 // carries the first error. If an op fails after that, the values that the group has overwritten are
-// lost: every tensor that it replaces then carries the error, so that no half step is used. A
-// device that completes work later makes this decision itself where kernels may still fail, so that
-// nothing waits for them. It refuses a group with an op that may fail while it runs (unsupported,
-// by the Pending).
+// lost: every tensor that it replaces then carries the error, so that no half step is used. On
+// an asynchronous device whose kernels may still fail, the device makes this decision, so that the
+// host does not wait. Such a device refuses a group with an op that may fail while it runs
+// (unsupported, by the Pending).
 // Threads: the thread whose stream owns the parameters.
 #pragma once
 
@@ -36,7 +36,7 @@ struct SgdUpdate {
   double weight_decay = 0;
   bool nesterov = false;
   bool first =
-      false;  ///< The first update of this parameter: the momentum buffer starts as the gradient.
+      false;  ///< First update of this parameter: the momentum buffer starts as the gradient.
   /// Number of earlier updates of the parameter, in place of `first`, if the device counts
   /// (update_counts.hpp). Lifetime: until the end of the call.
   const Tensor* count = nullptr;
@@ -54,7 +54,7 @@ struct AdamUpdate {
   const AdamFactors* factors = nullptr;
 };
 
-/// How a group takes part in one step of several devices.
+/// Part of a group in one step of several devices.
 struct JointUpdate {
   /// The shared decision; nullptr: the group runs on its own.
   std::shared_ptr<UpdateDecision> decision = nullptr;

@@ -91,7 +91,8 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// Publishes the record that the token holder runs, for the watchdog. Threads: token holder only.
   /// Cost: three stores.
   void note_record(LaneId lane, const OpRecord& record) noexcept {
-    progress_.source.store(record.source.value, std::memory_order_release);  // partner: sight
+    progress_.source.store(record.source.value,
+                           std::memory_order_release);  // partner: what_holder_does
     progress_.record.store(
         (static_cast<std::uint64_t>(record.kind) << kSequenceBits) | record.sequence,
         std::memory_order_release);                               // partner: sight
@@ -121,7 +122,8 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
 
    private:
     void set(bool compiles) noexcept {
-      endpoint_.progress_.compiles.store(compiles, std::memory_order_release);  // partner: sight
+      // partner: record_progress
+      endpoint_.progress_.compiles.store(compiles, std::memory_order_release);
     }
     DeviceEndpoint& endpoint_;
   };

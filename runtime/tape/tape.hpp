@@ -133,7 +133,7 @@ class Tape final : public RefCounted<Tape> {
 
   /// Releases everything; from here on the tensors of this tape count as untracked.
   void close() noexcept;
-  // Partner: the store in close().
+  // partner: the store in close()
   [[nodiscard]] bool is_open() const noexcept { return is_open_.load(std::memory_order_acquire); }
   /// Checks that the calling thread opened the tape. Errors: ArgumentError.
   void require_owner(const Submission& submission) const;
