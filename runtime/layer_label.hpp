@@ -17,7 +17,7 @@ class StreamState;
 
 namespace detail {
 
-/// Returns whether a trace or recording would use labels of ops with this tensor. Cost: a few
+/// Returns whether a trace or memory trace would use labels of ops with this tensor. Cost: a few
 /// loads.
 [[nodiscard]] bool wants_layers(const Tensor& tensor) noexcept;
 /// The path last given to the tensor; empty: none.

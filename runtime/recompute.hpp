@@ -1,8 +1,8 @@
 // Recomputation trades time for memory: values that a gradient needs are computed again during the
 // backward pass instead of being kept. checkpoint() applies it to a function; a RecomputeScope lets
-// the tape choose, within a number of bytes. Without either, and with fusion on, the tape drops
+// the tape choose, within a number of bytes. Without a scope, and with fusion on, the tape drops
 // values that are faster to recompute than to write and read: those of 1 MiB and more (256 KiB on
-// devices with a memory of their own) that a few elementwise ops make of kept values. A GELU so
+// devices with a memory of their own) that a few elementwise ops make of kept values. A GELU then
 // keeps only its argument.
 // Threads: any; each scope works for the grad calls of its own thread.
 // Invariant: values, gradients and random draws have the same bits as without recomputation. For
