@@ -1,5 +1,5 @@
-// All that a program needs of tensors, ops, gradients, devices and streams, in one include. For
-// programs: the library includes what it names.
+// Convenience header for programs: tensors, ops, gradients, devices and streams. The library itself
+// includes the specific headers.
 #pragma once
 
 #include <hearth/memory/memory_pooling.hpp>

@@ -86,7 +86,7 @@ Gradients TapeScope::sweep_parameters(const Tensor& loss,
                                       const GradientHook& on_ready,
                                       SourceLoc loc) {
   const std::vector<std::size_t>& leaves = parameters.leaves;
-  if (parameters.frozen_count == 0) {  // then they have the same numbers
+  if (parameters.frozen_count == 0) {  // then parameters and leaves have the same numbers
     std::vector<Tensor> all = tape_->sweep(loss, on_ready, loc);
     return Gradients(std::move(parameters.paths), std::move(all), take_unreached());
   }

@@ -1,7 +1,7 @@
 // Gradients as values: grad and value_and_grad run a function on tracked copies, sweep the tape
-// backwards, and return owned gradients. There is no backward(), and no gradient inside a
-// parameter. A tape belongs to one call on one thread; nothing is shared, so nothing is locked.
-// Threads: any; each call works on its own.
+// backwards and return owned gradients. There is no backward(), and parameters hold no gradients. A
+// tape belongs to one call on one thread, so there are no locks.
+// Threads: any; each call has its own tape.
 #pragma once
 
 #include <concepts>
@@ -25,22 +25,22 @@
 namespace hearth {
 
 namespace detail {
-/// Where a model lies in memory: to find the tensors in it that its walk does not name.
+/// The memory ranges of a model, used to find its tensors that the walk does not name.
 struct ModelPlaces {
-  std::string_view name = {};  ///< The model's; empty: it has none.
+  std::string_view name = {};  ///< The model's name; empty if it has none.
   struct Part {
     const std::byte* begin = nullptr;
     const std::byte* end = nullptr;
   };
   std::vector<Part> parts = {};           ///< The model and the modules in it.
-  std::vector<const Tensor*> named = {};  ///< All that the walk has come to.
+  std::vector<const Tensor*> named = {};  ///< All tensors that the walk has visited.
 };
 
 /// The parameters of a model, each once, as value_and_grad() tracks them.
 struct TrackedParameters {
-  std::vector<std::string> paths;   ///< In visit order; of a tied one the first.
-  std::vector<std::size_t> leaves;  ///< By leaf of the tape, which parameter it is.
-  std::size_t frozen_count = 0;     ///< Those that are no leaves.
+  std::vector<std::string> paths;   ///< In visit order; the first path of a tied parameter.
+  std::vector<std::size_t> leaves;  ///< The parameter's number for each leaf of the tape.
+  std::size_t frozen_count = 0;     ///< Number of parameters that are no leaves.
   [[nodiscard]] bool is_all_frozen() const noexcept { return frozen_count > 0 && leaves.empty(); }
 };
 
@@ -51,25 +51,25 @@ class TapeScope {
   TapeScope(const TapeScope&) = delete;
   TapeScope& operator=(const TapeScope&) = delete;
   ~TapeScope();
-  /// The same values, tracked; the index counts the leaves from 0.
-  /// Errors: ArgumentError of `caller` when it is empty, or tracked by another tape.
+  /// Returns a tracked copy of the value; leaves are numbered from 0.
+  /// Errors: ArgumentError of `caller` if the value is empty or tracked by another tape.
   [[nodiscard]] Tensor track(const Tensor& value,
                              std::string_view caller = "grad",
                              SourceLoc loc = SourceLoc::current());
-  /// Warns, while it lives, of weights that are used and that no model has named: those of a layer
-  /// that this model has left out of HEARTH_MODULE, and tensors in the model that it does not name.
+  /// Warns, while it lives, of used weights that no model has named: weights of a layer that this
+  /// model omits from HEARTH_MODULE, and tensors in the model that it does not name.
   void watch_weights(ModelPlaces model, SourceLoc loc);
-  /// Gradients of `output` (one element, float) with respect to every leaf, in order of track().
-  /// Leaves that the output does not depend on get zeros. The sweep calls `on_ready` with each
+  /// Gradients of `output` (one float element) with respect to every leaf, in order of track().
+  /// Leaves on which the output does not depend get zeros. The sweep calls `on_ready` with each
   /// leaf's gradient as soon as it is final, in the order of the sweep.
   [[nodiscard]] std::vector<Tensor> sweep(const Tensor& output,
                                           const GradientHook& on_ready,
                                           SourceLoc loc);
-  /// After sweep(): by leaf, the zeros of those that the output does not depend on, else empty;
-  /// nothing when there are none.
+  /// After sweep(): for each leaf, the zeros that replace a missing gradient, else an empty tensor.
+  /// Empty if the output depends on every leaf.
   [[nodiscard]] std::vector<Tensor> take_unreached();
-  /// sweep() for the leaves of a model: a place for each parameter, empty where it is frozen.
-  /// `on_ready` gets the numbers of parameters.
+  /// sweep() for the leaves of a model: one entry for each parameter, empty if it is frozen.
+  /// `on_ready` receives the parameter's number.
   [[nodiscard]] Gradients sweep_parameters(const Tensor& loss,
                                            TrackedParameters parameters,
                                            const GradientHook& on_ready,
@@ -78,7 +78,7 @@ class TapeScope {
  private:
   Tape* tape_;
 };
-/// A walk through a model that finds its parameters and where they lie.
+/// Walks a model; collects its parameters and their memory ranges.
 class ParameterWalk {
  public:
   explicit ParameterWalk(SourceLoc loc) noexcept : loc_(loc) {}
@@ -103,7 +103,7 @@ class ParameterWalk {
       }
     }
   }
-  /// HEARTH_MODULE calls it for each module that the walk enters.
+  /// Called by HEARTH_MODULE for each module that the walk enters.
   void enter_module(const void* module, std::size_t size_bytes) {
     const auto* const begin = static_cast<const std::byte*>(module);
     places.parts.push_back({.begin = begin, .end = begin + size_bytes});
@@ -112,10 +112,10 @@ class ParameterWalk {
   struct Parameter {
     std::string path;
     Tensor* tensor = nullptr;
-    bool is_frozen = false;  ///< Under one of its names.
+    bool is_frozen = false;  ///< Frozen under one of its names.
   };
   std::vector<Parameter> parameters;
-  /// Where tied ones stand under further names, with their numbers.
+  /// The further places of tied parameters, with the parameter's number.
   std::vector<std::pair<Tensor*, std::size_t>> others;
   ModelPlaces places;
 
@@ -124,7 +124,7 @@ class ParameterWalk {
   TiedTensors tied_;
 };
 
-/// What visit() is given: copies of it, in a std::function say, go on with the same walk.
+/// The argument of visit(). Its copies, for example in a std::function, continue the same walk.
 struct ParameterVisitor {
   template <class Part>
   void operator()(const std::string& path, Part& part) const {
@@ -136,8 +136,8 @@ struct ParameterVisitor {
   ParameterWalk* walk;
 };
 
-/// Tracks the parameters of a module that are not frozen, each once: those with several names under
-/// their first.
+/// Tracks the parameters of a module that are not frozen, each once; tied ones under their first
+/// name.
 template <class Model>
 TrackedParameters track_parameters(Model& model, TapeScope& scope, SourceLoc loc) {
   ParameterWalk walk(loc);
@@ -162,12 +162,12 @@ TrackedParameters track_parameters(Model& model, TapeScope& scope, SourceLoc loc
   scope.watch_weights(std::move(walk.places), loc);
   return tracked;
 }
-/// Errors: ArgumentError when there are parameters, and the loss depends on none, or all are
-/// frozen.
+/// Checks that the loss depends on a parameter. Errors: ArgumentError if there are parameters and
+/// the loss depends on none, or if all are frozen.
 void require_tracked(const Tensor& loss, const TrackedParameters& parameters, SourceLoc loc);
 
-// What a function can return as its loss: a Tensor; a sum and its weight, which have a mean(); a
-// pair or a tuple whose first is a Tensor.
+// The return types of a loss function: a Tensor; a sum and its weight, which have a mean(); a pair
+// or tuple whose first element is a Tensor.
 template <class Result>
 concept LossTensor = std::derived_from<Result, Tensor>;
 template <class Result>
@@ -179,7 +179,7 @@ concept LossFirst = requires(Result& all) {
   { std::get<0>(all) } -> std::same_as<Tensor&>;
 };
 
-/// What value_and_grad keeps of it: the loss, or the pair.
+/// The value that value_and_grad returns: the loss, or the pair or tuple.
 template <class Result>
 auto loss_value(Result result, [[maybe_unused]] SourceLoc loc) {
   if constexpr (LossParts<Result>) {
@@ -198,22 +198,22 @@ Tensor& loss_of(Value& value) {
     return std::get<0>(value);
   }
 }
-/// What stands for a call's result where a static_assert has failed: it is never called.
+/// Stands for the result of a call that a static_assert has rejected; never called.
 template <class Result>
 std::conditional_t<std::is_void_v<Result>, Tensor, Result> refused();
 }  // namespace detail
 
-/// The value of fn and the gradients of its loss with respect to the model's parameters.
+/// The value of fn, and the gradients of its loss with respect to the model's parameters.
 template <class Value>
 struct ValueAndGradients {
-  Value value;  ///< What fn returned, cut from the tape.
+  Value value;  ///< What fn returned, detached from the tape.
   Gradients gradients;
 };
 
 /// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and
-/// returns a float tensor with one element, a LossSum or a LossOutputs. Errors: ShapeError when the
-/// result has more than one element; DtypeError when it is not a float; ArgumentError when an input
-/// is empty, or tracked by an outer grad.
+/// returns a float tensor with one element, a LossSum or a LossOutputs.
+/// Errors: ShapeError if the result has more than one element; DtypeError if it is no float;
+/// ArgumentError if an input is empty, or tracked by an outer grad.
 template <class Fn>
 [[nodiscard]] std::vector<Tensor> grad(Fn&& fn,
                                        const std::vector<Tensor>& inputs,
@@ -238,27 +238,31 @@ template <class Fn>
 }
 
 /// Runs fn(model) and differentiates its loss with respect to every parameter that the model's
-/// visit() names, but for Buffers. A tensor with several names (tied weights) is one parameter: it
-/// has one gradient, the sum, under its first name. A parameter on which the loss does not depend
-/// has zeros, and Gradients::has_gradient() says so. For one that is frozen (freeze_weights()) none
-/// is computed, and its place is empty. fn gets a const Model& whose tensors are
-/// tracked, and returns the loss (a float tensor with one element), a std::pair or std::tuple of
-/// the loss and anything else, or a LossSum or LossOutputs, whose mean() is the loss then and the
-/// value. `on_ready` is called on this thread as each gradient becomes final, last layers first.
+/// visit() names, except Buffers.
 ///
-/// Errors: ArgumentError when the loss comes from none of the parameters, as that of a function
-/// that uses another model than the one it is given does, naming a parameter that is empty, when
-/// all are frozen, or when one is tracked by an outer one: gradients of gradients are not
-/// available; ShapeError and DtypeError as grad().
+/// fn receives a const Model& whose tensors are tracked. It returns one of three: the loss, a float
+/// tensor with one element; a std::pair or std::tuple that begins with the loss; a LossSum or
+/// LossOutputs, whose mean() is the loss and the value. `on_ready` is called on this thread as each
+/// gradient becomes final, last layers first.
 ///
-/// What a model leaves out of HEARTH_MODULE is neither trained, moved nor saved. The log warns of a
-/// tensor in the model, and in the modules that it names, that takes part without being named, and
-/// of a weight of one of the library's layers that takes part twice, on a device of the parameters.
+/// A tensor with several names (tied weights) is one parameter: it has one gradient, the sum, under
+/// its first name. A parameter on which the loss does not depend gets zeros, and
+/// Gradients::has_gradient() is false for it. A frozen parameter (freeze_weights()) gets an empty
+/// entry.
 ///
-/// A loss that became NaN or infinite is no error here, since finding out would mean to wait:
-/// DataParallel checks it at every step; your own loop does with require_finite(loss.item(), step),
-/// and require_finite(gradients, step) names the parameter where it began (modules/metrics.hpp). A
-/// failed op is an error of the read of the loss, or of the step with the gradients.
+/// Errors: ArgumentError if a parameter is empty (its name is given) or all are frozen; if the loss
+/// depends on no parameter, for example because fn uses another model than its argument; if an
+/// outer call tracks a parameter: second-order gradients are not available. ShapeError and
+/// DtypeError as grad().
+///
+/// A tensor that a model omits from HEARTH_MODULE is not trained, moved or saved. The log warns of
+/// a used tensor in the model, or in its named modules, that has no name. It also warns of an
+/// unnamed weight of a library layer that is used twice on a device of the parameters.
+///
+/// A loss that became NaN or infinite is no error here, since a check would have to wait.
+/// DataParallel checks it at every step. Your own loop can call require_finite(loss.item(), step);
+/// require_finite(gradients, step) names the parameter where it began (modules/metrics.hpp). A
+/// failed op is reported by the read of the loss, or by the step with the gradients.
 template <class Model, class Fn>
 [[nodiscard]] auto value_and_grad(const Model& model,
                                   Fn&& fn,
@@ -287,7 +291,7 @@ template <class Model, class Fn>
   }
 }
 
-/// For a function that cannot be called with a const model.
+/// Rejects a function that cannot be called with a const model.
 template <class Model, class Fn>
 requires(detail::HasVisit<Model> && !std::invocable<Fn, const Model&>)
     ValueAndGradients<Tensor> value_and_grad(const Model& /*model*/,
@@ -300,7 +304,7 @@ requires(detail::HasVisit<Model> && !std::invocable<Fn, const Model&>)
                 "else: write [&](const Net& net) { return ...; }");
   return {};
 }
-/// For a model that is no module.
+/// Rejects a model that is no module.
 template <class Model, class Fn>
 requires(!detail::HasVisit<Model>)
     ValueAndGradients<Tensor> value_and_grad(const Model& /*model*/,

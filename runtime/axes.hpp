@@ -1,6 +1,6 @@
-// Axes: which axes a reduction goes over: none named (all of them), a whole number, or a list.
-// Negative axes count from the end. A value. Threads: any. Invariant: it holds at most kMaxRank
-// axes, each as the caller wrote it; the reduction checks them.
+// Axes: the axes of a reduction: none given (all of them), one number, or a list. Negative axes
+// count from the end. A value. Threads: any.
+// Invariant: holds at most kMaxRank axes, each as the caller wrote it; the reduction checks them.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace hearth {
 
 class Axes {
  public:
-  Axes() = default;  ///< All.
+  Axes() = default;  ///< All axes.
   // NOLINTBEGIN(google-explicit-constructor): an argument is written as sum(x, -1) or sum(x, {0,
   // 2})
   template <std::integral Int>
@@ -42,7 +42,7 @@ class Axes {
   }
 
  private:
-  // What no int holds is no axis, and stays none.
+  // A number outside the range of int is no axis; its clamped value is none either.
   template <std::integral Int>
   [[nodiscard]] static constexpr int limited(Int axis) noexcept {
     constexpr int kLeast = std::numeric_limits<int>::min();

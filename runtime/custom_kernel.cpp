@@ -38,7 +38,7 @@ namespace {
   throw_error(Error{.code = code, .text = op + ": " + std::move(what), .op = op, .location = loc});
 }
 
-// ---- making one ----
+// ---- construction ----
 
 void check_config(const CustomKernelConfig& config, SourceLoc loc) {
   const auto fail = [&](std::string what) {
@@ -68,7 +68,7 @@ void check_config(const CustomKernelConfig& config, SourceLoc loc) {
   detail::check_names(config, loc);
 }
 
-/// Editors write it in front of UTF-8, and compilers of GLSL do not know it.
+/// Editors write it in front of UTF-8; GLSL compilers reject it.
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 std::uint64_t hash_of(const CustomKernelConfig& config) {
@@ -86,7 +86,7 @@ std::uint64_t hash_of(const CustomKernelConfig& config) {
   return xxh64(std::as_bytes(std::span(all)));
 }
 
-// ---- calling it ----
+// ---- calls ----
 
 std::string described(const CustomCode& code, std::span<const TensorForm> inputs) {
   std::string text;
@@ -247,7 +247,8 @@ std::vector<Tensor> CustomKernel::all(std::span<const Tensor> inputs,
   return run(inputs, numbers, loc);
 }
 
-// Phases: operands that fit; the rule, whose exceptions are mistakes of the call; the record.
+// Phases: check the operands; call the rule, whose exceptions are mistakes of the call; submit the
+// record.
 std::vector<Tensor> CustomKernel::run(std::span<const Tensor> inputs,
                                       std::span<const double> numbers,
                                       SourceLoc loc) const {
@@ -297,7 +298,7 @@ std::vector<Tensor> CustomKernel::run(std::span<const Tensor> inputs,
   return tensors;
 }
 
-// ---- checking it ----
+// ---- checks ----
 
 namespace {
 
@@ -327,7 +328,7 @@ std::string place_of(std::size_t element, const Shape& shape) {
   return "[" + text + "]";
 }
 
-// What is to be compared, and how.
+// Compares one result with its reference.
 struct Comparison {
   const std::string& op;
   double tolerance = 0;
@@ -365,7 +366,7 @@ struct Comparison {
   }
 };
 
-// Weights that tell the elements of a result apart: 0.5, 0.75 .. 1.25, and again.
+// Weights that distinguish neighbouring elements of a result: 0.5, 1.25, 1.0, 0.75, repeated.
 Tensor varied_weights(const Tensor& like) {
   std::vector<float> weights(static_cast<std::size_t>(like.element_count()));
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -376,7 +377,8 @@ Tensor varied_weights(const Tensor& like) {
 
 }  // namespace
 
-// Phases: the results; the gradients of the float inputs, where both have some.
+// Phases: compare the results; compare the gradients of the float inputs, if both functions have
+// some.
 void CustomKernel::check(std::initializer_list<Tensor> inputs,
                          std::initializer_list<double> numbers,
                          double tolerance,

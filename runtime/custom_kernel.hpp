@@ -1,7 +1,6 @@
-// CustomKernel: an op with a kernel of your own, a function on devices of the host and GLSL on
-// Vulkan devices, with your rule for shapes, your gradient and a reference to be checked against.
-// An elementwise function needs none of it: custom_op.hpp makes one of plain ops. Copies share what
-// it is made of. Threads: any.
+// CustomKernel: an op with a kernel of your own: a function for host devices, GLSL for Vulkan
+// devices, a rule for shapes, a gradient, and a reference for checks. For an elementwise function,
+// custom_op.hpp builds the op from plain ops. Copies share their definition. Threads: any.
 #pragma once
 
 #include <functional>
@@ -19,29 +18,30 @@ namespace hearth {
 
 struct CustomDefinition;
 
-/// What a CustomKernel's gradient is made of.
+/// Arguments of a CustomKernel's gradient function.
 struct CustomGradient {
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
-  Tensor gradient;              ///< Of the first result.
-  std::vector<bool> is_needed;  ///< By input: whether somebody asks for its gradient.
+  Tensor gradient;              ///< Gradient of the first result.
+  std::vector<bool> is_needed;  ///< For each input: true if its gradient is needed.
   std::vector<double> numbers;
 };
 
 struct CustomKernelConfig {
-  std::string name;                          ///< What errors, traces and explanations call it.
-  std::vector<CustomInput> inputs;           ///< 1 to 8.
-  std::vector<std::string> outputs = {"y"};  ///< 1 to 4.
-  std::vector<CustomNumber> numbers = {};    ///< Up to 16, which each call gives.
-  /// Types and shapes of the results. What it throws is a mistake of the call, named after the
-  /// kernel with the inputs' shapes: throw std::invalid_argument("x needs 2 axes").
+  std::string name;                 ///< Name of the kernel in errors, traces and explanations.
+  std::vector<CustomInput> inputs;  ///< Inputs, 1 to 8.
+  std::vector<std::string> outputs = {"y"};  ///< Names of the outputs, 1 to 4.
+  std::vector<CustomNumber> numbers = {};    ///< Numbers passed with each call, up to 16.
+  /// Computes the types and shapes of the results. An exception from it is a mistake of the call,
+  /// reported with the kernel's name and the inputs' shapes: throw std::invalid_argument("x needs 2
+  /// axes").
   std::function<std::vector<TensorForm>(std::span<const TensorForm> inputs)> rule = {};
-  HostKernel host = {};  ///< For cpu devices, and those that stand in for one.
-  GlslKernel glsl = {};  ///< For Vulkan devices.
-  /// The gradients of the inputs, made of plain ops and custom kernels; an empty tensor for one
-  /// that is not needed. Without it a tracked input is a mistake.
+  HostKernel host = {};  ///< Kernel for cpu devices, and for the reference and sim devices.
+  GlslKernel glsl = {};  ///< Kernel for Vulkan devices.
+  /// Computes the gradients of the inputs from plain ops and custom kernels; an empty tensor for an
+  /// input that needs none. Without it, calls with a tracked input fail.
   std::function<std::vector<Tensor>(const CustomGradient&)> vjp = {};
-  /// The same results from plain ops, for check().
+  /// Computes the same results from plain ops, for check().
   std::function<std::vector<Tensor>(std::span<const Tensor> inputs,
                                     std::span<const double> numbers)>
       reference = {};
@@ -49,29 +49,31 @@ struct CustomKernelConfig {
 
 class CustomKernel final {
  public:
-  /// Errors: ArgumentError for a kernel without a name, a rule or any code, and for names that are
-  /// no identifiers of GLSL, or meet another, one that the text has for another (x_size for x), or
-  /// a word of the text around it.
+  /// Errors: ArgumentError for a kernel without a name, a rule or any code; for names that are no
+  /// GLSL identifiers; and for names that clash with another name, with a derived name (x_size for
+  /// x), or with a word of the generated text.
   explicit CustomKernel(CustomKernelConfig config, SourceLoc loc = SourceLoc::current());
 
-  /// Runs the kernel on its inputs' device, where views are made contiguous first. Kernels are no
-  /// part of recordings.
+  /// Runs the kernel on its inputs' device; views are made contiguous first. Recordings refuse
+  /// custom kernels.
   ///
-  /// Errors: ShapeError, DtypeError, ArgumentError when inputs or numbers do not fit;
-  /// ArgumentError without code for this device, and for tracked inputs without a vjp. What happens
-  /// in the kernel, and a GLSL text that does not compile, with the lines that are wrong, is a
-  /// DeviceError when the result is read.
+  /// Errors: ShapeError, DtypeError, ArgumentError if inputs or numbers do not fit; ArgumentError
+  /// without code for this device, and for tracked inputs without a vjp. Failures in the kernel,
+  /// and compile errors of the GLSL text with their lines, are a DeviceError when the result is
+  /// read.
   [[nodiscard]] Tensor operator()(std::initializer_list<Tensor> inputs,
                                   std::initializer_list<double> numbers = {},
                                   SourceLoc loc = SourceLoc::current()) const;
-  /// The same with all results. The first one alone has a gradient.
+  /// Runs the kernel and returns all results. Only the first one has a gradient.
   [[nodiscard]] std::vector<Tensor> all(std::span<const Tensor> inputs,
                                         std::span<const double> numbers = {},
                                         SourceLoc loc = SourceLoc::current()) const;
-  /// Runs kernel and reference on these inputs and compares them, and with a vjp their gradients of
-  /// a sum with varied weights: |got - want| <= tolerance · (1 + |want|) for each element. Waits.
+  /// Runs the kernel and the reference on these inputs and compares the results; with a vjp also
+  /// the gradients of a weighted sum. Passes if |got - want| <= tolerance · (1 + |want|) for each
+  /// element. Waits.
   ///
-  /// Errors: ArgumentError that names result, place and both values; without a reference.
+  /// Errors: ArgumentError that names the result, its position and both values; ArgumentError
+  /// without a reference.
   void check(std::initializer_list<Tensor> inputs,
              std::initializer_list<double> numbers = {},
              double tolerance = 1e-5,
@@ -88,7 +90,7 @@ class CustomKernel final {
   std::shared_ptr<const State> state_;
 };
 
-/// A CustomKernel.
+/// Makes a CustomKernel.
 [[nodiscard]] inline CustomKernel custom_op(CustomKernelConfig config,
                                             SourceLoc loc = SourceLoc::current()) {
   return CustomKernel(std::move(config), loc);

@@ -24,16 +24,16 @@ namespace {
 
 constexpr std::size_t kMostOperands = 4;
 
-/// The element types of a call's operands, a byte each; for a number with kNumber in it.
+/// The element types of a call's operands, one byte each; numbers have the kNumber bit.
 using Signature = std::array<std::uint8_t, kMostOperands>;
 constexpr std::uint8_t kNumber = 0x80;
 constexpr std::uint8_t kNone = 0xff;
 
-/// The op for operands of one signature.
+/// The captured op for operands of one signature.
 struct Variant {
   Signature signature{};
   ExpressionRef expression;
-  std::string without_gradient;  ///< Why it has no gradient: the part, and where it is.
+  std::string without_gradient;  ///< Why it has no gradient: the op without one, and its line.
 };
 
 struct VariantPolicy {
@@ -73,8 +73,8 @@ struct CustomOp::State {
   Function function;
   detail::Interner<VariantPolicy> variants{1024};
 
-  /// The first tensor among the operands, beside which the numbers are taken. Errors: ArgumentError
-  /// when there is none, or one is empty.
+  /// The first tensor among the operands; numbers take its type. Errors: ArgumentError if there is
+  /// none, or if one is empty.
   [[nodiscard]] const TensorImpl& first_tensor(std::span<const Arg> operands) const;
   [[nodiscard]] Signature signature_of(std::span<const Arg> operands, DType first) const;
   [[nodiscard]] const Variant& variant(const Signature& signature, SourceLoc loc);
@@ -83,7 +83,8 @@ struct CustomOp::State {
                                             std::size_t input,
                                             DType result,
                                             SourceLoc loc) const;
-  /// The operands in their order, from the tensors and the numbers of a capture.
+  /// Calls the function with the operands in their order, taken from a capture's tensors and
+  /// numbers.
   [[nodiscard]] Tensor run(const Signature& signature,
                            std::span<const Tensor> tensors,
                            std::span<const Tensor> numbers) const;
@@ -135,7 +136,7 @@ Tensor CustomOp::State::run(const Signature& signature,
   return function(operands);
 }
 
-// Inside a function that is captured, it is part of that.
+// Inside a captured function the op becomes part of that capture.
 Tensor CustomOp::State::run_inline(std::span<const Arg> operands,
                                    const Signature& signature) const {
   std::vector<Tensor> tensors;
@@ -159,7 +160,8 @@ Tensor CustomOp::State::run_inline(std::span<const Arg> operands,
   return run(signature, tensors, numbers);
 }
 
-// Not under the table's lock, since the function is the program's: two threads may both capture.
+// Captures without the table's lock, since the function is the program's: two threads may both
+// capture.
 const Variant& CustomOp::State::variant(const Signature& signature, SourceLoc loc) {
   Variant wanted{.signature = signature, .expression = nullptr, .without_gradient = {}};
   if (const auto known = variants.find(wanted)) {
@@ -193,7 +195,7 @@ Types types_of(const Signature& signature) {
 
 }  // namespace
 
-// Phases: the op; the gradient of each float operand, for results that have one.
+// Phases: capture the op; capture the gradient of each float operand, if the result is a float.
 Variant CustomOp::State::capture(const Signature& signature, SourceLoc loc) const {
   const Types types = types_of(signature);
   const detail::CaptureForm form{
@@ -221,7 +223,7 @@ Variant CustomOp::State::capture(const Signature& signature, SourceLoc loc) cons
                  .without_gradient = captured.without_gradient};
 }
 
-// The function is taped while it is captured: so what the sweep emits is captured too.
+// Tapes the function while it is captured, so that the capture contains the ops of the sweep.
 ExpressionGradient CustomOp::State::gradient(const Signature& signature,
                                              std::size_t input,
                                              DType result,
@@ -287,8 +289,8 @@ Tensor CustomOp::operator()(Arg a, Arg b, Arg c, Arg d) const {
   return call(std::array{a, b, c, d});
 }
 
-// Phases: numbers take the type of the first tensor; the types of the operands choose the variant;
-// a tracked operand needs its gradient; the op is submitted.
+// Phases: numbers take the type of the first tensor; the operands' types select the variant; a
+// tracked operand requires its gradient; submit the op.
 Tensor CustomOp::call(std::span<const Arg> operands) const {
   const SourceLoc loc = operands[0].location();
   const TensorImpl& first = state_->first_tensor(operands);

@@ -1,6 +1,6 @@
-// CustomOp: an elementwise op of your own, written over plain ops and run as one kernel, alone or
-// with the ops around it, with broadcasting and a gradient. Copies share what was captured.
-// Threads: any.
+// CustomOp: an elementwise op of your own, written over plain ops. It runs as one kernel, alone or
+// fused with the ops around it, with broadcasting and a gradient. Copies share the captured
+// function. Threads: any.
 #pragma once
 
 #include <functional>
@@ -14,18 +14,19 @@
 
 namespace hearth {
 
-/// Finds out what the function is made of when a combination of element types comes for the first
-/// time: calls it twice, with tensors of shape [1] and of several long axes, which have no values,
-/// and once more for each float operand. What it computes is the same in each call: it takes
-/// tensors of any shape, asks for none, and makes each element from the elements at its place.
-/// Views that change nothing are no ops, and allowed. Numbers that a call gives come as such
-/// tensors too, and may differ from call to call; numbers of the program that the function uses
-/// become constants, and tensors of the program are refused. f16 and bf16 are computed in f32 and
-/// rounded once, at the end. The gradient is derived from those of the ops that it is made of.
+/// An elementwise op captured from a function over plain ops.
 ///
-/// A device may have no room for a long function: the CPU's limit is about 500 values (its
-/// operands, numbers and ops, equal ones once), and a longer one fails with DeviceError when its
-/// result is read.
+/// Capture: the function is captured when a combination of element types is first used. It is
+/// called twice, with tensors of shape [1] and of several long axes, which have no values, and once
+/// more for each float operand. It must compute the same in each call, accept any shape, test no
+/// shape, and compute each element from the elements at its position. Views that change nothing are
+/// allowed. Numbers passed to a call become such tensors too and may differ between calls. Numbers
+/// that the function uses become constants; tensors that it captures are refused. f16 and bf16 are
+/// computed in f32 and rounded once, at the end. The gradient is derived from the ops.
+///
+/// A device may have no room for a long function: the CPU's limit is about 500 values (operands,
+/// numbers and ops; equal ones count once). A longer one fails with DeviceError when its result is
+/// read.
 class CustomOp final {
  public:
   using Function = std::function<Tensor(std::span<const Tensor> operands)>;
@@ -36,11 +37,12 @@ class CustomOp final {
            Function function,
            SourceLoc loc = SourceLoc::current());
 
-  /// Operands broadcast; at least one is a tensor. A number takes the type of the first tensor.
-  /// Errors: ShapeError, DtypeError when they do not fit; ArgumentError for another number of
-  /// operands, for a function that is not elementwise, reads a value, uses a tensor that is no
-  /// operand or does not use one that is, and for a tracked operand where a part has no gradient,
-  /// which it names; what the function throws.
+  /// Applies the op. Operands broadcast; at least one is a tensor. A number takes the type of the
+  /// first tensor.
+  /// Errors: ShapeError, DtypeError if the operands do not fit. ArgumentError for another number of
+  /// operands; for a function that is not elementwise, reads a value, uses a tensor that is no
+  /// operand or ignores an operand; for a tracked operand if an op in the function has no gradient
+  /// (its name is given). Exceptions of the function pass through.
   [[nodiscard]] Tensor operator()(Arg a) const;
   [[nodiscard]] Tensor operator()(Arg a, Arg b) const;
   [[nodiscard]] Tensor operator()(Arg a, Arg b, Arg c) const;
@@ -53,7 +55,7 @@ class CustomOp final {
   std::shared_ptr<State> state_;
 };
 
-/// A CustomOp from a function of one to four tensors.
+/// Makes a CustomOp of a function of one to four tensors.
 template <class Fn>
 [[nodiscard]] CustomOp custom_op(std::string name,
                                  Fn function,

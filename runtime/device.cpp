@@ -133,7 +133,7 @@ Pending<void> Device::restart_later(SourceLoc loc) const {
       Error{.code = ErrorCode::device_lost,
             .text = fmt::format("device {} was restarted", endpoint.name()),
             .device = endpoint.name()}));
-  detail::mark_read(*given_up);  // nobody has to be told of it
+  detail::mark_read(*given_up);  // a restart is no failure to report
   return ask_later<RestartDevice>(endpoint, loc, given_up);
 }
 

@@ -35,7 +35,7 @@ std::string place_of(const ExplainedKernel& kernel) {
   return text;
 }
 
-/// Where all kernels end for one reason.
+/// Returns whether all kernels end for the same reason.
 bool have_one_end(const std::vector<ExplainedKernel>& kernels) {
   return kernels.size() > 1 &&
          std::ranges::all_of(kernels, [&kernels](const ExplainedKernel& each) {
@@ -65,7 +65,7 @@ std::int64_t sum_of(const std::vector<ExplainedKernel>& kernels,
 
 }  // namespace
 
-// A single kernel that comes twice is one that does; a longer row has to come three times.
+// A single kernel counts as repeated from two times on, a longer sequence from three.
 std::vector<detail::RepeatedKernels> detail::repeated(const std::vector<ExplainedKernel>& kernels) {
   constexpr std::size_t kLongest = 8;
   std::vector<detail::RepeatedKernels> all;
@@ -158,7 +158,7 @@ std::string Explanation::to_json() const {
                                       {"bytes_written", bytes_written()},
                                       {"ideal_bytes", ideal_bytes},
                                       {"runs", std::move(runs)}};
-  // Names of files and modules are the user's, and need not be UTF-8.
+  // Names of files and modules come from the user and may not be UTF-8.
   return all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -171,10 +171,9 @@ Explanation explain(const Device& device, const std::function<void()>& program) 
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
     try {
-      static_cast<void>(device.take_explanation());  // or the device would keep on writing it down
+      static_cast<void>(device.take_explanation());  // otherwise the device would keep recording
     } catch (const Exception&) {
-      // A device that is lost or closed keeps nothing; the program's own failure is the one to
-      // tell.
+      // A lost or closed device records nothing; the program's own failure is the one to report.
     }
     std::rethrow_exception(cause);
   }

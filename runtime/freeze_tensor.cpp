@@ -7,7 +7,7 @@
 namespace hearth {
 
 void freeze_tensor(const Tensor& tensor) {
-  detail::TensorAccess::publish_frozen(tensor, SourceLoc::current());  // throws when it is empty
+  detail::TensorAccess::publish_frozen(tensor, SourceLoc::current());  // throws if it is empty
   detail::TensorAccess::impl(tensor)->freeze();
 }
 

@@ -1,19 +1,20 @@
-// Freezing: a tensor whose values every stream of its device will read, for as long as it lives.
-// What a use writes down for a tensor that two or three streams share (which stream, how far) is
-// not written down for a frozen one: its slot waits for all streams when it is dropped. So threads
-// that share it write to none of its memory but its count.
+// freeze_tensor(): for a tensor whose values every stream of its device reads. A use of a shared
+// tensor is normally noted (stream, record); for a frozen one it is not, and its slot waits for all
+// streams when it is dropped. Threads that share it therefore write none of its memory except its
+// count.
 #pragma once
 
 #include <hearth/runtime/tensor.hpp>
 
 namespace hearth {
 
-/// From here on the tensor's memory is never reused in place and its uses cost no bookkeeping, on
-/// any stream. Its other copies are frozen with it. Cannot be undone. Kernels may keep its values a
-/// second time in the order in which they read them, for products of many rows and convolutions: as
-/// long as they take no more than a quarter of the device's budget and nothing else needs that.
+/// Freezes a tensor: its memory is never reused in place, and its uses cost no bookkeeping on any
+/// stream. Its copies are frozen with it. Cannot be undone. Kernels of products with many rows and
+/// of convolutions may keep a second copy of its values, in the order in which they read them.
+/// These copies use at most a quarter of the device's budget, and are dropped if that memory is
+/// needed.
 ///
-/// Errors: ArgumentError when it is empty. Threads: one, before the tensor is shared; then any may
+/// Errors: ArgumentError if it is empty. Threads: one, before the tensor is shared; then any may
 /// use it. Cost: one record.
 void freeze_tensor(const Tensor& tensor);
 

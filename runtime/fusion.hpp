@@ -1,5 +1,5 @@
-// How a device takes its streams' ops: one by one, or by looking ahead, so that neighbours may
-// become one kernel; and why it stops looking. Values. Threads: any.
+// Fusion: whether a device runs the ops of its streams one by one or looks ahead to fuse
+// neighbours, and why it stops looking. Values. Threads: any.
 #pragma once
 
 #include <array>
@@ -10,19 +10,19 @@
 namespace hearth {
 
 enum class Fusion : std::uint8_t {
-  off,     ///< Each op runs as soon as its turn comes.
-  single,  ///< The device looks ahead as it does to fuse, and runs the ops one by one: for tests,
-           ///< and to tell whether looking ahead or a fused kernel is to blame. Results have the
-           ///< bits that they have with `off`.
-  on,      ///< Ops that work element by element or along rows (up to 8,192 elements; a reduction of
-           ///< longer ones may end a kernel) run as one kernel with those around them, also behind
-           ///< a product: what is between them never reaches memory, and what nobody needs is never
-           ///< made. Results have the same bits on cpu devices; those of f16 and bf16 with
-           ///< `round_intermediates`.
+  off,  ///< Each op runs as soon as its turn comes.
+  /// The device looks ahead but runs the ops one by one. For tests, and to find out whether looking
+  /// ahead or a fused kernel causes a fault. Results have the same bits as with `off`.
+  single,
+  /// Elementwise ops and row ops (up to 8,192 elements; a reduction of longer rows may end a
+  /// kernel) run as one kernel with their neighbours, also as the epilogue of a product. Internal
+  /// values never reach memory, and unneeded ones are never computed. Results have the same bits on
+  /// cpu devices; f16 and bf16 only with `round_intermediates`.
+  on,
 };
 
-/// Why a device stopped looking ahead in a stream. Up to `full` these are program boundaries, which
-/// depend on the order of the program alone; the others are cuts, which are a matter of time.
+/// Why a device stopped looking ahead in a stream. The values up to `full` are program boundaries,
+/// which depend only on the order of the program; the others are cuts, which depend on timing.
 enum class WindowEnd : std::uint8_t {
   read,
   sync,
@@ -32,15 +32,15 @@ enum class WindowEnd : std::uint8_t {
   adopt,
   group,        ///< An update group begins or ends.
   limit,        ///< The stream gets a deadline or a stop token.
-  full,         ///< So many ops, records or bytes of attributes.
-  foreign_use,  ///< Another stream needs what an op of the window makes.
-  watched,      ///< Another stream waits until this one has come this far.
+  full,         ///< The window reached its limit of ops, records or bytes of attributes.
+  foreign_use,  ///< Another stream needs the result of an op in the window.
+  watched,      ///< Another stream waits until this one has reached this point.
   wait,         ///< The next op has to wait for another stream.
   failure,      ///< The next op has an input that carries an error.
-  shortage,     ///< A stream waits for memory, which what the window holds up may release.
-  idle,         ///< No further op came for a moment. Never where the runtime is deterministic.
-  duty,         ///< The device is asked something, restarts or stops.
-  stream_end,   ///< The stream is gone.
+  shortage,     ///< A stream waits for memory that the window may release.
+  idle,         ///< No further op came for a moment. Never in a deterministic runtime.
+  duty,         ///< The device received a question, restarts or stops.
+  stream_end,   ///< The stream has ended.
 };
 inline constexpr std::size_t kWindowEndCount = 17;
 

@@ -18,7 +18,7 @@ namespace {
       .code = code, .text = "gradients: " + std::move(text), .op = "gradients", .location = loc});
 }
 
-// The type that squares are added up in: 16-bit floats would overflow.
+// The type for sums of squares: 16-bit floats would overflow.
 DType norm_dtype(const std::vector<Tensor>& tensors) {
   const bool is_wide = std::ranges::any_of(
       tensors, [](const Tensor& t) { return t.is_valid() && t.dtype() == DType::f64; });
@@ -148,7 +148,7 @@ void Gradients::accumulate(Gradients&& other, SourceLoc loc) {
       }
     }
   }
-  static_cast<void>(Gradients(std::move(other)));  // marks the argument as used
+  static_cast<void>(Gradients(std::move(other)));  // marks the argument as moved from
 }
 
 void Gradients::scale(double factor, SourceLoc loc) {
@@ -195,7 +195,7 @@ Tensor Gradients::clip_by_norm(double max_norm, SourceLoc loc) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     Tensor& tensor = tensors_[i];
     if (has_gradient(i) && is_float(tensor.dtype())) {
-      // 16 bits of the factor would leave the norm beside the bound: only the product is rounded.
+      // Rounds only the product: a 16-bit factor would miss the requested norm.
       const DType dtype = tensor.dtype();
       const DType wide = accumulation_dtype(dtype);
       const Tensor local = factor.to(tensor.device(), loc).to(wide, loc);

@@ -1,8 +1,9 @@
-// Gradients: the owned result of differentiation, one tensor a parameter, in visit order, with the
-// parameters' paths. Movable to another thread (publish() and adopt() hand it over). Threads: one
-// at a time. Invariants: (1) for a parameter on which the loss does not depend there are zeros, and
-// has_gradient() is false until they are replaced; (2) for one that is frozen there is an empty
-// tensor; (3) what was moved from knows it, and every use of it throws.
+// Gradients: the owned result of differentiation: one tensor for each parameter, in visit order,
+// with the parameters' paths. Movable to another thread by publish() and adopt(). Threads: one at a
+// time.
+// Invariants: (1) a parameter on which the loss does not depend has zeros, and has_gradient() is
+// false until they are replaced; (2) a frozen parameter has an empty tensor; (3) moved-from
+// gradients are marked, and every use of them throws.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +17,12 @@
 
 namespace hearth {
 
-/// Hears of leaf `index`'s finished gradient and may replace it (a bucketed all-reduce does).
+/// Receives the finished gradient of leaf `index` and may replace it, as a bucketed all-reduce
+/// does.
 using GradientHook = std::function<void(std::size_t index, Tensor& gradient)>;
 
 namespace detail {
-/// The number of a gradient, with the line that asks for it.
+/// The index of a gradient, with the line of the caller.
 struct GradientNumber {
   // NOLINTNEXTLINE(google-explicit-constructor)
   GradientNumber(std::size_t number, SourceLoc line = SourceLoc::current()) noexcept
@@ -36,20 +38,21 @@ struct GradientNumber {
 class Gradients {
  public:
   Gradients() = default;
-  /// `unreached`: by parameter, the zeros that stand for a gradient that is not there, else empty;
-  /// may be nothing at all.
+  /// `unreached`: for each parameter, the zeros that replace a missing gradient, else an empty
+  /// tensor. May be an empty vector.
   Gradients(std::vector<std::string> paths,
             std::vector<Tensor> tensors,
             std::vector<Tensor> unreached = {});
 
   [[nodiscard]] std::size_t size() const noexcept { return tensors_.size(); }
   [[nodiscard]] bool empty() const noexcept { return tensors_.empty(); }
-  /// Whether they were moved from: into a step, or into other gradients.
+  /// True if they were moved from: into a step, or into other gradients.
   [[nodiscard]] bool is_used() const noexcept { return mark_.is_moved_from(); }
-  /// Errors: ArgumentError of `call` when they were.
+  /// Checks that they were not moved from. Errors: ArgumentError of `call`.
   void require_unused(std::string_view call, SourceLoc loc = SourceLoc::current()) const;
-  /// By the parameter's number, in visit order. Errors, as of all that take one: ArgumentError
-  /// where there are not so many, or they were used.
+  /// The path of a parameter, by its index in visit order.
+  /// Errors (of every function with an index): ArgumentError if the index is too large, or the
+  /// gradients were moved from.
   [[nodiscard]] const std::string& path(detail::GradientNumber index) const;
   [[nodiscard]] const Tensor& operator[](detail::GradientNumber index) const {
     require(index);
@@ -59,29 +62,30 @@ class Gradients {
     require(index);
     return tensors_[index.value];
   }
-  /// Whether the loss depends on the parameter, and it is not frozen. An optimizer leaves the
-  /// others alone: no decay, no momentum. A tensor that the program puts in place of the zeros
+  /// True if the loss depends on the parameter, and it is not frozen. An optimizer leaves other
+  /// parameters alone: no decay, no momentum. A tensor that the program puts in place of the zeros
   /// counts as a gradient.
   [[nodiscard]] bool has_gradient(detail::GradientNumber index) const;
-  /// Whether the sweep came to the parameter, whatever a GradientHook did then.
+  /// True if the sweep reached the parameter, whatever a GradientHook did then.
   [[nodiscard]] bool is_reached(detail::GradientNumber index) const;
-  /// Says that what stands here is no gradient.
+  /// Marks the entry as no gradient.
   void leave_out(detail::GradientNumber index);
-  /// By path. Errors: ArgumentError not_found, also for a parameter that is frozen.
+  /// The gradient by path. Errors: ArgumentError not_found, also for a frozen parameter.
   [[nodiscard]] const Tensor& at(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
   /// Adds `other`, parameter by parameter (gradient accumulation).
   ///
-  /// Dtypes: gradients of f16 and bf16 are f32 from the first sum on, so that many small ones add
-  /// up; optimizers take either.
-  /// Errors: ArgumentError when the paths differ, either was used, or these are moved into
-  /// themselves.
+  /// Dtypes: f16 and bf16 gradients become f32 at the first sum, so that many small ones add up;
+  /// optimizers accept either.
+  /// Errors: ArgumentError if the paths differ, if either was moved from, or if the gradients are
+  /// moved into themselves.
   void accumulate(Gradients&& other, SourceLoc loc = SourceLoc::current());
   void accumulate(const Gradients& other, SourceLoc loc = SourceLoc::current());
   void scale(double factor, SourceLoc loc = SourceLoc::current());
   /// The Euclidean norm over all gradients, a scalar tensor.
   [[nodiscard]] Tensor norm(SourceLoc loc = SourceLoc::current()) const;
-  /// Scales all by min(1, max_norm / norm); nothing is waited for. Returns the norm before.
+  /// Scales all gradients by min(1, max_norm / norm) without waiting. Returns the norm before
+  /// scaling.
   Tensor clip_by_norm(double max_norm, SourceLoc loc = SourceLoc::current());
 
   void publish() const;
@@ -97,7 +101,8 @@ class Gradients {
 
   std::vector<std::string> paths_;
   std::vector<Tensor> tensors_;
-  std::vector<Tensor> unreached_;  ///< By parameter, empty where there is a gradient; or of size 0.
+  /// One entry for each parameter, empty if it has a gradient; or size 0.
+  std::vector<Tensor> unreached_;
   detail::MoveMark mark_;
 };
 

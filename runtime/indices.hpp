@@ -1,6 +1,6 @@
-// Indices: which part of a tensor a[...] takes, an entry an axis from the first one on: a number,
-// or a Range of them. A value. Threads: any. Invariant: it holds at most kMaxRank entries, each as
-// the caller wrote it; the tensor checks them.
+// Indices: the argument of a tensor's a[...]: one entry for each axis from the first on, each a
+// number or a Range. A value. Threads: any.
+// Invariant: holds at most kMaxRank entries, each as the caller wrote it; the tensor checks them.
 #pragma once
 
 #include <array>
@@ -15,13 +15,15 @@
 
 namespace hearth {
 
-/// Indices start, start + step, … before stop along one axis, as Python's x[start:stop:step]:
-/// negative numbers count from the end, a negative step walks backwards. Leave start or stop out
-/// for "from the beginning" and "to the end" in the step's direction.
+/// The indices start, start + step, … before stop along one axis, as Python's x[start:stop:step].
+/// Negative numbers count from the end; a negative step walks backwards. An omitted start or stop
+/// means the first or last element in the step's direction.
 struct Range {
-  std::optional<std::int64_t> start = {};  ///< The first element; below 0 it counts from the end.
-  std::optional<std::int64_t> stop = {};   ///< The first one left out.
-  std::int64_t step = 1;                   ///< Below 0 it goes backwards, as a flip does.
+  /// The first index; negative numbers count from the end.
+  std::optional<std::int64_t> start = {};
+  std::optional<std::int64_t> stop = {};  ///< The first index left out.
+  /// Distance between indices; negative numbers walk backwards, as in a flip.
+  std::int64_t step = 1;
 };
 
 /// One entry of a[...].
@@ -60,7 +62,7 @@ class Indices {
   [[nodiscard]] std::span<const Index> list() const noexcept {
     return std::span<const Index>(list_).first(count_);
   }
-  /// The call that indexes.
+  /// The location of the indexing expression.
   [[nodiscard]] SourceLoc location() const noexcept { return loc_; }
 
  private:

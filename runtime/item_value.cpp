@@ -13,7 +13,7 @@ bool ItemValue::is_between(std::int64_t low, std::uint64_t high) const noexcept 
     return integer >= low && (integer < 0 || static_cast<std::uint64_t>(integer) <= high);
   }
   const double whole = std::trunc(real);
-  // high is 2^n - 1, which a double need not hold; 2^n it holds.
+  // high is 2^n - 1, which a double may not hold; it holds 2^n.
   return whole >= static_cast<double>(low) && whole < 2 * static_cast<double>(high / 2 + 1);
 }
 

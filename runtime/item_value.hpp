@@ -1,5 +1,5 @@
-// The one value that Tensor::item() reads, and how it becomes a C++ number: exactly, or not at all.
-// A value, any thread.
+// ItemValue: the one value that Tensor::item() reads, and its conversion to a C++ number, which is
+// exact or throws. A value, any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 namespace hearth {
 
 struct ItemValue {
-  bool is_integer = false;  ///< Of an integer or bool tensor.
-  double real = 0;          ///< Of a float tensor.
+  bool is_integer = false;  ///< The tensor is of an integer type or bool.
+  double real = 0;          ///< The value of a float tensor.
   std::int64_t integer = 0;
 
-  /// Integers come as they are; a float T rounds; an integer T drops the fraction of a float; bool
-  /// says whether the value is not 0. Errors: ArgumentError when T cannot hold it.
+  /// Converts the value: a float T rounds; an integer T truncates a float; bool is true if the
+  /// value is not 0. Errors: ArgumentError if T cannot hold it.
   template <class T>
   [[nodiscard]] T as(SourceLoc loc) const {
     static_assert(std::is_arithmetic_v<T> || Element<T>, "item gives a number: this type is none");
@@ -43,7 +43,7 @@ struct ItemValue {
   }
 
  private:
-  /// Whether the value, less its fraction, lies in low … high; NaN does not.
+  /// Returns whether the truncated value lies in low … high; false for NaN.
   [[nodiscard]] bool is_between(std::int64_t low, std::uint64_t high) const noexcept;
   [[noreturn]] void throw_misfit(std::string_view kind,
                                  std::size_t size_bytes,

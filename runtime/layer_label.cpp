@@ -23,7 +23,8 @@ std::string_view path_of(const Tensor& tensor) noexcept {
 std::string layer_of(const Tensor& tensor) {
   const std::string_view path = path_of(tensor);
   const std::string_view layer = hearth::layer_of(path);
-  return layer.size() == path.size() ? std::string() : std::string(layer);  // "weight" lies in none
+  // a bare "weight" has no layer
+  return layer.size() == path.size() ? std::string() : std::string(layer);
 }
 
 LayerLabel::LayerLabel(const Device& device, std::string_view path)

@@ -105,8 +105,8 @@ OpRecord lend_record(const TensorImpl& from, Use use, const TensorImpl& result, 
 
 }  // namespace
 
-// Phases: is it the tensor's last use, whose bytes may be lent themselves; a result for what comes
-// back; the record; then, and only then, the tensor is given away or marked as used.
+// Phases: determine whether this is the tensor's last use, so that its own bytes can be lent; make
+// a result for the returned bytes; submit the record; only then release the tensor or note its use.
 Tensor lend(Tensor tensor,
             UniqueFunction<void(Result<LentRegion>)> ready,
             Deadline deadline,
@@ -138,7 +138,7 @@ Tensor lend(Tensor tensor,
     impl.note_use(stream.id(), record.sequence);
   }
   if (stream.endpoint().tables().recorder.is_on()) {
-    // Nobody knows what the borrower makes of the bytes: a recording reads them once they are back.
+    // A recording cannot follow what the borrower does: it reads the bytes once they are returned.
     static_cast<void>(result.read_bytes(loc));
   }
   stream.endpoint().wake_if_free();  // other devices wait for these bytes

@@ -1,6 +1,7 @@
-// LentRegion: a tensor's bytes on loan to a client that is not the device (a collective engine).
-// The lane that lent them waits until done() or the deadline; its actor goes on with other lanes.
-// Threads: move-only; one at a time, any. Dropped without done() it reports `cancelled`.
+// LentRegion: a tensor's bytes on loan to a borrower other than the device (a collective engine).
+// The lane that lent them waits until done() or the deadline; its actor serves other lanes
+// meanwhile.
+// Threads: move-only; one at a time, any. Destroying it without done() reports `cancelled`.
 // Invariant: done() counts once; after the deadline the tensor is poisoned and done() has no
 // effect.
 #pragma once
@@ -38,29 +39,30 @@ class LentRegion {
   ~LentRegion();
 
   [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
-  /// Host bytes that may be read and written until done().
+  /// Host bytes that the borrower may read and write until done().
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return bytes_; }
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
-  /// Gives the bytes back; a failure poisons the tensor with that error.
+  /// Returns the bytes; a failed status poisons the tensor with that error.
   void done(Status status = {});
-  /// Runs `work` on the device's own cores (the holder of its token), while the bytes are lent.
-  /// Must not block. What it throws poisons the tensor.
+  /// Runs `work` on the device's own cores (as the holder of its token), while the bytes are lent.
+  /// `work` must not block. An exception from it poisons the tensor.
   void run_on_device(UniqueFunction<void()> work) const;
 
  private:
   friend class LoanRecall;
   IntrusivePtr<DeviceEndpoint> endpoint_;
-  std::shared_ptr<const void> memory_;  ///< Keeps the bytes mapped, whatever becomes of the device.
+  /// Keeps the bytes mapped, also if the device is lost or closed.
+  std::shared_ptr<const void> memory_;
   LaneId lane_;
   std::uint64_t loan_ = 0;
   std::span<std::byte> bytes_;
   DType dtype_ = DType::f32;
 };
 
-/// A hand on a loan for the code that watches over the borrower. Copyable. Threads: any.
+/// Ends a loan early, for the code that watches the borrower. Copyable. Threads: any.
 class LoanRecall final {
  public:
-  /// Of a valid region.
+  /// Requires a valid region.
   explicit LoanRecall(const LentRegion& region);
   LoanRecall(const LoanRecall& other);
   LoanRecall& operator=(const LoanRecall& other);
@@ -68,8 +70,8 @@ class LoanRecall final {
   LoanRecall& operator=(LoanRecall&& other) noexcept;
   ~LoanRecall();
 
-  /// Ends the loan as its deadline does: the tensor carries `error`, its lane goes on, and the
-  /// bytes stay the borrower's until done(). Without effect when the loan has ended.
+  /// Ends the loan as its deadline does: the tensor carries `error`, its lane continues, and the
+  /// bytes stay the borrower's until done(). Has no effect if the loan has ended.
   void recall(ErrorRef error) const;
 
  private:
@@ -78,11 +80,12 @@ class LoanRecall final {
   std::uint64_t loan_ = 0;
 };
 
-/// Lends the bytes of `tensor` once they are computed, and gives back the tensor as it will be
-/// after done(): the same memory in place when nobody else holds the tensor, else a copy of it.
-/// `ready` runs on the device's loop: it must only hand the region on. An error of the tensor, or
-/// of the device, goes to `ready` and poisons the result. Errors: ArgumentError on a tracked or
-/// empty tensor. Threads: any; on the calling thread's stream.
+/// Lends the bytes of `tensor` once they are computed. Returns the tensor as it is after done():
+/// the same memory in place if no other copy of the tensor exists, else a copy. `ready` runs on the
+/// device's loop, so it must only pass the region on. An error of the tensor or the device goes to
+/// `ready` and poisons the result.
+/// Errors: ArgumentError on a tracked or empty tensor.
+/// Threads: any; on the calling thread's stream.
 [[nodiscard]] Tensor lend(Tensor tensor,
                           UniqueFunction<void(Result<LentRegion>)> ready,
                           Deadline deadline,

@@ -1,6 +1,6 @@
-// LossSum: a loss in two parts, for means over something else than samples: targets that count,
-// weights of classes. The parts of several devices or micro-batches can be added up and divided
-// then; their means cannot. A value. Threads: as Tensor.
+// LossSum: a loss as sum and weight, for means over something else than samples: targets that are
+// not ignored, weights of classes. The parts of several devices or micro-batches can be added and
+// then divided; their means cannot. A value. Threads: as Tensor.
 #pragma once
 
 #include <string_view>
@@ -10,26 +10,26 @@
 
 namespace hearth {
 
-/// What a loss function of DataParallel and Trainer can return in place of a mean: with
-/// `sum(losses * mask)` and `sum(mask)`, several devices have the mean of the whole batch.
+/// A result that a loss function of DataParallel and Trainer may return in place of a mean. With
+/// `sum(losses * mask)` and `sum(mask)`, several devices compute the mean of the whole batch.
 struct LossSum {
-  Tensor sum;     ///< Of rank 0. Not NaN where nothing counts, but 0.
-  Tensor weight;  ///< What the sum is to be divided by: one number, not differentiated.
+  Tensor sum;     ///< Sum of the losses, of rank 0; 0, not NaN, if nothing counts.
+  Tensor weight;  ///< Divisor of the sum: one number, not differentiated.
 
-  /// The one divided by the other: NaN where nothing counts.
+  /// sum / weight; NaN if nothing counts.
   [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;
 };
 
-/// cross_entropy(logits, targets, options) before the division: the sum over all targets that are
-/// not ignored, weighted by their classes, and the sum of these weights.
+/// The parts of cross_entropy(logits, targets, options) before the division: the sum over all
+/// targets that are not ignored, weighted by their classes, and the sum of these weights.
 ///
-/// Shapes, dtypes and errors: as cross_entropy; of f16 and bf16 both are f32.
+/// Shapes, dtypes and errors: as cross_entropy; for f16 and bf16 both parts are f32.
 [[nodiscard]] LossSum cross_entropy_sum(Arg logits,
                                         Arg targets,
                                         const CrossEntropyOptions& options = {});
 
 namespace detail {
-/// Errors: ArgumentError, DtypeError or ShapeError of `caller` for a loss that is not one float.
+/// Checks that a loss is one float. Errors: ArgumentError, DtypeError or ShapeError of `caller`.
 void require_loss(std::string_view caller, const Tensor& loss, SourceLoc loc);
 }  // namespace detail
 

@@ -21,7 +21,7 @@ RuntimeTables& tables_of(const Device& device) {
   throw_error(std::move(error));
 }
 
-// Of devices that gather them, when nobody wants them any more.
+// Discards the events of devices with a running trace.
 void drop_events(std::span<const Device> devices) {
   for (const Device& device : devices) {
     try {
@@ -47,7 +47,7 @@ MemoryTraceScope::MemoryTraceScope(const Runtime& runtime,
                   .text = "memory trace: the runtime's memory is traced already"},
                  loc);
   }
-  tables.trace().add_reader();  // layers of ops that have no tensor of one
+  tables.trace().add_reader();  // for the layers of ops that use no tensor of a layer
   std::size_t begun = 0;
   try {
     for (; begun < devices_.size(); ++begun) {
@@ -96,7 +96,7 @@ Status MemoryTraceScope::stop() {
 Status MemoryTraceScope::write() const {
   std::vector<DeviceMemoryTrace> traces;
   for (const Device& device : devices_) {
-    device.catch_up_later().get();  // failed ops are for the program to read
+    device.catch_up_later().get();  // the program itself reads failures of ops
     MemoryTrace events = device.take_memory_trace();
     if (!events.empty()) {
       traces.push_back({.device = device.name(), .events = std::move(events)});

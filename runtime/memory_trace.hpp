@@ -1,13 +1,14 @@
-// MemoryTraceScope: who holds a runtime's memory during a stretch of a program, written to a file
-// that `hearth-bench memory` draws: each tensor from its op to its end, with its layer and line.
+// MemoryTraceScope: traces which tensors hold a runtime's memory during part of a program, to a
+// file that `hearth-bench memory` draws: each tensor from its op to its end, with its layer and
+// line.
 //
 //   {
 //     const hearth::MemoryTraceScope trace(runtime, "step.memory.json");
 //     train_step();
 //   }
 //
-// Owned by the code that traces. Threads: one; what is traced is the work of all.
-// Invariants: (1) one memory trace at a time in a runtime; (2) the file is whole or not there.
+// Owned by the code that traces. Threads: one; the trace covers the work of all threads.
+// Invariants: (1) one memory trace at a time in a runtime; (2) the file is complete or absent.
 #pragma once
 
 #include <cstdint>
@@ -28,25 +29,26 @@ class Runtime;
 
 class [[nodiscard]] MemoryTraceScope final {
  public:
-  /// Begins, on all devices of the runtime, once what was submitted before has run.
-  /// Errors: ArgumentError when the runtime's memory is traced already; FileError when the file
-  /// cannot be written; those of Device::sync(). Then nothing is traced.
+  /// Starts the trace on all devices of the runtime, once previously submitted work has run.
+  /// Errors: ArgumentError if the runtime's memory is already traced; FileError if the file cannot
+  /// be written; those of Device::sync(). After an error nothing is traced.
   MemoryTraceScope(const Runtime& runtime,
                    std::filesystem::path file,
                    SourceLoc loc = SourceLoc::current());
   MemoryTraceScope(const MemoryTraceScope&) = delete;
   MemoryTraceScope& operator=(const MemoryTraceScope&) = delete;
-  /// Ends, if stop() did not. What goes wrong is logged as an error.
+  /// Ends the trace, if stop() did not. Errors are logged.
   ~MemoryTraceScope();
 
-  /// Ends, once what was submitted has run, and writes the file. Of more than a million changes
-  /// the first are kept, as the log says. Errors: io_error; invalid_argument when it had ended;
-  /// that of a device that does not answer.
+  /// Ends the trace once submitted work has run, and writes the file. Of more than a million
+  /// changes the first are kept, and the log reports it.
+  /// Errors: io_error; invalid_argument if the trace had ended; the error of a device that does not
+  /// answer.
   [[nodiscard]] Status stop();
 
  private:
   [[nodiscard]] Status write() const;
-  /// Nothing is traced any more, and another one may begin.
+  /// Abandons the trace, so that another one may begin.
   void give_up() noexcept;
 
   std::vector<Device> devices_;
@@ -54,17 +56,19 @@ class [[nodiscard]] MemoryTraceScope final {
   bool is_open_ = false;
 };
 
-/// What a file of a MemoryTraceScope holds of a device.
+/// The part of a MemoryTraceScope's file for one device.
 struct DeviceMemoryTrace {
   std::string device;
   MemoryTrace events;
-  std::shared_ptr<const std::set<std::string>> files = nullptr;  ///< Keeps the names in `events`.
+  /// Owns the file names in `events`.
+  std::shared_ptr<const std::set<std::string>> files = nullptr;
 };
 
-/// Errors: io_error.
+/// Writes traces to a file. Errors: io_error.
 [[nodiscard]] Status write_memory_traces(const std::filesystem::path& file,
                                          std::span<const DeviceMemoryTrace> traces);
-/// Errors: those of read_file; bad_format when it is no such file.
+/// Reads a file of a MemoryTraceScope. Errors: those of read_file; bad_format if the file has
+/// another format.
 [[nodiscard]] Result<std::vector<DeviceMemoryTrace>> read_memory_traces(
     const std::filesystem::path& file);
 

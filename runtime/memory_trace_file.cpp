@@ -1,4 +1,4 @@
-// The file of a memory trace: JSON, with the ops that made tensors in a list beside the events.
+// The file format of a memory trace: JSON, with the producing ops in a list beside the events.
 #include <hearth/runtime/memory_trace.hpp>
 
 #include <array>
@@ -27,7 +27,7 @@ std::string json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// The places of ops in the list of them.
+/// Numbers the distinct origins and collects their list.
 class Origins {
  public:
   std::size_t place_of(const TensorOrigin& origin) {
@@ -154,7 +154,7 @@ Result<std::vector<DeviceMemoryTrace>> read_memory_traces(const std::filesystem:
       traces.push_back(trace_of(each));
     }
     return traces;
-  } catch (const std::exception& error) {  // of the JSON library, too
+  } catch (const std::exception& error) {  // also exceptions of the JSON library
     return Error{
         .code = ErrorCode::bad_format,
         .text = fmt::format("file {}: not a memory trace: {}", file.string(), json_fault(error))};

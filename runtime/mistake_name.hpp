@@ -1,6 +1,5 @@
-// The name under which a mistake is reported: a layer, a loss or an op that is made of ops with
-// other names reports what these refuse under its own, which is what the program wrote.
-// Header-internal. Stateless. Threads: any.
+// Renames errors of composed functions: a layer, loss or op that is made of other ops reports their
+// errors under its own name, which the program wrote. Header-internal. Stateless. Threads: any.
 #pragma once
 
 #include <string_view>
@@ -12,7 +11,7 @@ namespace hearth::detail {
 /// Throws the mistake with this name in place of its op's.
 [[noreturn]] void throw_named(const Error& mistake, std::string_view name);
 
-/// What `fn` returns. Errors: an ArgumentError that it throws, as one of `name`.
+/// Calls `fn` and returns its result. Errors: an ArgumentError from `fn`, renamed to `name`.
 template <class Fn>
 [[nodiscard]] auto mistakes_named(std::string_view name, const Fn& fn) {
   try {

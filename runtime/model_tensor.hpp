@@ -1,7 +1,7 @@
-// A tensor that a walk through a model has come to: whether it is there, and on no tape.
-// Header-internal: functions that take a model, from value_and_grad() to save_weights(), refuse one
-// that lacks a tensor; those that cut a model from its tape refuse one that is differentiated.
-// Stateless. Threads: any.
+// Checks of a tensor that a walk through a model visits: it is not empty, and on no tape.
+// Header-internal: functions that take a model, from value_and_grad() to save_weights(), refuse an
+// empty tensor; those that detach a model from its tape refuse a differentiated one. Stateless.
+// Threads: any.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace hearth::detail {
 
 [[noreturn]] void throw_empty_tensor(std::string_view op, const std::string& path, SourceLoc loc);
 
-/// Errors: ArgumentError naming the path, when the model's tensor is empty. `op` is what the
-/// program called.
+/// Checks that the model's tensor is not empty. `op` is the function that the program called.
+/// Errors: ArgumentError naming the path.
 inline void require_tensor(std::string_view op,
                            const std::string& path,
                            const Tensor& tensor,
@@ -26,8 +26,9 @@ inline void require_tensor(std::string_view op,
 
 [[noreturn]] void throw_tracked(std::string_view op, const std::string& path, SourceLoc loc);
 
-/// Errors: ArgumentError naming the path, when value_and_grad() tracks the model's tensor: what
-/// `op` makes of it is cut from the tape, and its gradient would be lost without a word.
+/// Checks that value_and_grad() does not track the model's tensor: results of `op` are detached
+/// from the tape, so the gradient would be lost silently.
+/// Errors: ArgumentError naming the path.
 inline void require_untracked(std::string_view op,
                               const std::string& path,
                               const Tensor& tensor,

@@ -1,6 +1,6 @@
-// OptionalArg: an operand that may be left out, as the bounds of clamp(x, {}, 1) are: what an Arg
-// is made of, with the line of the call, or nothing.
-// A value that borrows its tensor, as Arg does. Threads: that of the call.
+// OptionalArg: an operand that may be omitted, as the bounds of clamp(x, {}, 1): an Arg with the
+// line of the call, or nothing. A value that borrows its tensor, as Arg does. Threads: that of the
+// call.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ class OptionalArg {
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   OptionalArg(Number value, SourceLoc loc = SourceLoc::current()) noexcept
       : arg_(Arg(value, loc)) {}
-  /// What the program's own optional has: a number, a Tensor or an Arg, or nothing.
+  /// The value of the program's own optional: a number, a Tensor, an Arg, or nothing.
   template <class T, class = std::enable_if_t<std::is_constructible_v<Arg, const T&>>>
   OptionalArg(const std::optional<T>& value, SourceLoc loc = SourceLoc::current()) noexcept {
     if (value.has_value()) {

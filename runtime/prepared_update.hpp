@@ -1,7 +1,7 @@
-// PreparedUpdate: an update group that has all it needs on its device and waits there for its
-// decision. Held by the code that decides. Threads: move-only; one at a time, any. Invariants: (1)
-// the group waits until settle(), or until its deadline, when it says no itself unless yes was said
-// before; (2) dropped without settle(), it says no.
+// PreparedUpdate: an update group that holds all its resources on its device and waits for its
+// decision. Held by the code that decides. Threads: move-only; one at a time, any.
+// Invariants: (1) the group waits until settle(), or until its deadline, when it aborts unless it
+// was committed before; (2) destroying it without settle() aborts.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class PreparedUpdate final {
   ~PreparedUpdate();
 
   [[nodiscard]] bool is_valid() const noexcept { return static_cast<bool>(endpoint_); }
-  /// The group runs or is given up now, as decided; where nobody has decided, it is given up.
+  /// Runs or cancels the group, as decided; without a decision, cancels it.
   void settle();
 
  private:

@@ -1,4 +1,4 @@
-// Priority: which streams of a device come first when several have work. A value; any thread.
+// Priority: the order among a device's streams when several have work. A value; any thread.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 namespace hearth {
 
 enum class Priority : std::uint8_t {
-  latency,     ///< Before all others: requests that somebody waits for.
+  latency,     ///< Before all others: requests with a waiting client.
   normal,      ///< The default.
-  background,  ///< When the others leave room: tuning, prefetching, saving.
+  background,  ///< When the others have no work: tuning, prefetching, saving.
 };
 
 inline constexpr int kPriorityCount = 3;

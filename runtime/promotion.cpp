@@ -5,7 +5,7 @@
 namespace hearth {
 namespace {
 
-// By kind first, then by width.
+// Orders types by kind, then by width.
 int order_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::boolean:
@@ -35,7 +35,7 @@ int order_of(DType dtype) noexcept {
 DType promote_types(DType a, DType b) noexcept {
   const DType wider = order_of(a) < order_of(b) ? b : a;
   const DType other = order_of(a) < order_of(b) ? a : b;
-  // Neither 8-bit integer, and neither 16-bit float, holds the other one's values.
+  // Neither 8-bit integer type holds the other one's values, and neither 16-bit float does.
   if (wider == DType::u8 && other == DType::i8) {
     return DType::i32;
   }

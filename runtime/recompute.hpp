@@ -1,12 +1,13 @@
-// Memory for time: what a gradient needs can be computed a second time, during the backward pass,
-// instead of being kept from the forward pass on. checkpoint() says so of a function; a
-// RecomputeScope lets the tape choose, within a number of bytes. Without one the tape drops what is
-// quicker to make again than to write and to read: values of 1 MiB and more (256 KiB on devices
-// with a memory of their own) that a few elementwise ops make of what is kept anyway, so that a
-// GELU keeps its argument alone; not where fusion is off. Threads: any; each works for the
-// grad calls of its own thread. Invariant: values, gradients and what is drawn from generators are
-// bit for bit those without it; of f16 and bf16 only where devices round between the ops of a
-// kernel (RuntimeOptions::round_intermediates), else to within such roundings.
+// Recomputation trades time for memory: values that a gradient needs are computed again during the
+// backward pass instead of being kept. checkpoint() applies it to a function; a RecomputeScope lets
+// the tape choose, within a number of bytes. Without a scope, and with fusion on, the tape drops
+// values that are faster to recompute than to write and read: those of 1 MiB and more (256 KiB on
+// devices with a memory of their own) that a few elementwise ops make of kept values. A GELU then
+// keeps only its argument.
+// Threads: any; each scope works for the grad calls of its own thread.
+// Invariant: values, gradients and random draws have the same bits as without recomputation. For
+// f16 and bf16 this holds only if devices round between the ops of a kernel
+// (RuntimeOptions::round_intermediates); else they agree to within such roundings.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +33,15 @@ class CheckpointRecord;
 class CheckpointRegion final {
  public:
   using Again = UniqueFunction<std::vector<Tensor>()>;
-  /// Opens a region on the innermost open tape of this thread, unless there is none, or it is in a
-  /// region already.
+  /// Opens a region on the innermost open tape of this thread, unless there is no tape or it
+  /// already has a region open.
   CheckpointRegion();
   CheckpointRegion(const CheckpointRegion&) = delete;
   CheckpointRegion& operator=(const CheckpointRegion&) = delete;
   ~CheckpointRegion();
 
   [[nodiscard]] bool is_recording() const noexcept { return record_ != nullptr; }
-  /// The function returned these; `again` computes them anew.
+  /// Closes the region: the function returned `results`; `again` recomputes them.
   void finish(const std::vector<Tensor*>& results, Again again);
 
  private:
@@ -71,22 +72,21 @@ template <class Result>
 }
 }  // namespace detail
 
-/// fn(args...), of whose inner values nothing is kept for the gradient: the backward pass runs fn
-/// again where it needs them. Only the arguments stay. The function draws the same random numbers
-/// in both runs, running statistics are updated by the first one, and calls may be nested.
+/// Calls fn(args...) and keeps only the arguments for the gradient. The backward pass runs fn again
+/// where it needs inner values. Both runs draw the same random numbers; only the first one updates
+/// running statistics. Calls may be nested.
 ///
 ///   x = checkpoint([](const Block& block, const Tensor& in) { return block.forward(in); }, block,
 ///   x);
 ///
-/// fn captures nothing, since what it captured by reference may be gone when it runs again: all
-/// that it uses is an argument, of which checkpoint keeps a copy (of a module or a tensor a shallow
-/// one). A Generator goes by std::ref, or through a GeneratorScope. It returns a Tensor or a
+/// fn captures nothing, since a reference may be invalid at the second run. It takes all it uses as
+/// arguments; checkpoint keeps a copy of each (a shallow one of a module or tensor). Pass a
+/// Generator by std::ref, or through a GeneratorScope. fn returns a Tensor or a
 /// std::vector<Tensor>. Outside of grad and value_and_grad it is a plain call.
 ///
-/// Errors: what fn throws. From grad, ArgumentError with the line of fn's first op when fn gives
-/// other tensors or draws other numbers the second time, or when one that it made but did not
-/// return was used outside of it; an op that fails in the second run names its line as in the
-/// first.
+/// Errors: exceptions of fn. From grad: ArgumentError with the line of fn's first op, if the second
+/// run gives other tensors or draws other numbers, or if a tensor that fn made but did not return
+/// was used outside of it. An op that fails in the second run names the same line as in the first.
 /// Threads: any; the second run is on the thread of the grad call.
 /// Cost: one more forward pass of fn for each backward pass.
 /// Paper: Chen et al., Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174.
@@ -108,38 +108,37 @@ template <class Fn, class... Args>
   return result;
 }
 
-/// True while a function of checkpoint() runs for the second time on this thread: what it did
-/// beside its result, the first run has done.
+/// True while a function of checkpoint() runs for the second time on this thread. The first run has
+/// already had its side effects.
 [[nodiscard]] bool is_recomputing() noexcept;
 
 struct RecomputeOptions {
-  /// Of the values that a tape keeps for its gradients, inputs and weights aside.
+  /// Limit on the values that a tape keeps for its gradients, not counting inputs and weights.
   std::int64_t kept_bytes = 0;
 };
 struct RecomputeReport {
-  std::int64_t peak_kept_bytes = 0;  ///< What one tape kept at a time, at most.
-  std::int64_t dropped_bytes = 0;    ///< Of values, each of which counts once.
+  std::int64_t peak_kept_bytes = 0;  ///< Largest number of bytes that one tape kept at a time.
+  std::int64_t dropped_bytes = 0;    ///< Bytes of dropped values, each counted once.
   std::int64_t recomputed_op_count = 0;
 };
 
-/// While it lives, a tape that this thread opens (grad, value_and_grad) keeps at most so many
-/// bytes: of the values beyond them it drops the oldest that the backward pass can compute again by
-/// elementwise ops and views from what is kept anyway (activations, casts, dropout, what norms are
-/// made of). Products, convolutions, reductions and softmax stay, so a tape whose values are mostly
-/// theirs keeps more. Scopes nest; the innermost one counts. With as many bytes as there are
-/// (std::numeric_limits<std::int64_t>::max()) nothing is dropped.
+/// Limits the bytes that a tape of this thread (grad, value_and_grad) keeps, while the scope lives.
+/// Beyond the limit the tape drops the oldest values that elementwise ops and views can recompute
+/// from kept ones: activations, casts, dropout, parts of norms. Products, convolutions, reductions
+/// and softmax stay, so a tape made mostly of them keeps more. Scopes nest; the innermost one
+/// counts. The largest limit (std::numeric_limits<std::int64_t>::max()) drops nothing.
 ///
 ///   const RecomputeScope recompute({.kept_bytes = 64 << 20});
 ///   auto [loss, gradients] = value_and_grad(model, loss_of);
 class [[nodiscard]] RecomputeScope final {
  public:
-  /// Errors: ArgumentError when kept_bytes is negative.
+  /// Errors: ArgumentError if kept_bytes is negative.
   explicit RecomputeScope(RecomputeOptions options, SourceLoc loc = SourceLoc::current());
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
   ~RecomputeScope();
 
-  /// Of all tapes so far.
+  /// The report of all tapes so far.
   [[nodiscard]] RecomputeReport report() const noexcept;
 
  private:

@@ -19,17 +19,18 @@ Recorder& recorder_of(const std::vector<Device>& devices) {
   return devices.front().endpoint().tables().recorder;
 }
 
-// The trace up to this op, with it: what a program did after a failure has no part in it.
+// The trace up to and including this op: later ops have no part in its failure.
 OpTrace until(const OpTrace& trace, std::size_t place) {
   std::vector<bool> keep(trace.ops.size(), false);
   std::fill_n(keep.begin(), place + 1, true);
   return select_ops(trace, keep);
 }
 
-// The smallest program found whose read fails as the last one of `trace`; nothing when that one
+// Finds the smallest program whose read fails like the last one of `trace`; nothing if that read
 // does not fail again.
 std::optional<OpTrace> reduced(const OpTrace& trace, const Device& device, Deadline deadline) {
-  // The program's own ops: what was too large for its device then may be asked for again.
+  // No limits: the ops are the program's own, and one that was too large for the device then must
+  // fail again.
   const ReplayOptions options{.memory_limit_bytes = std::int64_t{1} << 61,
                               .work_limit = std::numeric_limits<double>::infinity()};
   const ReplayReport report = replay(trace, device, options);
@@ -72,8 +73,7 @@ bool RecordScope::wait_for_reads(std::optional<std::chrono::nanoseconds> limit) 
   is_open_ = false;
   bool have_all_answered = true;
   for (const Device& device : devices_) {
-    // What was read comes into the trace by itself; a device that is closed has answered all it
-    // will.
+    // Read bytes reach the trace by themselves; a closed device has delivered all that it will.
     if (!device.endpoint().is_closed()) {
       try {
         ask<AwaitIdle>(device.endpoint(), limit, SourceLoc{});
@@ -117,7 +117,7 @@ Status RecordScope::write_reduced(const OpTrace& trace) const {
   const bool has_failed = std::ranges::any_of(
       trace.ops, [](const TraceOp& op) { return op.outcome == TraceOutcome::failed; });
   const Device& device = devices_.front();
-  // Beside a device (/dev/null, say) lies nothing of ours.
+  // Writes no second file beside a device file such as /dev/null.
   if (!std::filesystem::is_regular_file(file_)) {
     return {};
   }

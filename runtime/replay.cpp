@@ -28,7 +28,7 @@ PlayedTrace play(const OpTrace& trace, const Device& device, const ReplayOptions
       .value();
 }
 
-/// What a read is compared with.
+/// The reference of one read.
 struct Expected {
   bool is_there = false;
   std::span<const std::byte> bytes = {};

@@ -1,7 +1,7 @@
-// Replay: runs a recording (recording.hpp, or HEARTH_RECORD_FILE) again, on any device, and says
-// how what it reads differs from what the program read, or from another device. Stateless. Threads:
-// any; a replay takes its caller's thread until it is done. Invariant: whatever is in the file, it
-// is refused or it runs; it never does what no program could do.
+// Replay: runs a recording (recording.hpp, or HEARTH_RECORD_FILE) again, on any device, and
+// compares its reads with those of the program, or of another device. Stateless. Threads: any; a
+// replay takes its caller's thread until it is done.
+// Invariant: a replay refuses or runs any file content; it never does what no program could do.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,22 @@ namespace hearth {
 
 struct OpTrace;
 
-/// The `file` of an op that a replay runs: its line is the number of its place in the recording's
-/// own table (OpTrace::places), up to 16,384; ops from later ones have none.
+/// The `file` in the location of a replayed op; its line is the index in the recording's own table
+/// (OpTrace::places), up to 16,384. Ops from later places have none.
 inline constexpr char kRecordedPlace[] = "place of the recording";
 
 struct ReplayOptions {
-  /// Compare with a replay on this device instead of with what the program read.
+  /// Device whose replay the results are compared with, instead of the program's reads.
   std::optional<Device> against = {};
   /// Largest |a - b| / (1 + |b|) that passes; 0 = 1e-4 for f32, 1e-10 for f64, 1e-2 for f16, 1e-1
   /// for bf16. Integers must be equal.
   double tolerance = 0;
-  /// Reads what is alive at the end of the recording too.
+  /// Also reads all live tensors at the end of the recording.
   bool reads_all_at_end = false;
-  /// A recording that needs more is refused.
+  /// Memory limit; a recording that needs more is refused.
   std::int64_t memory_limit_bytes = std::int64_t{1} << 36;
-  double work_limit = 1e15;  ///< Flops and bytes, by the op table.
-  /// How often a reduction may run the program, and until when: then it gives the smallest program
-  /// that it has found.
+  double work_limit = 1e15;  ///< Limit in flops and bytes, by the op table.
+  /// Largest number of runs of a reduction; then it returns the smallest program found.
   int max_runs = 2000;
   Deadline reduce_until = Deadline::never();  ///< When reducing ends with the best so far.
 };
@@ -45,11 +44,10 @@ struct ReplayOptions {
 enum class Verdict : std::uint8_t {
   same_bits,     ///< Equal, bit for bit.
   close,         ///< Within the tolerance.
-  differs,       ///< Values beyond it.
+  differs,       ///< Values beyond the tolerance.
   same_error,    ///< Both failed, with the same code.
-  other_error,   ///< One failed and the other did not, or in another way.
-  not_compared,  ///< Nothing to compare with: the bytes were not recorded, or depend on some that
-                 ///< were not.
+  other_error,   ///< Only one failed, or both with different codes.
+  not_compared,  ///< No reference: the bytes, or bytes that they depend on, were not recorded.
 };
 [[nodiscard]] std::string_view name(Verdict verdict) noexcept;
 
@@ -57,8 +55,8 @@ enum class Verdict : std::uint8_t {
 struct ReplayRow {
   std::size_t op = 0;        ///< The number of the read in the recording, from 1; 0 at its end.
   std::string value = {};    ///< "f32[4, 8]"
-  std::string made_by = {};  ///< "matmul f32[4, 8], f32[8, 3] -> f32[4, 3]"
-  std::string place = {};    ///< "model.cpp:31", the call that made it, or empty.
+  std::string made_by = {};  ///< The producer: "matmul f32[4, 8], f32[8, 3] -> f32[4, 3]".
+  std::string place = {};    ///< The call that made it, "model.cpp:31", or empty.
   Verdict verdict = Verdict::not_compared;
   double difference = 0;
   double tolerance = 0;
@@ -71,14 +69,16 @@ struct ReplayReport {
   std::size_t op_count = 0;
   std::vector<ReplayRow> rows;
 
-  /// Whether nothing differs.
+  /// True if nothing differs.
   [[nodiscard]] bool agrees() const noexcept;
   [[nodiscard]] std::size_t count(Verdict verdict) const noexcept;
-  /// A table of what differs or failed (all with `every_row`), and a line with the counts.
+  /// Formats a table of the rows that differ or failed (all with `every_row`), and a line with the
+  /// counts.
   [[nodiscard]] std::string to_string(bool every_row = false) const;
 };
 
-/// Errors: FileError not_found, io_error, bad_format (the byte and the rule); DeviceError
+/// Runs a recording on a device and compares its reads.
+/// Errors: FileError not_found, io_error, bad_format (with the byte and the rule); DeviceError
 /// out_of_memory beyond the limits.
 [[nodiscard]] ReplayReport replay(const std::filesystem::path& file,
                                   const Device& device,
@@ -87,24 +87,24 @@ struct ReplayReport {
                                   const Device& device,
                                   const ReplayOptions& options = {});
 
-/// What makes a replay a failing one: the first row that differs, else the first that could not be
+/// Identifies how a replay failed: by the first row that differs, else the first that could not be
 /// read; its code and op.
 struct ReplayFailure {
   Verdict verdict = Verdict::not_compared;
   ErrorCode code = ErrorCode::internal;
-  std::string op;  ///< The op that failed, or that made what differs.
+  std::string op;  ///< The op that failed, or that made the differing value.
 
   friend bool operator==(const ReplayFailure&, const ReplayFailure&) = default;
   [[nodiscard]] std::string to_string() const;
 };
 [[nodiscard]] std::optional<ReplayFailure> failure_of(const ReplayReport& report);
 
-/// A small program that fails in the same way on that device, or nothing when the recording does
+/// Finds a small program that fails in the same way on that device; nothing if the recording does
 /// not fail there. Errors: as replay(). Cost: up to max_runs replays.
 [[nodiscard]] std::optional<OpTrace> reduce_recording(const OpTrace& trace,
                                                       const Device& device,
                                                       const ReplayOptions& options = {});
-/// The same from file to file. Errors: also io_error.
+/// Reduces a recording from file to file. Errors: also io_error.
 [[nodiscard]] std::optional<ReplayFailure> reduce_recording(const std::filesystem::path& from,
                                                             const std::filesystem::path& to,
                                                             const Device& device,

@@ -54,7 +54,7 @@ std::string_view variable_of(detail::Setting setting) {
   return detail::known_settings()[static_cast<std::size_t>(setting)].variable;
 }
 
-/// What HEARTH_FUSION says. Errors: ArgumentError for a mode that there is not.
+/// The value of HEARTH_FUSION. Errors: ArgumentError for an unknown mode.
 Fusion fusion_of(const detail::Settings& settings) {
   constexpr std::array<std::string_view, 3> kModes = {"off", "single", "on"};
   constexpr auto kDefault = static_cast<std::size_t>(Fusion::on);
@@ -77,7 +77,7 @@ void save_trace(const Device& device, const std::string& file) {
   }
 }
 
-/// Cores of the cpu devices that the program asked for, each once.
+/// Cores of the listed cpu devices, each once.
 std::vector<int> cpu_cores_of(const DeviceList& list) {
   std::vector<int> cores;
   for (std::size_t i = 0; i < list.listed_count; ++i) {
@@ -108,12 +108,13 @@ std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
 struct Runtime::Impl {
   struct Node {
     IntrusivePtr<DeviceEndpoint> endpoint;
-    std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be left behind
+    std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be abandoned
     std::unique_ptr<detail::OwnedThread> thread;
-    std::shared_ptr<CompletionWaiter> waiter;  ///< of an asynchronous device, with its thread
+    /// of an asynchronous device; shared with its thread
+    std::shared_ptr<CompletionWaiter> waiter;
     std::unique_ptr<detail::OwnedThread> waiter_thread;
     std::shared_ptr<const void> witness;
-    bool is_listed = true;  ///< By Runtime::devices().
+    bool is_listed = true;  ///< Runtime::devices() lists it.
     PeakSubject measured = {};
   };
 
@@ -123,14 +124,14 @@ struct Runtime::Impl {
   std::shared_ptr<RuntimeTables> tables;
   std::string trace_file;
   std::string record_file;
-  std::unique_ptr<LastAct> saves_trace;    // of the whole run, into trace_file
-  std::shared_ptr<RecordScope> recording;  // of the whole run
+  std::unique_ptr<LastAct> saves_trace;    // writes the trace of the whole run to trace_file
+  std::shared_ptr<RecordScope> recording;  // the recording of the whole run
   std::unique_ptr<LastAct> saves_recording;
   std::unique_ptr<ContinuationRunner> continuations;
   std::vector<Node> nodes;
-  const detail::BackendFactory* backend_factory = nullptr;  // while the constructor runs
-  std::vector<int> cpu_cores;  ///< Of all listed cpu devices, which share the memory.
-  int copy_threads = 1;        ///< Of each GPU.
+  const detail::BackendFactory* backend_factory = nullptr;  // only during the constructor
+  std::vector<int> cpu_cores;  ///< Cores of all listed cpu devices, which share the memory.
+  int copy_threads = 1;        ///< Threads of each GPU.
   bool has_async_sims = false;
   bool compiles_block = false;
   bool allows_f16_sums = false;
@@ -139,32 +140,32 @@ struct Runtime::Impl {
   Impl() = default;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  ~Impl() { close(); }  // also when the Runtime's constructor gave up half-way
+  ~Impl() { close(); }  // also after an exception in Runtime's constructor
 
-  /// Log, trace and failure book, and where the files of the run go.
+  /// Makes log, trace and failure book; determines where the files of the run go.
   void open_tables(const RuntimeOptions& options);
   void open(DeviceOptions options, SourceLoc loc);
-  /// The device's first backend, which alone has the faults that were asked for.
+  /// Opens the device's first backend, the only one with the requested faults.
   [[nodiscard]] std::unique_ptr<Backend> open_backend(const DeviceOptions& options,
                                                       SourceLoc loc) const;
   [[nodiscard]] DeviceActorOptions options_of_actor(const DeviceOptions& options,
                                                     const std::string& name) const;
   [[nodiscard]] BackendRequest request_for(const DeviceOptions& options) const;
-  /// What is measured where the device's peaks are; nothing where they would say nothing.
+  /// The subject whose measurement gives the device's peaks; empty if they would be meaningless.
   [[nodiscard]] PeakSubject peak_subject_of(const DeviceOptions& options,
                                             const BackendInfo& info) const;
-  /// The thread that runs the actor's loop, which has begun when this returns.
+  /// Starts the thread of the actor's loop, which has begun on return.
   [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_thread(
       const DeviceOptions& options,
       const IntrusivePtr<DeviceEndpoint>& endpoint,
       const std::shared_ptr<DeviceActor>& actor);
-  /// The thread that waits for an asynchronous device.
+  /// Starts the thread that waits for an asynchronous device.
   [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_waiter(
       const IntrusivePtr<DeviceEndpoint>& endpoint,
       const std::shared_ptr<CompletionWaiter>& waiter);
-  /// Records the whole run, into record_file.
+  /// Records the whole run to record_file.
   void record_run(const Runtime& runtime);
-  /// The same for its trace, which is on already.
+  /// Keeps the run's trace, which is already on, for trace_file.
   void keep_trace(const Runtime& runtime);
   /// Ends the devices' actors and threads.
   void close();
@@ -281,8 +282,8 @@ std::unique_ptr<detail::OwnedThread> Runtime::Impl::start_waiter(
       [endpoint, waiter] { waiter->thread_main(*endpoint); });
 }
 
-// Cpu devices are measured together, as they work together: each has its part of what all reach. A
-// build that is slow has figures of its own.
+// Cpu devices are measured together, since they work together: each gets its part of the total. A
+// slow build has figures of its own.
 PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
                                            const BackendInfo& info) const {
   if (info.peaks_name.empty() || backend_factory->make) {
@@ -305,9 +306,9 @@ PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
   return subject;
 }
 
-// Phases: the backend, which says what the device is; the endpoint, and what is known of its speed;
-// the actor; the actor's thread, and one that waits for an asynchronous device; the watchdog's
-// witness.
+// Phases: open the backend, which describes the device; make the endpoint, with its known speed;
+// make the actor; start the actor's thread, and a waiter's for an asynchronous device; register the
+// watchdog's witness.
 void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   std::unique_ptr<Backend> backend = open_backend(options, loc);
   const BackendInfo info = backend->info();
@@ -409,17 +410,17 @@ void Runtime::Impl::record_run(const Runtime& runtime) {
   });
 }
 
-// A program that dies of an exception has a trace too.
+// Registers the trace to be written also if the program dies of an exception.
 void Runtime::Impl::keep_trace(const Runtime& runtime) {
   saves_trace = std::make_unique<LastAct>(
       [device = runtime.every_device().front(), file = trace_file] { save_trace(device, file); });
 }
 
-// Phases: the options; the tables; continuations; the devices, which share cores and memory; a
-// recording of the whole run.
+// Phases: check the options; make the tables; make the continuation runner; open the devices, which
+// share cores and memory; start a recording of the whole run.
 Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends, SourceLoc loc) try
     : impl_(std::make_unique<Impl>()) {
-  const detail::FloatEnvironment environment;  // threads of drivers and of OpenBLAS inherit it
+  const detail::FloatEnvironment environment;  // inherited by threads of drivers and of OpenBLAS
   require_sound(options, loc);
   impl_->executor = options.executor != nullptr ? options.executor : &impl_->threads;
   impl_->shutdown_limit = options.shutdown_limit;
@@ -433,7 +434,7 @@ Runtime::Runtime(RuntimeOptions options, const detail::BackendFactory& backends,
   impl_->cpu_cores = cpu_cores_of(list);
   impl_->copy_threads = list.copy_threads;
   if (list.lacks_gpu) {
-    impl_->tables->log.warn(list.choice);  // who asks for the best device expects a GPU
+    impl_->tables->log.warn(list.choice);  // "auto" implies the wish for a GPU
   } else if (!list.choice.empty()) {
     impl_->tables->log.info(list.choice);
   }
@@ -475,7 +476,7 @@ Runtime::~Runtime() {
   const Device traced = impl_->trace_file.empty() ? Device() : every_device().front();
   impl_->tables->failures().close();
   impl_->close();
-  impl_->continuations.reset();  // they may still read what failed
+  impl_->continuations.reset();  // continuations may still read failures
   impl_->tables->failures().report(impl_->tables->log);
   if (traced.is_valid()) {
     save_trace(traced, impl_->trace_file);

@@ -1,5 +1,5 @@
-// Size2d: a height and a width, written as one number where they are equal: {.kernel = 3},
-// {.kernel = {3, 5}}. A value. Threads: any.
+// Size2d: a height and a width, written as one number if they are equal: {.kernel = 3}, {.kernel =
+// {3, 5}}. A value. Threads: any.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ class Size2d {
 
   [[nodiscard]] constexpr std::int64_t height() const noexcept { return sides_[0]; }
   [[nodiscard]] constexpr std::int64_t width() const noexcept { return sides_[1]; }
-  /// 0: the height, 1: the width.
+  /// Side 0 is the height, 1 the width.
   [[nodiscard]] constexpr std::int64_t operator[](std::size_t side) const noexcept {
     return sides_[side];
   }

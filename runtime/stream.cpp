@@ -30,7 +30,7 @@ Stream::Stream(const Device& device, SourceLoc loc) {
   }
   try {
     state_ = std::make_unique<StreamState>(IntrusivePtr<DeviceEndpoint>(&endpoint));
-  } catch (const std::bad_alloc&) {  // its lane is 96 KiB: a program that opens many meets it here
+  } catch (const std::bad_alloc&) {  // its lane is 96 KiB: programs with many streams run out here
     throw_error(Error{.code = ErrorCode::out_of_memory,
                       .text = fmt::format("Stream: the program has no memory for a stream of {}",
                                           endpoint.name()),
@@ -49,8 +49,7 @@ Stream::Stream(const Device& device, StreamOptions options, SourceLoc loc) : Str
   }
   state_->set_limits({.deadline = options.deadline, .stop = std::move(options.stop)});
   if (options.priority != Priority::normal) {
-    // Before the first record: the actor receives what is in its inbox before it looks at a lane
-    // rung later.
+    // Before the first record: the actor takes its inbox before it looks at a lane that rang later.
     state_->endpoint().post(SetPriority{.lane = state_->id(), .priority = options.priority});
   }
 }

@@ -1,8 +1,8 @@
-// Stream: an ordered queue of ops on one device. Every thread has a default one per device; servers
-// make explicit ones. Ops of one stream run in program order; between streams only data edges order
-// them. Its work can be given up: by a deadline or a stop (StreamLimits), or by cancel(). Threads:
-// move-only; used by one thread at a time, but for cancel(). A StreamScope that finds its stream in
-// use elsewhere throws stream_misuse.
+// Stream: an ordered queue of ops on one device. Every thread has a default one for each device;
+// servers make explicit ones. Ops of one stream run in program order; only data dependencies order
+// ops of different streams. A deadline, a stop (StreamLimits) or cancel() cancels its work.
+// Threads: move-only; one thread at a time uses it, except for cancel(). A StreamScope whose stream
+// is in use elsewhere throws stream_misuse.
 #pragma once
 
 #include <memory>
@@ -17,51 +17,52 @@ namespace hearth {
 class DeviceClient;
 class StreamState;
 
-/// When a stream's ops are given up. An op that has not begun then does not run: what it should
-/// have made carries `deadline_exceeded` or `cancelled` with the op and its line, and a read of it
-/// throws that at once. What has begun ends.
+/// Limits after which a stream's ops are cancelled. A cancelled op that has not begun does not run:
+/// its results carry `deadline_exceeded` or `cancelled` with the op and its line, and a read throws
+/// that at once. An op that has begun completes.
 struct StreamLimits {
-  Deadline deadline = Deadline::never();  ///< A point in time: Deadline::in(…).
-  std::stop_token stop = {};              ///< Given up at its request.
+  /// Point in time after which ops are cancelled: Deadline::in(…).
+  Deadline deadline = Deadline::never();
+  std::stop_token stop = {};  ///< Stop token whose request cancels the ops.
 };
 
 struct StreamOptions {
-  /// Streams of a device take turns; those of a higher priority come first, and none starves.
+  /// Priority of the stream's turns on the device: higher ones come first, and none starves.
   Priority priority = Priority::normal;
-  /// The first limits; set_limits() sets others.
+  /// Initial deadline; set_limits() changes it.
   Deadline deadline = Deadline::never();
-  std::stop_token stop = {};  ///< As StreamLimits::stop.
+  std::stop_token stop = {};  ///< Initial stop token, as StreamLimits::stop.
 };
 
 class Stream {
  public:
-  /// Errors: DeviceError device_closed.
+  /// Opens a stream. Errors: DeviceError device_closed.
   explicit Stream(const Device& device, SourceLoc loc = SourceLoc::current());
   Stream(const Device& device, StreamOptions options, SourceLoc loc = SourceLoc::current());
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// Ends the stream; what it submitted still runs.
+  /// Ends the stream; submitted work still runs.
   ~Stream();
 
   [[nodiscard]] Device device() const;
-  /// The stream's number on its device, as error texts name it; 0 when it was moved from.
+  /// The stream's number on its device, as in error texts; 0 if it was moved from.
   [[nodiscard]] std::uint64_t id() const noexcept;
 
-  /// Of all that is submitted from here on, in place of those before, which stay those of what was
-  /// submitted under them. A server sets them anew for each request; {} takes them away.
+  /// Sets the limits of all later submissions; earlier submissions keep theirs. A server sets them
+  /// for each request; {} removes them.
   ///
-  /// Also limited: a read without a deadline of its own waits until `deadline` at most, and a call
-  /// that finds the stream full throws DeadlineExceeded then, or DeviceError `cancelled` at a stop,
-  /// instead of waiting for room. Not limited: lifetimes, so that memory is given back; and an
-  /// update group that has begun, which runs as a whole. One that has not begun leaves every
-  /// parameter as it was. Cost: a record with the next op; then a look at the clock, or at the
-  /// stop, for each op on the device.
+  /// Also limited: a read without a deadline of its own waits at most until `deadline`. A call that
+  /// finds the stream full throws DeadlineExceeded then, or DeviceError `cancelled` at a stop. Not
+  /// limited: ends of tensor lifetimes, so memory is released; and an update group that has begun,
+  /// which runs as a whole. A group that has not begun leaves every parameter unchanged.
+  /// Cost: a record with the next op; then a check of the clock or the stop for each op on the
+  /// device.
   void set_limits(StreamLimits limits);
-  /// Gives up all that was submitted so far and has not begun, as a stop does. The stream goes on:
-  /// what is submitted from here on runs. Threads: any, as long as the stream lives. For one
-  /// request among several of a stream, use its stop.
+  /// Cancels all submitted work that has not begun, like a stop. Later submissions run. To cancel
+  /// one request among several of a stream, use its stop token.
+  /// Threads: any, as long as the stream lives.
   void cancel() noexcept;
 
  private:
@@ -73,7 +74,7 @@ class Stream {
 /// nest.
 class StreamScope {
  public:
-  /// Errors: ArgumentError stream_misuse when another thread has it as its current stream.
+  /// Errors: ArgumentError stream_misuse if it is another thread's current stream.
   explicit StreamScope(Stream& stream, SourceLoc loc = SourceLoc::current());
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;

@@ -37,7 +37,7 @@ std::vector<std::byte> host_bytes_of(const TensorImpl& impl, const char* op, Sou
   return host_vector<std::byte>(static_cast<std::size_t>(bytes_of(impl)), op, loc).value();
 }
 
-/// A record about one tensor, on the calling thread's stream.
+/// Makes a record about one tensor, for the calling thread's stream.
 OpRecord record_about(StreamState& stream, OpKind kind, const TensorImpl& impl, SourceLoc loc) {
   OpRecord record;
   record.kind = kind;
@@ -60,7 +60,7 @@ void submit_read(const Tensor& tensor,
   impl.note_use(stream.id(), record.sequence);
 }
 
-// Kernels count on it: a byte of 2 would be true here and 2 there.
+// Kernels count on it: a byte of 2 would count as true in one kernel and as 2 in another.
 void require_booleans(std::span<const std::byte> bytes, SourceLoc loc) {
   const auto other =
       std::ranges::find_if(bytes, [](std::byte byte) { return byte > std::byte{1}; });
@@ -75,8 +75,8 @@ void require_booleans(std::span<const std::byte> bytes, SourceLoc loc) {
 }
 
 PendingOptions reading(const TensorImpl& impl, SourceLoc loc) {
-  // First, because it may throw: a helper counts its device, and only the state that takes it
-  // gives that back.
+  // First, because it may throw: a helper holds a count of its device, which only the state that
+  // takes the helper releases.
   const Deadline work_ends = current_stream(*impl.endpoint, loc).limits().deadline;
   detail::PendingHelper helper = helper_of(*impl.endpoint);
   helper.work_ends = work_ends;
@@ -92,7 +92,7 @@ void retain_tensor(TensorImpl* impl) noexcept {
 }
 
 void release_tensor(TensorImpl* impl) noexcept {
-  // Release: our uses happen before the drop; acquire: the last holder sees everyone's last uses.
+  // Release: our uses happen before the drop. Acquire: the last holder sees the last uses of all.
   if (impl->references.fetch_sub(1, std::memory_order_acq_rel) != 1) {
     return;
   }
@@ -156,7 +156,8 @@ Tensor Tensor::from(const Device& device,
   return from_owned_bytes(device, view, std::move(bytes), dtype, shape, loc);
 }
 
-// Phases: the bytes fit the shape and the type; a result; the record, whose ticket keeps the bytes.
+// Phases: check that the bytes fit shape and type; make a result; submit the record, whose ticket
+// keeps the bytes.
 Tensor Tensor::from_owned_bytes(const Device& device,
                                 std::span<const std::byte> bytes,
                                 std::shared_ptr<const void> owner,
@@ -240,7 +241,7 @@ void Tensor::set_path(std::string_view path, bool is_of_model, SourceLoc loc) co
       impl_of(*this, "set_path", loc));  // NOLINT: facts for error texts only
   const PathId id = impl.endpoint->tables().paths.intern(path);
   if (impl.path.load(std::memory_order_acquire) != id) {
-    impl.path.store(id, std::memory_order_release);  // partner: the code that names it in an error
+    impl.path.store(id, std::memory_order_release);  // partner: loads for error texts
     impl.endpoint->note_path(impl, id);
   }
   const std::uint64_t unnamed = is_of_model ? 0 : kUnseenWeight;
@@ -332,7 +333,7 @@ ItemValue item_value_of(std::span<const std::byte> bytes, DType dtype) {
   });
 }
 
-/// Queues the reading of one element; the result is what `convert` makes of it.
+/// Queues a read of one element; the result is `convert` of its value.
 template <class T, class Convert>
 Pending<T> read_item(const Tensor& tensor, SourceLoc loc, Convert convert) {
   const TensorImpl& impl = impl_of(tensor, "item", loc);
@@ -416,8 +417,8 @@ void Tensor::adopt(SourceLoc loc) {
     use.lane.store(0, std::memory_order_release);
     use.sequence.store(0, std::memory_order_release);
   }
-  // Uses beyond the four that are remembered cannot be waited for here: then the tensor stays
-  // foreign, which costs in-place reuse only.
+  // More uses than the four noted ones cannot be waited for here: the tensor stays foreign then,
+  // which only prevents in-place reuse.
   if (!impl.has_many_users.load(std::memory_order_acquire)) {
     impl.is_foreign.store(false, std::memory_order_release);
   }

@@ -1,9 +1,8 @@
-// Tensor: a small counted reference to values that live, or will live, on a device.
-// Shape and dtype are known at once; values come later: to_vector() and item() give or wait for
-// them. A copy shares the same values (tensors never change under a reader: an op makes a new
-// tensor). Moving a tensor into an op
-// (`std::move(a) + b`) lets the device reuse its memory for the result.
-// Threads: a Tensor object is used by one thread at a time; copies of it may live on many threads.
+// Tensor: a small counted reference to values on a device, which may not be computed yet. Shape and
+// dtype are known at once; to_vector() and item() wait for the values. Copies share the same
+// values. A tensor never changes under a reader: each op makes a new tensor. Moving a tensor into
+// an op (`std::move(a) + b`) lets the device reuse its memory for the result.
+// Threads: one thread at a time uses a Tensor object; its copies may live on many threads.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,7 @@ namespace detail {
 class Tape;
 void release_tensor(TensorImpl* impl) noexcept;  // the last reference is gone: sends the drop
 void retain_tensor(TensorImpl* impl) noexcept;
-// A tracked tensor counts its tape, so that it may outlive the grad call that made it.
+// A tracked tensor counts its tape, so it may outlive the grad call that made it.
 void retain_tape(Tape* tape) noexcept;
 void release_tape(Tape* tape) noexcept;
 [[nodiscard]] bool is_open(const Tape& tape) noexcept;
@@ -82,10 +81,10 @@ class Tensor {
     std::swap(marks_, other.marks_);
   }
 
-  // ---- making ----
-  /// A tensor with these values, in row-major order. Copies them before it returns.
-  /// Errors: ShapeError when values.size() is not the shape's element count; OutOfMemory when the
-  /// copy finds no room.
+  // ---- creation ----
+  /// Makes a tensor of these values, in row-major order. Copies them before it returns.
+  /// Errors: ShapeError if values.size() is not the shape's element count; OutOfMemory if there is
+  /// no room for the copy.
   template <class T>
   [[nodiscard]] static Tensor from(const Device& device,
                                    std::span<const T> values,
@@ -101,7 +100,7 @@ class Tensor {
            SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values), shape, loc);
   }
-  /// The same of numbers in a row in memory: std::span<float>, std::array, float[4].
+  /// Makes a tensor of contiguous numbers: std::span<float>, std::array, float[4].
   template <std::ranges::contiguous_range R>
   requires std::is_arithmetic_v<std::ranges::range_value_t<R>>
   [[nodiscard]] static Tensor from(const Device& device,
@@ -118,16 +117,16 @@ class Tensor {
                                    SourceLoc loc = SourceLoc::current()) {
     return from(device, std::span<const T>(values.begin(), values.size()), shape, loc);
   }
-  /// Numbers written as {1.0, 2.0}: f32, as tensors are that name no type, or what `dtype` says.
-  /// `from<double>` and a std::vector<double> name f64.
+  /// Makes a tensor of numbers written as {1.0, 2.0}, with the given dtype. For f64, pass
+  /// DType::f64, write `from<double>` or pass a std::vector<double>.
   ///
-  /// Errors: as from; ArgumentError when `dtype` cannot hold a value.
+  /// Errors: as from; ArgumentError if `dtype` cannot hold a value.
   [[nodiscard]] static Tensor from(const Device& device,
                                    std::initializer_list<double> values,
                                    const Shape& shape,
                                    DType dtype = DType::f32,
                                    SourceLoc loc = SourceLoc::current());
-  /// The same, taking the vector over: its bytes are copied once, by the device.
+  /// Makes a tensor of a moved-in vector: the device copies its bytes once.
   template <class T>
   requires(!std::is_same_v<T, bool>) [[nodiscard]] static Tensor
       from(const Device& device,
@@ -138,7 +137,7 @@ class Tensor {
     const std::span<const std::byte> bytes = std::as_bytes(std::span<const T>(*owner));
     return from_owned_bytes(device, bytes, std::move(owner), dtype_of<T>, shape, loc);
   }
-  /// Without a shape values are one axis.
+  /// Makes a tensor of rank 1, if no shape is given.
   template <class T>
   requires(!std::is_same_v<T, bool>) [[nodiscard]] static Tensor
       from(const Device& device,
@@ -164,7 +163,7 @@ class Tensor {
                                    SourceLoc loc = SourceLoc::current()) {
     return from(device, values, Shape{static_cast<std::int64_t>(values.size())}, DType::f32, loc);
   }
-  /// For a std::vector<bool>: says in one sentence that there is none.
+  /// Rejects std::vector<bool> at compile time, with a readable message.
   template <std::same_as<bool> T>
   [[nodiscard]] static Tensor from(const Device& /*device*/,
                                    const std::vector<T>& /*values*/,
@@ -174,14 +173,15 @@ class Tensor {
                   "a std::vector<bool> has no elements in memory: give {true, false} or an array");
     return {};
   }
-  /// The same from bytes, as they lie in memory; bool has a byte an element.
-  /// Errors: as from; ArgumentError when a byte of a bool tensor is neither 0 nor 1.
+  /// Makes a tensor of raw bytes in memory order; a bool takes one byte.
+  /// Errors: as from; ArgumentError if a byte of a bool tensor is neither 0 nor 1.
   [[nodiscard]] static Tensor from_bytes(const Device& device,
                                          std::span<const std::byte> bytes,
                                          DType dtype,
                                          const Shape& shape,
                                          SourceLoc loc = SourceLoc::current());
-  /// As from_bytes, without the copy: `owner` keeps `bytes` alive until the device has read them.
+  /// Makes a tensor as from_bytes() does, without the copy: `owner` keeps `bytes` alive until the
+  /// device has read them.
   [[nodiscard]] static Tensor from_owned_bytes(const Device& device,
                                                std::span<const std::byte> bytes,
                                                std::shared_ptr<const void> owner,
@@ -189,118 +189,122 @@ class Tensor {
                                                const Shape& shape,
                                                SourceLoc loc = SourceLoc::current());
 
-  // ---- asking ----
-  /// False for an empty tensor: a default one, or one that was moved from.
+  // ---- properties ----
+  /// False for an empty tensor, default-constructed or moved-from.
   [[nodiscard]] bool is_valid() const noexcept { return impl_ != nullptr; }
   [[nodiscard]] const Shape& shape(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] DType dtype(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] Device device(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] int rank(SourceLoc loc = SourceLoc::current()) const { return shape(loc).rank(); }
-  /// Negative axes count from the end. Errors: ArgumentError when there is no such axis.
+  /// Size of one axis; negative axes count from the end. Errors: ArgumentError if there is no such
+  /// axis.
   [[nodiscard]] std::int64_t size(int axis, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] std::int64_t element_count(SourceLoc loc = SourceLoc::current()) const {
     return shape(loc).element_count();
   }
-  /// True inside value_and_grad for whatever depends on what is differentiated.
+  /// True inside value_and_grad for every tensor that depends on its differentiated inputs.
   [[nodiscard]] bool is_tracked() const noexcept {
     return tape_ != nullptr && detail::is_open(*tape_);
   }
-  /// The same values, cut from the tape.
+  /// Returns the values without their gradient history.
   [[nodiscard]] Tensor detach() const;
 
   // ---- reading ----
-  /// All values in row-major order, as bytes; comes when the device is done. The reading is queued
-  /// now. Errors: OutOfMemory when the host has no room for them; then nothing was queued.
+  /// Queues a read of all values as bytes, in row-major order. The pending is ready when the device
+  /// has written them.
+  /// Errors: OutOfMemory if the host has no room for them; then nothing is queued.
   [[nodiscard]] Pending<std::vector<std::byte>> read_bytes(
       SourceLoc loc = SourceLoc::current()) const;
-  /// Fills `out` (its size must be the tensor's byte count) without a copy in between. `owner`
-  /// keeps `out` alive until the device has written there or will never do, however early the
-  /// program stops waiting: it owns what from_owned_bytes() would.
+  /// Reads the values into `out`, whose size must be the tensor's byte count, without an
+  /// intermediate copy. `owner` keeps `out` alive until the device has written it or never will,
+  /// even if the program stops waiting earlier.
   ///
-  /// Errors: ArgumentError when `owner` is null; ShapeError for another size.
+  /// Errors: ArgumentError if `owner` is null; ShapeError for another size.
   [[nodiscard]] Pending<void> read_into(std::span<std::byte> out,
                                         std::shared_ptr<void> owner,
                                         SourceLoc loc = SourceLoc::current()) const;
-  /// All values in row-major order. Waits, at most up to the deadline of the calling thread's
-  /// stream. Errors: DtypeError when T is not the tensor's type; OutOfMemory when the host has no
-  /// room for them; DeviceError when it is poisoned.
+  /// All values in row-major order. Waits, at most until the deadline of the calling thread's
+  /// stream.
+  /// Errors: DtypeError if T is not the tensor's type; OutOfMemory if the host has no room for
+  /// them; DeviceError if the tensor is poisoned.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(SourceLoc loc = SourceLoc::current()) const {
     return read_values<T>(loc, [](Pending<void> read) { std::move(read).get(); });
   }
-  /// The same, waited for as the options say. Errors: DeadlineExceeded, DeviceError cancelled; what
-  /// is queued still runs, unless Stream::cancel() gives it up.
+  /// Returns all values; waits under the given options. If the wait ends early, queued work still
+  /// runs, unless Stream::cancel() cancels it.
+  /// Errors: as to_vector(); DeadlineExceeded; DeviceError cancelled.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(const WaitOptions& options,
                                          SourceLoc loc = SourceLoc::current()) const {
     return read_values<T>(loc, [&](Pending<void> read) { std::move(read).get(options); });
   }
-  /// The one value of a tensor with one element, as a T. Waits. Integers come as they are; a float
-  /// T rounds; an integer T drops the fraction of a float; bool says whether the value is not 0.
-  /// Errors: ArgumentError when T cannot hold the value: NaN as an int, 300 as a uint8_t, 1e300 as
-  /// a float.
+  /// The value of a tensor with one element, as a T. Waits. A float T rounds; an integer T
+  /// truncates a float; bool is true if the value is not 0.
+  /// Errors: ArgumentError if T cannot hold the value: NaN as an int, 300 as a uint8_t, 1e300 as a
+  /// float.
   template <class T = double>
   [[nodiscard]] T item(SourceLoc loc = SourceLoc::current()) const {
     return item_value(loc).as<T>(loc);
   }
-  /// The same, waited for as the options say; as to_vector().
+  /// The value of a tensor with one element; waits under the given options, like to_vector().
   template <class T = double>
   [[nodiscard]] T item(const WaitOptions& options, SourceLoc loc = SourceLoc::current()) const {
     return item_value(options, loc).as<T>(loc);
   }
-  /// The future of item(): queued now, read later. The loss of a step, for instance. Integers
-  /// beyond 2^53 are rounded.
+  /// Queues a read of the one value, such as the loss of a step, and returns its pending. Rounds
+  /// integers beyond 2^53.
   [[nodiscard]] Pending<double> item_later(SourceLoc loc = SourceLoc::current()) const;
-  /// Queues the copy to `device`; the same tensor when it is there already. Differentiable. It goes
-  /// through host memory. Errors: OutOfMemory when the host has no room for it; DeviceError when
-  /// the result is read.
+  /// Queues a copy to `device` through host memory; returns this tensor if it is already there.
+  /// Differentiable.
+  /// Errors: OutOfMemory if the host has no room for it; DeviceError when the result is read.
   [[nodiscard]] Tensor to(const Device& device, SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] Tensor to(DType dtype, SourceLoc loc = SourceLoc::current()) const;  ///< cast
-  /// Data, shape, device and dtype, as PyTorch and NumPy print; long axes are shortened. Waits;
-  /// `out << tensor` is the same.
+  /// Formats data, shape, device and dtype as PyTorch and NumPy do, with long axes shortened.
+  /// Waits. `out << tensor` prints the same text.
   [[nodiscard]] std::string to_string(SourceLoc loc = SourceLoc::current()) const;
 
   // ---- threads ----
-  /// A flush point in this thread's program: what the tensor needs may be used by another thread
-  /// from here on.
+  /// Marks a flush point in this thread's program: from here on another thread may use what the
+  /// tensor depends on.
   void publish(SourceLoc loc = SourceLoc::current()) const;
   /// Makes the calling thread's stream the tensor's home, so that its memory can be reused in place
-  /// there. No effect while other copies of the tensor exist.
+  /// there. Has no effect while other copies of the tensor exist.
   void adopt(SourceLoc loc = SourceLoc::current());
 
-  /// Names the tensor in error texts ("encoder.inner.weight"); modules do this for their
-  /// parameters.
+  /// Names the tensor in error texts ("encoder.inner.weight"); modules name their parameters.
   void set_path(std::string_view path, SourceLoc loc = SourceLoc::current()) const;
 
-  // ---- parts ----
-  /// A part, as Python's a[1], a[1, 2:4]: a number takes one place along its axis, which goes away;
-  /// a Range takes several, which stay an axis. Axes that are not named stay whole. Negative
-  /// numbers count from the end. A view; gradients flow.
+  // ---- indexing ----
+  /// Returns a part of the tensor, like Python's a[1] or a[1, 2:4]. A number selects one position
+  /// and removes its axis; a Range selects several and keeps it. Unnamed axes stay whole. Negative
+  /// numbers count from the end. The result is a view; gradients flow.
   ///
-  /// Shapes: a[i] has one axis less. Errors: ShapeError for more indices than axes; ArgumentError
-  /// for a number outside its axis.
+  /// Shapes: a[i] has one axis less.
+  /// Errors: ShapeError for more indices than axes; ArgumentError for a number outside its axis.
   [[nodiscard]] Tensor operator[](const Indices& indices) const;
 
  private:
   friend class detail::TensorAccess;
   explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
   void publish(bool is_frozen, SourceLoc loc) const;
-  /// `is_of_model`: a model's walk names it, and not the layer alone that has made it as a weight.
+  /// `is_of_model`: the path comes from a walk of a model, not only from the layer that made the
+  /// weight.
   void set_path(std::string_view path, bool is_of_model, SourceLoc loc) const;
   void require_dtype(DType wanted, SourceLoc loc) const;
   [[nodiscard]] ItemValue item_value(SourceLoc loc) const;
-  /// Waits for the values with `wait`.
+  /// Reads the values; `wait` waits for the pending read.
   template <class T, class Wait>
   [[nodiscard]] std::vector<T> read_values(SourceLoc loc, const Wait& wait) const {
     if constexpr (std::is_same_v<T, bool>) {
       static_assert(
           !std::is_same_v<T, bool>,
           "a std::vector<bool> has no elements in memory: read to_vector<std::uint8_t>()");
-      return {};  // the sentence is enough
+      return {};  // the message above is enough
     } else {
       require_dtype(dtype_of<T>, loc);
-      // Shared with the device: when the wait ends at its deadline, the read that is queued still
-      // has somewhere to write.
+      // Shared with the device: if the wait ends at its deadline, the queued read still has a valid
+      // target.
       const auto out = std::make_shared<std::vector<T>>(
           host_vector<T>(static_cast<std::size_t>(element_count()), "to_vector", loc).value());
       wait(read_into(std::as_writable_bytes(std::span<T>(*out)), out, loc));
@@ -312,11 +316,11 @@ class Tensor {
   TensorImpl* impl_ = nullptr;
   detail::Tape* tape_ = nullptr;
   std::uint32_t node_ = 0;
-  std::uint8_t marks_ = 0;  ///< MemberMark bits of a member of a module.
+  std::uint8_t marks_ = 0;  ///< MemberMark bits, if it is a member of a module
 };
 
 namespace detail {
-/// A tensor on its way to a stream, with the line that sends it there.
+/// A tensor passed to operator<<, with the caller's line.
 struct PrintedTensor {
   // NOLINTNEXTLINE(google-explicit-constructor)
   PrintedTensor(const Tensor& printed, SourceLoc line = SourceLoc::current()) noexcept
@@ -327,11 +331,11 @@ struct PrintedTensor {
 };
 }  // namespace detail
 
-/// Prints to_string(): `out << tensor`. Waits. Errors: as to_string().
+/// Prints to_string(). Waits. Errors: as to_string().
 std::ostream& operator<<(std::ostream& out, const detail::PrintedTensor& tensor);
 
-/// An operand of an op: a tensor (lvalue: stays; rvalue: may be reused) or a number, with the line
-/// of the call.
+/// An operand of an op: a tensor (an rvalue's memory may be reused) or a number, with the line of
+/// the call.
 class Arg {
  public:
   Arg(const Tensor& tensor,
@@ -357,7 +361,7 @@ class Arg {
   [[nodiscard]] double real() const noexcept { return real_; }
   [[nodiscard]] std::int64_t integer() const noexcept { return integer_; }
   [[nodiscard]] bool is_integer() const noexcept { return is_integer_; }
-  /// An integer of 2^63 or more: integer() has its bits.
+  /// True for an integer of 2^63 or more; integer() holds its bits.
   [[nodiscard]] bool is_beyond_i64() const noexcept { return is_beyond_i64_; }
   [[nodiscard]] SourceLoc location() const noexcept { return loc_; }
 

@@ -1,5 +1,5 @@
-// TensorAccess: what a Tensor is made of, for the library. Header-internal: no program needs it.
-// Threads: as Tensor.
+// TensorAccess: gives the library access to the parts of a Tensor. Header-internal: no program
+// needs it. Threads: as Tensor.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace hearth::detail {
 
-/// Bits.
+/// Bit flags of a module's member.
 enum class MemberMark : std::uint8_t {
-  frozen = 1,  ///< It is not trained: freeze_weights().
-  wide = 2,    ///< It adds up small changes, and so has an accumulation_dtype().
+  frozen = 1,  ///< Not trained: freeze_weights().
+  wide = 2,    ///< Accumulates small changes, so it has an accumulation_dtype().
 };
 
 class TensorAccess final {
  public:
-  /// The tensor that counts this reference as its own.
+  /// A tensor that takes over this reference.
   [[nodiscard]] static Tensor adopt(TensorImpl* impl) noexcept { return Tensor(impl); }
-  /// What is counted; null for an empty tensor. The same for copies of one tensor.
+  /// The counted object; null for an empty tensor. Copies of one tensor share it.
   [[nodiscard]] static TensorImpl* impl(const Tensor& tensor) noexcept { return tensor.impl_; }
-  /// Gives the reference away without a drop (the last use took it).
+  /// Releases the reference without a drop (the last use took it).
   static TensorImpl* release_impl(Tensor& tensor) noexcept {
     return std::exchange(tensor.impl_, nullptr);
   }
-  /// The tape that it is on, open or not, and its place there.
+  /// The tensor's tape, open or not, and its node there.
   [[nodiscard]] static Tape* tape(const Tensor& tensor) noexcept { return tensor.tape_; }
   [[nodiscard]] static std::uint32_t node(const Tensor& tensor) noexcept { return tensor.node_; }
   static void set_node(Tensor& tensor, Tape* tape, std::uint32_t node) noexcept {
@@ -39,20 +39,20 @@ class TensorAccess final {
     tensor.tape_ = tape;
     tensor.node_ = node;
   }
-  /// set_path() by the layer that has made it: it may yet be that no model names it.
+  /// set_path() by the layer that made the tensor, before a model has named it.
   static void set_first_path(const Tensor& tensor, std::string_view path, SourceLoc loc) {
     tensor.set_path(path, false, loc);
   }
-  /// Whether that was all.
+  /// True if only its layer has named it, and no model.
   [[nodiscard]] static bool is_unnamed_weight(const Tensor& tensor) noexcept;
-  /// set_path() of a copy: it is named where what it is copied from was.
+  /// set_path() of a copy: counts as named by a model if the original was.
   static void set_copied_path(const Tensor& tensor,
                               bool is_unnamed_weight,
                               std::string_view path,
                               SourceLoc loc) {
     tensor.set_path(path, !is_unnamed_weight, loc);
   }
-  /// Marks of a member of a module, whatever its values are. Copies of the member have them.
+  /// Marks of a module's member, independent of its values. Copies of the member keep them.
   [[nodiscard]] static bool has_mark(const Tensor& member, MemberMark mark) noexcept {
     return (member.marks_ & static_cast<std::uint8_t>(mark)) != 0;
   }
@@ -62,13 +62,13 @@ class TensorAccess final {
   }
   [[nodiscard]] static std::uint8_t marks(const Tensor& member) noexcept { return member.marks_; }
   static void set_marks(Tensor& member, std::uint8_t marks) noexcept { member.marks_ = marks; }
-  /// Gives a member other values; its marks stay.
+  /// Replaces a member's values; its marks stay.
   static void set_values(Tensor& member, Tensor values) noexcept {
     const std::uint8_t marks = member.marks_;
     member = std::move(values);
     member.marks_ = marks;
   }
-  /// publish() of a tensor whose uses need no bookkeeping any more.
+  /// publish() of a tensor whose uses need no more bookkeeping.
   static void publish_frozen(const Tensor& tensor, SourceLoc loc) { tensor.publish(true, loc); }
 };
 

@@ -20,14 +20,14 @@ namespace hearth {
 namespace detail {
 namespace {
 
-/// Along one axis: all indices, or those at the two ends with a gap between them.
+/// The printed indices of one axis: all, or those at the two ends with a gap between them.
 struct Shown {
   std::int64_t size;
-  std::int64_t edge;  ///< 0: all
+  std::int64_t edge;  ///< 0 = all
 
   [[nodiscard]] bool has_gap() const noexcept { return edge != 0 && size > 2 * edge; }
   [[nodiscard]] std::int64_t count() const noexcept { return has_gap() ? 2 * edge : size; }
-  /// Calls fn(index among those shown), and gap() between the ends.
+  /// Calls fn for each printed position, and gap() between the ends.
   template <class Fn, class Gap>
   void visit(const Fn& fn, const Gap& gap) const {
     for (std::int64_t i = 0; i < count(); ++i) {
@@ -71,8 +71,7 @@ std::int64_t as_integer(const std::byte* at, DType dtype) {
   }
 }
 
-// What is printed of a shape in full: of one without elements the brackets, which need as much
-// room.
+// The amount of text of a full print: brackets of empty axes count as elements.
 std::int64_t printed_count(const Shape& shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape.dims()) {
@@ -116,7 +115,7 @@ class Printer {
   }
   [[nodiscard]] Shown shown(int axis) const { return {.size = shape_[axis], .edge = edge_}; }
 
-  /// Where the element lies in `bytes`: behind that of the axes before, at `i` of those shown.
+  /// The position in `bytes` of printed index `i` of an axis, given that of the axes before.
   [[nodiscard]] std::int64_t place(int axis, std::int64_t before, std::int64_t i) const {
     const Shown axis_shown = shown(axis);
     if (!has_all_) {
@@ -188,7 +187,7 @@ class Printer {
       return;
     }
     const bool is_row = axis + 1 == shape_.rank();
-    // Rows on lines of their own, blocks of rows apart by as many empty lines as axes lie below.
+    // Rows stand on lines of their own; blocks are separated by one empty line for each axis below.
     const std::string separator =
         is_row ? std::string(", ")
                : "," + std::string(static_cast<std::size_t>(shape_.rank() - axis - 1), '\n') +
@@ -214,22 +213,22 @@ class Printer {
   std::span<const std::byte> bytes_;
   DType dtype_;
   Shape shape_;
-  bool has_all_;  ///< `bytes` holds more than what is shown, or the two are the same.
+  bool has_all_;  ///< `bytes` holds the whole tensor, not only the printed elements.
   PrintOptions options_;
   std::int64_t edge_;
   RealStyle style_ = RealStyle::decimals;
   std::size_t width_ = 0;
 };
 
-// ---- what is read ----
+// ---- reading ----
 
-/// A piece of a tensor that lies together in it, and where it begins in what is shown.
+/// A contiguous part of the printed values: its tensor, and its first index in the printed shape.
 struct Piece {
   Tensor tensor;
   std::vector<std::int64_t> first;
 };
 
-// Of each long axis both ends: a tensor with k of them has 2^k pieces.
+// Cuts both ends of each long axis: a tensor with k long axes has 2^k pieces.
 std::vector<Piece> pieces_of(const Tensor& tensor, const Shape& held, SourceLoc loc) {
   std::vector<Piece> pieces{{tensor.detach(), {}}};
   for (int axis = 0; axis < held.rank(); ++axis) {
@@ -254,7 +253,7 @@ std::vector<Piece> pieces_of(const Tensor& tensor, const Shape& held, SourceLoc 
   return pieces;
 }
 
-// Row by row: along the last axis a piece lies together in `held` too.
+// Copies row by row: rows of a piece are also contiguous in `held`.
 void put(std::span<const std::byte> from,
          const Piece& piece,
          std::span<std::byte> to,
@@ -277,7 +276,7 @@ void put(std::span<const std::byte> from,
   }
 }
 
-// The values that are printed, in row-major order.
+// Reads the printed values, in row-major order.
 std::vector<std::byte> read_shown(const Tensor& tensor, SourceLoc loc) {
   const Shape held = shown_shape(tensor.shape());
   if (held == tensor.shape()) {

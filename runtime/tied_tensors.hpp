@@ -1,7 +1,7 @@
-// TiedTensors: which tensors of a walk through a module are one and the same under several names
-// (tied weights). Header-internal: value_and_grad and the walks of modules use it. Belongs to one
-// walk, during which the tensors live. Threads: the walk's. Invariant: tensors are numbered from 0
-// in the order in which the walk first meets them.
+// TiedTensors: finds tensors with several names (tied weights) during a walk through a module.
+// Header-internal, for value_and_grad and the walks of modules. Belongs to one walk, during which
+// the tensors live. Threads: the walk's.
+// Invariant: tensors are numbered from 0 in the order in which the walk first meets them.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ class TiedTensors {
  public:
   struct Place {
     std::size_t number = 0;
-    bool is_first = true;  ///< The walk has not met the tensor before.
+    bool is_first = true;  ///< The walk had not met the tensor before.
   };
 
-  /// An empty tensor is tied to no other.
+  /// Returns the tensor's number. An empty tensor is tied to no other.
   [[nodiscard]] Place meet(const Tensor& tensor) {
     if (!tensor.is_valid()) {
       return {.number = count_++, .is_first = true};

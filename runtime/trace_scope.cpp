@@ -24,7 +24,7 @@ detail::Trace& trace_of(const Device& device) {
   throw_error(std::move(error));
 }
 
-// A lost device has a line of its own in the log, and one that is closed has done its work.
+// A lost device has its own line in the log; a closed one has done its work.
 void note_unfinished(const Device& device, const Exception& error) {
   const ErrorCode code = error.error().code;
   if (code != ErrorCode::device_lost && code != ErrorCode::device_closed) {
@@ -33,7 +33,7 @@ void note_unfinished(const Device& device, const Exception& error) {
   }
 }
 
-// All are asked before the first is waited for. Failed ops are for the program to read.
+// Asks all devices before it waits for the first. The program itself reads failures of ops.
 void catch_up(const std::vector<Device>& devices, SourceLoc loc) {
   std::vector<std::pair<const Device*, Pending<void>>> asked;
   for (const Device& device : devices) {

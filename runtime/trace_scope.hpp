@@ -1,15 +1,15 @@
-// TraceScope: a stretch of a program written to a file that Perfetto shows and `hearth-bench trace`
-// adds up: which kernels ran when, of which layer and line, and what waited for what. TracePart
-// names a part of the program in it. HEARTH_TRACE_FILE traces a whole run, without a line of code.
+// TraceScope: traces part of a program to a file that Perfetto shows and `hearth-bench trace` sums
+// up: which kernels ran when, of which layer and line, and the waits between them. TracePart names
+// a part of the program in it. HEARTH_TRACE_FILE traces a whole run without code.
 //
 //   {
 //     const hearth::TraceScope trace(runtime, "step.json");
 //     train_step();
 //   }
 //
-// Owned by the code that traces; what is traced are all threads of the runtime.
-// Invariants: (1) one trace at a time in a runtime; (2) the file is whole or not there; (3) while
-// nothing is traced, an op pays one load for the possibility.
+// Owned by the code that traces; covers all threads of the runtime.
+// Invariants: (1) one trace at a time in a runtime; (2) the file is complete or absent; (3) without
+// a trace, an op pays one load.
 #pragma once
 
 #include <cstddef>
@@ -26,38 +26,38 @@ namespace hearth {
 class Runtime;
 
 struct TraceOptions {
-  /// So many events are kept, of 128 bytes each; of the others the file has the number.
+  /// Largest number of events kept, of 128 bytes each; the file holds the number of the others.
   std::size_t max_events = detail::Trace::kDefaultMostEvents;
 };
 
 class [[nodiscard]] TraceScope final {
  public:
-  /// Begins. Errors: ArgumentError when the runtime is traced already; FileError when the file
-  /// cannot be written.
+  /// Starts the trace. Errors: ArgumentError if the runtime is already traced; FileError if the
+  /// file cannot be written.
   TraceScope(const Runtime& runtime,
              std::filesystem::path file,
              TraceOptions options = {},
              SourceLoc loc = SourceLoc::current());
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
-  /// Ends, if stop() did not. A file that cannot be written is logged as an error.
+  /// Ends the trace, if stop() did not. A file that cannot be written is logged as an error.
   ~TraceScope();
 
-  /// Ends, and writes the file. What the calling thread's stream has submitted is waited for, as
-  /// sync() does; a device that does not finish it is a warning in the log, and the file goes
-  /// without the rest. Other streams' work is traced as far as it has come.
-  /// Errors: io_error; invalid_argument when it had ended.
+  /// Ends the trace and writes the file. Waits for work of the calling thread's stream, as sync()
+  /// does. If a device does not finish it, the log warns and the file lacks the rest. Work of other
+  /// streams is traced up to its current point.
+  /// Errors: io_error; invalid_argument if the trace had ended.
   [[nodiscard]] Status stop();
 
  private:
-  std::vector<Device> devices_;  // of the runtime; each keeps what they share
+  std::vector<Device> devices_;  // of the runtime; each keeps the shared state alive
   std::filesystem::path file_;
   SourceLoc location_;
   bool is_open_ = false;
 };
 
-/// A part of the program, from here to the end of the scope, on the calling thread's own track.
-/// Parts nest. Threads: one. Cost: one load while nothing is traced.
+/// Marks a part of the program, until the end of the scope, on the calling thread's own track.
+/// Parts nest. Threads: one. Cost: one load without a trace.
 class [[nodiscard]] TracePart final {
  public:
   TracePart(const Runtime& runtime, std::string_view name, SourceLoc loc = SourceLoc::current());
@@ -72,7 +72,7 @@ class [[nodiscard]] TracePart final {
 };
 
 namespace detail {
-/// Writes what a trace of this device's runtime has kept.
+/// Writes the recorded trace of this device's runtime.
 [[nodiscard]] Status write_trace(const Device& device,
                                  const TraceLog& log,
                                  const std::filesystem::path& file);

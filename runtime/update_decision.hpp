@@ -1,6 +1,6 @@
-// UpdateDecision: the one word on update groups that wait on several devices: all of them happen,
+// UpdateDecision: the one decision on update groups that wait on several devices: all of them run,
 // or none. Shared by the groups and by the code that decides; one for each step. Threads: any.
-// Invariant: the first word counts, for ever and for everyone.
+// Invariant: the first decision is final, for every holder.
 #pragma once
 
 #include <atomic>
@@ -16,19 +16,19 @@ class UpdateDecision final {
   UpdateDecision& operator=(const UpdateDecision&) = delete;
   ~UpdateDecision();
 
-  /// Says yes. True when the groups happen, false when somebody said no before.
+  /// Commits. Returns true if the groups run, false if the decision was already aborted.
   [[nodiscard]] bool commit() noexcept;
-  /// Says no, for this reason. True when the groups do not happen, false when somebody said yes
-  /// before.
+  /// Aborts for this reason. Returns true if the groups do not run, false if the decision was
+  /// already committed.
   bool abort(ErrorRef error);
 
   [[nodiscard]] bool is_open() const noexcept;
   [[nodiscard]] bool is_committed() const noexcept;
-  /// The reason that came first; nullptr while nobody has said no.
+  /// The first reason to abort; nullptr if not aborted.
   [[nodiscard]] ErrorRef error() const noexcept;
 
  private:
-  const ErrorRef yes_ = nullptr;                ///< Its address is the word for yes.
+  const ErrorRef yes_ = nullptr;                ///< Its address marks a commit.
   std::atomic<const ErrorRef*> word_{nullptr};  ///< nullptr: open; else yes_ or the reason, owned.
 };
 

@@ -24,7 +24,7 @@ namespace {
 
 using detail::update_of;
 
-// The other one has the parameter's type, or the one that it adds up in.
+// A gradient or state has the parameter's type, or its accumulation type.
 bool has_type_for(DType other, DType parameter) noexcept {
   return other == parameter || other == accumulation_dtype(parameter);
 }
@@ -76,7 +76,7 @@ bool are_equal(const AdamUpdate& a, const AdamUpdate& b) noexcept {
          a.step == b.step;
 }
 
-// Most updates of a group have equal options: two powers and two roots are worked out once.
+// Most updates of a group have equal options: the two powers and two roots are computed once.
 std::span<const double> scalars_of(OpenGroup& group, const AdamUpdate& options) {
   const detail::FloatEnvironment environment;
   if (!group.adam_options || !are_equal(*group.adam_options, options)) {
@@ -95,7 +95,7 @@ std::span<const double> scalars_of(OpenGroup& group, const AdamUpdate& options) 
   return group.adam_scalars;
 }
 
-// Replaces a state of 16 bits, from an older file for instance, by its values in f32.
+// Replaces a 16-bit state, for instance from an older file, by its values in f32.
 void widen(Tensor& state, DType parameter, SourceLoc loc) {
   const DType wide = accumulation_dtype(parameter);
   if (state.dtype() != wide) {
@@ -108,8 +108,7 @@ detail::UpdateTypes types_of(std::span<const Arg> inputs) {
   return {.parameter = inputs[0].tensor().dtype(), .gradient = inputs[1].tensor().dtype()};
 }
 
-// Runs one update; `replaced` are the tensors whose new values come back, in the order of the
-// results.
+// Runs one update; `replaced` are the tensors that get the results, in order.
 void run_update(OpenGroup& group,
                 const ExpressionRef& rule,
                 std::span<const Arg> inputs,
@@ -136,8 +135,8 @@ void run_update(OpenGroup& group,
 
 }  // namespace
 
-// The group runs as a whole on its stream, so what one of its updates makes is not there for
-// another, and what another device has is not there at all.
+// The group runs as a whole on its stream, so no update can use another one's result, or a tensor
+// of another device.
 void UpdateGroup::require_outside(std::string_view op,
                                   const Tensor& tensor,
                                   const char* what) const {
@@ -220,11 +219,11 @@ UpdateGroup::~UpdateGroup() {
   }
   open_->is_given_up = true;
   try {
-    // Discards it here, where its stream is the current one; else with the next op there, or by the
+    // Discards the group here if its stream is the current one; else the next op there does, or the
     // actor when the stream ends.
     static_cast<void>(current_stream(device_.endpoint()).open_group());
   } catch (const Exception&) {
-    // The device was closed meanwhile, or its lane stayed full for the whole deadline: the actor
+    // The device was closed meanwhile, or its lane stayed full until the deadline: the actor
     // discards the open group when the stream ends.
   }
 }

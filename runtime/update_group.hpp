@@ -1,11 +1,12 @@
-// An update group: the optimizer's ops of one step, all or nothing.
-// The actor checks all inputs and takes all memory before the first op runs; if any gradient is
-// poisoned, nothing in it runs, parameters and state keep their values, and the Pending carries the
-// first error. Should an op fail although all was prepared, what the group has overwritten is lost:
-// all that it replaces carries the error then, so that nobody goes on with half a step. A device
-// that answers later decides that by itself where kernels may still fail, so that nothing waits for
-// them; an op that may fail while it runs is refused in a group there (unsupported, with the
-// Pending). Threads: the thread whose stream owns the parameters.
+// UpdateGroup: the optimizer's ops of one step, all or nothing.
+// The actor checks all inputs and allocates all memory before the first op runs. If any gradient is
+// poisoned, no op of the group runs, parameters and state keep their values, and the Pending
+// carries the first error. If an op fails after that, the values that the group has overwritten are
+// lost: every tensor that it replaces then carries the error, so that no half step is used. On
+// an asynchronous device whose kernels may still fail, the device makes this decision, so that the
+// host does not wait. Such a device refuses a group with an op that may fail while it runs
+// (unsupported, by the Pending).
+// Threads: the thread whose stream owns the parameters.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +36,9 @@ struct SgdUpdate {
   double weight_decay = 0;
   bool nesterov = false;
   bool first =
-      false;  ///< The first update of this parameter: the momentum buffer starts as the gradient.
-  /// In place of `first` where the device counts: how many updates the parameter has had
-  /// (update_counts.hpp). Lifetime: up to the end of the call.
+      false;  ///< First update of this parameter: the momentum buffer starts as the gradient.
+  /// Number of earlier updates of the parameter, in place of `first`, if the device counts
+  /// (update_counts.hpp). Lifetime: until the end of the call.
   const Tensor* count = nullptr;
 };
 struct AdamUpdate {
@@ -47,73 +48,78 @@ struct AdamUpdate {
   double epsilon = 1e-8;
   double weight_decay = 0;
   bool decoupled = false;
-  std::int64_t step = 1;  ///< From 1.
-  /// In place of `step`, and of the rate but for the decay, where the device counts. Lifetime: as
-  /// SgdUpdate::count.
+  std::int64_t step = 1;  ///< Number of this update, from 1.
+  /// Factors that replace `step`, and the rate except for the decay, if the device counts.
+  /// Lifetime: until the end of the call.
   const AdamFactors* factors = nullptr;
 };
 
-/// How a group takes part in one step of several devices.
+/// Part of a group in one step of several devices.
 struct JointUpdate {
-  std::shared_ptr<UpdateDecision> decision = nullptr;  ///< nullptr: it happens by itself.
-  /// Hears on the device's loop that the group can run and waits, or why it cannot (then it has
-  /// said no); nothing when the decision was there first. It must only hand this on.
+  /// The shared decision; nullptr: the group runs on its own.
+  std::shared_ptr<UpdateDecision> decision = nullptr;
+  /// Called on the device's loop when the group is ready and waits, or with the error that prevents
+  /// it (then it has aborted). Not called if the decision was there first. It must only pass its
+  /// argument on.
   UniqueFunction<void(Result<PreparedUpdate> prepared)> prepared = {};
-  Deadline deadline = Deadline::never();  ///< When the group says no by itself.
-  /// Called when the group is complete but for this: adds what is to happen with it or not at all.
+  Deadline deadline = Deadline::never();  ///< When the group aborts on its own.
+  /// Called when the group is otherwise complete: adds ops that run with it or not at all.
   UniqueFunction<void(UpdateGroup& group)> more = {};
 };
 
 class UpdateGroup {
  public:
-  /// Opens a group on the calling thread's stream of `device`. Until commit() its results are not
-  /// there: an op on that stream that takes one, or reads it, is refused. Errors: ArgumentError
-  /// when another group is open on that stream.
+  /// Opens a group on the calling thread's stream of `device`. Its results exist only after
+  /// commit(): an op on that stream that uses or reads one is refused.
+  /// Errors: ArgumentError if another group is open on that stream.
   explicit UpdateGroup(const Device& device, SourceLoc loc = SourceLoc::current());
   UpdateGroup(const UpdateGroup&) = delete;
   UpdateGroup& operator=(const UpdateGroup&) = delete;
-  /// Discards the group when commit() was not called.
+  /// Discards the group if commit() was not called.
   ~UpdateGroup();
 
-  /// Errors of these: ShapeError, DtypeError when the tensors do not fit; DeviceMismatch for one of
-  /// another device than the group's; ArgumentError when this group has made one of them already (a
-  /// parameter is updated once a step), was committed, or was opened on another stream than the
-  /// thread's current one. Replaces `parameter` (and `momentum`, which may be empty when
-  /// update.momentum is 0) by the updated tensors; in place where nobody else holds them.
+  /// Replaces `parameter` (and `momentum`, which may be empty if update.momentum is 0) by the
+  /// updated tensors; in place if no other copies exist.
   ///
-  /// Dtypes: the state of f16 and bf16 parameters is f32, and so is all that is computed; a state
-  /// of 16 bits is taken once, and replaced by one of f32. A gradient has the parameter's type or
-  /// f32.
+  /// Dtypes: f16 and bf16 parameters have f32 state and f32 computation. A 16-bit state is accepted
+  /// once, and replaced by an f32 one. A gradient has the parameter's type or f32.
+  /// Errors (also of the functions below): ShapeError, DtypeError if the tensors do not fit;
+  /// DeviceMismatch for a tensor of another device; ArgumentError if this group has already made
+  /// one of them (a parameter is updated once a step), was committed, or was opened on another
+  /// stream than the thread's current one.
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
   void adam(
       Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);
-  /// Replaces a count by one more; comes behind the updates that it counts. Errors besides:
-  /// ArgumentError for what is no count (update_counts.hpp).
+  /// Increments a count; call it after the updates that it counts. Errors: also ArgumentError for a
+  /// tensor that is no count (update_counts.hpp).
   void count(Tensor& updates);
-  /// An update of your own. Each tensor of `state` is replaced as the parameter is. Errors besides:
-  /// those of UpdateRule::expression(); ArgumentError for another number of states or scalars than
-  /// the rule has.
+  /// Applies an update rule of your own. Each tensor of `state` is replaced like the parameter.
+  /// Errors: also those of UpdateRule::expression(); ArgumentError for another number of states or
+  /// scalars than the rule has.
   void update(UpdateRule& rule,
               Tensor& parameter,
               Tensor gradient,
               std::span<Tensor* const> state,
               std::span<const double> scalars);
-  /// Closes the group. The Pending is ready when the step is done, or carries why it was not.
-  /// Errors: ArgumentError when it was committed already, or was opened on another stream than the
+  /// Closes the group. The Pending is ready when the step is done, or carries the reason why it was
+  /// not.
+  /// Errors: ArgumentError if it was already committed, or was opened on another stream than the
   /// thread's current one.
   [[nodiscard]] Pending<void> commit();
-  /// The same for callers that fulfil promises of their own: the actor calls `finish` with nullptr
-  /// when the step is done, else with the reason why not. It runs on the device's loop and must not
-  /// block; it is dropped uncalled when the commit itself throws. With `joint`, the group is
-  /// prepared and then waits for its decision, as does what comes behind it on this stream. Errors:
-  /// those of commit(); ArgumentError for a decision without `prepared`; what `joint.more` throws.
+  /// Closes the group, for callers that fulfil promises of their own. The actor calls `finish` with
+  /// nullptr when the step is done, else with the error. `finish` runs on the device's loop and
+  /// must not block; it is destroyed uncalled if the commit itself throws. With `joint`, the group
+  /// is prepared and then waits for its decision; later work of this stream waits too.
+  /// Errors: those of commit(); ArgumentError for a decision without `prepared`; exceptions of
+  /// `joint.more`.
   void commit(UniqueFunction<void(ErrorRef error)> finish, JointUpdate joint = {});
-  /// For those promises: their readers may run the device's loop meanwhile, as with commit().
+  /// Options for those promises: their readers may run the device's loop meanwhile, as with
+  /// commit().
   [[nodiscard]] PendingOptions pending_options() const;
 
  private:
-  /// The stream that it is open on. Errors: ArgumentError when that is not the thread's current
-  /// one, or it was committed.
+  /// The stream that the group is open on. Errors: ArgumentError if that is not the thread's
+  /// current one, or the group was committed.
   StreamState& require_open() const;
   void require_outside(std::string_view op, const Tensor& tensor, const char* what) const;
   void require_fit(std::string_view op,
@@ -123,7 +129,7 @@ class UpdateGroup {
 
   Device device_;
   SourceLoc loc_;
-  std::shared_ptr<OpenGroup> open_;  ///< Shared with its stream; nullptr once it was committed.
+  std::shared_ptr<OpenGroup> open_;  ///< Shared with its stream; nullptr after commit().
 };
 
 }  // namespace hearth

@@ -1,7 +1,7 @@
-// UpdateRule: how an optimizer of your own updates a parameter, as a function over plain ops. It is
-// called twice for each element type and becomes one fused kernel; UpdateGroup::update() runs it,
-// at one record a parameter. Owned by the optimizer; a copy shares what was captured. Threads: one
-// at a time.
+// UpdateRule: the update of a parameter by an optimizer of your own, as a function over plain ops.
+// The function is called twice for each element type and becomes one fused kernel;
+// UpdateGroup::update() runs it, with one record for each parameter. Owned by the optimizer; copies
+// share the captured function. Threads: one at a time.
 #pragma once
 
 #include <functional>
@@ -19,24 +19,24 @@ struct Expression;
 
 class UpdateRule final {
  public:
-  /// What the function is called with: tensors without values, all of one shape, which is [1] in
-  /// one call and has several long axes in the other. Numbers that change from step to step are
-  /// scalars, all others become constants. All have the parameter's type; of f16 and bf16
-  /// parameters they are f32, and the new parameter alone is rounded.
+  /// Arguments of the function: tensors without values, all of one shape, which is [1] in one call
+  /// and has several long axes in the other. Numbers that change from step to step are scalars; all
+  /// others become constants. All have the parameter's type; for f16 and bf16 parameters they are
+  /// f32, and only the new parameter is rounded.
   struct Operands {
     Tensor parameter;
     Tensor gradient;
     std::vector<Tensor> state;
     std::vector<Tensor> scalars;
   };
-  /// Gives the new parameter, then the new state. Made of the ops of hearth/runtime/ops.hpp that go
-  /// element by element, the same ones in each call. A device may have no room for a long one
-  /// (custom_op.hpp has the CPU's limit): then the update fails.
+  /// Returns the new parameter, then the new state. Uses elementwise ops of hearth/runtime/ops.hpp,
+  /// the same ones in each call. A device may have no room for a long function (custom_op.hpp has
+  /// the CPU's limit): then the update fails.
   using Function = std::function<std::vector<Tensor>(const Operands& operands)>;
   struct Config {
-    std::string name;      ///< What errors call it.
+    std::string name;      ///< Name in errors.
     int state_count = 0;   ///< Tensors of state for each parameter.
-    int scalar_count = 0;  ///< Numbers given with each step.
+    int scalar_count = 0;  ///< Numbers passed with each step.
   };
 
   /// Errors: ArgumentError for a rule without a name or function, or with more than 3 states or 32
@@ -46,10 +46,10 @@ class UpdateRule final {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
 
   // ---- for the library ----
-  /// The rule for parameters and gradients of these float types. Errors: ArgumentError for a
-  /// function that is not elementwise, reads a value, uses a tensor that is no operand, does not
-  /// use all of its operands, or gives another number of results or other types; what the function
-  /// throws.
+  /// The expression for parameters and gradients of these float types.
+  /// Errors: ArgumentError for a function that is not elementwise, reads a value, uses a tensor
+  /// that is no operand, ignores an operand, or returns another number of results or other types.
+  /// Exceptions of the function pass through.
   [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType parameter,
                                                                     DType gradient);
 

@@ -1,13 +1,12 @@
-// Whether a type has visit(), which HEARTH_MODULE gives a struct; what the compiler says where it
-// is missing. Header-internal.
-// Threads: any.
+// HasVisit: whether a type has visit(), which HEARTH_MODULE defines, and the compiler's message if
+// it is missing. Header-internal. Threads: any.
 #pragma once
 
 #include <string>
 
 namespace hearth::detail {
 
-/// Accepts whatever visit() hands out.
+/// A visitor that accepts every argument of visit().
 struct AnyVisitor {
   template <class T>
   void operator()(const std::string& path, T& tensor) const;
@@ -18,7 +17,7 @@ concept HasVisit = requires(T& part, const std::string& prefix, AnyVisitor& visi
   part.visit(prefix, visitor);
 };
 
-/// For overloads and templates that take what is no module: the compiler says so in one sentence.
+/// Rejects a type that is no module at compile time, with a readable message.
 template <class Model>
 constexpr bool refuse_no_module() {
   static_assert(sizeof(Model) == 0,

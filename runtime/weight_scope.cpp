@@ -5,7 +5,7 @@
 namespace hearth {
 namespace {
 
-// In traces, what makes first values counts to this, and not to none of the layers.
+// The layer of ops that initialise weights, in traces.
 constexpr std::string_view kLayer = "initialisation";
 
 [[nodiscard]] bool is_scope_open(std::uint16_t flags) {
@@ -26,7 +26,7 @@ WeightScope::WeightScope(const Device& device)
 }
 
 WeightScope::~WeightScope() {
-  // A label from outside stays.
+  // A label set outside of the scopes stays.
   if (!is_scope_open(previous_flags_) && stream_->path() != PathId() &&
       stream_->endpoint().tables().paths.path(stream_->path()) == kLayer) {
     static_cast<void>(stream_->exchange_path(PathId()));

@@ -1,13 +1,14 @@
-// WeightScope: says that the tensors made while it is open live long: parameters and optimizer
-// state. The device keeps them apart from what a step computes, so that they never split the memory
-// that temporaries share. Layers, optimizers, fork() and load_weights() open one; so does a module
-// of your own around the lines that make its parameters:
+// WeightScope: marks tensors made while it is open as long-lived: parameters and optimizer state.
+// The device allocates them apart from temporaries, so that they never fragment the memory of a
+// step. Layers, optimizers, fork() and load_weights() open one; so does a module of your own around
+// the lines that make its parameters:
 //
 //   const hearth::WeightScope weights(device);
 //   scale = hearth::ones(device, {width});
 //
 // Threads: a scope lives and dies on one thread, and holds for that thread's current stream of the
-// device. Scopes nest. Invariant: only the place of results changes, never their values.
+// device. Scopes nest.
+// Invariant: only the place of results changes, never their values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Small shared steps of everything that waits for a device: the helper that borrows its token,
-// records with tickets, questions to the actor. Private to runtime.
+// Helpers shared by all calls that wait for a device: borrow its token, submit a record with a
+// ticket, send a question to the actor. Private to runtime.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@
 
 namespace hearth {
 
-/// Lets the thread that waits run the device's loop meanwhile. Keeps the endpoint alive as long as
-/// the pending.
+/// Returns the helper that lets a waiting thread run the device's loop. The helper keeps the
+/// endpoint alive as long as the pending does.
 [[nodiscard]] detail::PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept;
 
-/// Submits a record that carries a ticket; the ticket belongs to the device once this returns.
+/// Submits a record that carries a ticket. The device owns the ticket once this returns.
 template <class Ticket>
 void submit_ticket(StreamState& stream, OpRecord& record, std::unique_ptr<Ticket> ticket) {
   const TicketAttributes attributes{.ticket = ticket.get()};
@@ -28,7 +28,8 @@ void submit_ticket(StreamState& stream, OpRecord& record, std::unique_ptr<Ticket
   static_cast<void>(ticket.release());
 }
 
-/// Asks the device a question of this kind, with these `fields` before its promise.
+/// Sends the device a question of type `Question`, built from `fields` and a promise; returns the
+/// pending answer.
 /// Errors: DeviceError device_closed, now.
 template <class Question, class... Fields>
 [[nodiscard]] auto ask_later(DeviceEndpoint& endpoint, SourceLoc loc, Fields&&... fields) {
@@ -44,7 +45,8 @@ template <class Question, class... Fields>
   return answer;
 }
 
-/// The same, and waits for the answer. Errors: DeadlineExceeded besides.
+/// Calls ask_later() and waits for the answer, at most `limit` where one is given.
+/// Errors: as ask_later(), and DeadlineExceeded.
 template <class Question, class... Fields>
 auto ask(DeviceEndpoint& endpoint,
          std::optional<std::chrono::nanoseconds> limit,

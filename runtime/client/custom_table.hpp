@@ -1,5 +1,5 @@
-// The custom kernels of one runtime as numbers: each CustomKernel that it has run, with its code
-// and its gradient. Private to runtime. Threads: any.
+// Interns the custom kernels of one runtime: each CustomKernel that has run gets a number for its
+// code and gradient. Private to runtime. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace hearth {
 class Tensor;
 struct CustomGradient;
 
-/// What a CustomKernel is made of. Immutable.
+/// Code and gradient of one CustomKernel. Immutable.
 struct CustomDefinition {
   CustomCode code;
-  /// Null: it has no gradient.
+  /// Null if the kernel has no gradient.
   std::function<std::vector<Tensor>(const CustomGradient&)> vjp;
 };
 using CustomRef = std::shared_ptr<const CustomDefinition>;

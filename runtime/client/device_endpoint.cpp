@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kMostAwaited = 32;
 
-// Additions that take as long as a byte which is written and read back, where nothing was measured:
-// as on two cores of an Emerald Rapids, and on an H200.
+// Estimates of the additions that take as long as a byte which is written and read back, used
+// before a measurement. They match two cores of an Emerald Rapids and an H200.
 constexpr float kHostAdditions = 2.5F;
 constexpr float kDeviceAdditions = 12.5F;
 
@@ -66,7 +66,7 @@ DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
   const std::uint64_t record =
       progress_.record.load(std::memory_order_acquire);  // partner: note_record
   const std::uint64_t lane = progress_.lane.load(std::memory_order_acquire);
-  // Two streams may be at ops of one kind and number.
+  // Two streams may run ops of one kind and number.
   const std::uint64_t progress = record ^ (lane * 0x9e3779b97f4a7c15U);
   const detail::TimePoint now = detail::current_context().clock().now();
   const detail::MutexLock lock(sight_mutex_);
@@ -87,8 +87,8 @@ std::uint64_t DeviceEndpoint::record_progress() noexcept {
          progress_.work_ended.load(std::memory_order_acquire);  // partner: note_work_ended
 }
 
-// Each device counts once, however many lanes wait for it. The list has its room on the stack, as
-// this must not fail; a chain of more devices than that is longer than any host has.
+// Each device counts once, whatever number of lanes waits for it. The list lies on the stack
+// because this must not fail. No host has a chain of more than kMostAwaited devices.
 std::uint64_t DeviceEndpoint::progress() noexcept {
   std::array<IntrusivePtr<DeviceEndpoint>, kMostAwaited> reached;
   reached[0] = IntrusivePtr<DeviceEndpoint>(this);
@@ -113,7 +113,7 @@ void DeviceEndpoint::note_awaited(DeviceEndpoint& device) {
 }
 
 void DeviceEndpoint::forget_awaited(const DeviceEndpoint& device) noexcept {
-  IntrusivePtr<DeviceEndpoint> last;  // dies behind the lock
+  IntrusivePtr<DeviceEndpoint> last;  // destroyed after the lock is released
   const detail::MutexLock lock(awaited_mutex_);
   const auto entry =
       std::ranges::find_if(awaited_, [&](const auto& each) { return each.get() == &device; });
@@ -211,7 +211,7 @@ std::vector<DeviceMessage> DeviceEndpoint::take_inbox() {
 std::vector<DeviceMessage> DeviceEndpoint::stop_inbox() {
   {
     const detail::MutexLock lock(awaited_mutex_);
-    awaited_.clear();  // two devices that wait for each other would keep each other
+    awaited_.clear();  // two devices that await each other would keep each other alive
   }
   const detail::MutexLock lock(inbox_mutex_);
   stopped_ = true;
@@ -230,12 +230,12 @@ void DeviceEndpoint::require_no_holder(std::string_view awaited) const {
   }
 }
 
-// Who runs a kernel cannot leave it: a wait that is to be short is exact only when the actor's own
-// thread does the work. A wait that names no deadline comes with the end of its work, and is as
-// long as the runtime's limit.
+// A thread that runs a kernel cannot leave it, so a short wait is exact only if the actor's own
+// thread does the work. A wait without its own deadline is not short: it ends with its work and is
+// bounded by the runtime's limit.
 void DeviceEndpoint::help(detail::PendingStateBase& waiter, Deadline deadline) {
   if (is_holder()) [[unlikely]] {
-    require_no_holder(waiter.subject());  // the text is made for those alone who read it
+    require_no_holder(waiter.subject());  // builds the text only for the error
   }
   if (!runs_inline_) {
     return;

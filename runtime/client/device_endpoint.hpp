@@ -1,7 +1,8 @@
-// DeviceEndpoint: what a device's clients and its actor share: the doorbell, the lanes, the slot
-// numbers, the inbox, the tables. Counted; it stays while any tensor, device handle or pending
-// refers to it, also after the Runtime is gone. Then it is closed: drops do nothing and everything
-// else reports device_closed. Private to runtime. Threads: any, where nothing else is said.
+// DeviceEndpoint: the state that a device's clients and its actor share: doorbell, lanes, slot
+// numbers, inbox, tables. Reference-counted: lives as long as a tensor, device handle or pending
+// refers to it, also after the Runtime is gone. Then it is closed: drops have no effect and every
+// other call reports device_closed. Private to runtime.
+// Threads: any, unless stated otherwise.
 #pragma once
 
 #include <atomic>
@@ -44,40 +45,40 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& description() const noexcept { return description_; }
-  /// Its name for events of a trace, which may outlive it.
+  /// The device's name for trace events, which may outlive the endpoint.
   [[nodiscard]] std::string_view traced_name() const noexcept { return traced_name_; }
-  /// The logical CPUs of the device's threads; empty = anywhere.
+  /// The logical CPUs of the device's threads; empty = no affinity.
   [[nodiscard]] const std::vector<int>& cores() const noexcept { return cores_; }
   [[nodiscard]] RuntimeTables& tables() noexcept { return *tables_; }
-  /// Unique in the process: finds a thread's client of this device.
+  /// Unique in the process; the key of a thread's client for this device.
   [[nodiscard]] std::uint64_t key() const noexcept { return key_; }
   [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
-  /// Ops here become an expression, and nothing is computed (runtime/ops/capture).
+  /// True if ops here become an expression and compute nothing (runtime/ops/capture).
   [[nodiscard]] bool is_capture() const noexcept { return !captured_.empty(); }
-  /// The name of the expression; empty where this is no capture.
+  /// The name of the expression; empty if this endpoint is no capture.
   [[nodiscard]] const std::string& captured() const noexcept { return captured_; }
-  /// Before the first client.
+  /// Turns the endpoint into a capture. Call before the first client exists.
   void make_capture(std::string name) noexcept { captured_ = std::move(name); }
-  /// What was measured of the device; it may be measured anew.
+  /// Stores the measured peaks of the device; a later measurement replaces them.
   void set_peaks(const DevicePeaks& peaks) HEARTH_EXCLUDES(peaks_mutex_);
   [[nodiscard]] std::optional<DevicePeaks> peaks() const HEARTH_EXCLUDES(peaks_mutex_);
-  /// DevicePeaks::additions_per_byte(); an estimate where nothing was measured.
+  /// DevicePeaks::additions_per_byte(), or an estimate before a measurement.
   [[nodiscard]] float additions_per_byte() const noexcept {
     return additions_per_byte_.load(std::memory_order_relaxed);
   }
   [[nodiscard]] bool is_closed() const noexcept {
     return closed_.load(std::memory_order_acquire);
   }  // partner: close
-  /// No new work from here on.
+  /// Refuses new work from here on.
   void close() noexcept { closed_.store(true, std::memory_order_release); }
-  /// The error that a closed device answers with.
+  /// The error that every call on a closed device reports.
   [[nodiscard]] Error closed_error(SourceLoc loc = {}) const;
 
-  /// The device stopped working; sticky until a new generation begins.
+  /// True if the device stopped working. Stays true until a new generation begins.
   [[nodiscard]] bool is_lost() const noexcept {
     return lost_.load(std::memory_order_acquire);  // partners: mark_lost, mark_restarted
   }
-  /// How many generations came before this one.
+  /// The number of generations before this one.
   [[nodiscard]] std::uint64_t generation() const noexcept {
     return generation_.load(std::memory_order_acquire);  // partner: mark_restarted
   }
@@ -87,9 +88,11 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     generation_.fetch_add(1, std::memory_order_acq_rel);
     lost_.store(false, std::memory_order_release);
   }
-  /// What the token holder is at, for a watchdog. Threads: token holder only. Cost: three stores.
+  /// Publishes the record that the token holder runs, for the watchdog. Threads: token holder only.
+  /// Cost: three stores.
   void note_record(LaneId lane, const OpRecord& record) noexcept {
-    progress_.source.store(record.source.value, std::memory_order_release);  // partner: sight
+    progress_.source.store(record.source.value,
+                           std::memory_order_release);  // partner: what_holder_does
     progress_.record.store(
         (static_cast<std::uint64_t>(record.kind) << kSequenceBits) | record.sequence,
         std::memory_order_release);                               // partner: sight
@@ -98,18 +101,18 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   void note_holder() noexcept {
     progress_.holder.store(detail::current_context().id().value, std::memory_order_release);
   }
-  /// Before the token is given back.
+  /// Call before the token is released.
   void forget_holder() noexcept { progress_.holder.store(0, std::memory_order_release); }
-  /// Whether the calling thread runs the device's loop at this moment.
+  /// Returns whether the calling thread runs the device's loop at this moment.
   [[nodiscard]] bool is_holder() const noexcept {
     return progress_.holder.load(std::memory_order_acquire) == detail::current_context().id().value;
   }
-  /// An asynchronous device has got on. Threads: token holder only.
+  /// Counts completed work of an asynchronous device. Threads: token holder only.
   void note_work_ended() noexcept {
     progress_.work_ended.fetch_add(1, std::memory_order_acq_rel);  // partner: record_progress
   }
-  /// The token holder waits for a kernel that is compiled: time passes without a record, and counts
-  /// as progress. Threads: token holder only.
+  /// Marks that the token holder waits for a kernel compilation. Time then passes without records
+  /// and counts as progress. Threads: token holder only.
   class CompileScope final {
    public:
     explicit CompileScope(DeviceEndpoint& endpoint) noexcept : endpoint_(endpoint) { set(true); }
@@ -119,50 +122,54 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
 
    private:
     void set(bool compiles) noexcept {
-      endpoint_.progress_.compiles.store(compiles, std::memory_order_release);  // partner: sight
+      // partner: record_progress
+      endpoint_.progress_.compiles.store(compiles, std::memory_order_release);
     }
     DeviceEndpoint& endpoint_;
   };
-  /// A number that changes with each record that the token holder begins, and when work of an
-  /// asynchronous device is found to have ended. Who calls this now and
-  /// then also lets what_holder_does() know for how long it has been at the same one.
+  /// Returns a number that changes when the token holder begins a record and when work of an
+  /// asynchronous device completes. Periodic calls also let what_holder_does() report how long the
+  /// holder has been at the same record.
   [[nodiscard]] std::uint64_t record_progress() noexcept HEARTH_EXCLUDES(sight_mutex_);
-  /// The same, which also changes when a device gets on whose bytes a lane here waits for, or one
-  /// whose bytes that device waits for, and so on. Devices that wait for one another in a ring have
-  /// no progress but their records.
+  /// Like record_progress(), but also changes with the progress of devices whose bytes a lane here
+  /// awaits, transitively. Devices that wait for one another in a cycle have no progress but their
+  /// records.
   [[nodiscard]] std::uint64_t progress() noexcept HEARTH_EXCLUDES(sight_mutex_, awaited_mutex_);
-  /// A lane here begins to wait for bytes of `device`, and does so no longer. Threads: token holder
+  /// Notes that a lane here begins or ends its wait for bytes of `device`. Threads: token holder
   /// only.
   void note_awaited(DeviceEndpoint& device) HEARTH_EXCLUDES(awaited_mutex_);
   void forget_awaited(const DeviceEndpoint& device) noexcept HEARTH_EXCLUDES(awaited_mutex_);
-  /// Who holds the token and with which record for how long, as seen from outside.
+  /// Describes, as seen from outside, which thread holds the token, at which record and for how
+  /// long.
   [[nodiscard]] std::string what_holder_does() noexcept HEARTH_EXCLUDES(sight_mutex_);
 
-  /// After a push that must ring: links the lane, wakes the actor where that is needed.
+  /// Call after a push that must ring. Links the lane and wakes the actor if needed.
   void ring(Lane& lane) noexcept;
-  /// Wakes the actor if nobody runs it although there may be work.
+  /// Wakes the actor if no thread holds the token although work may be queued.
   void wake_if_free() noexcept;
-  /// Sends a message. Dropped without effect when the actor has stopped: the caller asks
-  /// is_closed() first where it matters.
+  /// Sends a message to the actor. A stopped actor drops it without effect; callers to which that
+  /// matters check is_closed() first.
   void post(DeviceMessage message);
-  /// The drop of a tensor by a thread that has no lane here, or that ends with a full one.
+  /// Sends a tensor's drop for a thread that has no lane here, or that ends while its lane is full.
   void post_drop(const TensorImpl& impl) noexcept;
-  /// A tensor here was given a path by name, which pictures of the memory show.
+  /// Notes a path that a program gave a tensor by name; memory snapshots show it.
   void note_path(const TensorImpl& impl, PathId path) HEARTH_EXCLUDES(paths_mutex_);
-  /// The path that was noted last of a tensor; 0: none.
+  /// The path last noted for a tensor; 0 = none.
   [[nodiscard]] PathId noted_path(SlotId slot, std::uint32_t generation)
       HEARTH_EXCLUDES(paths_mutex_);
-  /// Everything posted so far. Threads: token holder only.
+  /// Takes everything posted so far. Threads: token holder only.
   [[nodiscard]] std::vector<DeviceMessage> take_inbox();
-  /// Where work runs inline: runs the device's loop on this thread while the token is free, until
-  /// `waiter` is ready, the deadline passes or nothing is runnable. With a deadline that is near,
-  /// the actor's thread does it. Errors: ArgumentError stream_misuse for a thread that runs the
-  /// loop already: it would wait for itself.
+  /// On a device that runs work inline: runs the device's loop on this thread while the token is
+  /// free, until `waiter` is ready, the deadline passes or nothing is runnable. If the deadline is
+  /// near, wakes the actor's thread instead.
+  /// Errors: ArgumentError stream_misuse for a thread that already runs the loop: it would wait for
+  /// itself.
   void help(detail::PendingStateBase& waiter, Deadline deadline);
-  /// The same until `lane` has room.
+  /// Like help(), until `lane` has room.
   void help_drain(Lane& lane, Deadline deadline);
 
-  /// Before the first client: who runs the loop, and how its own thread is woken.
+  /// Sets the loop that borrowers run and the parker of its own thread. Call before the first
+  /// client exists.
   void attach_loop(DeviceLoop& loop, IntrusivePtr<detail::Parker> parker) noexcept;
 
   Doorbell doorbell;
@@ -187,22 +194,22 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   detail::Mutex inbox_mutex_;
   std::vector<DeviceMessage> inbox_ HEARTH_GUARDED_BY(inbox_mutex_);
   bool stopped_ HEARTH_GUARDED_BY(inbox_mutex_) = false;
-  // Written with each record, so on a cache line that no submitting thread reads
-  // (BM_Submit_Threads/threads:4: 1.3 times the time).
+  // Written with each record, so it has a cache line that no submitting thread reads (sharing it
+  // costs a factor of 1.3 in BM_Submit_Threads/threads:4).
   static constexpr unsigned kSequenceBits = 56;
   struct alignas(64) Progress {
     std::atomic<std::uint64_t> record{0};  ///< kind and sequence; 0 = none yet
     std::atomic<std::uint64_t> lane{0};
-    std::atomic<std::uint32_t> source{0};  ///< of the call that asked for the record
+    std::atomic<std::uint32_t> source{0};  ///< of the call that submitted the record
     std::atomic<std::uint64_t> work_ended{0};
     std::atomic<std::uint64_t> holder{0};  ///< the thread that has the token; 0 = none
-    std::atomic<bool> compiles{false};     ///< it waits for a kernel
+    std::atomic<bool> compiles{false};     ///< the holder waits for a kernel compilation
   };
   Progress progress_;
-  /// A record at which somebody saw the token holder, and since when. The holder itself writes no
-  /// time: a look at the clock costs a fifth of a small op.
+  /// The record at which an observer last saw the token holder, and since when. The holder itself
+  /// writes no time: reading the clock costs a fifth of a small op.
   struct Sight {
-    std::uint64_t progress = 0;  ///< 0: not yet.
+    std::uint64_t progress = 0;  ///< 0 = not seen yet
     detail::TimePoint since = {};
   };
   [[nodiscard]] Sight sight() noexcept HEARTH_EXCLUDES(sight_mutex_);
@@ -210,21 +217,22 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   Sight sight_ HEARTH_GUARDED_BY(sight_mutex_);
   using Endpoints = std::vector<IntrusivePtr<DeviceEndpoint>>;
   detail::Mutex awaited_mutex_;
-  Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< One entry a lane that waits.
+  Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< one entry for each waiting lane
   struct NotedPath {
     std::uint32_t generation = 0;
     PathId path;
   };
   detail::Mutex paths_mutex_;
-  /// By slot, so that there are no more than tensors with a path at a time.
+  /// Keyed by slot, so the map holds no more entries than tensors that had a path at one time.
   std::unordered_map<std::uint32_t, NotedPath> paths_ HEARTH_GUARDED_BY(paths_mutex_);
   mutable detail::Mutex peaks_mutex_;
   std::optional<DevicePeaks> peaks_ HEARTH_GUARDED_BY(peaks_mutex_);
   std::atomic<float> additions_per_byte_;
-  std::string captured_;  // last: what every op looks at shares its cache lines
+  std::string captured_;  // last: members read by every op share its cache lines
 
  public:
-  /// The actor has stopped: later messages are dropped. Returns what was still in the inbox.
+  /// Closes the inbox of a stopped actor: later messages are dropped. Returns the messages still in
+  /// it.
   /// Threads: token holder only.
   [[nodiscard]] std::vector<DeviceMessage> stop_inbox() HEARTH_EXCLUDES(awaited_mutex_);
 };

@@ -1,10 +1,10 @@
-// Device messages: what a device is sent beside records. They go through its inbox, not through a
-// lane. Values, made by clients and received by the device's actor, so that no client needs to see
-// the actor, and a device on another host can be sent the same. Two carry more than plain data:
-// RunOnLoan has work of the borrower's own, which needs the device's memory in this process, and a
-// question has the promise of its answer. Private to runtime. Threads: made by any; received by the
-// token holder. Each is received once, or dropped when the device has stopped; then its promise
-// gives `cancelled`.
+// Device messages: values that clients send to a device's actor through its inbox, beside the
+// records in lanes. Clients need not see the actor, and a device on another host could receive the
+// same values. Two messages carry more than plain data: RunOnLoan holds the borrower's function,
+// which needs the device's memory in this process; a question holds the promise of its answer.
+// Private to runtime.
+// Threads: made by any; received by the token holder. Each message is received once, or dropped
+// when the device has stopped; its promise then reports `cancelled`.
 #pragma once
 
 #include <cstdint>
@@ -29,75 +29,77 @@ namespace hearth {
 
 struct Transfer;
 
-/// A drop that no lane orders, so it waits for all the uses that it names.
+/// A drop that no lane orders; it waits for all uses listed in `uses`.
 struct DropOutside {
   SlotId slot;
   LastUsesBlob uses;
 };
 
-/// Bytes from another device are there, or why not.
+/// Delivers the bytes from another device, or the error that prevented the copy.
 struct TransferArrived {
   std::shared_ptr<Transfer> transfer;
   std::vector<std::byte> bytes;
   ErrorRef error;
 };
 
-/// The borrower gives a loan's bytes back; `status` poisons the lent tensor.
+/// Ends a loan: the borrower returns the bytes. An error in `status` poisons the lent tensor.
 struct EndLoan {
   LaneId lane;
   std::uint64_t loan = 0;
   Status status;
 };
 
-/// The borrower keeps the bytes too long: the loan ends as at its deadline.
+/// Ends a loan that the borrower kept too long, as its deadline does.
 struct RecallLoan {
   LaneId lane;
   std::uint64_t loan = 0;
   ErrorRef error;
 };
 
-/// Work on lent bytes, on the device's own cores. What it throws poisons the lent tensor.
+/// Runs a function on lent bytes, on the device's own cores. An exception from it poisons the lent
+/// tensor.
 struct RunOnLoan {
   LaneId lane;
   std::uint64_t loan = 0;
   UniqueFunction<void()> work;
 };
 
-/// The lane's turns come with this priority from now on.
+/// Sets the priority of the lane's later turns.
 struct SetPriority {
   LaneId lane;
   Priority priority = Priority::normal;
 };
 
-/// The lane's records up to number `through` are given up where they have not begun, and all that
-/// its stop says. What it waits for is looked at again.
+/// Cancels the lane's records up to number `through` that have not begun, and those that its stop
+/// covers. The actor then rechecks what the lane waits for.
 struct GiveUp {
   LaneId lane;
   std::uint64_t through = 0;
 };
 
-/// The lane's update group may have been decided.
+/// Notifies the actor that the lane's update group may have been decided.
 struct SettleUpdate {
   LaneId lane;
 };
 
-/// Begins the shutdown: all that is queued is run, up to the limit; then the loop ends.
+/// Begins the shutdown: the actor runs all queued work, up to the limit; then the loop ends.
 struct StopDevice {
   Deadline limit = Deadline::never();
 };
 
-/// Work that the device was given has ended, or it is lost; of the memory's generation.
+/// Reports that submitted work of this memory generation has completed, or that the device is lost.
 struct WorkEnded {
   std::uint64_t generation = 0;
   Status status;
 };
 
-/// What its lanes wait for, a line each; answered at once, however busy the device is.
+/// Describes what the device's lanes wait for, one line each. Answered at once, however busy the
+/// device is.
 struct DescribeWaits {
   Promise<std::string> answer;
 };
 
-// ---- questions: answered when all that was queued before has been consumed, or after some turns
+// ---- Questions: answered after all previously queued work has been consumed, or after some turns
 // on a device that is never idle ----
 
 struct AskMemory {
@@ -131,12 +133,12 @@ struct StartExplanation {
 struct TakeExplanation {
   Promise<Explanation> answer;
 };
-/// Only whether the device has come this far.
+/// Answered when the device has reached this point.
 struct AwaitIdle {
   Promise<void> answer;
 };
-/// A new generation on a fresh backend. The old one is lost, with `given_up`, as soon as this is
-/// received.
+/// Starts a new generation on a fresh backend. On receipt the old generation is lost, with the
+/// error `given_up`.
 struct RestartDevice {
   static constexpr const char* kSubject = "a restart";
   ErrorRef given_up;

@@ -1,6 +1,8 @@
-// How many groups of ops of a runtime become one kernel: to find the first that goes wrong, by
-// running a program again with other limits. Private to runtime. Threads: any. Invariant: the
-// numbers follow from the program where one thread submits; with several they are a matter of time.
+// FusionLimit: limits how many groups of ops of a runtime are fused into one kernel. Rerunning a
+// program with other limits finds the first group that gives a wrong result. Private to runtime.
+// Threads: any.
+// Invariant: with one submitting thread the numbers follow from the program; with several they
+// depend on timing.
 #pragma once
 
 #include <atomic>
@@ -11,13 +13,13 @@ namespace hearth {
 
 class FusionLimit final {
  public:
-  /// Before the first op.
+  /// Call before the first op.
   void set(std::uint64_t most) noexcept { most_ = most; }
   [[nodiscard]] bool is_set() const noexcept {
     return most_ != std::numeric_limits<std::uint64_t>::max();
   }
   enum class Admitted : std::uint8_t { yes, last, no };
-  /// For the next group.
+  /// Decides whether the next group is fused; `last` marks the last one admitted.
   [[nodiscard]] Admitted admit() noexcept {
     const std::uint64_t number = count_.fetch_add(1, std::memory_order_acq_rel) + 1;
     return number < most_ ? Admitted::yes : number == most_ ? Admitted::last : Admitted::no;

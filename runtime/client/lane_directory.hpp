@@ -1,5 +1,5 @@
-// The lanes of one device that have not ended, by their ids, which count up and are never reused.
-// Of ended lanes it keeps nothing. Private to runtime. Threads: any, where nothing else is said.
+// LaneDirectory: the open lanes of one device by id. Ids count up and are never reused. Closed
+// lanes leave no entry. Private to runtime. Threads: any, unless stated otherwise.
 #pragma once
 
 #include <atomic>
@@ -21,14 +21,14 @@ class LaneDirectory {
   LaneDirectory& operator=(const LaneDirectory&) = delete;
   ~LaneDirectory() = default;
 
-  /// A new lane.
+  /// Opens a new lane.
   [[nodiscard]] Lane& open();
-  /// The lane, or nullptr when it has ended (then all its records count as consumed). Threads:
-  /// token holder only.
+  /// Returns the lane, or nullptr if it has been closed; then all its records count as consumed.
+  /// Threads: token holder only.
   [[nodiscard]] Lane* find(LaneId id) const noexcept;
-  /// Ends a drained lane. Threads: token holder only.
+  /// Closes a drained lane. Threads: token holder only.
   void close(LaneId id) noexcept;
-  /// Those opened and not closed now, by id. Threads: token holder only, so that they stay.
+  /// The open lanes by id. Threads: token holder only, so none of them closes meanwhile.
   [[nodiscard]] std::vector<Lane*> open_lanes() const;
 
  private:

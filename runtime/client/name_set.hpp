@@ -1,6 +1,6 @@
-// A set of tensors, by their names on their device (name_of). An update group asks it several times
-// for each of its updates, and may have thousands. A value of one thread. Invariant: at least half
-// of the table is empty, so that a search is short.
+// NameSet: a hash set of tensors by their names on the device (name_of). An update group looks
+// names up several times for each of its updates, which may be thousands. A value of one thread.
+// Invariant: at least half of the table is empty, so probes stay short.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace hearth {
 
 class NameSet final {
  public:
-  /// Cost: that of a push_back. Requires a name that is not in the set.
+  /// Adds a name that is not in the set. Cost: that of a push_back.
   void add(std::uint64_t name) {
     if (2 * (count_ + 1) > table_.size()) {
       grow();
@@ -24,12 +24,12 @@ class NameSet final {
   }
 
  private:
-  static constexpr std::size_t kFirstSize = 64;              // a power of two, as all sizes
+  static constexpr std::size_t kFirstSize = 64;              // a power of two, like all sizes
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};  // slots are numbered from 0
 
-  /// Where the name is, or would be.
+  /// The index of the name, or of the free entry where it would be inserted.
   [[nodiscard]] std::size_t place_of(std::uint64_t name) const noexcept {
-    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+    constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // 2^64 divided by the golden ratio
     const std::size_t mask = table_.size() - 1;
     std::size_t place = (name * kSpread) >> 32U & mask;
     while (table_[place] != kNone && table_[place] != name) {

@@ -1,4 +1,5 @@
-// An error under the name of what the program called. Private to runtime. Stateless. Threads: any.
+// Renames an error's op to the function that the program called. Private to runtime. Stateless.
+// Threads: any.
 #pragma once
 
 #include <string_view>
@@ -8,7 +9,7 @@
 
 namespace hearth {
 
-/// Where its text begins with the name of `op`, the new one stands there too.
+/// Sets the error's op to `called`, also at the start of its text where that begins with `op`.
 [[nodiscard]] inline Error renamed(Error error, std::string_view op, std::string_view called) {
   if (op != called && error.text.starts_with(op) && error.text.substr(op.size(), 2) == ": ") {
     error.text.replace(0, op.size(), called);

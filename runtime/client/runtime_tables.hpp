@@ -1,5 +1,6 @@
-// What all devices of one Runtime share: intern tables, trace, log, watchdog, recorder. Every
-// endpoint keeps them alive. Private to runtime. Threads: any; each member has its own rule.
+// RuntimeTables: state that all devices of one Runtime share: intern tables, trace, log, watchdog,
+// recorder. Every endpoint keeps it alive. Private to runtime. Threads: any; each member has its
+// own rule.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,7 @@
 
 namespace hearth {
 
-/// Of an expression or custom op: its number in the table; 0 of others.
+/// The number of an expression or custom op in its table; 0 for other ops.
 [[nodiscard]] inline std::uint32_t own_number(const OpRecord& record) noexcept {
   const OpView op(record, nullptr);
   return record.kind == OpKind::expression ? op.attributes<ExpressionAttributes>().expression
@@ -50,19 +51,18 @@ struct RuntimeTables {
   detail::Log log;
   const IntrusivePtr<detail::Watchdog> watchdog;
   Recorder recorder{shapes, sources, paths, expressions};
-  const std::chrono::nanoseconds wait_limit;  ///< Of a wait that names none.
-  /// The error of what fails where the host has no memory to say why.
+  const std::chrono::nanoseconds wait_limit;  ///< limit of a wait that names none
+  /// The error reported when the host has no memory to build another one.
   const ErrorRef no_host_memory = std::make_shared<const Error>(
       Error{.code = ErrorCode::out_of_memory, .text = "the host has no memory left"});
   FusionLimit fusion_limit;
-  std::atomic<bool> has_memory_trace{false};  ///< There is a MemoryTraceScope.
-  Between between = Between::wide;            ///< Set before the first op.
-  bool is_deterministic = false;              ///< The same.
-  bool fuses = true;                          ///< The same: ops that stand together are one kernel.
+  std::atomic<bool> has_memory_trace{false};  ///< a MemoryTraceScope is open
+  Between between = Between::wide;            ///< set before the first op
+  bool is_deterministic = false;              ///< set before the first op
+  bool fuses = true;  ///< fuses adjacent ops into one kernel; set before the first op
 
-  /// What errors and traces call an op: the name of its kind, of its expression, or of the function
-  /// that the program called.
-  /// `own`: the number of an expression or custom op in its table.
+  /// The name of an op in errors and traces: its kind, its expression, or the function that the
+  /// program called. `own`: the number of an expression or custom op in its table.
   [[nodiscard]] std::string_view op_name(OpKind kind,
                                          CalledAs called,
                                          std::uint32_t own) const noexcept {

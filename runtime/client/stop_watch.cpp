@@ -7,8 +7,8 @@
 
 namespace hearth {
 
-// Copies first: the actor may end the watch, and this object with it, while the message is on its
-// way.
+// Copies first: while the message is posted the actor may destroy the watch, and this object with
+// it.
 void StopWatch::Notify::operator()() const noexcept {
   const IntrusivePtr<DeviceEndpoint> whom = endpoint;
   const LaneId lane_id = lane;

@@ -1,6 +1,6 @@
-// A stop that ends the work of a stream: the client makes it, the lane keeps it from its limit
-// record to the next one. Private to runtime. Threads: made and ended by one at a time; the stop
-// comes from any.
+// StopWatch: a stop request that cancels the ops of a stream. The client makes it; the lane holds
+// it from its limit record to the next one. Private to runtime.
+// Threads: made and destroyed by one at a time; the stop may come from any thread.
 #pragma once
 
 #include <hearth/runtime/base/ids.hpp>
@@ -11,8 +11,8 @@ namespace hearth {
 
 class DeviceEndpoint;
 
-/// The stop of the ops behind one limit record. A stop makes the actor look at the lane again,
-/// which may be parked.
+/// Watches the stop token of the ops behind one limit record. A stop request makes the actor
+/// recheck the lane, which may be parked.
 class StopWatch final {
  public:
   StopWatch(std::stop_token stop, IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane);

@@ -29,7 +29,7 @@ StreamState::StreamState(IntrusivePtr<DeviceEndpoint> endpoint)
 }
 
 StreamState::~StreamState() {
-  // Drops that still wait for room take the control inbox, which never refuses.
+  // Drops that still wait for room go to the control inbox, which never refuses.
   while (first_drop_ != nullptr) {
     const std::unique_ptr<TensorImpl> impl(std::exchange(first_drop_, first_drop_->next_drop));
     endpoint_->post_drop(*impl);
@@ -72,7 +72,8 @@ TensorImpl* StreamState::make_tensor(DType dtype, ShapeId shape) {
   return impl;
 }
 
-// No record has named the slot, so that it comes back with its generation, not through the device.
+// No record has named the slot, so it returns to the pool with its generation and not through the
+// device.
 void StreamState::unmake_tensor(TensorImpl* impl) noexcept {
   slots_->put_back(impl->slot);
   recycle(impl);
@@ -83,7 +84,7 @@ void StreamState::recycle(TensorImpl* impl) noexcept {
     const std::unique_ptr<TensorImpl> owner(impl);
     return;
   }
-  // Only a foreign tensor has entries to clear: others pay one look.
+  // Only a foreign tensor has entries to clear; others pay for one load.
   if (impl->is_foreign.load(std::memory_order_acquire)) {
     impl->is_foreign.store(false, std::memory_order_release);
     impl->has_many_users.store(false, std::memory_order_release);
@@ -103,8 +104,7 @@ bool StreamState::push(OpRecord& record, std::span<const std::byte> blob) {
   if (lane_.needs_ring()) {
     endpoint_->ring(lane_);
   }
-  // A caller that will read soon runs the ops itself; a longer program is worth a wake (design
-  // study M3).
+  // A caller that reads soon runs the ops itself; a longer program is worth a wake.
   constexpr std::uint64_t kWakeEvery = 32;
   if (record.sequence % kWakeEvery == 0 && lane_.backlog() >= kWakeEvery) {
     endpoint_->wake_if_free();
@@ -130,8 +130,8 @@ void StreamState::push_waiting(OpRecord& record, std::span<const std::byte> blob
   }
 }
 
-// The order matters: reads of strangers go out first, since this op may be their last use; then the
-// drops that wait, since the op is noted with its number, which is its place in the lane.
+// The order matters. Reads of strangers are pushed first, since this op may be their last use.
+// Queued drops follow, since the op is noted with its number, which is its place in the lane.
 void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> blob) {
   Recorder& recorder = endpoint_->tables().recorder;
   OpRecord noted = record;
@@ -165,8 +165,7 @@ void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> b
 
 namespace {
 
-// What belongs to an open update group goes out whatever its stream's limits say: the group has an
-// end.
+// Records of an open update group are pushed whatever the stream's limits are: the group must end.
 StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
   const bool is_limited = record.kind != OpKind::group_end && !is_update(record);
   return is_limited ? limits : StreamLimits{};
@@ -174,13 +173,13 @@ StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
 
 }  // namespace
 
-// Phases: the limits of this wait; the caller drains the lane itself where none of them is near;
-// then it parks until there is room, looking for progress now and then.
+// Phases: determine the limits of this wait; drain the lane on this thread if none of them is near;
+// park until there is room, checking for progress periodically.
 void StreamState::wait_for_room(const OpRecord& record) {
   detail::require_no_host_kernel("room in a stream");
   const auto [end, stop] = limits_for(record, limits_);
   const std::chrono::nanoseconds wait_limit = endpoint_->tables().wait_limit;
-  if (end.is_never() && !stop.stop_possible()) {  // who runs a kernel cannot leave it
+  if (end.is_never() && !stop.stop_possible()) {  // a thread that runs a kernel cannot leave it
     endpoint_->help_drain(lane_, Deadline::in(wait_limit));
   }
   ProgressLimit limit(wait_limit, endpoint_->progress());
@@ -188,7 +187,7 @@ void StreamState::wait_for_room(const OpRecord& record) {
   detail::Watchdog& watchdog = *endpoint_->tables().watchdog;
   detail::Watchdog::Wait watched(
       &watchdog, kSubject, endpoint_->name(), std::min(limit.deadline(), end));
-  // Copies first: the stop may come while this wait ends.
+  // Copies first: the stop may arrive while this wait ends.
   const std::stop_callback on_stop(
       stop, [parker = IntrusivePtr<detail::Parker>(&detail::current_context().parker())] {
         // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): this may go before its end
@@ -247,8 +246,8 @@ void StreamState::set_limits(StreamLimits limits) {
   has_new_limits_ = has_new_limits_ || has_any || had_any;
 }
 
-// Not through submit(): limits are no part of a recording, which would give up other ops each time
-// it is run again.
+// Not through submit(): limits are no part of a recording, since each replay would cancel other
+// ops.
 bool StreamState::push_limits() {
   const LimitAttributes attributes{.deadline = limits_.deadline, .stop = new_stop_.get()};
   OpRecord record;
@@ -257,13 +256,13 @@ bool StreamState::push_limits() {
   if (!push(record, {})) {
     return false;
   }
-  static_cast<void>(new_stop_.release());  // the device's from here on
+  static_cast<void>(new_stop_.release());  // owned by the device from here on
   has_new_limits_ = false;
   return true;
 }
 
-// By a message, not by a record: it overtakes what is queued. Records pushed meanwhile have higher
-// numbers and go on.
+// Sends a message and no record, so that it overtakes queued work. Records pushed meanwhile have
+// higher numbers and are not cancelled.
 void StreamState::cancel() noexcept {
   const std::uint64_t pushed = lane_.pushed_seen();
   if (lane_.consumed() < pushed) {
@@ -272,7 +271,7 @@ void StreamState::cancel() noexcept {
 }
 
 void StreamState::discard_group() {
-  OpRecord record;  // without a ticket: discard
+  OpRecord record;  // no ticket: discards the group
   record.kind = OpKind::group_end;
   submit(record, {});
   open_group_ = nullptr;
@@ -297,8 +296,8 @@ void StreamState::refuse_unmade(const TensorImpl& tensor, std::string_view op, S
       .location = loc});
 }
 
-// A tensor of this stream alone needs no list of uses: its lane orders them all. It is noted after
-// the push: a drop that found no room comes here again.
+// A tensor that only this stream used needs no list of uses: its lane orders them. The recorder is
+// notified after the push, since a drop without room is pushed again later.
 bool StreamState::push_drop(TensorImpl& impl) {
   OpRecord record;
   record.kind = OpKind::drop;
@@ -318,7 +317,8 @@ bool StreamState::push_drop(TensorImpl& impl) {
   return is_pushed;
 }
 
-// In the order in which the tensors died: the first that finds no room keeps all behind it.
+// Pushes in the order in which the tensors died: the first drop without room holds back all behind
+// it.
 bool StreamState::flush_drops() {
   while (first_drop_ != nullptr) {
     if (!push_drop(*first_drop_)) {
@@ -331,8 +331,7 @@ bool StreamState::flush_drops() {
   return true;
 }
 
-// Runs in destructors, so it never waits: a drop that finds no room goes out before the next
-// record.
+// Runs in destructors, so it never waits: a drop without room is pushed before the next record.
 void StreamState::drop(TensorImpl* impl) noexcept {
   if (endpoint_->is_closed()) {
     const std::unique_ptr<TensorImpl> owner(impl);
@@ -347,7 +346,8 @@ void StreamState::drop(TensorImpl* impl) noexcept {
   last_drop_ = impl;
 }
 
-// By thread number, not by a lock: two threads at once are a mistake to report, not to wait for.
+// Compares thread numbers instead of taking a lock: two threads at once are a mistake to report,
+// not to wait for.
 void StreamState::enter(SourceLoc loc) {
   const std::uint64_t me = detail::current_context().id().value;
   std::uint64_t user = 0;

@@ -1,7 +1,8 @@
-// The client's side of a stream: its lane, its slot numbers, its drops that wait for room, and the
-// sink its records go to. Private to runtime. Threads: one at a time; `user` says which.
-// Invariants: (1) drops keep their place in the program's order: a drop that found the lane full
-// goes out before the next push; (2) tensors' bookkeeping objects are reused, so a warm stream
+// StreamState: the client's side of a stream: its lane, its slot numbers, its drops that wait for
+// room, and the sink of its records. Private to runtime.
+// Threads: one at a time; `user_` holds its id.
+// Invariants: (1) drops keep their place in the program's order: a drop that found the lane full is
+// pushed before the next record; (2) bookkeeping objects of tensors are reused, so a warm stream
 // makes tensors without malloc.
 #pragma once
 
@@ -37,15 +38,16 @@ namespace detail {
 class WeightWatch;
 }
 
-/// An update group that is open on a stream. Shared by the two: either may go first.
+/// An update group that is open on a stream. Shared by the group and the stream, since either may
+/// be destroyed first.
 struct OpenGroup {
   SourceLoc opened;
   LaneId lane;
-  NameSet made = {};  ///< Its results, which are made when it is committed.
-  /// What its last Adam update was given, and the numbers that follow from that.
+  NameSet made = {};  ///< its results; commit() computes them
+  /// Options of its last Adam update, and the scalars derived from them.
   std::optional<AdamUpdate> adam_options = {};
   std::array<double, 8> adam_scalars = {};
-  bool is_given_up = false;  ///< It was destroyed, and its stream is still to say so.
+  bool is_given_up = false;  ///< destroyed, but its stream has not sent the discard yet
 
   [[nodiscard]] bool makes(const TensorImpl& tensor) const noexcept {
     return made.has(name_of(tensor));
@@ -54,7 +56,7 @@ struct OpenGroup {
 
 class StreamState final : public Sink {
  public:
-  /// The captured updates of Sgd and Adam, by form and the types of parameter and gradient.
+  /// Captured updates of Sgd and Adam, keyed by form and dtypes of parameter and gradient.
   using Updates = std::map<std::tuple<int, DType, DType>, ExpressionRef>;
 
   explicit StreamState(IntrusivePtr<DeviceEndpoint> endpoint);
@@ -63,45 +65,45 @@ class StreamState final : public Sink {
   [[nodiscard]] DeviceEndpoint& endpoint() const noexcept { return *endpoint_; }
   [[nodiscard]] LaneId id() const noexcept { return lane_id_; }
 
-  /// A new tensor's bookkeeping, with a slot of its own and one reference.
+  /// Makes a tensor's bookkeeping object, with its own slot and one reference.
   [[nodiscard]] TensorImpl* make_tensor(DType dtype, ShapeId shape);
-  /// Takes back a tensor whose record never went out.
+  /// Takes back a tensor whose record was never pushed.
   void unmake_tensor(TensorImpl* impl) noexcept;
-  /// Keeps the bookkeeping object of a tensor whose slot was given away or dropped.
+  /// Keeps the bookkeeping object of a tensor whose slot was transferred or dropped, for reuse.
   void recycle(TensorImpl* impl) noexcept;
-  /// The last reference is gone: sends the drop, or keeps it until there is room. Never blocks,
-  /// never throws.
+  /// Handles the release of the last reference: pushes the drop, or queues it until there is room.
+  /// Never blocks, never throws.
   void drop(TensorImpl* impl) noexcept;
 
-  /// To the lane, after the drops that wait; waits when the lane is full.
+  /// Pushes to the lane, after the queued drops; waits if the lane is full.
   void submit(OpRecord& record, std::span<const std::byte> blob) override;
-  /// The number of a source location.
+  /// The id of a source location.
   [[nodiscard]] SourceId source(SourceLoc location) {
     return sources_.intern(endpoint_->tables().sources, location);
   }
 
-  /// Limits of what is submitted from here on; their record goes out with the next one.
+  /// Sets the limits of later records. The limit record is pushed with the next record.
   void set_limits(StreamLimits limits);
   [[nodiscard]] const StreamLimits& limits() const noexcept { return limits_; }
-  /// Gives up what was submitted and has not begun. Threads: any.
+  /// Cancels submitted records that have not begun. Threads: any.
   void cancel() noexcept;
 
-  /// RecordFlag bits that every record which makes tensors gets: a WeightScope is open.
+  /// RecordFlag bits of every record that makes tensors; set while a WeightScope is open.
   [[nodiscard]] std::uint16_t record_flags() const noexcept { return record_flags_; }
   void set_record_flags(std::uint16_t flags) noexcept { record_flags_ = flags; }
-  /// The path of records none of whose inputs has one: what is under way belongs to that layer.
+  /// The path of records whose inputs have none: the layer that is running.
   [[nodiscard]] PathId path() const noexcept { return path_; }
-  /// Sets it, and returns the one before.
+  /// Sets the path and returns the previous one.
   PathId exchange_path(PathId path) noexcept { return std::exchange(path_, path); }
 
-  /// Who looks at each op that is submitted here: null but for a value_and_grad.
+  /// The observer of each op submitted here; null outside a value_and_grad.
   [[nodiscard]] const detail::WeightWatch* weight_watch() const noexcept { return weight_watch_; }
   const detail::WeightWatch* exchange_weight_watch(const detail::WeightWatch* watch) noexcept {
     return std::exchange(weight_watch_, watch);
   }
 
   [[nodiscard]] bool has_open_group() const noexcept { return open_group_ != nullptr; }
-  /// The update group that is open here, or nullptr; discards one that was given up.
+  /// The update group open here, or nullptr. Discards one that was destroyed.
   [[nodiscard]] const OpenGroup* open_group() {
     if (open_group_ != nullptr && open_group_->is_given_up) {
       discard_group();
@@ -109,20 +111,21 @@ class StreamState final : public Sink {
     return open_group_.get();
   }
   void set_open_group(std::shared_ptr<OpenGroup> group) noexcept { open_group_ = std::move(group); }
-  /// That `op` does not need what the open update group has not made yet, for which it would wait
-  /// in vain: the commit comes behind it. Errors: ArgumentError. Cost: a look at a pointer where no
-  /// group is open.
+  /// Checks that `op` reads no result of the open update group: it would wait in vain, since the
+  /// commit follows it.
+  /// Errors: ArgumentError.
+  /// Cost: one pointer test if no group is open.
   void require_made(const TensorImpl& tensor, std::string_view op, SourceLoc loc) {
     if (has_open_group()) [[unlikely]] {
       refuse_unmade(tensor, op, loc);
     }
   }
 
-  /// Kept for the stream's update groups, which are many and short.
+  /// Cached for the stream's update groups, which are many and short.
   [[nodiscard]] Updates& updates() noexcept { return updates_; }
 
-  /// Binds the stream to the calling thread. Errors: ArgumentError stream_misuse when another
-  /// thread uses it.
+  /// Binds the stream to the calling thread.
+  /// Errors: ArgumentError stream_misuse if another thread uses it.
   void enter(SourceLoc loc);
   void leave() noexcept;
 
@@ -136,15 +139,15 @@ class StreamState final : public Sink {
   [[nodiscard]] bool push_drop(TensorImpl& impl);
   [[nodiscard]] bool flush_drops();
   [[nodiscard]] bool push_limits();
-  /// Whether something goes out before the next record, and whether it is out.
+  /// Returns whether queued drops or new limits must be pushed before the next record.
   [[nodiscard]] bool must_flush() const noexcept {
     return first_drop_ != nullptr || has_new_limits_;
   }
   [[nodiscard]] bool flush() { return flush_drops() && (!has_new_limits_ || push_limits()); }
-  /// Until there is room for `record`, or its limits end the wait.
+  /// Waits until `record` has room, or until its limits end the wait.
   void wait_for_room(const OpRecord& record);
   [[noreturn]] void throw_closed(const OpRecord& record) const;
-  /// `error.text`: until when it stayed full, or nothing.
+  /// `error.text`: the reason why the wait ended, or empty.
   [[noreturn]] void throw_full(const OpRecord& record, Error error);
   void discard_group();
   void refuse_unmade(const TensorImpl& tensor, std::string_view op, SourceLoc loc);
@@ -169,13 +172,14 @@ class StreamState final : public Sink {
   Updates updates_;
 };
 
-/// A thread's streams on one device: its default one, and the one a StreamScope made current.
+/// A thread's streams on one device: its default stream, and the current one, which a StreamScope
+/// sets.
 class DeviceClient final : public detail::ContextAttachment {
  public:
   explicit DeviceClient(IntrusivePtr<DeviceEndpoint> endpoint)
       : default_stream_(std::move(endpoint)), current(&default_stream_) {}
 
-  /// The device is closed and no scope is open on it: a StreamScope, a WeightScope, value_and_grad.
+  /// True if the device is closed and no StreamScope, WeightScope or value_and_grad is open on it.
   [[nodiscard]] bool is_obsolete() const noexcept override {
     return current == &default_stream_ && default_stream_.record_flags() == 0 &&
            default_stream_.weight_watch() == nullptr && default_stream_.endpoint().is_closed();
@@ -188,7 +192,7 @@ class DeviceClient final : public detail::ContextAttachment {
   StreamState* current;
 };
 
-/// The calling thread's client of a device; made on first use. Errors: DeviceError device_closed.
+/// The calling thread's client of a device, made on first use. Errors: DeviceError device_closed.
 [[nodiscard]] DeviceClient& make_client(DeviceEndpoint& endpoint, SourceLoc loc = {});
 [[nodiscard]] inline DeviceClient& current_client(DeviceEndpoint& endpoint, SourceLoc loc = {}) {
   auto* client = detail::current_context().find<DeviceClient>(endpoint.key());
@@ -198,13 +202,14 @@ class DeviceClient final : public detail::ContextAttachment {
 [[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint) {
   return *current_client(endpoint).current;
 }
-/// Errors: DeviceError device_closed, at the call at `loc`.
+/// Checks that the device is open. Errors: DeviceError device_closed, at the call at `loc`.
 inline void require_open(const DeviceEndpoint& endpoint, SourceLoc loc) {
   if (endpoint.is_closed()) [[unlikely]] {
     throw_error(endpoint.closed_error(loc));
   }
 }
-/// The same stream for the call at `loc`. Errors: DeviceError device_closed, which names that.
+/// The calling thread's current stream on a device, for the call at `loc`.
+/// Errors: DeviceError device_closed, at `loc`.
 [[nodiscard]] inline StreamState& current_stream(DeviceEndpoint& endpoint, SourceLoc loc) {
   require_open(endpoint, loc);
   return *current_client(endpoint, loc).current;

@@ -9,7 +9,7 @@ void TensorImpl::freeze() noexcept {
 
 void TensorImpl::note_use(LaneId lane, std::uint64_t sequence) noexcept {
   if (has_many_users.load(std::memory_order_acquire)) {
-    return;  // its drop waits for all lanes: what threads share is not written to
+    return;  // its drop waits for all lanes, so threads that share it write nothing
   }
   if (lane == home) {
     home_sequence.store(sequence,

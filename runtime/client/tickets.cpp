@@ -37,7 +37,8 @@ ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept {
 void refuse(DeviceEndpoint& endpoint, GroupTicket& ticket, const ErrorRef& error) {
   if (ticket.joint.decision) {
     ticket.joint.decision->abort(error);
-    if (auto listener = std::exchange(ticket.joint.prepared, {})) {  // once: it may wait already
+    // once: a group that already waits has had its call
+    if (auto listener = std::exchange(ticket.joint.prepared, {})) {
       notify(endpoint, "who waits for an update", listener, error);
     }
   }

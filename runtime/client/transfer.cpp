@@ -15,8 +15,8 @@
 namespace hearth {
 namespace {
 
-// The export record: a readback in the source's lane, whose bytes go to the destination's actor by
-// a message.
+// Submits the export record: a readback in the source's lane, whose bytes reach the destination's
+// actor in a message.
 void submit_export(const Tensor& from,
                    DeviceEndpoint& destination,
                    const std::shared_ptr<Transfer>& transfer,
@@ -43,11 +43,11 @@ void submit_export(const Tensor& from,
   record.operands[0] = impl.operand(Use::read);
   submit_ticket(stream, record, std::move(ticket));
   impl.note_use(stream.id(), record.sequence);
-  impl.endpoint->wake_if_free();  // nobody reads on this device: its actor must run by itself
+  impl.endpoint->wake_if_free();  // no reader runs this device's loop, so its actor must
 }
 
-// The import record, in a lane of the destination: it waits there for the bytes. The path of the
-// module goes along where both devices are of one runtime, whose table has its number.
+// Makes the import record for a lane of the destination, where it waits for the bytes. Carries the
+// module path if both devices belong to one runtime, whose table has its number.
 OpRecord import_record(const TensorImpl& from,
                        const TensorImpl& result,
                        DeviceEndpoint& destination,
@@ -67,9 +67,9 @@ OpRecord import_record(const TensorImpl& from,
 
 }  // namespace
 
-// Phases: the tape saves what the gradient needs; a result on the destination; the export record in
-// the source's lane and the import record in the destination's, which share the transfer; the tape
-// notes the result.
+// Phases: the tape saves what the gradient needs; make a result on the destination; submit the
+// export record to the source's lane and the import record to the destination's, which share the
+// transfer; the tape notes the result.
 
 Tensor Tensor::to(const Device& device, SourceLoc loc) const {
   const Arg arg(*this, loc);

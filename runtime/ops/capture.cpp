@@ -22,7 +22,7 @@
 namespace hearth::detail {
 namespace {
 
-// What becomes of one element depends on nothing but elements and numbers.
+// True if each element of the result depends only on elements at its place and on numbers.
 bool is_capturable(OpKind kind) noexcept {
   const bool is_random = kind == OpKind::dropout;
   const bool is_update = op_info(kind).op_class == OpClass::optimizer;
@@ -30,12 +30,12 @@ bool is_capturable(OpKind kind) noexcept {
                                   has_expression(kind) && !is_random && !is_update);
 }
 
-// Of a rank of its own, so that a reduction is an op, and refused.
+// Of rank 1, so that a reduction is an op, and refused.
 Shape one_element() {
   return {1};
 }
-// Views are ops here, and numbers that come from a shape differ from those above. No axis is short,
-// none is as long as another; a function that fills a vector of so many elements can.
+// With this shape views are ops, and numbers derived from a shape differ from those of [1]. No axis
+// is short and no two are equal. A function that fills a vector of this many elements still works.
 Shape many_elements() {
   return {1009, 61, 67};
 }
@@ -49,7 +49,7 @@ std::vector<AffineIndex> plain_map() {
   return {{.terms = {{.axis = 0}}}};
 }
 
-/// Turns records into nodes. The first op that cannot be one ends it: then `error` says why.
+/// Turns records into nodes. The first op that cannot become one sets `error` and ends the capture.
 class CaptureBuilder {
  public:
   CaptureBuilder(std::string name, const Shape& shape, RuntimeTables& tables)
@@ -91,7 +91,7 @@ class CaptureBuilder {
     }
   }
 
-  /// What the ops are called that come from here on; by their kinds where it is empty.
+  /// Sets the name of the ops from here on; empty: each op has its kind's name.
   void set_called(std::string_view called) { called_ = called; }
 
   /// Why there is no kernel, or null.
@@ -112,7 +112,7 @@ class CaptureBuilder {
     builder_.output(builder_.convert(value->second, detail::TensorAccess::impl(result)->dtype));
   }
   [[nodiscard]] KernelIR take() { return builder_.take(); }
-  /// The first part that has no gradient, with its line; empty where all have one.
+  /// The first op without a gradient, with its line; empty if all have one.
   [[nodiscard]] const std::string& without_gradient() const noexcept { return without_gradient_; }
 
  private:
@@ -135,7 +135,7 @@ class CaptureBuilder {
               .location = tables_.sources.location(op.record().source)});
   }
 
-  // An integer that a double does not hold is no constant of a builder.
+  // A builder's constants are doubles, so an integer that a double does not hold is refused.
   [[nodiscard]] bool add_constant(const OpView& op,
                                   const KernelParameter& number,
                                   std::vector<KernelValue>& constants) {
@@ -154,12 +154,12 @@ class CaptureBuilder {
     return true;
   }
 
-  // Equal nodes of a builder are one node.
+  // A builder shares equal nodes.
   [[nodiscard]] bool is_one(KernelValue value) {
     return value.node == builder_.constant(1.0, value.type).node;
   }
 
-  // Values are kept in the computing type: only a cast rounds to 16 bits.
+  // Values keep the compute type; only a cast rounds to 16 bits.
   void add(const OpView& op) {
     std::vector<KernelValue> inputs;
     for (int i = 0; i < op.record().input_count; ++i) {
@@ -177,7 +177,7 @@ class CaptureBuilder {
     const bool is_product = op.kind() == OpKind::mul && inputs.size() == 2;
     KernelValue result{};
     if (is_product && (is_one(inputs[0]) || is_one(inputs[1]))) {
-      result = inputs[is_one(inputs[0]) ? 1 : 0];  // where gradients begin
+      result = inputs[is_one(inputs[0]) ? 1 : 0];  // the seed of a gradient
     } else {
       result = op_expression(builder_, op, inputs, constants, {&type, 1})[0];
     }
@@ -185,7 +185,7 @@ class CaptureBuilder {
     note_gradient(op, out);
   }
 
-  // Which part ends the gradients of all that came before it.
+  // Notes the first op that ends the gradients of everything before it.
   void note_gradient(const OpView& op, const Operand& out) {
     bool follows = false;
     for (int i = 0; i < op.record().input_count; ++i) {
@@ -203,18 +203,18 @@ class CaptureBuilder {
   }
 
   const std::string name_;
-  const Shape shape_;  ///< Of the arguments.
+  const Shape shape_;  ///< of the arguments
   std::string called_;
   RuntimeTables& tables_;
   KernelBuilder builder_;
-  std::map<std::uint64_t, KernelValue> values_;  ///< By the names of tensors.
-  std::set<std::uint64_t> followers_;            ///< What follows from float inputs, by gradients.
+  std::map<std::uint64_t, KernelValue> values_;  ///< by tensor name
+  std::set<std::uint64_t> followers_;  ///< values that follow from float inputs through gradients
   std::string without_gradient_;
   ErrorRef error_;
 };
 
-/// A device that computes nothing. Its loop runs on the thread that captures: when a lane is full,
-/// when something is read, and at the end.
+/// A device that computes nothing. Its loop runs on the capturing thread: when a lane is full, at a
+/// read, and at the end.
 class CaptureDevice final : public DeviceLoop {
  public:
   CaptureDevice(const std::string& name, const Shape& shape)
@@ -228,12 +228,12 @@ class CaptureDevice final : public DeviceLoop {
         shape_(shape),
         builder(name, shape, *tables_) {
     endpoint_->attach_loop(*this, make_intrusive<Parker>());
-    static_cast<void>(endpoint_->stop_inbox());  // nobody answers questions
+    static_cast<void>(endpoint_->stop_inbox());  // answers no questions
     endpoint_->make_capture(name);
   }
   CaptureDevice(const CaptureDevice&) = delete;
   CaptureDevice& operator=(const CaptureDevice&) = delete;
-  /// What is submitted from here on, by tensors that left the function, is refused.
+  /// Closes the device: later ops on tensors that left the function are refused.
   ~CaptureDevice() {
     endpoint_->close();
     finish();
@@ -245,7 +245,8 @@ class CaptureDevice final : public DeviceLoop {
             .make_tensor(dtype, endpoint_->tables().shapes.intern(shape_).value()));
   }
 
-  /// Takes what is left: nobody pushes any more. Throws why there is no kernel.
+  /// Consumes the remaining records; no thread pushes any more. Throws the error that prevented a
+  /// kernel.
   void require_captured() {
     finish();
     if (const ErrorRef why = error()) {
@@ -261,8 +262,7 @@ class CaptureDevice final : public DeviceLoop {
       drain(endpoint_->doorbell.take().lanes);
     }
   }
-  /// An op that is made of others begins, or ends where `called` is empty: gives those in between
-  /// its name.
+  /// Notes that a composed op begins, or ends if `called` is empty. Ops in between get its name.
   void note_call(std::string_view called) {
     call_depth_ += called.empty() ? -1 : 1;
     if (call_depth_ == (called.empty() ? 0 : 1)) {
@@ -270,7 +270,7 @@ class CaptureDevice final : public DeviceLoop {
       builder.set_called(called);
     }
   }
-  /// Takes what is left. Nobody pushes any more.
+  /// Consumes the remaining records. Requires that no thread pushes any more.
   void finish() noexcept {
     if (!has_ended_ && endpoint_->doorbell.try_claim()) {
       has_ended_ = true;
@@ -320,7 +320,7 @@ class CaptureDevice final : public DeviceLoop {
   [[nodiscard]] ErrorRef error() const { return builder.error() ? builder.error() : failure_; }
 };
 
-/// The names of the ops that the function calls go to the device while it lives.
+/// Reports the names of the ops that the function calls to the device, while it lives.
 class CallNames final {
  public:
   explicit CallNames(CaptureDevice& device)
@@ -335,8 +335,8 @@ class CallNames final {
   ThreadContext::CallListener* const outer_;
 };
 
-/// What the function returns. A mistake in it may follow from what was refused before: that is
-/// thrown. Errors: the first op that cannot be captured; what the function throws.
+/// Calls the function. If it throws after the capture refused an op, the refusal is thrown instead.
+/// Errors: the first op that cannot be captured; exceptions of the function.
 template <class Fn>
 std::vector<Tensor> run_on(CaptureDevice& device, const Fn& function) {
   std::vector<Tensor> results;
@@ -351,7 +351,7 @@ std::vector<Tensor> run_on(CaptureDevice& device, const Fn& function) {
   return results;
 }
 
-/// Leaves out what no node reads, and says what stays.
+/// Removes entries that no node reads; returns the indices of the others.
 template <class Entry>
 std::vector<std::uint8_t> keep_read(KernelIR& kernel, Primitive leaf, std::vector<Entry>& entries) {
   std::vector<std::uint8_t> kept;
@@ -362,7 +362,8 @@ std::vector<std::uint8_t> keep_read(KernelIR& kernel, Primitive leaf, std::vecto
     };
     const auto node = std::ranges::find_if(kernel.body, is_it);
     if (node != kernel.body.end()) {
-      node->number = static_cast<std::int32_t>(kept.size());  // lower than all that come yet
+      // lower than all numbers still to come
+      node->number = static_cast<std::int32_t>(kept.size());
       kept.push_back(static_cast<std::uint8_t>(i));
       entries.push_back(std::move(all[i]));
     }
@@ -386,8 +387,8 @@ void require_form(const CaptureForm& form) {
   }
 }
 
-// Phases: tensors that stand for the arguments; the call; what it submitted becomes nodes; the
-// kernel, without what it does not need.
+// Phases: make tensors for the arguments; call the function; turn its ops into nodes; make the
+// kernel without unused entries.
 Captured capture_over(const Shape& shape,
                       const CaptureForm& form,
                       const CapturedFunction& function) {
@@ -416,8 +417,8 @@ Captured capture_over(const Shape& shape,
   return captured;
 }
 
-// Whether a mistake of the function may come from the shapes that it was called with. A refusal of
-// the capture has its name.
+// Returns whether a mistake of the function may come from the captured shapes. A refusal by the
+// capture carries the capture's name.
 bool may_be_of_shapes(const CaptureForm& form, const Error& mistake) {
   return mistake.op != form.name &&
          (mistake.code == ErrorCode::shape_mismatch || mistake.code == ErrorCode::invalid_argument);
@@ -445,8 +446,8 @@ Captured capture(const CaptureForm& form, const CapturedFunction& function) {
   return capture_over(one_element(), form, function);
 }
 
-// Phases: a call with one element; one with many, also where the function does not take one: what
-// it does with many may be no elementwise op, which says more; the comparison.
+// Phases: call the function with one element; call it with many, even if the first call failed,
+// since a refused op there is the better error; compare the kernels.
 Captured capture_checked(const CaptureForm& form, const CapturedFunction& function) {
   require_form(form);
   Captured captured;

@@ -1,6 +1,6 @@
-// Capture: a function over plain ops becomes an expression. The function is called with tensors on
-// a device of its own, whose loop turns each op that comes out of the lane into a node of a kernel.
-// So ops are submitted as ever, and programs that capture nothing pay nothing. Private to runtime.
+// Capture: turns a function over plain ops into an expression. The function is called with tensors
+// of a special device, whose loop turns each op from the lane into a node of a kernel. Op
+// submission is unchanged, and programs without captures pay nothing. Private to runtime.
 // Threads: any; the function runs on the calling thread.
 #pragma once
 
@@ -14,45 +14,47 @@
 
 namespace hearth::detail {
 
-/// What the function is called with.
+/// The arguments of a capture.
 struct CaptureForm {
-  std::string name;                     ///< Of the expression.
-  std::span<const DType> tensors = {};  ///< Their element types: the inputs.
-  std::span<const DType> scalars = {};  ///< Of the parameters.
-  SourceLoc location = {};              ///< Of the call that needs it.
+  std::string name;                     ///< Name of the expression.
+  std::span<const DType> tensors = {};  ///< Element types of the inputs.
+  std::span<const DType> scalars = {};  ///< Element types of the parameters.
+  SourceLoc location = {};              ///< The call that needs the expression.
 };
-/// All have one shape, [1] where capture() calls it. The results, in their order.
+/// The captured function. All arguments have one shape; capture() passes [1]. Returns the results
+/// in order.
 using CapturedFunction =
     std::function<std::vector<Tensor>(std::span<Tensor> tensors, std::span<Tensor> scalars)>;
 
-/// What the function came to.
+/// The result of a capture.
 struct Captured {
-  /// Over the tensors and scalars that it needs, in their order. Empty when it needs no tensor.
+  /// The kernel over the used tensors and scalars, in their order. Empty if no tensor is used.
   KernelIR kernel = {};
   std::vector<std::uint8_t> tensors = {};
   std::vector<std::uint8_t> scalars = {};
-  /// The first part that has no gradient: "greater (loss.cpp:12)"; empty where all have one.
+  /// The first op without a gradient: "greater (loss.cpp:12)"; empty if all have one.
   std::string without_gradient = {};
 };
 
-/// Calls the function once. f16 and bf16 are computed in f32, and rounded by casts and at the end.
-/// Numbers in the function are constants of the expression. Requires a function that does the same
-/// whatever the shape of its operands is.
+/// Captures with one call of the function. f16 and bf16 are computed in f32, and rounded by casts
+/// and at the end. Numbers in the function become constants. Requires a function that does the same
+/// for every shape of its operands.
 /// Errors: ArgumentError for an op that is not elementwise, a read of a value, a tensor of another
-/// device or a random number, naming the op and its line; what the function throws.
+/// device or a random number, naming the op and its line; exceptions of the function.
 [[nodiscard]] Captured capture(const CaptureForm& form, const CapturedFunction& function);
-/// The same for any function: called twice, with tensors of shape [1] and of several long axes.
-/// Errors besides: ArgumentError when the two calls come to different kernels; ArgumentError,
-/// ShapeError for a shape that the function does not take.
+/// Captures any function: calls it twice, with tensors of shape [1] and of several long axes, and
+/// compares the kernels.
+/// Errors: also ArgumentError if the two kernels differ; ArgumentError, ShapeError for a shape that
+/// the function does not accept.
 [[nodiscard]] Captured capture_checked(const CaptureForm& form, const CapturedFunction& function);
-/// Errors: ArgumentError when the function does not need all of its tensors and scalars.
+/// Checks that the function uses all of its tensors and scalars. Errors: ArgumentError.
 void require_all(const CaptureForm& form, const Captured& captured);
-/// Errors: ArgumentError when the kernel is beyond the limits of expressions.
+/// Makes the expression. Errors: ArgumentError if the kernel exceeds the limits of expressions.
 [[nodiscard]] ExpressionRef expression_of(const CaptureForm& form,
                                           const Captured& captured,
                                           std::vector<ExpressionGradient> gradients = {});
 
-/// Whether the tensor is one that a captured function was given, or made.
+/// Returns whether the tensor belongs to a capture.
 [[nodiscard]] bool is_captured(const Tensor& tensor) noexcept;
 
 }  // namespace hearth::detail

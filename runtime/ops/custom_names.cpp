@@ -22,7 +22,7 @@ bool is_identifier(std::string_view name) {
          name.find("__") == std::string_view::npos;
 }
 
-// The names of a kernel, and those that its text finds for them: no two are the same.
+// Checks the names of a kernel and those derived from them: all must be distinct.
 class NameCheck final {
  public:
   NameCheck(const std::string& op, SourceLoc loc) : op_(op), loc_(loc) {}
@@ -31,7 +31,7 @@ class NameCheck final {
     if (!is_identifier(name)) {
       refuse("'{}' is no name for {}: letters, digits and single _, a letter first", name, what);
     }
-    // A name with _ behind it is one of the text, too, and gl_ begins the names of GLSL's own.
+    // The text also appends _ to names, and gl_ is GLSL's own prefix.
     if (name == "gl" || name == "GL" || is_glsl_word(name)) {
       refuse("'{}' is a word of GLSL's own, no name for {}", name, what);
     }
@@ -42,7 +42,7 @@ class NameCheck final {
       refuse("the name '{}' is taken, for {}", name, what);
     }
   }
-  /// Once all are taken.
+  /// Adds the names derived from an operand. Call after all take() calls.
   void make(const std::string& operand, bool is_result) {
     const std::vector<std::string> names = names_made_of(operand, is_result);
     for (const std::string& name : names) {
@@ -74,8 +74,8 @@ class NameCheck final {
  private:
   const std::string& op_;
   SourceLoc loc_;
-  std::map<std::string, std::string> taken_;   // what each is the name of
-  std::map<std::string, std::string> makers_;  // which operand each is made of
+  std::map<std::string, std::string> taken_;   // what each name denotes
+  std::map<std::string, std::string> makers_;  // the operand from which each name is derived
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which names a custom kernel may give its operands and numbers: no two of them and none that the
-// text around it needs are the same. A pure function. Private to runtime. Threads: any.
+// Checks the names of a custom kernel's operands and numbers: they must be distinct, and must not
+// clash with names of the generated text. A pure function. Private to runtime. Threads: any.
 #pragma once
 
 #include <hearth/runtime/base/source_loc.hpp>
@@ -7,7 +7,7 @@
 
 namespace hearth::detail {
 
-/// Errors: ArgumentError, DtypeError for a number's type, at `loc`.
+/// Checks all names of the kernel. Errors: ArgumentError, DtypeError for a number's type, at `loc`.
 void check_names(const CustomKernelConfig& config, SourceLoc loc);
 
 }  // namespace hearth::detail

@@ -55,8 +55,8 @@ ParameterBits::ParameterBits(std::span<const std::uint64_t> bits) noexcept : cou
 
 namespace {
 
-// Whether the inputs fit and are all of one shape, as those of an update are: then no rule needs to
-// be asked. Layouts are interned, one for each shape.
+// Returns whether the inputs fit and have one shape, as those of an update: then no shape rule is
+// needed. Layouts are interned, one for each shape.
 bool are_of_one_shape(const Expression& expression, std::span<const Arg> inputs) noexcept {
   const std::vector<KernelInput>& wanted = expression.kernel.inputs;
   const TensorImpl* const first = detail::TensorAccess::impl(inputs[0].tensor());
@@ -72,7 +72,7 @@ bool are_of_one_shape(const Expression& expression, std::span<const Arg> inputs)
   return true;
 }
 
-// The shape of the results, by the rule of the expression.
+// The shape of the results, by the expression's rule.
 Shape shape_of(const ExpressionOp& op) {
   std::array<TensorSpec, kMostExpressionInputs> inputs;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
@@ -87,7 +87,8 @@ Shape shape_of(const ExpressionOp& op) {
 
 }  // namespace
 
-// Phases: the operands fit; the expression's number; the results' types and shape; the record.
+// Phases: check the operands; intern the expression; determine types and shape of the results;
+// submit the record.
 void submit(const ExpressionOp& op, std::span<Tensor> results) {
   const Expression& expression = *op.expression;
   const bool is_of_one_shape = are_of_one_shape(expression, op.inputs);

@@ -1,5 +1,5 @@
-// Ops of kind `expression`: from an expression, tensors and scalars to a record. Private to
-// runtime. Threads: any; works on the calling thread's current stream of the operands' device.
+// Submits ops of kind `expression`: turns an expression, tensors and scalars into a record. Private
+// to runtime. Threads: any; uses the calling thread's current stream of the operands' device.
 #pragma once
 
 #include <array>
@@ -12,15 +12,15 @@
 
 namespace hearth::detail {
 
-/// The parameters of an op, as its blob has them: floats rounded to their types.
+/// The parameters of an op in the form of its blob: floats are rounded to their types.
 class ParameterBits {
  public:
-  /// Requires as many scalars as the expression has parameters, each with its `integer` where the
-  /// parameter is an integer or a bool, else with its `real`.
+  /// Requires one scalar for each parameter of the expression. Integer and bool parameters use its
+  /// `integer`, others its `real`.
   ParameterBits(const Expression& expression, std::span<const ScalarAttributes> scalars) noexcept;
-  /// The same of an update's numbers: its bools, and integers, take the value without its fraction.
+  /// Converts an update's numbers; integer and bool parameters get the truncated value.
   ParameterBits(const Expression& expression, std::span<const double> scalars) noexcept;
-  /// Bits as another record has them.
+  /// Copies the bits of another record.
   explicit ParameterBits(std::span<const std::uint64_t> bits) noexcept;
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return std::as_bytes(std::span(bits_).first(count_));
@@ -40,8 +40,8 @@ struct ExpressionOp {
   std::uint16_t flags = 0;  ///< RecordFlag bits
 };
 
-/// Submits it; `results` has one for each of the expression's. Errors: ShapeError, DtypeError when
-/// the inputs do not fit, DeviceMismatch, naming the expression and the line.
+/// Submits the op; `results` has one entry for each result of the expression. Errors: ShapeError,
+/// DtypeError if the inputs do not fit, DeviceMismatch, naming the expression and the line.
 void submit(const ExpressionOp& op, std::span<Tensor> results);
 
 }  // namespace hearth::detail

@@ -5,7 +5,7 @@
 namespace hearth::detail {
 namespace {
 
-// Those of types that come in families are below.
+// Without the names of type families, which stand below.
 constexpr std::string_view kKeywords =
     " const uniform buffer shared attribute varying coherent devicecoherent queuefamilycoherent "
     "workgroupcoherent subgroupcoherent shadercallcoherent nonprivate volatile restrict "
@@ -23,13 +23,13 @@ constexpr std::string_view kNumberTypes =
     " int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t float16_t float32_t "
     "float64_t ";
 
-// In front of vec2 to vec4: i of ivec2.
+// Prefixes of vec2 to vec4: i of ivec2.
 constexpr std::string_view kVectorKinds =
     "  i u b d h f i8 i16 i32 i64 u8 u16 u32 u64 f16 f32 f64 ";
-// In front of mat2 to mat4x4.
+// Prefixes of mat2 to mat4x4.
 constexpr std::string_view kMatrixKinds = "  d f16 f32 f64 ";
 
-// Behind sampler, image and texture: their shapes.
+// Suffixes of sampler, image and texture: their shapes.
 constexpr std::string_view kImageShapes =
     " 1D 2D 3D Cube Buffer 2DRect 2DMS 1DArray 2DArray CubeArray 2DMSArray ";
 
@@ -37,8 +37,8 @@ constexpr std::string_view kFunctionsOfOneInteger =
     " abs sign bitCount bitfieldReverse findLSB findMSB intBitsToFloat unpack8 unpack16 "
     "unpackInt2x16 ";
 
-// What a custom kernel's text finds around it: names that its documentation has, functions and
-// types of the prelude, and what a driver in software gets besides (LoopWatch).
+// Names in the generated text: documented names, functions and types of the prelude, and those that
+// software drivers get in addition (LoopWatch).
 constexpr std::string_view kFrameWords =
     " p main kernel INDEX ID GROUP THREAD THREADS ELEMENT Parameters Root CONVERTS_F16 LONG_GRIDS "
     "Words8 Words16 Words32 Words32f Words32u Words64 Words64f is_nan "
@@ -48,10 +48,10 @@ constexpr std::string_view kFrameWords =
     "store_f32 store_f64 store_f16 store_bf16 store_i32 store_i64 store_u8 store_i8 store_bool "
     "WatchedWord WATCHED_AT watched_at watched_main ";
 
-// Components of vectors in ID, GROUP and THREAD.
+// Components of the vectors in ID, GROUP and THREAD.
 constexpr std::string_view kMacroWords = " x y ";
 
-// Each of the words has a space before and behind it; between two spaces stands the empty one.
+// Every word has a space on both sides; the empty word stands between two spaces.
 bool is_among(std::string_view words, std::string_view word) {
   for (std::size_t at = words.find(word); at != std::string_view::npos;
        at = words.find(word, at + 1)) {

@@ -1,6 +1,5 @@
-// Checking of an op's operands before it is submitted, and the errors that name the op and the line
-// of the call. Private to runtime.
-// Threads: any; pure functions.
+// Checks an op's operands before submission, and throws errors that name the op and the line of the
+// call. Private to runtime. Threads: any; pure functions.
 #pragma once
 
 #include <span>
@@ -21,16 +20,16 @@
 
 namespace hearth::detail {
 
-/// The path of the first operand that has one ("encoder.inner.weight"); empty when none has.
+/// The path of the first operand that has one ("encoder.inner.weight"); empty if none has.
 [[nodiscard]] std::string module_path_of(std::span<const Arg> operands);
 
-/// Throws the error with op and location filled in, and the module path of the operands.
+/// Throws the error with op, location and the operands' module path filled in.
 [[noreturn]] void throw_op_error(const Error& error,
                                  OpKind kind,
                                  SourceLoc location,
                                  std::span<const Arg> operands = {});
 [[noreturn]] void throw_op_error(const Error& error, OpKind kind, const Arg& operand);
-/// The same from a code and a sentence; the text becomes "<op>: <what>".
+/// Throws an error made of a code and a sentence; the text becomes "<op>: <what>".
 [[noreturn]] void throw_op_error(ErrorCode code,
                                  OpKind kind,
                                  std::string_view what,
@@ -41,11 +40,10 @@ namespace hearth::detail {
                                  std::string_view what,
                                  const Arg& operand);
 [[noreturn]] void throw_no_tensor(OpKind kind, const Arg& arg);
-/// The dtype rule of the kind's row is broken by this one operand.
+/// Throws for an operand that the kind's row does not accept.
 [[noreturn]] void throw_dtype_error(OpKind kind, const Arg& arg);
 
-/// While it lives, a capture on this thread gives what is submitted this name. The outermost one
-/// counts.
+/// Sets the op name of a capture on this thread, while it lives. The outermost one counts.
 class CalledOp final {
  public:
   explicit CalledOp(std::string_view op) : listener_(current_context().call_listener()) {
@@ -66,15 +64,15 @@ class CalledOp final {
   ThreadContext::CallListener* const listener_;
 };
 
-/// What `fn` returns, which makes its result of ops with other names: a mistake that these find is
-/// one of `op`, which is what the caller wrote.
+/// Calls `fn`, which composes its result of ops with other names, and reports mistakes under the
+/// name `op`, which the caller wrote.
 template <class Fn>
 [[nodiscard]] auto named_as(std::string_view op, const Fn& fn) {
   const CalledOp called(op);
   return mistakes_named(op, fn);
 }
 
-/// The result of a rule, or its error thrown with the place of the call.
+/// Returns the value of a rule, or throws its error with the place of the call.
 template <class T>
 [[nodiscard]] T checked(Result<T>&& result,
                         OpKind kind,
@@ -85,7 +83,7 @@ template <class T>
   }
   return std::move(result).value();
 }
-/// The same with the first operand's place; there is one.
+/// checked() with the place of the first operand, which must exist.
 template <class T>
 [[nodiscard]] T checked(Result<T>&& result, OpKind kind, std::span<const Arg> operands) {
   return checked(std::move(result), kind, operands[0].location(), operands);
@@ -95,14 +93,14 @@ template <class T>
   return checked(std::move(result), kind, std::span<const Arg>(&operand, 1));
 }
 
-/// The tensor behind an operand. Errors: ArgumentError when it is a number or empty.
+/// The tensor behind an operand. Errors: ArgumentError if it is a number or empty.
 [[nodiscard]] inline const TensorImpl& operand(OpKind kind, const Arg& arg) {
   if (arg.is_scalar() || detail::TensorAccess::impl(arg.tensor()) == nullptr) [[unlikely]] {
     throw_no_tensor(kind, arg);
   }
   return *detail::TensorAccess::impl(arg.tensor());
 }
-/// The same, when the kind's row accepts its element type. Errors: DtypeError.
+/// The tensor behind an operand that the kind's row accepts. Errors: also DtypeError.
 [[nodiscard]] inline const TensorImpl& accepted_operand(OpKind kind, const Arg& arg) {
   const TensorImpl& impl = operand(kind, arg);
   if (!accepts(kind, impl.dtype)) [[unlikely]] {
@@ -111,14 +109,14 @@ template <class T>
   return impl;
 }
 
-/// The number as an element of that type, beside this tensor, for the op of that name. Errors:
-/// DtypeError for a float as an integer; ArgumentError for an integer that the type does not hold.
+/// Converts a number to that type, beside this tensor, for the op `op`. Errors: DtypeError for a
+/// float as an integer; ArgumentError for an integer that the type does not hold.
 [[nodiscard]] ScalarAttributes scalar_of(std::string_view op,
                                          const Arg& number,
                                          const TensorImpl& beside,
                                          DType dtype);
 
-/// The operand itself, for ops that have nothing to do; a moved-in tensor moves on.
+/// Returns the operand itself, for ops with nothing to do; moves a moved-in tensor.
 [[nodiscard]] inline Tensor take(const Arg& arg) {
   return arg.movable() != nullptr ? Tensor(std::move(*arg.movable())) : Tensor(arg.tensor());
 }

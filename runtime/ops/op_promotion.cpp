@@ -13,7 +13,7 @@ MaybeType joined(MaybeType a, DType b) noexcept {
   return a.has_value() ? promote_types(*a, b) : b;
 }
 
-// What counts less changes the kind, bool to integer to float, and nothing within it.
+// A lower type changes only the kind (bool to integer to float), never the width within it.
 MaybeType joined_with_lower(MaybeType higher, MaybeType lower) noexcept {
   if (!higher.has_value() || !lower.has_value()) {
     return higher.has_value() ? higher : lower;
@@ -23,7 +23,7 @@ MaybeType joined_with_lower(MaybeType higher, MaybeType lower) noexcept {
   return is_kind_kept ? *higher : promote_types(*higher, *lower);
 }
 
-// mask == 1 and where(mask, other, 0) stay among bools.
+// mask == 1 and where(mask, other, 0) stay bool.
 bool are_bools(OpKind kind, std::span<const Arg> operands) noexcept {
   return accepts(kind, DType::boolean) && std::ranges::all_of(operands, [](const Arg& operand) {
            return operand.is_scalar()

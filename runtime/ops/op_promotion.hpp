@@ -1,6 +1,6 @@
-// Operands of several element types: which type they meet in, and the cast that takes them there
-// before the op's own record is made. The one place that knows the rule; runtime/promotion.hpp says
-// it. Private to runtime. Threads: any.
+// Promotes operands of several element types: computes the common type and casts them before the
+// op's own record is made. The only implementation of the rule that runtime/promotion.hpp
+// describes. Private to runtime. Threads: any.
 #pragma once
 
 #include <span>
@@ -13,12 +13,11 @@
 
 namespace hearth::detail {
 
-/// The type in which these operands of the kind meet. Requires tensors that are not empty, one at
-/// least.
+/// The common type of these operands of the kind. Requires non-empty tensors, at least one.
 [[nodiscard]] DType common_type(OpKind kind, std::span<const Arg> operands) noexcept;
 
-/// An operand in a type: itself, where it has it or is a number, else its cast, which lives here.
-/// A moved-in tensor moves on. Its gradient comes back through the cast.
+/// An operand in the given type: itself if it has the type or is a number, else its cast, which
+/// this object owns. Moves a moved-in tensor. Gradients flow through the cast.
 class PromotedArg final {
  public:
   PromotedArg(const Arg& arg, DType dtype) : arg_(arg) {

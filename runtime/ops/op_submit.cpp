@@ -1,8 +1,7 @@
-// From checked operands to a record in the lane. Every op of every program comes through
-// submit_on_stream(), so its cost is the library's floor: 110 ns an op on the user's thread (bench:
-// BM_Submit_Add). What it costs is counted in atomics and lookups, not in lines: a reference count
-// looked at once an input, one intern lookup for the source line, none for a shape that an input
-// has already.
+// Turns checked operands into a record in the lane. Every op of every program passes through
+// submit_on_stream(), so its cost is the library's floor: 110 ns for each op on the user's thread
+// (bench: BM_Submit_Add). The cost lies in atomics and lookups: one load of the reference count for
+// each input, one intern lookup for the source line, and none for a shape that an input has.
 #include "op_submit.hpp"
 
 #include <array>
@@ -48,8 +47,8 @@ std::string_view op_name(const Submission& submission) noexcept {
       .location = submission.location});
 }
 
-// What to do about operands on two devices. What a model does not name stays where it was when the
-// model moves: that is the mistake then, and not a tensor that the program forgot to move.
+// Advice for operands on two devices. A tensor that a model does not name stays behind when the
+// model moves: then that is the mistake, and not a forgotten to().
 std::string advice_on_devices(const Submission& submission) {
   std::string unnamed;
   for (const Arg& input : submission.inputs) {
@@ -104,7 +103,7 @@ std::string advice_on_devices(const Submission& submission) {
             .location = submission.location});
 }
 
-// A view, cast or copy of a weight has the weight's path; a view is as unnamed as the weight.
+// Gives a view, cast or copy of a weight the weight's path, and a view its unnamed mark too.
 void carry_name(PathId path, const Submission& submission, TensorImpl& result) noexcept {
   result.path.store(path, std::memory_order_release);
   if (op_info(submission.kind).op_class == OpClass::view) {
@@ -114,14 +113,14 @@ void carry_name(PathId path, const Submission& submission, TensorImpl& result) n
   }
 }
 
-// True when the record may take over the tensor: its one reference was moved in, and no other
-// stream ever named it.
+// Returns whether the record may take over the tensor: its one reference was moved in, and no other
+// stream ever used it.
 bool is_last_use(const Submission& submission,
                  std::size_t index,
                  const TensorImpl& impl,
                  const StreamState& stream) {
   const Arg& arg = submission.inputs[index];
-  // The count needs no lock: with one reference, moved in here, nobody else can make a second one.
+  // The count needs no lock: no other thread can copy the only reference, which was moved in here.
   if (arg.movable() == nullptr || impl.references.load(std::memory_order_acquire) != 1 ||
       impl.home != stream.id() || impl.is_foreign.load(std::memory_order_acquire)) {
     return false;
@@ -134,8 +133,8 @@ bool is_last_use(const Submission& submission,
   return true;
 }
 
-// The record with its blob while it is put together: inline up to five operands, the rest and long
-// attributes in the blob.
+// Builds a record with its blob: up to five operands inline; further operands and long attributes
+// in the blob.
 class RecordBuilder {
  public:
   RecordBuilder(const Submission& submission, std::size_t outputs) {
@@ -188,14 +187,14 @@ class RecordBuilder {
 
   int count_ = 0;
   std::size_t size_ = 0;
-  // Enough for all kinds but a concat of more than 20 tensors, so that no other op allocates. Left
-  // uninitialized: most ops put nothing in it.
+  // Large enough for all kinds except a concat of more than 20 tensors, so other ops allocate
+  // nothing. Left uninitialized: most ops put nothing in it.
   std::array<std::byte, 256> inline_;
   std::vector<std::byte> heap_;
 };
 
-/// A view of a weight, or the weight in another type or order of bytes, is that weight to those who
-/// ask for its layer.
+/// Returns whether the result keeps the layer of its input: a view of a weight, or the weight cast
+/// or copied, still belongs to the weight's layer.
 bool shows_its_input(OpKind kind) noexcept {
   return op_info(kind).op_class == OpClass::view || kind == OpKind::cast || kind == OpKind::copy;
 }
@@ -205,8 +204,8 @@ struct Output {
   ShapeId shape;
 };
 
-// Most results have the shape of an input, whose number is known: then the intern table, a hash and
-// a probe, is not asked.
+// Most results have the shape of an input, whose id is known. This saves the intern table's hash
+// and probe.
 ShapeId shape_id(DeviceEndpoint& endpoint, const Submission& submission, const Shape& shape) {
   for (const Arg& input : submission.inputs) {
     const TensorImpl& impl = *detail::TensorAccess::impl(input.tensor());
@@ -217,7 +216,7 @@ ShapeId shape_id(DeviceEndpoint& endpoint, const Submission& submission, const S
   return endpoint.tables().shapes.intern(shape).value();
 }
 
-/// Bit i: input i is given away. Inputs beyond 64 never are.
+/// Bit i: input i is released. Inputs beyond 64 never are.
 using LastUses = std::uint64_t;
 
 [[gnu::noinline]] void require_made(StreamState& stream, const Submission& submission) {
@@ -236,14 +235,14 @@ using LastUses = std::uint64_t;
     const bool is_last = i < 64 && is_last_use(submission, i, impl, stream);
     last_uses |= is_last ? LastUses{1} << i : 0;
     builder.add(impl.operand(is_last ? Use::read_last : Use::read));
-    if (builder.record.path.value == 0) {  // the first input with a path says which module this is
+    if (builder.record.path.value == 0) {  // the first input with a path determines the module
       builder.record.path = impl.path.load(std::memory_order_acquire);
     }
   }
   return last_uses;
 }
 
-// Inputs are given away or marked as used.
+// Releases the inputs or notes their uses.
 void note_uses(const Submission& submission,
                LastUses last_uses,
                StreamState& stream,
@@ -258,10 +257,10 @@ void note_uses(const Submission& submission,
   }
 }
 
-// Phases: inside value_and_grad, weights that no model names are told of; the tape saves what the
-// gradient needs; operands become record entries, and last uses are
-// decided; results get slots; the record goes out; then, and only then, are inputs given away or
-// marked as used. A submit that throws has changed nothing.
+// Phases: inside value_and_grad, report weights that no model names; let the tape save what the
+// gradient needs; add operands to the record and decide last uses; allocate slots for the results;
+// submit the record; only then release inputs or note their uses. A submit that throws has changed
+// nothing.
 void submit_on_stream(DeviceEndpoint& endpoint,
                       const Submission& submission,
                       std::span<const Output> outputs,
@@ -275,7 +274,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
   }
   Tape* tape = tape_of(submission);
   if (tape != nullptr) {
-    // First: a saved operand has one more reference, and is no last use.
+    // First: a saved operand has one more reference, so it is no last use.
     tape->will_record(submission, stream.path());
   }
   RecordBuilder builder(submission, outputs.size());

@@ -9,7 +9,7 @@
 namespace hearth {
 namespace {
 
-// What each of the two takes of its argument: between 0 and 1.
+// The factor of gelu(x) = x·factor, between 0 and 1, in its erf form; the tanh form follows.
 Tensor gelu_share_by_erf(const Tensor& x, SourceLoc loc) {
   Tensor scaled = mul(Arg(x, loc), Arg(1 / std::numbers::sqrt2, loc));
   Tensor doubled = add(Arg(erf(Arg(std::move(scaled), loc)), loc), Arg(1.0, loc));
@@ -26,7 +26,7 @@ Tensor gelu_share_by_tanh(const Tensor& x, SourceLoc loc) {
   return mul(Arg(std::move(doubled), loc), Arg(0.5, loc));
 }
 
-// x times its share, in the type of x.
+// Computes x·share(x), in the type of x.
 template <class Share>
 Tensor gated(const Arg& x, const Share& share) {
   const DType dtype = detail::accepted_operand(OpKind::sigmoid, x).dtype;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr OpKind kAttentionOp = OpKind::attention;
 
-// A head of keys or values for each head of queries.
+// Repeats heads of keys or values, so that each head of queries has one.
 Tensor for_each_head(const Arg& x, std::int64_t heads) {
   const Shape& shape = x.tensor().shape();
   const int rank = shape.rank();
@@ -38,7 +38,7 @@ Tensor for_each_head(const Arg& x, std::int64_t heads) {
   return reshape(Arg(std::move(rows), loc), whole.dims());
 }
 
-// Where query i of n sees key j of m: j ≤ i + m - n.
+// True where query i of n attends to key j of m: j ≤ i + m - n.
 Tensor causal_mask(const Device& device, std::int64_t queries, std::int64_t keys, SourceLoc loc) {
   const auto first = static_cast<double>(keys - queries);
   Tensor last = reshape(
@@ -47,7 +47,7 @@ Tensor causal_mask(const Device& device, std::int64_t queries, std::int64_t keys
   return less_equal(Arg(std::move(places), loc), Arg(std::move(last), loc));
 }
 
-// The same from plain ops: for a mask that wants a gradient, which the kernel has not.
+// Attention by plain ops, for a mask that needs a gradient, which the kernel does not compute.
 Tensor from_plain_ops(
     const Arg& q, const Arg& k, const Arg& v, const Arg& mask, double scale, bool is_causal) {
   const SourceLoc loc = q.location();
@@ -68,7 +68,7 @@ Tensor from_plain_ops(
                    Arg(std::move(scores), loc),
                    Arg(-std::numeric_limits<double>::infinity(), loc));
   }
-  // A query that sees no key gives 0, as the kernel's does.
+  // A query without a key gives 0, as in the kernel.
   Tensor is_seen = not_equal(Arg(scores, loc), Arg(-std::numeric_limits<double>::infinity(), loc));
   const Tensor sees_any = any(Arg(std::move(is_seen), loc), -1, {.keep_dims = true});
   scores = where(Arg(sees_any, loc), Arg(std::move(scores), loc), Arg(0.0, loc));

@@ -54,8 +54,8 @@ Tensor with_scalar(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
       impl.layout->shape);
 }
 
-// Two tensors of different types: their rule is asked in the type that they meet in, and only then
-// are they cast, so that nothing is queued when it is broken.
+// Two tensors of different types: checks the rule in their common type first and then casts, so
+// that an error queues nothing.
 [[gnu::noinline]] Tensor mixed(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
   const std::array inputs{a, b};
   const TensorSpec left = detail::spec_of(kind, a);
@@ -91,7 +91,7 @@ Tensor binary(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
   }
   const detail::Submission submission{
       .kind = kind, .location = a.location(), .inputs = inputs, .flags = flags_of(called)};
-  // Interned layouts: equal pointers are equal shapes, which need no rule and no copy.
+  // Layouts are interned: equal pointers mean equal shapes, which need no rule and no copy.
   if (left.layout == right.layout && accepts(kind, left.dtype)) [[likely]] {
     return detail::submit(
         submission, result_dtype_of(op_info(kind), left.dtype), left.layout->shape);
@@ -129,7 +129,7 @@ Tensor binary(OpKind kind, const Arg& a, const Arg& b, CalledAs called) {
       std::span(inputs).first(b.is_scalar() ? 1 : 2));
 }
 
-// Floats do not become integers behind the program's back.
+// Refuses an implicit change of shape or kind of type, such as integers to floats.
 void check_assignment(OpKind kind, const Arg& target, const Arg& b) {
   const TensorImpl& left = detail::operand(kind, target);
   if (!b.is_scalar()) {
@@ -147,10 +147,10 @@ void check_assignment(OpKind kind, const Arg& target, const Arg& b) {
   }
 }
 
-// The result takes the name and the type of the left operand, whose memory it may take too.
+// The result takes the path and the type of the left operand, and possibly its memory.
 Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
   const SourceLoc loc = b.location();
-  const Arg target(std::move(a), loc);  // taken only once the op is queued
+  const Arg target(std::move(a), loc);  // moved from only once the op is queued
   const TensorImpl& left = detail::operand(kind, target);
   const PathId path = left.path.load(std::memory_order_acquire);
   const DType dtype = left.dtype;
@@ -260,8 +260,8 @@ Tensor where(Arg condition, Arg a, Arg b) {
       specs[i] = detail::spec_of(OpKind::where, inputs[i]);
     }
   }
-  // Checked in the type that both choices meet in, a number as a tensor of rank 0, so that nothing
-  // is queued when something does not fit.
+  // Checked in the common type of both choices, with a number as a tensor of rank 0, so that an
+  // error queues nothing.
   const DType common = detail::common_type(OpKind::where, std::span(inputs).subspan(1));
   specs[1].dtype = common;
   specs[2].dtype = common;

@@ -1,5 +1,5 @@
-// Ops of two operands for functions that are made of them: what goes wrong has the name that the
-// program called. Private to runtime. Threads: any; pure functions.
+// Binary ops for functions composed of them: errors carry the name that the program called. Private
+// to runtime. Threads: any; pure functions.
 #pragma once
 
 #include <hearth/runtime/tensor.hpp>
@@ -7,7 +7,7 @@
 
 namespace hearth::detail {
 
-/// div(a, b). `called` is a name of a function that is made of it.
+/// div(a, b), reported as the composed function `called`.
 [[nodiscard]] Tensor div_as(CalledAs called, const Arg& a, const Arg& b);
 
 }  // namespace hearth::detail

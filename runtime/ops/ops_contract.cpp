@@ -11,7 +11,7 @@
 namespace hearth {
 namespace {
 
-// Two or three operands, the third one optional: what matmul and conv2d have in common.
+// Two or three operands, the third one optional: shared by matmul and conv2d.
 struct Factors {
   OpKind kind;
   Arg a;
@@ -28,7 +28,7 @@ struct Factors {
                           result.dtype,
                           result.shape);
   }
-  /// What the kind's rule says, with the place and the operands in its errors.
+  /// The result of the kind's rule; its errors carry the place and the operands.
   [[nodiscard]] TensorSpec checked(Result<TensorSpec>&& rule) const {
     const std::array<Arg, 3> inputs = all();
     return detail::checked(std::move(rule), kind, std::span<const Arg>(inputs).first(count()));
@@ -52,7 +52,8 @@ TensorSpec checked_matmul(const Factors& factors, const TensorSpec& a, const Ten
   return factors.checked(rules::matmul(a, b, factors.bias != nullptr ? &bias : nullptr));
 }
 
-// A row vector on the left and a column on the right, whose extra axis the result loses again.
+// Multiplies with a row vector on the left or a column on the right, and removes its extra axis
+// from the result.
 Tensor matmul_with_vector(const Factors& factors, TensorSpec a, TensorSpec b) {
   const bool is_row = a.shape.rank() == 1;
   const bool is_column = b.shape.rank() == 1;

@@ -51,10 +51,10 @@ void require_fit(OpKind kind, double value, DType dtype, SourceLoc location) {
   }
 }
 
-// A range of random_uniform must have a value of the element type in it.
+// Checks that the range of random_uniform contains a value of the element type.
 void require_values_between(double low, double high, DType dtype, SourceLoc location) {
   if (!is_float(dtype)) {
-    return;  // which create() refuses
+    return;  // create() refuses it
   }
   const double largest = largest_value(dtype);
   if (std::fabs(low) > largest || std::fabs(high) > largest) {
@@ -72,7 +72,7 @@ void require_values_between(double low, double high, DType dtype, SourceLoc loca
   }
 }
 
-// The values of a range lie between its first and its last.
+// Checks both ends; all values lie between them.
 void require_ends_fit(
     double start, double step, std::int64_t count, DType dtype, SourceLoc location) {
   if (count == 0) {
@@ -128,7 +128,7 @@ Tensor filled(CalledAs called,
   return create(OpKind::fill, device, attributes, dtype, shape, loc, called);
 }
 
-// Of a name of its own, which errors say, now and later.
+// Fills; errors now and later carry the name of `called`.
 Tensor filled_as(CalledAs called,
                  const Device& device,
                  const Shape& shape,

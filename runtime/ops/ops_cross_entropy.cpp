@@ -76,7 +76,7 @@ void check(const Arg& logits, const CrossEntropyOptions& options, std::int64_t c
   }
 }
 
-// What label smoothing adds for each row: minus the sum of the log probabilities, weighted.
+// The term of label smoothing for each row: minus the weighted sum of the log probabilities.
 Tensor spread_over_classes(const Tensor& logits, const Tensor& weights, SourceLoc loc) {
   Tensor logs = log_softmax(Arg(logits, loc));
   if (weights.is_valid()) {
@@ -85,20 +85,20 @@ Tensor spread_over_classes(const Tensor& logits, const Tensor& weights, SourceLo
   return neg(Arg(sum(Arg(std::move(logs), loc), -1), loc));
 }
 
-// Of each row; without weights all count alike.
+// The losses of the rows and their weights; empty weights: all 1.
 struct RowLosses {
   Tensor losses;
   Tensor weights;
 };
 
-// Phases: rows; what each row's target is, if it counts; each row's loss, weighted.
+// Phases: reshape to rows; replace ignored targets; compute each row's weighted loss.
 RowLosses row_losses(const Arg& logits, const Arg& targets, const CrossEntropyOptions& options) {
   const SourceLoc loc = logits.location();
   Rows rows = rows_of(logits, targets, options.class_axis);
   const std::int64_t class_count = rows.logits.shape()[1];
   check(logits, options, class_count);
 
-  Tensor counts;  // bool: which rows do; empty: all
+  Tensor counts;  // bool: the rows that count; empty: all
   if (options.ignore_index.has_value()) {
     counts = not_equal(Arg(rows.targets, loc), Arg(*options.ignore_index, loc));
     rows.targets = where(Arg(counts, loc), Arg(rows.targets, loc), Arg(0, loc));

@@ -1,4 +1,4 @@
-// einsum: an equation, lowered to views, sums, and one product for each pair of operands.
+// einsum: lowers an equation to views, sums, and one product for each pair of operands.
 #include <hearth/runtime/ops.hpp>
 
 #include "op_operand.hpp"
@@ -17,7 +17,7 @@
 namespace hearth {
 namespace {
 
-// A letter, or an axis under "...": kUnnamed plus its place from the right.
+// A letter, or an axis under "...": kUnnamed plus its index from the right.
 using Label = int;
 using Labels = std::vector<Label>;
 constexpr Label kUnnamed = 256;
@@ -27,7 +27,7 @@ bool has(const Labels& labels, Label label) {
   return std::ranges::find(labels, label) != labels.end();
 }
 
-// A value with a label for each axis, each label once.
+// A value with one label for each axis, all distinct.
 struct Term {
   Tensor value;
   Labels labels;
@@ -45,7 +45,7 @@ class Einsum final {
     for (const Tensor& tensor : tensors) {
       inputs_.emplace_back(tensor, loc);
       if (detail::operand(kEinsumKind, inputs_.back()).dtype == DType::i8) {
-        // A letter that is summed would make it i32, and none would leave it i8.
+        // The result type would depend on the equation: i32 if a letter is summed, else i8.
         detail::throw_op_error(ErrorCode::dtype_mismatch,
                                kEinsumKind,
                                "does not take i8: write it as matmul, or cast first",
@@ -73,7 +73,7 @@ class Einsum final {
   }
 
  private:
-  // A product that is element by element would take two types, and a matmul would not.
+  // An elementwise product accepts two types, a matmul does not.
   void require_type_of_first(const Arg& input) const {
     const TensorImpl& first = *detail::TensorAccess::impl(inputs_.front().tensor());
     const TensorImpl& other = *detail::TensorAccess::impl(input.tensor());
@@ -95,7 +95,7 @@ class Einsum final {
     return text;
   }
 
-  // Where it is a matmul: that would name shapes of its own.
+  // Checked here, since matmul's error would name other shapes.
   void require_floats(const Term& term, const Labels& inner) const {
     if (is_float(term.value.dtype())) {
       return;
@@ -153,7 +153,7 @@ class Einsum final {
     }
   }
 
-  // Of an operand of this rank; -1: of the result, which has all unnamed axes there are.
+  // The labels of an operand of this rank; -1: of the result, which has all unnamed axes.
   [[nodiscard]] Labels labels_of(std::string_view text, int rank) {
     Labels labels;
     bool has_dots = false;
@@ -225,9 +225,9 @@ class Einsum final {
     return once;
   }
 
-  // ---- the values ----
+  // ---- values ----
 
-  // The labels that the result or an operand behind this one has.
+  // The labels that the result or a later operand has.
   [[nodiscard]] Labels needed_behind(std::size_t number) const {
     Labels labels = output_;
     for (std::size_t other = number + 1; other < sources_.size(); ++other) {
@@ -236,7 +236,7 @@ class Einsum final {
     return labels;
   }
 
-  // An operand without axes that only broadcast, and with the diagonal of those that it has twice.
+  // An operand without axes that only broadcast; a repeated label becomes its diagonal.
   [[nodiscard]] Term term_of(std::size_t number) const {
     Term term{inputs_[number].tensor(), sources_[number]};
     for (std::size_t i = 0; i < term.labels.size();) {
@@ -262,7 +262,7 @@ class Einsum final {
     return term;
   }
 
-  // The two axes become the last one: of n*n elements each n+1st.
+  // Joins the two axes into a last one: every (n + 1)st of n·n elements.
   [[nodiscard]] Term diagonal(const Term& term, std::size_t first, std::size_t second) const {
     const Label label = term.labels[first];
     std::vector<int> axes;
@@ -285,7 +285,7 @@ class Einsum final {
     return {slice(Arg(std::move(flat), loc_), -1, {.step = size + 1}), std::move(labels)};
   }
 
-  // Without the axes that nothing needs later.
+  // Sums over the axes that nothing needs later.
   [[nodiscard]] Term summed(const Term& term, const Labels& later) const {
     std::vector<int> axes;
     Labels labels;
@@ -304,7 +304,7 @@ class Einsum final {
 
   [[nodiscard]] Tensor in_order(const Term& term, const Labels& order) const {
     std::vector<int> axes;
-    Shape shape;  // of the result: with axes that only broadcast
+    Shape shape;  // of the result: includes axes that only broadcast
     for (const Label label : order) {
       if (has(term.labels, label)) {
         axes.push_back(term.axis_of(label));
@@ -317,7 +317,7 @@ class Einsum final {
     return reshape(Arg(std::move(value), loc_), shape.dims());
   }
 
-  // The letters of a pair: in both and needed later, in one of them alone, in both and summed.
+  // The labels of a pair: common and needed later, only left, only right, common and summed.
   struct Split {
     Labels common, left, right, inner;
   };
@@ -402,7 +402,7 @@ class Einsum final {
   std::vector<Labels> sources_;  // of each operand
   Labels output_;
   std::map<Label, std::int64_t> sizes_;
-  int unnamed_ = 0;  // the most axes that "..." stands for
+  int unnamed_ = 0;  // the largest number of axes that "..." stands for
 };
 
 }  // namespace

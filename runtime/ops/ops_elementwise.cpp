@@ -91,7 +91,7 @@ Tensor is_finite(Arg x) {
           x);
     }
     const SourceLoc loc = x.location();
-    // NaN is less than nothing.
+    // NaN compares false.
     return less(Arg(abs(x), loc), Arg(std::numeric_limits<double>::infinity(), loc));
   });
 }

@@ -9,7 +9,7 @@
 
 namespace hearth {
 
-// Both halves count from their own end, so that the last value is `stop` itself.
+// Each half counts from its own end, so the last value is exactly `stop`.
 Tensor linspace(const Device& device,
                 double start,
                 double stop,

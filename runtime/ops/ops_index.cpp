@@ -21,7 +21,7 @@ Tensor submit_indexed(OpKind kind,
                       CalledAs called) {
   const std::array inputs{values, index};
   const TensorSpec spec = detail::checked(std::move(result), kind, std::span<const Arg>(inputs));
-  const int rank = spec.shape.rank();  // that of both sides
+  const int rank = spec.shape.rank();  // the rank of source and result
   const AxisAttributes attributes{.axis = axis < 0 ? axis + rank : axis, .keep_dims = 0};
   return detail::submit({.kind = kind,
                          .location = values.location(),
@@ -45,7 +45,7 @@ Tensor pick(
                         called);
 }
 
-// Zeros of the shape with the source added.
+// Adds the source to zeros of the shape.
 using AddRule = Result<TensorSpec> (*)(const TensorSpec&, const TensorSpec&, const Shape&, int);
 Tensor add_at(OpKind kind,
               AddRule rule,
@@ -118,7 +118,7 @@ Tensor embedding(Arg weight, Arg index) {
     const SourceLoc loc = weight.location();
     const TensorImpl& named = detail::operand(kKind, index);
     const Shape places = named.layout->shape;
-    // What is no index is refused with the shape that the program gave it.
+    // Refuses a tensor that is no index with the shape that the program gave it.
     const bool is_index = named.dtype == DType::i32 || named.dtype == DType::i64;
     const TensorSpec line{named.dtype, is_index ? Shape{places.element_count()} : places};
     const Shape table = detail::operand(kKind, weight).layout->shape;
@@ -138,7 +138,7 @@ Tensor index_add(Arg x, int axis, Arg index, Arg source) {
   return added(OpKind::index_add, rules::index_add, x, axis, index, source);
 }
 
-// One 1 a row, added to zeros, so that an index outside the classes does not go unseen.
+// Adds one 1 for each row to zeros, so an index outside the classes is an error.
 Tensor one_hot(Arg index, std::int64_t classes, DType dtype) {
   return detail::named_as("one_hot", [&] {
     constexpr OpKind kKind = OpKind::scatter_add;

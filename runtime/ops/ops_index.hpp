@@ -1,5 +1,5 @@
-// Indexing for functions that are made of it: what goes wrong has the name that the program called.
-// Private to runtime. Threads: any; pure functions.
+// Index ops for functions composed of them: errors carry the name that the program called. Private
+// to runtime. Threads: any; pure functions.
 #pragma once
 
 #include <hearth/runtime/tensor.hpp>

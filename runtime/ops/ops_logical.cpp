@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-// Whether it is not zero, as a bool tensor, or as a number beside one.
+// The truth value of an operand: a bool tensor, or a number 0 or 1.
 struct Truth {
   Tensor tensor;
   Arg number;
@@ -52,7 +52,7 @@ void check_pair(OpKind kind, const Arg& a, const Arg& b) {
   }
 }
 
-// Of two truth values: "and" is the smaller, "or" the larger one, "xor" whether they differ.
+// Joins two truth values: "and" is their minimum, "or" their maximum, "xor" whether they differ.
 Tensor joined_truth(OpKind kind, const Arg& a, const Arg& b) {
   check_pair(kind, a, b);
   if (a.is_scalar() && b.is_scalar()) {
@@ -73,9 +73,9 @@ Tensor joined_truth(OpKind kind, const Arg& a, const Arg& b) {
   }
 }
 
-// any and all: the largest, or the smallest, truth value; `of_none` where there is none.
+// any and all: the maximum or minimum truth value; `of_none` if there are no elements.
 Tensor reduced_truth(OpKind kind, const Arg& x, const Axes& axes, bool keep_dims, bool of_none) {
-  constexpr OpKind kRule = OpKind::reduce_sum;  // that of any axes, without elements too
+  constexpr OpKind kRule = OpKind::reduce_sum;  // its rule accepts any axes, also without elements
   const Shape& from = detail::operand(kRule, x).layout->shape;
   ReduceAttributes attributes;
   const Shape shape =
@@ -90,7 +90,7 @@ Tensor reduced_truth(OpKind kind, const Arg& x, const Axes& axes, bool keep_dims
                                     : min(operand, axes, {.keep_dims = keep_dims});
 }
 
-// The operators of C++ mean bits beside integers, which these ops do not.
+// In C++ these operators work on the bits of integers, which these ops do not.
 void require_bools(OpKind kind, const Arg& a, const Arg& b) {
   for (const Arg& operand : {a, b}) {
     const bool is_bool = operand.is_scalar()

@@ -13,7 +13,7 @@
 namespace hearth {
 namespace {
 
-// Both are floats of one type and shape: a target that broadcasts is mostly a mistake.
+// Checks that both are floats of one type and shape: a target that broadcasts is mostly a mistake.
 void check_alike(std::string_view what, const Arg& x, const Arg& target) {
   constexpr OpKind kKind = OpKind::reduce_mean;
   const TensorImpl& left = detail::accepted_operand(kKind, x);
@@ -43,7 +43,7 @@ void check_above_zero(std::string_view what, double value, const Arg& x) {
   }
 }
 
-// The absolute differences, in the type that they are computed in.
+// The absolute differences, in the compute type.
 Tensor distances(const Arg& prediction, const Arg& target) {
   check_alike("prediction", prediction, target);
   const SourceLoc loc = prediction.location();

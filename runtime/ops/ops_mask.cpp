@@ -44,7 +44,7 @@ void check_bound(const Arg& x, const Arg& bound, DType common) {
       detail::scalar_of(name(kKind), bound, *detail::TensorAccess::impl(x.tensor()), common));
 }
 
-// The bound takes the place of what lies beyond it: what lies on it stays, with its gradient.
+// Replaces values beyond the bound; values on it stay, with their gradient.
 Tensor bounded(Tensor value, const Arg& bound, OpKind beyond, SourceLoc loc) {
   const Arg limit = detail::shared_operand(bound);
   Tensor is_beyond =
@@ -54,8 +54,8 @@ Tensor bounded(Tensor value, const Arg& bound, OpKind beyond, SourceLoc loc) {
 
 // ---- triangles ----
 
-// Keeps the element in row r, column c of each matrix where c - r is not above the diagonal
-// (lower), or not below it.
+// Keeps element (r, c) of each matrix where c - r is not above the diagonal (lower), or not below
+// it.
 Tensor triangle(const Arg& x, std::int64_t diagonal, bool is_lower) {
   const Shape shape = detail::operand(OpKind::where, x).layout->shape;
   const int rank = shape.rank();
@@ -70,7 +70,7 @@ Tensor triangle(const Arg& x, std::int64_t diagonal, bool is_lower) {
   const Device device = x.tensor().device();
   const std::int64_t rows = shape[rank - 2];
   const std::int64_t columns = shape[rank - 1];
-  // Beyond the corners nothing changes.
+  // Diagonals beyond the corners act alike.
   const auto first = static_cast<double>(std::clamp(diagonal, -rows - 1, columns + 1));
   const Tensor bounds = reshape(
       Arg(arange(device, first, first + static_cast<double>(rows), 1, DType::i64, loc), loc),

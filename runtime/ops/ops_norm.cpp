@@ -36,7 +36,7 @@ std::vector<int> last_axes(const Arg& x, const NormOptions& options) {
   return axes;
 }
 
-// Weight and bias have the sizes of the axes that are normalised, and the type of x.
+// Checks that a weight or bias has the sizes of the normalised axes, and the type of x.
 void check_beside(std::string_view what, const Arg& beside, const Arg& x, int axis_count) {
   const TensorImpl& impl = detail::operand(kNormKind, x);
   const Shape& whole = impl.layout->shape;
@@ -92,7 +92,7 @@ Tensor normalised(
   return cast(Arg(std::move(value), loc), dtype);
 }
 
-// Each example's groups of channels are rows of their own.
+// Normalises each example's groups of channels as separate rows.
 Tensor by_groups(const Arg& x, std::int64_t groups, double epsilon) {
   const Shape shape = detail::accepted_operand(kNormKind, x).layout->shape;
   if (shape.rank() < 2) {
@@ -118,7 +118,7 @@ Tensor by_groups(const Arg& x, std::int64_t groups, double epsilon) {
   return reshape(Arg(std::move(normal), loc), shape.dims());
 }
 
-// A weight or bias of the channels beside x, in the type that x is computed in.
+// A weight or bias of the channels, shaped to broadcast with x, in the compute type.
 Tensor by_channel(std::string_view what, const Arg& beside, const Arg& x) {
   const TensorImpl& impl = detail::operand(kNormKind, x);
   const Shape& shape = impl.layout->shape;

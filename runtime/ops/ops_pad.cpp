@@ -14,7 +14,7 @@ namespace {
 
 constexpr OpKind kPadKind = OpKind::concat;
 
-// One axis `count` times over: it gets an axis of that size in front, and the two are joined.
+// Repeats one axis `count` times: expands a new axis in front of it and joins the two.
 Tensor repeated(Tensor x, int axis, std::int64_t count, SourceLoc loc) {
   const Shape from = x.shape();
   std::int64_t outer = 1;
@@ -35,7 +35,7 @@ struct Edge {
   std::int64_t after = 0;
 };
 
-// What a mode can take from an axis of this size, at each end.
+// The largest padding at each end that a mode can take from an axis of this size.
 std::int64_t most(PadMode mode, std::int64_t size) {
   constexpr std::int64_t kAny = std::int64_t{1} << 60;
   switch (mode) {
@@ -51,7 +51,7 @@ std::int64_t most(PadMode mode, std::int64_t size) {
   return kAny;
 }
 
-// By axis. Errors: what pad() says.
+// The checked padding of each axis. Errors: those of pad().
 std::array<Edge, kMaxRank> checked_edges(const Arg& x,
                                          std::span<const PadAxis> axes,
                                          PadMode mode) {
@@ -98,7 +98,7 @@ Tensor with_constant(Tensor x, int axis, Edge edge, double value, SourceLoc loc)
   return concat(parts, axis, loc);
 }
 
-// Which element of the axis stands at this place, which may lie before or behind it.
+// The index whose element a padded position takes.
 std::int64_t source_of(std::int64_t place, std::int64_t size, PadMode mode) {
   if (mode == PadMode::circular) {
     return (place + size) % size;
@@ -149,7 +149,7 @@ Tensor repeat(Arg x, std::span<const std::int64_t> counts) {
       shape.push_back(from[i], loc);
     }
     Tensor result = reshape(x, shape.dims());
-    // From the last axis on: what is copied again and again is small at first.
+    // From the last axis on, so that the repeated copies are small at first.
     for (int axis = rank - 1; axis >= 0; --axis) {
       const std::int64_t count = counts[static_cast<std::size_t>(axis)];
       if (count != 1) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr OpKind kPartKind = OpKind::slice;
 
-// The one place that a number names along an axis.
+// The range of the one position that a number selects.
 Range range_of(std::int64_t place, int axis, const Arg& x) {
   const TensorImpl& impl = detail::operand(kPartKind, x);
   const std::int64_t size = impl.layout->shape[axis];

@@ -1,4 +1,4 @@
-// Random whole numbers and draws by weights, made of uniform numbers.
+// Random integers and draws by weights, composed of uniform numbers.
 #include <hearth/runtime/ops.hpp>
 
 #include "op_operand.hpp"
@@ -17,14 +17,15 @@ namespace {
 
 constexpr OpKind kUniform = OpKind::random_uniform;
 constexpr std::int64_t kMostDraws = std::int64_t{1}
-                                    << 31U;  // beyond what a kernel can hold in memory
+                                    << 31U;  // more than a kernel can hold in memory
 
 Tensor uniform_like(const Tensor& beside, const Shape& shape, Generator& generator, SourceLoc loc) {
   return random_uniform(beside.device(), shape, generator, 0, 1, beside.dtype(), loc);
 }
 
-// How many of the rows' running sums, [rows, classes], are at most each place, [rows, count]. The
-// last sum of a row is above its places. A binary search: [rows, classes, count] is never made.
+// Counts the running sums of each row, [rows, classes], that are at most each place, [rows, count].
+// The last sum of a row is above its places. A binary search, which avoids a [rows, classes, count]
+// tensor.
 Tensor sums_up_to(const Tensor& sums, const Tensor& places, SourceLoc loc) {
   const std::int64_t last = sums.shape()[1] - 1;
   Tensor found = zeros_like(places, loc);
@@ -42,9 +43,9 @@ Tensor sums_up_to(const Tensor& sums, const Tensor& places, SourceLoc loc) {
   return found;
 }
 
-// The class whose part of the sum a uniform number falls into. Weights are whole numbers here, at
-// least 1 where they are above 0: their running sums are exact, so that a weight of 0 is never
-// drawn, and every device draws the same.
+// Draws the class whose interval of the running sum holds a uniform number. Weights become
+// integers, at least 1 if they are above 0. Their running sums are exact, so a weight of 0 is never
+// drawn, and every device draws the same classes.
 Tensor draw_again(const Tensor& weights, std::int64_t count, Generator& generator, SourceLoc loc) {
   const Shape shape = weights.shape();
   const int weight_bits =
@@ -54,7 +55,7 @@ Tensor draw_again(const Tensor& weights, std::int64_t count, Generator& generato
   wide = maximum(Arg(cast(Arg(std::move(wide), loc), DType::i64), loc), Arg(is_there, loc));
   const Tensor ends = cumsum(Arg(std::move(wide), loc), 1);
   const Tensor whole = slice(Arg(ends, loc), 1, {.start = -1});
-  // floor(whole · unit) with unit = k / steps, of two halves of `whole`: no product leaves an i64.
+  // floor(whole · unit) with unit = k / steps, by two halves of `whole`: no product overflows i64.
   const std::int64_t steps = std::int64_t{1} << (weights.dtype() == DType::f64 ? 31U : 24U);
   Tensor unit = uniform_like(weights, {shape[0], count}, generator, loc);
   unit = mul(Arg(std::move(unit), loc), Arg(static_cast<double>(steps), loc));
@@ -66,7 +67,7 @@ Tensor draw_again(const Tensor& weights, std::int64_t count, Generator& generato
   return sums_up_to(ends, place, loc);
 }
 
-// Waiting times with the weights as rates: the order in which they end is the order of the draws.
+// Draws waiting times with the weights as rates: their order is the order of the draws.
 Tensor draw_once(const Tensor& weights, std::int64_t count, Generator& generator, SourceLoc loc) {
   Tensor unit = uniform_like(weights, weights.shape(), generator, loc);
   Tensor waited = neg(Arg(log1p(Arg(neg(Arg(std::move(unit), loc)), loc)), loc));
@@ -75,14 +76,14 @@ Tensor draw_once(const Tensor& weights, std::int64_t count, Generator& generator
   return topk(Arg(std::move(soonest), loc), count, {.axis = 1}).positions;
 }
 
-// Weights whose sum would be infinite are none the less weights.
+// Scales by the largest weight: a sum of weights may overflow.
 Tensor shares_of_largest(const Tensor& weights, SourceLoc loc) {
   Tensor largest = max(Arg(weights, loc), 1, {.keep_dims = true});
   largest = maximum(Arg(std::move(largest), loc), Arg(1e-37, loc));
   return div(Arg(weights, loc), Arg(std::move(largest), loc));
 }
 
-// [rows, 1]: whether the row can be drawn from.
+// [rows, 1]: true for rows that can be drawn from.
 Tensor is_drawable(const Tensor& weights, std::int64_t needed, SourceLoc loc) {
   Tensor is_weight = logical_and(Arg(is_finite(Arg(weights, loc)), loc),
                                  Arg(greater_equal(Arg(weights, loc), Arg(0, loc)), loc));
@@ -119,7 +120,7 @@ Tensor randint(const Device& device,
     if (!fits(low, dtype) || !fits(high - 1, dtype)) {
       refuse(ErrorCode::invalid_argument, fmt::format("goes beyond {}", name(dtype)));
     }
-    // low is added as a whole number: far from 0 a sum of f64 would be rounded before its floor.
+    // Adds low as an integer: far from 0 an f64 sum would round before the floor.
     Tensor real = random_uniform(
         device, shape, generator, 0, static_cast<double>(high - low), DType::f64, loc);
     Tensor above = cast(Arg(floor(Arg(std::move(real), loc)), loc), DType::i64);
@@ -161,7 +162,7 @@ Tensor multinomial(Arg weights,
     rows = shares_of_largest(rows, loc);
     const Tensor drawn = options.with_replacement ? draw_again(rows, count, generator, loc)
                                                   : draw_once(rows, count, generator, loc);
-    // An index outside of the axis, where there is nothing to draw from, poisons the result.
+    // An index outside of the axis poisons the result for rows that cannot be drawn from.
     const Tensor order = arange(rows.device(), 0, static_cast<double>(count), 1, DType::i64, loc);
     Tensor places = where(Arg(is_usable, loc), Arg(order, loc), Arg(-1, loc));
     Tensor result =

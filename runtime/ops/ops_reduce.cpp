@@ -43,14 +43,13 @@ Tensor position(OpKind kind, const Arg& x, int axis, bool keep_dims) {
                         shape);
 }
 
-// Integers and bools are summed and multiplied in i64, so that 300 ones of u8 make 300, as in
-// PyTorch.
+// Integers and bools accumulate in i64, so 300 ones of u8 sum to 300, as in PyTorch.
 Tensor accumulate(OpKind kind, const Arg& x, std::span<const int> axes, bool keep_dims) {
   const DType dtype = detail::operand(kind, x).dtype;
   return reduce(kind, x, axes, keep_dims, is_float(dtype) ? dtype : DType::i64);
 }
 
-// Of integers and bools: their sum divided by their number, in f32.
+// The mean of integers and bools: their i64 sum divided by their number, in f32.
 Tensor integer_mean(const Arg& x, std::span<const int> axes, bool keep_dims) {
   constexpr OpKind kKind = OpKind::reduce_mean;
   const Shape from = detail::TensorAccess::impl(x.tensor())->layout->shape;

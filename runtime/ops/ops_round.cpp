@@ -1,4 +1,4 @@
-// To whole numbers: rounding, signs, and what a division to whole numbers gives and leaves.
+// Rounding, signs, floor division and remainder.
 #include <hearth/runtime/ops.hpp>
 
 #include "op_operand.hpp"
@@ -37,13 +37,13 @@ Tensor whole(OpKind kind, const Arg& x) {
       {.kind = kind, .location = x.location(), .inputs = {&x, 1}}, impl.dtype, impl.layout->shape);
 }
 
-/// A division to whole numbers: quotient·b + rest = a.
+/// The result of a floor division: quotient·b + rest = a.
 struct Division {
   Tensor quotient;
   Tensor rest;
 };
 
-// Whether the rest has the other sign than b, and so must move to it.
+// Returns where the rest has another sign than b, so that it must be moved by b.
 Tensor is_on_other_side(const Tensor& rest, const Arg& b, SourceLoc loc) {
   if (b.is_scalar()) {
     return b.real() < 0 ? greater(Arg(rest, loc), Arg(0, loc)) : less(Arg(rest, loc), Arg(0, loc));
@@ -54,7 +54,7 @@ Tensor is_on_other_side(const Tensor& rest, const Arg& b, SourceLoc loc) {
   return logical_and(Arg(std::move(signs_differ), loc), Arg(std::move(is_left), loc));
 }
 
-// div truncates; where something is left on the other side, the quotient is one less.
+// div truncates; where the rest has the wrong sign, the quotient is reduced by 1.
 Division divide_integers(CalledAs called, const Arg& a, const Arg& b, DType dtype, SourceLoc loc) {
   Tensor quotient = detail::div_as(called, a, b);
   Tensor product = mul(Arg(quotient, loc), b);
@@ -68,14 +68,14 @@ Division divide_integers(CalledAs called, const Arg& a, const Arg& b, DType dtyp
           add(Arg(std::move(rest), loc), Arg(std::move(moved), loc))};
 }
 
-// In f64: a and b of 32 bits have an exact product with a quotient of up to 28. A quotient that was
-// rounded up to a whole number leaves a rest on the other side.
+// Computed in f64: a 32-bit b times a quotient of up to 28 bits is exact. A quotient that was
+// rounded up to an integer leaves a rest of the wrong sign.
 Division divide_reals(const Arg& a, const Arg& b, SourceLoc loc) {
   Tensor exact = div(a, b);
   const Tensor floored = floor(Arg(std::move(exact), loc));
   Tensor product = mul(Arg(floored, loc), b);
   Tensor difference = sub(a, Arg(std::move(product), loc));
-  // 5 by infinity leaves 5, and no 0·infinity.
+  // 5 by infinity leaves 5; this avoids 0·infinity.
   const Tensor is_less = equal(Arg(floored, loc), Arg(0, loc));
   Tensor rest = where(Arg(is_less, loc), a, Arg(std::move(difference), loc));
   const Tensor moves = is_on_other_side(rest, b, loc);
@@ -85,7 +85,7 @@ Division divide_reals(const Arg& a, const Arg& b, SourceLoc loc) {
           where(Arg(moves, loc), Arg(std::move(moved), loc), Arg(std::move(rest), loc))};
 }
 
-// A number as the type holds it, f16 and bf16 computing in f32.
+// A number rounded to the type; f16 and bf16 compute in f32.
 Arg rounded_number(const Arg& number, DType dtype) {
   if (!number.is_scalar() || dtype == DType::f64) {
     return detail::shared_operand(number);
@@ -93,7 +93,7 @@ Arg rounded_number(const Arg& number, DType dtype) {
   return Arg(static_cast<double>(static_cast<float>(number.real())), number.location());
 }
 
-// Phases: the rule of a binary op; the type that both meet in; the division in it, or in f64.
+// Phases: check the rule of a binary op; find the common type; divide in it, or in f64.
 Division divide(CalledAs called, const Arg& a, const Arg& b, DType* dtype) {
   constexpr OpKind kKind = OpKind::div;
   const std::array inputs{a, b};

@@ -21,10 +21,10 @@ struct ReducedOperand {
   DType dtype = DType::f32;
   Shape from;
   Shape to;
-  double count = 0;  ///< Elements of `from` for each of `to`.
+  double count = 0;  ///< elements of `from` for each element of `to`
 };
 
-// Of an op over floats.
+// The checked operand of a reduction over floats.
 ReducedOperand reduced_operand(const Arg& x, const Axes& axes, bool keep_dims) {
   constexpr OpKind kKind = OpKind::reduce_mean;
   const TensorImpl& impl = detail::accepted_operand(kKind, x);
@@ -35,7 +35,7 @@ ReducedOperand reduced_operand(const Arg& x, const Axes& axes, bool keep_dims) {
   return {impl.dtype, from, to, element_count_along(from, attributes.axes)};
 }
 
-// In two passes: the mean first, then the squares of what lies beside it, which cancel nothing.
+// In two passes, mean first and then squared differences, to avoid cancellation.
 Tensor variance(Tensor value, const Axes& axes, bool keep_dims, double divisor, SourceLoc loc) {
   Tensor middle = mean(Arg(value, loc), axes, {.keep_dims = true});
   Tensor difference = sub(Arg(std::move(value), loc), Arg(std::move(middle), loc));
@@ -68,7 +68,7 @@ Tensor stddev(Arg x, Axes axes, VarianceOptions options) {
                                     options.keep_dims,
                                     std::max(0.0, of.count - options.correction),
                                     loc);
-    // The root has no slope at 0; where all values are equal the gradient is 0, as in PyTorch.
+    // The square root has no slope at 0; if all values are equal the gradient is 0, as in PyTorch.
     const Tensor is_zero = equal(Arg(squared, loc), Arg(0.0, loc));
     Tensor safe = where(Arg(is_zero, loc), Arg(1.0, loc), Arg(squared, loc));
     Tensor root = sqrt(Arg(std::move(safe), loc));
@@ -86,8 +86,8 @@ Tensor logsumexp(Arg x, Axes axes, ReduceOptions options) {
       Tensor none = sum(Arg(exp(Arg(std::move(value), loc)), loc), axes, options);
       return cast(Arg(log(Arg(std::move(none), loc)), loc), of.dtype);
     }
-    // The largest value drops out of the result, so it needs no gradient. An infinite one would
-    // make inf - inf.
+    // The largest value cancels out of the result, so it needs no gradient. An infinite one would
+    // give inf - inf.
     const Tensor largest = max(Arg(value.detach(), loc), axes, {.keep_dims = true});
     const Tensor is_usable = is_finite(Arg(largest, loc));
     const Tensor shift = where(Arg(is_usable, loc), Arg(largest, loc), Arg(0.0, loc));

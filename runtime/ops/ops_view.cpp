@@ -100,7 +100,7 @@ Tensor transpose(Arg x, int axis_a, int axis_b) {
 
 Tensor slice(Arg x, int axis, Range range) {
   const Shape& from = detail::operand(OpKind::slice, x).layout->shape;
-  // Bounds left out lie beyond the ends in the step's direction; the rule clamps them.
+  // Omitted bounds lie beyond the ends in the step's direction; the rule clamps them.
   constexpr std::int64_t kFarRight = std::numeric_limits<std::int64_t>::max();
   constexpr std::int64_t kFarLeft = std::numeric_limits<std::int64_t>::min();
   const std::int64_t start = range.start.value_or(range.step < 0 ? kFarRight : 0);
@@ -203,7 +203,7 @@ std::vector<Tensor> split(Arg x, std::int64_t size, int axis) {
     for (std::int64_t rest = length; rest > 0; rest -= sizes.back()) {
       sizes.push_back(std::min(size, rest));
     }
-    if (sizes.empty()) {  // of nothing, one part
+    if (sizes.empty()) {  // an empty axis has one part
       sizes.push_back(0);
     }
     return split(x, sizes, axis);
@@ -237,7 +237,7 @@ Tensor contiguous(Arg x) {
 
 namespace {
 
-// The rule is asked in the type that all meet in before one of them is cast.
+// Checks the rule in the common type before any cast.
 Tensor concat_mixed(std::span<const Arg> inputs,
                     std::vector<TensorSpec> specs,
                     int axis,

@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-// A row is a picture of height 1.
+// Treats a row as an image of height 1.
 Conv2dOptions as_picture(const Conv1dOptions& options) {
   return {.stride = {1, options.stride},
           .padding = {0, options.padding},
@@ -41,7 +41,7 @@ TensorSpec given(const Arg& row) {
   return {impl.dtype, impl.layout->shape};
 }
 
-// What conv2d refuses of an operand, a picture, is told with the row that the program gave.
+// Replaces the image's shape in conv2d's error by the shape of the row that the program passed.
 std::string told_of_row(std::string text, std::string_view name, const TensorSpec& row) {
   const Shape& shape = row.shape;
   const auto of = [&](const Shape& its) {
@@ -75,7 +75,7 @@ Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOpt
 }
 
 // The means over `count` windows along an axis. Each window becomes a row as long as the longest
-// one. `where` sets the elements behind its end to 0: a product with 0 would keep a NaN there.
+// one. `where` zeroes the elements behind its end: a product with 0 would keep a NaN there.
 Tensor window_means(const Tensor& x, int axis, std::int64_t count, SourceLoc loc) {
   const std::int64_t size = x.shape()[axis];
   std::vector<std::int64_t> begins;
@@ -108,7 +108,7 @@ Tensor window_means(const Tensor& x, int axis, std::int64_t count, SourceLoc loc
     return shape;
   };
   const Tensor exact = Tensor::from(x.device(), std::move(lengths), {count}, loc);
-  const Tensor length = cast(Arg(exact, loc), x.dtype());  // f64 is not everywhere
+  const Tensor length = cast(Arg(exact, loc), x.dtype());  // not every device has f64
   const Tensor places_in = arange(x.device(), 0, static_cast<double>(longest), 1, x.dtype(), loc);
   Tensor is_inside = less(Arg(reshape(Arg(places_in, loc), along(1, longest)), loc),
                           Arg(reshape(Arg(length, loc), along(count, 1)), loc));

@@ -11,7 +11,7 @@ struct CurrentDraws final : ContextAttachment {
   DrawScope* innermost = nullptr;
 };
 
-// Devices take small keys, counted from 1; this is "drawlogs".
+// Devices use small keys, counted from 1; this one is "drawlogs".
 constexpr std::uint64_t kDrawsKey = 0x647261776c6f6773U;
 
 CurrentDraws& current_draws() {
@@ -37,7 +37,7 @@ DrawScope::~DrawScope() {
   current_draws().innermost = outer_;
 }
 
-// The innermost replay answers; without one, the generator.
+// Takes the numbers from the innermost replay; without one, from the generator.
 RandomDraw::RandomDraw(Generator& generator, std::uint64_t blocks)
     : generator_(&generator),
       innermost_(innermost_scope()),
@@ -49,7 +49,7 @@ RandomDraw::RandomDraw(Generator& generator, std::uint64_t blocks)
     if (scope->next_ < scope->log_->size() && (*scope->log_)[scope->next_].blocks == blocks) {
       numbers_ = (*scope->log_)[scope->next_];
     } else {
-      scope->has_drawn_more_ = true;  // the op gets some number, and the sweep says what is wrong
+      scope->has_drawn_more_ = true;  // the op gets other numbers, and the sweep reports the error
     }
     return;
   }

@@ -1,6 +1,6 @@
-// The numbers that random ops take from a generator, and the memory of them that checkpoint() has:
-// what a function drew when it ran first it draws again when it runs again, whatever became of the
-// generator since. Private to runtime. Threads: each has its own logs.
+// Draws of random ops from a generator, and their log for checkpoint(): the second run of a
+// function draws the same numbers as the first, whatever the generator's state is. Private to
+// runtime. Threads: each has its own logs.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ struct DrawnNumbers {
   std::uint64_t blocks = 0;
 };
 
-/// What one run of a function draws. Scopes nest, and each is opened and closed on one thread.
+/// Records or replays the draws of one run of a function. Scopes nest, and each is opened and
+/// closed on one thread.
 class DrawScope final {
  public:
   enum class Way : std::uint8_t { record, replay };
@@ -26,12 +27,12 @@ class DrawScope final {
   DrawScope& operator=(const DrawScope&) = delete;
   ~DrawScope();
 
-  /// Whether a replay drew all that was recorded, and nothing else.
+  /// True if a replay drew exactly what was recorded.
   [[nodiscard]] bool is_used_up() const noexcept {
     return !has_drawn_more_ && next_ == log_->size();
   }
   [[nodiscard]] bool is_replay() const noexcept { return way_ == Way::replay; }
-  /// The scope around this one, or null.
+  /// The enclosing scope, or null.
   [[nodiscard]] const DrawScope* outer() const noexcept { return outer_; }
 
  private:
@@ -44,7 +45,7 @@ class DrawScope final {
   DrawScope* outer_;
 };
 
-/// One op's draw: looked at first, taken once the op is queued.
+/// One op's draw: reserved first, taken once the op is queued.
 class RandomDraw final {
  public:
   RandomDraw(Generator& generator, std::uint64_t blocks);
@@ -58,7 +59,7 @@ class RandomDraw final {
   DrawnNumbers numbers_;
 };
 
-/// Whether a function runs again on this thread: an open scope replays.
+/// Returns whether a function runs again on this thread: an open scope replays.
 [[nodiscard]] bool is_replaying() noexcept;
 
 }  // namespace hearth::detail

@@ -21,11 +21,11 @@ Results sgd(Tensors t, Tensors s) {
   return {t[0] - s[0] * g};
 }
 
-// In the first step the old momentum may hold anything.
+// In the first step the old momentum may hold any value.
 Tensor momentum(Tensors t, Tensors s, const Tensor& g) {
   return where(s[4], g, s[2] * t[2] + s[3] * g);
 }
-// The same where the device counts.
+// The momentum on a device that counts updates.
 Tensor counted_momentum(Tensors t, Tensors s, const Tensor& g) {
   return where(equal(t[3], 0.0), g, s[2] * t[2] + s[3] * g);
 }
@@ -42,7 +42,7 @@ Results sgd_nesterov(Tensors t, Tensors s) {
   return {t[0] - s[0] * (g + s[2] * m), m};
 }
 
-/// What the moments are put to work with.
+/// The scalars that turn moments into an update.
 struct MomentFactors {
   const Tensor& rate;
   const Tensor& root;
@@ -75,12 +75,12 @@ Results adam_factors(Tensors t, Tensors s) {
   return {s[0] / (1.0 - pow(s[1], number)), 1.0 / sqrt(1.0 - pow(s[2], number))};
 }
 
-/// Operands of another type than the parameters' and the one that these add up in.
+/// Operands whose type is neither the parameter's nor its accumulation type.
 enum class Special : std::uint8_t {
   nothing,
-  last_scalar,  ///< A bool.
-  last_tensor,  ///< A count.
-  operands,     ///< All f64.
+  last_scalar,  ///< a bool
+  last_tensor,  ///< a count
+  operands,     ///< all f64
 };
 struct Rule {
   const char* name;

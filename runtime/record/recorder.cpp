@@ -22,7 +22,7 @@ using detail::ticket_of;
 
 namespace {
 
-// What the environment says, but for folders, which are nobody else's business.
+// Notes settings of the environment, except for folders, which are private.
 void note_settings(std::map<std::string, std::string>& notes) {
   const detail::Settings settings = detail::Settings::from_environment();
   for (const detail::Setting setting : {detail::Setting::log_level, detail::Setting::cpu_devices}) {
@@ -42,8 +42,8 @@ Recorder::Recorder(const ShapeTable& shapes,
 
 Recorder::~Recorder() = default;
 
-// The state is made before the lock: devices are asked for their names, and a second recording is
-// refused without a trace of this one.
+// Makes the state before the lock, since it queries the devices' names. A refused second recording
+// does not affect the first.
 Status Recorder::start(std::span<const Device> devices, const RecordOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
@@ -66,9 +66,9 @@ Status Recorder::start(std::span<const Device> devices, const RecordOptions& opt
   return {};
 }
 
-// Tickets that are answered from now on find no state, or that of a later recording, whose number
-// differs (Mark): they say nothing of it. The trace is put together outside of the lock, which
-// every op of the program would wait for.
+// Tickets answered later find no state, or that of a later recording with another number (Mark),
+// and add nothing. The trace is assembled outside of the lock, since every op of the program would
+// wait for it.
 Result<OpTrace> Recorder::stop() {
   std::unique_ptr<State> state;
   {
@@ -94,8 +94,8 @@ std::optional<std::uint32_t> Recorder::device_of(const State& state,
   return found == state.devices.end() ? std::nullopt : std::optional(found->second);
 }
 
-// What began before the recording is left out: the rest of an update group, and lifetimes of
-// tensors that nobody names.
+// Omits what began before the recording: the rest of an update group, and lifetimes of tensors that
+// the trace does not name.
 bool Recorder::is_left_out(const State& state,
                            std::uint32_t device,
                            LaneId lane,
@@ -110,7 +110,7 @@ bool Recorder::is_left_out(const State& state,
   return false;
 }
 
-// Its operands may end all the same.
+// Ends the operands of an omitted op.
 void Recorder::leave_out(State& state, std::uint32_t device, LaneId lane, const OpView& op) const {
   for (int i = 0; i < op.record().input_count; ++i) {
     if (op.input(i).use == Use::read_last) {
@@ -119,7 +119,7 @@ void Recorder::leave_out(State& state, std::uint32_t device, LaneId lane, const 
   }
 }
 
-// The value's number ends with it: the next tensor in that slot is another value.
+// The value's number ends with the tensor: the next tensor in that slot is another value.
 void Recorder::add_drop(State& state,
                         std::uint32_t device,
                         LaneId lane,
@@ -137,11 +137,10 @@ void Recorder::add_drop(State& state,
   state.trace.ops.push_back(std::move(drop));
 }
 
-// ---- numbers of the runtime to those of the trace ----
+// ---- from the runtime's numbers to the trace's ----
 
-// A slot is used again, so (device, slot, generation) names a value only while it lives; in the
-// trace each value has a number of its own, and a shape a number that means the same in every
-// process.
+// Slots are reused, so (device, slot, generation) identifies a value only while it lives. In the
+// trace each value has its own number, and each shape a number that is valid in every process.
 Operand Recorder::translate(State& state, const Operand& operand, std::uint32_t value) const {
   const auto [shape, is_new] = state.shapes.emplace(
       operand.shape.value, static_cast<std::uint32_t>(state.trace.shapes.size()));
@@ -191,7 +190,7 @@ void Recorder::note_expression(State& state, TraceOp& op) const {
   std::memcpy(op.record.immediate, &attributes, sizeof attributes);
 }
 
-// Inputs first: an op may give a slot away and make its result in the same one. Operands beyond the
+// Inputs first: an op may release a slot and make its result in the same one. Operands beyond the
 // inline ones stand at the head of the blob, and are replaced there.
 void Recorder::add_operands(State& state, TraceOp& op, const OpView& from) const {
   for (int i = 0; i < op.record.operand_count(); ++i) {
@@ -233,7 +232,7 @@ std::size_t Recorder::add(State& state, TraceOp op) {
   return place;
 }
 
-// What is recorded so far stays, for stop().
+// Keeps what was recorded so far, for stop().
 void Recorder::end_early(State& state, std::string_view why) {
   state.trace.notes.emplace("ended early",
                             fmt::format("after op {}: {}", state.trace.ops.size(), why));
@@ -251,8 +250,9 @@ void Recorder::end_early(const Error& error) {
 
 namespace {
 
-// The op as a trace keeps it, but for its numbers. What lies in a lifetime record is a ticket, an
-// address of this process; unused operands are cleared so that equal programs leave equal traces.
+// Copies the op for a trace, without translating its numbers. A lifetime record holds a ticket, an
+// address of this process; it is cleared. Unused operands are cleared too, so that equal programs
+// leave equal traces.
 TraceOp copy_of(const OpView& op, std::uint32_t device, LaneId lane, std::uint64_t sequence) {
   TraceOp copy{.record = op.record(), .device = device, .lane = lane.value};
   copy.record.sequence = sequence;
@@ -271,7 +271,7 @@ TraceOp copy_of(const OpView& op, std::uint32_t device, LaneId lane, std::uint64
 
 using UploadedBytes = std::optional<std::vector<std::byte>>;
 
-// None of an op that uploads nothing, or whose bytes another device sends.
+// The bytes of an upload; none if they are not recorded, or if another device sends them.
 Result<UploadedBytes> uploaded_bytes(const OpView& op, RecordedBytes wanted) {
   if (wanted == RecordedBytes::none || ticket_of<UploadTicket>(op)->transfer) {
     return UploadedBytes();
@@ -291,8 +291,8 @@ TraceOp upload_of(const Operand& operand, std::uint32_t device, LaneId lane) {
 
 }  // namespace
 
-// Phases: strangers get numbers, and an upload each; then, outside of the lock, memory for their
-// bytes.
+// Phases: under the lock, number the strangers and add an upload for each; outside of it, allocate
+// memory for their bytes.
 std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& endpoint,
                                                           LaneId lane,
                                                           const OpView& op) {
@@ -307,7 +307,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       const Operand operand = op.input(i);
       const Name name{*device, operand.slot, operand.generation};
       if (state_->values.contains(name)) {
-        continue;  // the program made it since the recording began
+        continue;  // made since the recording began
       }
       const std::uint32_t value = state_->next_value++;
       state_->values.emplace(name, value);
@@ -315,7 +315,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       admitted.emplace_back(operand, Mark{recording_, add(*state_, std::move(upload))});
     }
     if (state_->options.bytes == RecordedBytes::none) {
-      return {};  // a replay makes values up for them
+      return {};  // a replay generates their values
     }
   }
   std::vector<Stranger> strangers;
@@ -333,8 +333,8 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
   return strangers;
 }
 
-// The stream pushes this read before the op that takes the stranger, so the bytes are those of
-// before the op, which may write over them in place.
+// The stream pushes this read before the op that uses the stranger. The op may overwrite the bytes
+// in place; the read returns those before it.
 std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::vector<std::byte> bytes) {
   auto ticket = std::make_unique<ReadTicket>();
   ticket->bytes = std::move(bytes);
@@ -345,8 +345,8 @@ std::unique_ptr<ReadTicket> Recorder::read_for(const Mark& mark, std::vector<std
   return ticket;
 }
 
-// Phases: a copy of uploaded bytes, outside of the lock; the op in the trace's numbers; its ticket,
-// which is listened to before the push gives it away.
+// Phases: copy uploaded bytes outside of the lock; add the op in the trace's numbers; hook its
+// ticket before the push passes it on.
 std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
                                              LaneId lane,
                                              std::uint64_t sequence,
@@ -362,7 +362,7 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
     const detail::MutexLock lock(mutex_);
     const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
     if (!device || !is_on()) {
-      return std::nullopt;  // it ended while the bytes were copied
+      return std::nullopt;  // the recording ended while the bytes were copied
     }
     State& state = *state_;
     if (is_left_out(state, *device, lane, op)) {
@@ -384,9 +384,8 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
   return mark;
 }
 
-// What is remembered of an op for those that come: which read the import half of a copy takes, what
-// a loan's bytes will be, and which update groups are open. Called before the op has its place,
-// which is the number of those before it.
+// Remembers what later ops refer to: the read of a copy's source half, the op that lent bytes, and
+// open update groups. Called before the op is added, so its index is the number of earlier ops.
 void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
   const auto place = static_cast<std::uint32_t>(state.trace.ops.size());
   const std::pair lane(op.device, op.lane);
@@ -419,8 +418,8 @@ void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
   }
 }
 
-// The lane did not take the op after all (it stayed full, or the device closed); finished() leaves
-// it out. Not at once: others may have noted ops behind it, and places are numbers.
+// The lane did not accept the op (it stayed full, or the device closed); finished() omits it. It is
+// not removed here: other threads may have noted later ops, and indices must not change.
 void Recorder::cancel(const Mark& mark) {
   const detail::MutexLock lock(mutex_);
   if (state_ && recording_ == mark.recording) {
@@ -437,7 +436,7 @@ void Recorder::note_drop(const DeviceEndpoint& endpoint,
       add_drop(*state_, *device, lane, operand);
     }
   } catch (const std::bad_alloc&) {
-    // As the contract says.
+    // the tensor lives to the end of the trace
   }
 }
 

@@ -1,8 +1,8 @@
-// The recorder of a runtime: turns the records that its streams push into an op trace.
-// Private to runtime; one in each RuntimeTables. Threads: any.
-// Invariants: (1) a record is noted before it is pushed, and no one else can name its results
-// before its push returns: so the noted order keeps every dependency; (2) a ticket is read by its
-// owner only, before the push gives it away; (3) noting never fails the op.
+// Recorder: turns the records that a runtime's streams push into an op trace. Private to runtime;
+// one in each RuntimeTables. Threads: any.
+// Invariants: (1) a record is noted before it is pushed, and no other thread can name its results
+// before its push returns, so the noted order keeps every dependency; (2) only its owner reads a
+// ticket, before the push passes it on; (3) noting never fails the op.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@ struct TraceOp;
 
 class Recorder {
  public:
-  /// Where an op was noted.
+  /// Identifies a noted op.
   struct Mark {
     std::uint64_t recording = 0;
     std::size_t op = 0;
   };
-  /// A tensor of before the recording: it is entered as an upload, whose bytes a read that goes
-  /// before the op brings.
+  /// A tensor that existed before the recording: it is entered as an upload, whose bytes come from
+  /// a read pushed before the op.
   struct Stranger {
     Operand operand;
     std::unique_ptr<ReadTicket> read;
@@ -53,31 +53,31 @@ class Recorder {
   [[nodiscard]] bool is_on() const noexcept {
     return is_on_.load(std::memory_order_acquire);  // partners: start, stop, end_early
   }
-  /// Errors: invalid_argument when a recording is under way.
+  /// Starts a recording. Errors: invalid_argument if one is under way.
   [[nodiscard]] Status start(std::span<const Device> devices, const RecordOptions& options);
-  /// Errors: invalid_argument when there is none.
+  /// Ends the recording. Errors: invalid_argument if there is none.
   [[nodiscard]] Result<OpTrace> stop();
 
-  // ---- for streams, about what they are going to push ----
-  /// Inputs that the recording has not seen being made, with reads to push first where their bytes
-  /// are wanted.
+  // ---- for streams, before they push ----
+  /// The inputs whose production was not recorded, each with a read to push first if its bytes are
+  /// recorded.
   [[nodiscard]] std::vector<Stranger> admit_strangers(const DeviceEndpoint& endpoint,
                                                       LaneId lane,
                                                       const OpView& op);
-  /// Notes an op whose sequence will be this; listens to its ticket, if it has one.
+  /// Notes an op that gets this sequence number; hooks its ticket, if it has one.
   [[nodiscard]] std::optional<Mark> note(const DeviceEndpoint& endpoint,
                                          LaneId lane,
                                          std::uint64_t sequence,
                                          const OpView& op);
-  /// The push of a noted op threw.
+  /// Cancels a noted op whose push threw.
   void cancel(const Mark& mark);
-  /// A drop that went out. One that does not fit into memory is left out: then the tensor lives to
+  /// Notes a pushed drop. One that does not fit into memory is omitted: the tensor then lives to
   /// the end of the trace.
   void note_drop(const DeviceEndpoint& endpoint, LaneId lane, const Operand& operand) noexcept;
 
   // ---- for the device ----
-  /// Notes that an op has failed, for the case that nobody reads it: then the trace reads what the
-  /// op should have made.
+  /// Notes that an op has failed. If no read reports the failure, the trace gets a read of the op's
+  /// result.
   void note_failure(const DeviceEndpoint& endpoint,
                     LaneId lane,
                     std::uint64_t sequence,
@@ -95,7 +95,7 @@ class Recorder {
   /// The recording's number of an endpoint's device, if it takes part.
   [[nodiscard]] static std::optional<std::uint32_t> device_of(const State& state,
                                                               const DeviceEndpoint& endpoint);
-  /// The trace, with reads of what failed and was not read, and without the ops whose push threw.
+  /// The final trace, with reads of unread failures, and without the ops whose push threw.
   [[nodiscard]] static OpTrace finished(State& state);
   [[nodiscard]] static bool is_left_out(const State& state,
                                         std::uint32_t device,
@@ -107,10 +107,10 @@ class Recorder {
   [[nodiscard]] Operand translate(State& state, const Operand& operand, std::uint32_t value) const;
   [[nodiscard]] std::uint32_t place_of(State& state, SourceId source) const;
   [[nodiscard]] std::uint32_t path_of(State& state, PathId path) const;
-  /// Of an op of this kind, from the number in its runtime's table.
+  /// Notes the expression of an op of that kind, found by its number in the runtime's table.
   void note_expression(State& state, TraceOp& op) const;
   static void note_kind(State& state, TraceOp& op, const OpView& from);
-  /// Appends, and ends the recording when it grows too large.
+  /// Appends an op; ends the recording if it grows too large.
   std::size_t add(State& state, TraceOp op);
   void end_early(State& state, std::string_view why);
   void end_early(const Error& error);

@@ -1,5 +1,5 @@
-// What became of the ops that a recording has noted: their tickets' answers, their failures, and
-// the trace that is made of it all.
+// Outcomes of the ops that a recording has noted: answers of their tickets, their failures, and the
+// final trace.
 #include "recorder.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace hearth {
 
 using detail::ticket_of;
 
-// Before the push, which gives the ticket away: from then on only the token holder may touch it.
+// Called before the push, which passes the ticket on: later only the token holder may access it.
 void Recorder::listen(const OpView& op, const Mark& mark) {
   if (op.kind() == OpKind::readback) {
     auto* ticket = ticket_of<ReadTicket>(op);
@@ -40,8 +40,8 @@ void Recorder::listen(const OpView& op, const Mark& mark) {
 
 namespace {
 
-// What a stream's limits end has not run, and the end of the device is no op's failure either: such
-// an error says nothing of the op whose result was to be read.
+// Returns whether an op was cancelled by its stream's limits, or by the end of the device: such an
+// error is no failure of the op whose result was to be read.
 bool is_given_up(const Error& error) noexcept {
   switch (error.code) {
     case ErrorCode::cancelled:
@@ -87,11 +87,11 @@ void Recorder::finish(const Mark& mark,
     }
     op.data = state.add_data(std::move(copy));
     if (loan != state.loans.end()) {
-      state.trace.ops[loan->second].data = op.data;  // what the borrower made of the bytes
+      state.trace.ops[loan->second].data = op.data;  // the bytes that the borrower wrote
       state.loans.erase(loan);
     }
   } catch (const std::bad_alloc&) {
-    // The outcome stays unknown: the trace says so.
+    // The outcome stays unknown in the trace.
   }
 }
 
@@ -108,7 +108,7 @@ void Recorder::note_failure(const DeviceEndpoint& endpoint,
       return;
     }
     const std::vector<TraceOp>& ops = state_->trace.ops;
-    for (std::size_t i = ops.size(); i-- > 0;) {  // it was noted a moment ago
+    for (std::size_t i = ops.size(); i-- > 0;) {  // from the end: it was noted recently
       const TraceOp& op = ops[i];
       if (op.device == *device && op.lane == lane.value && op.record.sequence == sequence) {
         if (op.record.output_count > 0) {
@@ -118,7 +118,7 @@ void Recorder::note_failure(const DeviceEndpoint& endpoint,
       }
     }
   } catch (const std::bad_alloc&) {
-    // As the contract says.
+    // The failure is not noted.
   }
 }
 
@@ -126,8 +126,8 @@ void Recorder::note_failure(const DeviceEndpoint& endpoint,
 
 namespace {
 
-// After which op of the trace a failed op's first result can be read: an update group's results are
-// there at its end.
+// The op after which the first result of a failed op can be read: an update group's results exist
+// only at its end.
 std::size_t place_to_read(const OpTrace& trace, std::size_t failed) {
   const TraceOp& op = trace.ops[failed];
   bool is_in_group = false;
@@ -161,14 +161,14 @@ TraceOp failed_read_of(const TraceOp& failed, ErrorCode code) {
 
 }  // namespace
 
-// A failure that was read is in the trace by its failed read. Where there is no such read the
-// program learned of it by sync() or step(), which no trace repeats: then each failure gets a read.
+// A failure that was read is in the trace as a failed read. Without such a read the program learned
+// of it by sync() or step(), which no trace repeats: then each failure gets a read.
 OpTrace Recorder::finished(State& state) {
   OpTrace& trace = state.trace;
   const bool was_read = std::ranges::any_of(trace.ops, [](const TraceOp& op) {
     return op.record.kind == OpKind::readback && op.outcome == TraceOutcome::failed;
   });
-  std::multimap<std::size_t, TraceOp> reads;  // by the op that they come behind
+  std::multimap<std::size_t, TraceOp> reads;  // by the op that they follow
   for (const State::FailedOp& each : state.failed) {
     if (!was_read || !each.failure->is_read()) {
       reads.emplace(place_to_read(trace, each.op), failed_read_of(trace.ops[each.op], each.code));

@@ -1,4 +1,4 @@
-// What a recording holds while it is under way. Private to runtime/record. Guarded by the
+// Recorder::State: the data of a recording under way. Private to runtime/record. Guarded by the
 // recorder's mutex.
 #pragma once
 
@@ -24,17 +24,17 @@ struct Recorder::State {
   OpTrace trace;
   RecordOptions options;
   std::map<std::uint64_t, std::uint32_t> devices;  // by endpoint key
-  std::map<Name, std::uint32_t> values;            // those that live
+  std::map<Name, std::uint32_t> values;            // live ones
   std::uint32_t next_value = 1;
   std::unordered_map<std::uint32_t, std::uint32_t> shapes;
   std::unordered_map<std::uint32_t, std::uint32_t> places;
   std::unordered_map<std::uint32_t, std::uint32_t> paths;
   std::unordered_map<std::uint32_t, std::uint32_t> expressions;
-  std::map<const Transfer*, std::uint32_t> transfers;        // what reads for it, from 1
-  std::map<std::uint32_t, std::size_t> loans;                // by value: what lent it
+  std::map<const Transfer*, std::uint32_t> transfers;  // the source half's read, numbered from 1
+  std::map<std::uint32_t, std::size_t> loans;          // by value: the op that lent it
   std::set<std::pair<std::uint32_t, std::uint64_t>> groups;  // open ones, by device and lane
   std::set<std::size_t> cancelled;
-  /// An op that failed by itself.
+  /// An op that failed by itself, not because of an input.
   struct FailedOp {
     std::size_t op = 0;
     ErrorCode code = ErrorCode::internal;
@@ -51,7 +51,7 @@ struct Recorder::State {
 };
 
 namespace detail {
-/// The ticket of a record that is still to be pushed; it stays the record's.
+/// The ticket of a record before its push; the record keeps it.
 template <class Ticket>
 [[nodiscard]] Ticket* ticket_of(const OpView& op) noexcept {
   return static_cast<Ticket*>(op.attributes<TicketAttributes>().ticket);

@@ -27,13 +27,13 @@
 namespace hearth {
 namespace {
 
-// Values for inputs whose bytes nobody kept: small, all different, and the same in every replay.
+// Generates values for inputs whose bytes were not recorded: small, all different, and the same in
+// every replay.
 std::vector<std::byte> made_up(DType dtype, const Shape& shape, std::uint32_t number) {
   const auto size = static_cast<std::size_t>(shape.element_count() * size_bytes(dtype));
   std::vector<std::byte> bytes = host_vector<std::byte>(size, "replay").value();
   if (!is_float(dtype)) {
-    return bytes;  // zeros: they may be labels or positions, where any other number may be too
-                   // large
+    return bytes;  // zeros: they may be labels or indices, and any other number may be out of range
   }
   visit_dtype(dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -48,7 +48,7 @@ std::vector<std::byte> made_up(DType dtype, const Shape& shape, std::uint32_t nu
   return bytes;
 }
 
-// Somebody else ended these groups, not their own ops.
+// Returns whether another component ended the group, not its own ops.
 bool was_given_up(const TraceOp& end) {
   return end.outcome == TraceOutcome::discarded ||
          (end.outcome == TraceOutcome::failed &&
@@ -68,14 +68,14 @@ class Player {
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
   ~Player() {
-    end_groups();  // again, for a trace that threw half-way; a group outlives no stream
+    end_groups();  // again, for a trace that threw midway; a group must not outlive its stream
     for (const auto& [lane, stream] : streams_) {
       stream.device().failures().expect_no_more(stream.device().name(), stream.id());
     }
   }
 
-  // Phases: all ops are queued, with a few of their reads answered; what is left open ends; then
-  // every answer is waited for. The devices work meanwhile, in the order of the program's lanes.
+  // Phases: queue all ops, and answer early reads when many wait; end what is left open; wait for
+  // every answer. The devices work meanwhile, in the order of the program's lanes.
   Result<PlayedTrace> play() {
     for (std::size_t i = 0; i < trace_.ops.size(); ++i) {
       play(i);
@@ -97,8 +97,7 @@ class Player {
         played_.failed_groups.emplace_back(end, status.shared_error());
       }
     }
-    // What an op says of itself is the trace's own affair: only a device that does not come to its
-    // end fails the replay.
+    // Errors of ops belong to the trace: only a device that does not finish fails the replay.
     for (auto& [lane, stream] : streams_) {
       const StreamScope scope(stream);
       const Status status =
@@ -115,12 +114,12 @@ class Player {
   static constexpr std::size_t kMostWaiting = 256;
   static constexpr std::uint32_t kMostPlaces = 1U << 14U;  // of the runtime's 65,536
 
-  // One device plays all of the trace's: then copies between them stay where they are.
+  // One device may play all devices of the trace; copies between them then stay on it.
   const Device& device_of(const TraceOp& op) const {
     return devices_.size() == 1 ? devices_[0] : devices_[op.device];
   }
 
-  // Each lane of the trace has a stream, so that what ran in any order may do so again.
+  // Each lane of the trace has a stream, so that unordered ops stay unordered.
   Stream& stream_of(const TraceOp& op) {
     const Lane lane{op.device, op.lane};
     const auto found = streams_.find(lane);
@@ -129,11 +128,11 @@ class Player {
     }
     Stream& made = streams_.emplace(lane, Stream(device_of(op))).first->second;
     made.device().failures().expect_failures(made.device().name(),
-                                             made.id());  // a replay looks for them
+                                             made.id());  // a replay expects failures
     return made;
   }
 
-  // Groups that the trace leaves open, each on its own stream.
+  // Ends groups that the trace leaves open, each on its own stream.
   void end_groups() {
     for (auto& [lane, group] : groups_) {
       if (group) {
@@ -145,7 +144,8 @@ class Player {
 
   Tensor& value(const Operand& operand) { return values_[operand.slot.value]; }
 
-  // A value's number in the trace is its place here: the checker has seen that they count up.
+  // A value's number in the trace is its index here: the checker has verified that the numbers
+  // count up.
   void add_value(Tensor tensor, std::size_t maker, bool is_known) {
     values_.push_back(std::move(tensor));
     makers_.push_back(maker);
@@ -160,7 +160,7 @@ class Player {
     } else {
       play_lifetime(index);
     }
-    // The program let go of these here, so the replay does: memory is as tight as it was then.
+    // Releases the tensors that the program released here, so that memory use is the same.
     const OpView view = op.view();
     for (int i = 0; i < op.record.input_count; ++i) {
       if (view.input(i).use == Use::read_last) {
@@ -169,8 +169,8 @@ class Player {
     }
   }
 
-  // Below the functions of ops.hpp, which may choose another op for the same call: the record says
-  // which it was.
+  // Submits below the functions of ops.hpp, which may choose another op for the same call: the
+  // record determines the op.
   void compute(std::size_t index) {
     const TraceOp& op = trace_.ops[index];
     const OpView view = op.view();
@@ -191,7 +191,7 @@ class Player {
       specs.push_back({view.output(i).dtype, trace_.shape(view.output(i))});
     }
     const std::size_t size = op_info(op.record.kind).attribute_size_bytes;
-    // Attributes too long for the record stand in its blob, behind the operands that found no room.
+    // Attributes too long for the record stand in its blob, behind the operands.
     const std::span<const std::byte> blob(op.blob);
     OpRecord record = op.record;
     std::span<const std::byte> parameters;
@@ -205,7 +205,7 @@ class Player {
           device_of(op).endpoint().tables().expressions.intern(expression).value().value;
       std::memcpy(record.immediate, &attributes, sizeof attributes);
     }
-    const std::uint32_t place = op.record.source.value;  // 0: unknown, here as there
+    const std::uint32_t place = op.record.source.value;  // 0: unknown, in the trace and here
     const detail::Submission submission{
         .kind = op.record.kind,
         .location = place < kMostPlaces ? SourceLoc{kRecordedPlace, place} : SourceLoc{},
@@ -261,16 +261,17 @@ class Player {
         }
         break;
       }
-      case OpKind::drop:  // play() lets go of it
-      case OpKind::sync:  // waits that shaped nothing
+      case OpKind::drop:  // play() releases it
+      case OpKind::sync:  // waits that have no effect
       default:
         break;
     }
   }
 
-  // The halves of copies between devices are played by the uploads that take them.
+  // Returns whether the program itself read; uploads play the other reads, the source halves of
+  // copies.
   bool is_user_read(std::size_t index) {
-    if (copies_.empty()) {  // at the first read: most traces have no copies to look for
+    if (copies_.empty()) {  // lazily: most traces have no copies
       copies_.resize(trace_.ops.size() + 1);
       for (const TraceOp& op : trace_.ops) {
         copies_[op.copied_from] = true;
@@ -279,7 +280,7 @@ class Player {
     if (!copies_[index + 1]) {
       return true;
     }
-    // The value itself, which the program may drop before the other device takes it.
+    // Keeps the value itself, which the program may drop before the other device takes it.
     const Operand operand = trace_.ops[index].record.operands[0];
     copied_.emplace(static_cast<std::uint32_t>(index + 1),
                     std::pair(value(operand), bool{is_known_[operand.slot.value]}));
@@ -293,7 +294,7 @@ class Player {
     if (op.copied_from != 0) {
       const auto from = copied_.find(op.copied_from);
       if (from != copied_.end()) {
-        // Both streams are current now: to() reads on the one and uploads on the other.
+        // Both streams are current now: to() reads on one and uploads on the other.
         const StreamScope scope(stream_of(trace_.ops[op.copied_from - 1]));
         add_value(from->second.first.to(device_of(op)), index, from->second.second);
         copied_.erase(from);
@@ -306,8 +307,8 @@ class Player {
     add_value(Tensor::from_bytes(device_of(op), bytes, out.dtype, shape), index, is_known);
   }
 
-  // The trace has what the borrower made of the bytes; where it has not, they stay as they are, and
-  // what is computed from them means nothing.
+  // The trace holds the bytes that the borrower wrote. If it does not, the bytes stay unchanged,
+  // and values computed from them are not compared.
   void lend_out(std::size_t index) {
     const TraceOp& op = trace_.ops[index];
     const Operand in = op.record.operands[0];
@@ -327,7 +328,7 @@ class Player {
     add_value(std::move(back), index, is_known);
   }
 
-  // Its first element, as a view.
+  // The first element, as a view.
   static Tensor corner_of(Tensor tensor) {
     for (int axis = 0; tensor.element_count() > 1 && axis < tensor.rank(); ++axis) {
       tensor = slice(tensor, axis, {.start = 0, .stop = 1});
@@ -345,13 +346,13 @@ class Player {
     }
     played_.reads.push_back(
         {.op = index, .maker = makers_[number], .operand = operand, .is_known = is_known_[number]});
-    // A read that failed brings no bytes: one element shows whether it fails again, however large
-    // the value was to be.
+    // A failed read returns no bytes: one element shows whether it fails again, without the memory
+    // of the whole value.
     const bool has_failed =
         index < trace_.ops.size() && trace_.ops[index].outcome == TraceOutcome::failed;
     waiting_.push_back(has_failed ? corner_of(values_[number]).read_bytes(SourceLoc{})
                                   : values_[number].read_bytes(SourceLoc{}));
-    // The bytes of a long program's reads, all at once, could fill the machine.
+    // The bytes of all reads of a long program could exhaust the machine's memory.
     if (waiting_.size() >= kMostWaiting) {
       collect(waiting_.size() - kMostWaiting);
     }
@@ -380,7 +381,7 @@ class Player {
   std::vector<bool> is_known_;
   std::vector<bool> copies_;  // by op from 1: its bytes go to another device
   std::map<std::uint32_t, std::pair<Tensor, bool>> copied_;
-  std::vector<std::optional<Pending<std::vector<std::byte>>>> waiting_;  // for each read
+  std::vector<std::optional<Pending<std::vector<std::byte>>>> waiting_;  // one for each read
   std::vector<std::pair<std::size_t, Pending<void>>> groups_waiting_;
   PlayedTrace played_;
 };
@@ -424,7 +425,8 @@ Difference difference(DType dtype, std::span<const std::byte> a, std::span<const
       if (x == y || (std::isnan(x) && std::isnan(y))) {
         continue;
       }
-      // Relative to large values, absolute to small ones; of NaN or infinity on one side, infinite.
+      // Relative for large values, absolute for small ones; infinite if only one side is NaN or
+      // infinite.
       const double apart = std::abs(x - y) / (1 + std::abs(y));
       const double far = std::isfinite(apart) ? apart : std::numeric_limits<double>::infinity();
       if (far > found.largest) {
@@ -435,7 +437,7 @@ Difference difference(DType dtype, std::span<const std::byte> a, std::span<const
   return found;
 }
 
-// For other devices than the one that was recorded, which may sum in another order. Integers agree.
+// For devices other than the recorded one, which may sum in another order. Integers are equal.
 double replay_tolerance(DType dtype) noexcept {
   switch (dtype) {
     case DType::f64:

@@ -1,5 +1,5 @@
-// One call of checkpoint() on a tape: how to run its function again, and what that must give.
-// Private to runtime. Threads: the tape's owner.
+// CheckpointRecord: one call of checkpoint() on a tape: how to run its function again, and the
+// results that this must give. Private to runtime. Threads: the tape's owner.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ namespace hearth::detail {
 
 class CheckpointRecord final {
  public:
-  /// A result that is tracked, as the first run gave it.
+  /// A tracked result of the first run.
   struct Result {
-    std::size_t place = 0;   ///< Among the results.
-    std::uint32_t node = 0;  ///< Where its gradient arrives.
+    std::size_t place = 0;   ///< Index among the results.
+    std::uint32_t node = 0;  ///< Node that receives its gradient.
     DType dtype = DType::f32;
     Shape shape;
   };
@@ -28,14 +28,14 @@ class CheckpointRecord final {
   explicit CheckpointRecord(IntrusivePtr<Tape> owner)
       : tape(std::move(owner)), first_run(std::in_place, draws, DrawScope::Way::record) {}
 
-  IntrusivePtr<Tape> tape;  ///< While the region is open.
+  IntrusivePtr<Tape> tape;  ///< Set while the region is open.
   CheckpointRegion::Again again;
   std::vector<DrawnNumbers> draws;
-  std::optional<DrawScope> first_run;  ///< While the region is open.
+  std::optional<DrawScope> first_run;  ///< Set while the region is open.
   std::size_t result_count = 0;
   std::vector<Result> results;
   std::uint32_t node = 0;
-  SourceLoc location;  ///< Of the first op.
+  SourceLoc location;  ///< Location of the first op.
 };
 
 }  // namespace hearth::detail

@@ -10,7 +10,7 @@
 namespace hearth {
 namespace {
 
-// The bit of an input among the saved operands, which count a number on the left.
+// The bit of an input in the mask of saved operands, which counts a number on the left.
 unsigned operand_of(const TapeNode& node, std::uint32_t input) noexcept {
   const bool has_left_number =
       (node.flags & static_cast<std::uint16_t>(RecordFlag::scalar_lhs)) != 0;

@@ -1,7 +1,7 @@
-// The tape writes while ops run forwards and is read once, backwards. Nodes refer to each other by
-// index, and all that a node keeps lies behind what earlier nodes keep, in shared lists: recording
-// is a few push_backs without malloc, and the sweep frees what is saved by shortening a list from
-// its end.
+// The tape is written during the forward pass and read once, backwards. Nodes refer to each other
+// by index. What a node keeps lies behind what earlier nodes keep, in shared lists. Recording is
+// therefore a few push_backs without malloc, and the sweep frees saved tensors by shortening a
+// list.
 #include "tape.hpp"
 
 #include "checkpoint_record.hpp"
@@ -26,7 +26,7 @@
 namespace hearth::detail {
 namespace {
 
-// A leaf whose gradient has been handed over already.
+// Marks a leaf whose gradient has been delivered.
 constexpr std::uint32_t kFinished = Tape::kNoNode - 1;
 
 [[noreturn]] void throw_grad_error(ErrorCode code,
@@ -39,7 +39,7 @@ constexpr std::uint32_t kFinished = Tape::kNoNode - 1;
                     .location = loc});
 }
 
-/// What a gradient is made of counts to the layer of its op.
+/// Attributes the ops of a gradient to the layer of its op.
 class LayerOfGradient {
  public:
   LayerOfGradient(StreamState& stream, PathId path)
@@ -60,7 +60,7 @@ std::uint32_t count32(std::size_t size) noexcept {
 }  // namespace
 
 Tape::Tape() : owner_thread_(current_context().id().value) {
-  // Room for a middling model; malloc hands it out untouched.
+  // Room for a medium-sized model; malloc does not touch the memory.
   constexpr std::size_t kNodes = 512;
   nodes_.reserve(kNodes);
   edges_.reserve(2 * kNodes);
@@ -139,9 +139,9 @@ std::uint8_t Tape::save_operands(const Submission& submission,
   return saved;
 }
 
-// Phases: the edges to the inputs' nodes, and what their gradients need; the operands that are
-// needed; the attributes. An operand is saved only when a tracked input asks for it: x * w with a
-// tracked w saves x, not w.
+// Phases: add edges to the inputs' nodes, and find what their gradients need; save the needed
+// operands; store the attributes. An operand is saved only if the gradient of a tracked input needs
+// it: x * w with a tracked w saves x, not w.
 void Tape::will_record(const Submission& submission, PathId layer) {
   if (region_ != kNoNode) [[unlikely]] {
     note_in_region(submission);
@@ -174,8 +174,8 @@ void Tape::will_record(const Submission& submission, PathId layer) {
   std::span<const std::byte> attributes = submission.attributes;
   const std::uint32_t home = count32(homes_.size());
   if (submission.kind == OpKind::upload) {
-    // A copy between devices: its gradient goes back to where the input is. The attributes are the
-    // number of its pair of devices.
+    // A copy between devices: its gradient returns to the input's device. The attributes are the
+    // index of its pair of devices.
     homes_.push_back(submission.inputs[0].tensor().device());
     attributes = bytes_of(home);
   }
@@ -197,7 +197,7 @@ void Tape::did_record(std::span<Tensor> results) {
   const std::uint32_t index = count32(nodes_.size() - 1);
   const TapeNode& node = nodes_.back();
   if (!is_float(results[0].dtype())) {
-    forget_last();  // A cast to integers, say: nothing flows back through it.
+    forget_last();  // a cast to integers, for instance: no gradient flows through it
     return;
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -206,7 +206,7 @@ void Tape::did_record(std::span<Tensor> results) {
       saved_nodes_.push_back(i == 0 ? index : kNoNode);
     }
   }
-  // The sweep passes a leaf's first consumer last, so that is when its gradient is complete.
+  // The sweep passes a leaf's first consumer last; then its gradient is complete.
   for (std::uint32_t i = 0; i < node.edge_count; ++i) {
     const TapeEdge& edge = edges_[node.first_edge + i];
     if (edge.node != kNoNode && nodes_[edge.node].leaf != kNoNode &&
@@ -241,22 +241,22 @@ void Tape::forget_last() {
   nodes_.pop_back();
 }
 
-// In a region the edges stay: gradients of zeros may flow along them.
+// Inside a region the edges stay: zero gradients may flow along them.
 void Tape::did_not_record() {
   if (region_ == kNoNode) {
     forget_last();
   }
 }
 
-// Moved into the sum, which so may be written in place.
+// Moved into the sum, which can then be computed in place.
 void Tape::accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc) {
   Tensor& slot = gradients_[node];
   slot = !slot.is_valid() ? std::move(gradient)
                           : add(Arg(std::move(slot), loc), Arg(std::move(gradient), loc));
 }
 
-// The hook runs in the middle of the sweep: data-parallel ranks send a gradient away while the rest
-// is still computed.
+// The hook runs in the middle of the sweep: data-parallel ranks send a gradient while others are
+// still computed.
 void Tape::finish_leaf(TapeNode& leaf, const GradientHook& on_ready) {
   Tensor& gradient = leaf_gradients_[leaf.leaf];
   const auto node = static_cast<std::size_t>(&leaf - nodes_.data());
@@ -288,7 +288,7 @@ void Tape::sweep_node(std::uint32_t index, const GradientHook& on_ready) {
     }
     vjp_row(node.kind).emit(VjpNode(*this, node), std::move(gradient));
   }
-  // Memory falls as the sweep goes: what this op saved was the end of the list, and nobody needs it
+  // Memory falls as the sweep goes: the op's saved values end the list, and no node needs them
   // any more.
   forget_saved(node.first_saved);
   if (traffic_ != nullptr) {
@@ -336,7 +336,7 @@ std::vector<Tensor> Tape::sweep(const Tensor& output, const GradientHook& on_rea
   for (std::uint32_t index = count32(nodes_.size()); index-- > 0;) {
     sweep_node(index, on_ready);
   }
-  // Leaves that nothing used.
+  // Leaves without consumers.
   for (std::size_t index = nodes_.size(); index-- > 0;) {
     if (nodes_[index].leaf != kNoNode && nodes_[index].first_consumer != kFinished) {
       finish_leaf(nodes_[index], on_ready);

@@ -1,11 +1,11 @@
-// The tape of one grad call: which ops led from the tracked inputs to the output, and what their
-// gradients need of them. Private to runtime.
-// Counted by its TapeScope and by the tensors that it tracks, so that a tracked tensor may outlive
-// the call; from then on the tape is closed, and such a tensor counts as untracked.
-// Threads: the one that opened it records and sweeps; references may be dropped by any.
-// Invariants: (1) recording order is topological order; (2) what is saved is untracked, so the tape
-// holds no reference to itself, but for the arguments of a checkpoint, which close() drops; (3) a
-// node's saved tensors go as soon as its gradient was emitted.
+// Tape: the ops of one grad call that led from the tracked inputs to the output, and the values
+// that their gradients need. Private to runtime.
+// Reference-counted by its TapeScope and by the tensors that it tracks, so a tracked tensor may
+// outlive the call. The tape is then closed, and such a tensor counts as untracked.
+// Threads: the opening thread records and sweeps; any thread may drop references.
+// Invariants: (1) recording order is topological order; (2) saved tensors are untracked, so the
+// tape holds no reference to itself, except for the arguments of a checkpoint, which close() drops;
+// (3) a node's saved tensors are released once its gradient was emitted.
 #pragma once
 
 #include <atomic>
@@ -36,16 +36,16 @@ namespace detail {
 class CheckpointRecord;
 }
 
-/// An input of a recorded op: where its gradient goes, and what it looks like.
+/// An input of a recorded op: the node that receives its gradient, and its form.
 struct TapeEdge {
   /// Interned, so it lives as long as the runtime's tables.
   const detail::Layout* layout = nullptr;
-  std::uint32_t node = 0;  ///< The node that made it; kNoNode when it is untracked.
+  std::uint32_t node = 0;  ///< The node that made it; kNoNode if it is untracked.
   DType dtype = DType::f32;
 };
 
-/// One recorded op, a leaf, a checkpoint or one of its results. Its edges, saved tensors and
-/// attribute bytes lie in the tape's lists.
+/// One recorded op, a leaf, a checkpoint or one of its results. Edges, saved tensors and attribute
+/// bytes lie in the tape's lists.
 struct TapeNode {
   OpKind kind = OpKind::fill;
   std::uint16_t flags = 0;  ///< RecordFlag bits
@@ -56,8 +56,9 @@ struct TapeNode {
   std::uint32_t edge_count = 0;
   std::uint32_t first_saved = 0;
   std::uint32_t first_attribute_byte = 0;
-  std::uint32_t leaf = 0;            ///< kNoNode for an op
-  std::uint32_t checkpoint = 0;      ///< Of a checkpoint or its result: its number, from 1.
+  std::uint32_t leaf = 0;  ///< kNoNode for an op
+  /// number, from 1, of a checkpoint or of the one whose result this is
+  std::uint32_t checkpoint = 0;
   std::uint32_t first_consumer = 0;  ///< of a leaf: the first node that uses it
   PathId path = {};                  ///< of the op's record, and so of its gradient's
   SourceLoc location;
@@ -78,10 +79,10 @@ struct TapePart {
   [[nodiscard]] std::int64_t size() const noexcept { return gradient.shape()[axis]; }
 };
 
-/// Those of one node along one axis, in the order in which they came.
+/// The parts of one node along one axis, in order of arrival.
 struct TapeParts {
   int axis = 0;
-  std::int64_t size = 0;  ///< Of all together.
+  std::int64_t size = 0;  ///< Sum of their sizes.
   std::vector<TapePart> parts;
 };
 
@@ -94,32 +95,33 @@ class Tape final : public RefCounted<Tape> {
   Tape();
   ~Tape();
 
-  /// The same values, tracked, as the next leaf. A tensor whose type has no gradients comes back
-  /// untracked; its gradient is zeros. Errors: ArgumentError when it is empty, or tracked by an
-  /// outer grad.
+  /// Returns a tracked copy as the next leaf. A tensor whose type has no gradients is returned
+  /// untracked; its gradient is zeros. Errors: ArgumentError if it is empty, or tracked by an outer
+  /// grad.
   [[nodiscard]] Tensor add_leaf(const Tensor& value, std::string_view caller, SourceLoc loc);
 
-  /// Warns of weights that the loss uses and that are none of the leaves, which are this model's,
-  /// until close().
+  /// Warns, until close(), of weights that the loss uses and that are none of the leaves, which are
+  /// this model's parameters.
   void watch_weights(ModelPlaces model, SourceLoc loc) {
     weight_watch_ = std::make_unique<detail::WeightWatch>(std::move(model));
     weight_watch_->watch(leaves_, loc);
   }
 
-  /// Before the op's input references are given away: saves what its gradient needs of them.
-  /// `layer`: the path of its record where none of its inputs has one.
+  /// Saves what the op's gradient needs. Call before the op's input references are released.
+  /// `layer`: the path of its record if none of its inputs has one.
   void will_record(const Submission& submission, PathId layer = {});
-  /// The op was refused, and leaves no node.
+  /// Discards the node of an op that was refused.
   void did_not_record();
-  /// After the op was queued: saves the results that its gradient needs, and tracks the first one.
+  /// Saves the results that the gradient needs, and tracks the first one. Call after the op was
+  /// queued.
   void did_record(std::span<Tensor> results);
 
-  /// What is recorded from here on is noted as one node, whose gradient runs `record`'s function
-  /// again, until end_region(). Returns false where a region is open already.
+  /// Begins a region, which is recorded as one node until end_region(). Its gradient reruns the
+  /// function of the region's record. Returns false if a region is already open.
   [[nodiscard]] bool begin_region();
-  /// Tracks those of the results that depend on something tracked.
+  /// Ends the region; tracks those results that depend on a tracked tensor.
   void end_region(std::span<Tensor* const> results, std::unique_ptr<CheckpointRecord> record);
-  /// The function threw: nothing that it made has a gradient.
+  /// Abandons the region after the function threw: nothing that it made has a gradient.
   void abandon_region() noexcept { region_ = kNoNode; }
 
   /// See TapeScope::sweep.
@@ -129,11 +131,11 @@ class Tape final : public RefCounted<Tape> {
   /// See TapeScope::take_unreached.
   [[nodiscard]] std::vector<Tensor> take_unreached() { return std::move(unreached_); }
 
-  /// Forgets everything; from here on the tensors of this tape count as untracked.
+  /// Releases everything; from here on the tensors of this tape count as untracked.
   void close() noexcept;
-  // Partner: the store in close().
+  // partner: the store in close()
   [[nodiscard]] bool is_open() const noexcept { return is_open_.load(std::memory_order_acquire); }
-  /// Errors: ArgumentError when the calling thread is not the one that opened the tape.
+  /// Checks that the calling thread opened the tape. Errors: ArgumentError.
   void require_owner(const Submission& submission) const;
 
  private:
@@ -141,60 +143,60 @@ class Tape final : public RefCounted<Tape> {
   friend class hearth::TapeBudget;
   friend class hearth::TapeTraffic;
 
-  /// An edge for each input; what the gradients of the tracked ones need.
+  /// Adds an edge for each input; returns what the gradients of the tracked ones need.
   [[nodiscard]] VjpNeeds add_edges(const Submission& submission, std::size_t first_operand);
-  /// Saves the needed operands; which ones those are, by position.
+  /// Saves the needed operands; returns the saved ones as a mask of positions.
   [[nodiscard]] std::uint8_t save_operands(const Submission& submission,
                                            std::size_t first_operand,
                                            std::uint8_t needed);
-  /// Errors: ArgumentError, DtypeError or ShapeError when there is no gradient of this result here.
+  /// Checks that this tape can differentiate the result. Errors: ArgumentError, DtypeError or
+  /// ShapeError.
   void require_swept(const Tensor& output, SourceLoc loc) const;
   void sweep_node(std::uint32_t index, const GradientHook& on_ready);
-  /// In a region: where the op's gradients will go.
+  /// Inside a region: adds edges for the op's gradients.
   void note_in_region(const Submission& submission);
-  /// Runs the function again behind the node, sweeps what it records, and forgets it.
+  /// Reruns the function behind the node, sweeps what it records, and discards it.
   void sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready);
-  /// Forgets all nodes behind this one, which is being swept.
+  /// Discards all nodes behind this one, which is being swept.
   void forget_behind(std::uint32_t index);
   void forget_saved(std::size_t kept);
   void forget_last();
   void finish_leaf(TapeNode& leaf, const GradientHook& on_ready);
   void accumulate(std::uint32_t node, Tensor gradient, SourceLoc loc);
-  /// Parts that make up the whole are put together; others become a gradient of the whole, with
-  /// zeros elsewhere, when it is taken.
+  /// Adds the gradient of a part. Parts that make up the whole are concatenated. Otherwise
+  /// take_gradient() makes a gradient of the whole, with zeros elsewhere.
   void accumulate_part(TapePart part);
-  /// A gradient of the whole for the parts, which are not all of it.
+  /// Makes a gradient of the whole from parts that do not cover it.
   void accumulate_rest(std::vector<TapePart> parts);
-  /// Parts that do not overlap, in order; zeros between them.
+  /// Concatenates parts that are sorted and do not overlap, with zeros in the gaps.
   [[nodiscard]] Tensor put_together(std::vector<TapePart> parts) const;
-  /// What has come of a node's gradient.
+  /// Takes the gradient that a node has accumulated.
   [[nodiscard]] Tensor take_gradient(std::uint32_t node);
 
   std::vector<TapeNode> nodes_;
   std::vector<TapeEdge> edges_;
   std::vector<Tensor> saved_;
-  std::vector<std::uint32_t> saved_nodes_;  ///< Who made each of them; kNoNode: untracked.
+  std::vector<std::uint32_t> saved_nodes_;  ///< node that made each of them; kNoNode: untracked
   std::vector<std::byte> attribute_bytes_;
   std::vector<Device> homes_;      ///< of transfers: the device before, the device after
   std::vector<Tensor> leaves_;     ///< untracked
   std::vector<Tensor> gradients_;  ///< by node, during the sweep
-  /// Of gradients, by node, during the sweep; a node has an entry for each axis that was cut.
+  /// Parts of gradients, by node, during the sweep; a node has an entry for each axis that was cut.
   std::unordered_map<std::uint32_t, std::vector<TapeParts>> parts_;
   std::vector<Tensor> leaf_gradients_;  ///< by leaf, during the sweep
   std::vector<Tensor> unreached_;       ///< by leaf, after the sweep
   std::vector<std::unique_ptr<CheckpointRecord>> checkpoints_;
-  std::unique_ptr<TapeBudget> budget_;    ///< Null without a RecomputeScope.
-  std::unique_ptr<TapeTraffic> traffic_;  ///< Null with one.
+  std::unique_ptr<TapeBudget> budget_;    ///< null without a RecomputeScope
+  std::unique_ptr<TapeTraffic> traffic_;  ///< null with one
   std::unique_ptr<detail::WeightWatch> weight_watch_;
-  std::uint32_t region_ = kNoNode;  ///< The node of the open region.
+  std::uint32_t region_ = kNoNode;  ///< node of the open region
   SourceLoc sweep_location_;
   std::uint64_t owner_thread_ = 0;
   std::atomic<bool> is_open_{true};
 };
 
-/// The tape that an op belongs to when one of its inputs is tracked by it and the kind has a
-/// gradient; else nullptr. Errors: ArgumentError when its inputs are tracked by different tapes, or
-/// by another thread's.
+/// The tape that records an op: the one that tracks an input, if the kind has a gradient; else
+/// nullptr. Errors: ArgumentError if different tapes, or another thread's tape, track its inputs.
 [[nodiscard]] Tape* find_tape(const Submission& submission);
 [[nodiscard]] inline Tape* tape_of(const Submission& submission) {
   for (const Arg& input : submission.inputs) {

@@ -11,8 +11,8 @@
 namespace hearth {
 namespace {
 
-// A chain of more ops than this is not begun; what is longer by later drops still ends at a value
-// that is kept.
+// The longest chain of ops that a drop may require. A chain that grows longer by later drops still
+// ends at a kept value.
 constexpr int kLongestChain = 16;
 
 }  // namespace
@@ -33,8 +33,8 @@ std::uint32_t TapeBudget::base_of(std::uint32_t node) const noexcept {
   return node;
 }
 
-// Whether an op up to `user` has saved what the node made, so that it is there as long as `user` is
-// not swept.
+// Returns whether an op up to `user` has saved the node's value, so that it is available until
+// `user` is swept.
 bool TapeBudget::has_value_by(std::uint32_t node, std::uint32_t user) const noexcept {
   const std::size_t end = end_of_saved(tape_->nodes_[user]);
   return std::ranges::any_of(values_[node].places, [&](std::uint32_t place) {
@@ -61,8 +61,8 @@ bool TapeBudget::can_recompute(std::uint32_t node, int depth) const noexcept {
   return true;
 }
 
-// A leaf's bytes are the program's. The result of a checkpoint, which no op made, is as long as
-// what is saved of it.
+// The bytes of a leaf belong to the program and do not count. The result of a checkpoint has no
+// producer op, so its form is taken from the saved tensor.
 void TapeBudget::keep(std::uint32_t node, std::uint32_t place) {
   values_[node].places.push_back(place);
   const std::uint32_t base = base_of(node);
@@ -134,8 +134,8 @@ std::vector<Tensor> TapeBudget::inputs_of(std::uint32_t node) {
   return inputs;
 }
 
-// Phases: where it is; else from its inputs, by the op that made it; and into all its places that
-// the sweep has still to pass.
+// Phases: return a saved copy if there is one; else recompute the value from its inputs; store it
+// at all indices that the sweep has yet to pass.
 Tensor TapeBudget::value_of(std::uint32_t node) {
   const TapeNode made = tape_->nodes_[node];
   if (made.leaf != detail::Tape::kNoNode) {

@@ -1,7 +1,8 @@
-// How a tape keeps within a number of bytes: which of its saved values it may drop, since
-// elementwise ops and views make them again from what stays, and how. Private to runtime. Threads:
-// the tape's owner. Invariant: what a dropped value is made of is there when the sweep needs it: a
-// leaf, a value that an op up to its maker saved, or one that can be made again itself.
+// TapeBudget: keeps a tape within a number of bytes. Chooses saved values to drop that elementwise
+// ops and views can recompute from kept ones, and recomputes them. Private to runtime. Threads: the
+// tape's owner.
+// Invariant: the inputs of a dropped value are available when the sweep needs it: a leaf, a value
+// saved by an op up to its producer, or one that can itself be recomputed.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +19,23 @@ class TapeBudget final {
   TapeBudget(detail::Tape& tape, std::shared_ptr<detail::RecomputeState> state) noexcept
       : tape_(&tape), state_(std::move(state)) {}
 
-  /// The tape's last node has saved what it needs, and gave this result: drops the oldest values
-  /// that may be dropped while there are too many bytes.
+  /// Called when the tape's last node has saved its values and returned `result`. Drops the oldest
+  /// droppable values while the tape holds too many bytes.
   void did_record(const Tensor& result);
-  /// Computes again what lay at this place of the saved tensors.
+  /// Recomputes the dropped tensor at this index of the saved tensors.
   void restore(std::size_t place);
-  /// The nodes behind this one are gone.
+  /// Forgets the nodes behind this one, which the tape has discarded.
   void forget_behind(std::uint32_t node);
 
  private:
-  /// What a node made, and where it is saved.
+  /// The value of a node, and where it is saved.
   struct Value {
     const detail::Layout* layout = nullptr;
     DType dtype = DType::f32;
     std::vector<std::uint32_t> places = {};
-    std::vector<std::uint32_t> views = {};  ///< Nodes that are saved, and views of this one.
-    bool is_kept = false;                   ///< Its bytes are counted.
-    bool was_dropped = false;               ///< Once at least.
+    std::vector<std::uint32_t> views = {};  ///< saved nodes that are views of this one
+    bool is_kept = false;                   ///< its bytes are counted
+    bool was_dropped = false;               ///< at least once
   };
 
   [[nodiscard]] std::int64_t size_bytes_of(std::uint32_t node) const noexcept;
@@ -50,7 +51,7 @@ class TapeBudget final {
 
   detail::Tape* tape_;
   std::shared_ptr<detail::RecomputeState> state_;
-  std::vector<Value> values_;  ///< By node.
+  std::vector<Value> values_;  ///< by node
   std::uint32_t registered_places_ = 0;
   std::uint32_t next_candidate_ = 0;
   std::int64_t kept_bytes_ = 0;

@@ -1,6 +1,6 @@
-// Checkpoints on a tape. While the function runs for the first time, the region is one node: the
-// ops in it leave nothing but edges to what lies before it. In the sweep the function runs again,
-// its ops are recorded behind the node as if they were new, swept, and forgotten.
+// Checkpoints on a tape. During the first run of the function the region is one node: its ops leave
+// only edges to earlier nodes. In the sweep the function runs again; its ops are recorded behind
+// the node, swept, and discarded.
 #include <hearth/runtime/recompute.hpp>
 
 #include "checkpoint_record.hpp"
@@ -103,7 +103,7 @@ void Tape::end_region(std::span<Tensor* const> results, std::unique_ptr<Checkpoi
   for (std::size_t place = 0; place < results.size(); ++place) {
     Tensor& result = *results[place];
     if (TensorAccess::tape(result) != this || TensorAccess::node(result) != region) {
-      continue;  // untracked, or an argument as it came
+      continue;  // untracked, or an unchanged argument
     }
     TapeNode arrival = node;
     arrival.edge_count = 0;
@@ -134,9 +134,9 @@ void Tape::forget_behind(std::uint32_t index) {
   }
 }
 
-// Phases: gradients of the results, which lie behind the node; the function runs again, on the tape
-// and with the numbers that it drew; its results take these gradients; its ops are swept, which
-// gives to what lies before the node.
+// Phases: take the gradients of the results, which lie behind the node; rerun the function on the
+// tape with the numbers that it drew; add these gradients to the new results; sweep the new ops,
+// which gives gradients to the nodes before this one.
 void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
   const std::uint32_t number = nodes_[index].checkpoint - 1;
   const SourceLoc location = nodes_[index].location;

@@ -11,12 +11,12 @@ namespace hearth::detail {
 namespace {
 
 struct CurrentTapes final : ContextAttachment {
-  std::vector<IntrusivePtr<Tape>> open;  ///< Counted, as a tape may be closed elsewhere.
+  std::vector<IntrusivePtr<Tape>> open;  ///< Counted, since another thread may close a tape.
   std::shared_ptr<RecomputeState> state;
   TrafficLimits limits;
 };
 
-// Devices take small keys, counted from 1; this is "opentape".
+// Devices use small keys, counted from 1; this one is "opentape".
 constexpr std::uint64_t kTapesKey = 0x6f70656e74617065U;
 
 CurrentTapes& current_tapes() {

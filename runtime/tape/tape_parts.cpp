@@ -1,5 +1,5 @@
-// Gradients of slices: those that make up a whole are put together, where each alone would be a
-// tensor of the whole's size, mostly zeros, and a sum.
+// Gradients of slices. Parts that make up a whole are concatenated. Alone, each would be a tensor
+// of the whole's size, mostly zeros, and a sum.
 #include "tape.hpp"
 
 #include <hearth/runtime/ops.hpp>
@@ -15,7 +15,7 @@
 namespace hearth::detail {
 namespace {
 
-// Sorts them; true where they do not overlap. A part without elements overlaps nothing.
+// Sorts the parts; returns whether they do not overlap. A part without elements overlaps nothing.
 bool are_apart(std::vector<TapePart>& parts) {
   std::ranges::sort(
       parts, {}, [](const TapePart& part) { return std::pair(part.first(), part.size()); });
@@ -31,8 +31,8 @@ bool are_apart(std::vector<TapePart>& parts) {
 
 }  // namespace
 
-// The sum of the sizes says when a look at all parts may be worth it: with each part it grows, so
-// that they are sorted once.
+// The sum of the sizes grows with each part and reaches the whole's size once, so the parts are
+// sorted once.
 void Tape::accumulate_part(TapePart part) {
   const std::uint32_t node = part.node;
   const std::int64_t size = part.size();
@@ -56,8 +56,8 @@ void Tape::accumulate_part(TapePart part) {
   accumulate(node, put_together(std::move(all)), location);
 }
 
-// Where a permute made the whole, in the order of what it permuted, so that the gradient lies in
-// order behind it.
+// If a permute made the whole, concatenates in the order of the permute's input, so that the
+// gradient is contiguous after it.
 Tensor Tape::put_together(std::vector<TapePart> parts) const {
   const TapeNode& maker = nodes_[parts[0].node];
   const SourceLoc loc = parts[0].location;

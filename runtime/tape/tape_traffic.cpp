@@ -15,8 +15,8 @@
 namespace hearth {
 namespace {
 
-// The values that are looked at: those of so many last nodes. A window holds 64 ops, and what has
-// left it is written already.
+// Values of this many last nodes are considered. A window holds 64 ops, and what has left it is
+// already written.
 constexpr std::uint32_t kReach = 12;
 constexpr std::size_t kPlacesBack = 64;
 constexpr int kMostOps = 8;
@@ -29,7 +29,7 @@ std::int64_t size_bytes_of(const TensorImpl& impl) noexcept {
   return impl.layout->shape.element_count() * size_bytes(impl.dtype);
 }
 
-// A slice or a permutation of what is made again would make all of it, or in another order.
+// Recomputing behind a slice would make the whole value; behind a permutation, in another order.
 bool keeps_order(OpKind view) noexcept {
   const IndexRule rule = op_facts(view).index_rule;
   return rule == IndexRule::row_major || rule == IndexRule::elementwise;
@@ -63,7 +63,7 @@ void TapeTraffic::did_record() {
     if (is_worth(place)) {
       const std::uint32_t maker = tape_->saved_nodes_[place];
       const TapeNode& made = tape_->nodes_[maker];
-      // All its users are in reach then.
+      // Then all its users are in reach.
       if (maker >= first && can_run_again(made) && !is_view(made.kind)) {
         consider(maker, place);
       }
@@ -71,8 +71,8 @@ void TapeTraffic::did_record() {
   }
 }
 
-// A write and a read of the value are saved. One more read is of as much, instead of the value: the
-// gradient mostly reads that anyway.
+// Dropping saves a write and a read of the value. One read of as many bytes replaces the value's:
+// the gradient mostly reads them anyway.
 void TapeTraffic::consider(std::uint32_t node, std::size_t place) {
   const TensorImpl& impl = impl_of(tape_->saved_[place]);
   Chain chain{.element_count = impl.layout->shape.element_count(),
@@ -92,8 +92,8 @@ void TapeTraffic::consider(std::uint32_t node, std::size_t place) {
   }
 }
 
-// A product's operand is written for the product, and would be again for the gradient; what is seen
-// through a view stays for the view.
+// The operand of a product is written for the product, and would be written again for the gradient.
+// A value seen through a view stays for the view.
 bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
   std::uint32_t user = node;
   for (std::size_t place = tape_->nodes_[node].first_saved; place < tape_->saved_.size(); ++place) {
@@ -118,7 +118,7 @@ bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
   return true;
 }
 
-// Whoever uses a value stands behind its maker, so that no entry before it is for one of its users.
+// A value's users come after its producer, so no earlier entry belongs to one of them.
 const TapeTraffic::Held* TapeTraffic::find_held(std::uint32_t maker) const noexcept {
   for (auto held = held_.rbegin(); held != held_.rend() && held->user > maker; ++held) {
     if (held->maker == maker) {
@@ -147,7 +147,7 @@ const Tensor* TapeTraffic::find_kept(std::uint32_t maker) const noexcept {
   return find(maker);
 }
 
-// What is expanded from less counts whole; a slice counts as what is read of it.
+// A value expanded from fewer elements counts whole; a slice counts the elements read.
 void TapeTraffic::Chain::read_from(const Tensor& value) {
   const TensorImpl& impl = impl_of(value);
   if (std::ranges::find(read, &impl) == read.end()) {
@@ -201,7 +201,7 @@ bool TapeTraffic::follow_inputs(std::uint32_t node, Chain& chain) const {
   return true;
 }
 
-// Phases: wherever the value is kept, what it is made of stays in its place; then it goes.
+// Phases: at every index that keeps the value, hold its inputs instead; drop the value.
 void TapeTraffic::drop(std::uint32_t node, const Chain& chain) {
   std::uint32_t user = node;
   for (std::size_t place = tape_->nodes_[node].first_saved; place < tape_->saved_.size(); ++place) {
@@ -272,7 +272,7 @@ Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape
     }
   }
   if (!can_run_again(made) || inputs.size() != made.edge_count) {
-    // Our own bug: no gradient rather than a wrong one.
+    // A bug of the library: throw rather than return a wrong gradient.
     throw_error(Error{.code = ErrorCode::internal,
                       .text = "grad: a value that was dropped cannot be made again",
                       .op = std::string(op_info(made.kind).name),

@@ -1,12 +1,11 @@
-// Values that a tape does not keep since computing them again costs less than writing them and
-// reading them back: large ones, made by few elementwise ops from what is kept anyway. Of what has
-// to be read for it one value's worth counts nothing; more does. A GELU or a SiLU keeps its
-// argument alone, a norm its centred rows. In the backward pass the ops that make them again stand
-// in the kernel of those that use them, so that nothing is written there either. Private to
-// runtime. Threads: the tape's owner. Invariant: what a dropped value is made of is there for each
-// of its users, as long as the sweep has not passed them: a leaf, a value that is held for it or
-// for an earlier one, or one that can be made again from such. Saved values do not count: gradients
-// give away those that they use.
+// TapeTraffic: drops values that are cheaper to recompute than to write and read back: large ones
+// that few elementwise ops make of kept values. Reading as many bytes as the value has is free;
+// more is charged. A GELU or a SiLU keeps only its argument, a norm its centred rows. In the
+// backward pass the recomputing ops are fused into the kernel of their consumers, so nothing is
+// written there either. Private to runtime. Threads: the tape's owner.
+// Invariant: the inputs of a dropped value are available to each of its users until the sweep has
+// passed them: a leaf, a value held for this user or an earlier one, or one that can be recomputed
+// from such values. Saved values do not count, since gradients release those that they use.
 #pragma once
 
 #include <cstddef>
@@ -23,38 +22,39 @@ class TapeTraffic final {
  public:
   explicit TapeTraffic(detail::Tape& tape) : tape_(&tape), limits_(detail::traffic_limits()) {}
 
-  /// The tape's last node has saved what it needs.
+  /// Called when the tape's last node has saved its values.
   void did_record();
-  /// Makes again what the node does not keep, before its gradient gives away what it keeps.
+  /// Recomputes the dropped values of the node, before its gradient releases the kept ones.
   void prepare(const TapeNode& node);
-  /// What prepare() made for this place of the saved tensors. Lifetime: until passed().
+  /// The value that prepare() recomputed for this index of the saved tensors. Lifetime: until
+  /// passed().
   [[nodiscard]] Tensor& restored(std::size_t place);
-  /// The sweep has passed this node, and needs nothing any more that was held for it.
+  /// Releases what was held for this node, which the sweep has passed.
   void passed(std::uint32_t node) noexcept;
-  /// The nodes behind this one are gone.
+  /// Forgets the nodes behind this one, which the tape has discarded.
   void forget_behind(std::uint32_t node) noexcept;
 
  private:
-  /// Of a dropped value: where it lay, and what it is.
+  /// A dropped value: its index among the saved tensors, and its form.
   struct Dropped {
     std::size_t place = 0;
     const detail::Layout* layout = nullptr;
     DType dtype = DType::f32;
   };
-  /// A value that stays for a user of another one, which is made from it.
+  /// A value kept for a user of another value that is computed from it.
   struct Held {
     std::uint32_t user = 0;
     std::uint32_t maker = 0;
     Tensor value;
   };
-  /// How a value comes of those that are there.
+  /// How a value is recomputed from available ones.
   struct Chain {
-    std::int64_t element_count = 0;  ///< Of the value; no link has more.
+    std::int64_t element_count = 0;  ///< Elements of the value; no link has more.
     bool is_host = false;
-    std::vector<std::uint32_t> bases = {};  ///< Their makers; leaves are always there.
+    std::vector<std::uint32_t> bases = {};  ///< Their producers; leaves are always available.
     std::vector<const TensorImpl*> read = {};
     std::int64_t read_bytes = 0;
-    float additions = 0;  ///< So long an element takes, in additions.
+    float additions = 0;  ///< Cost for each element, in additions.
     int ops = 0;
 
     void read_from(const Tensor& value);
@@ -63,9 +63,9 @@ class TapeTraffic final {
   [[nodiscard]] bool is_worth(std::size_t place) const noexcept;
   [[nodiscard]] bool is_for_elementwise_ops(std::uint32_t node) const noexcept;
   [[nodiscard]] const Held* find_held(std::uint32_t maker) const noexcept;
-  /// A value that is held, or was made again; null: neither.
+  /// A held or recomputed value; null if neither.
   [[nodiscard]] const Tensor* find(std::uint32_t maker) const noexcept;
-  /// The same among those that were saved lately, too.
+  /// A held, recomputed or recently saved value; null if none.
   [[nodiscard]] const Tensor* find_kept(std::uint32_t maker) const noexcept;
   [[nodiscard]] bool follow(std::uint32_t node, Chain& chain) const;
   [[nodiscard]] bool follow_inputs(std::uint32_t node, Chain& chain) const;
@@ -78,11 +78,11 @@ class TapeTraffic final {
 
   detail::Tape* tape_;
   const detail::TrafficLimits limits_;
-  std::vector<Dropped> dropped_;  ///< By place.
-  std::vector<Held> held_;        ///< By user.
-  /// What was made again, by its maker, while a dropped place wants it.
+  std::vector<Dropped> dropped_;  ///< sorted by index
+  std::vector<Held> held_;        ///< sorted by user
+  /// Recomputed values by producer, while a dropped index still needs them.
   std::vector<std::pair<std::uint32_t, Tensor>> again_;
-  /// By place, for the node that is swept: its operands refer to them.
+  /// By index, for the node being swept: its operands refer to them.
   std::deque<std::pair<std::size_t, Tensor>> restored_;
 };
 

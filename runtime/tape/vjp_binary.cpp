@@ -5,7 +5,7 @@
 namespace hearth::vjp {
 namespace {
 
-// d(a^b)/da = b·a^(b-1), and 0 where b is 0 whatever a is.
+// d(a^b)/da = b·a^(b-1), and 0 where b is 0, for every a.
 Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
   if (node.is_number(1)) {
     const double exponent = node.number();
@@ -29,7 +29,7 @@ Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
   return where(node.at(std::move(is_constant)), node.at(0.0), node.at(std::move(given)));
 }
 
-// d(a^b)/db = a^b·ln a, and 0 where a is 0 and b is not below it, which is its limit for b > 0.
+// d(a^b)/db = a^b·ln a, and 0 where a is 0 and b is not negative, which is its limit for b > 0.
 Tensor power_of_exponent(const VjpNode& node, const Tensor& gradient) {
   const bool is_number = node.is_number(0);
   Tensor slope;
@@ -100,8 +100,8 @@ void power(const VjpNode& node, Tensor gradient) {
   }
 }
 
-// A NaN loses to nothing and nothing loses to it: both sides take the whole gradient then. Nothing
-// is multiplied by 0, so that an infinite gradient does not become NaN.
+// Comparisons with NaN are false, so both sides get the whole gradient then. No product with 0, so
+// an infinite gradient does not become NaN.
 void extremum(const VjpNode& node, Tensor gradient) {
   const bool is_max = node.kind() == OpKind::max;
   Tensor is_tie = equal(node.operand(0), node.operand(1));

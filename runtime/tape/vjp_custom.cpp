@@ -1,4 +1,4 @@
-// The gradient of a kernel that the program brings itself: what its own function says.
+// The gradient of a custom kernel, by the program's own function.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -17,8 +17,8 @@
 namespace hearth::vjp {
 namespace {
 
-// What the program's function throws, with the kernel's name in front; of our own errors the rest,
-// which says where in the function they come from.
+// Calls the program's function. Its exceptions get the kernel's name in front; the library's own
+// errors keep the rest, which locates them in the function.
 std::vector<Tensor> gradients_of(const CustomDefinition& kernel,
                                  const CustomGradient& call,
                                  SourceLoc loc) {

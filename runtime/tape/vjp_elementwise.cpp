@@ -8,7 +8,7 @@ void negation(const VjpNode& node, Tensor gradient) {
   node.give(0, neg(node.at(std::move(gradient))));
 }
 
-// The sign is 0 at 0, so is the gradient.
+// The sign at 0 is 0, and so is the gradient.
 void absolute(const VjpNode& node, Tensor gradient) {
   const DType dtype = node.dtype(0);
   Tensor above = hearth::cast(node.at(greater(node.operand(0), node.at(0.0))), dtype);

@@ -11,7 +11,7 @@
 
 namespace hearth::vjp {
 
-// An expression brings its gradients with it, one for each input, as expressions of its inputs, its
+// An expression holds its gradients, one for each input, as expressions of its inputs, its
 // parameters and the gradient of its result.
 void expression(const VjpNode& node, Tensor gradient) {
   const std::span<const std::byte> bytes = node.attribute_bytes();

@@ -13,7 +13,7 @@ bool has(const TapeNode& node, RecordFlag flag) noexcept {
   return (node.flags & static_cast<std::uint16_t>(flag)) != 0;
 }
 
-// How many bits are set below bit `index`.
+// The number of bits set below bit `index`.
 std::size_t rank_of(std::uint8_t mask, int index) noexcept {
   return static_cast<std::size_t>(
       std::popcount(mask & ((1U << static_cast<unsigned>(index)) - 1U)));

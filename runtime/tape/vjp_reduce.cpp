@@ -50,13 +50,13 @@ void average(const VjpNode& node, Tensor gradient) {
   for (int axis = 0; axis < node.shape(0).rank(); ++axis) {
     count *= is_reduced(axes, axis) ? static_cast<double>(node.shape(0)[axis]) : 1.0;
   }
-  // An empty mean has no operands to give anything to; any factor will do.
+  // An empty mean passes no gradient on, so any factor will do.
   gradient = mul(node.at(std::move(gradient)), node.at(count > 0 ? 1.0 / count : 0.0));
   node.give(0, spread(node, std::move(gradient)));
 }
 
-// A row with NaN gives it as its largest and smallest: its NaN share the gradient. Ties are counted
-// in a type that holds their number.
+// The largest and smallest value of a row with NaN is NaN: its NaN elements share the gradient.
+// Ties are counted in a type that holds their number.
 void reduced_extremum(const VjpNode& node, Tensor gradient) {
   const Shape kept = kept_shape(node);
   const DType dtype = gradient.dtype();
@@ -73,9 +73,9 @@ void reduced_extremum(const VjpNode& node, Tensor gradient) {
   node.give(0, where(node.at(is_chosen), node.at(std::move(share)), node.at(0.0)));
 }
 
-// The slope at an element is the product of the others: 0 when one of them is 0, else that of all
-// that are not 0, without the element itself. In f64, where products of other types hardly leave
-// the range.
+// The slope at an element is the product of the others: 0 if another one is 0, else the product of
+// all nonzero ones, without the element itself. Computed in f64, where products of narrower types
+// rarely overflow.
 void product(const VjpNode& node, Tensor gradient) {
   const Shape kept = kept_shape(node);
   const std::vector<int> axes = reduced_axes(node);

@@ -7,7 +7,7 @@ constexpr std::uint8_t kFirst = 1;
 constexpr std::uint8_t kSecond = 2;
 constexpr std::uint8_t kBoth = 3;
 
-// The op needs nothing, its operand, or its result.
+// The gradient needs nothing, the operand, or the result.
 constexpr VjpRow from_nothing(VjpFunction emit) {
   return {emit, {}};
 }

@@ -1,6 +1,6 @@
-// The VJP table: for each kind of op, what its gradient needs and which ops it is made of.
-// A row's function emits ops through the public functions, so that a backward pass is records like
-// any other work. Private to runtime.
+// The VJP table: for each kind of op, the values that its gradient needs and the function that
+// emits it. A row's function emits ops through the public functions, so a backward pass consists of
+// records like any other work. Private to runtime.
 // Threads: any; read-only data.
 #pragma once
 
@@ -11,20 +11,19 @@
 
 namespace hearth {
 
-/// Which values one operand's gradient needs: bit i of `operands` is operand i, bit i of `outputs`
-/// is output i.
+/// The values that one operand's gradient needs: bit i of `operands` is operand i, bit i of
+/// `outputs` is output i.
 struct VjpNeeds {
   std::uint8_t operands = 0;
   std::uint8_t outputs = 0;
 };
 
-/// Gets the gradient of the op's first output, and gives the gradients of the operands that are
-/// needed.
+/// Takes the gradient of the op's first output and gives those of the needed operands.
 using VjpFunction = void (*)(const VjpNode& node, Tensor gradient);
 
 struct VjpRow {
   VjpFunction emit =
-      nullptr;  ///< nullptr: the op contributes nothing, and its results are untracked.
+      nullptr;  ///< nullptr: the op passes on no gradient, and its results are untracked
   std::array<VjpNeeds, 8> needs = {};  ///< by operand; later operands need nothing
 };
 
@@ -33,7 +32,7 @@ struct VjpRow {
 
 namespace vjp {
 
-// Element by element, one operand.
+// Elementwise, one operand.
 void negation(const VjpNode& node, Tensor gradient);
 void absolute(const VjpNode& node, Tensor gradient);
 void exponential(const VjpNode& node, Tensor gradient);
@@ -58,7 +57,7 @@ void subtraction(const VjpNode& node, Tensor gradient);
 void multiplication(const VjpNode& node, Tensor gradient);
 void division(const VjpNode& node, Tensor gradient);
 void power(const VjpNode& node, Tensor gradient);
-/// min and max: where both are equal, each side gets half, as in PyTorch.
+/// min and max: at a tie each side gets half, as in PyTorch.
 void extremum(const VjpNode& node, Tensor gradient);
 void selection(const VjpNode& node, Tensor gradient);
 /// A custom op.
@@ -75,7 +74,7 @@ void transfer(const VjpNode& node, Tensor gradient);
 // Reductions.
 void summation(const VjpNode& node, Tensor gradient);
 void average(const VjpNode& node, Tensor gradient);
-/// Equal largest (smallest) values share the gradient equally.
+/// Ties share the gradient equally.
 void reduced_extremum(const VjpNode& node, Tensor gradient);
 void product(const VjpNode& node, Tensor gradient);
 // Contractions and pools.
@@ -86,11 +85,11 @@ void average_pool(const VjpNode& node, Tensor gradient);
 // Rows.
 /// softmax and log_softmax.
 void row_softmax(const VjpNode& node, Tensor gradient);
-/// The same sums from the other end.
+/// The running sum from the other end.
 void running_sum(const VjpNode& node, Tensor gradient);
 void cross_entropy(const VjpNode& node, Tensor gradient);
 void attention(const VjpNode& node, Tensor gradient);
-/// gather, index_select, and the adjoints of both: each other's gradients.
+/// gather, index_select and their adjoints, which are each other's gradients.
 void indexing(const VjpNode& node, Tensor gradient);
 void topk(const VjpNode& node, Tensor gradient);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Part = ModelPlaces::Part;
 
-// Keeps the modules that lie in no other one, in order.
+// Keeps the modules that no other one contains, in order.
 void keep_outer(std::vector<Part>& parts) {
   std::ranges::sort(parts, [](const Part& a, const Part& b) {
     return a.begin != b.begin ? std::less<>()(a.begin, b.begin) : std::less<>()(b.end, a.end);
@@ -33,7 +33,7 @@ void keep_outer(std::vector<Part>& parts) {
 
 }  // namespace
 
-// Above what marks a weight that no watch has seen.
+// The number is above kUnseenWeight, which marks weights that no watch has seen.
 WeightWatch::WeightWatch(ModelPlaces model)
     : model_(std::move(model)), number_(kUnseenWeight + unique_number()) {
   if (model_.name.empty()) {
@@ -53,11 +53,11 @@ void WeightWatch::watch(std::span<const Tensor> leaves, SourceLoc loc) {
   for (const Tensor& leaf : leaves) {
     DeviceEndpoint& endpoint = *TensorAccess::impl(leaf)->endpoint;
     if (endpoint.is_closed()) {
-      continue;  // the ops say so
+      continue;  // the ops report it
     }
     StreamState* const stream = current_client(endpoint, loc).current;
     if (stream->weight_watch() != this) {
-      before_.emplace_back(stream, stream->weight_watch());  // first: it may find no memory
+      before_.emplace_back(stream, stream->weight_watch());  // first: it may throw
       stream->exchange_weight_watch(this);
     }
   }
@@ -75,7 +75,7 @@ void WeightWatch::look_at(const Submission& submission) const {
     const Tensor& tensor = input.tensor();
     TensorImpl& weight = *TensorAccess::impl(tensor);
     const std::uint64_t seen = weight.unnamed_weight.load(std::memory_order_acquire);
-    // The program knows of a tensor that it has named, by set_paths() for instance.
+    // A tensor that the program has named, for instance by set_paths(), is known to it.
     const bool is_known = seen == 0 && weight.path.load(std::memory_order_acquire).value != 0;
     if (!is_known && TensorAccess::tape(tensor) == nullptr && is_unnamed_member(tensor)) {
       weight.unnamed_weight.store(0, std::memory_order_release);  // partner: other watches

@@ -1,11 +1,11 @@
-// Looks out for what a loss uses of a model and HEARTH_MODULE does not name: a layer or a tensor
-// that was left out is neither trained, moved nor saved, and nothing else would tell. Private to
-// runtime. Threads: one, on which it lives and dies; it watches what that thread submits to its
-// current stream of each device. Invariants: (1) every walk that tracks, loads, moves or steps a
-// model names its tensors by set_path(); (2) a weight that lies elsewhere is told of once, when the
-// loss of a second value_and_grad uses it: at the first, the model that has it may not have been
-// walked yet; (3) a tensor that lies in the model, where the walk has named all there is, needs no
-// second use.
+// WeightWatch: warns of tensors that a loss uses but HEARTH_MODULE does not name: an omitted layer
+// or tensor is silently not trained, moved or saved. Private to runtime.
+// Threads: one, on which it lives and dies; it watches that thread's submissions to its current
+// stream of each device.
+// Invariants: (1) every walk that tracks, loads, moves or steps a model names its tensors by
+// set_path(); (2) an unnamed weight outside the model is reported once, when the loss of a second
+// value_and_grad uses it: at the first, its own model may not have been walked yet; (3) an unnamed
+// tensor inside the model is reported at its first use, since the walk has named all others.
 #pragma once
 
 #include <cstdint>
@@ -34,24 +34,26 @@ class WeightWatch final {
   WeightWatch& operator=(const WeightWatch&) = delete;
   ~WeightWatch();
 
-  /// On the devices of these, the model's parameters. Errors: as the ops of the call at `loc`.
+  /// Starts to watch the devices of `leaves`, the model's parameters. Errors: as the ops of the
+  /// call at `loc`.
   void watch(std::span<const Tensor> leaves, SourceLoc loc);
-  /// Writes a warning for a weight among the op's inputs that no model has named, and for one that
-  /// lies in the model without a name: the first of a model, the tenth, the hundredth.
+  /// Logs a warning for an input that is an unnamed weight, and for one that is an unnamed member
+  /// of the model: the first of a model, the tenth, the hundredth.
   void look_at(const Submission& submission) const;
-  /// Why an operand may be on another device than the model: it is a member that the model does not
-  /// name. Empty where it is none.
+  /// Explains an operand on another device than the model: it is a member that the model does not
+  /// name. Empty if it is no such member.
   [[nodiscard]] std::string explain(const Tensor& operand) const;
 
  private:
-  /// Whether the tensor is a member of the model, or of a module in it, that the walk has not
-  /// named.
+  /// Returns whether the tensor is a member of the model, or of a module in it, that the walk has
+  /// not named.
   [[nodiscard]] bool is_unnamed_member(const Tensor& tensor) const noexcept;
   void tell(const Submission& submission, const TensorImpl& weight, bool is_member) const;
 
   ModelPlaces model_;
   const std::uint64_t number_;
-  std::vector<std::pair<StreamState*, const WeightWatch*>> before_;  ///< What each stream had.
+  /// the previous watch of each stream
+  std::vector<std::pair<StreamState*, const WeightWatch*>> before_;
 };
 
 }  // namespace detail
