@@ -1,4 +1,4 @@
-// The asynchronous sim's failures through the seam: error cells and guards, planned faults, hangs
+// The asynchronous sim's failures through the seam: error cells and guards, planned faults, hangs,
 // and losses with work in flight.
 #include <hearth/backends/sim/async_sim.hpp>
 
@@ -23,8 +23,8 @@ using testing::SmallCall;
 
 constexpr Four kTens{10, 20, 30, 40};
 
-/// A world in whose place 0 are integer zeros, and the words of kTens in place 1. An integer
-/// division by place 0 fails.
+/// An AsyncWorld whose place 0 holds integer zeros and whose place 1 holds the words of kTens. An
+/// integer division by place 0 fails.
 class DividingWorld : public AsyncWorld {
  public:
   explicit DividingWorld(AsyncSimOptions options = in_round_figures())
@@ -34,11 +34,11 @@ class DividingWorld : public AsyncWorld {
     wait(both).value();
   }
 
-  /// An op that fails into the cell.
+  /// Runs an op that fails into the cell.
   TimelinePoint fail_into(ErrorCell cell, int to = 2) {
     return run(OpKind::div, {1, 0}, to, {.cell = cell, .dtype = DType::i32}).point;
   }
-  /// One that does not.
+  /// Runs an op that succeeds.
   TimelinePoint succeed_into(ErrorCell cell, int to = 2) {
     return run(OpKind::div, {1, 1}, to, {.cell = cell, .dtype = DType::i32}).point;
   }
@@ -128,7 +128,7 @@ TEST(AsyncSimCells, AllIsReadBeforeTheFirstOutputIsKept) {
   DividingWorld world;
   const TimelinePoint put = world.put(4, kOnes);
   static_cast<void>(world.fail_into(3));
-  // Each of the two outputs lies over the input that the other keeps.
+  // Each of the two outputs overwrites the input that the other output keeps.
   const SmallCall call(
       OpKind::sgd_step, {world.at(1), world.at(4), world.at(4)}, {world.at(4), world.at(1)});
   const std::array<ErrorCell, 1> guards{3};
@@ -146,9 +146,9 @@ TEST(AsyncSimCells, AGuardWaitsForTheKernelOfItsCell) {
       return call.op.kind() == OpKind::div ? 1000ns : 100ns;
     };
     DividingWorld world(std::move(options));
-    static_cast<void>(world.fail_into(3));  // slow, and its bytes are nobody else's
+    static_cast<void>(world.fail_into(3));  // slow, and no other command uses its bytes
     const Issue kept = world.run(OpKind::neg, {1}, 6, {.guards = {3}, .keeps = {0}});
-    const TimelinePoint again = world.succeed_into(3, 5);  // the cell has another use
+    const TimelinePoint again = world.succeed_into(3, 5);  // the cell is reused
     world.wait(again).value();
     EXPECT_EQ(world.bytes_at(6), kTens) << "seed " << seed;
     EXPECT_TRUE(kept.status.has_value());

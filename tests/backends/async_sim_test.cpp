@@ -1,5 +1,5 @@
-// The asynchronous sim through the seam: its points, its order, its clock, and what shadow memory
-// finds where an order was forgotten.
+// The asynchronous sim through the seam: its points, its order, its clock, and the missing
+// dependences that shadow memory detects.
 #include <hearth/backends/sim/async_sim.hpp>
 
 #include <array>
@@ -22,7 +22,7 @@ using testing::SmallCall;
 
 constexpr Four kTens{10, 20, 30, 40};
 
-/// abs takes 1000 ns, all else 100.
+/// abs takes 1000 ns, every other op 100 ns.
 SimCost slow_abs() {
   return [](const KernelCall& call) {
     return nanoseconds(call.op.kind() == OpKind::abs ? 1000 : 100);
@@ -198,7 +198,7 @@ TEST(AsyncSim, ItForgetsWhatTheHostKnowsToHaveEnded) {
     AsyncWorld world(in_round_figures({.schedule = {.checks_memory = checks}}));
     Four got{};
     TimelinePoint last = world.put(0, kOnes);
-    for (int round = 0; round < 200; ++round) {  // always some in flight
+    for (int round = 0; round < 200; ++round) {  // some are always in flight
       const TimelinePoint next = world.negate(0, 1, {last});
       const TimelinePoint read = world.get(1, got, {next});
       world.wait(next).value();
@@ -210,7 +210,7 @@ TEST(AsyncSim, ItForgetsWhatTheHostKnowsToHaveEnded) {
   }
 }
 
-// ---- order that is forgotten ----
+// ---- missing dependences ----
 
 TEST(AsyncSimOrder, AnOpBeforeTheEndOfItsUploadIsFound) {
   AsyncWorld world;
@@ -272,7 +272,7 @@ TEST(AsyncSimOrder, OrderGoesThroughOtherStreams) {
   Four got{};
   const TimelinePoint negated = world.negate(0, 1, {world.put(0, kOnes)});
   const TimelinePoint read = world.get(1, got, {negated});
-  // Behind the readback, so behind the op, so behind the first upload.
+  // After the readback, so after the op, so after the first upload.
   const TimelinePoint put = world.put(0, kTens, {read});
   world.wait(put).value();
   EXPECT_EQ(world.bytes_at(0), kTens);
@@ -308,8 +308,8 @@ TEST(AsyncSimOrder, ReportsAreKept) {
   EXPECT_EQ(world.sim.shadow_reports().front().fault, ShadowFault::read_before_produce);
 }
 
-// Chains of ops on four queues, out of order, with readbacks in between: the bytes are those of the
-// inline sim, and no access is a fault.
+// Chains of ops on four queues, out of order, with readbacks in between: the bytes equal those of
+// the inline sim, and no access is a fault.
 TEST(AsyncSimOrder, AnyOrderOfUnorderedWorkGivesTheSameBytes) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     AsyncWorld world(
@@ -400,7 +400,7 @@ TEST(AsyncSimHost, APageThatIsFreedUnderWorkIsFoundAndNotTouched) {
   AsyncWorld world;
   const TimelinePoint negated = world.negate(0, 1, {world.put(0, kOnes)});
   world.free_page();
-  const Status status = world.wait(negated);  // would write into memory that is gone
+  const Status status = world.wait(negated);  // would write into freed memory
   ASSERT_FALSE(status.has_value());
   EXPECT_THAT(status.error().text, HasSubstr("a page of 4096 bytes was freed while command"));
   world.wait(negated).value();

@@ -1,5 +1,5 @@
-// An asynchronous sim with tensors of four f32 in a page of its own, for tests that drive it by
-// hand. Values, one thread at a time, but for wait().
+// An asynchronous sim with tensors of four f32 in its own page, for tests that drive it by hand.
+// Values; one thread at a time, except for wait().
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ inline AsyncSimOptions in_round_figures(AsyncSimOptions options = {}) {
   return options;
 }
 
-/// What an op has to do with failures at the end of work.
+/// The error cell and the guards of an op.
 struct LateFailure {
   ErrorCell cell = 0;
   std::vector<ErrorCell> guards = {};
@@ -54,13 +54,13 @@ class AsyncWorld {
   [[nodiscard]] TensorView at(int place, DType dtype = DType::f32) const {
     return {page_.data + place * 64, &layout_, dtype};
   }
-  /// What the place's memory holds, whoever may be at it.
+  /// The bytes of the place's memory, even while a command uses them.
   [[nodiscard]] Four bytes_at(int place) const {
     Four values{};
     std::memcpy(values.data(), at(place).data, sizeof values);
     return values;
   }
-  /// Borrows the values up to the point.
+  /// Uploads the values, which must outlive the returned point.
   TimelinePoint put(int place, const Four& values, Points after = {}) {
     return sim.upload(at(place).data, std::as_bytes(std::span(values)), after).value().point;
   }
@@ -91,7 +91,7 @@ class AsyncWorld {
     EXPECT_TRUE(issue.status.has_value()) << issue.status.error().text;
     return issue.point;
   }
-  /// The text of the error with which the op is refused.
+  /// The text of the error with which submit refuses the op.
   std::string refused(OpKind kind, const std::vector<int>& from, int to, Points after) {
     const Issue issue = run(kind, from, to, after);
     EXPECT_EQ(issue.issued, 0U);

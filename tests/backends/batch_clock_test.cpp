@@ -1,4 +1,4 @@
-// When launches ran, in batches that are longer than their timestamps, and what of them may have
+// When launches ran, in batches with more launches than timestamps, and which launches may have
 // overlapped.
 #include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/physical_list.hpp"
@@ -31,7 +31,7 @@ class BatchClockTest : public ::testing::Test {
         CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
     stream_->watch_loops(shaders_->loop_word());
   }
-  /// A launch of one dispatch; 0: one that is not timed.
+  /// A launch of one dispatch; `number` 0 is not timed.
   void launch(std::uint32_t number, bool is_behind_barrier) {
     ASSERT_TRUE(stream_->begin_launch({}, {}).has_value());
     if (is_behind_barrier) {
@@ -86,7 +86,7 @@ TEST_F(BatchClockTest, WhatNothingKeptApartMayHaveOverlapped) {
 
 TEST_F(BatchClockTest, InALongBatchTheLastOnesShareTheTimeThatIsLeft) {
   constexpr std::uint32_t kLaunches = 3 * BatchClock::kMostTimestamps;
-  for (int round = 0; round < 2; ++round) {  // the timestamps serve again
+  for (int round = 0; round < 2; ++round) {  // the timestamps are reused
     for (std::uint32_t number = 1; number <= kLaunches; ++number) {
       launch(number, true);
     }

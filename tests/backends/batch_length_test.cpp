@@ -8,7 +8,8 @@
 namespace hearth::vulkan {
 namespace {
 
-/// At how many dispatches batches began, with so many to a launch; `has_work` by batch.
+/// The dispatch counts at which batches began, with `step` dispatches a launch; `has_work` by
+/// batch.
 std::vector<std::uint32_t> lengths(BatchLength& length,
                                    std::uint32_t step,
                                    const std::vector<bool>& has_work) {
@@ -37,7 +38,7 @@ TEST(BatchLength, IsTheMostWhereTheDeviceIsBusy) {
             (std::vector<std::uint32_t>{128, 128, 8, 16}));
 }
 
-// A product in two stages has two dispatches to a launch: the device is fed all the same.
+// A product in two stages has two dispatches a launch; batches must begin as early as with one.
 TEST(BatchLength, CountsLaunchesOfSeveralDispatches) {
   BatchLength length;
   EXPECT_EQ(lengths(length, 3, {false, false, false}), (std::vector<std::uint32_t>{9, 18, 33}));
@@ -55,7 +56,7 @@ TEST(BatchLength, AsksTheDeviceSeldom) {
   EXPECT_EQ(asked, 15);
 }
 
-// Work on another queue has a batch begin early: the next one counts from its own beginning.
+// Work on another queue makes a batch begin early; the next batch counts from its own beginning.
 TEST(BatchLength, OfABatchThatSomebodyElseBeganIsForgotten) {
   BatchLength length;
   EXPECT_FALSE(length.is_enough(8, [] { return true; }));

@@ -1,6 +1,6 @@
-// Batches that a thread records: their order, and what a batch that is refused there costs. What
-// stands in them is the business of all other tests of Vulkan devices: with HEARTH_VULKAN_SHUFFLE
-// the thread has every batch.
+// Batches that a thread records: their order, and the cost of a batch that the driver refuses
+// there. All other tests of Vulkan devices cover the contents of batches: with
+// HEARTH_VULKAN_SHUFFLE the thread records every batch.
 #include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/physical_list.hpp"
 
@@ -38,7 +38,7 @@ class BatchRecorderTest : public ::testing::Test {
                                 .before_each = std::move(before_each)})
         .value();
   }
-  /// One batch without dispatches.
+  /// Adds one batch without dispatches.
   static Status add(CommandStream& to, Recording recording) {
     HEARTH_TRY_STATUS(to.begin_launch({}, {}));
     return to.flush(recording);
@@ -74,8 +74,8 @@ TEST_F(BatchRecorderTest, WithoutAThreadTheOwnerRecords) {
   EXPECT_TRUE(device_->wait_until(all->semaphore(), 20).has_value());
 }
 
-// Call k is the end of a batch or its submission, in turns. Batches behind it are not submitted,
-// and the owner hears of it with the next one, or where it asks.
+// Call k is the end of a batch or its submission, alternately. Later batches are not submitted. The
+// owner receives the error with the next batch or from a query.
 TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
   for (std::uint64_t call = 1; call <= 12; ++call) {
     SCOPED_TRACE("call " + std::to_string(call));
@@ -100,7 +100,8 @@ TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
   }
 }
 
-// While the owner adds the next batch, by itself or not, the thread's is refused at any moment.
+// While the owner adds the next batch, recorded by itself or not, the thread's batch is refused at
+// any moment.
 TEST_F(BatchRecorderTest, NothingIsSubmittedBehindABatchThatIsRefused) {
   for (int round = 0; round < 200; ++round) {
     const std::unique_ptr<CommandStream> all = stream({.refused_at_call = 2});
@@ -115,7 +116,8 @@ TEST_F(BatchRecorderTest, NothingIsSubmittedBehindABatchThatIsRefused) {
   }
 }
 
-// Whoever waits is told within the limit, and then at once; the owner may go on adding meanwhile.
+// Each waiter gets an error within the limit, and later waiters at once; the owner may go on
+// adding.
 TEST_F(BatchRecorderTest, ADriverThatDoesNotComeBackKeepsNobodyForLong) {
   Promise<void> release;
   const auto comes = std::make_shared<Pending<void>>(release.pending());

@@ -1,5 +1,5 @@
-// The end of a device whose disk is slow or full. A program of its own, since it takes the place of
-// the C library's fsync and rename.
+// Closing a device whose disk is slow or full. A separate program, because it replaces the C
+// library's fsync and rename.
 #include "backends/vulkan/physical_list.hpp"
 #include "backends/vulkan/shader_store.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -27,7 +27,7 @@
 namespace hearth::vulkan {
 
 std::atomic<int> syncs{0};
-/// Each rename waits for it, as on a disk that is slow; null: none does.
+/// Each rename waits for it, as on a slow disk; null: no rename waits.
 std::atomic<const Pending<void>*> disk{nullptr};
 
 namespace {
@@ -42,7 +42,7 @@ class CacheSaveTest : public ::testing::Test {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
   }
-  /// A device's shaders; one that is new.
+  /// Opens a new shader store of the device.
   [[nodiscard]] std::unique_ptr<ShaderStore> store(std::chrono::nanoseconds limit) {
     auto made = ShaderStore::make(
                     device_, nullptr, {}, {.executor = &executor_, .log = nullptr, .limit = limit})

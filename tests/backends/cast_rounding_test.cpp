@@ -1,5 +1,5 @@
-// Integers that an f64 cannot hold, on their way to 16 bits: the reference, the CPU's loops at each
-// instruction set and the interpreter round them once.
+// Casts of integers beyond the range of f64 to 16-bit floats: the reference, the CPU's loops at
+// each instruction set and the interpreter round once.
 #include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/small_call.hpp"
 
@@ -30,8 +30,7 @@ struct Rounding {
   double to;
 };
 
-// One above the middle between two neighbours is the middle itself as an f64, which goes to the
-// even one.
+// One above the middle between two neighbours is the middle itself as an f64, which rounds to even.
 const std::vector<Rounding>& roundings() {
   static const std::vector<Rounding> kAll{
       {kOne60 + kHalfStep + 1, 0x1.02p60},

@@ -1,5 +1,5 @@
-// The texts of shaders, without a device: that they compile to valid SPIR-V, each kind of op in
-// each type and form; and, reviewed by eye, what the printer makes of a few kernels.
+// The texts of shaders, without a device: each kind of op, in each type and form, compiles to valid
+// SPIR-V; the printed text of a few kernels is reviewed by eye.
 #include "backends/vulkan/kernels/pointwise_text.hpp"
 #include "backends/vulkan/kernels/rows_text.hpp"
 #include "tests/conformance/prepared_call.hpp"
@@ -67,8 +67,8 @@ KernelIR kernel_of(const KernelCall& call) {
   return builder.take();
 }
 
-// In turn: vectors with a cell among them; rows of vectors; strides; strides of 64 bits; one by
-// one.
+// By number: vectors, one operand a single cell; rows of vectors; strides; strides of 64 bits; one
+// by one.
 PointwiseForm form_of(std::size_t number, const KernelIR& kernel, bool fails) {
   PointwiseForm form{.may_fail = fails};
   const std::size_t last = kernel.inputs.empty() ? 0 : kernel.inputs.size() - 1;
@@ -113,7 +113,7 @@ TEST(Codegen, MakesValidShadersOfEveryElementwiseKind) {
         const bool is_small = spec.outputs[0].shape == Shape{7} ||
                               (info.kind == OpKind::arange && spec.outputs[0].shape == Shape{64});
         if ((spec.dtypes & dtype_bit(dtype)) == 0 || !is_small || (texts % 3 == 1 && ++texts > 0)) {
-          continue;  // calls of a kind differ little: two out of three
+          continue;  // calls of a kind differ little: skip two of three
         }
         const PreparedCall prepared(info.kind, spec, dtype);
         const KernelCall call = prepared.call();
@@ -121,7 +121,7 @@ TEST(Codegen, MakesValidShadersOfEveryElementwiseKind) {
         const bool fails =
             may_fail(info.kind, (call.inputs.empty() ? call.outputs : call.inputs)[0].dtype);
         const PointwiseForm form = form_of(texts++, kernel, fails);
-        // Few parameters are pushed, many are read through an address.
+        // Few parameters are pushed; many are read through an address.
         expect_valid(prepared.to_string(), pointwise_text(kernel, form, texts % 2 == 0 ? 64 : 256));
       }
     }
@@ -141,7 +141,7 @@ TEST(Codegen, HasValidElementaryFunctionsAndVectors) {
   expect_valid("functions", text + "void main() {}\n");
 }
 
-// A text takes the functions that it calls, with what those need, and no others.
+// A text includes the functions that it calls, with their dependences, and no others.
 TEST(Codegen, TakesTheFunctionsThatAreCalled) {
   EXPECT_EQ(glsl_library("const float y = x + 1.0;"), "");
   const std::string library = glsl_library("y = bf16_of_f32(sticky_of_f64(x));");
@@ -156,7 +156,7 @@ TEST(Codegen, TakesTheFunctionsThatAreCalled) {
   EXPECT_EQ(math.find("m_pow"), std::string::npos);
 }
 
-// Drivers in software make a ladder of branches of a table that is read by index.
+// Drivers in software lower a table that is read by index to a ladder of branches.
 TEST(Codegen, HasNoTablesInElementaryFunctions) {
   EXPECT_EQ(glsl_math().find("uint[]("), std::string_view::npos);
   EXPECT_EQ(glsl_math().find("const uint k"), std::string_view::npos);
@@ -181,7 +181,7 @@ KernelIR softmax_of(Primitive primitive, DType dtype) {
   return b.take();
 }
 
-// All folds, of a type that is folded.
+// All folds over a type that supports them.
 KernelIR all_folds(DType type) {
   KernelBuilder b({0, 1}, 0b10);
   const KernelValue x = b.input(type, row_map());
@@ -231,7 +231,7 @@ TEST(Codegen, WorksOnRowsInStages) {
   EXPECT_EQ(stages.folds_of(kernel, 0).size(), 1U);
   EXPECT_EQ(stages.folds_of(kernel, 1).size(), 1U);
   EXPECT_EQ(stages.elements_of(kernel, 2, true).size(), 1U);   // the product
-  EXPECT_EQ(stages.elements_of(kernel, 2, false).size(), 4U);  // and all that it is made of
+  EXPECT_EQ(stages.elements_of(kernel, 2, false).size(), 4U);  // and its inputs
 }
 
 // ---- reviewed by eye ----
@@ -297,7 +297,7 @@ TEST(Codegen, PrintsConversionsAndConstantsAsTheyWereReviewed) {
   testing::expect_golden("printed_conversions.glsl", printed(b.take()));
 }
 
-// One copy of the body for all elements that a thread keeps.
+// One copy of the body for all elements of a thread.
 TEST(Codegen, RowsThatAreRolledHaveLoops) {
   RowForm form{.threads = 128, .row_threads = 128, .vector = 4, .chunks = 4};
   form.access.fill(RowAccess::vectors);

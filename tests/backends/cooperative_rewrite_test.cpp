@@ -11,7 +11,7 @@
 namespace hearth {
 namespace {
 
-// Three types of their own where `b_sizes` differ from those of the sums.
+// The matrices have three distinct types where `b_sizes` differ from those of the sums.
 std::string text_of(const std::string& b_sizes, int sum_bits = 32) {
   const std::string sum = "fcoopmatNV<" + std::to_string(sum_bits) + ", gl_ScopeSubgroup, kM, kN>";
   return R"(#version 460
@@ -96,7 +96,7 @@ TEST(CooperativeRewrite, GivesEachTypeTheUseThatItsProductsShow) {
   ASSERT_EQ(products.size(), 1U);
   EXPECT_EQ(uses.at(products[0][0]), 2U);  // the sum's type
   for (const Instruction& load : all_of(out.value(), 4457)) {
-    // The first load is of a by rows, the other of b by columns: a layout is what a use is here.
+    // The first load is of a by rows, the other of b by columns: here the layout encodes the use.
     EXPECT_EQ(numbers.at(load[3]), uses.at(load[0]));
   }
 }
@@ -124,13 +124,13 @@ TEST(CooperativeRewrite, MovesTheStrideBehindTheLayout) {
   ASSERT_EQ(loads.size(), 2U);
   for (std::size_t i = 0; i < loads.size(); ++i) {
     EXPECT_EQ(numbers.at(loads[i][4]), 9U);
-    EXPECT_EQ(loads[i].size(), loads_before[i].size());  // what says how memory is read stays
+    EXPECT_EQ(loads[i].size(), loads_before[i].size());  // the operands of memory access stay
     EXPECT_EQ(loads[i].back(), loads_before[i].back());
   }
   const auto stores = all_of(out.value(), 4458);
   ASSERT_EQ(stores.size(), 1U);
   EXPECT_EQ(numbers.at(stores[0][3]), 4U);
-  // A layout that is not known becomes a choice.
+  // A layout that is unknown at compile time becomes a select.
   const auto choices = all_of(out.value(), 169);
   ASSERT_EQ(choices.size(), 1U);
   EXPECT_EQ(choices[0][1], stores[0][2]);
@@ -138,7 +138,7 @@ TEST(CooperativeRewrite, MovesTheStrideBehindTheLayout) {
   EXPECT_EQ(numbers.at(choices[0][4]), 0U);
 }
 
-// The same program of i8, with sums in i32.
+// The same program with i8 factors and i32 sums.
 std::string text_of_integers() {
   std::string text = text_of("kK, kN");
   const auto replace = [&text](const std::string& what, const std::string& by) {
@@ -198,7 +198,7 @@ TEST(CooperativeRewrite, NumbersNewValuesBelowTheBound) {
 }
 
 TEST(CooperativeRewrite, RefusesOneTypeOfTwoUses) {
-  // With b as M x K it has the type of a.
+  // With b as M x K, b has the type of a.
   const auto out = rewrite_cooperative(compiled("kM, kK"), CooperativeFactor::f16);
   ASSERT_FALSE(out.has_value());
   EXPECT_NE(out.error().text.find("two uses"), std::string::npos) << out.error().text;
@@ -206,7 +206,7 @@ TEST(CooperativeRewrite, RefusesOneTypeOfTwoUses) {
 
 TEST(CooperativeRewrite, RefusesAnInstructionWithoutAnEnd) {
   SpirvModule module = compiled();
-  module.push_back(4U << 16U | 248U);  // four words are said to come
+  module.push_back(4U << 16U | 248U);  // the header announces four words
   EXPECT_FALSE(rewrite_cooperative(module, CooperativeFactor::f16).has_value());
 }
 

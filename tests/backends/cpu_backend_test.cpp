@@ -109,7 +109,7 @@ TEST(CpuBackend, NamesTheIndexThatIsOutsideItsAxis) {
             "index_select: index -1 at [0] is outside axis 1 of size 3");
 }
 
-// Beyond the size from which zeros bypass the caches.
+// Larger than the size from which zeros bypass the caches.
 TEST(CpuBackend, AddsIntoALargeTable) {
   CpuBackend backend;
   constexpr std::int64_t kRows = 70'001;
@@ -136,7 +136,8 @@ TEST(CpuBackend, AddsIntoALargeTable) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Sums of both ways, of rows and of lines, in the order of the index: the same bits on any arena.
+// Both addition loops, by rows and by lines, add in the order of the index: the same bits on any
+// arena.
 TEST(CpuBackend, AdditionsByIndexHaveTheBitsOfTheirOrder) {
   CpuBackend one({.serial = true});
   CpuBackend all;
@@ -168,7 +169,7 @@ TEST(CpuBackend, AdditionsByIndexHaveTheBitsOfTheirOrder) {
     const auto* const sums = out.view().as<const float>();
     return std::vector<float>(sums, sums + 11 * kWidth);
   };
-  // The same values from a buffer with a gap behind each row, which are no rows to be copied.
+  // The same values from a buffer with a gap after each row, which cannot be copied as rows.
   std::vector<double> gapped;
   for (std::int64_t row = 0; row < kCount; ++row) {
     gapped.insert(gapped.end(), values.begin() + row * kWidth, values.begin() + (row + 1) * kWidth);
@@ -297,7 +298,7 @@ TEST(CpuBackend, StreamsLargeResultsWhole) {
   }
 }
 
-/// A device's memory as the backend sees it.
+/// Device memory as the backend sees it.
 class DeviceScratch final : public ScratchMemory {
  public:
   [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override {

@@ -1,4 +1,4 @@
-// What the tests of contractions and pooling on the CPU share: random operands, and one op run by
+// Shared by the tests of contractions and pooling on the CPU: random operands, and one op run by
 // the oracle and by a CPU device. Values, any thread.
 #pragma once
 
@@ -37,8 +37,8 @@ inline std::vector<double> computed(const cpu::CpuOptions& options,
   return computed(device, call, output);
 }
 
-/// One serial device for each instruction set that the machine has (the highest, for those that it
-/// has not).
+/// One serial device for each instruction set; a set that the machine lacks gets the highest
+/// available one.
 class DevicePerIsa {
  public:
   [[nodiscard]] std::array<cpu::CpuBackend*, 3> all() { return {&baseline_, &avx2_, &avx512_}; }

@@ -1,5 +1,5 @@
 // Kernels of several ops as one tile program against the same ops run one by one on the CPU, to the
-// bit, and what a launch promises beside: in place, many sets, views, failures.
+// bit. Also the other guarantees of a launch: in place, many sets, views, failures.
 #include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/expression_runner.hpp"
 #include "tests/backends/small_call.hpp"
@@ -39,7 +39,7 @@ struct ChainValue {
   KernelValue value;
 };
 
-// A chain of random ops over one space: as kernels one by one, and put together as one kernel.
+// A chain of random ops over one space: run as separate kernels, and built as one kernel.
 class Chain {
  public:
   Chain(std::uint32_t seed, DType dtype, IsaLevel isa)
@@ -174,7 +174,7 @@ class Chain {
     add(OpKind::where, {condition, any_value(), any_value()}, dtype_, false);
   }
 
-  // ((f(x ∘ number) + number) · y) · number with some of its steps left out.
+  // ((f(x ∘ number) + number) · y) · number, with random steps omitted.
   void add_wrapped() {
     constexpr std::array kBefore{OpKind::sub, OpKind::mul, OpKind::div};
     ChainValue value = any_value();
@@ -198,7 +198,7 @@ class Chain {
     }
     values_.push_back(value);
   }
-  // A value that is no result.
+  // An internal value, which is not a result.
   ChainValue step(OpKind kind, const std::vector<ChainValue>& operands, bool has_immediate) {
     add(kind, operands, dtype_, has_immediate);
     const ChainValue made = values_.back();
@@ -214,7 +214,7 @@ class Chain {
       values.push_back(each.value);
     }
     const TensorView out = keep(result, shape_);
-    // Every op has a result over all of the space, so that one kernel can hold them.
+    // Every op has a result over the whole space, so that one kernel can hold them all.
     if (views.size() == 1 && views[0].shape() != shape_) {
       layouts_.push_back(std::make_unique<hearth::detail::Layout>(
           shape_, broadcast_strides(*views[0].layout, shape_)));
@@ -248,7 +248,7 @@ class Chain {
     text_ += std::string(name(kind)) + "\n";
   }
 
-  // Up to three of the values are results.
+  // Up to three values become results.
   void compare() {
     std::vector<TensorView> wanted;
     std::vector<TensorView> outputs;
@@ -260,7 +260,7 @@ class Chain {
     }
     const KernelIR kernel = builder_->take();
     text_ += to_string(kernel);
-    // What no result needs is left out; so are its inputs and parameters, here.
+    // Drops values that no result needs, with their inputs and parameters.
     KernelIR used = kernel;
     const std::vector<TensorView> inputs = drop_unused(used);
     ASSERT_TRUE(verify(used).has_value()) << verify(used).error().text << "\n" << text_;

@@ -1,5 +1,5 @@
 // The launch of tile programs: operands that share bytes, many sets at once, views as index maps,
-// integers without an answer, and the programs that are kept.
+// integer ops without a result, and cached programs.
 #include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/expression_runner.hpp"
 #include "tests/backends/small_call.hpp"
@@ -59,7 +59,7 @@ Status interpret_flat(const KernelIR& kernel,
   return interpret(kernel, {std::array{count}, in, out, parameters});
 }
 
-// Any output in the bytes of any input, as an optimizer has it.
+// Any output in the bytes of any input, as in optimizer updates.
 TEST(Expression, WritesItsResultsOverItsInputs) {
   const KernelIR kernel = momentum_update();
   const std::vector<ScalarAttributes> parameters{{.real = 0.1}, {.real = 0.9}};
@@ -111,7 +111,7 @@ TEST(Expression, SwapsTwoTensorsInPlace) {
   EXPECT_EQ(second.values(), was_first);
 }
 
-// Sets of all sizes, each with parameters of its own, on one core and on several.
+// Sets of all sizes, each with its own parameters, on one core and on several.
 TEST(Expression, RunsManySetsInOneLaunch) {
   const KernelIR kernel = momentum_update();
   const std::vector<std::int64_t> sizes{1, 7, 0, 4096, 33, 200'003, 64, 129, 150'000, 2};
@@ -154,7 +154,7 @@ TEST(Expression, RunsManySetsInOneLaunch) {
   }
 }
 
-// Among sets that lie flat: one that broadcasts, one that is transposed.
+// One set broadcasts and one is transposed; the other sets are contiguous.
 TEST(Expression, RunsSetsThatDoNotLieFlatInTheSameLaunch) {
   KernelBuilder b({0});
   const KernelValue left = b.input(DType::f32, {axis(0)});
@@ -188,7 +188,7 @@ TEST(Expression, RunsSetsThatDoNotLieFlatInTheSameLaunch) {
   }
 }
 
-// ---- kernels whose maps say more than broadcasting ----
+// ---- kernels with index maps beyond broadcasting ----
 
 void expect_as_interpreted(const KernelIR& kernel,
                            const std::vector<std::int64_t>& extents,
@@ -263,7 +263,7 @@ TEST(Expression, KnowsPlacesAndIndices) {
   expect_as_interpreted(kernel, {77, 130}, {x_values.view()}, DType::i64, {{77, 130}});
 }
 
-// Philox words at places of the kernel's own, which no loop for random ops knows.
+// Philox words at indices that the kernel computes, which no loop for random ops supports.
 TEST(Expression, DrawsWordsAtAnyPlace) {
   KernelBuilder b({0});
   const KernelValue x = b.input(DType::i64, {axis(0)});
@@ -319,7 +319,8 @@ KernelIR adamw_kernel(const std::vector<AffineIndex>& gradient_map, bool uses_mo
   return b.take();
 }
 
-// The update's one loop, where an operand repeats, and where a result is needed before the others.
+// The update's single loop where an operand repeats, and where one result is needed before the
+// others.
 TEST(Expression, UpdatesAsAdamWDoesWhateverItsOperandsAre) {
   const std::vector<ScalarAttributes> scalars{{.real = 0.999},
                                               {.real = 0.9},
@@ -388,7 +389,7 @@ TEST(Expression, PutsProductsAndSumsTogetherWhicheverOperandsRepeat) {
   }
 }
 
-// ---- integers without an answer ----
+// ---- integer ops without a result ----
 
 KernelIR quotient() {
   KernelBuilder b({0});
@@ -477,7 +478,7 @@ TEST(Expression, KeepsABoundedNumberOfPrograms) {
     KernelBuilder b({0});
     b.output(b.input(DType::f32, {axis(0)}) + static_cast<double>(number));
     const KernelIR kernel = b.take();
-    // Two of them with one hash, which must not be mistaken for one another.
+    // Two of them have one hash; the cache must tell them apart.
     run_expression(
         kernel, number < 2 ? 1 : number, std::array{ExpressionCall{in, out, {}}}, runner.context())
         .value();

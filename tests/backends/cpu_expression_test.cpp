@@ -63,7 +63,7 @@ class TileProgramOfOp : public ::testing::TestWithParam<std::tuple<IsaLevel, OpK
                 PreparedCall(op_case.kind, spec, dtype, layouts));
       }
     }
-    // In place, each input in turn.
+    // In place over each input in turn.
     for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
       PreparedCall mine(op_case.kind, spec, dtype);
       PreparedCall theirs(op_case.kind, spec, dtype);
@@ -81,7 +81,7 @@ class TileProgramOfOp : public ::testing::TestWithParam<std::tuple<IsaLevel, OpK
   CpuBackend backend_{{.cores = {0}, .max_isa = std::get<0>(GetParam())}};
 };
 
-// Large calls, which are for kernels that share them out, at the machine's own level alone.
+// Large calls, which test how kernels split work, run only at the machine's own level.
 bool is_due(const conformance::CallSpec& spec, DType dtype, IsaLevel level) {
   constexpr std::int64_t kMostElements = 4096;
   return (spec.dtypes & dtype_bit(dtype)) != 0 &&

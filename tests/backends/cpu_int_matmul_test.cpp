@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::ElementsAreArray;
 
-/// All values of i8.
+/// Random values over the whole range of i8.
 SmallTensor random_bytes(const Shape& shape, unsigned seed) {
   std::mt19937 engine(seed);
   std::vector<double> values;
@@ -70,7 +70,7 @@ TEST(CpuIntMatmul, IsExactAtEveryLevelForEveryOrderOfRowsAndColumns) {
   }
 }
 
-/// A tile and a thin product by one set of loops, of a[rows, depth] and b[depth, columns].
+/// A tile and a thin product of a[rows, depth] and b[depth, columns] by one set of loops.
 void expect_exact(const cpu::IntTileKernels& kernels, int rows, int columns, std::int64_t depth) {
   std::mt19937 engine(7);
   std::vector<std::int8_t> a(static_cast<std::size_t>(rows * depth));
@@ -138,7 +138,7 @@ void expect_exact(const cpu::IntTileKernels& kernels, int rows, int columns, std
   }
 }
 
-// A processor with products of bytes would else never run the other loops of its level.
+// A processor with byte products would otherwise never run the other loops of its level.
 TEST(CpuIntMatmul, BothWaysToMultiplyWordsAreExact) {
   for (const cpu::IsaLevel level : cpu::levels_here()) {
     for (const cpu::IntTileKernels* const kernels :
@@ -174,7 +174,8 @@ class Kept final : public Constant {
   std::vector<std::byte> bytes_;
 };
 
-// The second product has the first one's result although b was changed: it read what was kept.
+// The second product returns the first one's result although b has changed: it read the kept
+// panels.
 TEST(CpuIntMatmul, KeepsThePanelsOfAConstant) {
   cpu::CpuBackend device(serial_device());
   const SmallTensor a = random_bytes({20, 90}, 3);

@@ -1,4 +1,4 @@
-// Products that may run as one: a row of a thin product has the bits it has alone.
+// Products that may run as one: a row of a joined thin product has the bits of the row alone.
 #include "cpu_contraction.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ detail::Layout by_columns(const Shape& shape) {
   return detail::Layout(shape, strides);
 }
 
-/// Bytes of row `row` of x [rows, k] times w [k, n], plus bias, with the rows taken `at_once`.
+/// Bytes of row `row` of x [rows, k] times w [k, n], plus bias, with `at_once` rows a call.
 std::vector<std::byte> product_bytes(cpu::CpuBackend& device,
                                      const SmallTensor& x,
                                      const TensorView& w,

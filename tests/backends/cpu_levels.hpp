@@ -1,4 +1,4 @@
-// The instruction sets that a test can try on this machine. Values, any thread.
+// The instruction sets that a test can run on this machine. Values, any thread.
 #pragma once
 
 #include <vector>

@@ -13,8 +13,8 @@
 namespace hearth::cpu {
 namespace {
 
-// Below the machine's best level, which the conformance suite runs: the kinds whose loops differ by
-// level.
+// Covers the levels below the machine's best, which the conformance suite runs: kinds whose loops
+// differ by level.
 std::vector<IsaLevel> lower_levels() {
   std::vector<IsaLevel> levels = levels_here();
   levels.pop_back();
@@ -27,7 +27,7 @@ std::vector<OpKind> kinds_with_loops() {
     switch (info.op_class) {
       case OpClass::view:
       case OpClass::lifetime:
-      case OpClass::expression:  // has no case: what it computes is a program's
+      case OpClass::expression:  // has no case: the program defines it
       case OpClass::custom:
         break;
       default:

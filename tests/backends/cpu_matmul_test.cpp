@@ -174,7 +174,7 @@ TEST(CpuMatmul, ARowOfALargeProductIsTheSameInASmallerOne) {
   EXPECT_EQ(some, std::vector<double>(all.begin(), all.begin() + 2000));
 }
 
-// Equal terms are all rounded the same way: in one f32 a sum of so many is off by 1 %.
+// Equal terms all round the same way: one f32 sum of this length is off by 1 %.
 TEST(CpuMatmul, ADeepSumIsExactAtEachLevelAndOnAnyNumberOfCores) {
   constexpr double kBound = 1024 * testing::unit_roundoff(DType::f32);
   DevicePerIsa devices;
@@ -205,7 +205,7 @@ TEST(CpuMatmul, ADeepSumIsExactAtEachLevelAndOnAnyNumberOfCores) {
   }
 }
 
-// A weight's gradient, of which the larger side is read where it lies, or the smaller one.
+// A weight gradient: the kernel reads either the larger or the smaller side in place.
 TEST(CpuMatmul, AColumnOfALongSumOverRowsIsTheSameInASmallerOne) {
   const SmallTensor a = random_tensor(DType::f32, {400, 40}, 16);
   const SmallTensor b = random_tensor(DType::f32, {400, 100}, 17);

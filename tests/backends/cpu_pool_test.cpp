@@ -34,7 +34,7 @@ struct Pool {
   }
 };
 
-// Pairs with whole, half and partial vectors and odd sizes; then overlapping, padded and gappy
+// Pairs with whole, half and partial vectors and odd sizes; then overlapping, padded and gapped
 // windows.
 std::vector<Pool> pools() {
   std::vector<Pool> list;
@@ -55,7 +55,7 @@ std::vector<Pool> pools() {
   return list;
 }
 
-// The positions of the oracle, for the backward ops.
+// The oracle's positions, for the backward ops.
 SmallTensor positions_of(const Pool& pool, const SmallTensor& x) {
   const SmallTensor y(pool.dtype, pool.y());
   SmallTensor positions(DType::i32, pool.y());

@@ -1,4 +1,5 @@
-// Kernels that take an input from another call as that is made: every bit is that of the two calls.
+// Kernels with a prologue, another call that computes one input: every bit is that of the two
+// separate calls.
 #include "cpu_contraction.hpp"
 #include "cpu_levels.hpp"
 #include "made_input.hpp"
@@ -35,7 +36,7 @@ void expect_taken(Backend& device, const MadeCall& made, const std::string& what
   expect_same(device, made, what);
 }
 
-/// Serial devices of every level, then one of two cores.
+/// Serial devices of every level, then one with two cores.
 std::vector<std::unique_ptr<cpu::CpuBackend>> devices_here() {
   std::vector<std::unique_ptr<cpu::CpuBackend>> devices;
   for (const cpu::IsaLevel level : cpu::levels_here()) {
@@ -279,7 +280,7 @@ TEST(CpuPrologue, PoolsMakeAnInputThatLeavesTheCaches) {
   }
 }
 
-// While calls follow one another so closely that a thread is awake, it takes rows of the picture.
+// While calls follow closely enough to keep a thread awake, that thread takes rows of the picture.
 TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
   const std::vector<int> cores = available_cores();
   cpu::CpuBackend alone(serial_device());
@@ -306,7 +307,7 @@ TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
   }
 }
 
-// Leading axes, a bias, and a right side that lies along its columns.
+// Leading axes, a bias, and a right side stored by columns.
 TEST(CpuPrologue, ProductsOfLeadingAxesAndOtherLayoutsHaveTheBitsOfTwoCalls) {
   const auto devices = devices_here();
   const detail::Layout turned({96, 40}, Strides{1, 96});
@@ -330,7 +331,7 @@ TEST(CpuPrologue, ProductsOfLeadingAxesAndOtherLayoutsHaveTheBitsOfTwoCalls) {
   }
 }
 
-// What follows from an element's place, cut anywhere.
+// Values that depend on an element's index, split at any place.
 TEST(CpuPrologue, AMakerMayKnowPlaces) {
   const auto devices = devices_here();
   KernelBuilder builder({0});
@@ -414,7 +415,7 @@ TEST(CpuPrologue, TheOracleMakesTheInputFirst) {
   expect_taken(oracle, MadeCall(convolution, pool), "convolution and pool");
 }
 
-// Operands outside of the device's pages are what shadow memory finds, the maker's too.
+// Shadow memory detects operands outside the device's pages, those of the prologue too.
 TEST(CpuPrologue, TheSimLooksAtWhatTheMakerReads) {
   const auto maker = maker_of(MakerKind::norm, DType::f32, {6, 8});
   OwnedCall op(OpKind::matmul, {{DType::f32, {6, 8}}, {DType::f32, {8, 5}}}, DType::f32, {6, 5});

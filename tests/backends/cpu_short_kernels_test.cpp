@@ -1,5 +1,5 @@
-// Kernels that are too short to wake a core for, while requests follow one another so closely that
-// one is awake: whoever runs which part, each bit of a result is that of one core.
+// Kernels too short to wake a core, while requests follow closely enough that one is awake: every
+// bit of a result is that of one core, whichever thread runs a part.
 #include "cpu_contraction.hpp"
 
 #include "backends/cpu/arena.hpp"
@@ -82,7 +82,7 @@ TEST(ShortKernels, HaveTheSameBitsWhoeverRunsThem) {
   }
 }
 
-// Each range once, and in a burst by both threads.
+// Each range runs once, and in a burst both threads take part.
 TEST(ShortKernels, AreSharedInABurst) {
   if (available_cores().size() < 2) {
     GTEST_SKIP() << "one core";

@@ -8,8 +8,8 @@
 
 #include <vector>
 
-// Shapes that are larger than the kernels' tiles, strips, buffers and grains, and no multiple of
-// them, in all layouts. The conformance cases are small; these walk the other paths.
+// Shapes larger than the kernels' tiles, strips, buffers and grains, and no multiples of them, in
+// all layouts. They cover the paths that the small conformance cases miss.
 namespace hearth::cpu {
 namespace {
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kUnitsInTheLastPlace = 4;
 
-/// The distance of `got` from `want` in units of the last place of f32, subnormals included.
+/// The distance of `got` from `want` in f32 units in the last place, subnormals included.
 double units_off(float got, double want) {
   const auto rounded = static_cast<float>(want);
   if (got == rounded || (std::isnan(got) && std::isnan(want))) {
@@ -33,7 +33,7 @@ double units_off(float got, double want) {
          std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
-/// Floats of every sign and exponent, with infinities, NaN and both zeros among them.
+/// Floats of every sign and exponent, including infinities, NaN and both zeros.
 std::vector<float> floats_of_all_sizes() {
   std::vector<float> values;
   for (std::uint64_t bits = 0; bits <= 0xFFFFFFFFU; bits += 40009) {
@@ -101,7 +101,7 @@ TEST(UnaryLoops, RsqrtIsRightToFourUnits) {
   expect_close(OpKind::rsqrt, [](double x) { return 1.0 / std::sqrt(x); });
 }
 
-// Other levels divide, and so does the loop of two vectors: the bits are those of a division.
+// Other levels divide, and so does the loop of two vectors: the bits must be those of a division.
 TEST(BinaryLoops, QuotientsByOneNumberAreDivisions) {
   std::vector<float> in = floats_of_all_sizes();
   std::vector<float> plain;  // whole blocks without numbers near the ends of the range
@@ -129,7 +129,7 @@ TEST(BinaryLoops, QuotientsByOneNumberAreDivisions) {
   const auto count = static_cast<std::int64_t>(in.size());
   for (const IsaLevel level : levels_here()) {
     for (const float divisor : divisors) {
-      out = in;  // in place, as a chain runs it
+      out = in;  // in place, as in a chain
       binary_loops(level).at(OpKind::div, DType::f32)[2](out.data(), out.data(), &divisor, count);
       for (std::size_t i = 0; i < in.size(); ++i) {
         const float want = in[i] / divisor;
@@ -141,7 +141,8 @@ TEST(BinaryLoops, QuotientsByOneNumberAreDivisions) {
   }
 }
 
-// GELU's way, from memory and past the caches, at every place in a line.
+// GELU's steps, from memory and with stores that bypass the caches, at every offset in a cache
+// line.
 TEST(WrappedLoops, HaveTheBitsOfTheirStepsHoweverTheyReadAndWrite) {
   const std::vector<float> in = floats_of_all_sizes();
   for (const IsaLevel level : levels_here()) {
@@ -186,8 +187,8 @@ TEST(WrappedLoops, HaveTheBitsOfTheirStepsHoweverTheyReadAndWrite) {
   }
 }
 
-// Near multiples of π a unit in the last place is far smaller than what the f32 argument can tell
-// apart.
+// Near multiples of π a unit in the last place is far smaller than the resolution of the f32
+// argument.
 TEST(UnaryLoops, SineAndCosineAreRightToTwoParts) {
   const std::vector<float> in = floats_of_all_sizes();
   for (const IsaLevel level : levels_here()) {
@@ -232,8 +233,8 @@ TEST(BinaryLoops, PowHasTheSpecialCasesOfTheCLibrary) {
   }
 }
 
-// Tiles, chunks and rows begin anywhere, so an element's bits are the same in the middle of a
-// vector and alone.
+// Tiles, chunks and rows begin anywhere, so an element has the same bits in the middle of a vector
+// and alone.
 TEST(UnaryLoops, AndPowGiveAnElementItsBitsWhereverTheLoopBegins) {
   const std::vector<float> in = floats_of_all_sizes();
   const auto count = static_cast<std::int64_t>(in.size());
@@ -269,7 +270,7 @@ TEST(UnaryLoops, AndPowGiveAnElementItsBitsWhereverTheLoopBegins) {
   }
 }
 
-// What a tile program takes as one loop is what its parts give one by one (numerics.md).
+// A tile program's combined loop gives the bits of its parts run one by one (numerics.md).
 template <class T>
 void expect_parts(OpKind whole,
                   DType dtype,
@@ -309,7 +310,7 @@ TEST(UnaryLoops, SigmoidAndRsqrtAreTheirPartsOneByOne) {
   expect_parts(OpKind::rsqrt, DType::f64, wide, rsqrt);
 }
 
-// Loops over all elements, which a kernel of one node each would run.
+// Loops over all elements, as kernels of one node each run them.
 template <class T>
 class Parts {
  public:
@@ -380,7 +381,7 @@ TEST(UnaryLoops, Log1pAndExpm1AreTheirPartsOneByOne) {
   expect_parts_of_log1p_and_expm1(DType::f64, std::vector<double>(in.begin(), in.end()));
 }
 
-// Whether an exponent stands for all elements or beside each: the same numbers, the same bits.
+// One exponent for all elements and one for each element: equal numbers give equal bits.
 template <class T>
 void expect_powers_of_the_numbers_alone(DType dtype) {
   std::vector<T> bases;
@@ -412,7 +413,7 @@ TEST(UnaryLoops, SineAndCosineDoNotDependOnNeighbours) {
     alone.push_back(static_cast<float>(static_cast<double>(i) * 0.7311 - 300));
   }
   std::vector<float> beside = alone;
-  beside[17] = 1e6F;  // far beyond what the fast way takes
+  beside[17] = 1e6F;  // far beyond the range of the fast path
   const auto count = static_cast<std::int64_t>(alone.size());
   for (const IsaLevel level : levels_here()) {
     for (const OpKind kind : {OpKind::sin, OpKind::cos}) {

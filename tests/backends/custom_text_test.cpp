@@ -1,5 +1,5 @@
-// The names in the text around a kernel that a program brings itself, held against those that
-// custom_op refuses.
+// The names in the text around a program's custom kernel, compared with those that custom_op
+// refuses.
 #include "backends/vulkan/kernels/custom.hpp"
 #include "backends/vulkan/loop_watch.hpp"
 
@@ -21,7 +21,7 @@
 namespace hearth::vulkan {
 namespace {
 
-/// Keeps the text that is dispatched to it.
+/// Keeps the dispatched text.
 class OneText final : public KernelEncoder {
  public:
   [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
@@ -53,7 +53,7 @@ std::vector<CustomInput> inputs_of(int count) {
   return inputs;
 }
 
-// All of a kernel's text, as a driver in software would get it.
+// The whole text of a kernel, as for a driver in software.
 std::string whole_text(int input_count) {
   CustomCode code;
   code.name = "k";
@@ -89,9 +89,9 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-// Words of a text that a name of the program's can meet: macros, what is declared outside braces,
-// and in a block whose members are names by themselves. What macros without parameters are made of
-// a number meets, which is a macro too.
+// Words of the text that can collide with a name of the program: macros, declarations outside
+// braces, and members of blocks without an instance name. The body of a macro without parameters
+// can collide only with a named number, because that is a macro too.
 struct TextNames {
   std::set<std::string> all;
   std::set<std::string> in_macros;
@@ -135,7 +135,7 @@ TextNames names_in(const std::string& text) {
   return names;
 }
 
-// Whether a kernel may have the name besides its inputs and y.
+// Whether a kernel may use the name besides its inputs and y.
 bool is_refused(const std::string& name, int input_count, bool as_number) {
   CustomKernelConfig config{.name = "k", .inputs = inputs_of(input_count)};
   config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> { return {in[0]}; };
@@ -154,7 +154,7 @@ bool is_refused(const std::string& name, int input_count, bool as_number) {
 }
 
 TEST(CustomText, HasNoNamesThatAProgramMayUse) {
-  for (const int input_count : {1, 7}) {  // whose parameters are push constants, and in memory
+  for (const int input_count : {1, 7}) {  // parameters as push constants, and in memory
     const std::string text = whole_text(input_count);
     const TextNames names = names_in(text);
     EXPECT_EQ(names.all.contains("Root"), input_count == 7);

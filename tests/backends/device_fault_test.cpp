@@ -1,4 +1,4 @@
-// What a driver says of a loss, as a sentence.
+// The sentence that reports a driver's description of a lost device.
 #include "backends/vulkan/device_fault.hpp"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST(DeviceFault, ADriverThatSaysNothingLeavesNothing) {
   EXPECT_EQ(describe_fault({}, {}, {}), "");
 }
 
-// A driver may fill the text up to its end, without a zero.
+// A driver may fill the text to its end, without a terminating zero.
 TEST(DeviceFault, ATextMayFillItsPlace) {
   VkDeviceFaultInfoEXT info{};
   std::ranges::fill(info.description, 'x');

@@ -1,4 +1,4 @@
-// What a test needs to run expressions on cores of its own, without a device. Any one thread.
+// Runs expressions on its own cores, without a device. Any one thread.
 #pragma once
 
 #include <bit>
@@ -35,7 +35,7 @@ class ExpressionRunner {
   [[nodiscard]] Status run(const KernelIR& kernel, const ExpressionCall& call) {
     return run(kernel, std::span(&call, 1));
   }
-  /// One elementwise op, by its expression.
+  /// Runs one elementwise op by its expression.
   [[nodiscard]] Status run_op(const KernelCall& call) {
     const std::vector<TensorSpec> inputs = specs_of(call.inputs);
     const std::vector<TensorSpec> outputs = specs_of(call.outputs);
@@ -66,7 +66,7 @@ class ExpressionRunner {
   KernelContext context_;
 };
 
-/// The same number to the bit; any NaN is like any other.
+/// Equal bits; any two NaNs count as equal.
 [[nodiscard]] inline bool is_same(const conformance::Number& a, const conformance::Number& b) {
   if (std::isnan(a.real) || std::isnan(b.real)) {
     return std::isnan(a.real) && std::isnan(b.real);

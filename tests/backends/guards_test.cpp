@@ -1,4 +1,4 @@
-// Which list of error cells the host takes for looked at.
+// Which lists of error cells the host treats as already checked.
 #include "backends/vulkan/guards.hpp"
 
 #include <array>
@@ -9,7 +9,7 @@
 namespace hearth::vulkan {
 namespace {
 
-/// Counts dispatches, of which one fails.
+/// Counts dispatches, one of which fails.
 class Counting final : public KernelEncoder {
  public:
   explicit Counting(int failing = 0) : failing_(failing) {}

@@ -1,5 +1,5 @@
-// Which dispatches a barrier keeps apart: by hand, and for random courses of launches against a
-// record of all that was dispatched.
+// Which dispatches a barrier separates: by hand, and for random sequences of launches against a
+// record of all dispatches.
 #include "backends/vulkan/hazard_tracker.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ TEST(HazardTracker, ALaunchWaitsForWhatWritesItsBytesOrReadsWhatItWrites) {
   EXPECT_FALSE(tracker.begin(one(kA), {}));
 }
 
-// A product in parts: its sums are put together behind a barrier, and then its result is written.
+// A product in parts: its sums are added after a barrier, and then its result is written.
 TEST(HazardTracker, WhatALaunchTouchesCountsBehindItsOwnBarriers) {
   HazardTracker tracker;
   EXPECT_FALSE(tracker.begin(one(kA), one(kB)));
@@ -50,8 +50,8 @@ TEST(HazardTracker, ABarrierForScratchForgetsNothingOfTheLaunch) {
   EXPECT_TRUE(tracker.begin(one(kB), {}));
 }
 
-// Known bytes that lie side by side are one span, so that there is no end of launches without a
-// barrier that read the same and write one behind the other.
+// Adjacent known spans merge into one. Otherwise launches without a barrier that read the same
+// bytes and write adjacent ones would add spans without limit.
 TEST(HazardTracker, BytesSideBySideCountAsOneSpan) {
   constexpr std::uint64_t kLaunches = 1000;
   const std::array<ByteSpan, 2> reads{kA, kC};
@@ -70,7 +70,7 @@ TEST(HazardTracker, BytesSideBySideCountAsOneSpan) {
   }
 }
 
-/// All dispatches, with the barrier that they stand behind.
+/// All dispatches, with the barrier that precedes each.
 class Course {
  public:
   struct Dispatch {
@@ -108,7 +108,7 @@ class Course {
   int barriers_ = 0;
 };
 
-/// Few spans at a time and many, short ones and some of more granules than a word of the table has
+/// Few spans at a time and many; short ones, and some of more granules than a word of the table has
 /// bits.
 class DrawnSpans {
  public:
@@ -133,7 +133,7 @@ class DrawnSpans {
   std::uint64_t scale_ = 0;
 };
 
-// Each dispatch of a launch may touch all of its bytes that were said before.
+// Each dispatch of a launch may touch all of the bytes declared so far.
 void run_launch(int launch, DrawnSpans& drawn, HazardTracker& tracker, Course& course) {
   std::vector<ByteSpan> reads = drawn.spans();
   std::vector<ByteSpan> writes = drawn.spans();
@@ -170,8 +170,8 @@ TEST(HazardTracker, RandomLaunchesThatMeetAreKeptApart) {
   }
 }
 
-// Many results of a launch are looked up by their granules; those of another that lie among them,
-// or where the table begins anew, are others' bytes.
+// The tracker finds a launch's many results by their granules. Bytes of another launch between
+// them, or where the table wraps, are not its own.
 TEST(HazardTracker, ALaunchWithManyResultsWaitsForItsOwnBytesOnly) {
   constexpr std::uint64_t kStep = 512;
   constexpr std::uint64_t kFar = std::uint64_t{4} << 20U;

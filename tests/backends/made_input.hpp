@@ -1,5 +1,5 @@
-// Calls whose input 0 another call makes: to be run as two calls, through memory, and as one.
-// Values, any thread.
+// Calls whose input 0 comes from another call (the maker): run as two calls through memory, and as
+// one. Values, any thread.
 #pragma once
 
 #include "small_call.hpp"
@@ -73,7 +73,7 @@ inline std::vector<AffineIndex> along(std::vector<int> axes) {
   builder.output(builder.convert(builder.apply(Primitive::softmax, x.type, operands), dtype));
   return expression_of(builder.take());
 }
-/// max(x + b, 0), what becomes of a result.
+/// max(x + b, 0), an epilogue.
 [[nodiscard]] inline Expression relu_expression(DType dtype) {
   KernelBuilder builder({0});
   const DType type = sum_type(dtype);
@@ -83,7 +83,7 @@ inline std::vector<AffineIndex> along(std::vector<int> axes) {
   return expression_of(builder.take());
 }
 
-/// max(x, 0): reads nothing but a result.
+/// max(x, 0), an epilogue that reads only the result.
 [[nodiscard]] inline Expression plain_relu_expression(DType dtype) {
   KernelBuilder builder({0});
   const DType type = sum_type(dtype);
@@ -92,7 +92,7 @@ inline std::vector<AffineIndex> along(std::vector<int> axes) {
   return expression_of(builder.take());
 }
 
-/// A call with operands of its own, of one result, which may have an epilogue.
+/// A call of one result that owns its operands; it may have an epilogue.
 class OwnedCall {
  public:
   OwnedCall(OpKind kind,
@@ -121,7 +121,7 @@ class OwnedCall {
     expression_ = std::move(expression);
     return *this;
   }
-  /// relu(result + b), b of this shape.
+  /// Sets the epilogue relu(result + b), with b of this shape.
   OwnedCall& with_relu(const Shape& b) {
     relu_ = relu_expression(result_.view().dtype);
     beside_.push_back(random_tensor(result_.view().dtype, b, 77));
@@ -130,14 +130,14 @@ class OwnedCall {
     has_epilogue_ = true;
     return *this;
   }
-  /// relu(result).
+  /// Sets the epilogue relu(result).
   OwnedCall& with_plain_relu() {
     relu_ = plain_relu_expression(result_.view().dtype);
     epilogue_ = {.expression = &relu_, .result = result_.view().layout};
     has_epilogue_ = true;
     return *this;
   }
-  /// Input `index` under other strides; the layout outlives this.
+  /// Sets other strides for input `index`; the layout must outlive this call.
   OwnedCall& with_layout(std::size_t index, const detail::Layout& layout) {
     views_[index].layout = &layout;
     return *this;
@@ -165,7 +165,7 @@ class OwnedCall {
   bool has_epilogue_ = false;
 };
 
-/// Input 0 of `op` made by `maker`.
+/// A call of `op` whose input 0 is the result of `maker`.
 class MadeCall {
  public:
   MadeCall(const OwnedCall& maker, const OwnedCall& op)
@@ -186,7 +186,7 @@ class MadeCall {
   MadeCall& operator=(const MadeCall&) = delete;
   ~MadeCall() = default;
 
-  /// Both as one.
+  /// Both calls as one.
   [[nodiscard]] KernelCall call() const {
     KernelCall call = op_call_;
     call.inputs = joined_inputs_;

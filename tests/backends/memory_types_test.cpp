@@ -1,4 +1,4 @@
-// Which memory serves which buffers, on cards as their drivers list them.
+// Which memory type serves which buffer, on cards as their drivers list them.
 #include "backends/vulkan/memory_types.hpp"
 
 #include <initializer_list>
@@ -73,7 +73,7 @@ TEST(MemoryTypes, MemoryForOtherThingsIsNeverTaken) {
   }
 }
 
-// Then others that give memory back help, and the memory ladder is gone up.
+// The memory ladder then runs: other devices may release memory.
 TEST(VulkanCalls, TooManyPiecesOfMemoryIsAShortage) {
   const auto code = [](VkResult result, std::string_view call) {
     return failed("vulkan:0", call, result).code;

@@ -1,5 +1,5 @@
-// The texts of products and of attention for devices that are not here: what a large GPU would get
-// compiles to valid SPIR-V, with and without matrix units.
+// The texts of products and of attention for absent devices: the shaders of a large GPU compile to
+// valid SPIR-V, with and without matrix units.
 #include "backends/vulkan/kernels/attention.hpp"
 #include "backends/vulkan/kernels/indexing.hpp"
 #include "backends/vulkan/kernels/matrix_product.hpp"
@@ -27,7 +27,7 @@
 namespace hearth::vulkan {
 namespace {
 
-// Compiles what is dispatched to it, and keeps the texts.
+// Compiles each dispatched text and keeps it.
 class TextEncoder final : public KernelEncoder {
  public:
   explicit TextEncoder(const DeviceLimits& limits) : limits_(limits) {}
@@ -62,7 +62,7 @@ class TextEncoder final : public KernelEncoder {
   DeviceLimits limits_;
 };
 
-// A result at address 0, with what works on it before it is stored.
+// A product whose result lies at address 0, with an epilogue.
 class ProductCall final {
  public:
   ProductCall(DType dtype, const Shape& shape, const Epilogue* epilogue = nullptr)
@@ -79,7 +79,7 @@ class ProductCall final {
   const Epilogue* epilogue_;
 };
 
-// Contiguous, but for sides that are transposed.
+// Contiguous, except for transposed sides.
 Status encode(KernelEncoder& encoder,
               DType dtype,
               std::int64_t rows,
@@ -135,7 +135,7 @@ TEST(ProductText, CompilesForAGpuInEachTypeAndForm) {
   }
 }
 
-// The rows that an exact product's dispatch makes, as its text has them.
+// The range of rows of an exact product's dispatch, as its text states it.
 std::pair<std::int64_t, std::int64_t> rows_of(const std::string& text) {
   const auto number = [&text](const std::string& before) {
     const std::size_t at = text.find(before);
@@ -144,9 +144,9 @@ std::pair<std::int64_t, std::int64_t> rows_of(const std::string& text) {
   return {number("own_row += "), number("first_row = min(own_row, ")};
 }
 
-// 8192 are 51 rows of tiles of 160 and 32 rows more, which tiles of 128 rows take with some of
-// their neighbours. 8320 are whole tiles; 1024 are too few; and where a smaller tile was chosen for
-// its rounds, none of its rows are left to the tile that it was preferred to.
+// 8192 rows are 51 tiles of 160 rows and 32 rows more; tiles of 128 rows take these with some
+// neighbours. 8320 rows are whole tiles; 1024 are too few. Where a smaller tile was chosen for its
+// rounds, all rows stay with it.
 TEST(ProductText, LeavesRowsThatDoNotFitToOtherTiles) {
   struct Sizes {
     DType dtype;
@@ -238,7 +238,7 @@ TEST(ProductText, EndsInAnEpilogueOfOperandsInAnyOrder) {
   }
 }
 
-// Sizes in the text, whole tiles and slices: nothing is asked before a load.
+// With sizes in the text, whole tiles and whole slices, loads have no bounds checks.
 TEST(ProductText, AsksNothingOfLongProductsOfWholeSlices) {
   for (const DType dtype : {DType::f32, DType::f16, DType::i8}) {
     TextEncoder exact(kLargeGpu);
@@ -251,8 +251,8 @@ TEST(ProductText, AsksNothingOfLongProductsOfWholeSlices) {
   }
 }
 
-// Each dimension alone and all of them, in each form: sides are copied where their lines begin
-// anywhere, and the product has what it has at the next multiple of 8.
+// Each dimension alone and all of them, in each form. Sides whose lines are not aligned are copied;
+// the product then has the text of the next multiple of 8.
 TEST(ProductText, LargeProductsOfOddSizesUseMatrixUnits) {
   struct Sizes {
     std::int64_t rows, columns, depth;
@@ -277,15 +277,15 @@ TEST(ProductText, LargeProductsOfOddSizesUseMatrixUnits) {
       }
     }
   }
-  // Of tiles without matrix units, a word is four elements.
+  // Without matrix units, a word of a tile has four elements.
   TextEncoder f32(kLargeGpu);
   ASSERT_TRUE(encode(f32, DType::f32, 4097, 4097, 4095, false, false).has_value());
   EXPECT_EQ(f32.texts.size(), 3U);
   EXPECT_NE(f32.texts.back().find("#define EXACT 1"), std::string::npos);
 }
 
-// Behind the barrier of its copies nothing shares the last round of 572 tiles with a product: some
-// rows are left to another kind. Without copies the next product does.
+// After the barrier of its copies no other product shares the last round of 572 tiles, so some rows
+// get another kind of tile. Without copies the next product shares that round.
 TEST(ProductText, CutsAProductAloneForTwoKindsOfTiles) {
   TextEncoder alone(kLargeGpu);
   ASSERT_TRUE(encode(alone, DType::bf16, 4097, 4097, 4097, false, false).has_value());
@@ -300,9 +300,9 @@ TEST(ProductText, CutsAProductAloneForTwoKindsOfTiles) {
   EXPECT_EQ(beside.texts.size(), 1U);
 }
 
-// A layer of 50,257 words: its backward products copy the gradient; the one for the input copies W,
-// too, so that the depth has whole slices. That depth is two parts, which a fold adds. A copy that
-// costs more than it brings is not made.
+// A layer of 50,257 words: its backward products copy the gradient. The product for the input also
+// copies W, so that the depth has whole slices; a fold adds the two parts of that depth. A copy
+// that costs more than it saves is not made.
 TEST(ProductText, CopiesWhatIsMultipliedOftenEnough) {
   TextEncoder of_input(kLargeGpu);
   ASSERT_TRUE(encode(of_input, DType::bf16, 8192, 768, 50257, false, false).has_value());
@@ -381,7 +381,7 @@ TEST(AttentionText, CompilesForAGpuOnMatrixUnitsWhereRowsLieInEights) {
   }
 }
 
-// Rows of a table of 2^31 elements: places in it are 64-bit numbers.
+// Rows of a table of 2^31 elements, whose indices are 64-bit numbers.
 TEST(AddAtText, CompilesForResultsOfAnySize) {
   for (const std::int64_t rows : {std::int64_t{1000}, std::int64_t{1} << 19}) {
     const hearth::detail::Layout table({rows, 4096});

@@ -29,7 +29,7 @@ TEST(ProgramCache, FindsAKernelThatLastsByItsAddressUntilItsProgramMadeRoom) {
   for (std::size_t i = 2; i < ProgramCache::kMostPrograms + 2; ++i) {
     static_cast<void>(programs.find(plus(i), i, machine_isa()).value());
   }
-  // What its address led to is gone by now.
+  // The kernel at the first address no longer exists.
   EXPECT_EQ(programs.find_lasting(lasting, 0, machine_isa()).value()->kernel, lasting);
 }
 

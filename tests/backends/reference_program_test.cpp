@@ -60,7 +60,7 @@ class Program : public ::testing::Test {
   }
   ErrorRef error(std::uint32_t slot) { return tensors_.at(SlotId{slot}).error; }
 
-  /// An integer divided by zero into `slot`, which is poisoned by it.
+  /// Divides an integer by zero into `slot`, which poisons it.
   void poison(std::uint32_t slot) {
     tensors_.insert_or_assign(SlotId{90}, HostTensor(DType::i32, {}));
     add(OpKind::div,

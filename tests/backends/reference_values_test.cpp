@@ -1,4 +1,4 @@
-// The oracle against values worked out by hand: it is what all others are compared with.
+// The oracle against values computed by hand, because all other backends are compared with it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,8 +71,8 @@ std::vector<double> cast(DType from, DType to, double value) {
 }
 
 TEST(Reference, RoundsOnceAtTheStore) {
-  // Just above the middle between two neighbours: rounding to f32 first would land on the middle
-  // and then go down.
+  // Just above the middle between two neighbours: rounding to f32 first would give the middle,
+  // which then rounds down.
   EXPECT_EQ(cast(DType::f64, DType::f16, 1.0 + 0x1p-11 + 0x1p-40)[0], 1.0 + 0x1p-10);
   EXPECT_EQ(cast(DType::f64, DType::f16, 1.0 + 0x1p-11)[0], 1.0);
   EXPECT_EQ(cast(DType::f64, DType::f16, -(1.0 + 0x1p-11 + 0x1p-40))[0], -(1.0 + 0x1p-10));

@@ -17,7 +17,7 @@ class Shadow : public ::testing::Test {
   [[nodiscard]] ByteRange at(std::int64_t begin, std::int64_t end) const {
     return {bytes_.data() + begin, end - begin};
   }
-  /// A command after `waits_for` and nothing else.
+  /// A command that waits only for `waits_for`.
   std::optional<ShadowReport> access(std::uint64_t command,
                                      const std::vector<ByteRange>& reads,
                                      const std::vector<ByteRange>& writes,

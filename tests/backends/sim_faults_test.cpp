@@ -1,4 +1,4 @@
-// The inline sim's faults, and what shadow memory says, as seen through the seam.
+// The inline sim's faults and the reports of shadow memory, seen through the seam.
 #include <hearth/backends/sim/sim_backend.hpp>
 
 #include <array>
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::SmallCall;
 
-/// A sim device, and tensors of four f32 in a page of its own.
+/// A sim device, and tensors of four f32 in its own page.
 class World {
  public:
   explicit World(SimOptions options)

@@ -83,7 +83,7 @@ TEST(SimMachine, UnorderedWorkRunsInAnyOrderAndOrderedWorkDoesNot) {
     EXPECT_EQ(log, again) << "seed " << seed;
     logs.insert(log);
   }
-  // The first begins at its submit, when it is alone.
+  // The first command begins at its submit, when it is alone.
   EXPECT_THAT(logs, ElementsAre("abcd", "acbd"));
 }
 

@@ -1,5 +1,5 @@
-// Captured and fused kernels on a Vulkan device against the interpreter: pointwise ones and those
-// along rows, every layout, in place, under guards, and integers without an answer.
+// Captured and fused kernels on a Vulkan device against the interpreter: pointwise and row kernels,
+// every layout, in place, under guards, and integer ops without a result.
 #include "tests/backends/small_call.hpp"
 #include "tests/conformance/case_tensor.hpp"
 #include "tests/conformance/device_mirror.hpp"
@@ -34,7 +34,7 @@ using conformance::Number;
 using hearth::testing::axis;
 using testing::Precision;
 
-/// A call of an expression with operands of its own.
+/// A call of an expression that owns its operands.
 class ExpressionCase {
  public:
   ExpressionCase(KernelIR kernel,
@@ -124,7 +124,8 @@ class ExpressionCase {
 
 class VulkanExpression : public ::testing::Test {
  protected:
-  /// Runs it here and on the reference's interpreter; `term` is the largest of what is summed.
+  /// Runs the call on this device and on the reference's interpreter; `term` bounds the summed
+  /// terms.
   template <class Make>
   void compare(const Make& make, double length, double term, const std::string& what) {
     compare_on(*backend_, make, length, term, what);
@@ -158,7 +159,8 @@ class VulkanExpression : public ::testing::Test {
   }
 
   std::unique_ptr<Backend> backend_ = VulkanBackend::open({}).value();
-  /// As kernels run that are still being made (kernels/interpreter.hpp).
+  /// Interprets every kernel, as while its pipeline is still being compiled
+  /// (kernels/interpreter.hpp).
   std::unique_ptr<Backend> interpreting_ = VulkanBackend::open({.interprets_always = true}).value();
 };
 
@@ -173,7 +175,7 @@ KernelIR gelu(DType dtype) {
   return b.take();
 }
 
-// Four results of three inputs, one of them a mask.
+// Four results of three inputs, one of which is a mask.
 KernelIR several(DType dtype) {
   KernelBuilder b({0});
   const KernelValue x = widened(b, b.input(dtype, {axis(0)}));
@@ -240,7 +242,7 @@ KernelIR all_of_floats(DType dtype) {
   return b.take();
 }
 
-// As while its own kernel is being made: one serves them all.
+// One interpreter serves all kernels whose pipelines are still being compiled.
 TEST_F(VulkanExpression, IsInterpretedWhereItsKernelIsNotThere) {
   const std::unique_ptr<Backend> interpreting =
       VulkanBackend::open({.interprets_always = true}).value();
@@ -350,7 +352,7 @@ class DeviceNumbers {
   Page page_;
 };
 
-// What comes behind a failure keeps what it would have overwritten, wherever its results lie.
+// After a failure, ops keep the bytes that they would overwrite, wherever their results lie.
 TEST_F(VulkanExpression, KeepsItsInputsBehindAFailure) {
   constexpr std::size_t kCount = 1003;
   std::vector<float> numbers(kCount);
@@ -428,8 +430,8 @@ KernelIR softmax_like(Primitive primitive, DType dtype) {
   return b.take();
 }
 
-// Layer norm with a weight for each column, and what a backward pass wants of it; the largest and
-// the smallest of each row; a scale for each row comes from outside.
+// Layer norm with a weight for each column, and the values that its backward pass needs; also the
+// largest and smallest element of each row, and a scale for each row from outside.
 KernelIR norm(DType dtype) {
   KernelBuilder b({0, 1}, 0b10);
   const KernelValue x = widened(b, b.input(dtype, row_map()));
@@ -504,7 +506,7 @@ TEST_F(VulkanExpression, TakesRowsOfEveryLayoutAndType) {
             8,
             "norm " + what);
         if (dtype != DType::f32) {
-          continue;  // these differ in what they load alone
+          continue;  // these differ only in their loads
         }
         for (const Primitive primitive : {Primitive::log_softmax, Primitive::softmax_backward}) {
           const std::size_t inputs = primitive == Primitive::log_softmax ? 1 : 2;
@@ -564,7 +566,7 @@ TEST_F(VulkanExpression, RowsKeepNaNAndMasks) {
   }
 }
 
-// Elements are dropped by their place in the whole tensor, wherever a row is worked on.
+// Dropout depends on an element's index in the whole tensor, whichever workgroup computes its row.
 TEST_F(VulkanExpression, RowsTakeTheirOwnRandomWords) {
   KernelBuilder b({0, 1}, 0b10);
   const KernelValue x = b.input(DType::f32, row_map());

@@ -1,5 +1,5 @@
-// Pipelines from one run of a program to the next: what it used is on disk, and is made before it
-// is asked for.
+// Pipelines across runs of a program: the pipelines of one run are on disk, and the next run
+// compiles them before their first use.
 #include "backends/vulkan/physical_list.hpp"
 #include "backends/vulkan/pipeline_maker.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -52,7 +52,7 @@ class VulkanPipelines : public ::testing::Test {
   }
 
   [[nodiscard]] bool is_software() const { return device_->limits().is_cpu; }
-  /// What the driver keeps, on disk.
+  /// The size of the driver's cache on disk.
   [[nodiscard]] std::uintmax_t driver_bytes() const {
     return std::filesystem::file_size(cache_folder() / (device_->fingerprint() + ".pipelines"));
   }
@@ -85,9 +85,9 @@ TEST_F(VulkanPipelines, WhatAProgramUsedIsThereBeforeItAsksAgain) {
   EXPECT_EQ(second->counts().compiled, 1U);
 }
 
-// A program that opens several devices, or one several times, has the shaders of all.
+// A program that opens several devices, or one device several times, keeps the shaders of all.
 TEST_F(VulkanPipelines, WhatOneRunDoesNotUseIsNotForgotten) {
-  for (const std::uint64_t build : std::vector<std::uint64_t>{1, 0}) {  // 0: it is not known
+  for (const std::uint64_t build : std::vector<std::uint64_t>{1, 0}) {  // 0: the build is unknown
     for (const int number : {1, 2, 3}) {
       EXPECT_TRUE(next_run(build)->pipeline(key_of(number), text_of(number)).has_value());
     }
@@ -97,7 +97,8 @@ TEST_F(VulkanPipelines, WhatOneRunDoesNotUseIsNotForgotten) {
   }
 }
 
-// The text of what the same build has left need not be made; another's keys may mean other texts.
+// Texts of the same build are found by key and need not be generated; keys of another build may
+// mean other texts.
 TEST_F(VulkanPipelines, AreFoundByKeysOfTheSameBuildAlone) {
   EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
   for (const std::uint64_t build : std::vector<std::uint64_t>{1, 2, 2, 0, 0}) {
@@ -127,8 +128,8 @@ TEST_F(VulkanPipelines, PreparedByKeyAreUsedByTheNextRunToo) {
   EXPECT_NE(last->find_prepared(key_of(2)), nullptr);
 }
 
-// Two devices of one card, or two processes: the one that ends last keeps what the other made. What
-// drivers in software keep is empty, so that there modules alone show it.
+// Two devices of one card, or two processes: the last one to close keeps the pipelines of the
+// other. The caches of drivers in software are empty; there only the modules show it.
 TEST_F(VulkanPipelines, OfTwoAtATimeBothAreKept) {
   auto first = next_run();
   auto second = next_run();
@@ -147,7 +148,7 @@ TEST_F(VulkanPipelines, OfTwoAtATimeBothAreKept) {
   EXPECT_EQ(next->counts().compiled, 0U);
 }
 
-// Each is whole in itself, and is another shader: a driver would do what it says.
+// Each module is valid but belongs to another shader, and a driver would run it.
 TEST_F(VulkanPipelines, AModuleUnderAnothersNameCountsAsNone) {
   EXPECT_TRUE(next_run()->pipeline(key_of(1), text_of(1)).has_value());
   EXPECT_TRUE(next_run()->pipeline(key_of(2), text_of(2)).has_value());

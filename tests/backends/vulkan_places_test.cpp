@@ -1,5 +1,5 @@
-// Kernels of a Vulkan device that go where an index or a position says: what lies outside, what
-// strays from its window, many places for few targets.
+// Vulkan kernels that address memory by an index or a position: indices out of range, positions
+// outside their window, many indices for few targets.
 #include "tests/backends/small_call.hpp"
 #include "tests/conformance/case_tensor.hpp"
 #include "tests/conformance/device_mirror.hpp"
@@ -44,7 +44,7 @@ CaseTensor integers(DType dtype, const Shape& shape, const std::vector<std::int6
   return {dtype, shape, LayoutKind::dense, all};
 }
 
-/// How many elements of the output are not what the oracle says; `want` keeps its answer.
+/// The number of output elements that differ from the oracle's, which are left in `want`.
 std::size_t differences(const CaseTensor& got,
                         const std::vector<Number>& want,
                         const testing::Tolerance& tolerance) {
@@ -115,7 +115,7 @@ TEST(VulkanPlaces, AnIndexIsLookedAtWhereNothingIsPicked) {
   EXPECT_EQ(status.error().text, "index_select: index 1 is 4, but the axis has 4 elements");
 }
 
-// Rows of a table: few and many places, of which most are one target's.
+// Rows of a table: few and many indices, most of them for one target.
 TEST(VulkanPlaces, SumsByIndexAreTheOraclesAndTheSameEveryTime) {
   const auto device = open_device();
   for (const DType dtype : {DType::f32, DType::bf16, DType::i32}) {

@@ -1,6 +1,6 @@
-// Products and lines whose rows are no whole number of words, on a device, with limits that make
-// small ones take the kernels of large ones: copies of sides, exact tiles, stores of words that
-// begin anywhere in a row. The bytes around each result are watched.
+// Products and lines whose rows are no whole number of words, on a device. Limits make small
+// products take the kernels of large ones: copies of sides, exact tiles, unaligned stores of words.
+// The test checks the bytes around each result.
 #include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/kernels/cross_entropy.hpp"
 #include "backends/vulkan/kernels/matrix_product.hpp"
@@ -53,7 +53,7 @@ class LimitedEncoder final : public KernelEncoder {
                   const ParameterBlock& parameters,
                   Grid grid) override {
     ShaderKey own = key;
-    own.add(limits_.is_cpu);  // which changes texts, and no device's key
+    own.add(limits_.is_cpu);  // changes texts, but no key of the device
     const std::string made = text();
     texts += made;
     return own_.dispatch(

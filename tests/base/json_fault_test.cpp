@@ -1,4 +1,4 @@
-// What a JSON library says of a text, without its own names.
+// The error text of a JSON library, without the library's own names.
 #include <hearth/runtime/base/json_fault.hpp>
 
 #include <stdexcept>

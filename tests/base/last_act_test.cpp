@@ -25,7 +25,7 @@ TEST(LastActDeathTest, TheNewestRunsFirstAndAllRunBeforeTheProgramDies) {
       "^last hearth: a last act failed: .*the act itself.*first .*nobody catches this");
 }
 
-// So that one may take a lock, or ask a device, that the dying thread holds.
+// An act may then take a lock, or ask a device, that the dying thread holds.
 TEST(LastActDeathTest, ActsRunOnAThreadOfTheirOwn) {
   const auto fail = [] { throw std::runtime_error("nobody catches this"); };
   EXPECT_DEATH(

@@ -32,7 +32,7 @@ TEST(MachineMemory, AMachineWithNothingLeftIsFullAndNotUnknown) {
   EXPECT_FALSE(limit("MemTotal:  24 kB\n").has_value());
 }
 
-// No such folder can be looked into, which is no reason to throw.
+// A folder that cannot be read is no error.
 TEST(MachineMemory, AGroupThatCannotBeLookedIntoSetsNoLimit) {
   EXPECT_FALSE(detail::control_group_limit(std::string(5000, 'x')).has_value());
 }
@@ -87,7 +87,7 @@ TEST(MachineMemory, AProcesssOwnLimitCounts) {
   EXPECT_LE(available, kGiB + (64 << 20)) << "the process may have given some back meanwhile";
 }
 
-// Others take and release memory between the two looks, but not each time a 32nd of all of it.
+// Other processes take and release memory between the two reads, but seldom a 32nd of all of it.
 TEST(MachineMemory, AShareOfItStaysFree) {
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     ::rlimit own{};

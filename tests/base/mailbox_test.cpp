@@ -90,7 +90,7 @@ TEST(Mailbox, APushIntoAFullOneWaitsForRoom) {
 
 namespace {
 
-/// Two producers, two consumers, room for three; the sum of what was consumed.
+/// Two producers, two consumers, room for three messages; returns the sum of the consumed numbers.
 int exchange_numbers(detail::Executor& executor) {
   detail::Mailbox<int> mailbox({.capacity = 3});
   std::vector<int> sums(2, 0);

@@ -15,8 +15,8 @@ using namespace hearth;
 
 namespace {
 
-/// Three threads play: ping and pong hit a ball through mailboxes, and ping unparks the umpire
-/// after every ten hits. What the umpire saw, and the last ball.
+/// Three threads: ping and pong pass a ball through mailboxes, and ping unparks the umpire after
+/// every ten hits. Returns the umpire's observations and the last ball.
 std::vector<int> play(detail::Executor& executor) {
   constexpr int kHits = 60;
   detail::Mailbox<int> to_ping;

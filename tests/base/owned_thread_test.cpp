@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// What a body waits for, and what it owns.
+// The promise that a body waits for, and the object that it owns.
 class OwnedThreadTest : public ::testing::Test {
  protected:
   [[nodiscard]] detail::OwnedThread start(detail::Executor& executor,
@@ -79,7 +79,7 @@ TEST_F(OwnedThreadTest, ThatHangsIsNamedAtTheLimitAndLeftBehind) {
     }
     EXPECT_EQ(executor.clock().now() - begin, 5s);
     EXPECT_THAT(lines_, ElementsAre(kLine));
-    release_.set_value();  // it ends after all, with what it owns
+    release_.set_value();  // the thread ends in the end, with what it owns
     detail::current_context().parker().park(Deadline::in(1s));
     EXPECT_EQ(*owned_, 2);
     EXPECT_EQ(owned_.use_count(), 1);

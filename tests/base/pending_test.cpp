@@ -239,7 +239,7 @@ TEST(Pending, AChainOfContinuationsTakesTheSameForEachLink) {
   });
 }
 
-// Without a runner that takes them, each link dies in the death of the one before.
+// Without a runner to take them, destructors of links would nest, one inside the other.
 TEST(Pending, AnAbandonedChainOfContinuationsEndsOneLinkAfterTheOther) {
   ManualExecutor executor;
   executor.run([&] {

@@ -141,7 +141,7 @@ TEST_F(ProgressLimitTest, AContinuationsResultWaitsAsItsSourceDoes) {
   });
 }
 
-// A worker's result has a limit, and nobody whose progress could renew it.
+// A worker's result has a limit, and no source whose progress renews it.
 TEST_F(ProgressLimitTest, AContinuationsResultHasTheLimitOfASourceWithoutProgress) {
   run([&] {
     ContinuationRunner runner(executor_);

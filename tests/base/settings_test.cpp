@@ -18,7 +18,7 @@ detail::Settings with(std::string value) {
   return settings;
 }
 
-// A variable of the environment for the length of a test.
+// Sets a variable of the environment for the length of a test.
 class Variable final {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Musters until so many threads are there; how many were in the end.
+// Musters until `wanted` threads are present; returns their final number.
 int muster_until(StandbyCrew& crew, int wanted) {
   const Deadline deadline = Deadline::in(20s);
   int count = crew.muster();
@@ -54,7 +54,7 @@ TEST(StandbyCrew, RunsEachShareOnceWhetherItIsAwakeOrNot) {
   ThreadExecutor executor;
   StandbyCrew crew(executor, {}, 3);
   Work work;
-  // On a machine that is busy the crew may not get to run for a while.
+  // On a busy machine the crew may not run for a while.
   const bool has_others = available_cores().size() > 1;
   const Deadline deadline = Deadline::in(20s);
   int times = 0;
@@ -104,7 +104,7 @@ TEST(StandbyCrew, IsNotWokenByWorkThatComesNowAndThen) {
   }
 }
 
-// Each way to be: never woken, about to wake, awake, asleep again.
+// Each state of the crew: never woken, about to wake, awake, asleep again.
 TEST(StandbyCrew, EndsWhateverItDoes) {
   ThreadExecutor executor;
   for (int round = 0; round < 50; ++round) {

@@ -1,5 +1,5 @@
-// Time in which nobody could run, by a clock that the test moves and in virtual time. A real one is
-// in tests/examples.
+// Time in which no thread of the process could run, on a clock that the test moves and in virtual
+// time. A test on the real clock is in tests/examples.
 #include <hearth/runtime/base/standstill.hpp>
 
 #include <hearth/runtime/base/mailbox.hpp>
@@ -90,7 +90,7 @@ TEST(Standstill, NoWaitInTheLibraryCountsIt) {
   });
 }
 
-// On the real clock: a sleeper looks at it in between, and sleeps on.
+// On the real clock: a sleeper reads the clock in between, and sleeps on.
 TEST(Standstill, ASleepOfSeveralLooksEndsAtItsDeadline) {
   const Deadline end = Deadline::in(2 * Standstill::kBeat + 50ms);
   EXPECT_EQ(detail::current_context().parker().park(end), detail::Wake::deadline);

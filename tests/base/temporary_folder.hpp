@@ -1,4 +1,4 @@
-// A folder for one test, removed with all that is in it. Move it nowhere; one a test.
+// A folder for one test, removed with all its contents. Not movable; one a test.
 #pragma once
 
 #include <cstdlib>

@@ -60,8 +60,8 @@ TEST(ThreadExecutor, AThreadThatCanUseNoneOfItsCoresStillRuns) {
   EXPECT_TRUE(has_run);
 }
 
-// For a process of its own: it may have hardly more address space than it has already, and so no
-// room for a stack.
+// For a separate process: limits its address space to hardly more than it uses, so a new thread has
+// no room for a stack.
 [[noreturn]] static void spawn_without_room() {
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;

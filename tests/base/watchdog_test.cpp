@@ -14,7 +14,7 @@ using ::testing::Not;
 
 class WatchdogTest : public ::testing::Test {
  protected:
-  // As the logical thread "main", in virtual time.
+  // Runs the body as the logical thread "main", in virtual time.
   template <class Body>
   void run(Body body) {
     executor_.run([&] { body(); });

@@ -1,4 +1,4 @@
-// Client code reaches a device by its endpoint alone.
+// Client code reaches a device only through its endpoint.
 #ifdef HEARTH_MUST_FAIL
 #include "runtime/device/device_actor.hpp"
 #else

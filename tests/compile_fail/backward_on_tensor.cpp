@@ -1,4 +1,4 @@
-// Gradients come from grad and value_and_grad alone: there is no backward() to call without a tape.
+// Only grad and value_and_grad compute gradients: there is no backward() to call without a tape.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 

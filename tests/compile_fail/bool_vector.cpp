@@ -1,4 +1,4 @@
-// A std::vector<bool> holds bits, no elements.
+// A std::vector<bool> holds bits, not elements.
 #include <cstdint>
 #include <vector>
 

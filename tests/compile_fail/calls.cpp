@@ -1,4 +1,4 @@
-// Calls that newcomers write, and that the library refuses in one sentence.
+// Common mistakes in calls, each of which fails with one sentence.
 #include <array>
 #include <span>
 #include <utility>

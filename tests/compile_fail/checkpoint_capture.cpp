@@ -1,4 +1,5 @@
-// What checkpoint() runs again must not hold references to what may be gone by then.
+// A function for checkpoint() runs again later, so it must not hold references to objects that may
+// no longer exist.
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/recompute.hpp>
 

@@ -1,4 +1,4 @@
-// A Status that nobody looks at is an error.
+// Discarding a Status is an error.
 #include <hearth/runtime/base/result.hpp>
 
 namespace {

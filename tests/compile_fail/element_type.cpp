@@ -1,4 +1,4 @@
-// Only the listed element types make tensors: one of another type would be taken for f32.
+// Only the listed element types make tensors: any other type would be taken for f32.
 #include <cstdint>
 #include <vector>
 

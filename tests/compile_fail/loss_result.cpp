@@ -1,4 +1,4 @@
-// What value_and_grad, grad and DataParallel differentiate returns its loss as a Tensor.
+// A function for value_and_grad, grad and DataParallel returns its loss as a Tensor.
 #include <utility>
 #include <vector>
 

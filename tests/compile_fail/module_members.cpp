@@ -1,6 +1,6 @@
-// What HEARTH_MODULE names: members that are there, and none with tensors that is const, because
-// what trains, loads and moves a module replaces them. A const number may be named. Nor any with
-// tensors where the walk does not go.
+// Members that HEARTH_MODULE may name. They exist, and members with tensors are not const, because
+// training, loading and moving a module replaces tensors. A const number is allowed. Members with
+// tensors that the walk does not reach are refused.
 #include <map>
 #include <memory>
 #include <string>

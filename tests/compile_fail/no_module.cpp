@@ -1,5 +1,5 @@
-// A struct without HEARTH_MODULE, where a module is needed: one use a case, and all of them where
-// it is one.
+// A struct without HEARTH_MODULE where a module is required: one use a case. The control case has
+// HEARTH_MODULE and compiles all uses.
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -1,4 +1,5 @@
-// Options in another order than the struct's, under a name that it has not, and under an old name.
+// Options in another order than the struct's, under a name that the struct lacks, and under an old
+// name.
 #include <hearth/hearth.hpp>
 
 #ifdef HEARTH_OLD_NAME

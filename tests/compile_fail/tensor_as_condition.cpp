@@ -1,5 +1,5 @@
-// Tensors compare element by element, so a comparison is no condition: all_equal() asks for one
-// answer.
+// Tensors compare element by element, so a comparison is no condition: all_equal() returns one
+// bool.
 #include <hearth/runtime/ops.hpp>
 
 int compare(const hearth::Tensor& a, const hearth::Tensor& b) {

@@ -1,4 +1,4 @@
-// A std::vector<bool> holds bits: nothing can be read into it.
+// A std::vector<bool> holds bits: no elements can be read into it.
 #include <cstddef>
 #include <cstdint>
 

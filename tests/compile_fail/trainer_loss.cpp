@@ -1,5 +1,5 @@
-// A Trainer's loss function that cannot be called, or returns what is no loss; and names of
-// functions that stand for many: those that fit are taken, others need a lambda around them.
+// A Trainer's loss function that cannot be called, or returns no loss; and names of overloaded
+// functions or templates. Those with one match are accepted, others need a lambda.
 #include <hearth/hearth.hpp>
 
 #if defined(HEARTH_MUTABLE)

@@ -1,5 +1,5 @@
-// What programs call their own types, beside `using namespace hearth`: names of ours that are as
-// common would be ambiguous. The case that must not compile has one of ours.
+// Names that programs give their own types beside `using namespace hearth`: a common name of ours
+// would be ambiguous. The failing case uses one of ours.
 #include <hearth/hearth.hpp>
 
 using namespace hearth;  // NOLINT(google-build-using-namespace): as programs do
@@ -97,7 +97,7 @@ struct Wake {};
 struct Watchdog {};
 struct Worker {};
 
-// Functions of no argument: the call would be ambiguous.
+// Functions without arguments: the call would be ambiguous.
 inline int current_context() {
   return 1;
 }

@@ -53,7 +53,7 @@ TEST_F(BlockHeapTest, JoinsFreedNeighboursWhateverTheOrder) {
   }
 }
 
-// The last one first, each with the readiness that it came with, not its neighbour's.
+// The last released piece comes first, with its own readiness, not its neighbour's.
 TEST_F(BlockHeapTest, SmallPiecesRestForTheNextOfTheirSize) {
   add_page(1 << 20);
   const std::uint32_t first = take(512);
@@ -95,7 +95,7 @@ TEST_F(BlockHeapTest, WhatRestsIsJoinedWhereNothingElseFits) {
   EXPECT_EQ(pages.out_bytes, 0);
 }
 
-// What rests at the end of a page that grows is free room of it, for the end and for the search.
+// A resting piece at the end of a growing page is free room, for growth and for the search.
 TEST_F(BlockHeapTest, APageGrowsBehindAPieceThatRests) {
   pages.grows = true;
   Page page = pages.open_growing_page(1 << 20).value();
@@ -124,7 +124,8 @@ TEST_F(BlockHeapTest, NeverJoinsPiecesOfTwoPages) {
   EXPECT_EQ(heap.largest_free_bytes(), 1 << 18);
 }
 
-// 100,032 bytes are not the least of their size class, which a search for "surely fits" would skip.
+// 100,032 bytes are not the smallest of their size class; a search for "surely fits" would skip
+// them.
 TEST_F(BlockHeapTest, RefillsAHoleOfExactlyTheSizeBeforeItSplitsALargerPiece) {
   add_page(1 << 20);
   const std::uint32_t first = take(100'032);

@@ -1,5 +1,4 @@
-// A page provider that hands out addresses without memory behind them, and counts: for tests of who
-// calls it when.
+// A page provider that returns addresses without memory behind them and counts its calls.
 #pragma once
 
 #include <hearth/memory/page_provider.hpp>
@@ -82,9 +81,9 @@ class CountingPages final : public PageProvider {
   [[nodiscard]] std::int64_t early_page_bytes() const noexcept override { return early_bytes; }
 
   std::int64_t early_bytes = 0;
-  std::int64_t grain_bytes = 4096;  // of the sizes of pages that grow
-  bool grows = false;               // whether pages can be opened that grow
-  bool has_gaps = false;            // whether they can lose bytes in the middle
+  std::int64_t grain_bytes = 4096;  // sizes of growing pages are multiples of it
+  bool grows = false;               // whether open pages can grow
+  bool has_gaps = false;            // whether pages can lose bytes in the middle
   std::int64_t room_bytes = std::numeric_limits<std::int64_t>::max();
   std::int64_t out_bytes = 0;
   int allocate_count = 0;

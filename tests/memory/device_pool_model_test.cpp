@@ -134,7 +134,7 @@ class Model {
     }
   }
 
-  // Every home-stream use of these bytes that was ever named must be covered by ready_after.
+  // ready_after must cover every home-stream use of these bytes named so far.
   void expect_ready_after_covers(std::uintptr_t begin,
                                  std::uintptr_t end,
                                  std::uint64_t ready_after) {
@@ -222,7 +222,7 @@ class Model {
     Numbers parts = numbers(report.temporary);
     const Numbers exclusive = numbers(report.exclusive);
     std::transform(parts.begin(), parts.end(), exclusive.begin(), parts.begin(), std::plus<>{});
-    parts.back() = total.peak_live_bytes;  // peaks of the kinds need not fall together
+    parts.back() = total.peak_live_bytes;  // the kinds' peaks need not coincide
     EXPECT_EQ(parts, numbers(total));
   }
 
@@ -237,7 +237,7 @@ class Model {
             usage.peak_live_bytes};
   }
 
-  const std::int64_t budget_bytes_;  // less where gaps make more fit
+  const std::int64_t budget_bytes_;  // smaller where gaps make more fit
   std::mt19937_64 random_;
   test::CountingPages pages_;
   DevicePool pool_{pages_, {.budget_bytes = budget_bytes_, .page_bytes = 8 * kMiB}};
@@ -287,8 +287,8 @@ struct Marked {
   }
 };
 
-// Each block is filled with its own number, so that a shared byte shows even where the bookkeeping
-// is wrong everywhere.
+// Each block is filled with its own number, so a shared byte shows even if the bookkeeping is
+// consistent.
 TEST(DevicePoolBytes, RealBlocksKeepTheirBytes) {
   constexpr std::uint64_t seed = 20261121;
   HostPageProvider pages;

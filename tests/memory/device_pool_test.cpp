@@ -299,8 +299,8 @@ TEST(DevicePool, ReturnsAllPagesAtItsEnd) {
   EXPECT_EQ(pages.out_bytes, 0);
 }
 
-// One step of a 12-layer network: activations pile up in the forward sweep and are released in
-// reverse, with gradients of odd sizes between them.
+// One step of a 12-layer network: the forward sweep allocates activations, and the backward sweep
+// releases them in reverse, with gradients of odd sizes between them.
 void run_training_step(DevicePool& pool, std::int64_t batch) {
   std::vector<Block> saved;
   for (std::int64_t layer = 0; layer < 12; ++layer) {
@@ -320,7 +320,7 @@ void run_training_step(DevicePool& pool, std::int64_t batch) {
   pool.release(gradient, {});
 }
 
-// Every fourth step has a shorter batch, as the last one of an epoch.
+// Every fourth step has a shorter batch, like the last one of an epoch.
 MemoryReport run_training(DevicePool& pool, int steps) {
   for (int step = 0; step < steps; ++step) {
     run_training_step(pool, step % 4 == 3 ? 37 : 64);
@@ -365,7 +365,7 @@ TEST_P(TrainingTrace, ReservesLittleMoreThanItsPeak) {
 TEST_P(TrainingTrace, LeavesOnlyWholePagesFreeAtRest) {
   const MemoryReport report = run_training(pool, 40);
   EXPECT_EQ(report.temporary.live_bytes, 0);
-  EXPECT_GE(pool.trim(), report.temporary.reserved_bytes);  // the weights' pages may end free too
+  EXPECT_GE(pool.trim(), report.temporary.reserved_bytes);  // the weights' pages may be free too
   EXPECT_EQ(pool.report().temporary.reserved_bytes, 0);
   EXPECT_TRUE(is_balanced(pool.report().total));
   EXPECT_TRUE(is_balanced(pool.report().exclusive));

@@ -219,7 +219,8 @@ TEST_F(GrowingPool, FillsAGapAgainBeforeItsPageGrows) {
   EXPECT_EQ(pool.report().total.largest_free_bytes, 12 * kMiB) << "it lies together again";
 }
 
-// Each kernel asks for another size, while the tensors of the step come and go in another order.
+// Each kernel requests another size, while the tensors of the step are allocated and freed in
+// another order.
 TEST_F(GrowingPool, ScratchOfKernelsCostsASteadyStepNoMemoryOfTheMachine) {
   DevicePool pool(pages);
   constexpr std::array<std::int64_t, 6> kTensors{

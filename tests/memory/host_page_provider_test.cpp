@@ -88,7 +88,7 @@ TEST(HostPageProvider, FailsExactlyTheAllocationsThatItIsToldTo) {
   EXPECT_EQ(outcome, "+--++");
 }
 
-// The kernel would grant the page, and the machine would stand still when it is filled.
+// The kernel would grant the page, and the machine would stall when the page is filled.
 TEST(HostPageProvider, GivesNoPageThatTheMachineCannotFillWhateverTheBudgetSays) {
   const detail::PretendedHostBytes pretended(100 << 20);
   HostPageProvider provider;

@@ -1,5 +1,5 @@
-// What whole programs keep of a device's memory: training, decoding with a growing cache, batches
-// of all sizes, a budget too small.
+// The device memory that whole programs hold: training, decoding with a growing cache, batches of
+// all sizes, a budget that is too small.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -50,7 +50,7 @@ class Trainer {
   Adam adam_;
 };
 
-/// A sim that computes nothing: the pool gets the same requests in the same order as on any device.
+/// A sim without arithmetic: the pool gets the same requests in the same order as on any device.
 Runtime idle_sim() {
   return Runtime({.devices = {{.name = "sim:0", .sim_computes = false}}});
 }
@@ -87,7 +87,7 @@ TEST(TrainingMemory, WastesAtMostATenthOnBatchesOfAllSizes) {
   EXPECT_LE(waste(device.memory_report().total), 0.10);
 }
 
-// Eight layers, each with a cache of keys and one of values that a token makes a row longer.
+// Eight layers, each with a cache of keys and one of values that every token extends by a row.
 TEST(TrainingMemory, WastesAtMostATenthOnAGrowingCache) {
   const Runtime runtime = idle_sim();
   const Device device = runtime.device("sim:0");

@@ -1,7 +1,7 @@
-// Runs the calls that op_calls.py drew, and writes what each gave: op_calls CALLS RESULTS. Both are
-// files of JSON, a call a line: {"op", "inputs": [tensor or number], "args": {}, "cotangents": []
-// }, and {"outputs": [tensor], "gradients": [tensor or null]} or {"error": text}. A tensor is
-// {"dtype", "shape", "data"}; its numbers are written so that they come back as they were.
+// Runs the calls that op_calls.py drew and writes their results: op_calls CALLS RESULTS. Both are
+// files of JSON, one call a line: {"op", "inputs": [tensor or number], "args": {}, "cotangents":
+// []}, and {"outputs": [tensor], "gradients": [tensor or null]} or {"error": text}. A tensor is
+// {"dtype", "shape", "data"}; its numbers are written so that they are read back exactly.
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -91,7 +91,7 @@ json json_of(const Tensor& tensor) {
   return out;
 }
 
-/// What an op is given: its inputs, of which a number is no tensor, and its arguments.
+/// The arguments of an op: its inputs, which are tensors or numbers, and named arguments.
 class Call {
  public:
   Call(const json& call, Tensors tensors) : call_(call), tensors_(std::move(tensors)) {}

@@ -1,4 +1,4 @@
-// Part two: load the weights, and let many threads ask, each request with a limit.
+// Part two: loads the weights and serves requests from many threads, each with a limit.
 #include "digits_model.hpp"
 
 #include <atomic>
@@ -25,7 +25,7 @@ int main() {
       const hearth::StreamScope scope(stream);
       const hearth::ImageDataset pictures(unseen);
       for (std::int64_t i = client; i < 400; i += 8) {
-        // In a real server this is when the client wants its answer.
+        // In a real server: the time at which the client needs its answer.
         stream.set_limits({.deadline = hearth::Deadline::in(std::chrono::seconds(30))});
         try {
           const hearth::Examples request = pictures.read(std::vector<std::int64_t>{i});

@@ -1,4 +1,4 @@
-// A newcomer puts a model into a server, part one: train it, and keep the weights.
+// A model in a server, part one: trains it and saves the weights.
 #include "digits_model.hpp"
 
 int main() {

@@ -1,4 +1,4 @@
-// A newcomer brings a model and a CSV file: what is a house worth?
+// A newcomer's model and CSV file: predicts the price of a house.
 #include <hearth/hearth.hpp>
 
 #include <cstdio>

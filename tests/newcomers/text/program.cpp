@@ -1,4 +1,4 @@
-// A newcomer brings texts: which of these messages are spam?
+// A newcomer's texts: classifies messages as spam or not.
 #include <hearth/hearth.hpp>
 
 #include <cstdio>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-constexpr std::int64_t kWords = 12;  // of a message that count
+constexpr std::int64_t kWords = 12;  // words of a message that count
 
 struct Filter {
   hearth::Embedding vectors;
