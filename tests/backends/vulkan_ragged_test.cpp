@@ -83,7 +83,7 @@ class LimitedEncoder final : public KernelEncoder {
   DeviceLimits limits_;
 };
 
-/// Numbers on the device that begin `offset` elements behind a multiple of 64 bytes.
+/// Numbers on the device that begin `offset` elements after a multiple of 64 bytes.
 class Numbers final {
  public:
   Numbers(const VulkanDevice& device, DType dtype, std::int64_t count, std::int64_t offset = 0)
@@ -188,7 +188,7 @@ class VulkanRagged : public ::testing::Test {
     return {*device_, dtype, count, offset};
   }
 
-  /// Runs what `encode` puts into one launch that touches all.
+  /// Runs the dispatches of `encode` as one launch that touches all buffers.
   template <class Encode>
   Status run(const Encode& encode) {
     encoder_->texts.clear();
@@ -208,7 +208,7 @@ class VulkanRagged : public ::testing::Test {
     return {};
   }
 
-  /// A product of contiguous or turned sides against sums in f64.
+  /// A product of contiguous or transposed sides against sums in f64.
   void check(DType dtype, const Sizes& s, int turned, std::int64_t offset = 0) {
     SCOPED_TRACE(text_of(dtype, s, turned));
     Numbers a = numbers(dtype, s.rows * s.depth, offset);
@@ -282,7 +282,7 @@ TEST_F(VulkanRagged, ProductsOfOddSizesAreTheirSums) {
   }
 }
 
-// Of small ones no copy is worth its bytes: one element at a time, as without matrix units.
+// Small products do not repay a copy: they run one element at a time, as without matrix units.
 TEST_F(VulkanRagged, SmallAndLongSizesMixedAreTheirSums) {
   for (const DType dtype : {DType::bf16, DType::i8}) {
     for (const Sizes& sizes : {Sizes{1, 2049, 33},
@@ -303,15 +303,15 @@ TEST_F(VulkanRagged, SidesThatBeginAnywhereAreCopied) {
   }
 }
 
-// Sizes in the text: the last tiles are moved back, and what lies behind the last row and column of
-// a copy is not stored.
+// Sizes in the text: the last tiles are shifted back, and elements beyond the last row and column
+// of a copy are not stored.
 TEST_F(VulkanRagged, LongProductsOfOddSizesAreExact) {
   change_limits([](DeviceLimits& limits) { limits.baked_from = 0; });
   for (int turned = 0; turned < 4; ++turned) {
     check(DType::bf16, {131, 133, 64}, turned);
     EXPECT_TRUE(encoder_->had("#define EXACT 1"));
   }
-  // A depth of 1,025 becomes whole slices in both sides.
+  // A depth of 1,025 is padded to whole slices in both sides.
   check(DType::bf16, {67, 131, 1025}, 0);
   EXPECT_TRUE(encoder_->had("#define EXACT 1"));
   EXPECT_GE(encoder_->asked_bytes, 2 * 1088 * (67 + 136));
@@ -363,7 +363,7 @@ TEST_F(VulkanRagged, BatchesShareOneCopyOfASideThatStands) {
   }
 }
 
-// Every second element of a row: neither side nor depth has neighbours.
+// Every second element of a row: neither side nor depth has adjacent elements.
 TEST_F(VulkanRagged, SidesWithStepsAreCopied) {
   constexpr Sizes kOdd{65, 72, 64};
   Numbers a = numbers(DType::f16, kOdd.rows * kOdd.depth * 2);
@@ -387,7 +387,7 @@ TEST_F(VulkanRagged, SidesWithStepsAreCopied) {
   }
 }
 
-// The product times a row, plus a matrix and a column, through erf: as a card has it, by words.
+// The product times a row, plus a matrix and a column, through erf: by words, as on a card.
 Expression after(DType dtype) {
   KernelBuilder b({0, 1});
   const std::vector<AffineIndex> map{testing::axis(0), testing::axis(1)};
@@ -449,8 +449,7 @@ TEST_F(VulkanRagged, EpiloguesOfACardsStoresHaveTheirOperands) {
 
 // ---- lines ----
 
-// Rows of which each begins at another distance from a whole pack, long enough to be kept in
-// registers and too long for that.
+// Rows whose distances from a whole pack differ, short enough for registers and too long for them.
 TEST_F(VulkanRagged, LinesThatBeginAnywhereAreNormalised) {
   change_limits([](DeviceLimits& limits) { limits.is_cpu = false; });
   for (const DType dtype : {DType::bf16, DType::f32}) {

@@ -1,5 +1,5 @@
-// Copies through the staging rings, part by part: a ring without room says when there is some, what
-// has begun goes on beside a caller who gives its copy up, and all bytes come whole.
+// Copies through the staging rings in parts: a full ring reports when it has room, parts that have
+// begun continue after the caller abandons its copy, and all bytes arrive.
 #include "backends/vulkan/host_copier.hpp"
 #include "backends/vulkan/physical_list.hpp"
 #include "backends/vulkan/transfers.hpp"
@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
 constexpr std::size_t kPiecesOfARing = 4;
-// More than the ring: the fifth piece has no room before the first has ended, which waits for an
-// op.
+// More than the ring: the fifth piece has no room before the first has ended, and that piece waits
+// for an op.
 constexpr std::int64_t kBytes = 5 * std::int64_t{kPiece};
 constexpr TimelinePoint kLateOp{.value = 1, .stream = kOpStream};
 
@@ -51,7 +51,7 @@ class VulkanTransfers : public ::testing::Test {
 
  protected:
   void idle() const { static_cast<void>(device_->api().vkDeviceWaitIdle(device_->handle())); }
-  /// The op comes after all, and then everything that waited for it.
+  /// Signals the op and then all work that waits for it.
   void let_go_on() {
     VkSemaphoreSignalInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO;
@@ -60,7 +60,7 @@ class VulkanTransfers : public ::testing::Test {
     ASSERT_EQ(signal_(device_->handle(), &info), VK_SUCCESS);
     idle();
   }
-  /// Gives as many parts as there is room for, behind the late op; the last answer.
+  /// Submits parts behind the late op until the ring is full; returns the last answer.
   CopyPart fill_up(std::span<const std::byte> values, std::size_t& done) const {
     CopyPart part{.size_bytes = 1};
     for (done = 0; done < values.size() && part.size_bytes > 0; done += part.size_bytes) {
@@ -77,7 +77,7 @@ class VulkanTransfers : public ::testing::Test {
     }
     return part;
   }
-  /// All parts of a copy, the device's end waited for where there is no room.
+  /// Copies all parts; when there is no room, waits for the device to finish.
   void up(std::size_t at, std::span<const std::byte> values) const {
     while (!values.empty()) {
       const CopyPart part = transfers_->upload(page_.data + at, values, {}).value();
@@ -156,7 +156,7 @@ TEST_F(VulkanTransfers, ARingThatIsFullSaysWhenThereIsRoom) {
   EXPECT_LT(transfers_->reached().value()[kUploadStream], kPiecesOfARing);
   const std::span left = std::span(values).subspan(done);
   EXPECT_EQ(transfers_->upload(page_.data + done, left, {}).value().size_bytes, 0U);
-  std::ranges::fill(std::span(values).first(done), std::byte{9});  // they were taken
+  std::ranges::fill(std::span(values).first(done), std::byte{9});  // their bytes are copied already
   let_go_on();
   EXPECT_EQ(transfers_->upload(page_.data + done, left, {}).value().size_bytes, kPiece);
   idle();

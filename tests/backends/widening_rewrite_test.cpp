@@ -1,5 +1,5 @@
-// Widened integers by the words of their modules: what is rewritten, that it is valid, and what
-// stays. Whether a driver gets it right then: backends_agree_test.
+// The rewrite of widened integers, in the words of modules: what changes, that the result is valid,
+// and what stays. backends_agree_test checks the drivers' results.
 #include <hearth/backends/codegen/widening_rewrite.hpp>
 
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kSignedConvert = 114;
 constexpr std::uint32_t kBitcast = 124;
 
-// A shader that stores what `value` is of an int `x`.
+// A shader that stores the expression `value` of an int `x`.
 SpirvModule module_of(const std::string& value, const std::string& more = "") {
   return compile_glsl("test",
                       fmt::format(R"(#version 460
@@ -61,7 +61,7 @@ TEST(WideningRewrite, MakesWidenedIntegersOfTwoWordsWhereTheyAreOrdered) {
         << value;
     EXPECT_TRUE(is_valid(after)) << value;
   }
-  // Where the module has a pair of integers already, it is that type.
+  // A module that already has a pair of integers keeps that type.
   EXPECT_TRUE(is_valid(
       rewrite_widening(module_of("max(int64_t(x0), int64_t(p.y))", "const ivec2 p = ivec2(x0, 5);"))
           .value()));

@@ -1,4 +1,4 @@
-// Other ways to wait for a Pending: co_await, std::future, and until somebody asks to stop.
+// Other waits for a Pending: co_await, std::future, and until a stop token is triggered.
 #include <hearth/runtime/base/pending.hpp>
 
 #include <hearth/runtime/base/manual_executor.hpp>
@@ -23,7 +23,7 @@ ErrorRef failure(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::kernel_failed, .text = text});
 }
 
-/// The smallest coroutine: starts at once, ends suspended, and dies with its owner.
+/// The smallest coroutine: starts at once, ends suspended, and is destroyed with its owner.
 class Coroutine {
  public:
   struct promise_type {
@@ -48,7 +48,7 @@ class Coroutine {
   std::coroutine_handle<promise_type> handle_;
 };
 
-// Not inlined: g++ 12 takes a promise for one that was fulfilled already, and warns of its null.
+// Not inlined: g++ 12 takes the promise for one already fulfilled, and warns of its null.
 [[gnu::noinline]] void fulfil(Promise<std::string>& promise, const char* value) {
   promise.set_value(value);
 }
@@ -59,7 +59,7 @@ struct Outcome {
   std::thread::id thread;
 };
 
-/// Until the runner has left what was posted before, so that its coroutine may be destroyed.
+/// Waits until the runner has run all earlier posts, so that their coroutine may be destroyed.
 void drain(ContinuationRunner& runner) {
   Promise<int> marker;
   Pending<int> after = marker.pending().then(runner, [](int value) { return value; });
@@ -151,7 +151,7 @@ TEST(Awaiting, ACoroutineThatWasDroppedIsNotResumed) {
   ASSERT_TRUE(outcome.is_ready()) << "its frame, which held the promise, is gone";
   EXPECT_EQ(outcome.wait().error().code, ErrorCode::cancelled);
   fulfil(promise, "nobody hears this");
-  drain(runner);  // the dropped one's turn has come and gone without harm
+  drain(runner);  // the dropped continuation's turn is over
 }
 
 TEST(Awaiting, CoroutinesAreResumedWhileOthersFulfilAndLeave) {

@@ -22,7 +22,7 @@ std::span<const std::byte> as_span(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-// Writes a good file, spoils its bytes, and gives the error of reading it.
+// Writes a good file, corrupts its bytes, and returns the error of reading it.
 Error error_after(const std::function<void(std::vector<std::byte>&)>& spoil) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "file";
@@ -120,7 +120,7 @@ TEST(CheckedFile, IsMissingBeforeItIsWritten) {
   EXPECT_EQ(read_checked_file(folder.path() / "no", kFormat).error().code, ErrorCode::not_found);
 }
 
-// Values of the xxHash library's own test program, so that files stay readable by others.
+// Values of the xxHash library's own test program: other programs can verify the files.
 TEST(CheckedFile, Xxh3IsTheSameForOnePieceAndForSeveral) {
   EXPECT_EQ(xxh3_64({}), 0x2d06800538d394c2U);
   const std::vector<std::byte> bytes(1000, std::byte{7});

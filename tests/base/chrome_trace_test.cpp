@@ -159,7 +159,7 @@ TEST(ChromeTrace, WritesAFile) {
   EXPECT_GT(read_file(path).value().size(), 100U);
 }
 
-// The rules themselves: each of these breaks one.
+// Each trace breaks one rule.
 TEST(TraceSchema, FindsWhatPerfettoWouldNotShow) {
   const auto faults = [](const std::string& events) {
     const std::string names =

@@ -33,8 +33,7 @@ TEST(ContinuationRunner, RunsTasksInOrderOnItsOwnThread) {
   });
 }
 
-// Whoever holds a device's token fulfils promises: it neither steps aside nor looks at a clock
-// there.
+// The holder of a device's token fulfils promises, so it must neither yield nor read a clock there.
 TEST(ContinuationRunner, APostIsOneStepOfTheThreadThatPosts) {
   ManualExecutor executor;
   executor.run([&] {

@@ -1,4 +1,4 @@
-// What control groups leave of the processors, in folders like the kernel's.
+// The processors that control groups allow, in folders like the kernel's.
 #include <hearth/runtime/base/control_groups.hpp>
 
 #include <fstream>

@@ -21,7 +21,7 @@ Half from_bits(std::uint32_t bits) {
   return half;
 }
 
-// Patterns spread over all floats, both signs, and every place where rounding turns.
+// Patterns spread over all floats, both signs, and every place where rounding changes direction.
 std::vector<float> probes(int dropped_bits) {
   std::vector<float> values;
   for (std::uint64_t bits = 0; bits < (std::uint64_t{1} << 32U); bits += 65521) {
@@ -37,7 +37,7 @@ std::vector<float> probes(int dropped_bits) {
   return values;
 }
 
-// Whether a pattern comes back from float: bit for bit, or as a NaN of the same sign.
+// Whether a pattern survives the way to float and back: bit for bit, or as a NaN of the same sign.
 template <class Half>
 bool round_trips(std::uint32_t bits) {
   const auto value = static_cast<float>(from_bits<Half>(bits));
@@ -108,7 +108,7 @@ std::uint32_t nearest_bf16(float value) {
     return static_cast<double>(static_cast<float>(from_bits<bf16>(bits)));
   };
   const double below = std::abs(static_cast<double>(value) - widen(low));
-  // Beyond the largest finite value, the next step of the same size stands for infinity.
+  // Beyond the largest finite value, the next step of equal size stands for infinity.
   const bool is_largest = (low & 0x7fffU) == 0x7f7fU;
   const double step = is_largest ? 0x1p120 : std::abs(widen(low + 1) - widen(low));
   const double above = step - below;
@@ -196,7 +196,7 @@ TEST(DType, AFloatThatFitsStaysFinite) {
   EXPECT_TRUE(fits(std::numeric_limits<double>::max(), DType::f64));
 }
 
-// Files and recordings have these numbers.
+// Files and recordings store these numbers.
 TEST(DType, KeepsItsNumber) {
   constexpr std::array kInOrder{DType::f32,
                                 DType::f64,

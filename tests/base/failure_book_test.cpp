@@ -182,7 +182,7 @@ TEST(FailureBook, APendingThatWasReadIsNot) {
     promise.set_error(book.failures.enter(some_error()));
     EXPECT_FALSE(pending.wait().has_value());
   }
-  static_cast<void>(book.promise().pending());  // cancelled: nothing has failed
+  static_cast<void>(book.promise().pending());  // cancelled: no work has failed
   EXPECT_TRUE(book.lines.empty());
   EXPECT_EQ(book.failures.unread_count(), 0U);
 }

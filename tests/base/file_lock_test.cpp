@@ -93,7 +93,7 @@ TEST(FileLock, AClaimTakesOverTheFileOfAKilledHolder) {
               HasSubstr("held by process " + std::to_string(::getpid()) + " "));
 }
 
-// The child writes what it found to one pipe, and lives until the other one is closed.
+// The child writes its result to one pipe, and lives until the other one is closed.
 TEST(FileLock, AForkedChildNeitherHoldsNorEndsIt) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "lock";

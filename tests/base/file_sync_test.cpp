@@ -1,6 +1,6 @@
-// What a store leaves on the disk when the power fails: the file is synced, then renamed, then its
-// folder is synced, and a sync that fails is told. A program of its own, since it takes the place
-// of the C library's fsync and rename.
+// The state of the disk after a power failure: a store syncs the file, renames it, syncs its
+// folder, and reports a sync that fails. A separate program, because it replaces the C library's
+// fsync and rename.
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 struct Calls {
   std::vector<std::string> names;
   int file_error = 0;          ///< The errno of the next sync of a file; 0: it succeeds.
-  int folder_error = 0;        ///< Of a folder.
-  bool takes_nothing = false;  ///< A write says that it wrote 0 bytes.
+  int folder_error = 0;        ///< The errno of the next sync of a folder; 0: it succeeds.
+  bool takes_nothing = false;  ///< Writes return 0 bytes.
 };
 Calls calls;
 
@@ -87,7 +87,7 @@ TEST_F(FileSync, ASyncOfTheFolderThatFailsIsTold) {
 }
 
 TEST_F(FileSync, AFolderThatCannotBeSyncedAtAllIsNoError) {
-  calls.folder_error = EINVAL;  // as some network file systems say
+  calls.folder_error = EINVAL;  // as on some network file systems
   EXPECT_TRUE(store("new").has_value());
 }
 

@@ -35,7 +35,7 @@ std::string text_of(const std::filesystem::path& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Files of this process may not grow beyond a limit: the disk is full, as far as it can tell.
+// Limits the size of files of this process, so that writes fail as on a full disk.
 class FileSizeLimit final {
  public:
   explicit FileSizeLimit(rlim_t size_bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -85,7 +85,7 @@ TEST(ReadFile, TellsAMissingFileFromAnUnreadableOne) {
 
 TEST(ReadFile, RefusesWhatIsNoRegularFileAtOnce) {
   const TemporaryFolder folder;
-  const auto pipe = folder.path() / "pipe";  // nobody writes to it: an open would wait for ever
+  const auto pipe = folder.path() / "pipe";  // it has no writer: an open would wait for ever
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const auto refused = [](const std::filesystem::path& path, const std::string& kind) {
     const Error error = read_file(path).error();
@@ -201,7 +201,7 @@ TEST(WriteFileAtomically, KeepsTheModeOfTheOldFile) {
   }
 }
 
-// The content of a file that only its owner may read must not be another's while it is written.
+// While the new content of a private file is written, it must not be readable by others.
 TEST(WriteFileAtomically, HidesTheNewContentLikeTheOld) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "state";
@@ -250,8 +250,8 @@ TEST(WriteFileAtomically, RefusesLinksInACircle) {
   EXPECT_THAT(status.error().text, HasSubstr("Too many levels of symbolic links"));
 }
 
-// As root, a rename would have put a regular file in the node's place. Through a link, so that a
-// mistake costs this link and not the machine's device.
+// As root, a rename would put a regular file in place of the device node. The test uses a link, so
+// that a mistake costs this link and not the machine's device.
 TEST(WriteFileAtomically, WritesToDevicesAndLeavesThem) {
   const TemporaryFolder folder;
   const auto link = folder.path() / "null";
@@ -318,7 +318,7 @@ TEST(WriteFileAtomically, RemovesWhatAKilledWriterLeft) {
   EXPECT_EQ(folder.file_count(), 1U);
 }
 
-// For a process of its own, as one that is not root: root may write what nobody may.
+// For a separate process that is not root, because root may write files without write permission.
 [[noreturn]] void replace_as_nobody(const std::filesystem::path& path) {
   constexpr uid_t kNobody = 65534;
   if (::geteuid() == 0 && ::setuid(kNobody) != 0) {
@@ -361,7 +361,7 @@ TEST(WriteFileAtomically, LeavesAWriterThatLivesItsFile) {
   EXPECT_EQ(folder.file_count(), 1U);
 }
 
-// Another user's, say.
+// For example a file of another user.
 TEST(WriteFileAtomically, GoesAroundWhatItCannotRemove) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "state";

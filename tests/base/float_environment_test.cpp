@@ -13,7 +13,7 @@
 namespace hearth::detail {
 namespace {
 
-// What the compiler must not work out beforehand.
+// Values that the compiler must not evaluate at compile time.
 volatile double zero = 0;
 volatile double one = 1;
 volatile long double long_three = 3;
@@ -63,11 +63,11 @@ TEST_F(FloatEnvironments, RaiseNoSignalInsideOfAGuard) {
     const FloatEnvironment environment;
     EXPECT_TRUE(zero / zero != zero);
     EXPECT_GT(one / zero, 1e308);
-    volatile long double quotient = 1.0L / (long_three - 3.0L);  // by x87
+    volatile long double quotient = 1.0L / (long_three - 3.0L);  // divides in x87
     EXPECT_GT(quotient, 1e308L);
   }
   EXPECT_EQ(fegetexcept(), kTrapped);
-  long_three = long_three * 1.0L;  // where x87 would raise what is pending
+  long_three = long_three * 1.0L;  // where x87 would raise a pending exception
   EXPECT_EQ(std::fetestexcept(FE_ALL_EXCEPT), 0);
 }
 #endif

@@ -41,7 +41,7 @@ TEST(HostMemory, AnImpossibleSizeIsAnErrorWithItsBytesOpAndLine) {
   EXPECT_EQ(result.error().location, here);
 }
 
-// The kernel would grant them, and the machine would then stand still.
+// The kernel would grant the bytes, and the machine would stall when they are touched.
 TEST(HostMemory, WhatTheMachineHasNoRoomForIsRefusedBeforeItIsTouched) {
   const detail::PretendedHostBytes pretended(kLargeHostBytes);
   EXPECT_TRUE(host_vector<std::byte>(kLargeHostBytes, "read").has_value());
@@ -70,7 +70,7 @@ TEST(HostMemory, AVectorThatCannotGrowKeepsItsValues) {
   EXPECT_THAT(values, ElementsAre(1, 2));
 }
 
-// A file with holes, larger than what a process can address, that takes no room.
+// A sparse file, larger than the address space of a process, that takes no room.
 class HugeFile {
  public:
   HugeFile() : descriptor_(::memfd_create("huge", 0)) {

@@ -14,7 +14,7 @@
 namespace hearth {
 namespace {
 
-// Every key has the same hash, so that only equality tells them apart.
+// Every key has one hash, so only equality distinguishes keys.
 struct CollidingPolicy {
   using Id = PathId;
   using Key = int;

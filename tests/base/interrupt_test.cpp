@@ -55,7 +55,7 @@ TEST(InterruptScope, ASignalThatIsIgnoredStaysIgnored) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-// Two trainings of one process, of which the first ends first.
+// Two trainings of one process; the first one ends first.
 TEST(InterruptScope, ScopesEndInAnyOrder) {
   struct sigaction before {};
   sigaction(SIGINT, nullptr, &before);
@@ -86,7 +86,7 @@ TEST(InterruptScope, TheOtherSignalDoesNotEndThatOneIsIgnored) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-// Time that only the test moves on.
+// A clock that only the test advances.
 std::atomic<std::int64_t> test_time_ns{0};
 
 class InterruptTime : public ::testing::Test {
@@ -98,7 +98,8 @@ class InterruptTime : public ::testing::Test {
   }
   ~InterruptTime() override { detail::exchange_interrupt_clock(before_); }
 
-  // Two signals, so far apart, in a program with a scope, which ends with 7 if it lives.
+  // Raises two signals at this distance in a program with a scope, which exits with 7 if it
+  // survives.
   static void raise_two(int first, int second, std::chrono::nanoseconds apart) {
     const InterruptScope scope;
     std::raise(first);
@@ -119,7 +120,7 @@ TEST_F(InterruptScopeDeath, ASecondSignalAfterThePauseEndsTheProgram) {
   }
 }
 
-// A terminal's and a parent's, which passes on what it gets.
+// One signal of the terminal, and one of a parent process that forwards it.
 TEST_F(InterruptScopeDeath, SignalsWithinThePauseAreOneWish) {
   constexpr std::chrono::nanoseconds kJustBefore = kInterruptPause - std::chrono::nanoseconds(1);
   for (const std::chrono::nanoseconds apart : {std::chrono::nanoseconds(0), kJustBefore}) {
@@ -129,7 +130,7 @@ TEST_F(InterruptScopeDeath, SignalsWithinThePauseAreOneWish) {
   }
 }
 
-// Each thread's handler reads the clock first: the later reading may be the first to be noted.
+// Each thread's handler reads the clock first, so the later reading may be recorded first.
 TEST_F(InterruptScopeDeath, SignalsThatAreHandledSideBySideAreOneWish) {
   EXPECT_EXIT(
       raise_two(SIGINT, SIGTERM, std::chrono::nanoseconds(-1)), ::testing::ExitedWithCode(7), "");

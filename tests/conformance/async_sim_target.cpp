@@ -5,7 +5,7 @@
 namespace hearth::conformance {
 
 std::unique_ptr<Backend> make_backend() {
-  // The cases have memory of their own, of which the shadow would know nothing.
+  // The cases own their memory, which the shadow does not know.
   return std::make_unique<sim::AsyncSim>(
       sim::AsyncSimOptions{.schedule = {.reorder_seed = 1, .checks_memory = false}});
 }

@@ -12,7 +12,7 @@ constexpr DtypeMask kDoubles = dtype_bit(DType::f64);
 constexpr auto kOthers = static_cast<DtypeMask>(kFloatTypes & ~kDoubles);
 
 struct Sizes {
-  Shape batch;  // the axes before that of heads
+  Shape batch;  // the axes before the heads
   std::int64_t heads;
   std::int64_t key_heads;
   std::int64_t queries;
@@ -35,7 +35,7 @@ struct Sizes {
   [[nodiscard]] Shape statistics() const { return shape(heads, queries, 2); }
 };
 
-// Single queries, groups, several blocks of queries and of keys, heads enough for one task each,
+// Single queries, groups, several blocks of queries and of keys, enough heads for one task each,
 // rows of eights for matrix units.
 const std::vector<Sizes>& all_sizes() {
   static const std::vector<Sizes> kAll{{{2}, 3, 3, 7, 7, 8, 8},
@@ -60,7 +60,7 @@ const std::vector<Sizes>& all_sizes() {
 enum class Mask { none, causal, bools, bool_line, floats };
 constexpr Mask kMasks[] = {Mask::none, Mask::causal, Mask::bools, Mask::bool_line, Mask::floats};
 
-// Half of the queries lie before all keys where there are more queries than keys.
+// With more queries than keys, half of the queries precede all keys.
 AttentionAttributes attributes_of(const Sizes& sizes, Mask mask) {
   return {.scale = sizes.width > 8 ? 0.25 : 0.5,
           .causal = mask == Mask::causal || mask == Mask::bool_line ? 1 : 0};
@@ -74,7 +74,7 @@ void add_mask(CallSpec& call, const Sizes& sizes, Mask mask) {
     case Mask::bool_line:
       call.inputs.push_back({.shape = {sizes.keys}, .dtype = DType::boolean});
       break;
-    case Mask::floats:  // by query, the same for all heads
+    case Mask::floats:  // by query, equal for all heads
       call.inputs.push_back({.shape = {sizes.queries, sizes.keys}, .values = Values::masked});
       break;
     default:

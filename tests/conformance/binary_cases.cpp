@@ -10,8 +10,8 @@ using testing::Precision;
 struct Operands {
   Values lhs;
   Values rhs;
-  double scalar;         ///< The immediate; its integer is the same.
-  bool extremes = true;  ///< Whether the ends of the integer types are allowed on both sides.
+  double scalar;         ///< The immediate; its integer value is equal.
+  bool extremes = true;  ///< Whether both operands may hold the ends of the integer types.
 };
 
 struct Broadcast {

@@ -13,7 +13,7 @@ inline constexpr DtypeMask kFloatTypes =
 inline constexpr DtypeMask kIntegerTypes =
     dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::u8) | dtype_bit(DType::i8);
 inline constexpr DtypeMask kNumberTypes = kFloatTypes | kIntegerTypes;
-/// What sums may widen to i64.
+/// The types whose sums may widen to i64.
 inline constexpr DtypeMask kNarrowTypes =
     dtype_bit(DType::i32) | dtype_bit(DType::u8) | dtype_bit(DType::i8) | dtype_bit(DType::boolean);
 
@@ -30,8 +30,7 @@ inline constexpr DtypeMask kNarrowTypes =
 [[nodiscard]] std::vector<OpCase> optimizer_cases();
 [[nodiscard]] std::vector<OpCase> indexing_cases();
 
-/// Scalar, empty, single, prime, tail, many axes, and one that is large enough to be shared among
-/// cores.
+/// Scalar, empty, single, prime, tail, many axes, and one large enough to be split over cores.
 [[nodiscard]] const std::vector<Shape>& odd_shapes();
 
 }  // namespace hearth::conformance

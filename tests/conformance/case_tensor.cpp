@@ -70,7 +70,7 @@ Number to_number(T element) {
   }
 }
 
-/// The place of the element of row-major number `index`, in elements from element [0, 0, ...].
+/// The offset of the element with row-major number `index` from element [0, 0, ...], in elements.
 std::int64_t offset_of(const detail::Layout& layout, std::int64_t index) {
   std::int64_t offset = 0;
   for (int axis = layout.shape.rank() - 1; axis >= 0; --axis) {

@@ -1,7 +1,7 @@
-// A tensor of a conformance case: bytes of its own with a guarded margin, under one of the layouts
-// that views can give. Values (movable, not copyable: views point into it), any thread. Invariants:
-// (1) data is aligned to 64 bytes where the layout is dense; (2) bytes outside the elements hold
-// the guard's pattern.
+// A tensor of a conformance case: its own bytes with a guarded margin, under one of the layouts
+// that views can give. Values (movable, not copyable: views point into it), any thread.
+// Invariants: (1) data is aligned to 64 bytes where the layout is dense; (2) bytes outside the
+// elements hold the guard's pattern.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ enum class LayoutKind : std::uint8_t {
   swapped,     ///< The last two axes stored in reverse order.
   gapped,      ///< Every other element, from an odd place on: strides doubled.
   reversed,    ///< Negative strides along every axis.
-  repeated,    ///< Stride 0 along the first axis that is longer than 1: other values than the other
-               ///< layouts show.
+  repeated,    ///< Stride 0 along the first axis longer than 1: values differ from those of
+               ///< the other layouts.
 };
 inline constexpr LayoutKind kLayoutKinds[] = {LayoutKind::dense,
                                               LayoutKind::transposed,
@@ -38,7 +38,7 @@ inline constexpr LayoutKind kLayoutKinds[] = {LayoutKind::dense,
 
 class CaseTensor {
  public:
-  /// All elements hold the guard's pattern: an output.
+  /// An output: all elements hold the guard's pattern.
   CaseTensor(DType dtype, const Shape& shape);
   /// Holds `values`, in row-major order. Where the layout repeats elements, the last one written
   /// stays.
@@ -49,9 +49,9 @@ class CaseTensor {
   [[nodiscard]] TensorView view() const noexcept { return {data_, layout_.get(), dtype_}; }
   /// The elements in row-major order.
   [[nodiscard]] std::vector<Number> values() const;
-  /// All bytes, margins and gaps too.
+  /// All bytes, including margins and gaps.
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }
-  /// Whether every byte before the first and behind the last element is as it was.
+  /// Whether every byte before the first and after the last element is unchanged.
   [[nodiscard]] bool margins_are_whole() const noexcept;
 
  private:
@@ -61,7 +61,7 @@ class CaseTensor {
   std::unique_ptr<detail::Layout> layout_;  ///< Its address outlives moves.
   std::vector<std::byte> bytes_;
   std::byte* data_ = nullptr;
-  std::int64_t begin_ = 0;  ///< Where the margin ends in bytes_.
+  std::int64_t begin_ = 0;  ///< The end of the front margin in bytes_.
   std::int64_t end_ = 0;
 };
 

@@ -146,7 +146,7 @@ std::vector<Number> make_values(const InputSpec& input, DType dtype, std::uint64
   return out;
 }
 
-/// Large values that were made last: a test asks for the same once for each layout.
+/// The last large values, because a test requests the same values once for each layout.
 struct Kept {
   Shape shape;
   Values values = Values::apart;

@@ -1,5 +1,5 @@
-// The numbers that a case's inputs hold: the same for every backend, layout and machine. Pure
-// functions, any thread.
+// The numbers of a case's inputs: equal for every backend, layout and machine. Pure functions, any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@ struct Number {
   std::int64_t integer = 0;
 };
 
-/// The elements of an input in row-major order. `seed` tells the inputs of a call, and the calls,
-/// apart. Threads: one, as large values that were made last are kept.
+/// The elements of an input in row-major order. `seed` distinguishes the inputs of a call, and the
+/// calls.
+/// Threads: one, because the last large values are cached.
 [[nodiscard]] std::vector<Number> case_values(const InputSpec& input,
                                               DType dtype,
                                               std::uint64_t seed);

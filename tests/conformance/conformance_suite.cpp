@@ -11,7 +11,7 @@
 
 namespace hearth {
 
-// For the test framework, which finds it by its name.
+// The test framework finds this function by its name.
 static void PrintTo(OpKind kind, std::ostream* out) {
   *out << name(kind);
 }  // NOLINT(readability-identifier-naming)
@@ -24,7 +24,7 @@ std::vector<OpKind> kernel_kinds() {
   for (const OpInfo& info : op_table()) {
     if (info.op_class != OpClass::view && info.op_class != OpClass::lifetime &&
         info.op_class != OpClass::expression &&
-        info.op_class != OpClass::custom) {  // what they compute is a program's
+        info.op_class != OpClass::custom) {  // the program defines them
       kinds.push_back(info.kind);
     }
   }

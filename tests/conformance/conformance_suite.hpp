@@ -8,7 +8,7 @@
 
 namespace hearth::conformance {
 
-/// The backend that this program checks, made anew by each call.
+/// Makes the backend that this program checks, a new one at each call.
 [[nodiscard]] std::unique_ptr<Backend> make_backend();
 
 }  // namespace hearth::conformance

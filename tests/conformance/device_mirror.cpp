@@ -30,7 +30,7 @@ Piece piece_of(const TensorView& view) {
           .end = view.data + count * bytes + kMirroredMargin};
 }
 
-// Pieces that overlap become one, so that operands that share bytes do so on the device.
+// Joins pieces that overlap, so that operands that share bytes share them on the device too.
 std::vector<Piece> merged(std::vector<Piece> pieces) {
   std::ranges::sort(pieces, {}, &Piece::begin);
   std::vector<Piece> out;
@@ -56,7 +56,7 @@ class Mirror {
     }
   }
 
-  /// Pieces lie as they do on the host, up to kAlignment.
+  /// Copies the pieces up; their offsets are those of the host modulo kAlignment.
   Status up() {
     constexpr std::int64_t kAlignment = 256;
     std::int64_t size = 0;

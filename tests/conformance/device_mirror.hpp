@@ -1,6 +1,6 @@
-// Runs a kernel call whose operands lie in host memory on a backend that the host cannot see into:
-// every piece of host memory that an operand touches has a mirror on the device, margins included,
-// which goes up before the call and comes down behind it.
+// Runs a kernel call whose operands lie in host memory on a backend with its own memory. Every
+// piece of host memory that an operand touches has a mirror on the device, margins included. The
+// mirror is uploaded before the call and downloaded after it.
 // Threads: as Backend.
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace hearth::testing {
 
-/// Bytes around each operand that go along, so that a write beside it is seen. Host memory must
-/// have them.
+/// Bytes around each operand that are mirrored too, so that a write beside it is detected. Host
+/// memory must include them.
 inline constexpr std::int64_t kMirroredMargin = 64;
 
-/// run_call() through mirrors.
+/// Runs the call as run_call() does, through mirrors.
 [[nodiscard]] Status run_mirrored(Backend& backend, const KernelCall& call);
 
 }  // namespace hearth::testing

@@ -15,7 +15,7 @@
 namespace hearth::conformance {
 namespace {
 
-constexpr std::int64_t kMostElements = 2000;  // of an operand of a call that is taken
+constexpr std::int64_t kMostElements = 2000;  // of an operand of a call in use
 constexpr std::size_t kMostSubsets = 4096;    // of its sizes
 constexpr DtypeMask kTypes = dtype_bit(DType::f32) | dtype_bit(DType::f16) | dtype_bit(DType::i64) |
                              dtype_bit(DType::boolean);
@@ -50,7 +50,7 @@ std::string key_of(CallSpec call) {
   return key;
 }
 
-// The calls that are empty and keep the rules of their kind, each once.
+// The empty calls that keep the rules of their kind, each once.
 class Collection {
  public:
   explicit Collection(OpKind kind) : case_(op_case(kind)) {
@@ -65,7 +65,7 @@ class Collection {
 
   [[nodiscard]] const std::vector<CallSpec>& source() const { return source_; }
 
-  /// A call with the counts, attributes and flags of a prepared one.
+  /// Adds a call with the counts, attributes and flags of a prepared one.
   void add(CallSpec call, const PreparedCall& like) {
     call.dtypes &= kTypes;
     if (has_empty(call) && is_small(call) && keeps_rules(call, like.call().op) &&
@@ -98,7 +98,7 @@ class Collection {
   std::set<std::string> keys_;
 };
 
-// Each set of sizes that are equal in the call becomes 0 together, and each single size by itself.
+// Sets each group of equal sizes in the call to 0 together, and each single size by itself.
 void add_emptied(Collection& all, const CallSpec& call) {
   CallSpec original = call;
   std::vector<std::int64_t> sizes;
@@ -138,7 +138,7 @@ void add_emptied(Collection& all, const CallSpec& call) {
   }
 }
 
-// Sizes of a small convolution or pool, of which each may be 0.
+// Sizes of a small convolution or pool, each of which may be 0.
 struct Windows {
   std::int64_t batch;
   std::int64_t channels;

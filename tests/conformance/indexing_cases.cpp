@@ -28,13 +28,13 @@ const std::vector<Named>& lines() {
                                       {1, {3, 9, 33}, {40}},
                                       {0, {331, 257}, {1003}},
                                       {0, {5003, 48}, {77}},
-                                      {0, {3, 40}, {1500}},  // many places of one target
+                                      {0, {3, 40}, {1500}},  // many indices for one target
                                       {1, {2, 5}, {2100}},
                                       {1, {65, 1031}, {700}}};
   return all;
 }
 
-// As long as what they name off the axis, or shorter.
+// As long as the indexed tensor off the axis, or shorter.
 const std::vector<Named>& points() {
   static const std::vector<Named> all{{0, {1}, {1}},
                                       {0, {7}, {5}},
@@ -64,7 +64,8 @@ Shape part_of(OpKind kind, const Named& named) {
 }
 
 constexpr std::int64_t kSmall = 20'000;
-// Sums in the order of the index round more than those in parts do: their partial sums are longer.
+// Sums in the order of the index round more than sums in parts, because their partial sums are
+// longer.
 constexpr double kInOrder = 4;
 
 OpCase indexing_case(OpKind kind) {
@@ -73,7 +74,8 @@ OpCase indexing_case(OpKind kind) {
   OpCase out{.kind = kind, .precision = is_pick ? Precision::exact : Precision::sum, .calls = {}};
   for (const Named& named : is_line ? lines() : points()) {
     const Shape part = part_of(kind, named);
-    // Narrow indices are widened when they are checked: what is cut into tasks needs them once.
+    // Narrow indices are widened when they are checked; calls that are split into tasks need one
+    // type.
     const bool is_small = named.whole.element_count() < kSmall;
     for (const DType index : {DType::i32, DType::i64}) {
       if (index == DType::i32 && !is_small) {

@@ -4,7 +4,7 @@ namespace hearth::conformance {
 
 std::vector<OpCase> matmul_cases() {
   OpCase out{.kind = OpKind::matmul, .precision = testing::Precision::sum, .calls = {}};
-  // Of i8 the ends of the type show sums that saturate, and all others elements that change places.
+  // For i8 the ends of the type reveal saturating sums, and distinct elements reveal swapped ones.
   const auto small_product = [&](const Shape& a, const Shape& b, const Shape& result) {
     for (const Values values : {Values::extremes, Values::distinct}) {
       out.calls.push_back(

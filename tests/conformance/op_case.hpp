@@ -1,6 +1,6 @@
-// The conformance cases: for every kernel kind, the calls that each backend has to get right.
-// Shapes, attributes, inputs that stay apart from ties and jumps, and how exact the result must be.
-// One table serves the checks of values and gradients, and the bench. Values, any thread.
+// The conformance cases: for every kernel kind, the calls that each backend must compute correctly.
+// A call has shapes, attributes, inputs away from ties and jumps, and the required precision. One
+// table serves the checks of values and gradients, and the bench. Values, any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,38 +19,38 @@
 
 namespace hearth::conformance {
 
-/// What an input is filled with. Integer types get integers of the same nature, u8 without signs,
-/// bool both values.
+/// The values of an input. Integer types get integers of the same kind, u8 without signs, bool both
+/// values.
 enum class Values : std::uint8_t {
   apart,        ///< ±[0.125, 2]: away from 0. Integers ±1 … ±7.
   positive,     ///< [0.125, 2]. Integers 1 … 7.
   wide,         ///< [-6, 6].
   exponents,    ///< [-2, 2]. Integers 0 … 4.
-  grid,         ///< Small integers from -3 to 3, so with ties, exact in every type.
+  grid,         ///< Small integers from -3 to 3, hence with ties; exact in every type.
   quarters,     ///< Multiples of 1/4 in [-8, 8]; exact in every float type.
   distinct,     ///< No two equal within an input of up to 255 elements; exact in every type that is
                 ///< wide enough.
   probability,  ///< [0.05, 1].
   near_one,     ///< [0.99, 1.01]: long products stay in range. Integers as `apart`.
   places,       ///< Integers 0 … bound-1: classes, positions.
-  extremes,     ///< Integers: the ends of the type and what lies beside them.
+  extremes,     ///< Integers: the ends of the type and their neighbours.
   special,      ///< Floats: NaN, infinities, both zeros, ordinary values.
   with_nan,     ///< `apart`, every seventh NaN.
   masked,       ///< `apart`, every third minus infinity.
-  row_statistics,  ///< What attention gives for the other inputs of its gradient.
+  row_statistics,  ///< The statistics that attention returns for the other inputs of its gradient.
 };
 
 struct InputSpec {
   Shape shape;
   Values values = Values::apart;
   std::int64_t bound = 0;           ///< For Values::places.
-  std::optional<DType> dtype = {};  ///< Else the type that the case runs in.
+  std::optional<DType> dtype = {};  ///< Empty: the type in which the case runs.
 };
 
 struct OutputSpec {
   Shape shape;
   std::optional<DType> dtype = {};
-  /// Else that of the case.
+  /// Empty: the precision of the case.
   std::optional<testing::Precision> precision = {};
 };
 
@@ -61,7 +61,7 @@ struct CallSpec {
   std::uint16_t flags = 0;
   double length = 1;          ///< Terms of each sum, for Precision::sum.
   double term = 1;            ///< Bound of one term.
-  DtypeMask dtypes = 0xffff;  ///< The types, among the case's, that this call is for.
+  DtypeMask dtypes = 0xffff;  ///< The types of the case in which this call runs.
 };
 
 struct OpCase {
@@ -69,11 +69,11 @@ struct OpCase {
   testing::Precision precision;
   std::vector<CallSpec> calls;
 
-  /// The element types the case runs in: those of the kind's row in the op table.
+  /// The element types in which the case runs: those of the kind's row in the op table.
   [[nodiscard]] std::vector<DType> dtypes() const;
 };
 
-/// The cases of all kernel kinds, in the order of OpKind. Built anew by each call.
+/// The cases of all kernel kinds, in the order of OpKind. Each call builds them anew.
 [[nodiscard]] std::vector<OpCase> op_cases();
 /// The case of one kind.
 [[nodiscard]] OpCase op_case(OpKind kind);

@@ -15,7 +15,7 @@ namespace {
 bool is_kernel(const OpInfo& info) {
   return info.op_class != OpClass::view && info.op_class != OpClass::lifetime &&
          info.op_class != OpClass::expression &&
-         info.op_class != OpClass::custom;  // a program's own, so without a case
+         info.op_class != OpClass::custom;  // defined by the program, so without a case
 }
 
 TEST(OpCases, EveryKernelKindHasExactlyOneCase) {

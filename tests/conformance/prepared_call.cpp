@@ -42,8 +42,8 @@ std::vector<TensorSpec> specs_of(const std::vector<TensorView>& views) {
   return specs;
 }
 
-// What attention gives as its second result, of the call of its gradient (grad, q, k, v, y,
-// statistics, optional mask).
+// Attention's second result, for the call of its gradient (grad, q, k, v, y, statistics, optional
+// mask).
 std::vector<Number> row_statistics(const std::vector<std::byte>& attributes,
                                    const std::vector<TensorView>& inputs) {
   constexpr std::size_t kMask = 6;
@@ -85,7 +85,7 @@ PreparedCall::PreparedCall(OpKind kind,
     if (spec.inputs[i].values == Values::row_statistics) {
       statistics = i;
       if (layouts_[i] == LayoutKind::repeated) {
-        layouts_[i] = LayoutKind::dense;  // others than those of the scores mean nothing
+        layouts_[i] = LayoutKind::dense;  // only the scores' own statistics make sense
       }
     }
     const DType type = spec.inputs[i].dtype.value_or(dtype);

@@ -1,5 +1,4 @@
-// One call of a case, ready to be given to a backend: tensors, record and blob. Values (movable),
-// any thread.
+// One call of a case, ready for a backend: tensors, record and blob. Values (movable), any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,20 +22,20 @@ class PreparedCall {
   /// All inputs dense.
   PreparedCall(OpKind kind, const CallSpec& spec, DType dtype);
 
-  /// Lets output `output` write into the bytes of input `input`, which must be dense and of its
+  /// Lets output `output` write into the bytes of input `input`, which must be dense and of equal
   /// size and type.
   void alias(int output, int input);
 
-  /// Borrows from this object.
+  /// The call, which borrows from this object.
   [[nodiscard]] KernelCall call() const noexcept {
     return {OpView(*record_, blob_.data()), input_views_, output_views_};
   }
   [[nodiscard]] const std::vector<CaseTensor>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<CaseTensor>& outputs() const noexcept { return outputs_; }
   [[nodiscard]] bool is_aliased(int input) const noexcept;
-  /// Whether an input shows elements more than once.
+  /// Whether an input's layout repeats elements.
   [[nodiscard]] bool has_repeats() const noexcept;
-  /// What an output holds, wherever it was written.
+  /// The values of an output, wherever it was written.
   [[nodiscard]] std::vector<Number> output_values(int output) const;
   /// The work of the call, from the op table.
   [[nodiscard]] OpCost cost() const noexcept;

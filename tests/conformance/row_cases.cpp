@@ -81,7 +81,7 @@ OpCase scan_case() {
   call({13, 11}, 0, Values::extremes, kIntegerTypes);
   call({13, 11}, 1, Values::extremes, kIntegerTypes);
   call({37}, 0, Values::special, kFloatTypes);
-  call({3, 5003}, 1, Values::apart, kNumberTypes);  // a line that is cut, and lines side by side
+  call({3, 5003}, 1, Values::apart, kNumberTypes);  // a line that is split, and lines side by side
   call({2503, 5}, 0, Values::apart, kNumberTypes);
   return out;
 }

@@ -19,9 +19,10 @@ namespace {
 
 constexpr std::size_t kKeptTexts = 12;
 constexpr std::int64_t kLargeElements = 20'000;
-constexpr std::size_t kInputsAlone = 4;  ///< Of a concat of many, the first few.
+constexpr std::size_t kInputsAlone = 4;  ///< Only the first few of a concat of many.
 
-// Large calls show how work is cut, which does not depend on the type: one of each kind will do.
+// Large calls test how work is split, which does not depend on the type: one type of each kind is
+// enough.
 bool is_large_type(OpKind kind, DType dtype) {
   return (kind == OpKind::matmul && dtype == DType::i8) || dtype == DType::f32 ||
          dtype == DType::bf16 || dtype == DType::i64 || dtype == DType::boolean;
@@ -37,8 +38,8 @@ std::int64_t largest_input(const CallSpec& spec) {
   return largest;
 }
 
-/// All inputs dense; then, for each other kind, each input alone and all that it tells apart
-/// together. Of large calls only the dense one and the one with all inputs transposed.
+/// All inputs dense; then, for each other layout, each input alone and all inputs together. Large
+/// calls get only the dense layouts and all inputs transposed.
 std::vector<Layouts> layouts_of(const CallSpec& spec) {
   const std::size_t count = spec.inputs.size();
   const bool is_large = largest_input(spec) > kLargeElements;
@@ -83,7 +84,7 @@ struct OutputCheck {
   }
 };
 
-/// The first difference between two outputs as text, or empty.
+/// The first difference between two outputs as text; empty if there is none.
 std::string difference(const OutputCheck& check,
                        const std::vector<Number>& got,
                        const std::vector<Number>& want) {
@@ -182,7 +183,7 @@ class CaseRun {
       std::vector<std::pair<int, int>> state{{0, 0}};
       for (std::size_t output = 1; output < spec.outputs.size(); ++output) {
         state.emplace_back(static_cast<int>(output),
-                           static_cast<int>(output) + 1);  // behind the gradient
+                           static_cast<int>(output) + 1);  // after the gradient
       }
       all.push_back(state);
     }
@@ -233,8 +234,8 @@ class CaseRun {
     }
     const DType dtype = prepared.call().outputs[i].dtype;
     const testing::Precision precision = spec.outputs[i].precision.value_or(case_.precision);
-    // Equal terms are rounded the same way again and again, so the error grows with the square of
-    // their number; this allows a quarter of the bound for a sum in order.
+    // Equal terms round in one direction, so the error grows with the square of their number; this
+    // allows a quarter of the bound for a sum in order.
     const double length =
         prepared.has_repeats() ? spec.length * (1 + spec.length / 16) : spec.length;
     const std::string text =

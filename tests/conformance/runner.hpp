@@ -1,4 +1,4 @@
-// Runs conformance cases on something that runs kernel calls on host memory, and compares with the
+// Runs conformance cases on a target, which runs kernel calls on host memory, and compares with the
 // oracle. Threads: one at a time.
 #pragma once
 
@@ -12,18 +12,18 @@
 
 namespace hearth::conformance {
 
-/// What is checked: a backend, or a table of kernels that is not one yet.
+/// The tested object: a backend, or a table of kernels without one.
 struct Target {
   std::function<Support(const KernelCall&)> supports;
   std::function<Status(const KernelCall&)> submit;
   std::function<bool(OpKind, int)> may_alias;
 };
-/// Borrows the backend, which must be one that computes.
+/// Borrows the backend, which must compute values.
 [[nodiscard]] Target target_of(Backend& backend);
 
 struct Report {
   int calls = 0;        ///< Calls that ran and were compared.
-  int aliased = 0;      ///< Of these, in place.
+  int aliased = 0;      ///< The part of `calls` that ran in place.
   int unsupported = 0;  ///< Calls that the target refused with a reason.
   int failed = 0;
   std::vector<std::string>
@@ -33,9 +33,9 @@ struct Report {
   [[nodiscard]] std::string to_string() const;
 };
 
-/// Every call of a case in every type: all inputs dense; each input, and all at once, in every
+/// Runs every call of a case in every type: all inputs dense; each input, and all at once, in every
 /// other layout; in place wherever the target allows it. Large calls run in f32, bf16, i64 and
-/// bool, dense and with all inputs transposed. Checked: values, untouched inputs, untouched margins
+/// bool, dense and with all inputs transposed. Checks values, unchanged inputs, unchanged margins
 /// around the outputs, and a reason in each refusal.
 [[nodiscard]] Report run_case(const Target& target, const OpCase& op_case);
 

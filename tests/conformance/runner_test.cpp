@@ -1,4 +1,4 @@
-// The runner must see wrong kernels: each test gives it one.
+// The runner must detect wrong kernels: each test gives it one.
 #include "runner.hpp"
 
 #include <gtest/gtest.h>
@@ -72,7 +72,7 @@ TEST(Runner, SeesWritesIntoInputsAndBehindOutputs) {
 TEST(Runner, SeesAKernelThatIsWrongInPlaceOnly) {
   Target target = oracle();
   target.submit = [](const KernelCall& call) {
-    // As if the right operand were overwritten before it is read.
+    // Behaves as if the right operand were overwritten before it is read.
     if (call.inputs.size() > 1 && call.outputs[0].data == call.inputs[1].data &&
         call.outputs[0].element_count() > 0) {
       *call.inputs[1].data ^= std::byte{0x40};

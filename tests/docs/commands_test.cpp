@@ -1,5 +1,5 @@
-// The commands in README.md and docs/: programs, scripts, presets, options and variables that a
-// page names are there. Blocks marked `runs` are run as well. And that no page is forgotten.
+// The commands in README.md and docs/: the programs, scripts, presets, options and variables that a
+// page names exist. Blocks marked `runs` are also run. No page is missing from the tests.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What every machine has that can build Hearth, and the program that a reader has made.
+// Programs on every machine that can build Hearth, and the program that a reader has built.
 const std::set<std::string, std::less<>> kOrdinary{"build/program",
                                                    "cat",
                                                    "cd",
@@ -46,7 +46,7 @@ bool is_page(const repo::SourceFile& file) {
          (file.is_in("docs") && (file.path.ends_with(".md") || file.path.ends_with(".dox")));
 }
 
-// A command with its variables, as a shell would take it apart; quotes are not looked into.
+// A command with its variables, split as a shell would split it, except inside quotes.
 struct Command {
   std::vector<std::string> variables;  // HEARTH_DEVICES=auto
   std::vector<std::string> words;
@@ -107,7 +107,7 @@ class Commands : public ::testing::Test {
     return all;
   }
 
-  // What is wrong with the command; nothing when all of it is there.
+  // The first fault of the command; empty if all its parts exist.
   [[nodiscard]] std::string fault(const Command& command) const {
     for (const std::string& variable : command.variables) {
       const std::string name = variable.substr(0, variable.find('='));
@@ -201,7 +201,7 @@ TEST_F(Commands, ThatAreWrongAreSeen) {
   EXPECT_EQ(fault_in("./no_script.sh"), "no program ./no_script.sh");
 }
 
-// Languages that GitHub shows, and that these tests know what to do with.
+// Languages that GitHub shows and these tests handle.
 TEST_F(Commands, EveryBlockSaysItsLanguage) {
   const std::set<std::string, std::less<>> known{"cpp", "sh", "text", "cmake", "python", "rust"};
   for (const Page& page : pages()) {
@@ -219,7 +219,7 @@ TEST_F(Commands, EveryPageIsTested) {
   }
 }
 
-// Runs the blocks marked `runs` whose programs are built, in an empty folder each.
+// Runs the blocks marked `runs` whose programs are built, each in an empty folder.
 TEST_F(Commands, ThatAreCheapRun) {
   for (const Page& page : pages()) {
     for (std::size_t i = 0; i < page.blocks.size(); ++i) {

@@ -1,5 +1,5 @@
-// What public headers name, and the pages: each field of options is on one, and what a page says is
-// missing is in no header.
+// The names of public headers and of pages: each field of options is on a page, and a name that a
+// page lists as missing is in no header.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ const repo::SourceFile* find(const Sources& sources, std::string_view path) {
   return found == sources.end() ? nullptr : &*found;
 }
 
-// The headers that <hearth/hearth.hpp> has for programs.
+// The headers that <hearth/hearth.hpp> includes for programs.
 std::vector<const repo::SourceFile*> public_headers(const Sources& sources) {
   std::vector<const repo::SourceFile*> headers;
   for (const char* all : {"runtime/all.hpp", "modules/all.hpp", "parallel/all.hpp"}) {
@@ -49,7 +49,7 @@ std::vector<const repo::SourceFile*> public_headers(const Sources& sources) {
   return headers;
 }
 
-// What stands on a page below "### title", up to the next heading.
+// The text of a page below "### title", up to the next heading.
 std::string below_heading(const std::string& page, const std::string& title) {
   const std::string heading = "\n### " + title + "\n";
   const std::size_t begin = page.find(heading);
@@ -59,7 +59,7 @@ std::string below_heading(const std::string& page, const std::string& title) {
                            page.find("\n##", begin + heading.size()) - begin - heading.size());
 }
 
-// Parts of the library that no program fills in.
+// Structs of the library that no program fills in.
 const std::set<std::string, std::less<>> kInternal{"PendingOptions", "LogOptions", "ThreadOptions"};
 
 bool is_options(const DeclaredStruct& declared) {
@@ -170,8 +170,8 @@ TEST(Names, ScopesAndValuesThatProgramsNameAreOnAPage) {
 
 // ---- what is missing ----
 
-// The names in `backticks` of the lists that begin with "Hearth does not:", but for those in
-// parentheses, which say what to write instead.
+// The names in `backticks` of the lists that begin with "Hearth does not:". Names in parentheses
+// are left out, because they are the replacements.
 std::vector<std::string> names_of_missing(const std::string& page) {
   static const std::regex kName("`([A-Za-z_][A-Za-z_0-9]*)`");
   std::vector<std::string> names;
@@ -202,7 +202,8 @@ std::vector<std::string> names_of_missing(const std::string& page) {
   return names;
 }
 
-// What a header declares: functions, types, layers, fields, and enumerators: the ops of the table.
+// The names that a header declares: functions, types, layers, fields and enumerators. Ops come from
+// the table.
 void add_names(const std::string& header, std::set<std::string>& names) {
   static const std::regex kDeclared(
       "(^|[ *&\\n])([A-Za-z_]\\w*)\\(|(struct|class|HEARTH_MODULE\\() ?(\\w+)");

@@ -13,7 +13,7 @@ constexpr std::string_view kFence = "```";
 constexpr std::string_view kHidden = "<!-- test";
 constexpr std::string_view kHiddenEnd = "-->";
 
-// How a block of a Doxygen page begins and ends.
+// The first and last line of a block on a Doxygen page.
 struct DoxygenBlock {
   std::string_view begin;
   std::string_view end;
@@ -51,7 +51,7 @@ const Block* output_of(const Page& page, std::size_t index) {
   }
   const Block& block = page.blocks[index];
   const Block& next = page.blocks[index + 1];
-  // The fence that ends the one, an empty line, the fence that begins the other.
+  // The fence that ends this block, an empty line, and the fence that begins the next block.
   const int last = block.line + static_cast<int>(block.lines.size()) + 3;
   return next.language == "text" && next.line <= last ? &next : nullptr;
 }
@@ -59,7 +59,7 @@ const Block* output_of(const Page& page, std::size_t index) {
 Page parse_page(std::string name, std::string_view text) {
   Page page{.name = std::move(name), .blocks = {}};
   std::istringstream stream{std::string(text)};
-  std::string_view end;  // of the block that is open; empty: none is
+  std::string_view end;  // of the open block; empty: none is open
   int number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;

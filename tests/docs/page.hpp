@@ -12,13 +12,13 @@ namespace hearth::docs {
 /// A fenced block, or a comment `<!-- test ... -->`, which the reader does not see.
 struct Block {
   std::string language = {};            ///< "cpp", "sh", "text"; of a hidden block "cpp".
-  std::vector<std::string> words = {};  ///< What stands behind the language: "compiles".
+  std::vector<std::string> words = {};  ///< The words after the language: "compiles".
   std::vector<std::string> lines = {};
-  int line = 0;  ///< Where lines begin on the page, from 1.
+  int line = 0;  ///< The page's line number of the first line, from 1.
   bool hidden = false;
 
   [[nodiscard]] bool has_word(std::string_view word) const;
-  /// The lines with their ends.
+  /// The lines with their line ends.
   [[nodiscard]] std::string text() const;
 };
 
@@ -27,9 +27,11 @@ struct Page {
   std::vector<Block> blocks;
 };
 
-/// The ```text block right behind that block: what it prints; else nullptr.
+/// The ```text block directly after that block, which is its output; nullptr if there is none.
 [[nodiscard]] const Block* output_of(const Page& page, std::size_t index);
 
+/// Parses a page.
+///
 /// Errors: std::runtime_error naming page and line, for a block that does not end.
 [[nodiscard]] Page parse_page(std::string name, std::string_view text);
 

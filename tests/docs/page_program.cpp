@@ -11,13 +11,13 @@
 namespace hearth::docs {
 namespace {
 
-// A line of code that knows where on its page it stands.
+// A line of code with its line number on the page.
 struct Line {
   std::string text;
   int number = 0;
 };
 
-// What shares names: from the top of the page, or from a fresh start, to the next one.
+// Code that shares names: from the top of the page, or from a `fresh` block, to the next one.
 struct Scope {
   std::vector<Line> types;       // at namespace scope: types and functions
   std::vector<Line> statements;  // in the body of the test
@@ -54,8 +54,8 @@ bool begins_type(std::string_view line) {
   return std::ranges::any_of(kWords, [&](std::string_view word) { return line.starts_with(word); });
 }
 
-// `hearth::Tensor loss(const Model& model) {`: in column 0, a type, a name, parameters, an open
-// brace.
+// A function such as `hearth::Tensor loss(const Model& model) {`: in column 0, a type, a name,
+// parameters, an open brace.
 bool begins_function(std::string_view line) {
   if (line.empty() || (std::isalpha(static_cast<unsigned char>(line[0])) == 0 && line[0] != '[') ||
       !line.ends_with(") {")) {
@@ -73,7 +73,7 @@ bool ends_at_once(std::string_view line) {
   return line.ends_with("};") || line.ends_with(";");
 }
 
-// Sorts the lines of a block: includes, types and functions go to the top of the program.
+// Sorts the lines of a block: includes, types and functions move to the top of the program.
 void sort_lines(const Block& block, std::set<std::string>& includes, Scope& scope) {
   bool is_type = false;
   for (std::size_t i = 0; i < block.lines.size(); ++i) {
@@ -105,7 +105,7 @@ bool ends_statement(std::string_view text) {
 class Writer {
  public:
   void line(std::string_view text) { text_ += std::string(text) + "\n"; }
-  // Errors of the compiler name the page.
+  // Makes the compiler's errors name the page.
   void place(const Page& page, int number) {
     line("#line " + std::to_string(number) + " " + literal(page.name));
   }
@@ -125,9 +125,10 @@ class Writer {
   std::string text_;
 };
 
-// The statements of a block, each that ends in `// throws ...` in a function that has to throw.
+// Writes the statements of a block. A statement that ends in `// throws ...` becomes a function
+// that must throw.
 void write_statements(Writer& out, const Page& page, std::span<const Line> lines) {
-  std::size_t begin = 0;  // of what is not written yet
+  std::size_t begin = 0;  // of the statements not yet written
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t mark = lines[i].text.find(kThrows);
     if (mark == std::string::npos) {
@@ -169,7 +170,7 @@ bool is_in_examples(const Block& block, const std::vector<std::string>& examples
   });
 }
 
-// The tests of one page.
+// Writes the tests of one page.
 class PageWriter {
  public:
   PageWriter(const Page& page, Writer& body, std::set<std::string>& includes)
@@ -238,7 +239,7 @@ class PageWriter {
     }
   }
 
-  // A block with a main(): alone in a namespace.
+  // Writes a block with a main() into its own namespace.
   void write_program(const Block& block, const Block* output) {
     const std::string name = "Program" + std::to_string(++tests_);
     body_.line("namespace docs_" + identifier(page_.name) + "_" + name + " {");
@@ -247,7 +248,7 @@ class PageWriter {
     for (std::size_t i = 0; i < block.lines.size(); ++i) {
       std::string text = block.lines[i];
       if (is_main && text == "}") {
-        text = "return 0; }";  // a main() may leave it out
+        text = "return 0; }";  // a main() may leave out its return
         is_main = false;
       }
       if (text.starts_with("#include ")) {

@@ -1,5 +1,5 @@
 // Makes the C++ program of some pages: each page becomes a test that compiles and runs its blocks.
-// What an author has to know stands in README.md of this folder.
+// README.md of this folder states the rules for authors.
 // Values. Threads: any.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace hearth::docs {
 
-/// `examples`: the texts of the programs in examples/; a block that is the end of one of them is
-/// left out, for it is built and run there.
+/// The text of the program. `examples`: the texts of the programs in examples/. A block that is the
+/// end of one of them is left out, because that example is built and run as a program.
 ///
-/// Errors: std::runtime_error naming page and line, for what the convention does not allow.
+/// Errors: std::runtime_error naming page and line, for a block that breaks the rules.
 [[nodiscard]] std::string page_program(const std::vector<Page>& pages,
                                        const std::vector<std::string>& examples);
 

@@ -1,5 +1,5 @@
-// What the generated program of a page uses while it runs: its output, and the errors that the page
-// promises. The page runs in an empty folder of its own. Owned by a test. Threads: the test's.
+// Support of a page's generated program while it runs: its output, and the errors that the page
+// promises. The page runs in its own empty folder. Owned by a test. Threads: the test's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 namespace hearth::docs {
 
-/// Whether the lines of `text` are those of `pattern`, in which `…` stands for any characters of a
-/// line, and alone on a line for any lines.
+/// Whether the lines of `text` match those of `pattern`, in which `…` stands for any characters of
+/// a line, and alone on a line for any lines.
 [[nodiscard]] bool fits(std::string_view text, std::string_view pattern);
 
 class PageRun final {
@@ -24,12 +24,12 @@ class PageRun final {
   PageRun& operator=(const PageRun&) = delete;
   ~PageRun();
 
-  /// What is printed from here on belongs to the block at this line.
+  /// Attributes the following output to the block at this line.
   void begin_block(int line);
-  /// What the block printed has to fit; else the test fails, naming the line of `pattern`.
+  /// Fails the test, naming the line of `pattern`, unless the block's output matches it.
   void expect_output(int line, std::string_view pattern);
 
-  /// `run` has to throw an Error whose text has `part` in it.
+  /// Fails the test unless `run` throws an Error whose text contains `part`.
   template <class Error, class Run>
   void expect_throw(int line, std::string_view part, Run&& run) {
     try {
@@ -52,8 +52,8 @@ class PageRun final {
   std::string page_;
   TemporaryFolder folder_;
   std::filesystem::path before_;
-  int output_ = -1;  // the file that standard output goes to
-  int kept_ = -1;    // where it went
+  int output_ = -1;  // the file that receives standard output
+  int kept_ = -1;    // the former standard output
   int block_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// How pages are read, and that a wrong page fails.
+// The parser of pages, and that a wrong page fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest-spi.h>
 
@@ -117,7 +117,8 @@ TEST(Output, FitsWithItsGaps) {
   EXPECT_FALSE(fits("a 1\n", "b …"));
 }
 
-// The runs of pages that are wrong. Static: EXPECT_NONFATAL_FAILURE runs its statement elsewhere.
+// The runs of wrong pages. Static, because EXPECT_NONFATAL_FAILURE runs its statement in another
+// function.
 void print_three(PageRun& page) {
   page.begin_block(7);
   std::printf("3\n");

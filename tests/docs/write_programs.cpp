@@ -1,5 +1,5 @@
-// write_programs OUT.cpp ROOT PAGE...: the program of some pages (page_program.hpp), whose names
-// are relative to ROOT.
+// write_programs OUT.cpp ROOT PAGE...: writes the program of some pages (page_program.hpp), whose
+// names are relative to ROOT.
 #include <algorithm>
 #include <cstdio>
 #include <exception>

@@ -1,5 +1,5 @@
-// concurrent_inference as a user runs it: on what train_mnist saved, on nothing, and on what is not
-// there.
+// concurrent_inference as a user runs it: on the file of train_mnist, without a file, and on a
+// missing file.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -70,7 +70,7 @@ TEST(ConcurrentInference, ShedsWhatItCannotAnswerInTime) {
                     ContainsRegex("capacity [1-9][0-9]* requests/s, offered [1-9][0-9]*, answered "
                                   "in time [1-9][0-9]* \\([0-9.]+ of the capacity\\), shed "
                                   "[1-9][0-9]*, late [0-9]+")));
-  // Nothing is answered within a nanosecond: each request is given up, and the program goes on.
+  // No request is answered within a nanosecond: each one is cancelled, and the program goes on.
   const Outcome hasty = run_with({"--limit-ms", "0.000001"});
   EXPECT_EQ(hasty.exit_code, 0) << hasty.out;
   EXPECT_THAT(hasty.out, ContainsRegex("all +0 +0 +0 +0 +0\\.00 % +0 +[1-9][0-9]*"));

@@ -1,4 +1,4 @@
-// The examples that read data of one's own, on what they make up; and what they say when a file is
+// The examples that read the user's data: on generated data, and their messages when a file is
 // missing.
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-/// The number behind `words` in what a program printed.
+/// The number after `words` in a program's output.
 double figure(const std::string& out, const std::string& words) {
   const std::size_t place = out.rfind(words);
   EXPECT_NE(place, std::string::npos) << out;

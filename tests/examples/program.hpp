@@ -1,4 +1,4 @@
-// Runs one of the example programs and keeps what it printed.
+// Runs one of the example programs and keeps its output.
 // Threads: the test's.
 #pragma once
 
@@ -10,18 +10,18 @@
 
 namespace hearth::testing {
 
-/// What a program did.
+/// The end of a program and its output.
 struct Outcome {
   int exit_code = -1;  ///< -1: ended by a signal.
-  int signal = 0;      ///< Which; 0: none.
-  std::string out;     ///< What it printed, errors too.
+  int signal = 0;      ///< The signal that ended it; 0: none.
+  std::string out;     ///< Standard output and errors.
 };
 
-/// A program that runs, with its output in a pipe.
+/// A running program, with its output in a pipe.
 class Program final {
  public:
-  /// `name` is one of examples/; errors go where the output goes. `address_bytes`: the address
-  /// space that it may have (ulimit -v); 0: any.
+  /// Starts `name`, one of examples/; errors go to the pipe of the output. `address_bytes`: the
+  /// limit of the address space (ulimit -v); 0: no limit.
   Program(const std::string& name,
           const std::vector<std::string>& arguments,
           std::int64_t address_bytes = 0);
@@ -29,14 +29,14 @@ class Program final {
   Program& operator=(const Program&) = delete;
   ~Program();
 
-  /// Reads on until the output holds `text`; false when it ends before.
+  /// Reads until the output holds `text`; returns false if the output ends before.
   [[nodiscard]] bool wait_for(const std::string& text);
-  /// wait_for() looks from here on.
+  /// Makes later wait_for() calls ignore the output so far.
   void forget_output() { text_.clear(); }
   void send(int signal) const;
-  /// Closes the pipe, as `head` does: what the program prints from now on nobody gets.
+  /// Closes the pipe, as `head` does: later output of the program is lost.
   void close_output();
-  /// Reads the rest and waits for the end.
+  /// Reads the remaining output and waits for the end.
   [[nodiscard]] Outcome finish();
 
  private:

@@ -1,4 +1,4 @@
-// The small examples end by themselves and print what their comments promise.
+// The small examples end by themselves and print what their comments state.
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -75,7 +75,7 @@ std::vector<std::string> options_of(const std::string& help) {
   return options;
 }
 
-// An option has a sentence, and says what is without it.
+// Each option has a sentence that names its default.
 TEST_P(ExampleHelp, SaysWhatItDoesAndWhatCanBeSaid) {
   const Outcome outcome = run(GetParam(), {"--help"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
@@ -120,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Programs,
                                            "concurrent_inference"),
                          [](const auto& param) { return std::string(param.param); });
 
-// Where it runs, a checkpoint of an earlier run may be.
+// A checkpoint of an earlier run may lie in the working folder.
 TEST(Examples, ATrainerLeavesItsFilesAndSaysHowItGoes) {
   const TemporaryFolder folder;
   const std::filesystem::path before = std::filesystem::current_path();
@@ -146,7 +146,7 @@ TEST(Examples, MistakesNameTheLineOfTheProgram) {
               AllOf(HasSubstr("as expected: cross_entropy"), ContainsRegex("streams.cpp:[0-9]+")));
 }
 
-/// Whether a program came to its own constructors, by what the loader wrote to `folder`.
+/// Whether a program reached its own constructors, by the loader's log in `folder`.
 bool has_begun(const std::filesystem::path& folder) {
   for (const auto& each : std::filesystem::directory_iterator(folder)) {
     std::stringstream text;
@@ -158,9 +158,9 @@ bool has_begun(const std::filesystem::path& folder) {
   return false;
 }
 
-// From hardly any room for the program's code to hardly any for its threads. What OpenBLAS or the
-// loader says is a sentence too; signal 11 is none, but libgfortran's, which OpenBLAS brings and
-// which fails in its own constructor where some kilobytes are missing.
+// From hardly any room for the program's code to hardly any for its threads. A sentence from
+// OpenBLAS or the loader counts too. Signal 11 does not, except from libgfortran, which OpenBLAS
+// loads: its own constructor fails where some kilobytes are missing.
 TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
   if (kSanitizerTakesAddresses) {
     GTEST_SKIP() << "a sanitizer needs the address space";
@@ -183,8 +183,8 @@ TEST(Examples, AProgramWithoutRoomEndsWithASentence) {
   EXPECT_GT(begun, 0);
 }
 
-// With more room the program would train, and never end: OpenBLAS's own thread asks for its memory
-// without end, and the program's end waits for it.
+// With more room the program would train but never end: OpenBLAS's own thread retries its
+// allocation without end, and the end of the program waits for it.
 TEST(Examples, AProgramThatWouldNeverEndDoesNotBegin) {
   if (kSanitizerTakesAddresses) {
     GTEST_SKIP() << "a sanitizer needs the address space";

@@ -1,4 +1,4 @@
-// train_mnist as a user runs it: figures, Ctrl-C, going on, and every kind of bad input.
+// train_mnist as a user runs it: output, Ctrl-C, resuming, and every kind of bad input.
 #include <gmock/gmock.h>
 
 #include <hearth/runtime/base/pending.hpp>
@@ -33,7 +33,7 @@ Bytes bytes_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-/// How many epochs a run of 1,000,000 has told to be over.
+/// The number of finished epochs that a run of 1,000,000 has reported.
 int epochs_told(const std::string& out) {
   int count = 0;
   while (out.find("\nepoch " + std::to_string(count + 1) + "/1000000 ") != std::string::npos) {
@@ -52,7 +52,7 @@ class TrainMnist : public ::testing::Test {
     stream.write(reinterpret_cast<const char*>(bytes.data()),
                  static_cast<std::streamsize>(bytes.size()));
   }
-  /// Test files alone, of `count` pictures of side×side.
+  /// Writes only test files, of `count` pictures of side×side.
   void write_digits(std::uint32_t count, std::uint32_t side) const {
     Bytes pixels;
     Bytes labels;
@@ -63,7 +63,7 @@ class TrainMnist : public ::testing::Test {
     write("t10k-images-idx3-ubyte", idx_bytes({count, side, side}, pixels));
     write("t10k-labels-idx1-ubyte", idx_bytes({count}, labels));
   }
-  /// A short run on the files in the folder; options in `more` stand in place of these.
+  /// Arguments of a short run on the files in the folder; options in `more` replace them.
   [[nodiscard]] std::vector<std::string> arguments(
       const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words = more;
@@ -191,7 +191,8 @@ TEST_F(TrainMnist, SigtermEndsItLikeCtrlC) {
   EXPECT_LE(end.at("batches"), end.at("of"));
 }
 
-// For longer than each of its deadlines (5 s, and 3 s for a rank to answer): the training goes on.
+// The process is stopped longer than each of its deadlines (5 s, and 3 s for a rank's answer); the
+// training goes on.
 TEST_F(TrainMnist, AProcessThatWasStoppedForLongLosesNoStep) {
   write_digits(400, 6);
   Program stopped("train_mnist", arguments({"--epochs", "1000000"}));
@@ -222,7 +223,7 @@ TEST_F(TrainMnist, CtrlCFinishesTheStepAndSaves) {
   EXPECT_THAT(at_stop.out, AllOf(HasSubstr("batches, saved:"), HasSubstr("weights: ")));
 }
 
-// What is left of the output may end it by SIGPIPE when all is written.
+// The remaining output may end the program by SIGPIPE after all files are written.
 TEST_F(TrainMnist, AClosedPipeLosesNoModel) {
   write_digits(400, 6);
   Program piped("train_mnist", arguments({"--epochs", "3", "--json", path("figures.json")}));
@@ -262,7 +263,7 @@ TEST_F(TrainMnist, AKilledRunThatIsResumedEndsWithTheBitsOfAWholeOne) {
   killed.send(SIGKILL);
   const Outcome at_kill = killed.finish();
   ASSERT_EQ(at_kill.exit_code, -1) << at_kill.out;
-  // However late the signal was: the state is at most an epoch past the last one told.
+  // However late the signal: the state is at most one epoch ahead of the last report.
   const std::string epochs = std::to_string(epochs_told(at_kill.out) + 3);
   const Outcome resumed =
       run("train_mnist", arguments({"--epochs", epochs, "--resume", "--json", path("on.json")}));

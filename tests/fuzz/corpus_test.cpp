@@ -1,5 +1,5 @@
-// The fuzzers' targets on their seeds, on damaged copies of these, and on what fuzzing found, in
-// every build.
+// The fuzzers' targets on their seeds, on damaged copies of the seeds, and on the inputs that
+// fuzzing found, in every build.
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -74,8 +74,8 @@ TEST(FuzzFinds, BreakNothingAnyMore) {
   }
 }
 
-// FUZZ_PROGRAMS says how many, FUZZ_FIRST which comes first, FUZZ_TARGET of which target: without
-// clang, this is the fuzzer.
+// The fuzzer of builds without clang. FUZZ_PROGRAMS sets the number, FUZZ_FIRST the first seed,
+// FUZZ_TARGET the target.
 TEST(FuzzPrograms, TakeRandomBytes) {
   const char* name =
       std::getenv("FUZZ_TARGET");  // NOLINT(concurrency-mt-unsafe): before any thread

@@ -8,7 +8,7 @@ namespace {
 struct Find {
   std::string_view target;
   std::string_view hex;
-  std::string_view what;  // it broke
+  std::string_view what;  // the broken behaviour
 };
 
 constexpr Find kFinds[] = {

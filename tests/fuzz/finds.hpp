@@ -1,4 +1,4 @@
-// Inputs that broke something once, cut down, each with what it broke. Threads: any.
+// Inputs that once broke the library, cut down, each with the broken behaviour. Threads: any.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // The entry of libFuzzer for one target, HEARTH_FUZZ_TARGET. With FUZZ_SEEDS=folder in the
-// environment, writes the seeds there and ends. A target that cannot run here says why, and ends.
+// environment, writes the seeds there and ends. A target that cannot run here prints the reason and
+// ends.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -38,7 +38,8 @@ void look_for_leaks(const std::array<Device, 2>& devices, std::vector<std::strin
   }
 }
 
-/// Without faults, on two devices of this type; all values are exact. Returns the recording.
+/// Runs the program without faults on two devices of this type; all values are exact. Returns the
+/// recording.
 OpTrace run_whole(const std::string& type, std::uint64_t schedule, bool has_graphs, Input bytes) {
   OpTrace trace;
   std::vector<std::string> wrong;

@@ -21,7 +21,7 @@ void require(bool is_true, const std::string& what) {
   }
 }
 
-// Whatever the reducer makes of a valid trace is valid.
+// Every trace that the reducer makes of a valid trace is valid.
 void require_valid_parts(const OpTrace& trace) {
   int questions = 0;
   const auto answer = [&](const OpTrace& part) {
@@ -33,7 +33,7 @@ void require_valid_parts(const OpTrace& trace) {
   static_cast<void>(reduce_trace(trace, answer, {.max_runs = 30}));
 }
 
-// All that a program could have done must run: a replay may only report errors of ops.
+// Every valid trace must run: a replay may only report errors of ops.
 void run(const OpTrace& trace) {
   ManualExecutor executor;
   executor.run([&] {

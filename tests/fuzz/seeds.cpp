@@ -28,8 +28,8 @@ std::vector<Bytes> op_stream_seeds() {
   return all;
 }
 
-// Every kind of run but a hang, which takes seconds: stepped or not, with losses, with kernels that
-// cannot be made, and without.
+// Every kind of run except a hang, which takes seconds: stepped or not, with and without losses,
+// with and without kernels that cannot be compiled.
 std::vector<Bytes> vulkan_op_stream_seeds() {
   std::vector<Bytes> all;
   for (std::uint64_t i = 0; i < 12; ++i) {

@@ -1,6 +1,6 @@
 // Programs on two logical devices of one Vulkan card, with fusion on, against the reference. Half
-// of them are stepped by a ManualExecutor, with several threads and kernels that block; the others
-// run on threads of the operating system, where a pool makes the kernels of groups meanwhile.
+// of them are stepped by a ManualExecutor, with several threads and kernels that block. The others
+// run on threads of the operating system, where a pool compiles the kernels of groups concurrently.
 #include <array>
 #include <chrono>
 #include <memory>
@@ -27,7 +27,7 @@ using testing::Values;
 
 struct Run {
   std::uint64_t schedule = 0;
-  std::string shuffle = {};  ///< HEARTH_VULKAN_SHUFFLE; empty: as the driver does it.
+  std::string shuffle = {};  ///< HEARTH_VULKAN_SHUFFLE; empty: the driver's order.
   bool is_stepped = false;
   Values values = Values::exact;
   testing::Plan plan = {};
@@ -38,7 +38,7 @@ struct Run {
   }
 };
 
-// A hang costs real seconds, and leaves a device behind for each.
+// A hang costs real seconds, and each one leaves an abandoned device.
 void pick_faults(ByteReader& bytes, Run& run) {
   const auto number = [&](int count) { return 1 + static_cast<std::uint64_t>(bytes.pick(count)); };
   testing::Plan& plan = run.plan;

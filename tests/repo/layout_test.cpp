@@ -1,4 +1,4 @@
-// Where things stand and how large they may grow.
+// The places and the sizes of files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr std::size_t kMaxLines = 600;
 constexpr std::size_t kMaxTableLines = 800;  // op tables and tests
 constexpr std::size_t kMaxReadmeLines = 60;
 
-// The floors; a folder includes lower floors and itself, siblings never one another.
+// The floors; a folder includes lower floors and itself. Siblings never include one another.
 const std::map<std::string, int, std::less<>> kFloors{{"base", 0},
                                                       {"streams", 1},
                                                       {"memory", 1},
@@ -160,8 +160,8 @@ TEST_F(Layout, IncludesNeverClimb) {
   }
 }
 
-// A private header stands in the includer's own folder, or is named by its path from the root, in a
-// room of the same floor.
+// A private header lies in the includer's own folder, or is named by its path from the root and
+// lies in a room of the same floor.
 TEST_F(Layout, PrivateIncludesStayOnTheirFloor) {
   for (const SourceFile& file : tree) {
     if (!file.is_cpp() || !is_library(file)) {
@@ -195,7 +195,7 @@ TEST_F(Layout, HeadersOpenWithTheirContract) {
   }
 }
 
-// Examples are read. Those with more to do than fits have parts beside them.
+// Readers read whole examples. A longer example has parts in other files.
 TEST_F(Layout, ExamplesStayShort) {
   for (const SourceFile& file : tree) {
     if (file.is_in("examples") && file.is_source()) {
@@ -204,7 +204,7 @@ TEST_F(Layout, ExamplesStayShort) {
   }
 }
 
-// all.hpp gives a program every public header of its folder.
+// all.hpp includes every public header of its folder.
 TEST_F(Layout, TheHeadersForProgramsLeaveNothingOut) {
   const std::regex header(R"(\b\w+\.hpp\b)");
   for (const std::string folder : {"runtime", "modules", "parallel"}) {
@@ -239,8 +239,8 @@ TEST_F(Layout, TheHeadersForProgramsLeaveNothingOut) {
   }
 }
 
-// Programs that teach include one header, a memory strategy those of its seam, and nothing of the
-// library's own; the library never includes what is for programs.
+// Examples include one header, and an example of a memory strategy those of its seam, and no
+// internal header. The library never includes the headers for programs.
 TEST_F(Layout, ExamplesIncludeOneHeaderAndTheLibraryNone) {
   for (const SourceFile& file : tree) {
     for (const std::string& line : file.code) {

@@ -1,5 +1,5 @@
-// The mistakes that tests/mutations makes: each is a change of a text that stands once in its file,
-// so that a file which changes takes its mistakes along.
+// The mistakes of tests/mutations: each changes a text that occurs once in its file, so a change of
+// that file must also update its mistakes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct Mutation {
   std::string wrong;
 };
 
-// Reads the tuples of a list in Python: strings in double quotes, side by side or parted by commas,
-// and behind four of them the programs, which are passed over.
+// Reads the tuples of a Python list: strings in double quotes, adjacent or separated by commas. The
+// programs after four strings are skipped.
 class TupleReader {
  public:
   explicit TupleReader(std::string_view text) : text_(text) {}
@@ -46,7 +46,7 @@ class TupleReader {
 
  private:
   [[nodiscard]] char next() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  // One character, or a whole string.
+  // Skips one character or a whole string.
   void pass() {
     if (next() == '"') {
       static_cast<void>(string());
@@ -54,7 +54,7 @@ class TupleReader {
       ++at_;
     }
   }
-  // Those side by side, and the comma behind them.
+  // Reads adjacent strings and the comma after them.
   [[nodiscard]] std::string strings() {
     std::string all;
     while (next() == ' ' || next() == '\n' || next() == '"') {

@@ -1,5 +1,5 @@
-// The op table says what an op is; other tables say what does it. A kind that stands in the one has
-// to stand in the others as OpKind::name, or in kGaps with the reason why not.
+// The op table defines the ops; other tables implement them. A kind in the op table must be in the
+// other tables as OpKind::name, or in kGaps with a reason.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ const std::vector<Gap> kGaps{
      "what it computes is a program's: tests/runtime/ops/custom_kernel_test.cpp"},
 };
 
-// The enumerator, where the program calls it by another name than ours.
+// The enumerator, where the program calls the op by another name.
 std::string enumerator(OpKind kind) {
   static const std::map<OpKind, std::string> others{{OpKind::fill, "fill"},
                                                     {OpKind::min, "min"},
@@ -62,7 +62,7 @@ class OpGaps : public ::testing::Test {
     });
   }
 
-  // The kinds that are due at the place, and neither stand there nor are excused.
+  // The kinds that are due at the place, but neither stand there nor are excused.
   [[nodiscard]] std::string missing(std::string_view place,
                                     const std::function<bool(const OpInfo&)>& is_due) const {
     std::string kinds;
@@ -103,8 +103,8 @@ TEST_F(OpGaps, EveryKindIsDocumented) {
   }
 }
 
-// An error names the op that the user wrote, whatever it is made of: each public op has a mistake
-// in tests/runtime/ops/op_names_test.cpp.
+// An error names the op that the user called, whatever ops it consists of: each public op has a
+// mistake in tests/runtime/ops/op_names_test.cpp.
 TEST_F(OpGaps, EveryPublicOpHasAMistakeThatNamesIt) {
   const auto file = [&](std::string_view path) {
     const auto found = std::ranges::find(tree, path, &SourceFile::path);
@@ -121,7 +121,7 @@ TEST_F(OpGaps, EveryPublicOpHasAMistakeThatNamesIt) {
     std::smatch parts;
     if (std::regex_match(line, parts, declared)) {
       ++ops;
-      // zeros and ones take whatever they are given.
+      // zeros and ones accept every argument.
       if (parts[2] == "full_integer" || parts[2] == "zeros" || parts[2] == "ones") {
         continue;
       }

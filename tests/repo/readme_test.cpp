@@ -1,4 +1,4 @@
-// What README.md and docs/ promise is what stands in the tree.
+// The statements of README.md and docs/ agree with the tree.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,8 +35,7 @@ class Readme : public ::testing::Test {
         tree, [&](const SourceFile& file) { return file.path == path || file.is_in(path); });
   }
 
-  // The first group of each match in the file, where docs/settings.md does not say it between
-  // marks.
+  // The first group of each match in the file that docs/settings.md does not name between marks.
   [[nodiscard]] std::string unnamed(std::string_view path,
                                     const std::string& pattern,
                                     const std::string& mark) const {

@@ -87,8 +87,7 @@ TEST_F(Seam, OnlyBaseHoldsStatePerThread) {
   EXPECT_EQ(find_tokens(above_base, {"thread_local", "__thread", "pthread_getspecific"}), "");
 }
 
-// Programs that measure (bench) or report a speed (examples) read the clock; the library and the
-// tests never do.
+// Only programs that measure (bench) or report a speed (examples) read the clock.
 TEST_F(Seam, OnlyBaseReadsClocks) {
   const auto others = select(tree, [](const SourceFile& file) {
     return !file.is_in("runtime/base") && !file.is_in("tests/base") && !file.is_in("bench") &&

@@ -35,7 +35,7 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
-// Where the token that starts at `begin` ends, when it is a comment or a literal; else begin.
+// The end of the token that starts at `begin` if it is a comment or a literal; else `begin`.
 std::size_t end_of_blank(std::string_view text, std::size_t begin) {
   const std::string_view rest = text.substr(begin);
   const auto after = [&](std::string_view mark, std::size_t from) {

@@ -1,5 +1,5 @@
-// The checked-out sources as the repo tests see them: every text file once, C++ also without
-// comments and text. Threads: any; a value.
+// The checked-out sources as the repo tests see them: every text file once, C++ files also without
+// comments and literals. Threads: any; a value.
 #pragma once
 
 #include <initializer_list>
@@ -34,11 +34,11 @@ struct SourceFile {
 /// lines.
 [[nodiscard]] std::string strip_comments_and_literals(std::string_view text);
 
-/// Whether `token` stands in `code` as a whole: no identifier character directly before or after
+/// Whether `token` occurs in `code` as a whole: no identifier character directly before or after
 /// it.
 [[nodiscard]] bool has_token(std::string_view code, std::string_view token);
 
-/// One line "path:line: token" for each place in the code of `files` where a token stands.
+/// One line "path:line: token" for each occurrence of a token in the code of `files`.
 [[nodiscard]] std::string find_tokens(const std::vector<const SourceFile*>& files,
                                       std::initializer_list<std::string_view> tokens);
 

@@ -1,4 +1,4 @@
-// The tests above are worth what their reading of the sources is worth.
+// The reader of the sources, on which all repo tests depend.
 #include <gtest/gtest.h>
 
 #include "source_tree.hpp"

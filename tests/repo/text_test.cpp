@@ -1,4 +1,4 @@
-// Habits that the tree keeps out.
+// Habits that the tree excludes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ class Text : public ::testing::Test {
  protected:
   const std::vector<SourceFile> tree = load_source_tree();
 
-  // One line "path:line: text" for each line of code that matches, where `keep` takes the file and
-  // the line.
+  // One line "path:line: text" for each line of code that matches the pattern and for which `keep`
+  // returns true.
   template <typename Predicate>
   [[nodiscard]] std::string matches(const std::string& pattern, Predicate keep) const {
     const std::regex regex(pattern, std::regex::optimize);
@@ -37,11 +37,11 @@ TEST_F(Text, NoSingletons) {
 }
 
 TEST_F(Text, NoMutableStatics) {
-  // `static` or `inline` in front of a variable that is not constant; functions have a '(' first.
-  // Exceptions, all in runtime/base: counters, for numbers that are unique in the process, the acts
-  // of its terminate handler, who counts its signals and by what clock, which locks a forked child
-  // gives up, and how long it stood still; and the instance of Vulkan, of which a driver gives a
-  // process few (backends/vulkan/DECISIONS.md).
+  // Finds `static` or `inline` before a variable that is not constant; functions have a '(' first.
+  // Exceptions in runtime/base: counters of process-wide unique numbers, the acts of the terminate
+  // handler, the count of signals and its clock, the locks that a forked child releases, and the
+  // standstill time. Exception in backends/vulkan: the Vulkan instance, because drivers limit
+  // instances per process (backends/vulkan/decisions/0006-one-instance-a-process.md).
   const std::string pattern =
       R"(^\s*(static|inline) (?!const\b|constexpr\b|consteval\b|constinit const\b|inline const|static const|namespace\b))"
       R"([\w:<>, *&]+ \w+(\[\w*\])?( =|\{|;))";
@@ -65,8 +65,8 @@ TEST_F(Text, NoUsingNamespaceOutsideTests) {
       "");
 }
 
-// Users read streams, not lanes, and know of no token: of our own words only asserts have some.
-// Shaders have lanes of their own.
+// Users know streams, but neither lanes nor tokens: only asserts may use such words. Shaders have
+// other lanes.
 TEST_F(Text, NoMessageHasWordsOfTheInside) {
   const std::regex literal(R"re("([^"\\]|\\.)*")re", std::regex::optimize);
   const std::regex inside(R"(\b(lanes?|token|doorbell|json\.exception)\b)");
@@ -89,7 +89,7 @@ TEST_F(Text, NoMessageHasWordsOfTheInside) {
   EXPECT_EQ(found, "");
 }
 
-// Tests that need a user's folder take that of Ada, who has no machine.
+// Tests that need a user's folder use that of Ada, a made-up user.
 TEST_F(Text, NoPathOfSomebodysMachine) {
   const std::string made_up_user = "/home/ada";
   std::vector<std::string> user_folders;

@@ -1,7 +1,7 @@
 // Data-parallel training under many schedules, with a device lost at any of its ops, ops that fail,
-// or one that does not come back: no step hangs, the replicas stay equal, and what was trained
-// depends on which ranks took part, never on the order of the threads' steps. EXPLORE_SCHEDULES
-// says how many schedules each fault gets.
+// or an op that hangs. No step hangs, and the replicas stay equal. The trained weights depend on
+// the ranks that took part, never on the order of the threads' steps. EXPLORE_SCHEDULES sets the
+// number of schedules for each fault.
 #include "tests/parallel/training_support.hpp"
 #include "tests/support/explore.hpp"
 
@@ -29,10 +29,10 @@ std::string name_of(int rank) {
 struct Kill {
   int rank = 0;
   FaultPlan faults = {};
-  std::uint64_t hangs_at = 0;  ///< A submit.
+  std::uint64_t hangs_at = 0;  ///< Number of the submit that hangs; 0: none.
 };
 
-/// Lets a kernel that hangs go, and the threads end that were left behind with it.
+/// Releases a kernel that hangs, so that the abandoned threads end.
 class Release {
  public:
   explicit Release(StuckControl& control) : control_(control) {}
@@ -55,7 +55,7 @@ struct Trained {
   std::vector<double> weights;
 };
 
-/// Whether the fault of the plan is at the bottom of it.
+/// Whether the root cause is the fault of the plan.
 bool is_planned(const Error& error) {
   return error.text.find("as planned") != std::string::npos ||
          (error.cause && is_planned(*error.cause));
@@ -104,7 +104,7 @@ Trained train(ManualExecutor& executor, const Kill& kill) {
     require(detail::current_context().clock().now() - start < std::chrono::seconds(10),
             "a step hung");
   }
-  control.stuck_at = 0;  // else it would be looking at the weights that hangs
+  control.stuck_at = 0;  // otherwise reading the weights would hang
   require(has_equal_replicas(trainer), "the replicas differ");
   result.weights = weights_of(trainer.snapshot());
   return result;
@@ -128,7 +128,7 @@ class DataParallelSchedules : public ::testing::Test {
     try {
       result = train(executor, kill);
     } catch (const Exception& error) {
-      // The fault came before the first step, or while the weights were read after the last.
+      // The fault came before the first step, or during the last read of the weights.
       require(is_planned(error.error()), error.what());
       ++outside_;
       return;
@@ -159,7 +159,7 @@ TEST_F(DataParallelSchedules, WithoutAFaultEveryOrderGivesTheSameBits) {
   EXPECT_EQ(weights_.size(), 1U);
 }
 
-// The first ops upload the model; the last that are tried fall after the second step.
+// The first ops upload the model; the last tested submits are after the second step.
 TEST_F(DataParallelSchedules, ADeviceLostAtAnyOpLeavesNoStepHalfDone) {
   for (std::uint64_t submit = 5; submit <= 125; submit += 4) {
     for (const Strategy strategy : {Strategy::random, Strategy::pct}) {

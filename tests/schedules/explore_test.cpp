@@ -1,4 +1,4 @@
-// Bugs of which we know, each found by each way of exploring, and found again by its replay file.
+// Known bugs: each strategy of exploration finds each of them, and its replay file repeats it.
 #include "tests/support/explore.hpp"
 
 #include <hearth/runtime/base/assert.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The sleeper looks at the flag, then says where it sleeps, and does not look again.
+// The sleeper reads the flag, then publishes its parker, and does not read the flag again.
 void lose_a_wake(ManualExecutor& executor) {
   bool is_ready = false;
   IntrusivePtr<detail::Parker> sleeper;
@@ -39,7 +39,7 @@ void lose_a_wake(ManualExecutor& executor) {
   waking->join();
 }
 
-// Reads, lets others go, writes.
+// Reads, yields, writes.
 void lose_an_update(ManualExecutor& executor) {
   int count = 0;
   const auto increment = [&count] {
@@ -57,7 +57,7 @@ void lose_an_update(ManualExecutor& executor) {
   require(count == 6, "an update was lost: " + std::to_string(count));
 }
 
-// Two keys, fetched in opposite orders.
+// Two keys, taken in opposite orders.
 void embrace(ManualExecutor& executor) {
   std::array<detail::Mailbox<int>, 2> keys;
   keys[0].push(1);
@@ -74,7 +74,7 @@ void embrace(ManualExecutor& executor) {
   two->join();
 }
 
-// The size is asked under one lock and the message taken under another.
+// The size is read under one lock and the message taken under another.
 void ask_then_take(ManualExecutor& executor) {
   detail::Mailbox<int> mailbox;
   mailbox.push(1);
@@ -107,7 +107,7 @@ const std::vector<KnownBug>& known_bugs() {
   return bugs;
 }
 
-// Programs that are right, and near to the ones above.
+// Correct programs that resemble those above.
 void keep_the_wake(ManualExecutor& executor) {
   detail::Mailbox<int> mailbox;
   const auto waiting = executor.spawn({.name = "sleeper"}, [&] {
@@ -162,8 +162,8 @@ TEST(Exploration, WithoutPreemptionsTheLostUpdateStaysHidden) {
   EXPECT_TRUE(one.failure.has_value());
 }
 
-// Ten pairs of threads are in the way of the two that matter; the bug needs the second to go whole
-// between two neighbouring steps of the first.
+// Ten pairs of threads distract from the two that matter; the bug needs the second to run
+// completely between two adjacent steps of the first.
 void hide_among_many(ManualExecutor& executor) {
   int stage = 0;
   std::vector<std::unique_ptr<detail::Joinable>> threads;

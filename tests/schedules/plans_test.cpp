@@ -1,5 +1,5 @@
-// Plans of fused groups follow from programs alone: training meets only known ones after its first
-// steps, other sizes need no others, and no order of threads brings new ones.
+// Plans of fused groups depend only on the program: training reuses known plans after its first
+// steps, other sizes need no new ones, and no order of threads adds plans.
 #include <cstdlib>
 #include <memory>
 #include <set>
@@ -154,7 +154,7 @@ TEST(Plans, AnUpdateOfTwoHundredParametersIsAtMostFourLaunches) {
 
 // ---- the style of a program ----
 
-/// What a program's kernels write, as it is written for reading, and as it is for memory.
+/// Bytes that a program's kernels write, in its readable form and in the form that saves memory.
 struct Written {
   std::int64_t naive = 0;
   std::int64_t ideal = 0;
@@ -244,7 +244,7 @@ TEST(Plans, NamedLocalsCostATransformerBlockNoMemory) {
   });
 }
 
-// Eight streams that share weights, whoever comes first.
+// Eight streams that share weights, in any order of arrival.
 TEST(Plans, AreTheSameUnderEveryOrderOfStreams) {
   const char* const wanted = std::getenv("PLAN_SCHEDULES");  // NOLINT(concurrency-mt-unsafe)
   const int schedules = wanted != nullptr ? std::atoi(wanted) : 200;

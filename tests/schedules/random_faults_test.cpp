@@ -1,7 +1,7 @@
-// Random programs of up to three threads on two sims, with shadow memory, under random schedules
-// and with random faults on the first, against the reference (support/faulty_run.hpp says what
-// holds). RANDOM_FAULT_PROGRAMS says how many, RANDOM_FIRST which seed comes first, RANDOM_BYTES
-// the bytes of the only one.
+// Random programs of up to three threads on two sims, with shadow memory, random schedules and
+// random faults on the first sim, against the reference. support/faulty_run.hpp lists the checks.
+// RANDOM_FAULT_PROGRAMS sets the number, RANDOM_FIRST the first seed, RANDOM_BYTES the bytes of a
+// single program.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -20,7 +20,7 @@ constexpr SeededPrograms kPrograms{
     .count = 1000,
     .least_bytes = 60,
     .most_bytes = 500,
-    .first = 1001};  // a thousand among which steps are torn, too: one in a thousand is
+    .first = 1001};  // steps are torn in one program of a thousand, here too
 
 TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
   FaultFigures figures;
@@ -60,8 +60,8 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
   }
 }
 
-// Mistakes of asynchronous devices: a loan that was given up lent its bytes to the next one, a wait
-// ended with an earlier one, a step given up had no cause.
+// Former bugs of asynchronous devices: an abandoned loan lent its bytes to the next one, a wait
+// ended with an earlier one, a cancelled step had no cause.
 TEST(RandomFaults, ProgramsThatFoundMistakesAreRight) {
   FaultFigures figures;
   for (const std::uint64_t seed :
@@ -78,7 +78,7 @@ TEST(RandomFaults, ProgramsThatFoundMistakesAreRight) {
   }
 }
 
-/// A program with what goes wrong told apart from what the judge knows.
+/// Runs a program whose actual faults differ from those that the judge knows.
 std::vector<std::string> run_with(std::uint64_t seed, const Plan& plan, const FaultPlan& faults) {
   const Bytes bytes = bytes_of_seed(seed, kPrograms.least_bytes, kPrograms.most_bytes);
   FaultFigures figures;
@@ -90,7 +90,7 @@ std::vector<std::string> run_with(std::uint64_t seed, const Plan& plan, const Fa
                           figures);
 }
 
-// What the judge is for: a bit that turned over on its way out is seen.
+// The judge's purpose: it detects a bit that flips in a download.
 TEST(RandomFaults, AWrongBitIsSeen) {
   const FaultPlan faults{
       .corrupted_downloads = {1, 2, 3, 4, 5, 6}};  // the last bits of zeros are not seen
@@ -99,7 +99,7 @@ TEST(RandomFaults, AWrongBitIsSeen) {
   }
 }
 
-// And memory that is short although the plan speaks of other failures.
+// It also detects a memory shortage when the plan has only other failures.
 TEST(RandomFaults, MemoryThatIsShortThoughNobodyPlannedItIsSeen) {
   const Plan plan{.faults = {.failing_submits = {1, 2, 3}}, .has_page_each = true};
   const FaultPlan faults{.failing_allocation = 5, .failing_allocation_count = 3};
@@ -113,7 +113,7 @@ TEST(RandomFaults, MemoryThatIsShortThoughNobodyPlannedItIsSeen) {
   EXPECT_GT(seen_count, 0);
 }
 
-// A failing program is kept as bytes and cut down as bytes.
+// A failing program is reported as bytes and reduced as bytes.
 TEST(RandomFaults, AFailingProgramIsCutDown) {
   const FaultPlan faults{
       .corrupted_downloads = {1, 2, 3, 4, 5, 6}};  // the last bits of zeros are not seen

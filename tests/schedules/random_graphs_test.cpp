@@ -1,7 +1,7 @@
-// Random graphs of ops and gradients of them (support/random_graph.hpp) on a cpu device that fuses,
-// against one that runs each op by itself: the same bits, and the same errors. In virtual time, so
-// that no window ends before its program says so. RANDOM_GRAPHS says how many, RANDOM_FIRST which
-// seed comes first, RANDOM_BYTES the bytes of the only one, RANDOM_STORY=1 tells it.
+// Random graphs of ops and their gradients (support/random_graph.hpp) on a cpu device that fuses,
+// against one that runs each op by itself: equal bits and equal errors. In virtual time, so that a
+// window ends only where its program ends it. RANDOM_GRAPHS sets the number, RANDOM_FIRST the first
+// seed, RANDOM_BYTES the bytes of a single program. RANDOM_STORY=1 prints its ops.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -56,7 +56,7 @@ TEST(RandomGraphs, HaveTheBitsAndErrorsOfSingleOps) {
       const std::vector<GraphResult> want =
           run_graphs(singly, bytes, &figures, tells ? &story : nullptr);
       std::vector<std::string> wrong = compare_graphs(want, run_graphs(fused, bytes));
-      // What comes again is not gathered anew.
+      // A repeated program recalls its groups instead of gathering them anew.
       const std::vector<std::string> again = compare_graphs(want, run_graphs(fused, bytes));
       wrong.insert(wrong.end(), again.begin(), again.end());
       if (!wrong.empty() && tells) {

@@ -1,5 +1,5 @@
-// Small programs of threads that share tensors, under many schedules of users and actors: each
-// value that is read is right, nothing hangs, and nothing is left.
+// Small programs of threads that share tensors, under many schedules of users and actors: each read
+// value is right, nothing hangs, and no tensor is left.
 #include "tests/support/explore.hpp"
 
 #include <hearth/runtime/ops.hpp>
@@ -23,7 +23,7 @@ Runtime runtime_of(ManualExecutor& executor) {
   return Runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}}, .executor = &executor});
 }
 
-/// Drops of ended streams come a little later.
+/// Waits a little, because the drops of ended streams arrive late.
 void require_empty(const Runtime& runtime) {
   const Deadline end = Deadline::in(std::chrono::milliseconds(10));
   while (!end.has_passed()) {
@@ -85,7 +85,7 @@ void cross(ManualExecutor& executor) {
   require_empty(runtime);
 }
 
-// More ops than the lane holds, and a reader beside.
+// More ops than the lane holds, and a concurrent reader.
 void fill_a_lane(ManualExecutor& executor) {
   const Runtime runtime = runtime_of(executor);
   const Device device = runtime.device("sim:0");
@@ -103,7 +103,8 @@ void fill_a_lane(ManualExecutor& executor) {
   other->join();
 }
 
-// The runtime ends while a thread still reads: it gets the value, or learns that it is over.
+// The runtime closes while a thread still reads: the reader gets the value or the error of a closed
+// runtime.
 void close_while_read(ManualExecutor& executor) {
   std::unique_ptr<detail::Joinable> other;
   {
@@ -121,7 +122,7 @@ void close_while_read(ManualExecutor& executor) {
   other->join();
 }
 
-/// How the values of a read turned out, or that the work was given up.
+/// Requires that a read returns the expected values or reports cancelled work.
 template <class Read>
 void require_right_or_given_up(const Read& read, const Values& expected) {
   try {
@@ -131,9 +132,9 @@ void require_right_or_given_up(const Read& read, const Values& expected) {
   }
 }
 
-// A thread works on a stream while another gives its work up, at any step: values are right or
-// given up, an update is whole or has not happened, what moves between streams stays consistent,
-// and the stream serves what comes after.
+// A thread works on a stream while another cancels its work at any step. Values are right or
+// cancelled, an update is whole or has not happened, moves between streams stay consistent, and the
+// stream runs later work.
 void give_up_at_any_step(ManualExecutor& executor, bool by_stop) {
   const Runtime runtime = runtime_of(executor);
   const Device device = runtime.device("sim:0");
@@ -177,7 +178,7 @@ void stop_at_any_step(ManualExecutor& executor) {
   give_up_at_any_step(executor, true);
 }
 
-// A cancel, while the lane waits for another's op or its producer for room.
+// A cancel while the lane waits for another lane's op, or its producer for room.
 void cancel_what_waits(ManualExecutor& executor) {
   const Runtime runtime = runtime_of(executor);
   const Device device = runtime.device("sim:0");

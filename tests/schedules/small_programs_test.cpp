@@ -1,8 +1,8 @@
-// Small programs, all of their cuts: of up to 8 ops over two tensors and a weight, with every fuser
-// on and off, the window ended behind each op by a boundary or by time, on the cpu and on an
-// asynchronous sim. Results are those of ops that run singly: to the bit on the cpu.
-// SMALL_PROGRAMS says how many of each size (30 by default; at 72,900 all of up to 2 ops
-// are tried), SMALL_FIRST which number comes first.
+// Small programs with all their cuts: up to 8 ops over two tensors and a weight, every fuser on and
+// off, the window ended after each op by a boundary or by time, on the cpu and on an asynchronous
+// sim. Results equal those of ops that run singly; on the cpu to the bit.
+// SMALL_PROGRAMS sets the number of each size (30 by default; 72,900 cover all programs of up to 2
+// ops). SMALL_FIRST sets the first number.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -32,12 +32,12 @@ using testing::World;
 constexpr int kMostOps = 8;
 constexpr std::uint64_t kKinds = 15;
 
-/// One op: its kind, what it reads, and what becomes of its first operand.
+/// One op: its kind, its operands, and the life of its first operand.
 struct SmallOp {
   std::uint64_t kind = 0;
   std::uint64_t a = 0;
   std::uint64_t b = 0;
-  std::uint64_t end = 0;  ///< 0: lives on; 1: ends with the op; 2: ends behind the op.
+  std::uint64_t end = 0;  ///< 0: lives on; 1: ends with the op; 2: ends after the op.
 };
 using Program = std::vector<SmallOp>;
 
@@ -70,7 +70,7 @@ std::uint64_t program_count(int ops) {
   return count;
 }
 
-/// All values are [3, 3], but for those of rows between, so that any op may follow any other.
+/// All values are [3, 3], except intermediate rows, so that any op may follow any other.
 Tensor apply(std::uint64_t kind, Tensor a, const Tensor& b, const std::vector<Tensor>& inputs) {
   const Tensor& weight = inputs[2];
   switch (kind) {
@@ -113,7 +113,7 @@ Tensor apply(std::uint64_t kind, Tensor a, const Tensor& b, const std::vector<Te
 
 enum class CutBy : std::uint8_t { boundary, time };
 
-/// Every value that is there at the end, in the order of its making.
+/// Every value that exists at the end, in the order of creation.
 std::vector<double> run_program(const World& world,
                                 const std::vector<Tensor>& inputs,
                                 const Program& program,
@@ -151,7 +151,7 @@ std::vector<double> run_program(const World& world,
   return seen;
 }
 
-/// Leaves some fusers out: what it refuses runs in smaller groups, or singly.
+/// Omits some fusers: groups that it refuses run as smaller groups, or singly.
 class Fusers final : public testing::ForwardingBackend {
  public:
   struct Which {
@@ -193,7 +193,7 @@ Numbers wanted_numbers() {
   return {number("SMALL_PROGRAMS", 30), number("SMALL_FIRST", 0)};
 }
 
-/// Programs evenly from all of a size, by a step that is prime to the radices.
+/// Programs spread evenly over all of a size, by a step coprime to the radices.
 std::vector<Program> sampled_programs() {
   const Numbers numbers = wanted_numbers();
   std::vector<Program> programs;
@@ -201,7 +201,7 @@ std::vector<Program> sampled_programs() {
   for (int ops = 1; ops <= kMostOps; ++ops) {
     const std::uint64_t all = program_count(ops);
     const std::uint64_t count = std::min(all, numbers.per_size);
-    // Odd, no multiple of 3, 5 or 7: all are met before one comes again.
+    // Odd, and no multiple of 3, 5 or 7: all programs are visited before one repeats.
     std::uint64_t step = std::max<std::uint64_t>(all / count / 210 * 210 + 11, 1);
     step = count == all ? 1 : step;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -225,7 +225,7 @@ std::vector<Tensor> inputs_on(const Device& device, DType dtype) {
   return inputs;
 }
 
-// The oracle behind the sim computes some single ops in f64, which no kernel does.
+// The oracle behind the sim computes some single ops in f64, unlike every kernel.
 bool are_same(const std::vector<double>& a, const std::vector<double>& b, bool to_the_bit) {
   return std::ranges::equal(a, b, [&](double x, double y) {
     const bool is_same = std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
@@ -245,8 +245,8 @@ SteppedOptions options_for(const std::string& device, Fusion fusion, Fusers::Whi
   return options;
 }
 
-/// Each program without a cut, and with one behind each of its ops, of both kinds. Returns how many
-/// ops were fused.
+/// Runs each program without a cut, and with one after each of its ops, of both kinds. Returns the
+/// number of fused ops.
 std::uint64_t expect_same(const std::string& device, DType dtype, const std::vector<Program>& all) {
   std::vector<std::vector<double>> singly;
   singly.reserve(all.size());

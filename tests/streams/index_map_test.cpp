@@ -1,5 +1,6 @@
-// Derives how results depend on inputs by changing one input element at a time on the reference,
-// and holds it against the rule of the op table; and which sizes are one size from the shape rules.
+// Derives the dependences of results on inputs by changing one input element at a time on the
+// reference, and compares them with the rule of the op table. Derives the classes of equal sizes
+// from the shape rules.
 #include <hearth/streams/index_map.hpp>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ using testing::KernelExample;
 struct Example {
   KernelExample call;
   std::int64_t bound = 1;   // of classes and positions
-  bool keeps_sizes = true;  // whether its axes of one class may all be doubled at once
+  bool keeps_sizes = true;  // whether all its axes of one class may be doubled together
   int draws = 100;          // of all values, until every dependence has shown
 };
 
@@ -127,7 +128,7 @@ std::vector<Example> contraction_examples() {
   const auto add = [&](KernelExample example) { all.push_back({std::move(example)}); };
   add(KernelExample(OpKind::matmul, {f32({2, 3}), f32({3, 4}), f32({4})}, {f32({2, 4})}));
   add(KernelExample(OpKind::matmul, {f32({2, 1, 2, 3}), f32({5, 3, 4})}, {f32({2, 5, 2, 4})}));
-  // No padding, so that every weight meets every place; the gradient of x with all of it.
+  // No padding, so that every weight meets every element; the gradient of x with all of it.
   const ConvAttributes conv{.stride = {1, 2}, .dilation = {2, 1}, .groups = 2};
   add(KernelExample(
           OpKind::conv2d, {f32({2, 4, 5, 5}), f32({6, 2, 2, 3}), f32({6})}, {f32({2, 6, 3, 2})})
@@ -180,7 +181,7 @@ std::vector<Example> pooling_examples() {
   return all;
 }
 
-// Off the axis, an index of gather may be doubled and still be no longer than what it speaks of.
+// Off the axis, an index of gather may be doubled and still be no longer than the indexed tensor.
 std::vector<Example> indexing_examples() {
   std::vector<Example> all;
   const auto add = [&](OpKind kind, int axis, const Shape& values, const Shape& index, Shape out) {
@@ -202,7 +203,7 @@ std::vector<Example> indexing_examples() {
   return all;
 }
 
-// Two heads of queries share one of keys. The gradients' results have sizes of their own.
+// Two heads of queries share one of keys. The gradients' results have their own sizes.
 std::vector<Example> attention_examples() {
   std::vector<Example> all;
   const AttentionAttributes attributes{.scale = 0.5};
@@ -239,7 +240,7 @@ std::vector<Example> examples() {
   return all;
 }
 
-// ---- what depends on what ----
+// ---- dependences ----
 
 class Values {
  public:
@@ -252,7 +253,7 @@ class Values {
     }
     return bytes;
   }
-  // Small whole numbers, so that equal ones meet, ordinary ones, and now and then a large one.
+  // Small whole numbers, so that equal ones meet, ordinary ones, and occasionally a large one.
   void put(Bytes& bytes, std::int64_t element, DType dtype, std::int64_t bound) {
     std::byte* to = bytes.data() + element * size_bytes(dtype);
     if (dtype == DType::f32) {
@@ -291,7 +292,8 @@ std::span<const std::byte> element_of(const Bytes& bytes, std::int64_t i, DType 
   return std::span(bytes).subspan(static_cast<std::size_t>(i) * size, size);
 }
 
-/// For each input and output, the pairs where a change of the one has moved the other.
+/// For each input and output, the pairs where a change of the input element changed the output
+/// element.
 std::vector<std::vector<Pairs>> observe(const Example& example) {
   const KernelExample& call = example.call;
   std::vector<std::vector<Pairs>> seen(call.inputs().size(),
@@ -337,7 +339,7 @@ Pairs pairs_of(const IndexMap& map, const Shape& input, const Shape& output) {
   return pairs;
 }
 
-/// Where the rule and the reference differ; empty where they agree.
+/// The difference between the rule and the reference; empty if they agree.
 std::string difference(const Example& example, IndexRule rule) {
   const KernelExample& call = example.call;
   const auto seen = observe(example);
@@ -352,9 +354,9 @@ std::string difference(const Example& example, IndexRule rule) {
                                      static_cast<int>(in),
                                      static_cast<int>(out));
       const Pairs told = pairs_of(map, call.inputs()[in].shape, call.outputs()[out].shape);
-      // One state of an optimizer need not depend on another; the rule speaks for all of them.
+      // One state of an optimizer need not depend on another; the rule covers all of them together.
       const bool is_update = op_info(call.kind()).op_class == OpClass::optimizer;
-      // A kernel reads the statistics of attention's rows, which the reference makes again of all
+      // A kernel reads the statistics of attention's rows; the reference recomputes them from all
       // queries and keys.
       const bool is_made_again = call.kind() == OpKind::attention_backward &&
                                  (moved.empty() || std::ranges::includes(moved, told));
@@ -382,7 +384,7 @@ TEST(IndexMap, HasAnExampleOfEveryKernelWithInputs) {
   for (const OpInfo& info : op_table()) {
     const bool is_due = info.op_class != OpClass::lifetime && info.op_class != OpClass::creation &&
                         info.op_class != OpClass::view && info.op_class != OpClass::custom;
-    // An expression names its operands as any elementwise kind does.
+    // An expression's operands have maps like those of any elementwise kind.
     const bool is_shown = is_due && info.op_class != OpClass::expression;
     EXPECT_EQ(shown.contains(info.kind), is_shown) << info.name;
     const bool has_rule = op_facts(info.kind).index_rule != IndexRule::none;
@@ -410,10 +412,10 @@ TEST(IndexMap, AWrongRuleIsSeen) {
   }
 }
 
-// ---- views: the layout says it ----
+// ---- views: rules follow from the layout ----
 
-// The reference has no views, so their rules are held against what each attribute means, in plain
-// loops.
+// The reference has no views, so the test compares their rules with the meaning of each attribute,
+// in plain loops.
 TEST(IndexMap, OfAViewFollowsItsMeaning) {
   const TensorSpec x = f32({2, 3, 4});
   const KernelExample permute = KernelExample(OpKind::permute, {x}, {f32({4, 2, 3})})
@@ -445,7 +447,7 @@ struct AxisOf {
   int axis;
 };
 
-/// The axes of each class, those of all results and inputs.
+/// The axes of each class over all results and inputs.
 std::vector<std::vector<AxisOf>> size_classes(const KernelExample& call) {
   std::vector<std::vector<AxisOf>> classes(2 * kMaxRank);
   const Shape& out = call.outputs()[0].shape;
@@ -470,8 +472,8 @@ bool is_allowed(const KernelExample& call, const std::vector<AxisOf>& doubled) {
   std::vector<TensorSpec> outputs = call.outputs();
   for (const AxisOf& each : doubled) {
     const bool is_output = each.operand >= inputs.size();
-    // All results of the kinds here have the first one's size along the axes that it has, but for
-    // the two statistics of a row of attention.
+    // All results of these kinds have the first result's sizes, except for the two statistics of a
+    // row of attention.
     for (TensorSpec& output : outputs) {
       const bool is_statistics = call.kind() == OpKind::attention && &output != &outputs.front() &&
                                  each.axis == output.shape.rank() - 1;

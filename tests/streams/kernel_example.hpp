@@ -54,7 +54,7 @@ class KernelExample {
   [[nodiscard]] const std::vector<TensorSpec>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<TensorSpec>& outputs() const noexcept { return outputs_; }
 
-  /// What the reference makes of the bytes of dense inputs.
+  /// The reference's results for the bytes of dense inputs.
   [[nodiscard]] Result<std::vector<Bytes>> evaluate(std::vector<Bytes>& inputs) const {
     std::vector<Bytes> results;
     std::vector<detail::Layout> layouts;

@@ -130,7 +130,7 @@ TEST(Lane, ABlobOverAQuarterOfTheRingGoesToTheHeapAndTakesNoRoom) {
     ASSERT_TRUE(front_is(lane, tag, kSize));
     lane.pop();
   }
-}  // the lane frees the others: the leak checker looks
+}  // the lane frees the others: the leak checker verifies that
 
 TEST(Lane, ABlobWithoutRoomIsRefusedAndNothingIsQueued) {
   Lane lane(LaneId{1});
@@ -194,13 +194,13 @@ bool was_woken() {
          detail::Wake::unparked;
 }
 
-// The consumer may then turn to other lanes for long: whoever waits for room must not depend on its
-// coming back.
+// The consumer may then serve other lanes for long: a producer that waits for room must not depend
+// on its return.
 TEST(Lane, ThePopThatMakesRoomWakesTheProducer) {
   for (std::size_t shift = 0; shift < Lane::kLookEvery; ++shift) {
     for (const std::size_t blob_bytes : {std::size_t{0}, std::size_t{1000}}) {
       Lane lane(LaneId{1});
-      for (std::size_t i = 0; i < shift; ++i) {  // where in the ring it begins
+      for (std::size_t i = 0; i < shift; ++i) {  // its position in the ring
         ASSERT_TRUE(push(lane, 1));
         ASSERT_NE(lane.front(), nullptr);
         lane.pop();

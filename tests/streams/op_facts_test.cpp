@@ -53,8 +53,8 @@ TEST(OpFacts, NameEveryByteOfTheAttributesOnce) {
   }
 }
 
-// Whatever moves on from step to step, and every number that is computed with, stays out of plans'
-// keys.
+// Attributes that change from step to step, and numbers that only enter the arithmetic, stay out of
+// plans' keys.
 TEST(OpFacts, SayWhatAnAttributeIsFor) {
   std::set<std::string> out_of_the_key;
   for (const OpKind kind : {OpKind::dropout, OpKind::add, OpKind::adam_step, OpKind::sgd_step}) {
@@ -93,8 +93,8 @@ Bytes bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
-// A tensor that holds what hurts: 0, 1, the ends of the type, one below 0; floats NaN and infinity
-// too.
+// A tensor of edge values: 0, 1, the ends of the type, one below 0; for floats also NaN and
+// infinity.
 Bytes hurtful(DType dtype, std::int64_t count) {
   Bytes bytes;
   visit_dtype(dtype, [&](auto zero) {
@@ -127,11 +127,11 @@ bool fails(const KernelExample& call, std::vector<Bytes> inputs) {
   return !call.evaluate(inputs).has_value();
 }
 
-// Every pair of hurtful values meets: 5 times 5.
+// Every pair of edge values meets: 5 times 5.
 TEST(OpFacts, MayFailIsWhatTheReferenceDoesElementByElement) {
   for (const OpInfo& info : op_table()) {
     if (op_facts(info.kind).fusion != FusionClass::elementwise ||
-        info.op_class == OpClass::expression) {  // its kernel says whether it can fail
+        info.op_class == OpClass::expression) {  // its kernel determines whether it can fail
       continue;
     }
     for (int i = 0; i < kDTypeCount; ++i) {

@@ -16,7 +16,7 @@ Operand operand(std::uint32_t slot) {
   return {.slot = SlotId{slot}, .generation = slot + 100, .shape = ShapeId{slot + 200}};
 }
 
-// n operands, the first `inputs` of them inputs, and the attributes of a convolution in the blob.
+// n operands, of which the first `inputs` are inputs, and a convolution's attributes in the blob.
 struct LongRecord {
   LongRecord(int input_count, int output_count) {
     record.kind = OpKind::concat;

@@ -15,7 +15,7 @@
 namespace hearth {
 namespace {
 
-// A record with attributes, whose blob lives as long as it.
+// A record with attributes and the blob that it refers to.
 class TestOp {
  public:
   explicit TestOp(OpKind kind) { record_.kind = kind; }

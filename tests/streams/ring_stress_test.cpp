@@ -1,5 +1,5 @@
-// The lane and the doorbell between real threads. Every wait has a deadline: a lost ring or wake is
-// a failure, not a hang. RING_STRESS_PUSHES=20000000 makes it longer.
+// The lane and the doorbell between real threads. Every wait has a deadline, so a lost ring or wake
+// is a failure instead of a hang. RING_STRESS_PUSHES=20000000 makes it longer.
 #include <hearth/streams/doorbell.hpp>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ namespace hearth {
 namespace {
 
 constexpr std::chrono::nanoseconds kWait =
-    std::chrono::seconds(60);  // of one wait; the whole takes a second
+    std::chrono::seconds(60);  // of one wait; the whole test takes a second
 
 std::uint32_t push_count() {
   const char* wanted = std::getenv("RING_STRESS_PUSHES");
   return wanted == nullptr ? 200'000 : static_cast<std::uint32_t>(std::stoul(wanted));
 }
 
-/// Pushes as a stream does: waits when the lane is full. False when nobody made room in time.
+/// Pushes like a stream: waits while the lane is full. Returns false if no room appears in time.
 bool push_waiting(Lane& lane, OpRecord& record, std::span<const std::byte> blob) {
   while (!lane.try_push(record, blob)) {
     while (lane.announce_waiting()) {
@@ -76,8 +76,8 @@ TEST(RingStress, RecordsCrossInOrderWithTheirBlobs) {
   EXPECT_EQ(wrong, 0U);
 }
 
-/// Four producers with a lane each, an actor's thread that naps or sleeps when nothing is rung, and
-/// perhaps a borrower that takes the token whenever it finds it free: the protocol of device_actor.
+/// Four producers with a lane each; an actor's thread that naps or sleeps when no lane rings; and
+/// optionally a borrower that takes the token whenever it is free: the protocol of device_actor.
 class Ringing {
  public:
   enum class Borrower : std::uint8_t { none, greedy };
@@ -112,9 +112,9 @@ class Ringing {
  private:
   static constexpr std::uint64_t kProducers = 4;
 
-  /// The first producer sends bursts of one to 128 records and waits for each, as a caller of
-  /// get() would: a ring lost with a burst's last record is seen, because no later push repeats it.
-  /// The others run ahead until their lanes are full.
+  /// The first producer sends bursts of 1 to 128 records and waits for each, like a caller of
+  /// get(). No later push repeats a ring, so a ring lost with a burst's last record is detected.
+  /// The other producers run ahead until their lanes are full.
   void produce(Lane& lane) {
     std::uint64_t burst = 0;
     for (std::uint64_t left = pushes_ / kProducers; left > 0 && !is_stuck();) {
@@ -143,7 +143,7 @@ class Ringing {
       }
     }
   }
-  /// The holder's loop, until nothing is rung.
+  /// The holder's loop, until no lane rings.
   void drain() {
     do {
       for (Lane* lane = doorbell_.take().lanes; lane != nullptr;) {

@@ -163,7 +163,7 @@ TEST(Expand, RefusesToShrinkOrToDropAxes) {
   EXPECT_FALSE(rules::expand(Shape{1, 3}, Shape{3}).has_value());
 }
 
-// The indices that Python's range(size)[start:stop:step] has.
+// The indices of Python's range(size)[start:stop:step].
 std::vector<std::int64_t> sliced(std::int64_t size,
                                  std::int64_t start,
                                  std::int64_t stop,

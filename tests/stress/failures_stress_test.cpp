@@ -1,5 +1,5 @@
-// Real threads while work fails or is given up: cancels, deadlines, failures that several threads
-// read, runtimes that end with some unread. STRESS_ROUNDS scales them.
+// Real threads while work fails or is cancelled: cancels, deadlines, failures that several threads
+// read, runtimes that close with unread failures. STRESS_ROUNDS scales them.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -32,7 +32,7 @@ int rounds(int usual) {
   return text == nullptr ? usual : std::stoi(text);
 }
 
-/// fn(i) on so many threads at once.
+/// Runs fn(i) on `count` threads at once.
 template <class Fn>
 void on_threads(std::size_t count, const Fn& fn) {
   std::vector<std::thread> threads;
@@ -52,13 +52,13 @@ RuntimeOptions cpus(int count) {
   return options;
 }
 
-/// A value that fails: there are two classes.
+/// A value that fails: there are only two classes.
 Tensor failing(const Device& device) {
   return cross_entropy(zeros(device, {1, 2}),
                        Tensor::from(device, std::vector<std::int64_t>{7}, {1}));
 }
 
-/// What a call throws; nothing when it does not.
+/// The code of the error that a call throws; empty if it does not throw.
 template <class Fn>
 std::optional<ErrorCode> code_of(const Fn& fn) {
   try {
@@ -69,8 +69,8 @@ std::optional<ErrorCode> code_of(const Fn& fn) {
   return std::nullopt;
 }
 
-// One thread fills its lane, which is full again and again; a second one uses what it makes, and
-// the first one's stream is cancelled all the while.
+// One thread keeps its lane full; a second one uses the results, while the first one's stream is
+// cancelled repeatedly.
 TEST(FailuresStress, AStreamIsCancelledWhileItsLaneIsFullAndAnotherUsesItsTensors) {
   const Runtime runtime(cpus(1));
   const Device device = runtime.device("cpu:0");
@@ -85,7 +85,7 @@ TEST(FailuresStress, AStreamIsCancelledWhileItsLaneIsFullAndAnotherUsesItsTensor
     });
     on_threads(2, [&](std::size_t me) {
       if (me == 1) {
-        for (int i = 0; i < rounds(40); ++i) {  // not the one that is cancelled
+        for (int i = 0; i < rounds(40); ++i) {  // a stream that is not cancelled
           EXPECT_EQ(sum(full(device, {8}, 2)).item(), 16);
         }
         return;
@@ -96,7 +96,7 @@ TEST(FailuresStress, AStreamIsCancelledWhileItsLaneIsFullAndAnotherUsesItsTensor
                                                   : Deadline::never()});
         const auto code = code_of([&] {
           Tensor x = full(device, {4}, 1.0);
-          for (int k = 0; k < 300; ++k) {  // more than a lane has room for
+          for (int k = 0; k < 300; ++k) {  // more than a lane holds
             x = std::move(x) + 1.0;
           }
           x.publish();
@@ -145,7 +145,7 @@ TEST(FailuresStress, SeveralThreadsReadTheSameFailuresWhileOthersComeUp) {
       for (int i = 0; i < rounds(60); ++i) {
         const Tensor mine = failing(device);
         const Tensor heir = shared.to(device) + mine;
-        if (i % 3 != 0) {  // else it dies unread
+        if (i % 3 != 0) {  // otherwise it is dropped unread
           EXPECT_EQ(code_of([&] { static_cast<void>(heir.item()); }), ErrorCode::out_of_range);
         }
         if (i % 5 == 0) {
@@ -161,7 +161,7 @@ TEST(FailuresStress, SeveralThreadsReadTheSameFailuresWhileOthersComeUp) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("unread failure"));
 }
 
-// sync() throws what failed on the caller's own stream, once, whatever the others do.
+// sync() throws the failure of the caller's own stream, once, whatever other threads do.
 TEST(FailuresStress, SyncFromManyThreadsThrowsEachItsOwnFailureOnce) {
   const Runtime runtime(cpus(2));
   on_threads(6, [&](std::size_t me) {
@@ -193,7 +193,7 @@ struct TwoLayers {
   HEARTH_MODULE(TwoLayers, inner, outer)
 };
 
-// Clients of one frozen model: some hang up, some are late; who gets an answer gets the right one.
+// Clients of one frozen model: some disconnect, some are late; every answer is right.
 TEST(FailuresStress, AServedModelAnswersRightWhileRequestsAreGivenUp) {
   const Runtime runtime(cpus(1));
   const Device device = runtime.device("cpu:0");
@@ -239,7 +239,7 @@ TEST(FailuresStress, AServedModelAnswersRightWhileRequestsAreGivenUp) {
   EXPECT_EQ(device.memory().live_tensor_count, 0);
 }
 
-// Three devices have failures that nobody reads; threads still make some when the runtime ends.
+// Three devices have unread failures; threads still produce more when the runtime closes.
 TEST(FailuresStress, RuntimesEndWithUnreadFailuresOfSeveralDevices) {
   for (int round = 0; round < rounds(60) / 6; ++round) {
     std::vector<Tensor> left_over(3);
@@ -286,8 +286,8 @@ std::vector<float> weights_of(const TwoLayers& model) {
   return all;
 }
 
-// Forks of a model train on workers, and move from one to another, while the model itself trains
-// here: all end with the bits of a model that was never forked.
+// Forks of a model train on workers and move among them, while the model itself trains here: all
+// end with the bits of a model without forks.
 TEST(FailuresStress, ForksMoveBetweenWorkersWhileTheirParentTrains) {
   constexpr int kSteps = 3;
   const Runtime runtime(cpus(2));

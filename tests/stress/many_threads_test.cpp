@@ -1,4 +1,4 @@
-// Real threads: hand-overs, drops that race uses, models trained side by side, runtimes that end
+// Real threads: hand-overs, drops that race uses, models trained side by side, runtimes that close
 // with work in flight. STRESS_ROUNDS scales the long ones.
 #include <atomic>
 #include <cstdlib>
@@ -75,7 +75,7 @@ TEST(ManyThreads, TwoModelsTrainSideBySideAsAlone) {
 }
 
 // Requests of four streams, while another thread stops some, cancels others, and deadlines pass:
-// what is answered is right.
+// every answer is right.
 TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
   constexpr std::size_t kClients = 4;
   const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
@@ -86,7 +86,7 @@ TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
     weights.publish();
     std::vector<Stream> streams;
     std::vector<std::stop_source> stops(kClients);
-    detail::Mutex mutex;  // of the stops, which clients replace
+    detail::Mutex mutex;  // guards the stops, which clients replace
     std::vector<std::thread> threads;
     std::atomic<std::size_t> left{kClients};
     for (std::size_t me = 0; me < kClients; ++me) {
@@ -133,7 +133,7 @@ TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
     for (std::thread& thread : threads) {
       thread.join();
     }
-    for (Stream& stream : streams) {  // however often it was given up, it goes on
+    for (Stream& stream : streams) {  // it works after any number of cancels
       stream.set_limits({});
       const StreamScope scope(stream);
       EXPECT_EQ(full(device, {1}, 3).item(), 3);
@@ -143,8 +143,8 @@ TEST(ManyThreads, RequestsAreGivenUpByOthersAtAnyTime) {
   EXPECT_EQ(device.memory().live_tensor_count, 0);
 }
 
-// Four threads pass tensors around in a ring; each adds one, keeps copies for a while and drops
-// them while others still use them.
+// Four threads pass tensors around a ring; each adds one, keeps copies for a while and drops them
+// while other threads still use them.
 TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
   constexpr int kThreads = 4;
   const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
@@ -192,8 +192,7 @@ TEST(ManyThreads, TensorsGoRoundAmongFourThreadsWithDropsRacingUses) {
   EXPECT_EQ(device.memory().live_tensor_count, 0);
 }
 
-// More threads than a tensor remembers use one weight; the owner drops it while their uses are
-// queued.
+// More threads than a tensor tracks use one weight; the owner drops it while their uses are queued.
 TEST(ManyThreads, AWeightUsedByEightThreadsOutlivesTheirUses) {
   const Runtime runtime({.devices = crowded({{.name = "cpu:0"}})});
   const Device device = runtime.device("cpu:0");
@@ -269,7 +268,7 @@ TEST(ManyThreads, ShortThreadsMakeAndEndStreams) {
   device.sync();
 }
 
-// Through OpenBLAS where the cpu device uses it: sixteen callers at once, against the oracle.
+// Through OpenBLAS where the cpu device uses it: sixteen concurrent callers, against the oracle.
 TEST(ManyThreads, SixteenThreadsMultiplyAtOnce) {
   const Runtime runtime(
       {.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});

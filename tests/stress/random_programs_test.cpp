@@ -1,5 +1,5 @@
-// Random programs on two cpu devices against the reference. RANDOM_PROGRAMS says how many (1,000 by
-// default), RANDOM_FIRST which seed comes first, RANDOM_BYTES the bytes of the only one.
+// Random programs on two cpu devices against the reference. RANDOM_PROGRAMS sets the number (1,000
+// by default), RANDOM_FIRST the first seed, RANDOM_BYTES the bytes of a single program.
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -18,7 +18,7 @@
 namespace hearth::testing {
 namespace {
 
-/// The first byte says which values, the others are the program.
+/// Reads the options: the first byte selects the values, the other bytes are the program.
 ProgramOptions options_of(ByteReader& bytes) {
   const Values values = bytes.pick(4) == 0 ? Values::exact : Values::smooth;
   return {.values = values, .graphs = values == Values::exact};
@@ -39,7 +39,7 @@ std::vector<std::string> run_program(const Runtime& runtime,
   return judge_values(program, options.values, runtime.device("reference:0"), tally);
 }
 
-// What fails is kept as a recording, whole and cut down, for hearth-bench replay.
+// Saves a failing program as a recording, whole and reduced, for hearth-bench replay.
 void keep_failure(const Runtime& runtime, const Bytes& bytes) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path();
   ValueTally tally;
@@ -87,7 +87,7 @@ TEST(RandomPrograms, CpuAgreesWithReference) {
   }
 }
 
-/// What the program saw on cpu devices that fuse, or do not.
+/// The program's reads on cpu devices with or without fusion.
 std::vector<Bytes> seen_by(const Runtime& runtime, std::span<const std::byte> input) {
   ByteReader bytes(input);
   ProgramOptions options = options_of(bytes);
@@ -102,7 +102,7 @@ std::vector<Bytes> seen_by(const Runtime& runtime, std::span<const std::byte> in
   return seen;
 }
 
-// Where its streams' windows end is a matter of time; that never shows in a result.
+// The ends of windows depend on time, but results must not.
 TEST(RandomPrograms, FusedOpsHaveTheBitsOfSingleOnes) {
   const std::vector<DeviceOptions> devices = {{.name = "cpu:0"}, {.name = "cpu:1"}};
   const Runtime singly({.devices = devices, .fusion = Fusion::off});
@@ -119,7 +119,7 @@ TEST(RandomPrograms, FusedOpsHaveTheBitsOfSingleOnes) {
       "%lu ops in %lu kernels, %lu plans\n", done.fused_ops, done.fused_kernels, done.plans);
 }
 
-// Dropout takes its words by the place in the tensor, however a kernel cuts it and reads it.
+// Dropout takes its random words by the index in the tensor, whatever the kernel and the layout.
 TEST(RandomPrograms, AFusedDropoutHasTheBitsOfASingleOne) {
   const Runtime singly({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
   const Runtime fused(
@@ -142,7 +142,7 @@ TEST(RandomPrograms, AFusedDropoutHasTheBitsOfASingleOne) {
   EXPECT_GT(fused.device("cpu:0").statistics().fused_kernels, 20U);
 }
 
-// The generator reaches what the programs are for: each op, type and way of life.
+// The generator covers each op, type and way of life.
 TEST(RandomPrograms, ReachEveryOpTypeAndWayOfLife) {
   const Runtime runtime(
       {.devices = {{.name = "cpu:0"}, {.name = "cpu:1"}, {.name = "reference:0"}}});

@@ -1,4 +1,4 @@
-// Failures that reviewers found once, each with the program that showed it.
+// Failures found in reviews, each with the program that showed it.
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -1,6 +1,6 @@
 // Random programs on two logical Vulkan devices of one card against the reference, with fusion on.
-// RANDOM_VULKAN says how many (25 by default), RANDOM_FIRST which seed comes first, RANDOM_BYTES
-// the bytes of the only one.
+// RANDOM_VULKAN sets the number (25 by default), RANDOM_FIRST the first seed, RANDOM_BYTES the
+// bytes of a single program.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

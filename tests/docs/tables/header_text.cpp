@@ -30,7 +30,7 @@ bool is_name(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// The text of a comment `/// ...`, or nothing.
+// The text of a comment `/// ...`; empty if the line has none.
 std::optional<std::string> comment_in(const std::string& line) {
   const std::string text = trimmed(line);
   if (!text.starts_with("///") || text.starts_with("///<")) {
@@ -45,7 +45,7 @@ std::string first_sentence(const std::string& doc) {
   return trimmed(text.substr(0, end == std::string::npos ? text.size() : end + 1));
 }
 
-// Splits at the commas that stand outside of brackets.
+// Splits at the commas outside of brackets.
 std::vector<std::string> split_outside(std::string_view text) {
   std::vector<std::string> parts;
   std::string part;
@@ -63,7 +63,7 @@ std::vector<std::string> split_outside(std::string_view text) {
   return parts;
 }
 
-// Names, with what they are when nothing is said.
+// Parameter names with their defaults.
 std::vector<std::string> parameters_in(std::string_view text) {
   std::vector<std::string> names;
   for (const std::string& part : split_outside(text)) {
@@ -81,7 +81,8 @@ std::vector<std::string> parameters_in(std::string_view text) {
   return names;
 }
 
-// The end of a declaration's code: where its default, its initialiser or its semicolon begins.
+// The end of a declaration's declarator: the begin of its default, its initialiser or its
+// semicolon.
 std::size_t end_of_declarator(std::string_view code) {
   int depth = 0;
   for (std::size_t at = 0; at < code.size(); ++at) {
@@ -111,7 +112,7 @@ bool declares_no_field(std::string_view code) {
                              [&](std::string_view start) { return code.starts_with(start); });
 }
 
-// The field that a declaration of this code makes; nothing for a function and all else.
+// The field that this code declares; empty for a function and other declarations.
 std::optional<DeclaredField> field_in(const std::string& code) {
   if (!code.ends_with(';') || declares_no_field(code)) {
     return std::nullopt;
@@ -146,8 +147,8 @@ void append(std::string& text, std::string_view more) {
   text += more;
 }
 
-// The fields that these lines declare at this indent, each with the comment above it and behind it.
-// A declaration may take several lines; a comment behind one, too.
+// The fields that these lines declare at this indent, each with the comment above it and after it.
+// A declaration, or a comment after one, may take several lines.
 std::vector<DeclaredField> fields_in(std::span<const std::string> lines, std::size_t indent) {
   static constexpr std::string_view kBehind = "///<";
   std::vector<DeclaredField> fields;
@@ -191,7 +192,7 @@ std::vector<DeclaredField> fields_in(std::span<const std::string> lines, std::si
   return fields;
 }
 
-// The sections of a comment, in front of a colon.
+// Whether a comment begins with the name of a section and a colon.
 bool begins_section(std::string_view comment) {
   static constexpr std::array<std::string_view, 9> kSections{
       "Dtypes", "Units", "Errors", "Threads", "Lifetime", "Cost", "Paper", "Papers", "Note"};
@@ -200,7 +201,7 @@ bool begins_section(std::string_view comment) {
          });
 }
 
-// An enumerator is read as a field without a type: `name,` as `int name;`.
+// Reads an enumerator as a field without a type: `name,` as `int name;`.
 std::vector<DeclaredField> enumerators_in(std::vector<std::string> lines) {
   for (std::string& line : lines) {
     const std::size_t begin = indent_of(line);

@@ -1,5 +1,5 @@
-// Reads public headers as text: what functions and structs they declare, and what their comments
-// say. It knows the layout that clang-format gives them and nothing of C++ besides.
+// Reads public headers as text: the declared functions and structs, and their comments. It relies
+// on the layout of clang-format and does not parse C++.
 // Values. Threads: any.
 #pragma once
 
@@ -13,29 +13,29 @@ namespace hearth::docs {
 struct DeclaredFunction {
   std::string name;
   std::vector<std::string> parameters;  ///< "axis = -1"; without the source location.
-  std::string types;                    ///< The parameters as they are written.
-  std::string section;                  ///< Of the header: "creation".
+  std::string types;                    ///< The parameters as written.
+  std::string section;                  ///< Section of the header: "creation".
   std::string doc;                      ///< The first sentence of its comment; may be empty.
 };
-/// All of a header, overloads too, in its order.
+/// All functions of a header, overloads too, in its order.
 [[nodiscard]] std::vector<DeclaredFunction> functions_in(std::string_view header);
 
 struct DeclaredField {
   std::string name;
   std::string type;
-  std::string value;  ///< What it is when nothing is said; empty: nothing.
-  std::string doc;    ///< The comments above and behind it.
+  std::string value;  ///< The default; may be empty.
+  std::string doc;    ///< The comments above and after it.
 };
 struct DeclaredStruct {
   std::string name;
   std::string doc = {};                    ///< The comment above it.
   std::vector<std::string> lines = {};     ///< Its body.
-  std::vector<DeclaredField> fields = {};  ///< Of its Config, else its own; a class has no other.
+  std::vector<DeclaredField> fields = {};  ///< Of its Config or, for a struct without one, its own.
   std::string config = {};                 ///< `using Config = ...`, or empty.
   bool has_config = false;                 ///< `struct Config` in its body.
   bool is_class = false;
 };
-/// All structs and classes at namespace scope, but for those in `detail`.
+/// All structs and classes at namespace scope, except those in `detail`.
 [[nodiscard]] std::vector<DeclaredStruct> structs_in(std::string_view header);
 
 struct DeclaredEnum {
@@ -43,10 +43,10 @@ struct DeclaredEnum {
   std::string doc;
   std::vector<DeclaredField> enumerators;  ///< Without types and values.
 };
-/// All `enum class` at namespace scope, but for those in `detail`.
+/// Every `enum class` at namespace scope, except those in `detail`.
 [[nodiscard]] std::vector<DeclaredEnum> enums_in(std::string_view header);
 
-/// What stands behind "Shapes:" in the comments of these lines, up to the next section; the first.
+/// The text after the first "Shapes:" in the comments of these lines, up to the next section.
 [[nodiscard]] std::string shapes_in(const std::vector<std::string>& lines);
 [[nodiscard]] std::string shapes_in(std::string_view doc);
 

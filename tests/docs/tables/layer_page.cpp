@@ -43,7 +43,7 @@ puts layers one after another; a struct with `HEARTH_MODULE` is a layer of your 
 |---|---|---|---|---|
 )";
 
-// Sizes that tell apart what an axis is.
+// Distinct sizes that identify the axes.
 using AxisNames = std::map<std::int64_t, std::string>;
 
 struct LayerExample {
@@ -70,7 +70,7 @@ std::string tensors_of(const Layer& layer, const AxisNames& names) {
   return text;
 }
 
-// With weights from a generator.
+// A layer with weights from a generator.
 template <class Layer>
 LayerExample drawn(std::string name,
                    std::string what,
@@ -158,7 +158,7 @@ std::vector<LayerExample> layer_examples() {
   };
 }
 
-// Parts of others, which no program makes by itself.
+// Parts of other layers, which no program makes by itself.
 const std::set<std::string, std::less<>> kParts{"RecurrentWeights", "Type", "Classifier"};
 
 std::string cell(std::string text) {

@@ -1,5 +1,4 @@
-// The page of layers: their options and shapes as the headers say, their tensors as an instance has
-// them.
+// The page of layers: options and shapes from the headers, tensors from an instance.
 // Threads: one.
 #pragma once
 
@@ -10,7 +9,8 @@
 
 namespace hearth::docs {
 
-/// `headers`: the texts of modules/*.hpp and runtime/ops.hpp by name.
+/// The text of the page. `headers`: the texts of modules/*.hpp and runtime/ops.hpp by name.
+///
 /// Errors: std::runtime_error naming a module without an instance, and an instance without its
 /// module.
 [[nodiscard]] std::string layer_page(const Device& device,

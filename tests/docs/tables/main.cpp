@@ -1,5 +1,6 @@
 // write_pages ROOT: writes docs/ops.md, docs/layers.md and docs/options.md of the sources there.
-// write_pages --check ROOT: fails, naming the page, when they are not what it would write.
+// write_pages --check ROOT: fails, naming the page, if a page differs from the text that it would
+// write.
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -50,7 +51,7 @@ std::map<std::string, std::string> headers_of(const fs::path& root) {
   return texts;
 }
 
-// The headers that <hearth/hearth.hpp> has for programs, by path.
+// The headers that <hearth/hearth.hpp> includes for programs, by path.
 std::map<std::string, std::string> public_headers(const fs::path& root) {
   static const std::regex kInclude("#include <hearth/(.*)>");
   std::map<std::string, std::string> texts;

@@ -1,5 +1,5 @@
-// A call of each public function that makes tensors, for the page of ops to find out what it takes
-// and what it is made of. A new function gets its call here.
+// A call of each public function that makes tensors. The page of ops derives the function's types
+// and op kinds from it. A new function gets its call here.
 // Owned by the program. Threads: one.
 #pragma once
 
@@ -15,12 +15,13 @@
 
 namespace hearth::docs {
 
-/// Operands of one element type. Each is made once, so that a second call computes nothing else.
+/// Operands of one element type. Each is made once, so that a second call computes only the op.
 class OpInputs final {
  public:
   OpInputs(Device on, DType type) : device(std::move(on)), dtype(type) {}
 
-  /// Positive values of the type. Times the factor, where there is one, so that they are tracked.
+  /// Positive values of the type. With a factor they are multiplied by it, so that they are
+  /// tracked.
   [[nodiscard]] Tensor x(const Shape& shape = {2, 3});
   [[nodiscard]] Tensor condition(const Shape& shape = {2, 3});
   /// i64: 0, 1, 0, 1, ...
@@ -40,7 +41,7 @@ class OpInputs final {
 struct OpExample {
   std::string name;
   std::function<Tensor(OpInputs& in)> call;
-  /// What it does, where neither its header nor the op table says.
+  /// The function's description, where neither its header nor the op table has one.
   std::string doc = {};
 };
 [[nodiscard]] const std::vector<OpExample>& op_examples();

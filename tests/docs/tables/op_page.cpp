@@ -128,7 +128,7 @@ DtypeMask types_taken(const Device& device, const OpExample& example) {
     OpInputs inputs(device, type);
     try {
       const Tensor result = example.call(inputs);
-      static_cast<void>(result.read_bytes().get());  // and its kernels can
+      static_cast<void>(result.read_bytes().get());  // and its kernels support it
       types = static_cast<DtypeMask>(types | dtype_bit(type));
     } catch (const DtypeError&) {
     } catch (const Exception& error) {
@@ -211,7 +211,7 @@ std::string escaped(std::string text) {
   return text;
 }
 
-// The calls of a function: one for each of its overloads that differs in the parameters' names.
+// The calls of a function: one for each overload with different parameter names.
 std::string calls_of(const std::string& name, const std::vector<DeclaredFunction>& functions) {
   std::vector<std::string> calls;
   for (const DeclaredFunction& function : functions) {
@@ -245,7 +245,7 @@ bool names(std::string_view types, const std::string& type) {
   return false;
 }
 
-// The options of a section's functions, and what else they take and give.
+// The options of a section's functions, and their other types of parameters and results.
 std::string options_in(std::string_view section_text,
                        const std::vector<DeclaredFunction>& functions) {
   std::string text;
@@ -266,7 +266,7 @@ std::string options_in(std::string_view section_text,
   return text;
 }
 
-// A header cut at its section lines, `// ---- reductions: … ----`, by the sections' names.
+// Splits a header at its section lines, `// ---- reductions: … ----`, by the sections' names.
 std::map<std::string, std::string> sections_of(std::string_view header) {
   static constexpr std::string_view kSection = "\n// ---- ";
   std::map<std::string, std::string> sections;

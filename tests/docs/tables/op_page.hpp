@@ -1,5 +1,5 @@
-// The page of ops: a table of the public functions, which a build measures: what types each takes,
-// whether it has a gradient, and which ops of the op table it is made of.
+// The page of ops: a table of the public functions that a build measures: the accepted types,
+// whether the function has a gradient, and the ops of the op table that it consists of.
 // Threads: one.
 #pragma once
 
@@ -10,9 +10,10 @@
 
 namespace hearth::docs {
 
-/// `header`: the text of runtime/ops.hpp, and of what it takes in.
-/// Errors: std::runtime_error naming a function without an example or words, and an example without
-/// its function; what a call throws besides DtypeError.
+/// The text of the page. `header`: the text of runtime/ops.hpp and of the headers that it includes.
+///
+/// Errors: std::runtime_error naming a function without an example or a description, and an example
+/// without its function; any exception of a call other than DtypeError.
 [[nodiscard]] std::string op_page(const Runtime& runtime, std::string_view header);
 
 }  // namespace hearth::docs

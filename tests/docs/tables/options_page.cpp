@@ -25,7 +25,7 @@ The options of ops stand with [the ops](ops.md).
 
 struct Entry {
   std::string name;  // as in the headers: "LoaderOptions", "Linear::Config", or an enumeration
-  std::string use;   // where it is given
+  std::string use;   // the place of its use
 };
 struct Chapter {
   std::string title;
@@ -153,7 +153,7 @@ std::vector<Chapter> chapters() {
   };
 }
 
-// Of the library's own parts, which programs do not fill in.
+// Structs of the library that no program fills in.
 const std::set<std::string, std::less<>> kInternal{"PendingOptions", "LogOptions", "ThreadOptions"};
 
 std::string cell(std::string text) {
@@ -216,7 +216,7 @@ std::string options_page(const std::map<std::string, std::string>& headers) {
   std::vector<DeclaredEnum> enums;
   for (const auto& [path, text] : headers) {
     if (path == "runtime/ops.hpp" || path == "runtime/losses.hpp") {
-      continue;  // the page of ops has theirs
+      continue;  // they are on the page of ops
     }
     std::ranges::move(structs_in(text), std::back_inserter(structs));
     std::ranges::move(enums_in(text), std::back_inserter(enums));

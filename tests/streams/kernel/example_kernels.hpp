@@ -1,4 +1,4 @@
-// The three kernels that streams/kernel/README.md teaches by. Threads: any.
+// The three example kernels of streams/kernel/README.md. Threads: any.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace hearth::testing {
 
-/// The index along an axis, as it is.
+/// The unchanged index along an axis.
 [[nodiscard]] inline AffineIndex axis(int number) {
   return {.terms = {{.axis = number}}};
 }
@@ -24,7 +24,7 @@ namespace hearth::testing {
   return b.take();
 }
 
-/// Each row by the root of the mean of its squares, and that root.
+/// Each row divided by the root of the mean of its squares, and that root.
 [[nodiscard]] inline KernelIR root_mean_square() {
   KernelBuilder b({0, 1}, 0b10);
   const KernelValue x = b.input(DType::f32, {axis(0), axis(1)});

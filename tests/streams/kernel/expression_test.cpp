@@ -49,7 +49,7 @@ TEST(Expression, RefusesMoreThanTheLimits) {
 }
 
 TEST(Expression, CountsItsArithmetic) {
-  EXPECT_EQ(scaled_sum("sum")->flops, 2U);  // a product and a sum; the conversion is none
+  EXPECT_EQ(scaled_sum("sum")->flops, 2U);  // a product and a sum; the conversion counts as none
 }
 
 TEST(ExpressionTable, GivesEqualOnesOneNumber) {

@@ -1,5 +1,5 @@
-// Texts that are reviewed once and kept: tests/streams/golden/NAME. HEARTH_UPDATE_GOLDEN=1 writes
-// them anew, and fails, so that nobody leaves it on.
+// Compares with reviewed texts in tests/streams/golden/NAME. HEARTH_UPDATE_GOLDEN=1 rewrites them
+// and fails the test, so that the variable is not left set.
 #pragma once
 
 #include <cstdlib>

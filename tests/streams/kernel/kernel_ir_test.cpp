@@ -39,7 +39,7 @@ TEST(KernelIR, OfTheExamplesIsWellFormed) {
   }
 }
 
-// A hash is kept on disk, so it is the same everywhere and for ever.
+// Hashes are stored on disk, so they must be equal on all machines and never change.
 TEST(KernelIR, HasAHashThatStays) {
   EXPECT_EQ(hash(testing::root_mean_square()), hash(testing::root_mean_square()));
   EXPECT_NE(hash(testing::root_mean_square()), hash(testing::scale_bias_relu()));
@@ -51,7 +51,7 @@ TEST(KernelIR, HasAHashThatStays) {
   EXPECT_EQ(hash(small), 1515063927789997075U);
 }
 
-// Whatever differs shows in the text, and so in the hash.
+// Every difference shows in the text, and so in the hash.
 TEST(KernelIR, ShowsEveryDifferenceInItsText) {
   const KernelIR base = testing::root_mean_square();
   std::vector<KernelIR> changed(14, base);
@@ -159,7 +159,7 @@ TEST(KernelInterpreter, FoldsTheRowsOfTheSecondExample) {
   EXPECT_EQ(y[5], -4 / std::sqrt(23.0F));
 }
 
-// A row without elements: what each fold begins with.
+// A row without elements: the initial value of each fold.
 TEST(KernelInterpreter, FoldsRowsWithoutElements) {
   std::vector<float> x(1);
   const std::array wanted{0.0F, -INFINITY, INFINITY, NAN, 1.0F};
@@ -250,7 +250,7 @@ TEST(KernelInterpreter, LeavesOutputsAloneWhenAnElementHasNoValue) {
   EXPECT_EQ(x, (std::vector<std::int32_t>{7, 8, 9}));
 }
 
-// ---- numerics.md, where the conformance cases do not reach ----
+// ---- numerics.md beyond the conformance cases ----
 
 template <class From, class To>
 To converted(From from, DType to) {
@@ -280,7 +280,7 @@ TEST(KernelInterpreter, KeepsDenormals) {
 }
 
 TEST(KernelInterpreter, ConvertsWithOneRounding) {
-  // A little above the middle of two f16: by way of f32 it would be taken for the middle.
+  // Slightly above the middle of two f16 values: a detour through f32 would round it to the middle.
   EXPECT_EQ((converted<double, f16>(1 + 0x1p-11 + 0x1p-40, DType::f16).bits),
             f16(1 + 0x1p-10F).bits);
   EXPECT_EQ((converted<double, bf16>(1 + 0x1p-8 + 0x1p-40, DType::bf16).bits),

@@ -168,7 +168,7 @@ TEST(KernelVerifier, NamesEachBrokenRuleOfAFold) {
   expect_all(testing::root_mean_square(), fold_mistakes());
 }
 
-// ---- whatever the builder makes ----
+// ---- kernels of the builder ----
 
 // A random kernel of up to three axes, whose operands the types allow.
 // NOLINTNEXTLINE(readability-function-cognitive-complexity): a choice at each line
@@ -250,7 +250,7 @@ TEST(KernelVerifier, TakesWhateverTheBuilderMakes) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
     const KernelIR kernel = random_kernel(seed);
     const std::string verdict = text(kernel);
-    // What is folded must have a row: the one thing that its caller sees to.
+    // A folded value must vary along a row: this check is left to the caller of the builder.
     const bool has_no_row = verdict.find("an element at each place of a row") != std::string::npos;
     EXPECT_TRUE(verdict == "no error" || has_no_row) << "seed " << seed << ": " << verdict << "\n"
                                                      << to_string(kernel);

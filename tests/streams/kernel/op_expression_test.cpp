@@ -73,8 +73,8 @@ Status interpret_call(const KernelCall& call) {
       {outputs[0].shape.dims(), tensors_of(call.inputs), tensors_of(call.outputs), parameters});
 }
 
-// One primitive and one rounding: the interpreter gives the reference's bits in f32 and f64. The
-// others round in between, or at the end once more than the reference.
+// Kinds of one primitive and one rounding: the interpreter gives the reference's bits in f32 and
+// f64. Other kinds round in between, or once more at the end than the reference.
 bool is_exact(OpKind kind, DType dtype) {
   switch (kind) {
     case OpKind::rsqrt:
@@ -86,7 +86,7 @@ bool is_exact(OpKind kind, DType dtype) {
     case OpKind::sgd_step:
     case OpKind::adam_step:
       return !is_float(dtype);
-    case OpKind::random_uniform:  // in f64 all the way
+    case OpKind::random_uniform:  // in f64 throughout
       return true;
     default:
       return dtype != DType::f16 && dtype != DType::bf16;
@@ -137,8 +137,7 @@ void compare(const OpCase& op_case,
 }
 
 TEST(OpExpression, GivesWhatTheReferenceGives) {
-  constexpr std::int64_t kMostElements =
-      4096;  // the large calls are for kernels that share them out
+  constexpr std::int64_t kMostElements = 4096;  // larger calls test how kernels split work
   Tally tally;
   std::map<OpKind, int> calls;
   for (const OpCase& op_case : conformance::op_cases()) {
@@ -194,7 +193,7 @@ TEST(OpExpression, HasADumpForEachKind) {
   testing::expect_golden("op_expressions.kernel", text);
 }
 
-// Where log(1 + x) and exp(x) - 1 would lose all digits.
+// A naive log(1 + x) or exp(x) - 1 would lose all digits here.
 TEST(OpExpression, OfLog1pAndExpm1IsExactNearZero) {
   const conformance::CallSpec spec{.inputs = {{.shape = {1}}}, .outputs = {{.shape = {1}}}};
   for (const OpKind kind : {OpKind::log1p, OpKind::expm1}) {
@@ -219,7 +218,7 @@ TEST(OpExpression, OfLog1pAndExpm1IsExactNearZero) {
   }
 }
 
-// Just above a tie of f16, and on it once it is rounded to f32.
+// Just above a tie of f16; rounding to f32 first gives the tie.
 TEST(OpExpression, FillsWithAValueThatIsRoundedOnce) {
   const conformance::CallSpec spec{
       .inputs = {},

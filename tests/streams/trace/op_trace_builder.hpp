@@ -1,5 +1,5 @@
-// Puts op traces together by hand, for tests and for the fuzzers' first corpus. Values are numbered
-// from 1, as in the trace. Threads: the test's.
+// Builds op traces by hand, for tests and for the fuzzers' first corpus. Values are numbered from
+// 1, as in the trace. Threads: the test's.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class OpTraceBuilder {
     trace_.paths.emplace_back("encoder.weight");
   }
 
-  /// What the next ops run on.
+  /// Sets the device and lane of the following ops.
   OpTraceBuilder& on(std::uint32_t device, std::uint32_t lane) {
     device_ = device;
     lane_ = lane;
@@ -33,7 +33,7 @@ class OpTraceBuilder {
     return *this;
   }
 
-  /// Uploads f32 values. Returns the number of the value, as all of these do.
+  /// Adds an upload of f32 values. This and the other functions return the number of the value.
   std::uint32_t upload(const Shape& shape, const std::vector<float>& values) {
     TraceOp& op = add(OpKind::upload, {}, {{DType::f32, shape}});
     const auto bytes = std::as_bytes(std::span<const float>(values));
@@ -45,7 +45,7 @@ class OpTraceBuilder {
     give(add(OpKind::fill, {}, {{dtype, shape}}), ScalarAttributes{.real = value});
     return last();
   }
-  /// An op whose inputs stay, without attributes.
+  /// Adds an op without attributes whose inputs live on.
   std::uint32_t op(OpKind kind,
                    const std::vector<std::uint32_t>& inputs,
                    const TensorSpec& result) {
@@ -60,7 +60,7 @@ class OpTraceBuilder {
     give(add(kind, inputs, {result}), attributes);
     return last();
   }
-  /// A record about one value, or none (0).
+  /// Adds a record about one value, or about none (0).
   TraceOp& about(OpKind kind, std::uint32_t value) {
     TraceOp& op = add(
         kind, value == 0 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{value}, {});
@@ -69,7 +69,7 @@ class OpTraceBuilder {
     }
     return op;
   }
-  /// A readback that gave these values.
+  /// Adds a readback that returned these values.
   void read(std::uint32_t value, const std::vector<float>& values) {
     TraceOp& op = about(OpKind::readback, value);
     const auto bytes = std::as_bytes(std::span<const float>(values));
@@ -109,7 +109,7 @@ class OpTraceBuilder {
     return trace_.ops.back();
   }
 
-  /// An op of an expression with one result and parameters in f32.
+  /// Adds an op of an expression with one result and parameters in f32.
   std::uint32_t expression(const ExpressionRef& expression,
                            const std::vector<std::uint32_t>& inputs,
                            const TensorSpec& result,
@@ -165,7 +165,7 @@ class OpTraceBuilder {
   std::uint32_t lane_ = 1;
 };
 
-/// A little of everything: two streams, a view, a step of an optimizer, drops, reads.
+/// A small program with two streams, a view, a step of an optimizer, drops and reads.
 [[nodiscard]] inline OpTraceBuilder small_program() {
   OpTraceBuilder program;
   const TensorSpec pair{DType::f32, {2}};

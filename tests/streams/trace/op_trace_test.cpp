@@ -52,8 +52,8 @@ TEST(OpTraceFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(encode_trace(back), encode_trace(trace));
 }
 
-// Numbers of kinds, layouts of records and of attributes are those of the files that programs have
-// kept: this one was written on 2026-11-22 and has each kind of then.
+// Programs keep files, so the numbers of kinds and the layouts of records and attributes are fixed.
+// This file of version 2 has each kind of that version.
 TEST(OpTraceFile, ReadsAFileOfVersion2) {
   const std::filesystem::path golden = HEARTH_GOLDEN_DIR;
   const OpTrace trace = read_trace(golden / "version_2.trace").value();
@@ -75,8 +75,8 @@ TEST(OpTraceFile, ReadsAFileOfVersion2) {
   EXPECT_TRUE(std::ranges::equal(std::span(bytes.value()).subspan(kCheckedHeaderBytes), payload));
 }
 
-// Until version 3 attention kept the logarithm of a row's sum for its gradient, which is no
-// statistic of the largest score and the sum.
+// Up to version 3 attention stored the logarithm of a row's sum for its gradient, which cannot
+// replace the two statistics (largest score and sum).
 TEST(OpTraceFile, RefusesTheAttentionOfVersion3WithOneSentence) {
   const TensorSpec head{DType::f32, {2, 3, 2}};
   for (const Shape& kept : {Shape{2, 3}, Shape{2, 3, 2}}) {
@@ -149,8 +149,8 @@ TEST(OpTraceChecker, RefusesOpsThatDoNotFitTheirExpression) {
             "op 3: expression: its blob has 8 bytes, the record says 8, its operands need 16");
 }
 
-// Whatever byte is damaged, the file is refused, and where the checksums are made to fit, what is
-// read is valid all the same.
+// A file with any damaged byte is refused. With corrected checksums, a file that is read is still
+// valid.
 TEST(OpTraceFile, RefusesEveryDamagedByte) {
   const std::vector<std::byte> good = encode_trace(small_program().trace());
   ASSERT_TRUE(decode_trace(good).has_value());
@@ -217,7 +217,7 @@ TEST(OpTraceFile, SaysWhereAFileIsDamaged) {
               ::testing::ContainsRegex("is damaged.*: byte [0-9]+: .*checksum"));
 }
 
-// ---- what makes one valid ----
+// ---- validity ----
 
 TEST(OpTraceChecker, TakesTheSmallProgram) {
   EXPECT_EQ(text(check_trace(small_program().trace())), "no error");
@@ -323,7 +323,7 @@ TEST(OpTraceChecker, StopsAtTheLimits) {
   EXPECT_TRUE(check_trace(builder.trace(), {.live_bytes = 8 << 20, .work = 1e8}).has_value());
 }
 
-// ---- cutting down ----
+// ---- reduction ----
 
 TEST(OpTraceReducer, SelectsWhatIsKeptAndCanBe) {
   const OpTrace trace = small_program().trace();
@@ -346,7 +346,7 @@ TEST(OpTraceReducer, TakesGroupsApartWhole) {
   }
 }
 
-// 400 ops; the failure is an exp that somebody reads.
+// 400 ops; the failure is an exp that is read.
 TEST(OpTraceReducer, FindsTheFewOpsThatMatter) {
   OpTraceBuilder builder;
   std::uint32_t x = builder.upload({2}, {1, 2});

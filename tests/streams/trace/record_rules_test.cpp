@@ -34,7 +34,7 @@ std::vector<TensorSpec> specs_of(std::span<const TensorView> views) {
   return specs;
 }
 
-/// Calls `check` with every call of the conformance cases, in that many of its dtypes.
+/// Calls `check` with every call of the conformance cases, in up to `most_dtypes` dtypes.
 template <class Check>
 void for_each_call(std::size_t most_dtypes, const Check& check) {
   for (const conformance::OpCase& each : conformance::op_cases()) {
@@ -65,7 +65,7 @@ TEST(RecordRules, TakeEveryCallOfTheConformanceCases) {
   EXPECT_GT(calls, 500);
 }
 
-// Of a random op the caller says what comes out, and the same goes for the size of an expand.
+// The caller chooses the result type of a random op, and the size of an expand.
 TEST(RecordRules, RefuseAResultOfAnotherTypeOrRank) {
   for_each_call(1, [&](const PreparedCall& prepared) {
     const KernelCall call = prepared.call();
