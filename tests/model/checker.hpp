@@ -1,7 +1,7 @@
-// The search behind check(): one execution after the other, and the memory that they see.
+// The search behind check(): one execution after another, and their memory.
 // Private to model.cpp (the search) and model_memory.cpp (the memory). Threads: one.
-// Invariant: a decision is on the way that the last execution took, and the way is the same again
-// up to the one that advance() has changed.
+// Invariant: decisions form the path of the last execution; the next execution repeats this path up
+// to the decision that advance() changed.
 #pragma once
 
 #include "model.hpp"
@@ -32,7 +32,7 @@ inline ThreadSet bit(ThreadIndex thread) {
 
 struct Store {
   std::uint64_t value = 0;
-  View carried;  // what who acquires it learns
+  View carried;  // the view that an acquiring thread obtains
 };
 
 /// Mixes a number into a hash.
@@ -57,13 +57,14 @@ struct Word {
   bool is_split = false;
 };
 
-/// Who has touched an atomic in any execution so far: a step that meets nobody else's is no choice.
+/// The threads that accessed an atomic in any execution so far. A step on an atomic that no other
+/// thread accesses needs no decision.
 struct Touch {
   ThreadSet accessors = 0;
   ThreadSet writers = 0;
 };
 
-/// The last accesses of one piece of plain memory, as stamps of the threads' times.
+/// The last accesses to one piece of plain memory, as stamps of the threads' times.
 struct Plain {
   ThreadIndex writer = kSetup;
   std::uint16_t written = 0;
@@ -74,12 +75,12 @@ struct Thread {
   std::unique_ptr<Fiber> fiber;
   const std::function<void()>* body = nullptr;
   View view;
-  Location location = 0;  // of the step that it is about to do
+  Location location = 0;  // the atomic of its next step
   StepArguments pending;
   StepResult result;
   bool is_done = true;
   bool is_asleep = false;
-  std::uint64_t history = 0;  // a hash of all that its steps have given: what it does next follows
+  std::uint64_t history = 0;  // a hash of all results of its steps, which determine its next step
 };
 
 struct Logged {
@@ -90,7 +91,7 @@ struct Logged {
   bool is_old = false;  // a load that saw an older store
 };
 
-/// A branching of the search: which thread goes on, or which store is seen.
+/// A branch of the search: which thread runs, or which store a load sees.
 struct Decision {
   std::array<std::uint8_t, 32> options{};
   std::size_t count = 0;
@@ -154,17 +155,17 @@ class Checker {
   Checker* outer_;
   CheckResult result_;
 
-  // of all executions
+  // state of all executions
   std::array<Thread, kMaxThreads> threads_;
   std::vector<Decision> decisions_;
   std::array<Touch, kMaxLocations> assumed_{};
   std::array<Touch, kMaxLocations> touched_{};
-  /// States that were met, and the threads that did not go on from there.
+  /// States already visited, and the threads that did not continue from there.
   std::unordered_map<std::uint64_t, ThreadSet> met_;
   bool has_learned_ = false;
   bool is_quitting_ = false;
 
-  // of one execution
+  // state of one execution
   std::uintptr_t first_atomic_ = 0;
   std::vector<Word> words_;
   std::unordered_map<const void*, Plain> plain_;

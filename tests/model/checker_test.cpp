@@ -1,4 +1,4 @@
-// The checker checked: small programs whose outcomes the C++ memory model settles.
+// Tests of the checker: small programs whose outcomes follow from the C++ memory model.
 #include "model.hpp"
 
 #include <functional>
@@ -32,7 +32,7 @@ struct Two {
 
 using Outcomes = std::set<std::pair<std::uint32_t, std::uint32_t>>;
 
-/// What (a, b) may be after both threads.
+/// The possible values of (a, b) after both threads.
 Outcomes outcomes_of(const std::function<void(Two&)>& first,
                      const std::function<void(Two&)>& second) {
   Outcomes outcomes;
@@ -62,7 +62,7 @@ TEST(Checker, StoresLingerInBuffers) {
 }
 
 TEST(Checker, ExchangesOnOneWordOrderWhatIsAroundThem) {
-  // The rung word of a lane: x is the record, y the word.
+  // A lane's rung word: x is the record, y the word.
   EXPECT_THAT(outcomes_of(
                   [](Two& two) {
                     two.x.store(1, kRelease);
@@ -294,7 +294,7 @@ TEST(Checker, ASplitExchangeLosesWhatAWholeOneKeeps) {
   EXPECT_THAT(*split.counterexample, HasSubstr("two have claimed it"));
 }
 
-/// Small random programs: what each of the threads has seen at its end, over all executions.
+/// Small random programs: each thread's final observations over all executions.
 class RandomOutcomes {
  public:
   using Seen = std::vector<std::uint32_t>;

@@ -1,5 +1,5 @@
-// Lane, doorbell and actor's sleep, in every order of steps: every record is taken once, in order,
-// by one holder of the token at a time, and nobody sleeps while there is work.
+// Lane, doorbell and the actor's sleep, in every order of steps: one holder of the token at a time
+// takes every record once and in order, and no thread sleeps while there is work.
 #include "protocols.hpp"
 
 #include <array>
@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A device in small: what the token guards is plain memory.
+/// A small device; plain memory stands for the state that the token guards.
 struct SmallDevice {
   // In the order of the atomics' numbers.
   ModelParker actor;                     // 0
@@ -27,18 +27,18 @@ struct SmallDevice {
   std::array<std::uint32_t, 2> taken{};  // the last record of each lane
   std::uint32_t inbox = 0;
   bool is_orphan_seen = false;
-  // When all is done.
+  // Expected values at the end.
   std::array<std::uint32_t, 2> wanted{};
   std::uint32_t wanted_inbox = 0;
   bool wants_orphan = false;
   bool has_blobs = false;
-  bool looks_ahead = false;    // a lane's records wait until it has been given back
+  bool looks_ahead = false;    // a lane's records wait until the lane has been given back
   bool counts_rings = false;   // lanes without records: only the doorbell matters
   SmallLane other{LaneId{2}};  // 10 to 16
 
   SmallDevice() { SmallLanePolicy::producer() = &producer; }
 
-  // ---- the producer's side, as StreamState does it ----
+  // ---- the producer's side, as in StreamState ----
   void ring(SmallLane& rung) {
     if (doorbell.ring(rung) == SmallDoorbell::Ring::wake) {
       actor.unpark();
@@ -66,7 +66,7 @@ struct SmallDevice {
     }
   }
 
-  // ---- the holder's side, as DeviceActor does it ----
+  // ---- the holder's side, as in DeviceActor ----
   void consume(SmallLane& from) {
     std::uint32_t& last = taken.at(from.id().value - 1);
     while (const OpRecord* record = from.front()) {
@@ -97,7 +97,7 @@ struct SmallDevice {
       turn = lane_in_hand.finish_turn(looked);
       if (turn == SmallLane::Turn::empty && looked > 0) {
         if (!lane_in_hand.take_back()) {
-          return;  // the doorbell has it, or is about to
+          return;  // the doorbell has it, or soon will
         }
         consume(lane_in_hand);
         turn = SmallLane::Turn::more;
@@ -109,7 +109,8 @@ struct SmallDevice {
       is_orphan_seen = true;
     }
   }
-  /// With the token. True when all is done, and then it stays taken; false when it was given back.
+  /// Runs with the token. Returns true when all work is done, with the token still held; false
+  /// after releasing it.
   bool run() {
     for (;;) {
       const SmallDoorbell::Rung rung = doorbell.take();
@@ -136,7 +137,7 @@ struct SmallDevice {
       }
     }
   }
-  /// The actor's thread, from where it has found nothing to do and gives the token back.
+  /// The actor's thread, from the point where it has found no work and releases the token.
   void actor_main() {
     if (doorbell.try_release() || !run()) {
       sleep_until_done();
@@ -166,15 +167,15 @@ std::shared_ptr<SmallDevice> make_device(std::array<std::uint32_t, 2> wanted) {
   return device;
 }
 
-// The actor goes to sleep while a record comes.
+// The actor goes to sleep while a record arrives.
 Program wake_the_actor() {
   const auto device = make_device({1, 0});
   return {.threads = {[=] { device->actor_main(); },
                       [=] { require(device->try_push(device->lane, 1), "no room"); }}};
 }
 
-// The lane is in the actor's hands and empty while two records come: it takes them, or its producer
-// is told to ring.
+// The holder has an empty lane while two records arrive: it takes them, or their producer must
+// ring.
 Program end_a_turn() {
   const auto device = make_device({2, 0});
   const auto is_rung = std::make_shared<bool>(false);
@@ -191,7 +192,8 @@ Program end_a_turn() {
       .at_end = [=] { require(device->is_done() || *is_rung, "a record waits and nobody knows"); }};
 }
 
-// A lane with one record lingers and is cut, while its producer has another and ends its stream.
+// A lane with one record lingers and is cut, while its producer pushes another record and ends its
+// stream.
 Program linger() {
   const auto device = make_device({2, 0});
   const auto is_rung = std::make_shared<bool>(false);
@@ -209,7 +211,7 @@ Program linger() {
           .at_end = [=] { require(device->is_done() || *is_rung, "nobody learns of the rest"); }};
 }
 
-// A full lane in the actor's hands, whose producer has one more.
+// The holder has a full lane, and its producer has one more record.
 Program fill_the_lane() {
   const auto device = make_device({3, 0});
   for (const std::uint32_t tag : {1U, 2U}) {
@@ -221,7 +223,7 @@ Program fill_the_lane() {
                       [=] { device->push(device->lane, 3); }}};
 }
 
-// The actor takes one record of a full lane, and then has to do with others for long.
+// The actor takes one record of a full lane, and then serves other lanes for long.
 Program leave_the_lane() {
   const auto device = make_device({2, 0});
   for (const std::uint32_t tag : {1U, 2U}) {
@@ -237,8 +239,8 @@ Program leave_the_lane() {
                       [=] { device->push(device->lane, 3); }}};
 }
 
-// One record with its blob in the actor's hands, whose producer has another: the records would fit,
-// the blobs do not.
+// The holder has one record with its blob, and the producer has another: the records would fit, the
+// blobs do not.
 Program fill_the_blobs() {
   const auto device = make_device({2, 0});
   device->has_blobs = true;
@@ -248,7 +250,7 @@ Program fill_the_blobs() {
                       [=] { device->push(device->lane, 2); }}};
 }
 
-// The stream ends while the lane is in the actor's hands.
+// The stream ends while the holder has the lane.
 Program orphan() {
   const auto device = make_device({1, 0});
   const auto is_rung = std::make_shared<bool>(false);
@@ -270,7 +272,7 @@ std::shared_ptr<SmallDevice> make_bell(std::array<std::uint32_t, 2> wanted) {
   return device;
 }
 
-// Two producers ring while the holder takes what was rung.
+// Two producers ring while the holder takes the rung lanes.
 Program two_rings() {
   const auto device = make_bell({1, 1});
   const auto count = [=](const SmallDoorbell::Rung& rung) {
@@ -290,7 +292,7 @@ Program two_rings() {
           }};
 }
 
-// Two producers ring for an actor that sleeps: one of them wakes it, and it finds both.
+// Two producers ring for a sleeping actor: one of them wakes it, and it finds both lanes.
 Program two_rings_in_the_night() {
   const auto device = make_bell({1, 1});
   require(device->doorbell.try_release() && device->doorbell.set_timed(false), "nothing was rung");
@@ -302,14 +304,14 @@ Program two_rings_in_the_night() {
                       [=] { device->ring(device->lane); },
                       [=] { device->ring(device->other); }},
           .at_end = [=] {
-            // Before it sleeps again the actor looks once more.
+            // Before it sleeps again the actor checks once more.
             require(device->is_done() || device->actor.has_token() ||
                         !device->doorbell.set_timed(false),
                     "the second is not told of");
           }};
 }
 
-// The ringing thread takes the token itself, as a reader does.
+// The ringing thread takes the token itself, like a reader.
 Program borrow_the_token() {
   const auto device = make_bell({1, 0});
   return {.threads = {[=] { device->actor_main(); },
@@ -321,7 +323,7 @@ Program borrow_the_token() {
                       }}};
 }
 
-// A borrower gives the token back while the actor sleeps deeply and a lane is rung.
+// A borrower releases the token while the actor is in deep sleep and a lane is rung.
 Program give_the_token_back() {
   const auto device = make_bell({1, 0});
   return {.threads = {[=] { device->run(); }, [=] { device->ring(device->lane); }}, .at_end = [=] {
@@ -329,7 +331,7 @@ Program give_the_token_back() {
           }};
 }
 
-// A message comes, and a lane.
+// A message and a lane arrive.
 Program ring_the_inbox() {
   const auto device = make_bell({1, 0});
   device->wanted_inbox = 1;
@@ -342,7 +344,7 @@ Program ring_the_inbox() {
                       }}};
 }
 
-// The device ends while records come: each is taken by the actor or by its producer, once.
+// The device closes while records arrive: the actor or the producer takes each record, once.
 Program stop() {
   const auto device = make_device({2, 0});
   const auto reject = [=](SmallLane& lane) {
@@ -413,7 +415,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios,
                          ::testing::ValuesIn(scenarios()),
                          [](const auto& scenario) { return scenario.param.name; });
 
-// What each order is for: with a weaker one the checker finds what goes wrong.
+// The purpose of each memory order: with a weaker one the checker finds the error.
 struct Weak {
   std::string name;
   Program (*make)();

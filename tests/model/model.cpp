@@ -42,7 +42,7 @@ CheckResult Checker::run() {
     result_ = CheckResult{};
     const Pass pass = run_pass();
     if (pass == Pass::learned) {
-      continue;  // what was taken for nobody else's is not: once more with that knowledge
+      continue;  // an atomic taken for private is shared: repeat with that knowledge
     }
     result_.is_complete = pass == Pass::complete;
     return result_;
@@ -113,7 +113,7 @@ void Checker::run_execution() {
     try {
       program_->at_end();
     } catch (const Refused&) {
-      return;  // failure_ says what
+      return;  // failure_ has the text
     }
   }
   if (!failure_) {
@@ -214,7 +214,7 @@ ThreadIndex Checker::choose(ThreadSet enabled) {
     }
   }
   if (decision.count == 0 || (is_exploring_ && has_been_here())) {
-    is_exploring_ = false;  // from here on it is like an execution that has been
+    is_exploring_ = false;  // from here on it repeats an earlier execution
   }
   if (!is_exploring_) {
     ThreadIndex first = 1;
@@ -224,7 +224,7 @@ ThreadIndex Checker::choose(ThreadSet enabled) {
     return first;
   }
   const ThreadIndex next = decide(decision);
-  // Those that went before at this place need not go now, until a step comes on which they depend.
+  // Threads that went first at this place need not go again until a dependent step occurs.
   const Decision& known = decisions_[next_decision_ - 1];
   ThreadSet asleep = sleep_set_;
   for (std::size_t i = 0; i < known.taken; ++i) {
@@ -240,8 +240,8 @@ ThreadIndex Checker::choose(ThreadSet enabled) {
   return next;
 }
 
-// The program is made anew for each execution, somewhere else in memory: values that point into it
-// count from its first atomic, so that equal states have equal hashes, and others do not.
+// Each execution builds the program anew, at other addresses. Values that point into it count from
+// its first atomic, so that exactly the equal states have equal hashes.
 std::uint64_t Checker::placeless(std::uint64_t value) const {
   constexpr std::uint64_t kReach = 1U << 16U;
   constexpr std::uint64_t kTag = std::uint64_t{1} << 62U;
@@ -267,12 +267,12 @@ std::uint64_t Checker::state() const {
   return hash;
 }
 
-// Threads whose steps gave the same, over the same memory, go on in the same ways. Executions never
-// come back to a state of their own, so whatever was met has been explored to its end, except for
-// the threads that were asleep then.
+// Threads whose steps returned equal results over equal memory continue equally. An execution never
+// returns to its own state, so a visited state has been explored to its end, except for the threads
+// that were asleep then.
 bool Checker::has_been_here() {
   if (next_decision_ < decisions_.size() || !options_.skips_equal_ones) {
-    return false;  // on the way to where the search goes on
+    return false;  // on the path to the next new decision
   }
   const auto [met, is_new] = met_.try_emplace(state(), sleep_set_);
   if (is_new) {
@@ -298,8 +298,7 @@ void Checker::do_step(ThreadIndex index) {
       Thread& sleeper = threads_[i];
       if (sleeper.is_asleep && sleeper.location == location) {
         sleeper.is_asleep = false;
-        // Who is woken sees the word as its waker did; the rest of the memory is none of the
-        // futex's.
+        // A woken thread sees the word as its waker did; the futex orders no other memory.
         std::uint16_t& oldest = sleeper.view.oldest.at(location);
         oldest = std::max(oldest, thread.view.oldest.at(location));
         resume(i);
@@ -314,7 +313,7 @@ void Checker::do_step(ThreadIndex index) {
 
 void Checker::put_to_sleep_or_not(ThreadIndex index) {
   Thread& thread = threads_[index];
-  // The kernel looks at the word itself, not at what the thread may have seen.
+  // The kernel reads the word itself, not the thread's view of it.
   const std::vector<Store>& stores = words_[thread.location].stores;
   const std::uint64_t value = stores.back().value;
   log_.push_back({index, thread.location, thread.pending, {value, false}, false});
@@ -378,7 +377,7 @@ void Checker::end_fibers() {
     if (thread.is_done) {
       resume(i);
     } else {
-      // Stopped in the middle of a counterexample: its stack stays, and what it uses.
+      // Stopped in the middle of a counterexample: its stack and the objects on it stay alive.
       thread.fiber.release()->keep_reachable();
       has_stopped = true;
     }

@@ -1,16 +1,15 @@
-// A model checker for code without locks: runs a small program of a few threads in every order of
-// its atomic steps, with every value that each load may see, and looks for data races, lost wakes
-// and what the program itself requires. The threads are fibers; model::Atomics stands for
-// std::atomic.
+// A model checker for lock-free code. It runs a small program of a few threads in every order of
+// their atomic steps, with every value that each load may see. It detects data races, lost wakes
+// and violated require() conditions. The threads are fibers; model::Atomics replaces std::atomic.
 //
-// The memory is that of C++ without seq_cst: a load may see any store that is not hidden by one
-// that happened before it or that its thread has seen; a read-modify-write sees the last; release
-// and acquire carry views along, relaxed ones do not. So stores linger as in store buffers, and
-// loads are early as on machines weaker than x86. One thing is left out: two stores of one word
-// keep the order in which they were made.
+// The memory is that of C++ without seq_cst. A load may see any store that is not hidden by one
+// that happened before it or that its thread has seen. A read-modify-write sees the last store.
+// Release and acquire carry views along, relaxed operations do not. So stores linger as in store
+// buffers, and loads may be early as on machines weaker than x86. One effect is left out: two
+// stores of one word keep the order in which they were made.
 // Threads: one. Invariants: (1) no two executions are equal up to the order of independent steps,
-// but for those counted as redundant; (2) a program without a counterexample has none within this
-// memory, if is_complete.
+// except those counted as redundant; (2) if is_complete, a program without a counterexample has
+// none within this memory.
 #pragma once
 
 #include <atomic>
@@ -28,7 +27,7 @@ namespace hearth::model {
 /// An atomic's number, in the order in which the program made them, from 0.
 using Location = std::size_t;
 
-/// What a weakened program does at one of its atomics: for showing that the checker would see it.
+/// A weakening of one atomic's operations, to show that the checker detects it.
 enum class Weakening : std::uint8_t {
   no_acquire,  ///< Loads and read-modify-writes acquire nothing.
   no_release,  ///< Stores and read-modify-writes release nothing.
@@ -42,39 +41,39 @@ struct CheckOptions {
   };
   std::vector<At> weakened = {};
   std::uint64_t max_executions = 20'000'000;
-  /// Whether executions are left out that can show nothing new. Without, each order of steps is
-  /// run.
+  /// Whether to skip executions that cannot show anything new. Otherwise every order of steps runs.
   bool skips_equal_ones = true;
-  int max_steps = 400;  ///< Of one execution: more is a thread that polls without end.
+  int max_steps = 400;  ///< Of one execution; more steps mean endless polling.
 };
 
-/// One execution's state lives in what the functions own.
+/// A program. The functions own the state of one execution.
 struct Program {
   std::vector<std::function<void()>> threads;
-  std::function<void()> at_end = {};  ///< After all of them.
+  std::function<void()> at_end = {};  ///< Runs after all threads.
 };
 
 struct CheckResult {
   std::uint64_t executions = 0;
-  std::uint64_t redundant = 0;  ///< Of these: equal to an earlier one from some step on.
+  std::uint64_t redundant = 0;  ///< The part of these that equals an earlier one from some step on.
   std::uint64_t steps = 0;
   bool is_complete = false;
   std::size_t locations = 0;
-  std::optional<std::string> counterexample = {};  ///< What is wrong, then the steps to it.
+  std::optional<std::string> counterexample = {};  ///< The violation, then the steps to it.
 };
 
-/// Runs the program that `make` makes anew for each execution; ends at the first counterexample.
+/// Checks the program, which `make` makes anew for each execution; ends at the first
+/// counterexample.
 [[nodiscard]] CheckResult check(const std::function<Program()>& make,
                                 const CheckOptions& options = {});
 
-/// Inside a program: what must hold. Does not return when it does not.
+/// Inside a program: reports a counterexample and does not return if the condition is false.
 void require(bool condition, const char* text);
-/// A deadline comes when no thread can go on otherwise.
+/// A deadline passes only if no thread can run otherwise.
 enum class Sleep : std::uint8_t { for_ever, with_deadline };
 
 namespace detail {
 
-/// What happens at an atomic: the kinds that differ for the order of steps.
+/// Kinds of steps at an atomic, as far as the order of steps distinguishes them.
 enum class Step : std::uint8_t {
   load,
   store,
@@ -95,7 +94,7 @@ struct StepArguments {
   std::memory_order failure_order = std::memory_order_relaxed;
 };
 struct StepResult {
-  std::uint64_t value = 0;  // what was there
+  std::uint64_t value = 0;  // the previous value
   bool has_changed = false;
 };
 
@@ -167,7 +166,7 @@ class Atomic {
     return compare_exchange_strong(expected, desired, success, failure);
   }
 
-  /// The futex: sleeps unless the value has changed already. True when the deadline came.
+  /// The futex: sleeps unless the value has changed already. Returns true if the deadline passed.
   bool sleep_while(T value, Sleep how) {
     return detail::perform(
                location_,
@@ -186,7 +185,7 @@ class Atomic {
   Location location_;
 };
 
-/// In the place of hearth::StdAtomics.
+/// Replaces hearth::StdAtomics.
 struct Atomics {
   template <class T>
   using Atomic = model::Atomic<T>;

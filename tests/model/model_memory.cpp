@@ -75,7 +75,7 @@ std::size_t Checker::seen_store(Word& word, Thread& thread, const StepArguments&
   Decision decision;
   decision.add(newest);
   for (std::size_t i = newest; i-- > thread.view.oldest.at(thread.location);) {
-    // A compare that sees an old store fails; only the newest can be replaced.
+    // A compare that sees an old store fails, because only the newest can be replaced.
     if (!is_compare || word.stores[i].value != arguments.expected) {
       decision.add(i);
     }
@@ -130,7 +130,7 @@ StepResult Checker::apply(Location location, const StepArguments& arguments, Thr
     thread.view.oldest.at(location) = static_cast<std::uint16_t>(place);
     Store store{.value = value, .carried = {}};
     if (reads) {
-      store.carried = word.stores[newest].carried;  // a release sequence goes on
+      store.carried = word.stores[newest].carried;  // the release sequence continues
     }
     if (releases(order) && !word.no_release) {
       store.carried.join(thread.view);

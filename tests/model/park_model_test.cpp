@@ -24,7 +24,7 @@ void wait_for(Bed& bed, const Atomic<std::uint32_t>& flag) {
   }
 }
 
-// The flag itself orders nothing here: only the parker's word does.
+// The flag itself orders nothing here; only the parker's word does.
 Program one_wakes() {
   const auto bed = std::make_shared<Bed>();
   return {.threads = {[=] { wait_for(*bed, bed->a); },
@@ -50,7 +50,7 @@ Program two_wake() {
                       }}};
 }
 
-// A token left over from an earlier wait, then a real one.
+// A token left from an earlier wait, then a real one.
 Program wake_twice() {
   const auto bed = std::make_shared<Bed>();
   return {.threads = {[=] {
@@ -66,7 +66,7 @@ Program wake_twice() {
                       }}};
 }
 
-// Who parks sees what was done before the unpark, without any other atomic.
+// The parked thread sees all writes before the unpark, without any other atomic.
 Program hand_over() {
   const auto bed = std::make_shared<Bed>();
   return {.threads = {[=] {
@@ -121,7 +121,7 @@ struct Counted final : RefCounted<Counted, Atomics> {
   Counted() = default;
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
-  // The last holder destroys what all have used.
+  // The last holder destroys an object that all threads have used.
   ~Counted() {
     Atomics::note_write(&plain);
     ++*deaths;
@@ -137,7 +137,7 @@ Program share(int threads) {
   first->deaths = deaths.get();
   Program program;
   for (int i = 0; i < threads; ++i) {
-    // A handle each, which the thread copies, reads through and drops.
+    // Each thread copies its handle, reads through it and drops it.
     const auto handle = std::make_shared<IntrusivePtr<Counted>>(first);
     program.threads.push_back([handle] {
       IntrusivePtr<Counted> copy = *handle;
@@ -167,7 +167,8 @@ TEST(RefCountModel, WithoutOrderTheObjectDiesUnderAReader) {
   }
 }
 
-// One thread looks whether it is the only holder, as in-place updates do, while the other leaves.
+// One thread checks whether it is the only holder, like an in-place update, while the other drops
+// its handle.
 Program look_whether_alone() {
   const auto deaths = std::make_shared<int>(0);
   const auto object =

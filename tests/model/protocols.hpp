@@ -14,7 +14,7 @@ namespace hearth::model {
 /// A Parker whose futex is the checker's.
 class ModelParker {
  public:
-  /// False: the deadline came, because nobody else could go on.
+  /// Returns false if the deadline passed, because no other thread could run.
   bool park(Sleep how) {
     if (!word_.announce()) {
       return true;
@@ -34,7 +34,7 @@ class ModelParker {
   }
   /// Whether the next park() would not sleep.
   [[nodiscard]] bool has_token() const { return word_.has_token(); }
-  // Its owner outlives the execution: nothing to count.
+  // Its owner outlives the execution: no count is needed.
   void retain() const noexcept {}
   void release() const noexcept {}
 
@@ -42,7 +42,7 @@ class ModelParker {
   hearth::detail::ParkWord<Atomics> word_;
 };
 
-/// Two records, of which one may have a blob; room again below two.
+/// Two records, one of which may have a blob; room is reported below two.
 struct SmallLanePolicy {
   using Atomics = model::Atomics;
   using WaitingParker = ModelParker;

@@ -1,5 +1,5 @@
-// What a thread of the model knows: how far it has seen each other thread, and each atomic's
-// stores. Values.
+// A model thread's knowledge: the steps of other threads that happened before, and the oldest
+// visible store of each atomic. Values.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace hearth::model {
 
-inline constexpr std::size_t kMaxThreads = 4;  // the setup is one of them
+inline constexpr std::size_t kMaxThreads = 4;  // including the setup
 inline constexpr std::size_t kMaxLocations = 40;
 
 struct View {
   std::array<std::uint16_t, kMaxThreads> times{};     // steps of each thread that happened before
-  std::array<std::uint16_t, kMaxLocations> oldest{};  // store that may still be seen, by atomic
+  std::array<std::uint16_t, kMaxLocations> oldest{};  // oldest store still visible, by atomic
 
   void join(const View& other) noexcept {
     for (std::size_t i = 0; i < times.size(); ++i) {

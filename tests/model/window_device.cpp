@@ -1,5 +1,5 @@
-// Memory and kernels: blocks, batches, and what the device reads and writes at a batch's end. Lanes
-// have a queue of the device each; a batch's effects come at its point.
+// Memory and kernels: blocks, batches, and the device's accesses at a batch's end. Each lane has
+// its own queue of the device; a batch takes effect at its point.
 #include "window_model.hpp"
 
 #include <algorithm>
@@ -32,8 +32,8 @@ bool WindowModel::is_shared(Byte tensor) const {
   return block != kNone && std::ranges::count(state_->tensors, block, &TensorNow::block) > 1;
 }
 
-// Phases: a place among the batches; memory for all results; the batch; the results are there for
-// all that is behind its point; last uses end.
+// Phases: find a free batch; allocate all results; fill the batch; mark the results as computed for
+// work behind its point; end last uses.
 Park WindowModel::issue(int lane, RecordSet records, RecordSet virtual_outputs) {
   auto* const place = std::ranges::find(state_->batches, Phase::free, &BatchNow::phase);
   if (!program_.is_host && place == state_->batches.end()) {
@@ -53,7 +53,7 @@ Park WindowModel::issue(int lane, RecordSet records, RecordSet virtual_outputs) 
   return Park::none;
 }
 
-// The blocks of the batch's operands and results; false where memory is short.
+// Finds blocks for the batch's operands and results; returns false if memory is short.
 bool WindowModel::bind(BatchNow& batch, RecordSet virtual_outputs) const {
   Byte taken = 0;
   std::array<Byte, kMostTensors> made{};
@@ -82,7 +82,7 @@ bool WindowModel::bind(BatchNow& batch, RecordSet virtual_outputs) const {
   return true;
 }
 
-// In place where the first operand ends here, and no batch of the other queue holds its bytes.
+// In place if the first operand ends here and no batch of the other queue holds its bytes.
 Byte WindowModel::block_for(int lane, const WindowRecord& record, Byte taken) const {
   const Byte old = record.takes ? tensor_of(record.in[0]).block : kNone;
   const bool in_place = old != kNone && !(rules_.in_place_asks && is_in_flight(old, lane)) &&
@@ -114,8 +114,9 @@ void WindowModel::finish_issue(const BatchNow& batch) {
   }
 }
 
-// The batches that have to be complete before this one: those before it in its queue, and in the
-// other what it reads. Nobody else uses what it writes, since batches hold their blocks.
+// The batches that must complete before this one: those before it in its queue, and producers of
+// its inputs in the other queue. Batches hold their blocks, so no other batch uses the blocks that
+// this one writes.
 Byte WindowModel::points_of(const BatchNow& batch) const {
   const auto meets = [](const auto& some, const auto& others) {
     return std::ranges::any_of(some, [&](Byte block) {
@@ -177,7 +178,7 @@ void WindowModel::wake_memory_waits() {
   }
 }
 
-// The end of a tensor: all that came before its drop has used it.
+// Ends a tensor: all records before its drop have used it.
 void WindowModel::release(Byte tensor) {
   TensorNow& now = tensor_of(tensor);
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -192,7 +193,7 @@ void WindowModel::release(Byte tensor) {
   wake_memory_waits();
 }
 
-// Which place a batch has among the batches means nothing, nor what lies in a block of nobody.
+// Normalizes what no lane can observe: the places of batches, and the contents of free blocks.
 void WindowModel::normalize(WindowState& state) const {
   std::array<std::size_t, kBatches> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});

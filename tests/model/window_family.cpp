@@ -9,7 +9,7 @@ namespace hearth::model {
 
 namespace {
 
-// Windows alone, and what other lanes use, drop and adopt.
+// Windows alone, and uses, drops and adoptions of other lanes.
 std::vector<WindowProgram> windows_and_other_lanes() {
   return {
       {.name = "a window left alone", .text = {"x=A y=x", "v=B"}, .threads_stay = true},
@@ -48,7 +48,7 @@ std::vector<WindowProgram> windows_and_other_lanes() {
   };
 }
 
-// Views of tensors that are there.
+// Views of computed tensors.
 std::vector<WindowProgram> windows_and_views() {
   return {
       {.name = "a view that another lane waits for",
@@ -172,7 +172,7 @@ std::vector<WindowProgram> windows_and_the_world() {
   };
 }
 
-// Update groups, and what fails.
+// Update groups, and failures.
 std::vector<WindowProgram> windows_and_failures() {
   return {
       {.name = "an update group beside a window",
@@ -245,7 +245,7 @@ class Dice {
   std::uint64_t state_;
 };
 
-/// Writes both lanes record by record, so that each names only what was submitted before it.
+/// Writes both lanes record by record, so that each names only tensors submitted before it.
 class Writer {
  public:
   explicit Writer(Dice& dice) : dice_(dice) {}
@@ -324,10 +324,10 @@ class Writer {
 
   Dice& dice_;
   std::array<std::string, kLanes> text_;
-  std::array<std::string, kLanes> own_{"A", "B"};  // what the lane may use and drop
+  std::array<std::string, kLanes> own_{"A", "B"};  // tensors that the lane may use and drop
   std::array<std::string, kLanes> made_in_group_;
   std::array<bool, kLanes> in_group_{};
-  std::string foreign_;  // what the other lane has used: no last uses but by drops
+  std::string foreign_;  // tensors that the other lane has used: only drops may end them
   std::string adopted_;  // each once
   char next_ = 'a';
 };
@@ -345,7 +345,7 @@ std::vector<WindowProgram> generated_programs(std::uint64_t seed, std::size_t co
     program.is_host = options % 2 == 0;
     program.has_plans = options / 2 % 4 != 0;
     program.threads_stay = options / 8 % 2 == 0;
-    const std::size_t world = options / 16;  // what comes at any time; 0: nothing
+    const std::size_t world = options / 16;  // an event at any time; 0: none
     program.can_stop = world == 1 && program.is_host;
     program.can_ask = world == 2;
     program.can_restart = world == 3;

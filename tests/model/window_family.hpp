@@ -1,4 +1,4 @@
-// The programs that the model of the window is searched with. Threads: any; values.
+// The programs with which the window's model is searched. Threads: any; values.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace hearth::model {
 
-/// Written by hand, each around one way in which lanes, windows and the world meet.
+/// Handwritten programs, each about one interaction of lanes, windows and the world.
 [[nodiscard]] std::vector<WindowProgram> chosen_programs();
 /// The chosen program of this name. Errors: std::out_of_range.
 [[nodiscard]] WindowProgram chosen_program(const std::string& name);
-/// So many different programs of two lanes with `records` records each: ops on own and on the other
-/// lane's tensors, last uses, drops, adoptions, reads, syncs, groups, kernels that fail; with and
-/// without plans, memory to spare, shutdowns, questions, restarts, deadlines and threads that end;
-/// on host and asynchronous devices. None is another one with its lanes exchanged.
+/// `count` different programs of two lanes with `records` records each. They have ops on own and on
+/// the other lane's tensors, last uses, drops, adoptions, reads, syncs, groups and failing kernels.
+/// Their options are plans, spare memory, shutdowns, questions, restarts, deadlines and ending
+/// threads, on host and asynchronous devices. No two are equal up to an exchange of the lanes.
 [[nodiscard]] std::vector<WindowProgram> generated_programs(std::uint64_t seed,
                                                             std::size_t count,
                                                             int records);

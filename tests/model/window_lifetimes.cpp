@@ -1,11 +1,12 @@
-// Operands and lifetimes: what an op waits for, what it poisons, and when a drop may happen.
+// Operands and lifetimes: the tensors for which an op waits, the tensors that it poisons, and when
+// a drop may happen.
 #include "window_model.hpp"
 
 #include <algorithm>
 
 namespace hearth::model {
 
-// What this lane makes itself is there, or pending in its own window or group.
+// An operand that this lane makes itself is computed, or pending in its own window or group.
 Byte WindowModel::unborn_operand(int lane, Byte record) {
   for (const Byte operand : plan_.record(lane, record).in) {
     if (operand == kNone) {
@@ -62,8 +63,8 @@ void WindowModel::run_drop(int lane, Byte record) {
   }
 }
 
-// What a lane waits for cuts a window that has it, and before the watcher is registered: an end
-// notifies those that are. For a drop nobody waits.
+// A lane that waits for a record cuts the window that holds it before it registers its watcher,
+// because an end notifies only registered watchers. No lane waits for a drop.
 bool WindowModel::are_done(Byte tensor, int lane, int watcher, bool lane_waits) {
   for (int other = 0; other < kLanes; ++other) {
     const Byte awaited = other == lane ? Byte{0} : plan_.awaited(tensor, lane, other);

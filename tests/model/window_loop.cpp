@@ -1,5 +1,5 @@
-// The loop of the token's holder: rings and points, duties, turns, and the end. Which lane has the
-// next turn is left open, how many records it has, and what comes in the midst of it.
+// The loop of the token's holder: rings and points, duties, turns, and the end. The search chooses
+// the lane of the next turn, its number of records, and the events in the middle of it.
 #include "window_model.hpp"
 
 #include <algorithm>
@@ -118,7 +118,7 @@ void WindowModel::collect() {
   }
 }
 
-// What the batch held is free now; its readers have their values.
+// Frees the blocks of the batch; its readers get their values.
 void WindowModel::retire(BatchNow& batch) {
   LaneNow& a = lane_of(batch.lane);
   for (int i = 0; i < kMostRecords; ++i) {
@@ -159,8 +159,8 @@ bool WindowModel::close_windows_for_duties() {
   return has_closed;
 }
 
-// While a lane waits for memory no window stays open for want of records: its drops may be what
-// the lane waits for. Where nothing moves any more the youngest fails.
+// While a lane waits for memory no window stays open for lack of records, because its drops may
+// release the memory. If nothing can move, the youngest lane fails.
 bool WindowModel::serve_memory_waits() {
   if (!has_parked(Park::memory) || has_ready()) {
     return false;
@@ -182,7 +182,7 @@ bool WindowModel::serve_memory_waits() {
   return true;
 }
 
-// A linger may keep nothing waiting.
+// Ends a linger that blocks other work.
 bool WindowModel::end_lingers() {
   for (int lane = 0; lane < kLanes; ++lane) {
     LaneNow& a = lane_of(lane);
@@ -258,8 +258,8 @@ bool WindowModel::finish_stop() {
   }
   say([] { return std::string("the actor stops"); });
   require(!has_flight(), "the actor stops while a batch is in flight");
-  // Open groups end with the actor. Only the lanes in its hands: of any other its producer is the
-  // consumer now.
+  // Open groups end with the actor, but only in lanes that the actor holds: any other lane's
+  // producer is its consumer now.
   for (int lane = 0; lane < kLanes; ++lane) {
     LaneNow& a = lane_of(lane);
     const bool is_here = a.ready || a.linked || a.park != Park::none;
@@ -304,7 +304,7 @@ void WindowModel::end_turn(int lane) {
   finish_turn(lane);
 }
 
-// The lane is out of the holder's hands, though its window may be open: its next push rings.
+// The holder gives the lane back, though its window may be open: the next push rings.
 void WindowModel::finish_turn(int lane) {
   LaneNow& a = lane_of(lane);
   a.rung = a.looked > 0 && !rules_.linger_gives_lane_back;
@@ -388,7 +388,7 @@ void WindowModel::unpark(int lane) {
   make_ready(lane);
 }
 
-// A borrower leaves what is left to do to the actor's thread.
+// A borrower leaves remaining work to the actor's thread.
 void WindowModel::leave() {
   const int lane = borrower();
   const auto lingers = [](const LaneNow& other) { return other.linger != Linger::none; };

@@ -1,9 +1,9 @@
 // The model of the window: one device with its actor, two lanes and their producers, memory, work
-// in flight, and the world around them, as a state of bytes and the steps that change it. It says
-// what the design says; the search (window_search.hpp) takes the steps in every order. README.md
-// has the list of rules and what is checked. Threads: one. Invariants: (1) a step depends on the
-// state alone; (2) what must hold is required where it could break, and the first thing that does
-// not hold is kept.
+// in flight, and the world around them, as a state of bytes and the steps that change it. The model
+// follows the design; the search (window_search.hpp) takes the steps in every order. README.md
+// lists the rules and the checked properties.
+// Threads: one. Invariants: (1) a step depends only on the state; (2) a property is required where
+// it could break, and the first violation is kept.
 #pragma once
 
 #include <array>
@@ -16,8 +16,7 @@
 
 namespace hearth::model {
 
-/// The rules of the design, each of which can be left out: then the search must find what goes
-/// wrong.
+/// The rules of the design, each of which a test can disable: the search must then find the error.
 struct WindowRules {
   // SEAMS 3.1 to 3.8
   bool park_ends_window = true;        ///< 1: a lane that parks issues its window first
@@ -28,7 +27,7 @@ struct WindowRules {
   bool foreign_use_cuts = true;        ///< 2
   bool shortage_cuts = true;           ///< 2: while a lane waits for memory no window stays open
   bool idle_cuts = true;               ///< 2: a linger ends
-  bool planner_copies = true;          ///< 3: the records that it reads may leave the ring
+  bool planner_copies = true;          ///< 3: the ring may reuse the records that the planner reads
   bool records_end_window = true;      ///< 4: ring/2 looked-at records end it
   bool drops_count = true;             ///< 4: as looked-at records
   bool pop_looks_when_crossed = true;  ///< 4: for a producer that waits
@@ -41,23 +40,23 @@ struct WindowRules {
   bool orphans_issue = true;           ///< 5
   bool watching_cuts = true;           ///< 6: a lane that waits for one of its records does
   bool cut_comes_first = true;         ///< 6: before the watcher is registered, and then it asks
-  bool watched_join_cuts = true;       ///< 6: so does joining what somebody waits for or watches
-  bool linger_gives_lane_back = true;  ///< 7: finish_turn(looked)
-  bool takes_lane_back = true;         ///< 7: a lane that was given back is taken by an exchange
-  bool drops_are_events = true;        ///< 8: they wait for the ops that stand before them
+  bool watched_join_cuts = true;       ///< 6: before the watcher is registered, then a check
+  bool linger_gives_lane_back = true;  ///< 6: so does joining an awaited or watched record
+  bool takes_lane_back = true;         ///< 7: an exchange takes back a lane that was given back
+  bool drops_are_events = true;        ///< 8: drops wait for the ops before them
   bool virtual_needs_no_uses = true;   ///< 8: no last uses of other lanes are open
   bool poison_stays_out = true;        ///< 8
   bool in_place_asks = true;           ///< 8: whether another queue's batch holds the bytes
-  // views of tensors that are there: made when they join
-  bool shown_are_done = true;      ///< at their turn nothing is left to do
-  bool showing_wakes = true;       ///< whoever waits for the view
+  // views of computed tensors: made when they join
+  bool shown_are_done = true;      ///< no work is left at their turn
+  bool showing_wakes = true;       ///< wakes lanes that wait for the view
   bool last_uses_show_not = true;  ///< a view that ends its tensor is made at its turn
-  bool views_share = true;         ///< bytes that a view shows are not written over
+  bool views_share = true;         ///< bytes that a view shares are not overwritten
   // SEAMS 2
   bool flight_is_work = true;       ///< idle means nothing in flight
   bool flight_holds_blocks = true;  ///< until the point of the batch
   bool batches_wait = true;         ///< for the points of what they read and write over
-  bool retiring_wakes = true;       ///< lanes that wait for memory
+  bool retiring_wakes = true;       ///< for the points of their inputs and of blocks they reuse
 };
 
 enum class TensorState : Byte { unborn, pending, live, poisoned, gone };
@@ -81,27 +80,27 @@ enum class Phase : Byte { free, running, complete };
 struct LaneNow {
   Byte pushed = 0;
   Byte consumed = 0;
-  Byte looked = 0;        ///< records behind consumed that wait in the window
+  Byte looked = 0;        ///< records after `consumed` that wait in the window
   Byte single_until = 0;  ///< the records before this one run one by one
   Byte counted = 0;       ///< the records before this one are in the two counts
-  Byte ops_since = 0;     ///< the last program boundary
+  Byte ops_since = 0;     ///< ops since the last program boundary
   Byte records_since = 0;
   bool may_plan = true;
-  bool rung = false;    ///< linked, or in the holder's hands
+  bool rung = false;    ///< linked, or held by the holder
   bool linked = false;  ///< in the doorbell
   bool ready = false;
   bool orphaned = false;
   bool closed = false;
-  bool must_run = false;     ///< nothing moved when it was chosen to get memory or fail
-  bool has_expired = false;  ///< its wait for a tensor was too long
+  bool must_run = false;     ///< chosen to get memory or fail while nothing could move
+  bool has_expired = false;  ///< its wait for a tensor expired
   Park park = Park::none;
-  Byte awaited = kNone;  ///< the tensor, when parked for a slot
+  Byte awaited = kNone;  ///< the tensor, if parked for a slot
   Linger linger = Linger::none;
   Byte watchers = 0;       ///< a bit for each lane, and kOutside
-  Byte watched = kNone;    ///< the records before this one are the least that one of them waits for
+  Byte watched = kNone;    ///< the first records that one of them waits for end before this one
   RecordSet deferred = 0;  ///< drops that wait for other lanes
   Byte group_from = 0;     ///< one more than the open group's first record
-  RecordSet acted = 0;     ///< records that used what they name, or gave it up
+  RecordSet acted = 0;     ///< records that used or released what they name
   RecordSet done = 0;
   RecordSet failed = 0;
   RecordSet rejected = 0;
@@ -109,11 +108,11 @@ struct LaneNow {
   Producer producer = Producer::running;
   bool producer_announced = false;  ///< waits for room
   bool gave_up = false;             ///< the reader's deadline passed
-  bool pushed_late = false;         ///< it had looked before the device closed
+  bool pushed_late = false;         ///< it had checked before the device closed
 };
 struct TensorNow {
   TensorState state = TensorState::unborn;
-  Byte block = kNone;  ///< kNone when live: the value has no memory
+  Byte block = kNone;  ///< kNone while live: the value has no memory
 };
 struct BatchNow {
   Phase phase = Phase::free;
@@ -131,21 +130,21 @@ struct WindowState {
   std::array<LaneNow, kLanes> lanes{};
   std::array<TensorNow, kMostTensors> tensors{};
   std::array<BatchNow, kBatches> batches{};
-  std::array<Byte, kBlocks> content{};  ///< whose value lies in each block
+  std::array<Byte, kBlocks> content{};  ///< the tensor whose value lies in each block
   Actor actor = Actor::asleep;
   bool token_free = true;
   Byte turn_of = kNone;  ///< the lane whose turn has begun
-  Byte last_short = 0;   ///< the lane that came to wait for memory last
+  Byte last_short = 0;   ///< the last lane that began to wait for memory
   Ask ask = Ask::none;
   Stop stop = Stop::none;
-  Byte outside = 0;  ///< the drop without a lane: 0 to come, 1 posted, 2 waits, 3 done
+  Byte outside = 0;  ///< the drop without a lane: 0 not yet posted, 1 posted, 2 waits, 3 done
   bool lost = false;
-  Byte job_lane = kNone;  ///< the planner reads this lane's ring, where it does not copy
+  Byte job_lane = kNone;  ///< the lane whose ring the planner reads, if it does not copy
   Byte job_from = 0;
 };
 static_assert(std::has_unique_object_representations_v<WindowState>);
 
-/// The steps, each of which may be taken wherever it does something.
+/// The steps, each of which may be taken where it has an effect.
 enum class WindowStep : Byte {
   push0,
   push1,
@@ -179,17 +178,17 @@ class WindowModel {
   WindowModel(const WindowProgram& program, const WindowRules& rules);
 
   [[nodiscard]] WindowState start() const;
-  /// Takes the step; false when it does nothing here.
+  /// Takes the step; returns false if it has no effect here.
   [[nodiscard]] bool take(WindowState& state, WindowStep step);
-  /// What must hold where no step is left.
+  /// Requires the properties of a state without further steps.
   void require_end(const WindowState& state);
-  /// What did not hold in the last call, if anything.
+  /// The violation in the last call, if any.
   [[nodiscard]] const std::optional<std::string>& wrong() const noexcept { return wrong_; }
-  /// From now on what happens is written down here; nullptr: no more.
+  /// Appends later events to `story`; nullptr ends this.
   void tell(std::string* story) noexcept { story_ = story; }
 
  private:
-  // window_world.cpp: what happens outside of the token
+  // window_world.cpp: events outside the token
   [[nodiscard]] bool take_step(WindowState& state, WindowStep step);
   [[nodiscard]] bool push(int lane);
   [[nodiscard]] bool end_producer(int lane);
@@ -242,7 +241,7 @@ class WindowModel {
   void unpark(int lane);
   void take_back(int lane);
 
-  // window_records.cpp: what the records do
+  // window_records.cpp: effects of records
   enum class Step : Byte { consumed, joined, parked, put_off };
   enum class End : Byte { boundary, cut };
   void consume(int lane);
@@ -264,7 +263,8 @@ class WindowModel {
   void make_plan(int lane);
   void issue_window(int lane);
   [[nodiscard]] bool try_fused(int lane);
-  /// The first operand that nobody has made, after windows were cut that would make one; kNone.
+  /// The first operand that is not computed, after cutting windows that would compute it; kNone if
+  /// there is none.
   [[nodiscard]] Byte unborn_operand(int lane, Byte record);
   [[nodiscard]] bool is_poisoned(Byte record_lane, Byte record) const;
   void fail(int lane, Byte index);
@@ -278,10 +278,10 @@ class WindowModel {
   void look_for_producer(int lane);
 
   // window_device.cpp: memory and kernels
-  /// Equal states look equal: nothing stays of what nobody can see any more.
+  /// Makes equivalent states equal: clears what no lane can observe any more.
   void normalize(WindowState& state) const;
   [[nodiscard]] Byte free_block(Byte taken) const;
-  /// Whether a tensor beside this one has its bytes.
+  /// Whether another tensor shares its bytes.
   [[nodiscard]] bool is_shared(Byte tensor) const;
   [[nodiscard]] bool is_in_flight(Byte block, int but_not_of) const;
   [[nodiscard]] Park issue(int lane, RecordSet records, RecordSet virtual_outputs);

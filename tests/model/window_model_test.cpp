@@ -1,6 +1,6 @@
-// The window's rules in every order of steps, and what goes wrong without each. Searches are
-// exhaustive for their programs; WINDOW_PROGRAMS and WINDOW_SEED choose how many are generated, and
-// which.
+// The window's rules in every order of steps, and the errors without each rule. Searches are
+// exhaustive for their programs. WINDOW_PROGRAMS sets the number of generated programs, WINDOW_SEED
+// their seed.
 #include "window_family.hpp"
 #include "window_search.hpp"
 
@@ -27,7 +27,7 @@ TEST(WindowModel, EveryOrderOfEachChosenProgramIsRight) {
     EXPECT_GT(result.ends, 0U) << program.name;
     states += result.states;
   }
-  EXPECT_GT(states, 500'000U);  // fewer: a step is never taken any more
+  EXPECT_GT(states, 500'000U);  // fewer: some step is never taken any more
 }
 
 TEST(WindowModel, EveryOrderOfEachGeneratedProgramIsRight) {
@@ -42,7 +42,7 @@ TEST(WindowModel, EveryOrderOfEachGeneratedProgramIsRight) {
   std::cout << count << " programs of seed " << seed << ": " << states << " states\n";
 }
 
-// ---- what goes wrong without each rule ----
+// ---- the error without each rule ----
 
 struct Without {
   const char* name;
@@ -222,9 +222,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "the kernel of lane 1's record 1 \"v=x\" reads something else than x"}),
     [](const auto& without) { return without.param.name; });
 
-// ---- what saves time alone ----
+// ---- rules that only save time ----
 
-// It is for pushes that pop() does not see yet, and a push is one step here.
+// The rule is for pushes that pop() does not see yet, but here a push is one step.
 TEST(WindowModel, TheEndOfATurnNeedNotLookForAProducerWherePopSeesWhatItCrosses) {
   for (const char* name :
        {"a producer that waits at a full ring", "a producer whose next record frees memory"}) {
@@ -233,7 +233,8 @@ TEST(WindowModel, TheEndOfATurnNeedNotLookForAProducerWherePopSeesWhatItCrosses)
   }
 }
 
-// The last one to wait looks when the device is idle, so a wake at each point saves time alone.
+// The last lane to wait checks again when the device is idle, so a wake at each point only saves
+// time.
 TEST(WindowModel, NobodyWaitsForEverWhereAPointWakesNoLaneThatIsShortOfMemory) {
   for (const char* name : {"memory in flight", "an update group short of memory"}) {
     const WindowSearch result = search(chosen_program(name), {.retiring_wakes = false});

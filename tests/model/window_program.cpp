@@ -140,7 +140,7 @@ Byte WindowPlan::awaited(Byte tensor, int lane, int other) const {
   return end;
 }
 
-// A program names what it has submitted; a drop or an adoption follows all uses.
+// A program names only submitted tensors; a drop or an adoption follows all uses.
 void WindowPlan::note_needs(int lane) {
   const int other = 1 - lane;
   for (Byte i = 0; i < length(lane); ++i) {
@@ -162,8 +162,8 @@ void WindowPlan::note_needs(int lane) {
   }
 }
 
-// By program order alone, and on its own: the checker holds the actor's plans against these. What
-// stands behind the last boundary is never planned.
+// Derived from program order alone, without the actor's code: the checker compares the actor's
+// plans with these. Records after the last boundary are never planned.
 void WindowPlan::note_windows(int lane, int most_records) {
   std::vector<Range>& found = windows.at(static_cast<std::size_t>(lane));
   int ops = 0;

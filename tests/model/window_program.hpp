@@ -41,7 +41,7 @@ struct WindowRecord {
   Byte out = kNone;  ///< the tensor that it makes
   std::array<Byte, 2> in{kNone, kNone};
   bool takes = false;  ///< it is the last use of its first operand
-  bool fails = false;  ///< the kernel does
+  bool fails = false;  ///< its kernel fails
   bool waits = false;  ///< the producer waits for the value
   bool shows = false;  ///< it is a view: its result shares its operand's bytes
 };
@@ -50,19 +50,19 @@ struct WindowProgram {
   std::string name = {};
   std::array<std::string, kLanes> text;
   int blocks = 4;              ///< memory, in tensors
-  int ring = 4;                ///< records that a lane holds; half as many end a window
+  int ring = 4;                ///< records that a lane holds; half of that number ends a window
   bool is_host = true;         ///< kernels are done when submit returns; readers may borrow
-  bool has_plans = false;      ///< every window finds a plan, else its ops run singly
-  bool can_stop = false;       ///< the runtime may end at any time
-  bool can_ask = false;        ///< somebody may ask a question that waits for idle
-  bool can_restart = false;    ///< the same, and the question is a restart
-  bool has_deadlines = false;  ///< readers and lanes that wait for a tensor may give up
-  bool threads_stay = false;   ///< they do not end when all is pushed
+  bool has_plans = false;      ///< every window finds a plan; otherwise its ops run singly
+  bool can_stop = false;       ///< the runtime may close at any time
+  bool can_ask = false;        ///< a question that waits for idle may arrive
+  bool can_restart = false;    ///< such a question, which is a restart
+  bool has_deadlines = false;  ///< readers and lanes that wait for a tensor may time out
+  bool threads_stay = false;   ///< threads do not end after their last push
   char dropped_outside = 0;    ///< a thread without a lane drops it
 };
 
-/// What follows from a program alone: what makes, uses and drops each tensor, where windows end
-/// by program order.
+/// Facts that follow from a program alone: the maker, users and drop of each tensor, and the ends
+/// of windows by program order.
 class WindowPlan {
  public:
   /// Errors: std::invalid_argument for text that is no program.
@@ -74,9 +74,9 @@ class WindowPlan {
   };
   struct Tensor {
     char letter = 0;
-    Place maker;                            ///< kNone: it is there from the beginning
+    Place maker;                            ///< kNone: the tensor exists from the beginning
     Place last;                             ///< the drop or last use; kNone: it stays
-    std::array<RecordSet, kLanes> users{};  ///< that read it
+    std::array<RecordSet, kLanes> users{};  ///< records that read it
   };
   /// The ops of the records [from, to) are planned as one window.
   struct Range {
@@ -87,8 +87,9 @@ class WindowPlan {
 
   std::array<std::vector<WindowRecord>, kLanes> lanes;
   std::vector<Tensor> tensors;
-  int given = 0;  ///< of these: there from the beginning
-  /// How much of the other lane is pushed before this record can be: what it names was submitted.
+  int given = 0;  ///< the part that exists from the beginning
+  /// Number of the other lane's records that must be pushed before this one, which names their
+  /// results.
   std::array<std::array<Byte, kMostRecords>, kLanes> needs{};
   /// The windows that program order gives.
   std::array<std::vector<Range>, kLanes> windows;
@@ -100,11 +101,12 @@ class WindowPlan {
   [[nodiscard]] Byte length(int lane) const {
     return static_cast<Byte>(lanes.at(static_cast<std::size_t>(lane)).size());
   }
-  /// How far another lane than `lane` must be done before the tensor can go; 0: not at all.
+  /// Number of the other lane's records that must be done before the tensor can be released; 0:
+  /// none.
   [[nodiscard]] Byte awaited(Byte tensor, int lane, int other) const;
-  /// As in the program's text, with its place.
+  /// The record as in the program's text, with its place.
   [[nodiscard]] std::string text_of(int lane, int index) const;
-  /// Whose value lies in the tensor's bytes: itself, or what it is a view of.
+  /// The tensor whose value lies in the tensor's bytes: itself, or the base of the view.
   [[nodiscard]] Byte root_of(Byte tensor) const;
   [[nodiscard]] std::string name_of(Byte tensor) const {
     return std::string(1, tensors.at(tensor).letter);

@@ -1,4 +1,5 @@
-// What the records of a lane do at its turn: joining the window, its ends, and what runs alone.
+// The effect of a lane's records at their turn: joining the window, its ends, and records that run
+// alone.
 #include "window_model.hpp"
 
 #include <algorithm>
@@ -53,7 +54,7 @@ void WindowModel::consume(int lane) {
   }
 }
 
-// What waited for too long is the lane's front: the device knows no other.
+// The record whose wait expired is the lane's front: the device knows no other.
 void WindowModel::fail_front(int lane, Byte waited) {
   LaneNow& a = lane_of(lane);
   const Byte front = a.consumed;
@@ -80,7 +81,7 @@ WindowModel::Step WindowModel::consume_op(int lane, Byte record) {
   }
   const Byte unborn = unborn_operand(lane, record);
   if (a.consumed + a.looked != record) {
-    return Step::put_off;  // a cut elsewhere came back to this lane
+    return Step::put_off;  // a cut elsewhere returned to this lane
   }
   const bool leaves_window =
       unborn != kNone ? rules_.park_ends_window
@@ -97,7 +98,7 @@ WindowModel::Step WindowModel::consume_op(int lane, Byte record) {
   }
   if (leaves_window) {
     fail(lane, record);
-    a.may_plan = a.may_plan && !rules_.failure_cuts;  // poison may be a matter of time
+    a.may_plan = a.may_plan && !rules_.failure_cuts;  // poison may depend on timing
     return Step::consumed;
   }
   join(lane, record);
@@ -123,14 +124,15 @@ void WindowModel::join(int lane, Byte record) {
   settle_join(lane, record, other.park == Park::slot && other.awaited == out);
 }
 
-// A view of a tensor that is there: whose value, and whoever made it, does not matter.
+// Whether a view of a computed tensor may be made now; the owner and maker of the value do not
+// matter.
 bool WindowModel::may_show(int lane, Byte record) const {
   const WindowRecord& view = plan_.record(lane, record);
   return view.shows && !(view.takes && rules_.last_uses_show_not) &&
          tensor_of(view.in[0]).state == TensorState::live;
 }
 
-// Its use of the tensor is over, though others count it when the record leaves.
+// Its use of the tensor is over, though other lanes count it when the record leaves.
 void WindowModel::show(int lane, Byte record) {
   LaneNow& a = lane_of(lane);
   const WindowRecord& view = plan_.record(lane, record);
@@ -147,7 +149,7 @@ void WindowModel::show(int lane, Byte record) {
   }
 }
 
-// Those who watch are told when the turn ends, and ask again if they wait for a later record.
+// Watchers are notified when the turn ends, and check again if they wait for a later record.
 void WindowModel::settle_join(int lane, Byte record, bool is_awaited) {
   LaneNow& a = lane_of(lane);
   const bool is_reached = record + 1 >= a.watched;
@@ -209,7 +211,7 @@ WindowModel::Step WindowModel::consume_adopt(int lane, Byte record) {
   return Step::consumed;
 }
 
-// Everything that the group needs is there before its first op runs.
+// Everything that the group needs is computed before its first op runs.
 WindowModel::Step WindowModel::consume_group_end(int lane, Byte record) {
   LaneNow& a = lane_of(lane);
   RecordSet ops = 0;
@@ -252,7 +254,7 @@ WindowModel::Step WindowModel::end_group(int lane, Byte record, bool fails) {
   return Step::consumed;
 }
 
-// Others may have moved since the lane was chosen to fail.
+// Other lanes may have moved since the lane was chosen to fail.
 bool WindowModel::must_fail(int lane) {
   if (!is_idle() && (rules_.shortage_asks_again || !lane_of(lane).must_run)) {
     return false;
@@ -295,7 +297,8 @@ WindowModel::Step WindowModel::run_single(int lane, Byte record) {
 
 // ---- the window ----
 
-// Each record counts once, when it is first looked at; what a cut leaves of a window ran already.
+// Each record counts once, when it is first looked at; records that a cut leaves were counted
+// already.
 void WindowModel::count(int lane, Byte record) {
   LaneNow& a = lane_of(lane);
   if (record < a.counted) {
@@ -358,8 +361,8 @@ void WindowModel::make_plan(int lane) {
   }
 }
 
-// The ops as one where there is a plan and nothing stands against it, else one by one at the lane's
-// next turns.
+// Runs the ops as one if there is a plan and no obstacle, otherwise one by one at the lane's next
+// turns.
 void WindowModel::issue_window(int lane) {
   LaneNow& a = lane_of(lane);
   a.linger = Linger::none;
@@ -377,7 +380,8 @@ void WindowModel::issue_window(int lane) {
   take_back(lane);
 }
 
-// Popped before its drops run: those may look how far this lane is, by way of others.
+// The records are popped before their drops run, because drops may look at this lane's progress
+// through other lanes.
 bool WindowModel::try_fused(int lane) {
   LaneNow& a = lane_of(lane);
   const int end = a.consumed + a.looked;
@@ -392,7 +396,7 @@ bool WindowModel::try_fused(int lane) {
       continue;
     }
     if (record.shows) {
-      return false;  // a view of what the window makes: its ops run one by one here
+      return false;  // a view of a result of the window: its ops run one by one here
     }
     ops |= bit_of(i);
     const WindowPlan::Tensor& out = plan_.tensors.at(record.out);

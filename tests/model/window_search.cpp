@@ -22,7 +22,7 @@ std::uint64_t hash_of(const WindowState& state) {
   return hash;
 }
 
-/// All states met, whole, in the order in which they were met, and a table of their places.
+/// All visited states in order of discovery, and a hash table of their places.
 class States {
  public:
   struct Met {
@@ -31,7 +31,7 @@ class States {
     WindowStep step;  ///< from the parent
   };
 
-  /// The state's number, and whether it is new.
+  /// Returns the state's number, and whether it is new.
   std::pair<std::uint32_t, bool> add(const WindowState& state,
                                      std::uint32_t parent,
                                      WindowStep step) {
@@ -117,7 +117,7 @@ class Search {
     }
   }
 
-  /// No circle that nothing leads out of: backwards from the ends all states are met.
+  /// Requires that no cycle is without exit: going backwards from the ends reaches all states.
   void require_ways_to_an_end() {
     std::vector<std::uint32_t> first(states_.size() + 1, 0);
     for (const Edge& edge : edges_) {
@@ -154,7 +154,7 @@ class Search {
     }
   }
 
-  /// The steps to the state, and the one after it.
+  /// Writes the steps to the state, and the step after it.
   void tell(std::uint32_t to, std::optional<WindowStep> last, const std::string& what) {
     std::vector<WindowStep> steps;
     for (std::uint32_t at = to; states_[at].parent != kNobody; at = states_[at].parent) {
@@ -172,7 +172,7 @@ class Search {
       const std::size_t before = story.size();
       static_cast<void>(model_.take(state, step));
       if (story.size() > before) {
-        story[before + 2] = '-';  // what follows without a dash is of the same step
+        story[before + 2] = '-';  // a text without a dash belongs to the same step
       }
     }
     model_.tell(nullptr);

@@ -1,5 +1,5 @@
-// The search through all states of a program under the model of the window: breadth first, so that
-// a counterexample is as short as any. Threads: one.
+// The search through all states of a program under the window's model: breadth first, so that a
+// counterexample is as short as possible. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace hearth::model {
 struct WindowSearch {
   std::uint64_t states = 0;
   std::uint64_t steps = 0;
-  std::uint64_t ends = 0;  ///< states in which nothing is left to do
-  /// What is wrong, the program, and the steps to it.
+  std::uint64_t ends = 0;  ///< states without further steps
+  /// The violation, the program, and the steps to it.
   std::optional<std::string> counterexample = {};
 };
 
-/// Takes every step from every state. Where nothing is wrong each state can come to an end, and
+/// Takes every step from every state. Without a counterexample, every state can reach an end, and
 /// each end is right. Errors: std::length_error for a program of more than `most_states` states.
 [[nodiscard]] WindowSearch search(const WindowProgram& program,
                                   const WindowRules& rules = {},

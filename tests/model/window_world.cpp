@@ -1,5 +1,5 @@
-// What happens outside of the token: producers, readers, the actor's sleep, the device's points,
-// time. A push and its ring are one step here: their halves are the subject of lane_model_test.
+// Events outside the token: producers, readers, the actor's sleep, the device's points, time. A
+// push and its ring are one step here; lane_model_test covers their halves.
 #include "window_model.hpp"
 
 #include <algorithm>
@@ -88,7 +88,7 @@ WindowState WindowModel::start() const {
 
 // ---- producers ----
 
-// Once the device is closed a push is refused, but for one that had looked before.
+// A push to a closed device is refused, except one that had checked before.
 bool WindowModel::push(int lane) {
   LaneNow& a = lane_of(lane);
   if (a.producer != Producer::running) {
@@ -133,7 +133,7 @@ bool WindowModel::end_producer(int lane) {
   return true;
 }
 
-// The exchange of `rung`, and the link into the doorbell where it says so.
+// The exchange of `rung`, and the link into the doorbell if the exchange requires it.
 void WindowModel::ring(int lane) {
   LaneNow& a = lane_of(lane);
   if (a.rung) {
@@ -149,7 +149,7 @@ void WindowModel::ring(int lane) {
   wake_actor();
 }
 
-// Nobody looks at the doorbell any more: the ringing thread is the lane's consumer.
+// The doorbell has no consumer any more: the ringing thread becomes the lane's consumer.
 void WindowModel::reject_by_producer(int lane) {
   LaneNow& a = lane_of(lane);
   for (; a.consumed < a.pushed; ++a.consumed) {
@@ -167,7 +167,7 @@ bool WindowModel::is_over(int lane, int record) const {
   return has(a.done | a.failed | a.rejected, record);
 }
 
-// On a host device a thread that waits may run the loop; with little time it leaves that to the
+// On a host device a waiting thread may run the loop; with little time left it leaves that to the
 // actor.
 bool WindowModel::borrow(int lane) {
   LaneNow& a = lane_of(lane);
@@ -241,7 +241,7 @@ bool WindowModel::pass_deadline(int lane) {
 
 // ---- the actor's thread ----
 
-// Rings and messages wake it where nobody holds the token, as their words in the doorbell say.
+// Rings and messages wake the actor if no thread holds the token, as recorded in the doorbell.
 void WindowModel::wake_actor() {
   Actor& actor = state_->actor;
   if (state_->token_free && actor != Actor::holds && actor != Actor::stopped) {
@@ -257,7 +257,7 @@ bool WindowModel::has_news() const {
          state_->stop == Stop::posted || state_->outside == 1;
 }
 
-// The token's holder looks after the deadlines, so only a free token gives it a timer.
+// The token's holder watches the deadlines, so the actor has a timer only while the token is free.
 bool WindowModel::step_actor() {
   Actor& actor = state_->actor;
   if (actor == Actor::awake && state_->token_free) {

@@ -1,4 +1,4 @@
-// More devices than cores: what a test runs on when HEARTH_CPU_DEVICES asks for a crowd.
+// More devices than cores, on which a test runs when HEARTH_CPU_DEVICES requests a crowd.
 // Threads: any.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace hearth {
 
-/// These devices, and as many cpu devices beside them as HEARTH_CPU_DEVICES says: all share the
-/// machine's cores, so each gets fewer of them, or one core serves several.
+/// These devices and as many further cpu devices as HEARTH_CPU_DEVICES requests. All share the
+/// machine's cores, so each gets fewer cores, or one core serves several devices.
 inline std::vector<DeviceOptions> crowded(std::vector<DeviceOptions> devices) {
   const std::int64_t wanted = detail::Settings::from_environment()
                                   .integer(detail::Setting::cpu_devices, 1, 64)

@@ -1,5 +1,5 @@
-// A variable of the environment for one test: set, or empty for none, and as it was at the end.
-// Threads: while no other reads or writes the environment, so between two runtimes.
+// Sets or empties a variable of the environment for one test, and restores it at the end.
+// Threads: while no other thread reads or writes the environment, so between two runtimes.
 #pragma once
 
 #include <cstdlib>
@@ -29,7 +29,7 @@ class EnvironmentVariable final {
   }
 
   std::string name_;
-  std::string before_;  ///< Empty: there was none.
+  std::string before_;  ///< Empty: it was not set.
 };
 
 }  // namespace hearth::testing

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kHeader = "hearth schedule 1";
 
-/// One schedule under way: what is written when it fails.
+/// The schedule under way, and the data of its replay file.
 struct Run {
   std::string name;
   std::string strategy;
@@ -95,7 +95,7 @@ class AbortGuard {
     static const Run* run = nullptr;
     return run;
   }
-  // The signal is raised by abort() in ordinary code, so that files can be written here.
+  // abort() raises the signal in ordinary code, so the handler may write files.
   static void on_abort(int /*signal*/) {
     std::signal(SIGABRT, SIG_DFL);
     write(*current(), "aborted");
@@ -220,7 +220,7 @@ Exploration explore(const ExploreOptions& options, const ExploredProgram& progra
           .preempts_at_locks = options.preempts_at_locks};
   Exploration result;
   ScheduleSearch search(options.max_preemptions);
-  std::uint64_t longest = 1;  // of the schedules so far: where PCT's changes fall
+  std::uint64_t longest = 1;  // over all schedules so far: the range of PCT's priority changes
   while (result.schedules < options.schedules) {
     const std::uint64_t seed = options.first_seed + result.schedules;
     ScheduleFn schedule;

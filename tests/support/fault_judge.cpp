@@ -8,7 +8,7 @@ namespace {
 const Error& root_of(const Error& error) {
   return error.cause ? root_of(*error.cause) : error;
 }
-/// Of an update group that its stream gave up before it began.
+/// The error of an update group that its stream cancelled before it began.
 bool was_given_up_whole(const Error& error) {
   return error.op == "update group" && error.text.starts_with("cancelled before it ran");
 }
@@ -25,13 +25,13 @@ bool is_of_a_read(const Error& error) {
 bool is_given_up(const Error& error) {
   return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline_exceeded;
 }
-/// It waited for what a stream has not come to.
+/// Whether it waited for an event that its stream has not reached.
 bool is_kept_waiting(const Error& error) {
   const Error& root = root_of(error);
   return root.code == ErrorCode::deadline_exceeded &&
          (root.op.empty() || root.text == "an operand from another stream was not made in time");
 }
-/// The operand whose place a step's result takes: the parameter, then its state.
+/// The operand that a step's result replaces: the parameter, then its state.
 int replaced_by(int output) {
   return output == 0 ? 0 : output + 1;
 }
@@ -93,7 +93,7 @@ void FaultJudge::look_at(const Error& error, std::size_t node) {
     return;
   }
   if (is_of_a_read(root)) {
-    ++failed_reads_;  // a view's bytes are put in order by an op of the read's own
+    ++failed_reads_;  // an op of the read itself makes a view contiguous
     return;
   }
   if (!is_of_a_program(root) || !descends(node, node_at(root.location.line))) {
@@ -124,7 +124,7 @@ std::vector<bool> FaultJudge::closure(const Start& start) const {
   return reached;
 }
 
-// What failed by itself, and what comes from it.
+// Nodes that failed by themselves, and the nodes that inherit their errors.
 void FaultJudge::judge_nodes() {
   const std::vector<bool> poisoned = closure([this](std::size_t i) { return failed_.contains(i); });
   for (const Observation& seen : program_.observations()) {
@@ -141,12 +141,12 @@ FaultJudge::Name FaultJudge::name_of(const TraceOp& op) const {
   return {trace_->devices[op.device], op.lane, op.record.sequence};
 }
 
-// The same by ops: what was pushed, in its order.
+// Checks the trace in the order of the pushed ops.
 void FaultJudge::judge_trace() {
   std::vector<bool> is_bad(1);  // values
   std::vector<bool> by_op;
   std::vector<bool> reads;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, Group> groups;  // open ones
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Group> groups;  // open groups
   for (const TraceOp& op : trace_->ops) {
     const std::pair lane(op.device, op.lane);
     bool is_spoiled = roots_.contains(name_of(op));
@@ -179,8 +179,8 @@ void FaultJudge::judge_trace() {
   }
 }
 
-// All, or nothing; or, when an op of it failed at work, everything poisoned: what it has
-// overwritten is lost.
+// A group happens as a whole or not at all. If one of its ops failed while it ran, every result is
+// poisoned: the overwritten bytes are lost.
 void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
   const std::size_t first = node_at(trace_->places[ops.front()->record.source.value].line);
   std::size_t number = 0;
@@ -227,7 +227,7 @@ bool FaultJudge::judge_step(std::size_t number, const Group& ops, const std::vec
     }
     return false;
   }
-  // Compilations come before the first kernel, and a planned failure before its effect.
+  // Compilations precede the first kernel, and a planned failure precedes the op's effect.
   const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
                          plan_.faults.failing_compiles.empty() && root != ops.begin();
   if (has_bad_input && has_begun) {
@@ -240,8 +240,8 @@ bool FaultJudge::judge_step(std::size_t number, const Group& ops, const std::vec
   return has_begun;
 }
 
-// The other device goes on, but for streams that wait there for a device that hangs; of one that
-// was lost before the last look nothing is left, and of one that was restarted nothing of before.
+// The other device goes on, except for its streams that wait for a device that hangs. A device lost
+// before the last read keeps no tensor, and a restarted device none from before.
 void FaultJudge::judge_whole_device() {
   const auto& nodes = program_.nodes();
   const std::vector<bool> may =
@@ -305,7 +305,7 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
     if (step.is_committed && !step.error && must_fail) {
       say_step(i, "was made although something it takes is lost");
     }
-    // A lost device may have made some of it, and given that away, before it was lost.
+    // A lost device may have computed and passed on some results before it was lost.
     if (step.error && (step.error->code == ErrorCode::deadline_exceeded ||
                        step.error->code == ErrorCode::device_lost)) {
       unclear_.insert(step.members.front().first_result);
@@ -314,7 +314,7 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
 }
 
 void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
-  std::set<std::size_t> results;  // of steps that nobody knows about
+  std::set<std::size_t> results;  // of steps with an unknown outcome
   for (const Step& step : program_.steps()) {
     if (unclear_.contains(step.members.front().first_result)) {
       for (const Step::Member& member : step.members) {

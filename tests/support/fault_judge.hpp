@@ -1,7 +1,7 @@
-// What is wrong with what a random program has seen. It knows what depends on what from the
-// program's nodes, or from its recording, where sweeps and steps are more than one op to a node; it
-// shares nothing with the device that poisons. Threads: one at a time. Invariant: a judge serves
-// one program.
+// Checks the reads of a random program that meets faults. The judge derives dependences from the
+// program's nodes, or from its recording if a node has several ops (sweeps and steps). It shares no
+// code with the device's poisoning.
+// Threads: one at a time. Invariant: a judge serves one program.
 #pragma once
 
 #include <cstdint>
@@ -18,39 +18,38 @@
 
 namespace hearth::testing {
 
-/// What goes wrong on the first device, and what the program does.
+/// The faults of the first device, and the features that the program uses.
 struct Plan {
   FaultPlan faults = {};
   bool loses = false;
   bool hangs = false;
   bool trains = false;
   bool restarts = false;
-  bool checks = false;  ///< Kernels fail late, and gradients pass such.
+  bool checks = false;  ///< Kernels may fail while they run, and gradients pass such kernels.
   bool graphs = false;
-  bool keeps_failing = false;  ///< A kernel that could not be compiled fails all its ops.
+  bool keeps_failing = false;  ///< An op whose kernel was not compiled fails each time.
   bool gives_up = false;       ///< Any op may carry `cancelled` or `deadline_exceeded`.
-  bool has_page_each =
-      false;  ///< A page for each tensor, so that any allocation may be the failing one.
+  bool has_page_each = false;  ///< A page for each tensor, so that any allocation may fail.
 
-  /// Loss and hang are judged by device.
+  /// A loss or a hang is judged by device instead.
   [[nodiscard]] bool is_of_ops() const { return !loses && !hangs; }
-  /// Which op of a sweep or step failed is known from the recording alone.
+  /// Only the recording shows which op of a sweep or step failed.
   [[nodiscard]] bool is_recorded() const { return trains && is_of_ops(); }
 };
 
 class FaultJudge {
  public:
-  /// `trace`: the recording of a plan that is recorded, else nullptr.
+  /// `trace`: the recording, for plans with is_recorded(); else nullptr.
   FaultJudge(const RandomProgram& program, const Plan& plan, const OpTrace* trace)
       : program_(program), plan_(plan), trace_(trace) {}
 
-  /// Who is poisoned, and who may be. `submitted`: the ops of the sim with the faults.
+  /// Checks which nodes must and may be poisoned. `submitted`: the number of ops of the faulty sim.
   void judge_errors(std::uint64_t submitted);
-  /// How many members of each step have happened. After judge_errors().
+  /// Number of members of each step that happened. After judge_errors().
   [[nodiscard]] const std::vector<std::size_t>& updated() const { return updated_; }
-  /// How many steps have lost what they replace. After judge_errors().
+  /// Number of steps that lost the tensors they replace. After judge_errors().
   [[nodiscard]] std::size_t torn() const { return torn_; }
-  /// Values, against those of the reference.
+  /// Compares values with those of the reference.
   void judge_values(const std::vector<Tensor>& expected);
   [[nodiscard]] const std::vector<std::string>& wrong() const { return wrong_; }
 
@@ -65,12 +64,12 @@ class FaultJudge {
   void judge_nodes();
   void judge_trace();
   void judge_group(const Group& ops, std::vector<bool>& is_bad);
-  /// Whether it is torn: what it replaces is lost.
+  /// Returns whether the step is torn: the tensors that it replaces are lost.
   [[nodiscard]] bool judge_step(std::size_t number,
                                 const Group& ops,
                                 const std::vector<bool>& is_bad);
   void judge_whole_device();
-  /// Whether a stream of the other device may wait for the one that hangs.
+  /// Whether a stream of the other device may wait for the device that hangs.
   [[nodiscard]] bool waits_for_hang(const std::vector<bool>& may) const;
   void judge_steps_of_whole_device(const std::vector<bool>& may, const std::vector<bool>& must);
   [[nodiscard]] Name name_of(const TraceOp& op) const;
@@ -81,12 +80,12 @@ class FaultJudge {
   const RandomProgram& program_;
   const Plan& plan_;
   const OpTrace* trace_;
-  std::set<std::size_t> failed_;  // nodes, without a recording
+  std::set<std::size_t> failed_;  // nodes, if there is no recording
   std::size_t failed_reads_ = 0;
-  std::map<Name, ErrorCode> roots_;  // with one
+  std::map<Name, ErrorCode> roots_;  // with a recording
   std::vector<std::size_t> updated_;
   std::size_t torn_ = 0;
-  std::set<std::size_t> unclear_;  // steps whose end nobody has heard of
+  std::set<std::size_t> unclear_;  // steps with an unknown outcome
   std::vector<std::string> wrong_;
 };
 

@@ -17,13 +17,13 @@
 namespace hearth::testing {
 namespace {
 
-/// What a sim says of itself.
+/// Queries on one sim.
 struct Sim {
   std::function<std::uint64_t()> submitted;
   std::function<std::vector<sim::ShadowReport>()> shadow_reports;
 };
 
-/// The sims of a run, by name; those of the last generation.
+/// The sims of a run by name, each of the latest generation.
 using Sims = std::map<std::string, Sim>;
 
 template <class AnySim>
@@ -57,14 +57,15 @@ detail::BackendFactory factory_of(const FaultyRun& run, Sims& sims) {
   }};
 }
 
-/// All drops have come, also those of streams that ended, or wait for a device that hangs.
+/// Waits until all drops have arrived, including those of ended streams or of streams that wait for
+/// a hung device.
 void settle(const Runtime& runtime, bool hangs) {
   const Deadline end = Deadline::in(hangs ? 3 * kDefaultWait : std::chrono::milliseconds(10));
   while (!end.has_passed()) {
     detail::current_context().parker().park(end);
   }
   for (const Device& device : runtime.devices()) {
-    static_cast<void>(device.statistics());  // the actor's answer: it has looked at its lanes
+    static_cast<void>(device.statistics());  // the actor has visited its lanes by then
   }
 }
 
@@ -83,7 +84,7 @@ void look_for_leaks(const Runtime& runtime, const Sims& sims, std::vector<std::s
   }
 }
 
-/// Runs the program and judges it, inside of the executor.
+/// Runs the program inside the executor and judges it.
 std::vector<std::string> judge_program(const FaultyRun& run,
                                        const Runtime& runtime,
                                        detail::Executor& executor,
@@ -162,7 +163,7 @@ FaultyRun faulty_run_of(std::span<const std::byte> input) {
   FaultyRun run{.schedule = static_cast<std::uint64_t>(bytes.pick(256) * 256 + bytes.pick(256)),
                 .sim = bytes.pick(210)};
   run.fusion = static_cast<Fusion>(run.sim / 2 % 3);
-  // A sim's own kernels round once an op, in f64; a fused one computes as a device does.
+  // A sim's own kernels round once an op, in f64; a fused kernel computes like a device.
   const bool is_exact = bytes.pick(3) == 0 || run.fusion == Fusion::on;
   run.values = is_exact ? Values::exact : Values::smooth;
   Plan& plan = run.plan;

@@ -1,6 +1,6 @@
-// A sim with planned faults, for factories of backends: inline, or asynchronous where the request
-// has a schedule or the plan has work that hangs, for which somebody is to wait: on an inline sim
-// that fails at once. A value of its caller's.
+// Makes a sim with planned faults, for factories of backends. The sim is inline, or asynchronous if
+// the request has a schedule or the plan has work that hangs: on an inline sim such work would fail
+// at once instead. A value of its caller's.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A backend that leaves all the work to another: tests override what they look at or spoil. As
-// Backend.
+// A backend that forwards all calls to another one. Tests override the functions that they observe
+// or disturb. Threads: as Backend.
 #pragma once
 
 #include <cstdint>
@@ -82,11 +82,11 @@ class ForwardingBackend : public Backend {
   [[nodiscard]] Status cell_status(ErrorCell cell) override { return inner_->cell_status(cell); }
 
  protected:
-  /// One launch of a batch; what tests override.
+  /// Submits one launch of a batch; tests override it.
   [[nodiscard]] virtual Issue submit_one(const Launch& launch, Points after) {
     return inner_->submit({&launch, 1}, after);
   }
-  /// A launch that was refused.
+  /// The answer to a refused launch.
   [[nodiscard]] static Issue refused(Error error) {
     return {.status = std::move(error), .may_have_begun = false};
   }

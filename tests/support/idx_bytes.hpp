@@ -6,7 +6,7 @@
 
 namespace hearth::testing {
 
-/// A header of these sides, and values of one byte behind it.
+/// A header with these sizes, followed by values of one byte.
 [[nodiscard]] inline std::vector<std::uint8_t> idx_bytes(const std::vector<std::uint32_t>& dims,
                                                          const std::vector<std::uint8_t>& values) {
   std::vector<std::uint8_t> bytes{0, 0, 8, static_cast<std::uint8_t>(dims.size())};

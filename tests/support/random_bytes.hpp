@@ -1,5 +1,5 @@
-// The bytes that random programs are made of: from a seed, from libFuzzer, or from a program that
-// failed and was cut down. Threads: one at a time.
+// The bytes from which random programs are made: from a seed, from libFuzzer, or from a reduced
+// failing program. Threads: one at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ namespace hearth::testing {
 
 using Bytes = std::vector<std::byte>;
 
-/// Choices, one byte each.
+/// Reads choices, one byte each.
 class ByteReader final {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) noexcept : bytes_(bytes) {}
   [[nodiscard]] std::size_t left() const noexcept { return bytes_.size(); }
-  /// Below `count`, which is 256 at most; 0 once the bytes are used up.
+  /// A number below `count` (at most 256); 0 once the bytes are used up.
   int pick(int count) noexcept {
     if (bytes_.empty()) {
       return 0;
@@ -34,36 +34,36 @@ class ByteReader final {
   std::span<const std::byte> bytes_;
 };
 
-/// Between `least` and `most` bytes that depend on the seed alone.
+/// Between `least` and `most` bytes that depend only on the seed.
 [[nodiscard]] Bytes bytes_of_seed(std::uint64_t seed, std::size_t least, std::size_t most);
 
-/// The smallest bytes found that still fail, by leaving parts out and then by zeros. `fails` is
-/// asked `tries` times at most; it is true of `bytes`.
+/// Reduces failing bytes by removing parts and then by zeroing; returns the smallest that still
+/// fail. Calls `fails` at most `tries` times; `fails(bytes)` must be true.
 [[nodiscard]] Bytes shrink(Bytes bytes,
                            const std::function<bool(std::span<const std::byte>)>& fails,
                            int tries = 600);
 
 [[nodiscard]] std::string to_hex(std::span<const std::byte> bytes);
-/// Errors: std::invalid_argument on what is no hexadecimal digit.
+/// The bytes of a hexadecimal text. Errors: std::invalid_argument on other characters.
 [[nodiscard]] Bytes from_hex(std::string_view text);
 
-/// The environment's number, else the fallback. Before any thread.
+/// The number in a variable of the environment, or the fallback. Threads: before any other thread.
 [[nodiscard]] std::uint64_t number_from(const char* variable, std::uint64_t fallback);
 
-/// Runs one program from its bytes, and returns what is wrong with it.
+/// Runs one program from its bytes and returns its violations.
 using JudgedProgram = std::function<std::vector<std::string>(std::span<const std::byte>)>;
 
 struct SeededPrograms {
-  const char* count_variable;  ///< How many: "RANDOM_PROGRAMS".
+  const char* count_variable;  ///< Variable with the number of programs: "RANDOM_PROGRAMS".
   std::uint64_t count;
   std::size_t least_bytes;
   std::size_t most_bytes;
-  std::uint64_t first = 1;  ///< The seed of the first one.
+  std::uint64_t first = 1;  ///< The seed of the first program.
 };
 
-/// Runs a program for each seed from RANDOM_FIRST (programs.first) on, or the one whose bytes
-/// RANDOM_BYTES has in hexadecimal. The first that fails is a test failure: with its seed, what is
-/// wrong, and the bytes of the smallest program that fails too, which are returned.
+/// Runs a program for each seed from RANDOM_FIRST (default programs.first) on, or only the one
+/// whose bytes RANDOM_BYTES holds in hexadecimal. The first failing program fails the test with its
+/// seed, its violations and the bytes of its smallest failing reduction, which are returned.
 Bytes run_seeded(const SeededPrograms& programs, const JudgedProgram& run);
 
 }  // namespace hearth::testing

@@ -24,7 +24,7 @@ constexpr const char* kFile = "graph";
 constexpr std::size_t kMostValues = 12;
 constexpr std::size_t kMostKept = 40;
 
-/// What the graphs of a program share.
+/// State that the graphs of a program share.
 struct Telling {
   std::uint32_t line = 0;
   GraphFigures* figures = nullptr;
@@ -45,13 +45,13 @@ struct Telling {
   }
 };
 
-/// Without the number of the op in its stream: that is another one in each run.
+/// The error's text without the number of the op in its stream, which differs in each run.
 std::string text_of(const Error& error) {
   return fmt::format(
       "{} [{}, op {}, line {}]", error.text, name(error.code), error.op, error.location.line);
 }
 
-/// `exponent`: the bits of an infinity.
+/// Replaces every NaN by one of them. `exponent`: the bits of an infinity.
 template <class Bits>
 void make_nans_of_one(Bits exponent, Bytes& bytes) {
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(Bits)) {
@@ -64,14 +64,14 @@ void make_nans_of_one(Bits exponent, Bytes& bytes) {
     }
   }
 }
-/// One of the values, of the latest ones rather often.
+/// The index of one of the values, biased to the latest ones.
 std::size_t pick_place(ByteReader& bytes, const Tensors& values) {
   const std::size_t reach =
       bytes.pick(3) == 0 ? values.size() : std::min<std::size_t>(values.size(), 3);
   return values.size() - 1 - static_cast<std::size_t>(bytes.pick(static_cast<int>(reach)));
 }
 
-/// Takes the bytes of so many ops, and makes each of values so far; some of them go.
+/// Makes `op_count` ops from the bytes, each of earlier values; some values are dropped.
 void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, Telling& telling) {
   const std::span<const GraphOp> ops = graph_ops();
   for (int i = 0; i < op_count; ++i) {
@@ -100,7 +100,7 @@ void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, Telli
   }
 }
 
-/// Ops in a checkpoint, which makes its last value.
+/// Makes ops in a checkpoint, whose result is the last value.
 void grow_again(ByteReader& bytes, Tensors& values, Telling& telling) {
   Bytes recipe;
   for (int i = 0; i < 24; ++i) {
@@ -108,7 +108,7 @@ void grow_again(ByteReader& bytes, Tensors& values, Telling& telling) {
   }
   const std::size_t count = std::min<std::size_t>(values.size(), 3);
   const Tensors given(values.end() - static_cast<std::ptrdiff_t>(count), values.end());
-  // The lines are those of the first run, and no more are told.
+  // The second run reuses the lines of the first and prints nothing.
   const auto again = [](const Tensors& in, const Bytes& recipe_of, std::uint32_t line) {
     ByteReader inner(recipe_of);
     Tensors made = in;
@@ -129,7 +129,7 @@ void grow_again(ByteReader& bytes, Tensors& values, Telling& telling) {
   values.push_back(std::move(made));
 }
 
-/// The latest of the floats; an empty tensor when there is none.
+/// The latest float tensor; an empty tensor if there is none.
 Tensor latest_float(const Tensors& values) {
   for (std::size_t i = values.size(); i > 0; --i) {
     if (is_float(values[i - 1].dtype())) {
@@ -154,7 +154,7 @@ class Program {
         differentiate(way);
       }
       if (bytes_.pick(8) == 0) {
-        static_cast<void>(device_.catch_up_later().wait());  // which may tell of a failure
+        static_cast<void>(device_.catch_up_later().wait());  // which may report a failure
       }
     }
     values_.clear();
@@ -182,13 +182,13 @@ class Program {
     for (int more = 1 + bytes_.pick(3); more > 0; --more) {
       const int kind = bytes_.pick(8);
       Shape shape = broad;
-      if (kind == 1) {  // a number a row
+      if (kind == 1) {  // one number a row
         shape.set(rank - 1, 1);
-      } else if (kind == 2) {  // a row
+      } else if (kind == 2) {  // one row
         shape = Shape{broad[rank - 1]};
       } else if (kind == 3) {
         shape = Shape{};
-      } else if (kind == 4) {  // a number a column
+      } else if (kind == 4) {  // one number a column
         shape.set(0, 1);
       }
       Tensor leaf = make_leaf(shape, bytes_.pick(8) == 0 ? DType::f32 : type);
@@ -198,7 +198,7 @@ class Program {
       static_cast<void>(device_.catch_up_later().wait());
     }
     values_ = leaves_;
-    std::ranges::reverse(values_);  // the broad one is the latest
+    std::ranges::reverse(values_);  // the broad one becomes the latest
   }
 
   Tensor make_leaf(const Shape& shape, DType type) {
@@ -219,7 +219,7 @@ class Program {
     keep(values_);
   }
 
-  /// Of the leaves, or of what earlier graphs made of them.
+  /// Differentiates by the leaves, or by values that earlier graphs made of them.
   void differentiate(int way) {
     Tensors inputs;
     for (const Tensor& value : values_) {
@@ -265,7 +265,7 @@ class Program {
     }
     keep(inner);
     keep(gradients);
-    // What comes now may be made of gradients.
+    // Later ops may use gradients.
     values_.insert(values_.end(), gradients.begin(), gradients.end());
     while (values_.size() > kMostValues) {
       values_.erase(values_.begin());

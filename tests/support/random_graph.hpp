@@ -1,9 +1,9 @@
-// A random program of graphs on one device, from bytes: leaves of one broad shape, of its rows, its
-// columns and of single elements; then some graphs of ops, plain, under a tape with a loss, in
-// checkpoints or with few bytes to keep; at the end a read of all that it kept. Nothing is read
-// before, so that windows are as long as they can be. Its purpose: whoever groups ops gives what
-// single ops give. Threads: one. Invariants: (1) the same bytes make the same program on every
-// device; (2) each op has a line of its own, from 1 on.
+// A random program of graphs on one device, from bytes. Its leaves have one broad shape, that of
+// its rows, that of its columns, or a single element. Graphs of ops follow: plain, under a tape
+// with a loss, in checkpoints, or with a small budget of kept bytes. All reads come at the end, so
+// that windows are as long as possible. Tests compare grouped ops with single ops.
+// Threads: one. Invariants: (1) equal bytes make equal programs on every device; (2) each op has
+// its own line, from 1 on.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@
 
 namespace hearth::testing {
 
-/// What a read gave: bytes, or an error with op and line.
+/// The result of a read: bytes, or an error with op and line.
 struct GraphResult {
   Bytes bytes = {};
   std::string error = {};
@@ -28,20 +28,20 @@ struct GraphFigures {
   std::uint64_t ops = 0;
   std::uint64_t sweeps = 0;
   std::uint64_t results = 0;
-  std::uint64_t failed = 0;  ///< of the results
+  std::uint64_t failed = 0;  ///< number of failed results
 };
 
-/// Runs the program. `story`: a line for each op, for people.
+/// Runs the program. `story` receives a readable line for each op.
 [[nodiscard]] std::vector<GraphResult> run_graphs(const Device& device,
                                                   std::span<const std::byte> bytes,
                                                   GraphFigures* figures = nullptr,
                                                   std::vector<std::string>* story = nullptr);
 
-/// Makes all NaNs of these elements one: which of them it is, an instruction decides by the order
-/// of its operands.
+/// Replaces all NaNs of these elements by one NaN, because the order of an instruction's operands
+/// selects among them.
 void make_nans_one(DType dtype, Bytes& bytes);
 
-/// What differs, if anything. Results of all types are compared bit by bit; NaN is NaN.
+/// The differences. Results of all types are compared bit by bit; every NaN equals every NaN.
 [[nodiscard]] std::vector<std::string> compare_graphs(const std::vector<GraphResult>& want,
                                                       const std::vector<GraphResult>& got);
 

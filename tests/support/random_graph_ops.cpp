@@ -151,7 +151,7 @@ Tensor statistic(Draft& d, const Tensor& x) {
   return bounded(d, fold(d, x, d.axes(x), keeps));
 }
 
-// What was found of the bug of plain losses: x and a function of a statistic of its rows.
+// The pattern of a former bug of plain losses: x and a function of a statistic of its rows.
 Tensor by_statistic(Draft& d, const Tensor& x) {
   const Tensor s = bounded(d, fold(d, x, d.axes(x), true));
   switch (d.pick(6)) {
@@ -280,7 +280,7 @@ Tensor viewed(Draft& d, const Tensor& x) {
   }
 }
 
-// ---- a program's own ----
+// ---- ops of the program ----
 
 Tensor own(Draft& d, const Tensor& x) {
   static const CustomOp kHalf =
@@ -377,7 +377,7 @@ Tensor bools(Draft& d, const Tensor& x) {
   }
 }
 
-// ---- what anchors groups, or stands between them ----
+// ---- anchors of groups, and ops between them ----
 
 Tensor planes_of(Draft& d, const Tensor& x) {
   return reshape(
@@ -439,7 +439,7 @@ Tensor joined(Draft& d, const Tensor& x) {
   return concat(both, d.pick(x.rank()), d.loc());
 }
 
-// ---- what fails for its values ----
+// ---- ops that fail for some values ----
 
 Tensor failing(Draft& d, const Tensor& x) {
   const Tensor count = to_integers(d, x);

@@ -1,5 +1,5 @@
-// The ops of random graphs (random_graph.hpp): what groups of ops are made of, and what stands
-// between them. Threads: any; a row is a pure function of the values so far and of the bytes.
+// The ops of random graphs (random_graph.hpp): members of groups, and the ops between groups.
+// Threads: any; a row is a pure function of the values so far and of the bytes.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace hearth::testing {
 
-/// One op that is being made: the values so far, and the choices that are left.
+/// An op under construction: the values so far, and the remaining choices.
 class GraphDraft final {
  public:
   GraphDraft(ByteReader& bytes, const std::vector<Tensor>& values, SourceLoc loc) noexcept
@@ -23,15 +23,15 @@ class GraphDraft final {
   [[nodiscard]] bool chance(int of) { return pick(of) == 1; }
   [[nodiscard]] SourceLoc loc() const noexcept { return loc_; }
   [[nodiscard]] Arg of(const Tensor& tensor) const { return {tensor, loc_}; }
-  /// What a part of the op made: its last use.
+  /// An intermediate result of the op, at its last use.
   [[nodiscard]] Arg of(Tensor&& tensor) const { return {std::move(tensor), loc_}; }
   template <class Number>
   [[nodiscard]] Arg number(Number value) const {
     return {value, loc_};
   }
-  /// A value that x broadcasts with, in its type; x itself where there is no other.
+  /// A value that broadcasts with x, in the type of x; x itself if there is none.
   [[nodiscard]] Tensor other(const Tensor& x);
-  /// Axes of x: the last, the last two, all, or any. x has one.
+  /// Axes of x: the last, the last two, all, or any. x must have one.
   [[nodiscard]] std::vector<int> axes(const Tensor& x);
 
  private:
@@ -41,25 +41,25 @@ class GraphDraft final {
 };
 
 struct GraphOp {
-  /// What its operand has to be; else it is cast before, or given an axis.
+  /// Required type of the operand, which otherwise is cast or gets an axis before the op.
   enum class Takes : std::uint8_t { floats, numbers, bools, any };
 
   std::string_view name;
   Takes takes;
-  /// Nothing where the operand's shape does not do.
+  /// Returns an empty tensor if the operand's shape does not fit.
   Tensor (*make)(GraphDraft& draft, const Tensor& x);
-  /// It may fail for its values.
+  /// Some values make it fail.
   bool may_fail = false;
 };
 
-/// The last one may fail for its values.
+/// All ops; some values make the last one fail.
 [[nodiscard]] std::span<const GraphOp> graph_ops() noexcept;
 
-/// Makes the op of a tensor, which is cast where it must be.
+/// Makes the op of a tensor, which is cast if necessary.
 [[nodiscard]] Tensor make_graph_op(const GraphOp& op, GraphDraft& draft, const Tensor& given);
 
-/// A loss of x, a float: most of them plain, so that the gradient that comes in is a number
-/// everywhere.
+/// A loss of the float tensor x. Most losses are plain, so that the incoming gradient is one number
+/// for all elements.
 [[nodiscard]] Tensor graph_loss(GraphDraft& draft, const Tensor& x);
 
 }  // namespace hearth::testing

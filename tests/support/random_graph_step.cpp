@@ -16,7 +16,7 @@ using Tensors = std::vector<Tensor>;
 
 constexpr std::int64_t kMostElements = 600;
 
-/// What keeps small integers exact once they are tamed again.
+/// Applies an op that keeps small integers exact after taming.
 Tensor exact_op(GraphDraft& d, const Tensor& given) {
   const bool is_narrow = given.dtype() == DType::f16 || given.dtype() == DType::bf16;
   Tensor x = given.rank() == 0 ? reshape(d.of(given), {1}) : given;
@@ -60,7 +60,7 @@ struct Recipe {
   bool is_tracked = false;  ///< Its results are gradients of its leaves.
 };
 
-/// The leaves, and what is made of them.
+/// The leaves, and the values made of them.
 Tensors grown(ByteReader& bytes, Tensors made, int op_count, Values values, SourceLoc loc) {
   const std::span<const GraphOp> ops = graph_ops();
   for (int i = 0; i < op_count; ++i) {
@@ -82,7 +82,7 @@ Tensors grown(ByteReader& bytes, Tensors made, int op_count, Values values, Sour
   return made;
 }
 
-/// As a value of the program: small, and of a type that the others have.
+/// Converts x to a value of the program: small, and of a type that the program uses.
 Tensor as_result(Tensor x, Values values, SourceLoc loc) {
   if (x.element_count() > kMostElements) {
     x = slice({flatten({std::move(x), loc}), loc}, 0, {.stop = 7});

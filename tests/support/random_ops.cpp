@@ -14,7 +14,7 @@ using For = RandomOp::For;
 constexpr std::int64_t kMostElements = 600;
 constexpr std::int64_t kMostOfAPair = 4096;
 
-/// |x| + offset, which logarithms, roots and quotients take.
+/// |x| + offset, an operand for logarithms, roots and quotients.
 Tensor positive(Call& in, double offset) {
   return add(in.of(abs(in(0))), in.number(offset));
 }
@@ -23,8 +23,8 @@ Tensor scaled(Call& in, Tensor x, double factor) {
   return mul(in.of(std::move(x)), in.number(factor));
 }
 
-// An operand's last use comes in a statement of its own behind its other uses: the order of a
-// call's arguments is the compiler's.
+// An operand's last use comes in a separate statement after its other uses, because the compiler
+// chooses the order of a call's arguments.
 constexpr std::array kMaps{
     RandomOp{"neg", Family::map, For::both, [](Call& in) { return neg(in(0)); }},
     RandomOp{"abs", Family::map, For::both, [](Call& in) { return abs(in(0)); }},
@@ -147,7 +147,7 @@ Tensor sliced(Call& in) {
   }
   const int axis = in.pick(in.rank());
   const std::int64_t step = kSteps.at(static_cast<std::size_t>(in.pick(4)));
-  // A start that lies inside, so that the slice need not begin where its storage does.
+  // A start inside, so that the slice need not begin where its storage does.
   return in.pick(3) == 0 ? slice(in(0), axis, {.start = step > 0 ? 1 : -2, .step = step})
                          : slice(in(0), axis, {.step = step});
 }
@@ -177,12 +177,12 @@ Tensor turned(Call& in) {
   return reshape(in(0), sizes);
 }
 
-/// An axis of x, which has one.
+/// An axis of x, which must have one.
 int any_axis(Call& in) {
   return in.pick(in.rank());
 }
 
-/// Some elements along an axis, some of them twice, from the last to the first.
+/// Some elements along an axis from the last to the first, some of them twice.
 Tensor picked(Call& in) {
   if (in.shape().element_count() == 0 || in.rank() == 0) {
     return contiguous(in(0));
@@ -228,14 +228,14 @@ Tensor own_attention(Call& in) {
   return attention(in.keep(0), in.of(std::move(keys)), in(0), {.causal = in.pick(2) == 0});
 }
 
-/// The largest elements along an axis, found by their places.
+/// The largest elements along an axis, gathered by their indices.
 Tensor picked_largest(Call& in) {
   const int axis = any_axis(in);
   Tensor places = unsqueeze(in.of(argmax(in.keep(0), axis)), axis);
   return gather(in(0), axis, in.of(std::move(places)));
 }
 
-/// As planes of the last two axes.
+/// Pools planes of the last two axes.
 Tensor pooled(Call& in, Tensor (*pool)(Arg, Pool2dOptions)) {
   if (in.rank() < 2) {
     return neg(in(0));
@@ -248,7 +248,7 @@ Tensor pooled(Call& in, Tensor (*pool)(Arg, Pool2dOptions)) {
                .stride = Size2d{1 + in.pick(2), 2}});
 }
 
-/// A maximum of other types than floats has no gradient, and no pool.
+/// Only floats have the gradient of a maximum, and pools.
 Tensor exact_pool(Call& in) {
   in.convert(0, in.pick(2) == 0 ? DType::f32 : DType::f16);
   return pooled(in, max_pool2d);
@@ -402,7 +402,7 @@ bool must_take(const RandomOp& op, const Tensor& a, const Tensor& b) {
 Tensor run_op(const RandomOp& op, OpCall call, Values values) {
   const SourceLoc loc = call.loc();
   if (op.family != Family::view || op.name == "concat") {
-    // Arithmetic takes numbers, both of one type; a view of bools is one.
+    // Arithmetic needs two numbers of one type; bools are converted.
     call.convert(0, call.dtype() == DType::boolean ? DType::f32 : call.dtype());
     if (op.arity == 2) {
       call.convert(1, call.dtype());

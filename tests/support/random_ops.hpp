@@ -1,5 +1,5 @@
-// The ops that random programs choose from: one row each. Threads: any; a row is a pure function of
-// its operands and of the choices that came with it, so that the reference can do the same.
+// The ops of random programs, one row each. Threads: any; a row is a pure function of its operands
+// and of its choices, so that the reference can repeat it.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace hearth::testing {
 
-/// What the tensors of a program hold.
+/// The kind of values of a program's tensors.
 enum class Values : std::uint8_t {
   exact,   ///< Small integers of every dtype, and ops that are exact on them: devices agree.
   smooth,  ///< f32 and f64, and functions that round.
@@ -24,7 +24,7 @@ class OpCall final {
  public:
   using Choices = std::array<std::uint8_t, 4>;
 
-  /// `moves`: bit i says that operand i is moved in, so that its bytes may be reused.
+  /// `moves`: bit i moves operand i in, so that its bytes may be reused.
   OpCall(std::vector<Tensor> operands, SourceLoc loc, unsigned moves, const Choices& choices)
       : tensors_(std::move(operands)), loc_(loc), moves_(moves), choices_(choices) {}
 
@@ -34,7 +34,7 @@ class OpCall final {
   }
   /// The operand, for a use that is not the last.
   [[nodiscard]] Arg keep(std::size_t i) const { return {tensors_[i], loc_}; }
-  /// What another op inside this one made.
+  /// An intermediate result of the op.
   [[nodiscard]] Arg of(Tensor&& tensor) const { return {std::move(tensor), loc_}; }
   template <class Number>
   [[nodiscard]] Arg number(Number value) const {
@@ -45,9 +45,9 @@ class OpCall final {
   [[nodiscard]] int rank() const { return shape().rank(); }
   [[nodiscard]] DType dtype(std::size_t i = 0) const { return tensors_[i].dtype(); }
   [[nodiscard]] SourceLoc loc() const { return loc_; }
-  /// Operand i, made of this type before the op.
+  /// Converts operand i to this type before the op.
   void convert(std::size_t i, DType dtype);
-  /// Below `count`; the same each time the op is made.
+  /// A number below `count`; equal in each run of the op.
   [[nodiscard]] int pick(int count) { return choices_.at(next_++) % count; }
 
  private:
@@ -69,20 +69,20 @@ struct RandomOp {
   int arity = 1;
 };
 
-/// The rows of a family for such values.
+/// The rows of a family that support such values.
 [[nodiscard]] const std::vector<const RandomOp*>& random_ops(RandomOp::Family family,
                                                              Values values);
 /// The row of this name. Errors: std::out_of_range.
 [[nodiscard]] const RandomOp& random_op(std::string_view name);
 
-/// Whether the two may be tried as operands of the op at all: what it makes of them is small.
+/// Whether the two may be tried as operands of the op: the result is small.
 [[nodiscard]] bool may_pair(const RandomOp& op, const Tensor& a, const Tensor& b);
-/// Whether the op takes the two; else it has to refuse them.
+/// Whether the op must accept the two; otherwise it must refuse them.
 [[nodiscard]] bool must_take(const RandomOp& op, const Tensor& a, const Tensor& b);
 
-/// Makes the op's result: cut off where it is large and, among exact values, small integers again.
+/// Makes the op's result. Large results are clipped; exact values become small integers again.
 [[nodiscard]] Tensor run_op(const RandomOp& op, OpCall call, Values values);
-/// x as small integers; a bool as it is.
+/// Converts x to small integers; a bool stays.
 [[nodiscard]] Tensor tame(Tensor x, SourceLoc loc);
 
 }  // namespace hearth::testing

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kMostLive = 16;
 
-// Mostly small. Now and then an axis as long as the one before, so that a line fits along both, and
-// one longer than the pieces in which kernels work.
+// Mostly small sizes. Some axes have the length of the one before, so that a line fits along both.
+// Some are longer than the pieces in which kernels work.
 Shape pick_shape(ByteReader& bytes) {
   constexpr std::array<std::int64_t, 6> kSizes{1, 2, 3, 5, 7, 4};
   constexpr int kSizeChoices = 50;
@@ -52,7 +52,7 @@ void RandomProgram::run() {
     run_threads(0);
   }
   read_all();
-  read_all();  // what a read has met does not change it
+  read_all();  // a read's failure does not change a value
 }
 
 void RandomProgram::run_threads(std::size_t bytes_to_leave) {
@@ -61,7 +61,7 @@ void RandomProgram::run_threads(std::size_t bytes_to_leave) {
     spawn(0);
   }
   take_steps(bytes_to_leave);
-  for (std::size_t i = 0; i < threads_.size(); ++i) {  // the last may spawn one more
+  for (std::size_t i = 0; i < threads_.size(); ++i) {  // the last thread may spawn one more
     threads_[i]->join();
   }
   threads_.clear();
@@ -76,7 +76,7 @@ void RandomProgram::restart() {
   restarted_at_ = observations_.size();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].device == 0 && pick(2) == 0) {
-      drop(i);  // else what comes now would be made of lost ones
+      drop(i);  // otherwise later values would depend on lost ones
     }
   }
   make_input(0);
@@ -285,7 +285,7 @@ void RandomProgram::apply(const RandomOp& op, std::vector<std::size_t> operands)
                                 static_cast<std::uint8_t>(pick(256))};
   Tensors tested;
   for (const std::size_t i : operands) {
-    // A handle is one thread's: ops wait for room, and then the other thread goes on.
+    // A handle belongs to one thread: ops wait for room, and the other thread runs meanwhile.
     tested.push_back(nodes_[i].tested);
   }
   const bool must = op.arity == 1 || must_take(op, tested[0], tested[1]);
@@ -347,7 +347,7 @@ void RandomProgram::cross(std::size_t a) {
 void RandomProgram::lend_out(std::size_t a) {
   Tensor tested = nodes_[a].tested;
   if (pick(2) == 0) {
-    drop(a);  // then its own bytes are lent
+    drop(a);  // its own bytes are then lent
   }
   ++coverage_["loan"];
   const std::size_t index = add_copy(a, nodes_[a].device);
@@ -360,7 +360,7 @@ void RandomProgram::lend_out(std::size_t a) {
       lend(std::move(tested), give_back, Deadline::in(kDefaultWait), {kFile, line_of(index)}));
 }
 
-/// Another handle, or the end of all that is queued, or a new home.
+/// Makes another handle, synchronizes the queue, or changes the home.
 void RandomProgram::share(std::size_t a) {
   switch (pick(3)) {
     case 0:

@@ -1,11 +1,12 @@
-// A random program of the public API on two devices, from bytes: the same bytes, devices and
-// schedule give the same program. Ops, views, copies, moves, drops, reads, loans, handing over,
-// uses across streams, threads and devices; where asked, gradients, optimizer steps, a restart of
-// the first device, limits on streams. It may meet failures: what each tensor should be is reckoned
-// on the reference when all is over and the steps that happened are known. Threads: one at a time;
-// those of a ManualExecutor when there is more than one. Invariants: (1) each op carries the number
-// of its node as the line of its call, so that errors name it; a sweep or a step carries that of
-// its first node. (2) An op that does not fit its operands is refused.
+// A random program of the public API on two devices, from bytes: equal bytes, devices and schedule
+// give equal programs. It has ops, views, copies, moves, drops, reads, loans, hand-overs, and uses
+// across streams, threads and devices. Options add gradients, optimizer steps, a restart of the
+// first device, and limits on streams. The program may meet failures: after it, the reference
+// computes the expected tensors from the steps that happened.
+// Threads: one at a time; with several threads, those of a ManualExecutor.
+// Invariants: (1) each op carries the number of its node as the line of its call, so that errors
+// name it; a sweep or a step carries that of its first node. (2) An op that does not fit its
+// operands is refused.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ namespace hearth::testing {
 
 /// One value of a program.
 struct Node {
-  Tensor tested;  ///< Empty when its handle is gone: moved into an op, dropped; or never made.
-  /// Whose poison it takes over; of a step's result, the tensor that it replaces.
+  Tensor tested;  ///< Empty if its handle was moved into an op or dropped, or never made.
+  /// Nodes whose poison it inherits; for a step's result, the replaced tensor.
   std::vector<std::size_t> operands = {};
   std::size_t device = 0;
   bool is_new = false;       ///< Made after the restart.
@@ -50,16 +51,16 @@ struct Step {
     std::size_t parameter = 0;
     std::size_t gradient = 0;
     std::optional<std::size_t> momentum = {};
-    std::size_t first_result = 0;  ///< The new parameter; behind it the new momentum.
+    std::size_t first_result = 0;  ///< The new parameter; the new momentum follows.
   };
   std::vector<Member> members = {};
-  bool is_committed = false;  ///< By the program; else it was discarded.
+  bool is_committed = false;  ///< By the program; otherwise discarded.
   Pending<void> done = {};
-  bool is_known = false;  ///< What became of it.
+  bool is_known = false;  ///< Its outcome is known.
   ErrorRef error = {};
 };
 
-/// What a read gave: bytes, or an error.
+/// The result of a read: bytes, or an error.
 struct Observation {
   std::size_t node = 0;
   DType dtype = DType::f32;
@@ -69,17 +70,17 @@ struct Observation {
 
 struct ProgramOptions {
   Values values = Values::smooth;
-  bool trains = true;     ///< Gradients and optimizer steps.
-  bool restarts = false;  ///< The first device, when the threads are done; then they work on.
+  bool trains = true;     ///< Uses gradients and optimizer steps.
+  bool restarts = false;  ///< Restarts the first device after the threads, which then continue.
   bool checks = false;    ///< Gradients pass kernels that may fail while they run.
-  /// Steps are graphs of ops, too. Smooth values of those are for devices that have the same bits:
-  /// they jump where rounding says so.
+  /// Steps include graphs of ops. Their smooth values need devices with equal bits, because a
+  /// rounding can make them jump.
   bool graphs = false;
   bool gives_up = false;  ///< Streams get deadlines and stops, and are cancelled.
-  int most_threads = 1;   ///< At a time.
+  int most_threads = 1;   ///< Concurrent threads, at most.
 };
 
-/// A disturbance of the inputs, relative to each; exact ones stay as they are.
+/// A disturbance relative to each input; exact inputs stay.
 struct Noise {
   double scale = 0;
   std::uint64_t seed = 0;
@@ -87,12 +88,12 @@ struct Noise {
 
 class RandomProgram {
  public:
-  /// How often a program did a thing, by the thing's name: "op tanh", "dtype f16", "size zero".
+  /// Counts of a program's features by name: "op tanh", "dtype f16", "size zero".
   using Coverage = std::map<std::string, std::uint64_t>;
 
-  /// The file of all its ops' calls.
+  /// The source file of all its calls.
   static constexpr const char* kFile = "program";
-  /// Where a node stands in it: from line 1 on, as line 0 means that the place is not known.
+  /// The line of a node in that file, from 1 on, because line 0 means an unknown place.
   static std::uint32_t line_of(std::size_t node) { return static_cast<std::uint32_t>(node) + 1; }
 
   /// `executor` spawns the further threads.
@@ -101,28 +102,28 @@ class RandomProgram {
                 detail::Executor* executor,
                 const ProgramOptions& options);
 
-  /// Runs all of it. Reads all that has a handle twice at the end.
+  /// Runs the program. At the end reads every tensor with a handle twice.
   void run();
 
   [[nodiscard]] const std::deque<Node>& nodes() const { return nodes_; }
   [[nodiscard]] const std::deque<Step>& steps() const { return steps_; }
   [[nodiscard]] const std::vector<Observation>& observations() const { return observations_; }
-  /// The observations of the last look at all.
+  /// The observations of the final reads.
   [[nodiscard]] std::span<const Observation> last_look() const {
     return std::span(observations_).subspan(last_look_);
   }
-  /// Those after the restart; none when there was none.
+  /// The observations after the restart; none if there was none.
   [[nodiscard]] std::span<const Observation> after_restart() const {
     return std::span(observations_).subspan(restarted_at_.value_or(observations_.size()));
   }
-  /// Ops that were refused though they fit, or taken though they do not, or refused without a rule.
+  /// Fitting ops that were refused, misfits that were accepted, and refusals without a rule.
   [[nodiscard]] const std::vector<std::string>& wrong() const { return wrong_; }
   [[nodiscard]] const Coverage& coverage() const { return coverage_; }
 
-  /// How many members of each step happen when nothing fails.
+  /// The number of members of each step if nothing fails.
   [[nodiscard]] std::vector<std::size_t> all_updated() const;
-  /// What each node should hold, when of each step so many members happened. From the thread that
-  /// ran it.
+  /// The expected value of each node, given the number of members of each step that happened.
+  /// Threads: the thread that ran the program.
   [[nodiscard]] std::vector<Tensor> expected(const Device& reference,
                                              const std::vector<std::size_t>& updated,
                                              const Noise& noise = {}) const;
@@ -130,13 +131,13 @@ class RandomProgram {
  private:
   using Tensors = std::vector<Tensor>;
   using NodePredicate = std::function<bool(const Node&)>;
-  /// What the reference computes with.
+  /// State of the reference's computation.
   struct Evaluation {
     Device device;
     Noise noise;
     std::mt19937_64 random;
   };
-  /// What makes nodes from others, for the reference; nothing for an op that was refused.
+  /// Computes nodes from others on the reference; empty for an op that was refused.
   struct Work {
     std::vector<std::size_t> operands;
     std::size_t first_result = 0;
@@ -169,12 +170,12 @@ class RandomProgram {
   void read_all();
   void restart();
   void judge_refusal(const RandomOp& op, bool must_take, const std::string& why);
-  /// A node that still has its handle and fits; nodes_.size() when there is none.
+  /// A node with a handle that fits; nodes_.size() if there is none.
   std::size_t find(const NodePredicate& fits);
-  /// One of the last ones, or another of this shape and type on this device, or `a` itself.
+  /// One of the latest nodes, or another of this shape and type on this device, or `a` itself.
   std::size_t find_like(std::size_t a);
   std::size_t add_node(std::vector<std::size_t> operands, std::size_t device);
-  /// A node with the value of `a`.
+  /// Adds a node with the value of `a`.
   std::size_t add_copy(std::size_t a, std::size_t device);
   void set(std::size_t i, Tensor made);
 
@@ -182,7 +183,7 @@ class RandomProgram {
   detail::Executor* executor_;
   std::array<Device, 2> devices_;
   const ProgramOptions options_;
-  std::deque<Node> nodes_;  // references stay while it grows
+  std::deque<Node> nodes_;  // a deque keeps references while it grows
   std::deque<Step> steps_;
   std::deque<Work> works_;
   std::deque<std::stop_source> stops_;  // of streams of any thread

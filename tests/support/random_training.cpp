@@ -12,7 +12,7 @@
 namespace hearth::testing {
 namespace {
 
-/// Small integers stay such.
+/// Small integers stay small integers.
 SgdUpdate update_of(Values values, bool has_momentum) {
   const bool is_exact = values == Values::exact;
   const double momentum = is_exact ? 1 : 0.5;
@@ -42,7 +42,7 @@ Tensor loss_step(int step, const Tensor& x, const Tensor& y, Values values, Sour
                         : sigmoid(arg(sub(arg(x), arg(y))));
     case 6:
       return has_planes ? transpose(arg(tanh(arg(transpose(arg(x)))))) : exp(arg(tanh(arg(x))));
-    case 7:  // of smooth values its gradient would jump where rounding says so
+    case 7:  // with smooth values a rounding would make its gradient jump
       return values == Values::exact ? relu(arg(x)) : erf(arg(x));
     case 8:
       return log(arg(add(arg(square(arg(x))), Arg(1.0, loc))));
@@ -51,13 +51,13 @@ Tensor loss_step(int step, const Tensor& x, const Tensor& y, Values values, Sour
   }
 }
 
-/// Ones, of a kernel that may fail while it runs: a division of integers.
+/// Ones from a kernel that may fail while it runs: an integer division.
 Tensor checked_ones(const Tensor& like, SourceLoc loc) {
   const Tensor six = full(like.device(), like.shape(), 6, DType::i32, loc);
   return cast({div({six, loc}, {six, loc}), loc}, DType::f32);
 }
 
-/// A loss of the leaves, as the recipe says.
+/// A loss of the leaves by the recipe.
 Tensor loss_of(const std::vector<Tensor>& leaves,
                const std::vector<int>& recipe,
                const ProgramOptions& options,
@@ -234,11 +234,11 @@ void RandomProgram::update(std::size_t a) {
   const SourceLoc loc{kFile, line_of(step.members.front().first_result)};
   for (std::size_t i = 0; options_.checks && i < handles.size(); ++i) {
     Tensor& gradient = handles[i].gradient;
-    if ((a + i) % 2 == 0) {  // each gradient of a group has a cell of its own
+    if ((a + i) % 2 == 0) {  // each gradient of a group has its own error cell
       gradient = mul({gradient, loc}, {checked_ones(gradient, loc), loc});
     }
   }
-  if (pick(2) == 0) {  // else others hold the old ones: their bytes stay
+  if (pick(2) == 0) {  // otherwise other handles hold the old ones: their bytes stay
     for (const Step::Member& member : step.members) {
       drop(member.parameter);
       if (member.momentum) {

@@ -1,5 +1,5 @@
-// One kernel call on a backend that a test drives by hand: submitted, waited for, and its failure
-// looked up. Threads: as Backend.
+// One kernel call on a backend that a test drives by hand: submits, waits, and looks up the
+// failure. Threads: as Backend.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace hearth::testing {
 
-/// Runs one call to its end; a failure at the end counts like one at submit.
+/// Runs one call to its end; a failure while it runs counts like one at submit.
 [[nodiscard]] inline Status run_call(Backend& backend, const KernelCall& call) {
   constexpr ErrorCell kCell = 1;
   const std::array launches{Launch{.call = call, .cell = kCell}};

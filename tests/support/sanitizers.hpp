@@ -1,5 +1,5 @@
-// Whether a sanitizer is compiled in that takes much of the address space: then tests that limit it
-// cannot run.
+// Whether a sanitizer is compiled in that reserves much of the address space: tests that limit the
+// address space cannot run then.
 #pragma once
 
 namespace hearth::testing {

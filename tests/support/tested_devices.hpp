@@ -1,5 +1,5 @@
-// The devices that tests with a device as their parameter run on: those of the host, and in
-// programs that are built with HEARTH_TEST_VULKAN the first of Vulkan.
+// The devices of parameterized tests: those of the host and, in programs built with
+// HEARTH_TEST_VULKAN, the first Vulkan device.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// How far a result may lie from the oracle's: one table for all tests, by element type and by what
-// the op does. Float types narrower than f32 are computed in f32 and rounded once at the store.
+// The allowed difference between a result and the oracle: one table for all tests, by element type
+// and kind of op. Float types narrower than f32 are computed in f32 and rounded once at the store.
 // Values, any thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace hearth::testing {
 
 enum class Precision : std::uint8_t {
-  exact,     ///< The same value: movement, comparisons, positions, integers.
+  exact,     ///< Equal values: movement, comparisons, positions, integers.
   rounded,   ///< One or a few roundings: arithmetic, updates.
   function,  ///< A few units in the last place of an elementary function.
   sum,       ///< A sum of `length` terms of at most `term` in size, in any order.
@@ -22,7 +22,7 @@ struct Tolerance {
   double relative = 0;
   double absolute = 0;
 
-  /// NaN accepts NaN only; an infinity accepts itself only.
+  /// NaN accepts only NaN; an infinity accepts only itself.
   [[nodiscard]] bool accepts(double got, double want) const noexcept {
     if (got == want || (std::isnan(got) && std::isnan(want))) {
       return true;
@@ -47,7 +47,7 @@ struct Tolerance {
   }
 }
 
-/// `length` and `term` matter for sums only. Integers and bool are always exact.
+/// `length` and `term` matter only for sums. Integers and bool are always exact.
 [[nodiscard]] constexpr Tolerance tolerance(Precision precision,
                                             DType dtype,
                                             double length = 1,
@@ -57,8 +57,8 @@ struct Tolerance {
   }
   const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
   const double inner = unit_roundoff(narrow ? DType::f32 : dtype);
-  // The store may round the other way when the inner value is off by a little; subnormals have
-  // absolute steps.
+  // The store may round the other way if the inner value is slightly off; subnormals have absolute
+  // steps.
   const Tolerance store{.relative = narrow ? 2 * unit_roundoff(dtype) : 0,
                         .absolute = narrow ? 0x1p-24 : 0};
   switch (precision) {

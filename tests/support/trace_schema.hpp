@@ -1,5 +1,5 @@
-// What a file in the Chrome trace format has to be for Perfetto to show it whole: the rules of its
-// JSON importer that a writer can break. Pure. Threads: any.
+// The rules of Perfetto's JSON importer for files in the Chrome trace format that a writer can
+// break. Pure. Threads: any.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 
 namespace hearth::testing {
 
-/// The rules that the trace breaks, one a line; none: it is sound.
+/// The violated rules, one a line; empty if the trace is valid.
 ///
-/// Each event has a phase, a name, and whole numbers as process and track; spans have a category, a
-/// time and a length from 0 up, counters a time and numbers alone, the same series each time,
-/// metadata a name that the format knows, with its argument. There are no other phases: no flows,
-/// no begin without an end.
+/// Each event has a phase, a name, and whole numbers as process and track. Spans have a category, a
+/// time and a length, both at least 0. Counters have a time and only numbers, and equal series each
+/// time. Metadata has a name of the format, with its argument. Other phases are not allowed: no
+/// flows, no begin without an end.
 /// Events other than metadata come in the order of their times. Spans of a track nest or follow one
-/// another. Each process and track with spans has a name, once.
+/// another. Each process and track with spans has one name.
 [[nodiscard]] inline std::vector<std::string> schema_faults(const nlohmann::json& trace) {
   using Json = nlohmann::json;
   using Track = std::pair<int, int>;
@@ -37,7 +37,7 @@ namespace hearth::testing {
   std::map<Track, std::vector<std::pair<double, double>>> spans;
   std::map<std::pair<int, std::string>, std::set<std::string>> counters;  // their series
   double last = -1;
-  constexpr double kRounding = 0.0015;  // times are written to a nanosecond, lengths too
+  constexpr double kRounding = 0.0015;  // times and lengths are written to a nanosecond
   for (const Json& event : trace.at("traceEvents")) {
     const auto is_number = [&](const char* key) {
       return event.contains(key) && event.at(key).is_number();

@@ -20,7 +20,7 @@ Numbers numbers_of(const Observation& seen, const Tensor& like) {
   return numbers_of(Tensor::from_bytes(like.device(), seen.bytes, like.dtype(), like.shape()));
 }
 
-/// What the oracle says of one tensor, undisturbed and disturbed.
+/// The oracle's values of one tensor, undisturbed and disturbed.
 struct Oracle {
   Numbers want;
   std::vector<Numbers> disturbed;

@@ -1,4 +1,4 @@
-// What a random program without faults has read, against the reference. Threads: the program's.
+// Compares the reads of a random program without faults with the reference. Threads: the program's.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct ValueTally {
   std::uint64_t skipped = 0;  ///< Ill conditioned.
 };
 
-/// What is wrong. Exact values are equal. Of smooth ones the oracle itself says how well they are
-/// conditioned: how far they move when the inputs are disturbed by a few ulp; one that moves by
-/// more than the tolerance is not compared, one that moves a little gets that much more room.
+/// The differences. Exact values must be equal. For smooth values the oracle measures conditioning:
+/// the change when the inputs are disturbed by a few ulp. A value that changes by more than the
+/// tolerance is not compared; a smaller change is added to the tolerance.
 [[nodiscard]] std::vector<std::string> judge_values(const RandomProgram& program,
                                                     Values values,
                                                     const Device& reference,
