@@ -1,5 +1,5 @@
-// Optimizers on a device that answers later: steps follow one another before the host knows whether
-// they happen, and the counts are right.
+// Optimizers on an asynchronous device: steps are submitted before the host knows whether earlier
+// ones happen, and the counts are right.
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/training_state.hpp>
@@ -41,7 +41,7 @@ struct TwoHeads {
   HEARTH_MODULE(TwoHeads, first, second)
 };
 
-/// A model, its optimizer, and steps that depend on their number alone.
+/// A model, its optimizer, and steps that depend only on their number.
 struct Training {
   Device device;
   Generator generator{1};
@@ -52,7 +52,7 @@ struct Training {
       : device(std::move(on)), net(device, generator), optimizer(std::move(by)) {}
 
   static bool is_good(int number) { return number % 4 != 2; }
-  /// Some steps have a label outside the classes, some leave the second head out.
+  /// Some steps have a label outside the classes, some omit the second head.
   [[nodiscard]] Gradients gradients(int number) const {
     const Tensor x = reshape(arange(device, 0, 8, 1), {2, 4}) * (0.1 * (number + 1));
     const std::int64_t label = is_good(number) ? number % 3 : 3;
@@ -138,7 +138,7 @@ TEST(AsyncSteps, AStateIsSavedAndLoadedWhereverTheStepsAreCounted) {
   }
 }
 
-// A step that waited for the one before would wait for what hangs, up to the limit, and throw.
+// A step that waited for the previous one would wait for the hung op, up to the limit, and throw.
 TEST(AsyncSteps, NoStepWaitsForTheOneBefore) {
   for (std::size_t kind = 0; kind < optimizers().size(); ++kind) {
     const Runtime runtime(asynchronous({.hanging_submit = 12}));
@@ -178,8 +178,8 @@ TEST(AsyncSteps, ALostStepThatNobodyReadIsThrownByTheNextOnceItIsKnown) {
   EXPECT_EQ(training.optimizer.step(training.net, training.gradients(3)).get().step, 3);
 }
 
-// The tensors of an optimizer whose first step was lost are made anew, but not while a later step
-// that has them is under way.
+// The state tensors of an optimizer whose first step was lost are made anew, but not while a later
+// step with them is in flight.
 TEST(AsyncSteps, AFirstStepThatIsLostCostsLaterOnesNothing) {
   const Runtime runtime(asynchronous());
   Training there(runtime.device("sim:0"), Adam({.learning_rate = 0.1}));

@@ -1,4 +1,4 @@
-// MultiHeadAttention and TransformerEncoderLayer: what they compute, caches, masks, training.
+// MultiHeadAttention and TransformerEncoderLayer: values, caches, masks, training.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/transformer_encoder_layer.hpp>
@@ -45,7 +45,7 @@ class AttentionLayers : public ::testing::Test {
   }
 };
 
-// The layer again, head by head.
+// The layer computed head by head.
 Tensor by_heads(const MultiHeadAttention& layer, const Tensor& x, const Tensor& context) {
   const std::int64_t width =
       layer.projection.weight.shape()[0] / (layer.heads + 2 * layer.key_heads);
@@ -105,7 +105,7 @@ TEST_F(AttentionLayers, StepsWithACacheGiveWhatTheWholeGives) {
   EXPECT_EQ(cache.keys->shape(), (Shape{2, 2, 9, 3}));
 }
 
-// Of the widths and types of a small language model: single positions take other loops.
+// Widths and types of a small language model; single positions use other loops.
 TEST_F(AttentionLayers, StepsGiveWhatTheWholeGivesInF32) {
   for (const std::int64_t key_heads : {4, 1}) {
     const TransformerEncoderLayer layer(
@@ -220,8 +220,8 @@ TEST_F(AttentionLayers, HasThePathsOfItsParts) {
                           "norm2.bias"));
 }
 
-// The answer at each position is the sign of the number at the place before it, which only
-// attention can bring there.
+// The answer at each position is the sign of the number at the previous place, which only attention
+// can move there.
 TEST_F(AttentionLayers, TrainsWhatNeedsOtherPositions) {
   constexpr std::int64_t kLength = 6;
   TransformerEncoderLayer layer(

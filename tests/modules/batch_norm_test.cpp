@@ -1,4 +1,4 @@
-// BatchNorm2d, and the updates of running statistics that wait beside the gradients.
+// BatchNorm2d, and the pending updates of running statistics beside the gradients.
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/conv2d.hpp>
@@ -114,7 +114,7 @@ TEST(BatchNorm2d, TrainsInsideAModelThroughAScope) {
     first = step == 0 ? last : first;
   }
   EXPECT_LT(last, 0.9 * first);
-  // The statistics are those of the data by now, so that both modes nearly agree.
+  // The statistics match the data by now, so both modes nearly agree.
   const double difference =
       mean(abs(model.forward(x, Mode::train) - model.forward(x, Mode::eval))).item();
   EXPECT_LT(difference, 0.05);
@@ -150,7 +150,7 @@ TEST(BatchNorm2d, RefusesOtherShapesAndTypes) {
 TEST(StateUpdates, LeaveTheBuffersOfAFailedPass) {
   TestRuntime test;
   BatchNorm2d layer({.channels = 2}, test.cpu);
-  // A row that is not there poisons the input, and with it the statistics.
+  // A row that does not exist poisons the input, and with it the statistics.
   const Tensor bad = index_select(
       pictures(test.cpu, DType::f32), 0, Tensor::from<std::int64_t>(test.cpu, {0, 7}, {2}));
   StateUpdates updates;
@@ -190,8 +190,8 @@ TEST(StateUpdates, RefuseWhatIsNotLikeTheBuffer) {
   EXPECT_EQ(updates.size(), 0U);
 }
 
-// The second run of a checkpointed function, in the backward pass, moves nothing: with updates of
-// its own, and where the scope of the forward pass has ended.
+// The second run of a checkpointed function, in the backward pass, updates no statistics: with its
+// own updates, and after the scope of the forward pass has ended.
 TEST(BatchNorm2d, ACheckpointMovesTheRunningStatisticsOnce) {
   TestRuntime test;
   const Tensor x = pictures(test.reference);

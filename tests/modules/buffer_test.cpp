@@ -1,4 +1,4 @@
-// Buffers: what a module keeps but does not train.
+// Buffers: tensors that a module saves but does not train.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/module.hpp>
@@ -92,13 +92,13 @@ TEST(Buffer, IsForkedCastAndCopied) {
   EXPECT_THAT(to.mean.to_vector<float>(), ElementsAre(5, 5));
 }
 
-// Of two buffers that begin with the same values each has its own: a tie would change the file with
-// the first update.
+// Two buffers that begin with equal values stay separate: a tie would change the file at the first
+// update.
 TEST(Buffer, IsNeverTied) {
   TestRuntime test;
   const TemporaryFolder folder;
   Centred model = make_centred(test.cpu);
-  model.mean = model.weight;  // the mean of the weights begins with the weights
+  model.mean = model.weight;  // the mean of the weights begins as the weights
   model.history = {model.mean};
   EXPECT_EQ(named_tensors(model).size(), 3U);
   AdamW optimizer({.learning_rate = 0.1});

@@ -95,7 +95,7 @@ TEST(CheckpointLog, AtDebugASaveAndALoadAreTold) {
   EXPECT_THAT(log, HasSubstr("run.safetensors to cpu:0\n"));
 }
 
-// As another program saves it again, metadata and all: with its members in another order.
+// As another program saves it again, with metadata, but with its members in another order.
 TEST(CheckpointLog, AtDebugALoadTellsThatTheChecksumIsOfAnotherFile) {
   const TemporaryFolder folder;
   const std::filesystem::path file = folder.path() / "model.safetensors";

@@ -1,4 +1,4 @@
-// CSV: fields, types, missing values, rows, and what is no table.
+// CSV: fields, types, missing values, rows, and texts that are no table.
 #include <hearth/modules/csv.hpp>
 
 #include <hearth/runtime/base/error.hpp>
@@ -221,8 +221,8 @@ TEST(CsvTable, SplitsIntoTwoPartsThatLeaveNoRowOut) {
   EXPECT_THROW((void)split_rows(table, 1.1), ArgumentError);
 }
 
-// Below the smallest double there is 0, beyond the largest one infinity: a column stays one of
-// numbers, and what cannot be used is refused with its line.
+// A number below the smallest double becomes 0, one beyond the largest becomes infinity. The column
+// stays numeric, and a value that cannot be used is refused with its line.
 TEST(Csv, ANumberOutsideOfTheRangeOfDoublesIsTheNearest) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   const std::string zeros(400, '0');

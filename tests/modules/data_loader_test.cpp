@@ -120,7 +120,7 @@ TEST(EpochOrder, ShardsCoverEveryRowOnce) {
   }
 }
 
-// A slow device that got no rows would not be measured any more.
+// A slow device without rows would never be measured again.
 TEST(EpochOrder, EveryShareAboveZeroHasARowWhereThereAreEnough) {
   const std::vector<std::int64_t> shares{10, 0, 980, 10};
   for (const std::int64_t count : {0, 1, 2, 3, 4, 32, 1000}) {
@@ -307,7 +307,7 @@ TEST(DataLoader, WhatADataSetThrowsReachesTheReaderAtItsBatch) {
   }
 }
 
-// Gives arrays of these sizes, whatever it is asked for.
+// Returns arrays of these sizes for every request.
 class WrongSizes final : public Dataset {
  public:
   WrongSizes(Shape inputs, Shape targets) : inputs_(inputs), targets_(targets) {}
@@ -363,7 +363,7 @@ TEST(DataLoader, RefusesABatchOfOtherSizesThanItAskedFor) {
               HasSubstr("the crawl of May::read() was asked for 4 examples and gave no targets"));
 }
 
-// Gives nothing before it is told to.
+// Returns nothing until the test releases it.
 class PatientNumbers final : public Dataset {
  public:
   [[nodiscard]] std::int64_t size() const override { return numbers_.size(); }
@@ -399,7 +399,7 @@ TEST(DataLoader, AWorkerThatIsLateEndsTheWaitAtItsDeadlineAndIsNamed) {
       EXPECT_THAT(error.error().report(), HasSubstr("the reader: waits for loader-0"));
     }
     data.release.set_value();
-    loader.seek({.epoch = 0, .batch = 0});  // waits longer than next() did: nobody is left behind
+    loader.seek({.epoch = 0, .batch = 0});  // waits longer than next() did: no worker is abandoned
     EXPECT_EQ(data.reads, 2);
     EXPECT_THAT(numbers_of(*loader.next()), ElementsAre(0, 1, 2, 3));
   });

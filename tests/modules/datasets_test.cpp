@@ -1,4 +1,5 @@
-// Data sets in memory, of others, of texts and of folders with pictures, through a loader.
+// Data sets in memory, views of other sets, of texts and of folders with pictures, through a
+// loader.
 #include <hearth/modules/array_dataset.hpp>
 #include <hearth/modules/data_loader.hpp>
 #include <hearth/modules/dataset_views.hpp>
@@ -135,7 +136,7 @@ TEST(ArrayDataset, GivesNamedArraysThroughALoader) {
   EXPECT_THAT(pair->at("pair").to_vector<std::int64_t>(), ElementsAre(1, 2, 3));
 }
 
-// Gives a named array of another length.
+// Returns a named array of another length.
 class Uneven final : public Dataset {
  public:
   [[nodiscard]] std::int64_t size() const override { return 4; }

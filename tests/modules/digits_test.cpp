@@ -120,8 +120,7 @@ std::size_t nearest(const Means& means, const std::vector<std::uint8_t>& pixels)
                                   distances.begin());
 }
 
-// The nearest class mean is the weakest classifier worth the name: far better than chance, far from
-// enough.
+// The nearest class mean is a weak classifier: far better than chance, and far from sufficient.
 TEST(Digits, CanBeToldApartButNotByTheirMeansAlone) {
   const Means means = class_means(make_digits({.count = 2000}));
   const LabelledImages test = make_digits({.count = 500, .first = 100'000});

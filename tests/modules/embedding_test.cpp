@@ -94,7 +94,7 @@ TEST(Embedding, IsTheSameAfterSavingAndLoading) {
   EXPECT_EQ(loaded.weight.to_vector<float>(), saved.weight.to_vector<float>());
 }
 
-// Which of the words comes next in a text: the rows that name words are those that score them.
+// Predicts the next word of a text: the rows that embed words also score them.
 struct NextWord {
   Embedding words;
   Linear inner, head;

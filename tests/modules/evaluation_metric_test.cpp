@@ -39,7 +39,7 @@ class EvaluationMetrics : public ::testing::Test {
   TestRuntime test;
 };
 
-// Rows are taken for 2, 0, 1, 2; labels 2, 1, 1, 0: two of four are right.
+// Predictions 2, 0, 1, 2; labels 2, 1, 1, 0: two of four are right.
 TEST_F(EvaluationMetrics, AccuracyIsTheShareOfRightRowsOverAllBatches) {
   const Batches batches{{floats({0, 1, 2, 5, 1, 2}, {2, 3}), labels({2, 1})},
                         {floats({0, 9, 2, 1, 2, 3}, {2, 3}), labels({1, 0})}};
@@ -47,7 +47,7 @@ TEST_F(EvaluationMetrics, AccuracyIsTheShareOfRightRowsOverAllBatches) {
   EXPECT_DOUBLE_EQ(figure(confusion_metric(3), batches), 0.5);
 }
 
-// By size the classes of the rows are 2 1 0, 0 2 1, 1 2 0.
+// The classes of the rows by size: 2 1 0, 0 2 1, 1 2 0.
 TEST_F(EvaluationMetrics, TopKCountsARowWhoseLabelIsAmongTheLargest) {
   const Tensor logits = floats({0, 1, 2, 5, 1, 2, 0, 9, 2}, {3, 3});
   const Batches batches{{logits, labels({1, 2, 0})}};
@@ -60,7 +60,8 @@ TEST_F(EvaluationMetrics, TopKCountsARowWhoseLabelIsAmongTheLargest) {
                ArgumentError);
 }
 
-// Class 0: 1 of 2 found, 1 taken; class 1: 1 of 1 found, 2 taken; class 2: 0 of 1 found, 1 taken.
+// Class 0: 1 of 2 found, 1 predicted; class 1: 1 of 1 found, 2 predicted; class 2: 0 of 1 found, 1
+// predicted.
 TEST_F(EvaluationMetrics, F1IsTheMeanOverTheClasses) {
   const Batches batches{{floats({9, 1, 2, 1, 9, 2}, {2, 3}), labels({0, 1})},
                         {floats({1, 9, 2, 1, 2, 9}, {2, 3}), labels({2, 0})}};
@@ -69,7 +70,7 @@ TEST_F(EvaluationMetrics, F1IsTheMeanOverTheClasses) {
   EXPECT_NEAR(figure(f1_metric(3), batches), (f1_of_0 + f1_of_1 + 0) / 3, 1e-15);
 }
 
-// 2 found, 1 taken wrongly, 1 missed: 2·2 / (2·2 + 1 + 1).
+// 2 found, 1 false positive, 1 missed: 2·2 / (2·2 + 1 + 1).
 TEST_F(EvaluationMetrics, BinaryF1TakesOneLogitOrTwo) {
   const Batches one{{floats({1, 2, 3, -1, -2}, {5, 1}), labels({1, 1, 0, 1, 0})}};
   EXPECT_NEAR(figure(binary_f1_metric(), one), 4.0 / 6, 1e-15);
@@ -90,7 +91,7 @@ TEST_F(EvaluationMetrics, RSquaredOfPartsIsThatOfTheWhole) {
   EXPECT_NEAR(figure(r_squared_metric(), parts), wanted, 1e-15);
 }
 
-// Sums of the squares of such targets would lose all digits of their distances.
+// Sums of the squares of such targets would lose all digits of the deviations.
 TEST_F(EvaluationMetrics, RSquaredOfTargetsFarFromZeroKeepsItsDigits) {
   const Tensor targets = Tensor::from<double>(test.cpu, {1e9 + 1, 1e9 + 2, 1e9 + 3, 1e9 + 6}, {4});
   const Tensor outputs = Tensor::from<double>(test.cpu, {1e9 + 2, 1e9 + 2, 1e9 + 2, 1e9 + 7}, {4});
@@ -136,7 +137,7 @@ TEST_F(EvaluationMetrics, WhatDoesNotFitIsRefusedWithItsShapes) {
   expect_refused(top_k_metric(1), logits, labels({2, 0}), "top-1 accuracy: the target of row 0 is");
 }
 
-// The largest of one logit is class 0, whatever it is: accuracy would be the share of zeros.
+// The largest of one logit is always class 0: accuracy would be the share of zeros.
 TEST_F(EvaluationMetrics, OneLogitIsForTheBinaryMetrics) {
   const Tensor outputs = floats({1, -2, 3, -4}, {4, 1});
   for (const EvaluationMetric& metric : {accuracy_metric(), top_k_metric(1)}) {
@@ -168,7 +169,7 @@ TEST(ConfusionMatrix, FiguresOfTwoClassesFollowFromItsCounts) {
   ConfusionMatrix matrix(2);
   matrix.add(1, 1, 40);  // found
   matrix.add(1, 0, 10);  // missed
-  matrix.add(0, 1, 20);  // taken wrongly
+  matrix.add(0, 1, 20);  // false positives
   matrix.add(0, 0, 30);
   EXPECT_EQ(matrix.total(), 100);
   EXPECT_DOUBLE_EQ(matrix.accuracy(), 0.7);

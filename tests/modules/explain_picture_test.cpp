@@ -1,4 +1,4 @@
-// The pictures of hearth-bench explain: nothing runs out of them or over anything else.
+// The pictures of hearth-bench explain: no element leaves them or covers another one.
 #include <algorithm>
 #include <regex>
 #include <span>
@@ -118,7 +118,7 @@ TEST(ExplainPicture, HasTheTimesWhereTheyWereMeasured) {
                     HasSubstr(">time<")));
 }
 
-// 400 kernels that are all different; the costliest of them is number 301.
+// 400 distinct kernels; the costliest one is number 301.
 TEST(ExplainPicture, IsNoHigherThanAPageWhateverTheNumberOfKernels) {
   Explanation said{.device = "cpu:0"};
   std::vector<double> seconds;

@@ -1,5 +1,4 @@
-// Parts of a model that are kept out of training: what is computed, stepped, decayed, averaged,
-// moved and saved of them.
+// Frozen parts of a model: how they are computed, stepped, decayed, averaged, moved and saved.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/checkpoint.hpp>
@@ -100,7 +99,8 @@ TEST(FreezeWeights, LeavesOutTheGradientsOfThePart) {
               HasSubstr("'body.weight' is frozen, so it has none"));
 }
 
-// What the hook is called with are numbers of parameters, and not of those that are trained.
+// The hook receives the numbers of parameters, counted over all parameters and not only the trained
+// ones.
 TEST(FreezeWeights, TheHookGetsTheNumbersOfParameters) {
   const TestRuntime test;
   Net net = make_net(test.cpu);
@@ -118,7 +118,7 @@ TEST(FreezeWeights, TheHookGetsTheNumbersOfParameters) {
   EXPECT_THAT(numbers, ::testing::UnorderedElementsAre(0U, 1U, 4U, 5U));
 }
 
-// The layers before the first one that is trained are computed forwards alone.
+// The layers before the first trained one run only forwards.
 TEST(FreezeWeights, TheLayersBeforeTheFirstTrainedOneAreNotDifferentiated) {
   const TestRuntime test;
   Net net = make_net(test.cpu);
@@ -169,7 +169,7 @@ TEST(FreezeWeights, OptimizersNeitherStepNorDecayNorKeepStateForThem) {
   }
 }
 
-// Adam's first step is as long as its rate, whenever it comes.
+// Adam's first step has the length of its rate, whenever it comes.
 TEST(FreezeWeights, WhatIsUnfrozenBeginsAsInTheFirstStep) {
   const TestRuntime test;
   for (const Device& device : {test.reference, test.cpu}) {
@@ -217,7 +217,7 @@ TEST(FreezeWeights, AModelOfWhichAllIsFrozenIsRefused) {
               HasSubstr("value_and_grad: all 6 parameters are frozen: unfreeze_weights()"));
 }
 
-// Keras's rule: it works as in evaluation.
+// Keras's rule: a frozen layer works as in evaluation.
 TEST(FreezeWeights, AFrozenBatchNormGoesByItsRunningStatistics) {
   const TestRuntime test;
   BatchNorm2d norm({.channels = 2}, test.cpu);
@@ -278,7 +278,7 @@ TEST(FreezeWeights, CopiesForksTypesAndLoadedFilesStayFrozen) {
   EXPECT_THAT(is_frozen(net), wanted);
   adopt(net);
   EXPECT_THAT(is_frozen(net), wanted);
-  // A copy is a model of its own.
+  // A copy is a separate model.
   Net teacher = net;
   freeze_weights(teacher);
   EXPECT_THAT(is_frozen(net), wanted);
@@ -346,7 +346,7 @@ TEST(FreezeWeights, AnAverageOfWhatIsUnfrozenIsTheOneOfItsValues) {
   net.body.weight = net.body.weight + 1;
   average.update(net);
   const float before = net.body.weight.to_vector<float>()[0] - 1;
-  // Of 15 sixteenths in all, the newest has 8.
+  // Of 15 sixteenths in all, the newest weight has 8.
   EXPECT_NEAR(average.applied_to(net).body.weight.to_vector<float>()[0], before + 8.0 / 15, 1e-5);
 }
 
@@ -373,7 +373,7 @@ TEST(FreezeWeights, ATrainingGoesOnWithTheSameStepsFromItsFile) {
     EXPECT_EQ(other.head.weight.to_vector<float>(), net.head.weight.to_vector<float>());
     EXPECT_EQ(other.body.weight.to_vector<float>(), net.body.weight.to_vector<float>());
   }
-  // Nothing of the state says what is frozen, but its tensors do.
+  // The state has no list of frozen parts, but its tensors show them.
   Net whole = make_net(test.cpu);
   Optimizer of_whole = Adam({});
   EXPECT_THAT(refusal_of([&] { static_cast<void>(load_training(whole, of_whole, file)); }),
@@ -393,7 +393,7 @@ TEST(FreezeWeights, InsideOfADifferentiatedFunctionItIsRefused) {
               HasSubstr("freeze_weights: 'weight' is tracked by value_and_grad"));
 }
 
-// A rate of 0 is another thing: gradients are computed, and statistics move.
+// A rate of 0 differs from frozen: gradients are computed, and statistics move.
 TEST(FreezeWeights, AGroupWithoutARateStillHasGradientsAndState) {
   const TestRuntime test;
   Net net = make_net(test.cpu);

@@ -1,4 +1,4 @@
-// Steps and files of a training on an inline sim, at each of whose ops in turn the device hangs.
+// Steps and files of a training on an inline sim that hangs at each of its ops in turn.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/training_state.hpp>
@@ -24,7 +24,7 @@ struct Training {
         device(runtime.device("sim:0")),
         model({.in = 3, .out = 2}, device, generator) {}
 
-  /// Whether the last step says that it happened.
+  /// Whether the last step reports that it happened.
   [[nodiscard]] bool train() {
     bool happened = false;
     for (int i = 0; i < kSteps; ++i) {
@@ -49,7 +49,7 @@ std::uint64_t ops_of_a_training(Fusion fusion) {
   return training.device.statistics().kernels;
 }
 
-// Every op comes before the end of the last step, so that this one never happens.
+// Every op precedes the end of the last step, so that this step never happens.
 TEST(HungSteps, OfAdamNeverSayThatTheyHappened) {
   if (detail::Settings::from_environment().text(detail::Setting::async_sims)) {
     GTEST_SKIP() << "of inline sims";
@@ -67,8 +67,8 @@ TEST(HungSteps, OfAdamNeverSayThatTheyHappened) {
   }
 }
 
-// The op that hangs is the last: a weight, a moment or the loss has no value, and no file is there
-// that lacks it.
+// The op that hangs is the last one: a weight, a moment or the loss has no value, and no file is
+// written without it.
 TEST(HungSteps, AreNotSaved) {
   if (detail::Settings::from_environment().text(detail::Setting::async_sims)) {
     GTEST_SKIP() << "of inline sims";

@@ -1,4 +1,4 @@
-// PNG and JPEG files of every kind, broken ones, and pictures of another size.
+// PNG and JPEG files of every kind, broken ones, and pictures of other sizes.
 #include <hearth/modules/image_file.hpp>
 
 #include <hearth/runtime/base/error.hpp>
@@ -80,7 +80,7 @@ struct RawPng {
   int colour_type = 0;  // 0: grey, 2: RGB, 3: palette, 4: grey and alpha, 6: RGB and alpha
   std::vector<std::uint8_t> samples;                             // of all rows, each of whole bytes
   std::vector<std::pair<std::string, std::string>> chunks = {};  // before the data
-  bool is_interlaced = false;                                    // of whole bytes a pixel alone
+  bool is_interlaced = false;                                    // only for whole bytes a pixel
 };
 
 std::string big_endian(std::uint32_t value, int size_bytes = 4) {
@@ -99,7 +99,7 @@ std::string chunk(const std::string& name, const std::string& data) {
          big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// Rows behind a byte 0, no filter; of an interlaced picture pass by pass.
+// Rows after a byte 0 (no filter); an interlaced picture pass by pass.
 std::string scanlines(const RawPng& png) {
   const std::size_t row_bytes = png.samples.size() / png.height;
   struct Pass {
@@ -164,7 +164,7 @@ std::vector<std::uint8_t> sixteen_bits(const std::vector<std::uint16_t>& values)
   return bytes;
 }
 
-// Notes of a file about its colours, right or wrong.
+// A file's notes about its colours, right or wrong.
 const std::vector<std::vector<std::pair<std::string, std::string>>> kColourNotes{
     {},
     {{"sRGB", std::string(1, '\0')}},
@@ -234,7 +234,7 @@ TEST(ImageFile, TransparencyIsMeasuredInTheSamples) {
   EXPECT_THAT(pixels(wide, 1), ElementsAre(127));
   RawPng key{.width = 3, .samples = {100, 101, 99}, .chunks = {{"tRNS", big_endian(100, 2)}}};
   EXPECT_THAT(pixels(key, 1), ElementsAre(255, 101, 99));
-  key = {.width = 2,  // the colour that is transparent differs in its last bits alone
+  key = {.width = 2,  // the transparent colour differs only in its last bits
          .depth = 16,
          .samples = sixteen_bits({0x6464, 0x6465}),
          .chunks = {{"tRNS", big_endian(0x6465, 2)}}};
@@ -264,7 +264,7 @@ TEST(ImageFile, AnInterlacedPngHasTheSamePixels) {
   }
 }
 
-// Of primary colours Pillow's convert("L") makes these.
+// Pillow's convert("L") gives these values for primary colours.
 TEST(ImageFile, GreyIsOneFormulaForEveryKindOfFile) {
   EXPECT_EQ(grey_of(255, 0, 0), 76);
   EXPECT_EQ(grey_of(0, 255, 0), 150);

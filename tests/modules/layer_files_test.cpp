@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 class LayerFiles : public ::testing::Test {
  protected:
-  /// Both layers give the same after the one was read from the other's file.
+  /// Expects equal outputs of both layers after one was read from the other's file.
   template <class Layer, class Forward>
   void expect_kept(const Layer& from, Layer to, const Forward& forward) {
     const TemporaryFolder folder;

@@ -32,7 +32,7 @@
 namespace hearth {
 namespace {
 
-// The input is a parameter like the weights, so that its gradient is checked as well.
+// The input is a parameter like the weights, so that its gradient is checked too.
 template <class Layer>
 struct Probe {
   Tensor x;

@@ -224,7 +224,7 @@ TEST(Dropout, DrawsFromTheInnermostScope) {
   EXPECT_EQ(inner.counter(), explicit_one.counter());
 }
 
-// The backward pass runs the function again, when the scope of the forward pass has ended.
+// The backward pass runs the function again after the scope of the forward pass has ended.
 TEST(Dropout, DrawsAgainWhatItDrewInACheckpoint) {
   TestRuntime test;
   const Dropout layer({.p = 0.5});

@@ -1,4 +1,4 @@
-// Schedules against their closed forms, and the figures that a run goes by.
+// Schedules against their closed forms, and the values that drive them.
 #include <hearth/modules/learning_rate_schedule.hpp>
 
 #include <hearth/runtime/base/error.hpp>
@@ -119,7 +119,7 @@ TEST(LearningRateSchedule, SettingsThatMakeNoSenseAreNamed) {
 TEST(Plateau, FallsAfterPatienceEpochsWithoutABetterFigure) {
   Plateau plateau({.factor = 0.5, .patience = 2, .min_change = 0.1}, Goal::lowest);
   EXPECT_FALSE(plateau.observe(1));
-  EXPECT_FALSE(plateau.observe(0.95));  // no better by 0.1
+  EXPECT_FALSE(plateau.observe(0.95));  // not better by 0.1
   EXPECT_EQ(plateau.factor(), 1);
   EXPECT_TRUE(plateau.observe(1));
   EXPECT_EQ(plateau.factor(), 0.5);

@@ -1,5 +1,5 @@
-// A layer or a tensor that its model leaves out of HEARTH_MODULE is neither trained, moved nor
-// saved: the log says so when a step uses it, and says nothing of weights that are all right.
+// A layer or tensor that a model omits from HEARTH_MODULE is neither trained, moved nor saved. The
+// log reports it when a step uses it, and reports nothing about correct weights.
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/sgd.hpp>
@@ -26,7 +26,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// What the log says while `program` runs on one device.
+/// The log while `program` runs on one device.
 template <class Program>
 std::string log_of(const Program& program) {
   ::testing::internal::CaptureStderr();
@@ -56,7 +56,7 @@ struct WithoutBlocks {
 };
 struct WithLazyStatistics {
   Linear first;
-  Buffer mean;  // empty until somebody fills it
+  Buffer mean;  // empty until the first use
   HEARTH_MODULE(WithLazyStatistics, first, mean)
 };
 struct WithoutScale {
@@ -79,7 +79,7 @@ Linear linear(const Device& device, Generator& generator) {
   return {{.in = 4, .out = 4}, device, generator};
 }
 
-// The left-out layer comes first, so that nothing of it is on the tape.
+// The omitted layer comes first, so that none of its ops is on the tape.
 TEST(LeftOutWeights, AreToldOfWithModelShapeAndLine) {
   const std::string log = log_of([](const Device& device) {
     Generator generator(1);
@@ -114,7 +114,8 @@ TEST(LeftOutWeights, OfAListAndInACheckpointAreToldOf) {
   EXPECT_THAT(log, HasSubstr("WithoutBlocks leaves out"));
 }
 
-// A plain tensor is no weight of a layer, but it lies in the model: one step is enough to know.
+// A plain tensor is no weight of a layer, but lies inside the model: one step is enough to detect
+// it.
 TEST(LeftOutWeights, TensorsOfTheModelAreToldOfAtOnce) {
   const std::string log = log_of([](const Device& device) {
     Generator generator(1);
@@ -144,7 +145,7 @@ TEST(LeftOutWeights, TensorsOfModulesInAListAreToldOf) {
   EXPECT_THAT(log, HasSubstr("a member that Scales leaves out"));
 }
 
-// The layer was not moved with its model: that is the mistake, and not an input elsewhere.
+// The mistake is the layer that was not moved with its model, not an input elsewhere.
 TEST(LeftOutWeights, OnAnotherDeviceThanTheModelAreExplained) {
   const TestRuntime test;
   Generator generator(1);
@@ -179,13 +180,13 @@ TEST(LeftOutWeights, OnAnotherDeviceThanTheModelAreExplained) {
                 }));
               }),
               HasSubstr("f32[4] is a member of WithoutScale that its HEARTH_MODULE leaves out"));
-  // What was given by hand is on the wrong device, and nothing else.
+  // An explicit input is on the wrong device; the layer is not at fault.
   set_paths(layers.first);
   EXPECT_THAT(text_of([&] { static_cast<void>(layers.first.forward(x)); }),
               AllOf(HasSubstr("move one with to(device)"), ::testing::Not(HasSubstr("named"))));
 }
 
-// Named ones, Buffers, those of another model that was walked once, and those that have a path.
+// Named weights, Buffers, weights of another model that was walked once, and weights with a path.
 TEST(LeftOutWeights, AreNoOthers) {
   const std::string log = log_of([](const Device& device) {
     Generator generator(1);
@@ -207,7 +208,7 @@ TEST(LeftOutWeights, AreNoOthers) {
       });
       optimizer.step(model, std::move(result.gradients)).get();
     }
-    // Two models that train in turns: the first step of one uses the other before that is walked.
+    // Two models that train alternately: the first step of one uses the other before it is walked.
     const Linear maker = linear(device, generator);
     const WithLazyStatistics judge{linear(device, generator), {}};
     const Tensor noise = ones(device, {2, 4});
@@ -217,7 +218,7 @@ TEST(LeftOutWeights, AreNoOthers) {
       static_cast<void>(value_and_grad(
           maker, [&](const auto& net) { return mean(judge.first.forward(net.forward(noise))); }));
     }
-    // What a model takes part in without a gradient of its own is nobody's mistake.
+    // A loss in which a model takes part without its own gradient is no mistake.
     const Linear other = linear(device, generator);
     static_cast<void>(
         grad([&](const std::vector<Tensor>& in) { return mean(other.forward(in[0])); },

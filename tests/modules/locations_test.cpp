@@ -1,5 +1,5 @@
-// Every public function of modules/ that can fail says which line of the program called it: at
-// once, or, when a device fails later, where the result is read.
+// Every failing public function of modules/ names the calling line of the program: at once or, if a
+// device fails later, when the result is read.
 #include "test_runtime.hpp"
 #include "tests/base/temporary_folder.hpp"
 
@@ -44,7 +44,7 @@ using ::testing::EndsWith;
 
 struct Row {
   const char* call;
-  std::uint32_t line;  ///< Of the call that fails: some below the row's, where the row is long.
+  std::uint32_t line;  ///< Line of the failing call, not of the row.
   std::function<void()> fails;
 };
 
@@ -231,7 +231,7 @@ TEST_F(Locations, WhatAnOptimizerRefusesIsRefusedAtTheCallersLine) {
   });
 }
 
-// A device with room for one copy of the weights, not for two.
+// A device with room for one copy of the weights, but not for two.
 TEST_F(Locations, WhatFindsNoMemoryLaterNamesTheCallersLine) {
   const Runtime runtime(
       {.devices = {{.name = "cpu:0"}, {.name = "cpu:1", .memory_budget_bytes = 4 << 20}}});
@@ -290,7 +290,7 @@ TEST_F(Locations, WhatFindsNoMemoryLaterNamesTheCallersLine) {
   EXPECT_EQ(mean(held.inner).item(), 1) << "what had memory is as it was";
 }
 
-// What the library computes for a call of the program is at the line of that call.
+// Ops that the library runs for a call carry the line of that call.
 TEST_F(Locations, WhatRunsLaterIsAtTheCallersLine) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
   const Device device = runtime.device("cpu:0");

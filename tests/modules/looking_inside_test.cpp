@@ -1,4 +1,4 @@
-// Traces of programs with layers: what their files say, and what is added up of them.
+// Traces of programs with layers: the contents of their files, and the sums over them.
 #include <hearth/runtime/trace_scope.hpp>
 
 #include <hearth/modules/adam.hpp>
@@ -128,7 +128,7 @@ TEST_F(LookingInside, ATraceOfATrainingStepIsOneThatPerfettoShows) {
   EXPECT_EQ(trace.at("otherData").at("dropped_events"), 0);
 }
 
-// One by one, so that no kernel stands for ops of two layers.
+// Without fusion, so that no kernel holds ops of two layers.
 TEST_F(LookingInside, GradientsAndUpdatesCountToTheLayerOfTheirOp) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
   const Device device = runtime.device("cpu:0");
@@ -148,7 +148,7 @@ TEST_F(LookingInside, GradientsAndUpdatesCountToTheLayerOfTheirOp) {
     products[layer] += name == "matmul" ? 1 : 0;
     updates[layer] += name.find("adam") != std::string::npos ? 1 : 0;
   }
-  // Forward and the weight's gradient; of the outer layer that of its input, too.
+  // Forward and the weight's gradient; for the outer layer also that of its input.
   EXPECT_EQ(products["inner"], 2);
   EXPECT_EQ(products["outer"], 3);
   EXPECT_EQ(products[""], 0);
@@ -194,7 +194,7 @@ TEST_F(LookingInside, AnAsynchronousDevicesWorkEndsWhenItIsSeenTo) {
   EXPECT_EQ(spans_of(trace, "readbacks").size(), 20U);
 }
 
-// The sim takes 2 us for a launch, and as long as its flops or bytes take.
+// The sim takes 2 us for a launch, plus the time for its flops or bytes.
 TEST_F(LookingInside, EachKernelOfADeviceWithAClockHasItsOwnTime) {
   const Runtime runtime(
       {.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{}}}, .fusion = Fusion::off});
@@ -335,7 +335,7 @@ TEST_F(LookingInside, TheEnvironmentTracesAWholeRun) {
   ASSERT_EQ(setenv("HEARTH_TRACE_FILE", file("run.json").c_str(), 1),
             0);  // NOLINT(concurrency-mt-unsafe): one thread
   {
-    // Deterministic: a program that does not get to run for a moment would have other kernels.
+    // Deterministic, because a delay of the program would change the kernels.
     const Runtime runtime({.devices = {{.name = "cpu:0"}}, .deterministic = true});
     const Tensor x = ones(runtime.device("cpu:0"), {4});
     static_cast<void>(sum(x).item());
@@ -348,7 +348,7 @@ TEST_F(LookingInside, TheEnvironmentTracesAWholeRun) {
   for (const Json& span : spans_of(trace, "kernels")) {
     names.push_back(span.at("name").get<std::string>());
   }
-  // The group's plan ended with its device, before the file was written.
+  // The device closed, and with it the group's plan, before the file was written.
   EXPECT_THAT(names, ::testing::IsSupersetOf({"sum", "mul+exp+add+sub"}));
 }
 
@@ -506,7 +506,7 @@ TEST_F(LookingInside, OneMemoryTraceAtATime) {
   EXPECT_TRUE(MemoryTraceScope(runtime, file("next.memory.json")).stop().has_value());
 }
 
-// The failure of the second device ends what has begun on the first.
+// The failure of the second device ends the trace on the first.
 TEST_F(LookingInside, AMemoryTraceThatDoesNotBeginLeavesNothing) {
   const Runtime runtime({.devices = {{.name = "sim:0"},
                                      {.name = "sim:1", .faults = FaultPlan{.lost_at_submit = 1}}}});
@@ -555,8 +555,8 @@ TEST_F(LookingInside, WhatIsNoMemoryFileIsRefused) {
   EXPECT_THAT(read_memory_traces(file("zero.json")).status().error().text, HasSubstr("is zero"));
 }
 
-// The values of new weights are made, and copied to each device of a Trainer: neither is of no
-// layer, nor of one by the name that a weight had alone.
+// New weights are filled, and copied to each device of a Trainer. Both ops belong to a layer, named
+// with the model's path and not only with the weight's own name.
 TEST_F(LookingInside, FirstValuesCountToInitialisation) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::off});
   const Device device = runtime.device("cpu:0");

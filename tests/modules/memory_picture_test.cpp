@@ -1,4 +1,4 @@
-// The pictures of hearth-bench memory: what blocks are, and what each is called.
+// The pictures of hearth-bench memory: blocks and their labels.
 #include "bench/memory_blocks.hpp"
 #include "bench/memory_labels.hpp"
 #include "bench/memory_timeline.hpp"
@@ -72,7 +72,7 @@ TEST(MemoryPicture, NamesEachBlockAndHasRoundTicks) {
   EXPECT_THAT(by_time, Not(HasSubstr("allocations and releases")));
 }
 
-// A block that is too thin for a number inside has one above, with a line to it.
+// A block too thin for a number inside has one above, with a line to it.
 TEST(MemoryPicture, EachBlockOfASmallOneHasItsNumber) {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}, .deterministic = true});
   const Device device = runtime.device("cpu:0");
@@ -131,7 +131,7 @@ TEST(MemoryLabels, NumbersAboveTheStackKeepApartAndSayWhichHadNoRoom) {
   EXPECT_THAT(bench::words_of_left_out(drawn.left_out), ::testing::EndsWith(" more"));
 }
 
-/// A tensor that lives from its event to that of its end.
+/// A tensor that lives from this event to that of its end.
 MemoryEvent made(std::uint64_t block, std::int64_t size, const char* op, const char* path) {
   return {.what = MemoryEvent::What::made,
           .block = block,

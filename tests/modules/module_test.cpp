@@ -166,7 +166,7 @@ TEST(Module, IsVisitedByAPlainFunctionToo) {
   other.visit("", add_name);
 }
 
-/// Says which of its two walks was taken, as an optimizer may have to wait in one.
+/// Records which of its two walks ran, because an optimizer may have to wait in one.
 struct TwoWalks {
   Tensor weight;
   template <class Fn>

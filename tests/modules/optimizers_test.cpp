@@ -35,12 +35,12 @@ struct TwoParameters {
   HEARTH_MODULE(TwoParameters, a, b)
 };
 
-// The gradient of step t, made up: it changes from step to step.
+// An artificial gradient that changes from step to step.
 double gradient_at(int step, int index) {
   return std::sin(1.5 * step + index) - 0.2 * index;
 }
 
-// Steps a point of three numbers and compares it with the same sums in plain doubles.
+// Steps a point of three numbers and compares it with equal sums in plain doubles.
 template <class Chosen, class Formula>
 void expect_steps(Chosen optimizer, Formula formula) {
   constexpr int kSize = 3;
@@ -69,7 +69,7 @@ void expect_steps(Chosen optimizer, Formula formula) {
   }
 }
 
-// torch.optim.SGD's update, as its documentation writes it.
+// The update of torch.optim.SGD by its documentation.
 struct SgdSums {
   Sgd::Config config;
   std::vector<double> momentum = {0, 0, 0};
@@ -85,7 +85,7 @@ struct SgdSums {
   }
 };
 
-// torch.optim.Adam's and AdamW's.
+// The updates of torch.optim.Adam and AdamW.
 struct AdamSums {
   Adam::Config config;
   std::vector<double> mean = {0, 0, 0};
@@ -298,8 +298,8 @@ TEST(Optimizers, TrainOnAfterPoisonedStepsAsIfTheyHadNotBeen) {
   expect_survives_poison(Adam({.learning_rate = 0.1}));
 }
 
-// Submits 1 to 4 are the first step's gradient and the moments that it begins with; 5 is the
-// update. Whichever of the former fails, one step is lost and no more.
+// Submits 1 to 4 are the first step's gradient and initial moments; 5 is the update. If any of the
+// first four fails, only one step is lost.
 TEST(Optimizers, ALostFirstStepLeavesNoStateBehind) {
   bool has_lost_the_first = false;
   for (std::uint64_t failing = 1; failing <= 4; ++failing) {

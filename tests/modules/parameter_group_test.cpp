@@ -1,4 +1,4 @@
-// Settings of some parameters, by path; and parameters that a step has no gradient for.
+// Settings of some parameters, by path; and parameters without a gradient in a step.
 #include <hearth/modules/parameter_group.hpp>
 
 #include "test_runtime.hpp"
@@ -75,7 +75,7 @@ TEST(ParameterGroup, SetsDecayAndRateOfWhatItMatches) {
   step_on(optimizer, model, true).get();
   EXPECT_THAT(model.a.to_vector<float>(), ElementsAre(5 - 0.5F * 1));
   EXPECT_THAT(model.b.to_vector<float>(), ElementsAre(5 - 0.25F * (3 + 1)));
-  optimizer.set_learning_rate(1);  // reaches both
+  optimizer.set_learning_rate(1);  // applies to both
   const float before = model.b.item<float>();
   step_on(optimizer, model, true).get();
   EXPECT_FLOAT_EQ(model.a.item<float>(), 3.5F);
@@ -173,8 +173,8 @@ TEST(NoGradient, LeavesTheParameterAndItsStateAlone) {
   expect_left_alone(Sgd({.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1}));
 }
 
-// Momentum of earlier steps does not move a parameter in a step that has no gradient for it, and
-// the bias correction of a parameter counts its own updates.
+// Momentum of earlier steps does not move a parameter in a step without a gradient for it. The bias
+// correction of a parameter counts only its own updates.
 template <class Chosen>
 void expect_own_count(Chosen optimizer) {
   TestRuntime test;

@@ -1,4 +1,4 @@
-// Writes PNG and JPEG files for the tests of what reads them. Threads: any; pure functions.
+// Writes PNG and JPEG files for the tests of their readers. Threads: any; pure functions.
 #pragma once
 
 #include <hearth/modules/image_file.hpp>
@@ -47,8 +47,8 @@ namespace hearth::testing {
                    picture.pixels.data());
 }
 
-/// A file of the best quality, but not without loss. Four channels are 255 - ink, as Adobe's
-/// programs store it; `stored`: the file's colours, when they are not libjpeg's choice.
+/// A JPEG file of the best quality, which still has loss. Four channels hold 255 - ink, as in files
+/// of Adobe's programs. `stored`: the file's colour space, if it is not libjpeg's default.
 [[nodiscard]] inline std::vector<std::byte> jpeg_bytes(
     const Picture& picture, std::optional<J_COLOR_SPACE> stored = std::nullopt) {
   jpeg_compress_struct info{};
@@ -91,7 +91,7 @@ inline void write_bytes(const std::filesystem::path& file, std::span<const std::
                static_cast<std::streamsize>(bytes.size()));
 }
 
-/// One colour.
+/// A picture of one colour.
 [[nodiscard]] inline Picture plain_picture(std::int64_t height,
                                            std::int64_t width,
                                            const std::vector<std::uint8_t>& colour) {

@@ -1,5 +1,5 @@
-// What a program has set for its own arithmetic changes no bit of the library's, and the library
-// leaves it as it was.
+// A program's settings of its floating-point environment change no bit of the library's results,
+// and the library preserves them.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/learning_rate_schedule.hpp>
@@ -40,8 +40,8 @@ std::vector<std::uint32_t> bits_of(const Tensor& x) {
   return bits;
 }
 
-// The weights after some steps, and sums and products that several threads work on. The program
-// sets its arithmetic before the devices are there, or behind them.
+// The weights after some steps, and sums and products over several threads. The program changes its
+// environment before or after the devices are opened.
 std::vector<std::uint32_t> train(const Setting& set, bool is_before) {
   if (is_before) {
     set();
@@ -104,7 +104,7 @@ TEST_F(ProgramEnvironment, StaysAsItWas) {
   const Runtime runtime;
   const Tensor x = full(runtime.device("cpu:0"), {1000}, 0.1);
   const float least = min(log(x - 0.1F) / x).item<float>();
-  std::feclearexcept(FE_INEXACT);  // of what the test itself has computed
+  std::feclearexcept(FE_INEXACT);  // set by the test's own arithmetic
   EXPECT_LT(least, 0);
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
   EXPECT_EQ(std::fetestexcept(FE_ALL_EXCEPT & ~FE_INEXACT), FE_UNDERFLOW);
@@ -142,7 +142,7 @@ TEST_F(ProgramEnvironment, OfSignalsDoesNotEndATrainingStep) {
 }
 #endif
 
-// Its functions run in the library's arithmetic, and what one changes of it ends with the call.
+// The program's functions run in the library's environment; their changes of it end with the call.
 TEST_F(ProgramEnvironment, IsNotThatOfItsKernels) {
   std::fesetround(FE_DOWNWARD);
   const Runtime runtime;

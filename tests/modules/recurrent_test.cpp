@@ -1,4 +1,4 @@
-// Lstm and Gru against plain loops over their weights, and how they go on from a state.
+// Lstm and Gru against plain loops over their weights, and runs that continue from a state.
 #include <hearth/modules/gru.hpp>
 #include <hearth/modules/lstm.hpp>
 

@@ -1,5 +1,4 @@
-// What modules refuse: each refusal names the line that asked and, where there is one, the
-// parameter.
+// Errors of modules: each one names the calling line and, if there is one, the parameter.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/checkpoint.hpp>
@@ -105,7 +104,8 @@ TEST(Refusals, AWrongInputNamesTheParameterThatItMet) {
       << "the view of a parameter is called like it";
 }
 
-// Of a wrong type, on another device, a number, empty: a program that wrote Linear reads no matmul.
+// Inputs of a wrong type, on another device, a number, an empty tensor: the error names Linear,
+// which the program called, not matmul.
 TEST(Refusals, ALayerIsCalledByItsNameWhateverOpsItIsMadeOf) {
   TestRuntime test;
   Generator generator(1);

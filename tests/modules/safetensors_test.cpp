@@ -39,7 +39,7 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The checksum that a file should have: of the header without it, and of the data.
+// The correct checksum of a file: over the header without the checksum, and the data.
 std::string checksum_of(std::string header, std::span<const std::byte> data) {
   header.resize((header.size() + 7) / 8 * 8, ' ');
   const std::array<std::span<const std::byte>, 2> pieces{std::as_bytes(std::span(header)), data};
@@ -49,10 +49,10 @@ std::string checksum_of(std::string header, std::span<const std::byte> data) {
 class Safetensors : public ::testing::Test {
  protected:
   void write(std::string_view text) const {
-    std::filesystem::remove(path);  // or the file system waits for its disk
+    std::filesystem::remove(path);  // otherwise the file system waits for its disk
     std::ofstream(path, std::ios::binary) << text;
   }
-  // The reader refuses the file and says so, naming it.
+  // Expects that the reader refuses the file with an error that names it.
   void expect_refused(std::string_view text, const std::string& why) const {
     write(text);
     try {
@@ -103,8 +103,8 @@ TEST_F(Safetensors, EveryTypeComesBackBitByBit) {
   }
 }
 
-// What Python's safetensors asks for: the length, JSON with sorted offsets that cover the data,
-// each tensor aligned.
+// The requirements of Python's safetensors: the length, JSON with sorted offsets that cover the
+// data, aligned tensors.
 TEST_F(Safetensors, TheFileIsLaidOutAsOthersExpectIt) {
   write_safetensors(path,
                     std::vector<NamedTensor>{{"b", Tensor::from(test.cpu, {std::uint8_t{7}}, {1})},
@@ -153,8 +153,8 @@ TEST_F(Safetensors, AFlippedBitAnywhereIsFoundOrChangesNothing) {
   }
 }
 
-// One bit of the header and one of the data: whatever the first does to the checksum's name or to
-// what shows who wrote the file, the second is not read.
+// One flipped bit in the header and one in the data. Even if the first hides the checksum's name or
+// the file's writer, the damaged data are not read.
 TEST_F(Safetensors, DamageToTheHeaderDoesNotHideDamageToTheData) {
   write_safetensors(path,
                     std::vector<NamedTensor>{{"a", Tensor::from(test.cpu, {1.0F, 2.0F}, {2})},
@@ -199,8 +199,8 @@ TEST_F(Safetensors, TheErrorOfADamagedTensorHasBothChecksums) {
           "its checksum is {}, but hearth.xxh3_64 says {}", checksum_of(header, data), expected));
 }
 
-// Python's save_file(tensors, path, metadata=old.metadata()): wide types first, then by name;
-// dtype, shape, offsets; and our checksum of what the file was before.
+// The output of Python's save_file(tensors, path, metadata=old.metadata()): wide types first, then
+// by name; dtype, shape, offsets; and our checksum of the earlier file.
 TEST_F(Safetensors, AFileThatPythonSavedAgainWithItsMetadataIsRead) {
   write_safetensors(path,
                     std::vector<NamedTensor>{{"c", Tensor::from(test.cpu, {std::uint8_t{7}}, {1})},
@@ -297,7 +297,7 @@ TEST_F(Safetensors, RefusesEntriesThatContradictThemselves) {
                         "tensor 'a': data_offsets [0,8.0] do not lie");
 }
 
-// The text of the error that `fn` throws about the file, which it names.
+// The text of the error that `fn` throws; it must name the file.
 template <class Fn>
 std::string refusal(const std::filesystem::path& path, const Fn& fn) {
   try {
@@ -320,8 +320,8 @@ TEST_F(Safetensors, ABoolThatIsNeitherTrueNorFalseIsRefusedWhenItIsUsed) {
               HasSubstr("tensor 'a': byte 2 of a BOOL is 2, neither 0 nor 1"));
 }
 
-// Every type of the format that the library lacks, and one that the format lacks; two elements of
-// each but for those of less than a byte, which take eight.
+// Every type of the format that the library lacks, and one that the format lacks. Two elements of
+// each type, or eight for types smaller than a byte.
 TEST_F(Safetensors, ATypeThatTheLibraryLacksIsRefusedWhenItIsUsed) {
   struct Case {
     const char* type;
@@ -384,8 +384,8 @@ TEST_F(Safetensors, ATensorOfTooManyDimensionsIsRefusedWhenItIsUsed) {
   }
 }
 
-// As the format allows it: no metadata, spaces at the end or none, data at odd bytes, entries in
-// any order, tensors without elements, and none at all.
+// Variants that the format allows: no metadata, spaces at the end or none, data at odd bytes,
+// entries in any order, tensors without elements, and no tensor at all.
 TEST_F(Safetensors, ReadsEveryFormThatTheFormatAllows) {
   const std::string one("\0\0\xc0\x3f", 4);
   const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
@@ -453,7 +453,7 @@ TEST_F(Safetensors, DoesNotWriteAHeaderThatIsLongerThanTheFormatAllows) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-// Whatever a program may name its tensors and say of them comes back.
+// Any name and any text that a program may choose survive a save.
 TEST_F(Safetensors, OddNamesAndTextsComeBack) {
   const std::string zero("a\0b", 3);
   const Tensor one = ones(test.cpu, {1});

@@ -1,5 +1,5 @@
-// What adds up over many steps is f32 where parameters have 16 bits: the state of optimizers, sums
-// of gradients, running statistics. Files of the older form, with 16 bits, still load.
+// With 16-bit parameters, values that accumulate over many steps are f32: optimizer state, sums of
+// gradients, running statistics. Files of the older form, with 16 bits, still load.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/checkpoint.hpp>
@@ -49,7 +49,7 @@ std::vector<float> wide(const Tensor& tensor) {
   return tensor.to(DType::f32).to_vector<float>();
 }
 
-// How long the step behind `count` equal gradients is, when these have not moved the parameter.
+// The length of the step after `count` equal gradients that have not moved the parameter.
 double step_behind(
     const Device& device, Optimizer optimizer, DType dtype, double gradient, int count) {
   Point point = point_at(device, 0, dtype);
@@ -135,7 +135,7 @@ TEST(SixteenBitState, HasTheTypeOfItsSums) {
   }
 }
 
-// A rule of one's own that begins with a state of 16 bits.
+// A program's rule whose initial state has 16 bits.
 TEST(SixteenBitState, OfAnUpdateRuleIsWidenedWhereItWasNarrow) {
   const TestRuntime test;
   for (const DType dtype : kNarrow) {
@@ -194,7 +194,7 @@ TEST(SixteenBitState, ManySmallGradientsAddUpAndAStepTakesTheirSum) {
   }
 }
 
-// A factor that was rounded to 16 bits itself would leave all gradients longer, or shorter.
+// A factor rounded to 16 bits would make all gradients longer or shorter.
 TEST(SixteenBitState, ClippedGradientsHaveTheNormOfTheBound) {
   const TestRuntime test;
   Gradients gradients = gradient_of(test.cpu, 1, DType::bf16, 1000);
@@ -244,7 +244,7 @@ TEST(SixteenBitState, OfALayerWithoutWeightsTakesPicturesOfBothTypes) {
 
 // ---- files ----
 
-/// The tensors with all that is wide as 16 bits, as files were before.
+/// The tensors in the older file form: wide ones stored as 16 bits.
 std::vector<NamedTensor> older_form(std::vector<NamedTensor> tensors, DType dtype) {
   for (NamedTensor& named : tensors) {
     named.tensor = named.tensor.to(dtype);
@@ -282,7 +282,7 @@ TEST(SixteenBitState, OfAnOlderFileIsWidened) {
       EXPECT_EQ(wide(after[i].tensor), wide(before[i].tensor.to(dtype))) << after[i].name;
     }
     EXPECT_EQ(loaded.step(other, gradient_of(test.cpu, 0.25, dtype, 3)).get().step, 4);
-    // What is saved now is read as it is.
+    // New files are read unchanged.
     save_training(other, loaded, {.cursor = {}}, file);
     Point again = point_at(test.cpu, 0, dtype, 3);
     Optimizer third = Adam({});

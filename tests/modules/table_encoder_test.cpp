@@ -1,4 +1,4 @@
-// Tables as numbers: what is learned from the rows that train, and done to all others.
+// Tables as numbers: parameters learned from the training rows and applied to all other rows.
 #include <hearth/modules/table_encoder.hpp>
 
 #include "tests/base/temporary_folder.hpp"
@@ -44,7 +44,7 @@ std::string refusal(const Fn& fn) {
   return "nothing thrown";
 }
 
-// Sizes have mean 2 and deviation 1 over those that are there, prices mean 20 and deviation 10.
+// Present sizes have mean 2 and deviation 1, prices mean 20 and deviation 10.
 const CsvTable kTrain = parse_csv("size,kind,price\n1,b,10\n3,a,30\n,b,10\n2,,30\n");
 const CsvTable kOther = parse_csv("size,kind,price\n2.5,c,20\n");
 const double kDeviation = std::sqrt(2.0 / 3);
@@ -161,7 +161,7 @@ TEST(TableEncoder, NumbersClasses) {
                         "text: line 3"));
 }
 
-// pandas writes whole numbers so where the column has gaps, or was computed.
+// pandas writes whole numbers like this if the column has gaps or was computed.
 TEST(TableEncoder, TakesWholeNumbersWithAPointAsClasses) {
   const CsvTable table = parse_csv("x,label\n1,1.0\n2,0.0\n3,10.0\n4,1.0\n");
   const TableEncoder encoder(table, {.target = "label", .target_is_class = true});
@@ -207,7 +207,7 @@ TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
                 "'big', text: line 3"));
 }
 
-// A quoted field with an end of a line in it, an empty line, a split, a slice: the line stays.
+// A quoted field with a line break, an empty line, a split, a slice: the reported line stays right.
 TEST(TableEncoder, NamesTheLineOfTheFileWhateverRowsWereChosen) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "flats.csv";
@@ -243,7 +243,7 @@ TEST(TableEncoder, NamesTheLineOfTheFileWhateverRowsWereChosen) {
 TEST(TableEncoder, ComparesCategoriesAsTheyWereWritten) {
   const CsvTable table = parse_csv("zip,x\n01234,1\nX99,2\n02345,3\n");
   const TableEncoder encoder(table, {});
-  // Alone these columns would be whole numbers, numbers, and nothing at all.
+  // Taken alone these columns would be whole numbers, numbers, or empty.
   for (const char* zip : {"01234", " 01234", "1234", "1234.0", ""}) {
     const CsvTable asked = parse_csv(std::string("zip,x\n") + zip + ",2\n");
     const bool is_known = std::string(zip) == "01234";
@@ -279,11 +279,11 @@ TEST(TableEncoder, AConstantColumnKeepsItsSize) {
   EXPECT_THAT(values<float>(other.targets), ElementsAre(0, 1));
 }
 
-// One rule, learning and encoding, for features and targets, standardised and not.
+// One rule in learning and encoding, for features and targets, standardised and not.
 TEST(TableEncoder, RefusesNumbersThatAreNotFiniteInF32) {
   struct Case {
     const char* value;
-    bool is_standardised_alone;  // refused only where it stays as it is
+    bool is_standardised_alone;  // refused only without standardisation
   };
   for (const Case& each : {Case{"inf", false},
                            Case{"-inf", false},
@@ -332,7 +332,7 @@ TEST(TableEncoder, LearnsFromTheWholeRangeOfDoubles) {
   EXPECT_THAT(values<float>(examples.targets), ElementsAre(1, -1));
 }
 
-// Whatever a constructor accepts comes back from a file, to the bit.
+// Everything that a constructor accepts is restored from a file, to the bit.
 TEST(TableEncoder, AllThatIsLearnedComesBackFromAFile) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "encoder.json";
@@ -371,7 +371,7 @@ TEST(TableEncoder, AllThatIsLearnedComesBackFromAFile) {
     try {
       made.emplace(table, options);
     } catch (const ArgumentError&) {
-      continue;  // a number that f32 cannot hold
+      continue;  // a number beyond the range of f32
     }
     ++learned;
     made->save(file);
@@ -398,7 +398,7 @@ TEST(TableEncoder, AFlippedBitAnywhereIsFoundOrChangesNothing) {
   for (std::size_t bit = 0; bit < 8 * whole.str().size(); ++bit) {
     std::string bad = whole.str();
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
-    std::filesystem::remove(file);  // or the file system waits for its disk
+    std::filesystem::remove(file);  // otherwise the file system waits for its disk
     std::ofstream(file, std::ios::binary) << bad;
     try {
       const TableEncoder read = TableEncoder::load(file);

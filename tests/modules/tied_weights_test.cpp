@@ -1,4 +1,4 @@
-// One tensor under two names: one parameter, everywhere.
+// One tensor under two names is one parameter, everywhere.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/linear.hpp>
@@ -29,7 +29,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// `head` is the embedding again; `scale` stands between them.
+// `head` is tied to the embedding; `scale` lies between them.
 struct Tied {
   Tensor embedding, scale, head;
   HEARTH_MODULE(Tied, embedding, scale, head)
@@ -77,7 +77,7 @@ void expect_one_update(Chosen optimizer, std::size_t state_tensors) {
   Chosen other(optimizer.config());
   for (int step = 0; step < 3; ++step) {
     optimizer.step(model, value_and_grad(model, loss_of).gradients).get();
-    // The same gradient, 1, on a parameter of its own.
+    // An equal gradient, 1, on a separate parameter.
     const auto alone = [](const Tied& m) { return sum(m.embedding) + sum(m.scale + m.head); };
     other.step(plain, value_and_grad(plain, alone).gradients).get();
   }
@@ -165,7 +165,7 @@ TEST(TiedWeights, AreSavedOnceAndLoadedIntoBothNames) {
   load_weights(loaded, folder.path() / "tied.safetensors");
   EXPECT_TRUE(is_tied(loaded));
   EXPECT_THAT(loaded.head.to_vector<float>(), ElementsAre(0.75, 0.75));
-  // A model of the same names without the tie is another one.
+  // A model of equal names without the tie is a different model.
   Tied loose = tied_ones(test.cpu);
   loose.head = ones(test.cpu, {2});
   try {

@@ -1,5 +1,5 @@
-// A model inside of the function that value_and_grad differentiates: what keeps its tape, and what
-// would cut it and is refused by name.
+// A model inside the function that value_and_grad differentiates: operations that keep its tape,
+// and those that would cut it and are refused by name.
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/linear.hpp>
@@ -32,7 +32,7 @@ using ::testing::Not;
 
 class TrackedModel : public ::testing::Test {
  public:
-  /// What the loss function's mistake is called, with line or without.
+  /// The error of the loss function's mistake, with a line or without.
   [[nodiscard]] std::string refusal_of(const std::function<Tensor(const Linear&)>& loss) const {
     try {
       static_cast<void>(value_and_grad(layer, loss));
@@ -48,7 +48,7 @@ class TrackedModel : public ::testing::Test {
   Tensor x = random_uniform(test.cpu, {3, 4}, generator, -1, 1);
 };
 
-// As module.to() on parameters in PyTorch: a cast, which has a gradient.
+// Like module.to() on parameters in PyTorch: a cast, which has a gradient.
 TEST_F(TrackedModel, InAnotherTypeHasGradientsInItsOwn) {
   const auto [loss, gradients] = value_and_grad(layer, [&](const Linear& tracked) {
     const Linear narrow = to_dtype(tracked, DType::bf16);
@@ -116,7 +116,7 @@ TEST_F(TrackedModel, IsNotCutFromItsTapeWithoutAWord) {
   }
 }
 
-// What only reads it takes it as it is.
+// Operations that only read a tracked model accept it.
 TEST_F(TrackedModel, IsSavedAndReadAsAnyOther) {
   const TemporaryFolder folder;
   Linear into = fork(layer, test.reference);
@@ -129,7 +129,7 @@ TEST_F(TrackedModel, IsSavedAndReadAsAnyOther) {
   EXPECT_EQ(into.weight.to_vector<float>(), layer.weight.to_vector<float>());
 }
 
-// A penalty on gradients: a detach() would make it a constant, so nobody is told to write one.
+// A penalty on gradients: detach() would make it a constant, so the error must not suggest it.
 TEST_F(TrackedModel, AGradInsideOfItIsNotToBeDetached) {
   const std::string of_input = refusal_of([&](const Linear& tracked) {
     const auto slopes = grad(

@@ -1,4 +1,4 @@
-// The dashboard: its picture at several sizes, and what becomes of a terminal on all ways out.
+// The dashboard: its picture at several sizes, and the state of the terminal on all exits.
 #include <hearth/modules/training_console.hpp>
 
 #include <hearth/runtime/base/interrupt.hpp>
@@ -135,7 +135,7 @@ TEST(Dashboard, FitsEverySize) {
   }
 }
 
-// Whatever the width: what has no room is left out as a whole, and neighbours keep apart.
+// At any width, an element without room is left out as a whole, and neighbours keep a gap.
 TEST(Dashboard, CutsNoWordsAndLetsNoColumnsTouch) {
   const TrainingHistory history = made_history();
   DashboardFigures figures = made_figures(history);
@@ -229,14 +229,14 @@ void end_by_exception() noexcept {
   throw_what_nobody_catches();
 }
 
-/// A program with a dashboard behind a pseudo terminal. It does what single letters ask for, and
+/// A program with a dashboard behind a pseudo terminal. It executes commands of single letters and
 /// answers each with a byte.
 class OnATerminal : public ::testing::Test {
  protected:
   static constexpr const char* kEnter = "\x1b[?1049h";
   static constexpr const char* kLeave = "\x1b[?1049l";
   static constexpr const char* kShowCursor = "\x1b[?25h";
-  /// What the child writes behind each drawing: a title that is not shown.
+  /// The child writes this after each drawing: a title that is not shown.
   static constexpr std::string_view kDrawn = "\x1b]2;drawn\x07";
 
   void start(const char* kind = "xterm-256color") {
@@ -265,7 +265,7 @@ class OnATerminal : public ::testing::Test {
     close(answer_);
   }
 
-  /// Asks, and reads what the terminal gets until the answer comes or the child ends.
+  /// Sends a command and reads the terminal's output until the answer arrives or the child ends.
   void ask(char what) {
     const std::size_t before = output_.size();
     ASSERT_EQ(write(ask_, &what, 1), 1);
@@ -273,11 +273,11 @@ class OnATerminal : public ::testing::Test {
       char answer = 0;
       return read(answer_, &answer, 1) >= 0;
     });
-    // A terminal hands on what was drawn when it likes.
+    // A terminal may deliver the drawing late.
     while (output_.find(kDrawn, before) == std::string::npos && read_some()) {
     }
   }
-  /// The exit status, once all output is read.
+  /// The exit status, after all output is read.
   int end() {
     read_until([] { return false; });
     int status = 0;
@@ -285,7 +285,7 @@ class OnATerminal : public ::testing::Test {
     note_modes();
     return status;
   }
-  /// That the terminal is as it was.
+  /// Expects the original state of the terminal.
   void expect_restored() {
     EXPECT_THAT(output_, HasSubstr(kEnter));
     const std::size_t left = output_.rfind(kLeave);
@@ -321,7 +321,7 @@ class OnATerminal : public ::testing::Test {
     }
   }
 
-  /// False: the child has ended.
+  /// Returns false if the child has ended.
   bool read_some() {
     std::array<char, 4096> bytes{};
     const ssize_t count = read(terminal_, bytes.data(), bytes.size());
@@ -338,7 +338,7 @@ class OnATerminal : public ::testing::Test {
                   (now.c_lflag & (ECHO | ICANON)) == (before_.c_lflag & (ECHO | ICANON));
   }
 
-  // Each signal comes later than the pause after the one before.
+  // Each signal comes later than the pause after the previous one.
   static std::chrono::nanoseconds next_time() noexcept {
     static std::atomic<std::int64_t> time_ns{0};
     return std::chrono::nanoseconds(time_ns += std::chrono::nanoseconds(kInterruptPause).count());
@@ -350,7 +350,7 @@ class OnATerminal : public ::testing::Test {
     try {
       const InterruptScope interrupt;
       TrainingConsole console({.style = ConsoleStyle::dashboard, .out = stdout}, 10);
-      const auto next = [asked] {  // a new size of the terminal interrupts it
+      const auto next = [asked] {  // a change of the terminal's size interrupts it
         char what = 0;
         ssize_t count = 0;
         do {

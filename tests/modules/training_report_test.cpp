@@ -1,4 +1,4 @@
-// What a run writes and says: CSV, report, live line.
+// A run's output: CSV, report, live line.
 #include <hearth/modules/training_report.hpp>
 
 #include <hearth/modules/training_console.hpp>
@@ -154,8 +154,8 @@ TEST(LineChart, WhatIsNotFiniteLeavesAGap) {
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
 }
 
-// A reader of XML for what is written here: elements, attributes with double quotes, entities.
-// The first thing that is wrong, or nothing.
+// A reader for the XML of the report: elements, attributes with double quotes, entities. Returns
+// the first fault, or an empty text.
 std::string fault_of(std::string_view text) {
   std::vector<std::string> open;
   for (std::size_t at = 0; at < text.size();) {
@@ -239,7 +239,7 @@ TEST(TrainingReport, OfARunWithoutEpochsIsWellFormedToo) {
   EXPECT_THAT(html, HasSubstr("No epoch has finished."));
 }
 
-/// What a console wrote.
+/// The output of a console.
 std::string written(const ConsoleStyle style, const std::function<void(TrainingConsole&)>& use) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   {
@@ -305,7 +305,7 @@ TEST(TrainingConsole, AnInterruptedEpochSaysHowFarItCame) {
               StartsWith("epoch 2/3 interrupted after 3 of 9 batches, saved:  loss 0.3333"));
 }
 
-// /dev/full fails as a full disk does. The run goes on.
+// /dev/full fails like a full disk. The run goes on.
 TEST(TrainingConsole, ALineThatCannotBeWrittenIsReportedOnce) {
   std::FILE* const full = std::fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);

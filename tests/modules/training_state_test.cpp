@@ -1,5 +1,4 @@
-// A training run that is stopped anywhere, killed in the middle of a save too, goes on to the same
-// bits.
+// A training run stopped at any place, or killed in the middle of a save, resumes to equal bits.
 #include <hearth/modules/training_state.hpp>
 
 #include "test_runtime.hpp"
@@ -59,7 +58,7 @@ Network make_network(const Device& device, std::int64_t width = 16) {
           .dropout = Dropout({.p = 0.3})};
 }
 
-/// A run of two epochs of five batches, with everything that a checkpoint has to keep.
+/// A run of two epochs of five batches, with all state that a checkpoint must keep.
 class Training {
  public:
   static constexpr std::int64_t kSteps = 10;
@@ -116,7 +115,7 @@ std::vector<std::byte> bytes_of(const std::filesystem::path& file) {
   return read_file(file).value();
 }
 void write(const std::filesystem::path& file, const std::vector<std::byte>& bytes) {
-  std::filesystem::remove(file);  // or the file system waits for its disk
+  std::filesystem::remove(file);  // otherwise the file system waits for its disk
   std::ofstream(file, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
@@ -197,7 +196,7 @@ struct Scores {
   HEARTH_MODULE(Scores, p)
 };
 
-/// A step whose gradient is poisoned when `label` is no class of the two.
+/// A step whose gradient is poisoned if `label` is not one of the two classes.
 Pending<StepReport> step_towards(std::int64_t label, Scores& scores, Optimizer& optimizer) {
   const Device device = scores.p.device();
   return optimizer.step(scores, value_and_grad(scores, [&](const Scores& tracked) {
@@ -288,7 +287,7 @@ TEST_F(TrainingState, ABufferThatSkippedStepsIsRefusedAndChangesNothing) {
   EXPECT_EQ(model.p.to_vector<float>(), (std::vector<float>{0, 0}));
 }
 
-// Each of them could pass for a word of the library's own when the file is read.
+// On reading, each of these names could pass for one of the library's own.
 TEST_F(TrainingState, NotesOfTheLibrarysNamesAreRefusedByEachWriterAndTheOldFileStays) {
   const TestRuntime test;
   Scores scores{ones(test.cpu, {1, 2})};
@@ -327,7 +326,7 @@ TEST_F(TrainingState, NotesOfTheLibrarysNamesAreRefusedByEachWriterAndTheOldFile
   EXPECT_TRUE(bytes_of(file("weights.safetensors")) == old_weights);
 }
 
-// What is no word of the library's comes back as it was, or is refused before the file is touched.
+// Any other note is restored unchanged, or refused before the file is touched.
 TEST_F(TrainingState, NotesOfOddNamesComeBackOrAreRefused) {
   const TestRuntime test;
   Scores scores{ones(test.cpu, {1, 2})};
@@ -403,7 +402,7 @@ TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {
     Scores scores{zeros(device, {1, 2})};
     Optimizer adam = Adam({.learning_rate = 0.25});
     const auto decision = std::make_shared<UpdateDecision>();
-    PreparedUpdate held;  // nobody decides
+    PreparedUpdate held;  // stays undecided
     const Pending<StepReport> step = adam.step(
         scores,
         Gradients({"p"}, {ones(device, {1, 2})}),
@@ -420,15 +419,15 @@ TEST_F(TrainingState, ALoadThatMeetsAStepWithoutEndChangesNothing) {
   });
 }
 
-// The step is decided at the moment at which the wait for it ends: whichever comes first, a count
-// that is told has the step in it.
+// The step is decided when the wait for it ends. In either order, a returned count includes the
+// step.
 TEST_F(TrainingState, AStepThatEndsAsItsWaitDoesIsCountedOrTheWaitIsLate) {
   int late = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     ManualExecutor executor(seed);
     executor.run([&] {
       constexpr std::chrono::seconds kLimit{2};
-      // The report of who waits for whom takes others' time, in which the step may end.
+      // The report of waiting threads takes time, in which the step may end.
       const Runtime runtime({.devices = {{.name = "cpu:0"}},
                              .wait_limit = kLimit,
                              .eager_reports = true,
@@ -464,8 +463,8 @@ TEST_F(TrainingState, AStepThatEndsAsItsWaitDoesIsCountedOrTheWaitIsLate) {
 
 // ---- kill -9 ----
 
-/// What the killed program does: goes on from the state, if there is one, and saves after each
-/// step. Each byte in the pipe says that a step was made and its save begins.
+/// The body of the killed program: resumes from the state, if there is one, and saves after each
+/// step. Each byte in the pipe marks a completed step whose save begins.
 [[noreturn]] void run_child(const std::filesystem::path& state,
                             const std::filesystem::path& weights,
                             int pipe_end) {
@@ -487,8 +486,8 @@ TEST_F(TrainingState, AStepThatEndsAsItsWaitDoesIsCountedOrTheWaitIsLate) {
   std::_Exit(0);
 }
 
-/// Starts the program and kills it at a random point after it has begun a save; returns whether it
-/// was killed before it was done.
+/// Starts the program and kills it at a random time after a save has begun; returns whether it was
+/// killed before its end.
 bool run_and_kill(const std::filesystem::path& state,
                   const std::filesystem::path& weights,
                   std::mt19937& random) {
@@ -506,7 +505,7 @@ bool run_and_kill(const std::filesystem::path& state,
   for (auto i = saves; i > 0 && goes_on; --i) {
     goes_on = ::read(ends[0], &byte, 1) == 1;
   }
-  // A save takes some hundred microseconds: some kills fall before it, most inside, some behind.
+  // A save takes some hundred microseconds: some kills precede it, most hit it, some follow it.
   std::atomic<int> spins{static_cast<int>(random() % 200'000)};
   while (spins.fetch_sub(1, std::memory_order_acq_rel) > 0) {
   }
@@ -518,7 +517,7 @@ bool run_and_kill(const std::filesystem::path& state,
   return WIFSIGNALED(status);
 }
 
-// RESUME_KILLS=200 for the full count.
+// RESUME_KILLS=200 runs the full number.
 TEST_F(TrainingState, KilledAtAnyPointOfASaveARunGoesOnToTheSameBits) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer lets no forked process start threads";

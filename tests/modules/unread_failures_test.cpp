@@ -1,4 +1,5 @@
-// README's first program with a label outside the classes, whose loss and reports nobody reads.
+// README's first program with a label outside the classes; the program reads neither loss nor
+// reports.
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/optimizer.hpp>
 
@@ -34,7 +35,7 @@ struct Program {
                            Tensor::from(test.cpu, std::vector{label}, {1}));
     });
   }
-  /// A step whose loss and report nobody reads.
+  /// A step whose loss and report stay unread.
   void step(Optimizer& optimizer, std::int64_t label) {
     auto report = optimizer.step(model, differentiate(label).gradients);
   }
@@ -57,7 +58,7 @@ void expect_told_by_the_next_step(Optimizer optimizer, const std::string& name) 
     EXPECT_THAT(error.what(), HasSubstr("unread_failures_test.cpp"));
   }
   EXPECT_TRUE(all_equal(program.model.weight, before)) << "the step that threw changed nothing";
-  program.step(optimizer, 1);  // told once: training may go on
+  program.step(optimizer, 1);  // reported once: training may go on
   EXPECT_EQ(optimizer.step_count(), 2);
   EXPECT_EQ(program.test.cpu.failures().unread_count(), 0U);
 }
@@ -72,7 +73,7 @@ TEST(UnreadFailures, ALostStepOfAdamWIsThrownByTheNext) {
   expect_told_by_the_next_step(AdamW({.learning_rate = 0.1}), "Adam");
 }
 
-// The update was submitted, and its stream is cancelled before it has begun.
+// The update was submitted, and its stream is cancelled before the update has begun.
 TEST(UnreadFailures, AnUpdateThatItsStreamGaveUpIsThrownByTheNextStep) {
   Program program;
   Optimizer sgd = Sgd({.learning_rate = 0.1});

@@ -95,7 +95,7 @@ TEST(Vocabulary, AFlippedBitAnywhereIsFound) {
     for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
       std::string bad = whole;
       bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
-      std::filesystem::remove(file);  // or the file system waits for its disk
+      std::filesystem::remove(file);  // otherwise the file system waits for its disk
       std::ofstream(file, std::ios::binary) << bad;
       EXPECT_THROW((void)Vocabulary::load(file), FileError) << bit;
     }

@@ -79,7 +79,7 @@ TEST(WeightAverage, OfOneUpdateItIsTheWeights) {
   EXPECT_EQ(average.applied_to(make_pair(test.cpu, 9)).weight.to_vector<float>()[0], 3);
 }
 
-// In bf16 the sum would not move any more: 1/256 of it is lost in each update.
+// In bf16 the sum would stop growing: each update would lose 1/256 of it.
 TEST(WeightAverage, SumsOfNarrowTypesAreKeptInF32) {
   TestRuntime test;
   WeightAverage average(0.99);

@@ -1,5 +1,5 @@
-// Whatever goes wrong in a training, on whichever thread: the error is at a line of the program,
-// that of its call, or that of its own loss or model.
+// Every error in a training, on any thread, names a line of the program: that of its call, or that
+// of its own loss or model.
 #include <hearth/parallel/trainer.hpp>
 
 #include "digits_run.hpp"
@@ -33,7 +33,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-/// What fails, and where: the line of the call, and of the last cause.
+/// The failure, the line of the call, and the line of the last cause.
 struct Row {
   const char* text;
   std::uint32_t line;
@@ -60,7 +60,7 @@ void expect_lines(const std::vector<Row>& rows) {
   }
 }
 
-/// Rows of four numbers with three numbers each to be learned.
+/// Rows of four numbers with three target numbers each.
 ArrayDataset small_data() {
   return ArrayDataset(HostArray::from(std::vector<float>(48, 0.5F), {12, 4}),
                       HostArray::from(std::vector<float>(36, 1.F), {12, 3}));
@@ -241,7 +241,7 @@ TEST_F(CallLines, OfALossThatDoesNotFitItIsWhereItWasMade) {
   expect_lines({{"MeanSquaredLoss: outputs are", made, made, [&] { trainer.fit(wide); }}});
 }
 
-/// Gives three examples, whatever it is asked for.
+/// Returns three examples for every request.
 class ThreeExamples final : public Dataset {
  public:
   [[nodiscard]] std::int64_t size() const override { return 12; }
@@ -260,7 +260,7 @@ class NoFile final : public Dataset {
   }
 };
 
-// As if the function had been called there.
+// As if the program had called the function itself.
 TEST_F(CallLines, OfTheProgramsOwnMistakesTheClassIsKept) {
   const auto broken = [](const Tensor& outputs, const Tensor& targets) {
     return sum(matmul(outputs, targets));
@@ -388,7 +388,7 @@ TEST_F(CallLines, OfWhatDataParallelFinds) {
   });
 }
 
-// What a device says later, in ops that are the trainer's own.
+// Late errors of a device, in ops of the trainer itself.
 TEST_F(CallLines, OfADeviceThatFailsInTheTrainersOwnOps) {
   int failures = 0;
   for (std::uint64_t submit = 40; submit < 240; submit += 5) {

@@ -1,4 +1,4 @@
-// What every engine must do: op × type × size × world. An engine adds its line at the end.
+// Requirements on every engine: op × type × size × world. An engine adds its line at the end.
 #include <hearth/parallel/inproc_collective.hpp>
 
 #include "loan_desk.hpp"
@@ -20,7 +20,7 @@ using testing::LoanDesk;
 using testing::Outcome;
 
 constexpr int kMostRanks = 8;
-// Nothing, tails, one block, several chunks with a tail.
+// Empty, tails, one block, several chunks with a tail.
 constexpr std::size_t kSizes[] = {0, 1, 17, 1024, 40'013};
 
 struct Engine {
@@ -28,7 +28,7 @@ struct Engine {
   std::unique_ptr<Collective> (*make)();
 };
 
-// Values that add up exactly in 32 and 64 bits, and with a rounding in 16.
+// Values whose sums are exact in 32 and 64 bits, and rounded in 16.
 template <class T>
 std::vector<T> values_of(int rank, std::size_t count) {
   std::vector<T> values(count);
@@ -258,7 +258,7 @@ TEST_P(CollectiveConformance, WhatRanksDisagreeOnIsRefusedByAllKinds) {
   });
 }
 
-// One rank has ended its loan: all others come back with the error, none is left waiting.
+// One rank has ended its loan: all others get the error, and none waits for ever.
 TEST_P(CollectiveConformance, ARankThatIsGoneEndsItForAll) {
   std::vector<Tensor> results;
   std::vector<LentRegion> regions = desk_.borrow(tensors<float>(3, 6), results);
@@ -271,7 +271,7 @@ TEST_P(CollectiveConformance, ARankThatIsGoneEndsItForAll) {
   EXPECT_THROW(static_cast<void>(results[2].read_bytes().get()), ArgumentError);
 }
 
-// A tensor whose loan has run out stays poisoned, whatever the engine does with the bytes later.
+// A tensor whose loan has expired stays poisoned, whatever the engine writes later.
 TEST_P(CollectiveConformance, ALoanThatHasRunOutIsNotFilledLater) {
   ManualExecutor executor;
   executor.run([&] {
@@ -293,7 +293,7 @@ TEST_P(CollectiveConformance, ALoanThatHasRunOutIsNotFilledLater) {
   });
 }
 
-// A device that stops drops the work that it was to do: the others hear of it at once.
+// A device that stops drops its pending work: the others are notified at once.
 TEST_P(CollectiveConformance, ADeviceThatStopsEndsItForAll) {
   ManualExecutor executor;
   executor.run([&] {
@@ -342,7 +342,7 @@ TEST_P(CollectiveConformance, ATensorThatSomeoneHoldsKeepsItsValues) {
   EXPECT_EQ(results[0].to_vector<float>(), sum_of<float>(2, 100));
 }
 
-// 0.1f and its like do not add up exactly: another order would give other bits.
+// Values like 0.1f have inexact sums: another order would give other bits.
 TEST_P(CollectiveConformance, AddsInRankOrder) {
   std::vector<Tensor> given;
   float expected = 0;

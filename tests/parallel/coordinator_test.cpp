@@ -37,9 +37,10 @@ class CoordinatorTest : public ::testing::Test {
     decision_ = std::make_shared<UpdateDecision>();
     return coordinator_->begin(step, kSamples, decision_);
   }
-  /// Rank `rank` lends a tensor with this value; returns what becomes of it.
+  /// Lends a tensor with this value for rank `rank`; returns the tensor, which holds the result
+  /// later.
   Tensor arrive(std::int64_t step, std::size_t bucket, int rank, float value, double loss = 0) {
-    // A stream that has lent something stands still, so each loan has its own.
+    // A stream with a loan stands still, so each loan has its own stream.
     Stream stream(desk_.device(rank));
     const StreamScope scope(stream);
     std::vector<Tensor> results;
@@ -188,7 +189,8 @@ TEST_F(CoordinatorTest, RanksThatDoNotCommitWithTheOthersStopEverything) {
   EXPECT_TRUE(again.wait().has_value());
 }
 
-// Its caller has read why the step before went wrong, but not that this one did not happen.
+// The caller has read the cause of the previous step's failure, but not that this step did not
+// happen.
 TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
   const auto watchdog = make_intrusive<detail::Watchdog>();
   coordinator_ =
@@ -211,7 +213,7 @@ TEST_F(CoordinatorTest, ARefusedStepIsToldThoughTheReasonOfItsRefusalWasRead) {
         detail::PendingAccess::is_ready_by(refused, Deadline::in(std::chrono::seconds(10))));
     EXPECT_FALSE(detail::PendingAccess::peek(refused).has_value()) << "over, and its report unread";
   }
-  bool is_told = false;  // the coordinator notes it right after the report is there
+  bool is_told = false;  // the coordinator records it directly after the report
   for (const Deadline end = Deadline::in(std::chrono::seconds(10));
        !is_told && !end.has_passed();) {
     try {
@@ -233,7 +235,7 @@ TEST_F(CoordinatorTest, ACancelEndsWhatIsOpenAndWhatComes) {
   EXPECT_EQ(code_of(arrive(2, 0, 0, 1)), ErrorCode::cancelled);
 }
 
-// An engine of a user's whose call does not return before it is told to.
+// A user's engine whose call does not return until the test releases it.
 class PatientEngine final : public Collective {
  public:
   void all_reduce(std::vector<LentRegion> regions, ReduceOp /*op*/, Finished finished) override {
@@ -333,8 +335,8 @@ TEST(CoordinatorEnd, KeepsWhatItWasGivenForAsLongAsItsEngineKeepsIt) {
   });
 }
 
-// The deadline runs from the first rank of a bucket, not from the beginning of the step, which may
-// have waited long for its turn.
+// The deadline runs from the first rank's arrival at a bucket, not from the begin of the step,
+// which may have waited long for its turn.
 TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
   for (const std::chrono::seconds before : {std::chrono::seconds(30), std::chrono::seconds(300)}) {
     ManualExecutor executor;
@@ -379,7 +381,7 @@ TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
   }
 }
 
-// A rank whose device gets on without end keeps the others for as long as a step may take.
+// A rank whose device makes progress for ever delays the others up to the limit of a step.
 TEST(CoordinatorDeadline, ARankThatGetsOnAndNeverComesIsGivenUpWithTheStepsTime) {
   ManualExecutor executor;
   executor.run([&] {

@@ -1,5 +1,5 @@
-// A step is prepared on every rank, decided once and committed by all or none: memory that fails on
-// one rank, in any phase of a step, moves no weight of any rank.
+// A step is prepared on every rank, decided once, and committed by all or none: a memory failure on
+// one rank, in any phase of a step, changes no weight of any rank.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using namespace hearth::testing;  // NOLINT: a test's own words
 
-// On devices with a page for each tensor, so that memory can fail at every place.
+// For devices with a page for each tensor, so that memory can fail at every allocation.
 struct Heavy {
   Tensor a, b, c;
   explicit Heavy(const Device& device)
@@ -35,13 +35,13 @@ struct Pull {
 struct Options {
   int world = 2;
   OptimizerConfig optimizer = Adam::Config{.learning_rate = 0.125};
-  FaultPlan faults = {};  ///< Of the last rank's device.
+  FaultPlan faults = {};  ///< Faults of the last rank's device.
 };
 
 constexpr int kCommitSteps = 3;
 
 struct Committed {
-  std::vector<std::vector<double>> weights;  ///< By rank, a few of each tensor; empty: none at all.
+  std::vector<std::vector<double>> weights;  ///< By rank, a few of each tensor; may be empty.
   std::vector<Error> failures;
 };
 
@@ -89,7 +89,7 @@ class Training {
     }
     return options;
   }
-  // Whoever holds the weights keeps the update from happening in place: it needs new memory then.
+  // A second handle on the weights prevents the update in place: it then needs new memory.
   Tensor loss(const Heavy& model, const Pull& pull, const WorkerContext& context) {
     if (holds_) {
       model.visit("", [&](const std::string&, const Tensor& tensor) {
@@ -105,7 +105,7 @@ class Training {
     }
     return all;
   }
-  // By index: adding up would hide what a poisoned tail says.
+  // By index, because a sum would hide a poisoned tail.
   [[nodiscard]] std::vector<std::vector<double>> weights() {
     return trainer_.evaluate([](const Heavy& model, WorkerContext&) {
       std::vector<double> some;
@@ -131,8 +131,8 @@ Committed train(const Options& options) {
   return result;
 }
 
-// Lets page after page fail on the last rank, from one on. Which op was the first to have no
-// memory.
+// Lets one page after another fail on the last rank, from `first` on. Returns the first op without
+// memory for each page.
 std::map<std::int64_t, std::string> expect_no_trace_of_failing_pages(Options options,
                                                                      std::int64_t first = 1) {
   const Committed undisturbed = train(options);
@@ -141,14 +141,14 @@ std::map<std::int64_t, std::string> expect_no_trace_of_failing_pages(Options opt
   for (std::int64_t page = first;; ++page) {
     SCOPED_TRACE("page " + std::to_string(page) + " of " + std::to_string(options.world) +
                  " ranks");
-    // Several in a row: the pool tries again with less, and after trimming.
+    // Several failures in a row, because the pool retries with less, and after trimming.
     options.faults = {.failing_allocation = page, .failing_allocation_count = 8};
     const Committed trained = train(options);
     if (trained.weights.empty()) {
       continue;
     }
     if (trained.failures.empty()) {
-      return failed;  // there are not so many pages
+      return failed;  // the run allocates fewer pages
     }
     for (const Error& error : trained.failures) {
       EXPECT_EQ(error.code, ErrorCode::out_of_memory) << error.to_string();

@@ -1,5 +1,5 @@
-// The trainer against engines that hold buckets back, lose them or fail, and against a device that
-// cannot prepare a step.
+// The trainer with engines that delay buckets, lose them or fail, and with a device that cannot
+// prepare a step.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -20,7 +20,7 @@ namespace {
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
 
-// Passes everything on until it is told to keep, refuse or drop what comes, or to throw.
+// Forwards calls until the test makes it delay, refuse or drop them, or throw.
 class UnreliableEngine final : public Collective {
  public:
   enum class Mode : std::uint8_t { pass, keep, refuse, drop, throw_at_once, keep_and_throw };
@@ -40,7 +40,7 @@ class UnreliableEngine final : public Collective {
         return;
       case Mode::refuse:
         inproc.all_reduce({}, op, std::move(finished));
-        return;  // the regions come back cancelled
+        return;  // the regions are returned as cancelled
       case Mode::drop:
         return;
       case Mode::throw_at_once:
@@ -95,13 +95,12 @@ struct Training {
   DataParallel<TinyNet, Samples> trainer;
 };
 
-// What a step does on a rank's device behind its first bucket: the updates of the four parameters
-// that are used, and the copy of the zeros of `unused.weight`, which the gradients hold, for its
-// bucket.
+// Kernels of a step on a rank's device after its first bucket: the updates of the four used
+// parameters, and the copy of the zero gradients of `unused.weight` for its bucket.
 constexpr std::uint64_t kBehindTheFirst = 4 + 1;
 
-// The sweep of a rank does not wait for its buckets: with the first one held back, all kernels of
-// the step run but the updates, and the lending of the other buckets.
+// The sweep of a rank does not wait for its buckets. With the first one delayed, all kernels of the
+// step run except the updates and the lending of the other buckets.
 TEST(DataParallelEngine, TheSweepGoesOnWhileABucketIsReduced) {
   ManualExecutor executor;
   executor.run([&] {
@@ -116,7 +115,7 @@ TEST(DataParallelEngine, TheSweepGoesOnWhileABucketIsReduced) {
     std::optional<UnreliableEngine::Kept> first = engine.kept.pop(Deadline::in(kDefaultWait));
     ASSERT_TRUE(first.has_value());
     engine.mode.store(Mode::pass, std::memory_order_release);
-    // Virtual time passes only when nothing else can run.
+    // Virtual time passes only when no thread can run.
     detail::current_context().parker().park(Deadline::in(std::chrono::milliseconds(1)));
     EXPECT_EQ(training.kernels() - start, in_a_step + in_a_step - kBehindTheFirst);
     EXPECT_FALSE(step.is_ready());
@@ -140,8 +139,7 @@ TEST(DataParallelEngine, ARefusedBucketEndsTheStepOnAllRanks) {
   EXPECT_TRUE(has_equal_replicas(training.trainer));
 }
 
-// In virtual time: a deadline that somebody waited for would show. All ranks stay, and the next
-// step runs.
+// In virtual time, where waiting for a deadline would show. All ranks stay, and the next step runs.
 TEST(DataParallelEngine, AnEngineThatThrowsOrDropsABucketEndsTheStepAtOnceOnAllRanks) {
   for (const DeviceLossPolicy policy : {DeviceLossPolicy::stop, DeviceLossPolicy::shrink}) {
     for (const Mode mode : {Mode::throw_at_once, Mode::keep_and_throw, Mode::drop}) {
@@ -172,8 +170,8 @@ TEST(DataParallelEngine, AnEngineThatThrowsOrDropsABucketEndsTheStepAtOnceOnAllR
   }
 }
 
-// In virtual time: nobody really waits five seconds. The engine has the bytes of that step still
-// while the next one runs.
+// In virtual time, so the test does not wait five real seconds. The engine still holds the bytes of
+// that step while the next one runs.
 TEST(DataParallelEngine, ABucketThatTheEngineKeepsEndsTheStepAtTheDeadline) {
   ManualExecutor executor;
   executor.run([&] {
@@ -206,8 +204,8 @@ TEST(DataParallelEngine, ABucketThatTheEngineKeepsEndsTheStepAtTheDeadline) {
   });
 }
 
-// One large tensor. Someone who holds a copy of it keeps the update from happening in place, so
-// that a device with room for two of its size, but not for three, cannot prepare it.
+// One large tensor. A second handle on it prevents the update in place, so a device with room for
+// two of its size, but not for three, cannot prepare it.
 struct Big {
   static constexpr std::int64_t kCount = 1 << 20;
   Tensor weight;

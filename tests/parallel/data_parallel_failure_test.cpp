@@ -1,5 +1,5 @@
-// What happens to a step when something goes wrong on one rank: it fails as a whole, with that
-// error, and the training goes on from where it was.
+// Failures on one rank during a step: the step fails as a whole with that error, and the training
+// continues from its previous state.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 using Trainer = DataParallel<TinyNet, Samples>;
 using Loss = Trainer::LossFn;
 
-// What a rank does instead of its honest work, while armed.
+// Faulty behaviour of a rank while armed.
 struct Sabotage {
   std::atomic<bool> is_armed{false};
   int rank = 1;
@@ -98,7 +98,7 @@ TEST(DataParallelFailure, ALossThatDependsOnNoParameterIsRefused) {
   EXPECT_EQ(training.weights(), before);
 }
 
-// With real threads; the other ways to fail are in the table of data_parallel_faults_test.
+// With real threads; data_parallel_faults_test has the other failures in a table.
 TEST(DataParallelFailure, APoisonedGradientOnOneRankEndsTheStepOnAll) {
   Sabotage sabotage;
   sabotage.act = [](const TinyNet& model, Samples& shard, WorkerContext& context) {
@@ -149,12 +149,12 @@ TEST(DataParallelFailure, AFailedStepWhoseReportWasDroppedIsThrownByALaterCall) 
   Training training(sabotage.loss());
   sabotage.is_armed.store(true, std::memory_order_release);
   static_cast<void>(training.trainer().step_later(training.batch(1)));
-  static_cast<void>(training.weights());  // rank 0 is through with the step, so rank 1 has thrown
+  static_cast<void>(training.weights());  // rank 0 has finished the step, so rank 1 has thrown
   sabotage.is_armed.store(false, std::memory_order_release);
   int thrown = 0;
-  // The first call may come before the outcome, or while the coordinator's thread, which has just
-  // told it, still holds the error: a report counts as dropped once both have let it go. Before it
-  // decides the first call's step it has, so the second call throws at the latest.
+  // The first call may precede the outcome, or run while the coordinator's thread still holds the
+  // reported error: a report counts as dropped once both have released it. The coordinator releases
+  // it before it decides the first call's step, so at the latest the second call throws.
   for (int call = 0; call < 3; ++call) {
     try {
       training.step(2);
@@ -198,9 +198,9 @@ TEST(DataParallelFailure, AFunctionThatThrowsInEvaluateIsReported) {
   training.step(1);
 }
 
-// In virtual time: nobody really waits five seconds.
-// An update of the replicas that fails on some ranks: `fails` says on which, before it has doubled
-// a weight there or after.
+// In virtual time, so the test does not wait five real seconds.
+// An update of the replicas that fails on some ranks: `fails` states for each rank whether it
+// fails, and whether before or after it has doubled a weight.
 enum class FailsAt { never, before, after };
 
 void expect_alike_after_update(const std::vector<FailsAt>& fails, int steps_before) {
@@ -253,7 +253,7 @@ TEST(DataParallelFailure, ALearningRateThatIsRefusedChangesNothing) {
   EXPECT_EQ(training.weights(), undisturbed.weights());
 }
 
-// A class that is none, on one rank: nothing throws there, but a weight has no values.
+// An invalid class on one rank: no call throws there, but a weight has no values.
 TEST(DataParallelFailure, AnUpdateThatADeviceCannotDoLeavesAllAlike) {
   Training training(loss_in<TinyNet>(DType::f32));
   training.step(1);
@@ -301,7 +301,7 @@ TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
   }
 }
 
-// Any order of the threads' steps gives the same bits.
+// Any order of the threads' steps gives equal bits.
 TEST(DataParallelFailure, TheOrderOfThreadsChangesNothing) {
   std::vector<double> expected;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {

@@ -1,6 +1,6 @@
-// Every fault under every policy, at every moment of a short training: a step happens on all ranks
-// or on none, within 10 s; the training goes on as the policy says, to the weights of an honest run
-// of the steps that happened; nothing is left in memory.
+// Every fault under every policy, at every moment of a short training. A step happens on all ranks
+// or on none, within 10 s. The training continues by the policy, to the weights of a fault-free run
+// of the steps that happened. No tensor is left in memory.
 #include "faulty_training.hpp"
 
 #include <array>
@@ -21,15 +21,15 @@ using namespace std::chrono_literals;
 struct FaultRow {
   const char* name;
   Cost cost;
-  const char* text;  ///< In the error of the step, where one fails.
+  const char* text;  ///< Part of the failed step's error, if a step fails.
   Fault (*at)(int moment);
   int first = 1;
   int stride = 1;
   int last = kSteps;
-  int least = 1;  ///< So many moments meet the fault at least.
+  int least = 1;  ///< Minimum number of moments that meet the fault.
 };
 
-/// The rank of kVictim does this, in its call number `moment`.
+/// The rank of kVictim calls this in its call number `moment`.
 template <class Act>
 Fault in_loss(int moment, Act act) {
   return {
@@ -55,7 +55,7 @@ const std::array kFaults{
              15},
     FaultRow{"TheDeviceHangs",
              Cost::hung_device,
-             "sim:1",  // at first it did not come, then its restart has lost its replica
+             "sim:1",  // it first timed out, then its restart lost the replica
              [](int moment) {
                return Fault{.plan = {.hanging_submit = static_cast<std::uint64_t>(moment)}};
              },
@@ -182,7 +182,7 @@ class DataParallelFaults : public ::testing::TestWithParam<std::tuple<Policy, Fa
   const FaultRow row_ = std::get<1>(GetParam());
   const Outcome outcome_ = outcome_of(policy_, row_.cost, {});
 
-  /// Where nothing is to be seen of the fault afterwards, there is state that could show it.
+  /// If the fault leaves no visible trace, state that could show it is enabled.
   [[nodiscard]] TrainingOptions options() const {
     TrainingOptions options{.policy = policy_.on_loss, .has_spare = policy_.has_spare};
     if (outcome_.is_as_if_nothing_had_been()) {
@@ -209,10 +209,10 @@ class DataParallelFaults : public ::testing::TestWithParam<std::tuple<Policy, Fa
   std::map<std::vector<std::pair<int, int>>, std::vector<double>> honest_;
 };
 
-// Each moment has another order of threads, too.
+// Each moment also has another order of threads.
 TEST_P(DataParallelFaults, LeaveAStepWholeOrUndone) {
   int met = 0;
-  int missed_in_a_row = 0;  // so many are behind the training's end
+  int missed_in_a_row = 0;  // number of moments after the training's end
   for (int moment = row_.first; moment <= row_.last && missed_in_a_row < 4 && !HasFailure();
        moment += row_.stride) {
     SCOPED_TRACE("moment " + std::to_string(moment));
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Table,
                                   std::get<1>(each.param).name;
                          });
 
-// Other orders of the threads' steps, other places of the fault: no hang, no other weights.
+// Other orders of the threads' steps and other places of the fault: no hang, and equal weights.
 TEST(DataParallelFaultOrders, TheOrderOfThreadsChangesNothing) {
   const TrainingOptions options{.policy = DeviceLossPolicy::shrink};
   std::map<std::vector<std::pair<int, int>>, std::vector<double>> honest;
@@ -257,7 +257,7 @@ TEST(DataParallelFaultOrders, TheOrderOfThreadsChangesNothing) {
   }
 }
 
-// With real threads, whose order nothing chooses.
+// With real threads, in an order that the test does not control.
 TEST(DataParallelFaultOrders, ThreadsSurviveALossToo) {
   for (const std::uint64_t submit : {70U, 101U, 133U}) {
     Hall hall(nullptr, {.plan = {.lost_at_submit = submit}});

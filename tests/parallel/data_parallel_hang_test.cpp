@@ -1,6 +1,6 @@
-// What hangs in a step (a collective, a kernel on one of the devices) is reported at the deadline,
-// with who waits for whom; the process lives, the other devices work, and when the hang is over the
-// training goes on.
+// Hangs in a step (a collective, a kernel on one device) are reported at the deadline with the
+// waiting threads. The process survives, the other devices work, and when the hang ends the
+// training continues.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using Trainer = DataParallel<TinyNet, Samples>;
 
-// While it is told to, what it does on the first rank's device does not come back before release().
+// While armed, its work on the first rank's device does not return before release().
 class HangingEngine final : public Collective {
  public:
   void all_reduce(std::vector<LentRegion> regions, ReduceOp op, Finished finished) override {
@@ -140,7 +140,7 @@ TEST(DataParallelHang, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProces
   });
 }
 
-// No rank missed its deadline: it is the device that hangs.
+// No rank missed its deadline; the device hangs.
 TEST(DataParallelHang, ADeviceThatACollectiveKeepsIsGoneOnWithoutUnderShrink) {
   ManualExecutor executor;
   executor.run([&] {
@@ -160,7 +160,7 @@ TEST(DataParallelHang, ADeviceThatACollectiveKeepsIsGoneOnWithoutUnderShrink) {
   });
 }
 
-// Nobody chooses the order of threads here, nor who answers the report in time.
+// The test controls neither the order of threads nor which thread answers the report in time.
 TEST(DataParallelHang, ThreadsReportAHangInACollectiveToo) {
   const Runtime runtime = three_sims(nullptr);
   HangingEngine engine;
@@ -196,7 +196,7 @@ TEST(DataParallelHang, ATrainerThatIsDestroyedWaitsForNoHang) {
   });
 }
 
-// A rank that was given up while it committed fails when all wait for it to mend another one.
+// A rank abandoned during its commit fails while all wait for it to mend another rank.
 TEST(DataParallelHang, ARankThatFailsWhileOthersAreMendedIsMendedToo) {
   int late_failures = 0;
   for (std::uint64_t submit = 20; submit < 140; submit += 2) {
@@ -242,8 +242,8 @@ TEST(DataParallelHang, ARankThatFailsWhileOthersAreMendedIsMendedToo) {
   EXPECT_GT(late_failures, 3);
 }
 
-// An update of the replicas fails on all ranks, and the first of them has not committed the step
-// before.
+// An update of the replicas fails on all ranks, and the first rank has not committed the previous
+// step.
 TEST(DataParallelHang, ARankThatFellBehindGivesNobodyItsState) {
   int late_failures = 0;
   for (std::uint64_t submit = 20; submit < 140; submit += 2) {
@@ -266,7 +266,7 @@ TEST(DataParallelHang, ARankThatFellBehindGivesNobodyItsState) {
         EXPECT_THROW(trainer.set_learning_rate(-1), Exception);
         late_failures += report.wait().has_value() && report.get().late_failure ? 1 : 0;
       }
-      control.stuck_at = 0;  // it would be looking at the weights that fails
+      control.stuck_at = 0;  // otherwise reading the weights fails
       EXPECT_TRUE(has_equal_replicas(trainer));
     });
   }

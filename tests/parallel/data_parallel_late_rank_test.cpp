@@ -1,5 +1,5 @@
-// A rank that hangs while something else has gone wrong, or outside of steps, and a device whose
-// kernel hangs: the trainer gives it up in time, says what came first and goes on.
+// A rank that hangs while another failure is handled, or outside of steps, and a device whose
+// kernel hangs: the trainer abandons it in time, reports the first failure and continues.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -40,7 +40,7 @@ Samples batch_of(int step) {
 
 using Prank = std::function<void(const std::string& device, int call)>;
 
-// A trainer on sim:0 to sim:2, whose loss function first plays a prank.
+// A trainer on sim:0 to sim:2, whose loss function first runs a fault of the test.
 class Hall {
  public:
   explicit Hall(detail::Executor* executor,
@@ -59,7 +59,7 @@ class Hall {
   }
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
-  ~Hall() {  // whatever a test says, nobody hangs for ever
+  ~Hall() {  // so that a failed test does not hang
     let_go();
   }
   void hang() const { static_cast<void>(released_->wait({.deadline = Deadline::never()})); }
@@ -68,7 +68,7 @@ class Hall {
       return divide(batch_of(number), static_cast<int>(ranks.size()));
     });
   }
-  /// What it throws.
+  /// The error that the call throws.
   static std::string error_of(const std::function<void()>& act) {
     try {
       act();
@@ -140,7 +140,7 @@ class Hall {
   std::optional<Trainer> trainer;
 };
 
-// With a step before it, the table of data_parallel_faults_test has it.
+// The table of data_parallel_faults_test has the case with a previous step.
 TEST(DataParallelLateRank, TheFirstErrorOfTheFirstStepIsNotSwallowedByAHang) {
   ManualExecutor executor;
   executor.run([&] {
@@ -297,7 +297,7 @@ TEST(RankGroup, NumbersItsRanksInTheNextMendWhenOneDidNotAnswerInThis) {
     Promise<void> answer;
     const auto answered = std::make_shared<const Pending<void>>(answer.pending());
     const auto trouble = [&] {
-      if (++questions == 2) {  // all have answered that will
+      if (++questions == 2) {  // no more answers will arrive
         ranks[2].worker.post([answered](WorkerContext&) {
           static_cast<void>(answered->wait({.deadline = Deadline::never()}));
         });

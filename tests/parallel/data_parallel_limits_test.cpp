@@ -1,4 +1,5 @@
-// The trainer's limits at their ends: none at all, and time in which nobody could run.
+// The extremes of the trainer's limits: no limits, and time in which no thread of the process could
+// run.
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 
@@ -50,7 +51,7 @@ TEST(DataParallelLimits, TheLargestDurationMeansNoLimit) {
   });
 }
 
-// In the middle of a step, for longer than all its limits together.
+// In the middle of a step, for longer than the sum of its limits.
 TEST(DataParallelLimits, AStandstillOfTheProcessFailsNoStepAndLosesNoRank) {
   for (const int stopped_call : {1, 4, 5}) {
     ManualExecutor executor;

@@ -1,4 +1,4 @@
-// A state that is loaded on all ranks or on none: each copy to each rank's device fails once.
+// A state is loaded on all ranks or on none: each copy to each rank's device fails once.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include <hearth/modules/training_state.hpp>
@@ -24,7 +24,7 @@ namespace {
 using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
 
-/// Which copy fails, on which device, and how many there were since it was said.
+/// Which copy fails on which device, and the number of copies since it was armed.
 struct CopyFault {
   std::string device;
   std::atomic<int> at{0};  ///< 0: none.
@@ -62,7 +62,7 @@ class FailingCopies final : public ForwardingBackend {
 struct LoadRun {
   explicit LoadRun(std::shared_ptr<CopyFault> fault = std::make_shared<CopyFault>())
       : runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}},
-                 .fusion = Fusion::off},  // else time decides what an oracle rounds
+                 .fusion = Fusion::off},  // with fusion, an oracle's rounding would depend on time
                 {.make = [fault](const BackendRequest& request) -> std::unique_ptr<Backend> {
                   return request.name.starts_with("sim:")
                              ? std::make_unique<FailingCopies>(make_sim(request, {}), fault)
@@ -88,7 +88,7 @@ struct LoadRun {
   DataParallel<TinyNet, Samples> trainer;
 };
 
-// Weights are compared at once; optimizer, rate and generators by what the next step makes of them.
+// Weights are compared at once; optimizer, rate and generators by the result of the next step.
 TEST(DataParallelLoad, AFailureOnAnyRankAtAnyPlaceChangesNoRank) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "state.safetensors";

@@ -1,5 +1,5 @@
-// What a trainer does about a lost device or a hung rank, beside what the table of
-// data_parallel_faults_test says: who is left, what is refused, what the log says.
+// Recovery from a lost device or a hung rank beyond the table of data_parallel_faults_test: the
+// remaining ranks, the refusals, and the log.
 #include "faulty_training.hpp"
 
 #include <hearth/runtime/base/manual_executor.hpp>
@@ -42,7 +42,7 @@ double step_loss(Trainer& trainer, int step) {
       .loss;
 }
 
-// By another hand than the trainer's, at any moment.
+// Another thread than the trainer's restarts it, at any moment.
 TEST(DataParallelMending, ADeviceThatSomeoneRestartsGetsTheModelAgain) {
   for (const DeviceLossPolicy policy : {DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
     const TrainingOptions options{.policy = policy, .drop = 0.5};
@@ -94,7 +94,7 @@ TEST(DataParallelMending, ARestartEndsATrainingThatIsToStopAtALoss) {
 TEST(DataParallelMending, ALostFirstRankLeavesTheModelWithTheOthers) {
   in_virtual_time([](ManualExecutor& executor) {
     const Hall hall(&executor, {.plan = {.lost_at_submit = 60}});
-    const std::vector<Device> devices = hall.devices(1, 3);  // the one that is lost comes first
+    const std::vector<Device> devices = hall.devices(1, 3);  // the lost device comes first
     Generator generator(3);
     Trainer trainer(hall.runtime(),
                     TinyNet(devices[0], generator, DType::f32),
@@ -211,7 +211,7 @@ TEST(DataParallelMending, ATrainerThatIsDestroyedLeavesALossFunctionThatHangsBeh
   });
 }
 
-// Nothing chooses the order of threads here, and the one that is left behind outlives the runtime.
+// The test does not control the order of threads, and the abandoned thread outlives the runtime.
 TEST(DataParallelMending, ThreadsGoOnWithoutARankThatHangsToo) {
   Promise<void> release;
   const auto released = std::make_shared<const Pending<void>>(release.pending());

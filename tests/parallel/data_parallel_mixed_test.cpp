@@ -1,7 +1,7 @@
-// Two asynchronous sims and a cpu train one model, and one of the sims fails in the forward pass,
-// the backward pass, the reduction or the step: by a loss, a hang, or a kernel that fails, late
-// where it may do so while it runs. A step happens on all three or on none, and the weights are
-// those of an honest run of the steps that happened.
+// Two asynchronous sims and a cpu train one model. One sim fails in the forward pass, the backward
+// pass, the reduction or the step: by a loss, a hang, or a failing kernel, late if that kernel may
+// fail while it runs. A step happens on all three devices or on none, and the weights are those of
+// a fault-free run of the steps that happened.
 #include "faulty_training.hpp"
 
 #include <map>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 struct FaultKind {
   const char* name;
   Cost cost;
-  const char* text;  ///< In the error of the step, where one fails.
+  const char* text;  ///< Part of the failed step's error, if a step fails.
   FaultPlan (*at)(std::uint64_t submit);
 };
 const std::vector<FaultKind> kFaults{
@@ -39,7 +39,7 @@ const std::vector<PhaseRow> kPhases{{"Forward", Phase::forward},
                                     {"Reduction", Phase::reduction},
                                     {"Step", Phase::step}};
 
-/// What the victim is given in an honest run.
+/// The submits of the victim in a fault-free run.
 struct Submits {
   std::map<Phase, std::vector<std::uint64_t>> of;  ///< Numbers, from 1.
   std::vector<std::uint64_t> with_cell;
@@ -49,7 +49,7 @@ struct Submits {
     const Phase before = phase_;
     phase_ = phase_of(launch.call.op);
     steps_ += before == Phase::step && phase_ != Phase::step ? 1 : 0;
-    if (steps_ < kSteps - 1) {  // what comes of the last one no step would say
+    if (steps_ < kSteps - 1) {  // no step would report the outcome of the last one
       of[phase_].push_back(count_);
     }
     if (launch.cell != 0) {
@@ -84,7 +84,7 @@ class MixedFaults : public ::testing::TestWithParam<std::tuple<Policy, FaultKind
       outcome_of(policy_, fault_.cost, {.policy = policy_.on_loss, .is_mixed = true});
   const TrainingOptions options_ = options();
 
-  /// Where ranks leave, the honest run begins with new optimizers: then there is no state.
+  /// If ranks leave, the fault-free run begins with new optimizers, so the options have no state.
   [[nodiscard]] TrainingOptions options() const {
     TrainingOptions options{
         .policy = policy_.on_loss, .has_spare = policy_.has_spare, .is_mixed = true};
@@ -106,7 +106,7 @@ class MixedFaults : public ::testing::TestWithParam<std::tuple<Policy, FaultKind
     if (honest.empty()) {
       honest = train_honestly(trained.happened, options_);
     }
-    // Adam divides by what may be as small as the rounding of a sum.
+    // Adam divides by values that may be as small as a sum's rounding error.
     EXPECT_LT(largest_difference(trained.weights, honest), 1e-4);
     expect_as_planned(trained, outcome_, fault_.text);
   }
@@ -125,7 +125,7 @@ TEST_P(MixedFaults, LeaveAStepWholeOrUndone) {
   for (std::size_t i = 0; i < moments.size() && !HasFailure(); i += stride) {
     SCOPED_TRACE("submit " + std::to_string(moments[i]));
     const Trained trained = train({.plan = fault_.at(moments[i])}, options_, i % 3);
-    if (trained.met_fault) {  // else nothing depends on what failed
+    if (trained.met_fault) {  // otherwise nothing depends on the failed op
       ++met;
       expect_outcome(trained);
     }
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Table,
                                   std::get<1>(each.param).name + std::get<2>(each.param).name;
                          });
 
-// Each kernel that may fail while it runs does: those of losses and of their gradients.
+// Fails each kernel that may fail while it runs: those of losses and of their gradients.
 TEST(MixedLateFailures, EachKernelThatMayFailLateCostsItsStepAlone) {
   const TrainingOptions options{.policy = DeviceLossPolicy::shrink,
                                 .optimizer = Adam::Config{.learning_rate = 0.01},

@@ -1,5 +1,5 @@
-// What a trainer does with parameters that are out of the ordinary: tied ones, those that some
-// ranks or none use in a step, groups with settings of their own, and Buffers.
+// A trainer with special parameters: tied ones, some that only some ranks or none use in a step,
+// groups with their own settings, and Buffers.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "training_support.hpp"
@@ -26,7 +26,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Each of its parameters matters somewhere, but for `spare`. `head` is `stem` again.
+// The loss depends on each of its parameters except `spare`. `head` is tied to `stem`.
 struct Odd {
   Tensor stem, branch, spare;
   Buffer centre;
@@ -60,7 +60,7 @@ Tensor loss_of(const Odd& model, const Points& shard) {
   return mean(square(z + model.head * 0.5 - model.last));
 }
 
-// The mean over the samples of all shards, as one device takes it.
+// The mean over the samples of all shards, as on one device.
 Tensor loss_of(const Odd& model, const std::vector<Points>& shards) {
   std::int64_t count = 0;
   for (const Points& shard : shards) {
@@ -97,7 +97,7 @@ struct Bench {
 
 using Step = std::vector<Points>;  // by rank
 
-// The same steps by a plain loop.
+// The same steps in a plain loop.
 std::vector<double> alone(const std::vector<Step>& steps) {
   const Runtime runtime(cpu_devices(1));
   Odd model(runtime.device("cpu:0"));

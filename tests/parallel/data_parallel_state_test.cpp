@@ -1,4 +1,4 @@
-// What a data-parallel training keeps beside its weights: state on disk, averaged weights, bounds.
+// State of a data-parallel training beside its weights: on disk, averaged weights, bounds.
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "tests/base/temporary_folder.hpp"
@@ -76,7 +76,7 @@ TEST(DataParallelState, ARunThatIsLoadedGoesOnToTheSameBits) {
   }
 }
 
-// A run that saves every few steps is over at some step, and another goes on from its last file.
+// A run that saves every few steps stops at some step, and another continues from its last file.
 TEST(DataParallelState, GoesOnFromFiftyPointsToTheSameBits) {
   constexpr std::uint64_t kSteps = 12;
   const int points = kSanitizerTakesAddresses ? 6 : 50;
@@ -154,7 +154,7 @@ TEST(DataParallelState, ASaveThatFailsLeavesTheTrainingAsItWas) {
   EXPECT_TRUE(has_equal_replicas(run.trainer));
 }
 
-// A rank that is in a loss when the file is to be written.
+// A rank is in its loss function when the file is to be written.
 TEST(DataParallelState, ASaveDoesNotWaitForARankThatHangs) {
   const TemporaryFolder folder;
   Promise<void> release;
@@ -222,7 +222,7 @@ TEST(DataParallelState, NotesOfTheLibrarysNamesAreRefusedAtTheCall) {
 TEST(DataParallelState, WritingHasALimit) {
   const TemporaryFolder folder;
   StateRun run(1, {.optimizer = Adam::Config{}, .save_limit = std::chrono::nanoseconds(1)});
-  // A caller that does not get to run meanwhile finds the file written.
+  // A caller that was not scheduled meanwhile finds the file written.
   const Deadline late = Deadline::in(std::chrono::seconds(20));
   bool was_in_time = true;
   while (was_in_time && !late.has_passed()) {
@@ -239,7 +239,7 @@ TEST(DataParallelState, WritingHasALimit) {
   EXPECT_THROW(StateRun(1, {.save_limit = std::chrono::nanoseconds(0)}), ArgumentError);
 }
 
-// The error of the first is thrown; the others say the same.
+// The first error is thrown; the others are equal.
 TEST(DataParallelState, AnEvaluationThatFailsOnAllRanksIsRead) {
   StateRun run(2);
   EXPECT_THROW(run.trainer.evaluate([](const TinyNet& model, WorkerContext& context) {
@@ -276,7 +276,7 @@ TEST(DataParallelState, WithoutAnAverageThereIsNone) {
   EXPECT_THROW(StateRun(1, {.clip = {.max_norm = 0}}), ArgumentError);
 }
 
-// Plain descent by the rate 1: what the weights move by is the gradient.
+// Plain descent with rate 1: the change of the weights is the gradient.
 TEST(DataParallelState, GradientsOfTheWholeBatchAreBounded) {
   const auto move_by = [](const GradientClip& clip) {
     StateRun run(2, {.optimizer = Sgd::Config{.learning_rate = 1}, .clip = clip});

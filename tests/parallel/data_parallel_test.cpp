@@ -47,7 +47,7 @@ struct Trained {
   std::vector<double> losses;
 };
 
-// Every world size sees the same batches.
+// Every world size sees equal batches.
 template <class Model>
 Trained train(const Training& how) {
   const Runtime runtime(cpu_devices(how.world));
@@ -145,7 +145,7 @@ TEST(DataParallel, TheSizeOfTheBucketsChangesNoBit) {
 }
 
 TEST(DataParallel, UnevenAndEmptyShardsAreWeightedByTheirSamples) {
-  for (const std::int64_t batch : {1, 3, 5, 7}) {  // of 4 ranks, some have nothing
+  for (const std::int64_t batch : {1, 3, 5, 7}) {  // some of 4 ranks have no samples
     const Trained one = train<TinyNet>({.world = 1, .dtype = DType::f64, .batch = batch});
     const Trained four = train<TinyNet>({.world = 4, .dtype = DType::f64, .batch = batch});
     EXPECT_LE(largest_difference(four.weights, one.weights), 1e-12) << batch << " samples";
@@ -155,7 +155,7 @@ TEST(DataParallel, UnevenAndEmptyShardsAreWeightedByTheirSamples) {
 
 TEST(DataParallel, AccumulatedMicroBatchesAreOneBigBatch) {
   const Trained big = train<TinyNet>({.world = 2, .dtype = DType::f64, .batch = 11});
-  for (const int count : {2, 3, 11}) {  // with 11, one rank has nothing each time
+  for (const int count : {2, 3, 11}) {  // with 11, one rank has no samples each time
     const Trained parts =
         train<TinyNet>({.world = 2, .dtype = DType::f64, .batch = 11, .micro_batches = count});
     EXPECT_LE(largest_difference(parts.weights, big.weights), 1e-12) << count << " micro-batches";
@@ -251,7 +251,7 @@ TEST(DataParallel, ParametersThatTheLossDoesNotTouchKeepTheirValues) {
   EXPECT_EQ(small.trainer.snapshot().unused.weight.to_vector<float>(), before);
 }
 
-// The second of two steps goes as far as the rate says: w0 - 0.25·g0, then - rate·g1.
+// The second of two steps uses the new rate: w0 - 0.25·g0, then - rate·g1.
 TEST(DataParallel, TheLearningRateCanBeChanged) {
   const auto weights_with = [](double rate) {
     SmallTrainer small(2, {.optimizer = Sgd::Config{.learning_rate = 0.25}});

@@ -1,5 +1,5 @@
-// A small network that learns digits, and options for training it quietly: what the Trainer's tests
-// run. Threads: values.
+// A small network that learns digits, and options for training without output, for the Trainer's
+// tests. Threads: values.
 #pragma once
 
 #include <hearth/modules/batch_norm2d.hpp>
@@ -42,7 +42,7 @@ struct DigitNet {
   HEARTH_MODULE(DigitNet, inner, outer, dropout)
 };
 
-/// A convolution with a BatchNorm2d behind it, and a dropout.
+/// A convolution, a BatchNorm2d and a dropout.
 struct NormNet {
   Conv2d conv;
   BatchNorm2d norm;
@@ -67,7 +67,7 @@ inline const auto kLoss = [](const Tensor& outputs, const Tensor& targets) {
   return cross_entropy(outputs, targets);
 };
 
-/// Digits, and quiet options for training on them.
+/// Digits, and options for training on them without output.
 struct Digits {
   explicit Digits(int world = 1) : runtime(cpu_devices(world)) {
     for (int i = 0; i < world; ++i) {
@@ -99,8 +99,9 @@ inline std::string text_of(const std::filesystem::path& file) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Twelve examples a step, however they are divided: the same run in f64, where only the order of
-/// sums differs. make_loss(device) is the Trainer's loss, change(options) the rest of the run.
+/// Twelve examples a step, divided in any way, must give one run in f64, where only the order of
+/// sums differs. make_loss(device) makes the Trainer's loss; change(options) sets the rest of the
+/// run.
 template <class MakeLoss, class Change>
 void expect_division_changes_nothing(const MakeLoss& make_loss, const Change& change) {
   const auto train = [&](int world, std::int64_t batch_size, std::int64_t accumulate) {
@@ -128,7 +129,7 @@ void expect_division_changes_nothing(const MakeLoss& make_loss, const Change& ch
   }
 }
 
-/// All of a run that does not depend on time.
+/// The part of a run's figures that does not depend on time.
 inline std::vector<std::vector<double>> figures_of(const TrainingResult& result) {
   std::vector<std::vector<double>> all;
   for (const EpochRecord& epoch : result.history.epochs) {

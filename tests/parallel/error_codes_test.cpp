@@ -1,5 +1,5 @@
-// Every ErrorCode, provoked the way a program meets it. A new code does not compile until it has a
-// case here.
+// Every ErrorCode, provoked as a program meets it. A new code does not compile until it has a case
+// here.
 #include "loan_desk.hpp"
 #include "tests/base/temporary_folder.hpp"
 
@@ -59,7 +59,7 @@ LentRegion borrow(const Device& device, std::int64_t count, Tensor& result) {
   return std::move(region).get();
 }
 
-// An engine is given bytes of a device that has ended.
+// An engine gets bytes of a device that has closed.
 void reduce_after_the_end() {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
   std::optional<Runtime> other;

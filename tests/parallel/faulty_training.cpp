@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kMostOfAStep = 10s;
 
-/// Says what it is given.
+/// Reports its launches.
 class WatchedSim final : public ForwardingBackend {
  public:
   WatchedSim(std::unique_ptr<Backend> sim, std::function<void(const Launch&)> watch)
@@ -34,7 +34,7 @@ class WatchedSim final : public ForwardingBackend {
   std::function<void(const Launch&)> watch_;
 };
 
-/// Nothing is left but what a lost device had.
+/// Expects that only tensors of a lost device are left.
 void expect_no_leak(const Hall& hall) {
   pass(1s);
   for (const Device& device : hall.runtime().devices()) {
@@ -45,9 +45,9 @@ void expect_no_leak(const Hall& hall) {
   }
 }
 
-/// Looks at the weights, which may be what meets the fault: not before the end.
+/// Reads the weights. The read may meet the fault, so it comes only at the end.
 void look(Trainer& trainer, bool is_mixed, Trained& result) {
-  if (!result.refuses_steps && !is_mixed) {  // which round in different places
+  if (!result.refuses_steps && !is_mixed) {  // mixed devices round in different places
     EXPECT_TRUE(has_equal_replicas(trainer));
   }
   result.weights = weights_of(trainer.snapshot());
@@ -99,7 +99,7 @@ Hall::Hall(detail::Executor* executor, Fault fault, TrainingOptions training)
         return fault_.watch ? std::make_unique<WatchedSim>(std::move(sim), fault_.watch)
                             : std::move(sim);
       }} {
-  // Faults are told by the number of a submit.
+  // A fault is identified by the number of a submit.
   RuntimeOptions options{.devices = {}, .fusion = Fusion::off, .executor = executor};
   for (int i = 0; i < options_.world() + 1; ++i) {
     options.devices.push_back({.name = options_.name_of(i)});
@@ -119,7 +119,7 @@ void Hall::let_go() {
     release_.set_value();
     control_.release.set_value();
     if (fault_.plan.hanging_submit != 0) {
-      device(1).restart();  // nothing else ends the waits for what hangs
+      device(1).restart();  // only a restart ends the waits for the hung op
     }
     pass(1s);
   }
@@ -184,7 +184,7 @@ Trainer Hall::trainer_of(TinyNet model, int world, const TrainingOptions& option
 Trained train_in(Hall& hall, const TrainingOptions& options) {
   Trained result;
   bool has_late_failure = false;
-  bool loses_last = false;  // the last step happened, and a device was lost behind it
+  bool loses_last = false;  // the last step happened, and a device was lost after it
   {
     Trainer trainer = hall.trainer(options);
     for (int step = 0; step < kSteps; ++step) {
@@ -208,7 +208,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
         hall.let_go();
       }
     }
-    if (loses_last && options.policy == DeviceLossPolicy::stop) {  // which the next call tells
+    if (loses_last && options.policy == DeviceLossPolicy::stop) {  // reported by the next call
       try {
         static_cast<void>(trainer.step(divide(batch_of(0), trainer.world())));
         ADD_FAILURE() << "a step without a device that was lost";
@@ -233,7 +233,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
       if (result.refuses_steps && victim.generation() > 0) {
         try {
           static_cast<void>(trainer.snapshot());
-        } catch (const Exception& error) {  // unless a step has said so already
+        } catch (const Exception& error) {  // unless a step has reported it already
           EXPECT_THAT(error.shared_error()->text, ::testing::HasSubstr("lost its replica"));
         }
       }

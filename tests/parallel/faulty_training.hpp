@@ -1,5 +1,5 @@
-// A short data-parallel training on sims of which one rank, kVictim, meets a fault, and what came
-// of it. Threads: the test's; those of a manual executor, or real ones.
+// A short data-parallel training on sims, in which one rank, kVictim, meets a fault, and its
+// result. Threads: the test's; those of a manual executor, or real ones.
 #pragma once
 
 #include <algorithm>
@@ -34,16 +34,16 @@ inline std::string name_of(int rank) {
 
 class Hall;
 
-/// What a rank does before its honest work, or instead of it: returns an empty tensor to go on.
+/// Runs in a rank before its regular loss, or instead of it: an empty tensor means to continue.
 using Prank = std::function<Tensor(const TinyNet&, Samples&, WorkerContext&, const Hall&)>;
 
-/// What goes wrong, and when.
+/// A fault and its moment.
 struct Fault {
   FaultPlan plan = {};         ///< Of the first generation of kVictim.
-  std::uint64_t stuck_at = 0;  ///< The kernel of kVictim that does not come back.
+  std::uint64_t stuck_at = 0;  ///< The number of kVictim's kernel that hangs.
   int call = 0;                ///< In this call of its loss function, each rank …
   Prank prank = {};            ///< … does this.
-  /// Sees what kVictim is given.
+  /// Observes the launches of kVictim.
   std::function<void(const Launch&)> watch = {};
 };
 
@@ -53,11 +53,12 @@ struct TrainingOptions {
   double drop = 0;
   OptimizerConfig optimizer = Sgd::Config{.learning_rate = 0.05};
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);
-  /// Two asynchronous sims and a cpu, and a third one as the spare; else kWorld sims and one.
+  /// Two asynchronous sims, a cpu, and a further device as the spare; otherwise kWorld sims and one
+  /// spare.
   bool is_mixed = false;
 
   [[nodiscard]] int world() const { return is_mixed ? 3 : kWorld; }
-  /// Of a rank of the first trainer; the last is the spare.
+  /// Name of a rank's device in the first trainer; the last one is the spare.
   [[nodiscard]] std::string name_of(int rank) const {
     return is_mixed && rank == 2 ? "cpu:0" : testing::name_of(rank);
   }
@@ -73,20 +74,20 @@ inline const std::vector<Policy> kPolicies{{"Stop", DeviceLossPolicy::stop},
                                            {"Spare", DeviceLossPolicy::replace, true},
                                            {"Restart", DeviceLossPolicy::replace}};
 
-/// What a fault costs.
+/// The damage of a fault.
 enum class Cost : std::uint8_t {
-  step,         ///< Its step fails, whatever the policy; the next one goes on.
+  step,         ///< Its step fails under every policy; the next one works.
   time,         ///< The rank is late and answers.
-  device,       ///< It is lost.
+  device,       ///< The device is lost.
   thread,       ///< The worker hangs, its device answers.
   both,         ///< The worker hangs, and its device does not answer.
   hung_device,  ///< The device hangs, and its worker waits for it.
 };
 
-/// What comes of a fault.
+/// The expected outcome of a fault.
 struct Outcome {
-  bool throws = false;  ///< Its step.
-  bool ends = false;    ///< No step begins any more.
+  bool throws = false;  ///< The call of its step throws.
+  bool ends = false;    ///< No later step begins.
   std::vector<std::string> devices = {};
 
   [[nodiscard]] bool is_as_if_nothing_had_been() const {
@@ -95,34 +96,34 @@ struct Outcome {
 };
 [[nodiscard]] Outcome outcome_of(const Policy& policy, Cost cost, const TrainingOptions& options);
 
-/// All that a training needs, of which a thread that is left behind may outlive the trainer only.
+/// State of a training. A thread that hangs may outlive the trainer, but not this object.
 class Hall {
  public:
   Hall(detail::Executor* executor, Fault fault, TrainingOptions training = {});
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
-  ~Hall();  // whatever a test says, nobody hangs for ever
+  ~Hall();  // so that a failed test does not hang
 
   [[nodiscard]] const Runtime& runtime() const { return *runtime_; }
   [[nodiscard]] Device device(int rank) const { return runtime_->device(options_.name_of(rank)); }
   [[nodiscard]] std::vector<Device> devices(int begin, int end) const;
   [[nodiscard]] TinyNet first_model(double drop = 0) const;
-  /// On all devices but the last.
+  /// A trainer on all devices except the last.
   [[nodiscard]] Trainer trainer(const TrainingOptions& options) const;
   [[nodiscard]] Trainer trainer_of(TinyNet model, int world, const TrainingOptions& options) const;
   /// For pranks: waits until let_go().
   void hang() const { static_cast<void>(released_->wait({.deadline = Deadline::never()})); }
-  /// Whatever hangs comes back.
+  /// Ends all hangs.
   void let_go();
-  /// Whether the kernel that hangs, or the prank, has begun.
+  /// Whether the hung kernel, or the prank, has begun.
   [[nodiscard]] bool has_begun() const;
-  /// No kernel hangs from here on.
+  /// Later kernels do not hang.
   void disarm() { control_.stuck_at = 0; }
 
  private:
   [[nodiscard]] Trainer::LossFn loss() const;
 
-  /// By the name of its device.
+  /// The rank of a device, by its name.
   [[nodiscard]] std::size_t rank_of(const Device& device) const;
 
   const Fault fault_;
@@ -138,25 +139,25 @@ class Hall {
 };
 
 struct Trained {
-  /// The steps that happened, each with how many ranks it had.
+  /// The steps that happened, each with its number of ranks.
   std::vector<std::pair<int, int>> happened = {};
-  std::vector<ErrorRef> errors = {};      ///< Of the others.
+  std::vector<ErrorRef> errors = {};      ///< Of the failed steps.
   std::vector<std::string> devices = {};  ///< At the end.
   std::vector<double> weights = {};
   bool met_fault = false;
   bool refuses_steps = false;  ///< At the end.
 };
 
-/// kSteps steps; each is tried once. Expects of every step that it ends within 10 s, of the
-/// replicas that they are equal, and that nothing is left in memory.
+/// Runs kSteps steps, each tried once. Expects that every step ends within 10 s, that the replicas
+/// are equal, and that no tensor is left in memory.
 [[nodiscard]] Trained train_in(Hall& hall, const TrainingOptions& options);
-/// The same under a manual executor, where each seed is another order of threads.
+/// Runs train_in() under a manual executor, where each seed is another order of threads.
 [[nodiscard]] Trained train(const Fault& fault,
                             const TrainingOptions& options,
                             std::uint64_t seed = 0);
-/// Expects the steps, errors, which hold `text`, and devices of this outcome.
+/// Expects the steps, devices and errors of this outcome; the errors contain `text`.
 void expect_as_planned(const Trained& trained, const Outcome& outcome, const std::string& text);
-/// The weights after these steps, by trainers that nothing happens to.
+/// The weights after these steps, by trainers without faults.
 [[nodiscard]] std::vector<double> train_honestly(const std::vector<std::pair<int, int>>& steps,
                                                  const TrainingOptions& options);
 

@@ -1,5 +1,5 @@
-// Models of which parts are frozen, under DataParallel and a Trainer; and what adds up over
-// micro-batches where parameters have 16 bits.
+// Models with frozen parts under DataParallel and a Trainer, and sums over micro-batches with
+// 16-bit parameters.
 #include <hearth/modules/freeze_weights.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/data_parallel.hpp>
@@ -37,7 +37,8 @@ std::string refusal_of(const Fn& fn) {
   return "nothing was thrown";
 }
 
-// Twelve examples a step, however they are divided: weights without a frozen part's.
+// Twelve examples a step, divided in any way: the weights equal those of a model without the frozen
+// part.
 TEST(FrozenParts, OfATrainerStayOnAllDevicesWhileTheRestLearns) {
   std::vector<double> wanted;
   for (const int world : {1, 2, 3}) {
@@ -94,7 +95,7 @@ TEST(FrozenParts, OfAllParametersAreRefused) {
               HasSubstr("all parameters of the model are frozen"));
 }
 
-// The buckets are planned: a part that is frozen, or no longer, behind their back is told of.
+// The bucket plan is fixed: a part that is frozen or unfrozen without the trainer is reported.
 TEST(FrozenParts, ThatChangeBehindTheTrainersBackAreRefused) {
   for (const bool unfreezes : {false, true}) {
     const Digits digits(2);
@@ -121,7 +122,7 @@ struct Some {
   std::int64_t size = 0;
 };
 
-// 512 gradients of 1/512 each: a sum in bf16 ends at a half.
+// 512 gradients of 1/512 each: a sum in bf16 would end at a half.
 TEST(FrozenParts, GradientsOfMicroBatchesAddUpInF32) {
   const Runtime runtime(cpu_devices(2));
   DataParallel<Weight, Some> steps(

@@ -1,4 +1,5 @@
-// Frozen weights under many clients: every answer is the one it is alone, whatever the others do.
+// Frozen weights under many clients: every answer equals that of a client alone, whatever the other
+// clients do.
 #include <hearth/parallel/frozen.hpp>
 #include <hearth/parallel/served_model.hpp>
 
@@ -59,7 +60,7 @@ std::vector<float> answer(const Net& net, const Device& device, int number) {
 
 constexpr int kInputs = 8;
 
-/// What each input gives when nobody else asks.
+/// The answer to each input without other clients.
 std::vector<std::vector<float>> answers_alone(const Net& net, const Device& device) {
   std::vector<std::vector<float>> answers;
   for (int number = 0; number < kInputs; ++number) {
@@ -68,7 +69,7 @@ std::vector<std::vector<float>> answers_alone(const Net& net, const Device& devi
   return answers;
 }
 
-/// Opens when so many have arrived.
+/// Opens when `count` threads have arrived.
 class Gate {
  public:
   explicit Gate(int count) : missing_(count) {}
@@ -86,7 +87,7 @@ class Gate {
   std::atomic<int> missing_;
 };
 
-/// Runs `client(index)` on so many threads at once, each with a stream of its own.
+/// Runs `client(index)` on `count` threads at once, each with its own stream.
 void run_clients(const Device& device, int count, const std::function<void(int)>& client) {
   Gate start(count);
   std::vector<std::jthread> threads;
@@ -143,7 +144,7 @@ TEST(Frozen, ClientsOfTwoDevicesGetTheAnswersOfOne) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A client has one request under way, so its memory is that of one request, however long it serves.
+// A client has one request in flight, so it needs the memory of one request, however long it runs.
 TEST(Frozen, MemoryGrowsWithTheClientsNotWithTheirRequests) {
   const Bench bench;
   const Frozen<Net> net = freeze(bench.net(1));
@@ -155,8 +156,8 @@ TEST(Frozen, MemoryGrowsWithTheClientsNotWithTheirRequests) {
       static_cast<void>(answer(*net, bench.device, (client + i) % kInputs));
     }
   });
-  // Input, hidden values before and after relu, answer; as much again where the rows of all are put
-  // together.
+  // Input, hidden values before and after relu, answer; doubled if the rows of all clients are
+  // joined.
   constexpr std::int64_t kRequest = 4 * (40 + 96 + 96 + 10);
   EXPECT_LE(bench.device.memory().peak_live_bytes, weights + 2 * kClients * kRequest);
 }
@@ -227,8 +228,8 @@ TEST(Frozen, RefusesWhatCannotBeServed) {
   }
 }
 
-// One client's every request fails, one is cancelled, one gives up waiting, one leaves its stream
-// in mid-flight; the others never notice.
+// One client's requests all fail, one is cancelled, one stops waiting, one drops its stream in
+// mid-flight; the other clients are not affected.
 TEST(Frozen, AClientThatFailsIsCancelledOrLeavesHarmsNoOther) {
   const Bench bench;
   const Frozen<Net> net = freeze(bench.net(1));
@@ -294,7 +295,7 @@ TEST(ServedModel, ARequestSeesTheOldWeightsOrTheNewOnesNeverSomeOfEach) {
     std::jthread publisher([&] {
       readers.wait();
       for (int swap = 0; swap < 50; ++swap) {
-        // Weights of their own each time: the old ones must go while requests use them.
+        // New weights each time: the old ones must be released while requests use them.
         served.publish(freeze(fork(swap % 2 == 0 ? odd : even, bench.device)));
       }
       is_over = true;

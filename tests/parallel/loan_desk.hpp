@@ -1,4 +1,4 @@
-// Devices, and loans of their tensors, for tests of engines and the coordinator.
+// Devices, and loans of their tensors, for tests of engines and of the coordinator.
 // Threads: the test's.
 #pragma once
 
@@ -27,9 +27,9 @@ class LoanDesk {
   [[nodiscard]] Device device(int rank) const {
     return runtime_->device("cpu:" + std::to_string(rank));
   }
-  /// The devices stop; loans stay out.
+  /// Closes the devices; loans remain out.
   void end() { runtime_.reset(); }
-  /// Lends one tensor a rank; `results[r]` is what becomes of it.
+  /// Lends one tensor a rank; `results[r]` holds its later value.
   std::vector<LentRegion> borrow(std::vector<Tensor> tensors,
                                  std::vector<Tensor>& results,
                                  Deadline deadline = Deadline::in(kDefaultWait)) const {

@@ -1,5 +1,5 @@
-// Losses that are means over something else than samples: one device, several, and accumulated
-// batches train alike.
+// Losses that are means over other counts than samples: one device, several devices, and
+// accumulated batches train alike.
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/loss_sum.hpp>
@@ -34,7 +34,7 @@ CrossEntropyOptions options_on(const Device& device) {
           .label_smoothing = 0.1};
 }
 
-// The bits of the gradients differ by the order of sums alone: f64.
+// In f64, because the gradients' bits differ only by the order of sums.
 TEST(CrossEntropySum, ItsPartsAreThoseOfTheMean) {
   const Runtime runtime;
   const Device device = runtime.device();
@@ -65,7 +65,7 @@ TEST(CrossEntropySum, OfNothingIsZeroWithZeroGradients) {
   EXPECT_EQ(gradient.to_vector<float>(), std::vector<float>(20, 0.0F));
 }
 
-/// Sgd on TinyNet in f64, by a loss that ignores a class and weights the others.
+/// Sgd on TinyNet in f64, with a loss that ignores a class and weights the others.
 template <class Loss>
 struct WeightedRun {
   using Steps = DataParallel<TinyNet, Samples>;
@@ -94,7 +94,7 @@ const auto kWeighted = [](const TinyNet& model, Samples& samples, WorkerContext&
 
 TEST(LossWeight, DevicesAndMicroBatchesMakeNoDifference) {
   Samples batch = random_samples(12, TinyNet::kSide, 5);
-  // A part of which nothing counts, one of which little does.
+  // One part in which no sample counts, and one in which few do.
   for (const std::size_t i : {0U, 1U, 2U, 3U, 5U, 6U}) {
     batch.classes[i] = kIgnored;
   }
@@ -166,7 +166,7 @@ TEST(LossWeight, IsOneNumber) {
   expect_failed_step(loss, random_samples(4, TinyNet::kSide, 5), "is one number, not f32[2]");
 }
 
-// A loss that may have a weight and has none trains to the bits of one that cannot have one.
+// A loss that may have a weight but has none trains to the bits of a loss that cannot have one.
 TEST(LossWeight, WithoutOneTheBitsAreThoseOfAMean) {
   const auto mean = loss_in<TinyNet>(DType::f64);
   const auto outputs = [mean](const TinyNet& model, Samples& samples, WorkerContext& context) {

@@ -31,8 +31,8 @@ class NoShards final : public RankShards {
   [[nodiscard]] std::int64_t sample_count() const override { return 0; }
 };
 
-// With a decision may die a failure that nobody read; the log, which is the program's, says so and
-// may ask for what it likes.
+// The end of a decision may destroy an unread failure. It is logged, and the program's log function
+// may call any API.
 TEST(Replica, ADecisionThatEndsMayAskForTheGenerator) {
   const Runtime runtime({.devices = {{.name = "sim:0"}}});
   const Device device = runtime.device("sim:0");
@@ -73,8 +73,7 @@ TEST(Replica, ADecisionThatEndsMayAskForTheGenerator) {
   EXPECT_TRUE(was_answered.value_or(false));
 }
 
-// The other rank's answer and the limit of this rank's wait come at the same moment, in either
-// order.
+// The other rank's answer and the limit of this rank's wait coincide, in either order.
 TEST(GradientExchange, AnAnswerAtTheVeryLimitIsTheAnswerOrTheLateError) {
   int answered = 0;
   int late = 0;

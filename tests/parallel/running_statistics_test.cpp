@@ -1,5 +1,5 @@
-// Models with running statistics (BatchNorm2d) under DataParallel and a Trainer, which commit them
-// without a line of the program's.
+// Models with running statistics (BatchNorm2d) under DataParallel and a Trainer, which commit the
+// statistics without a line of the program.
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/data_parallel.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace hearth::testing;  // NOLINT: a test's own words
 
-/// Of [n, 1, 4, 4]: one channel, normalised, and a Buffer that nobody moves.
+/// For inputs of [n, 1, 4, 4]: one normalised channel, and a Buffer that no op changes.
 struct Normed {
   BatchNorm2d norm;
   Linear head;
@@ -43,7 +43,7 @@ Samples samples_of(std::int64_t count, std::uint64_t seed) {
   return random_samples(count, 4, seed);
 }
 
-/// Devices that answer as a GPU does.
+/// Devices that answer asynchronously, as a GPU does.
 RuntimeOptions late_devices(int count) {
   RuntimeOptions options;
   for (int i = 0; i < count; ++i) {
@@ -70,7 +70,7 @@ struct Normals {
   Steps steps;
 };
 
-/// What one pass over each part, by a loop of one's own, makes of these statistics.
+/// These statistics after one pass over each part in a hand-written loop.
 std::vector<double> moved(const std::vector<double>& from, const std::vector<Samples>& parts) {
   std::vector<double> to = from;
   double all = 0;
@@ -162,7 +162,7 @@ TEST(RunningStatistics, AStepThatDoesNotHappenLeavesThem) {
   EXPECT_NE(run.statistics(), before);
 }
 
-// With the statistics of the start the model would answer by chance.
+// With the initial statistics the model would answer by chance.
 TEST(RunningStatistics, ATrainerLearnsThemAndSavesThem) {
   for (const int world : {1, 2}) {
     const TemporaryFolder folder;

@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using Shares = std::vector<std::int64_t>;
 using Times = std::vector<std::chrono::nanoseconds>;
 
-/// The first division that so many equal steps bring, if any.
+/// The first division after at most `steps` equal steps, if any.
 std::optional<Shares> after(ShardBalance& balance,
                             int steps,
                             const Shares& rows,
@@ -51,7 +51,7 @@ TEST(ShardBalance, IsEvenAmongDevicesOfOneKindWhateverTheirTimes) {
   EXPECT_GT((*shares)[0], (*shares)[1]);
 }
 
-// Three cores make a device of one and a device of two, and the descriptions differ.
+// Three cores give a device of one core and a device of two, whose descriptions differ.
 TEST(ShardBalance, TakesAllDevicesOfTheProcessorForOneKind) {
   EXPECT_EQ(ShardBalance::kind_of("cpu:0", "1 core of A"),
             ShardBalance::kind_of("cpu:1", "2 cores of A"));

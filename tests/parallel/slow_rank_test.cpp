@@ -1,5 +1,5 @@
-// Devices of different speed in one training: a rank that gets on is waited for, and batches are
-// divided by what the devices can. In virtual time.
+// Devices of different speed in one training: a rank that makes progress is awaited, and batches
+// are divided by the devices' speed. In virtual time.
 #include <hearth/modules/linear.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/parallel/trainer.hpp>
@@ -31,11 +31,11 @@ using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
 using ::testing::HasSubstr;
 
-/// What each kernel takes: by call, for a compilation say, and for each row of what it makes.
+/// Time of each kernel: by call, for example for a compilation, and for each row of its result.
 struct Pace {
   nanoseconds call{0};
   nanoseconds row{0};
-  int slow_calls = 1 << 30;  ///< So many calls take `call`.
+  int slow_calls = 1 << 30;  ///< The number of calls that take `call`.
 };
 
 class PacedSim final : public ForwardingBackend {
@@ -82,8 +82,8 @@ TinyNet tiny_net(const Device& device) {
   return TinyNet(device, generator, DType::f32);
 }
 
-// A kernel a second, as where each of them is compiled: the rank's first bucket comes long after
-// the 5 s that the other one waits for a rank that does nothing.
+// A kernel a second, as if each were compiled: the rank's first bucket arrives long after the 5 s
+// that the other rank waits for a rank without progress.
 TEST(SlowRank, ThatGetsOnIsWaitedForAndOneThatDoesNotIsNamedWithTheOption) {
   for (const nanoseconds call : {nanoseconds(1s), nanoseconds(50s)}) {
     ManualExecutor executor;
@@ -112,8 +112,8 @@ TEST(SlowRank, ThatGetsOnIsWaitedForAndOneThatDoesNotIsNamedWithTheOption) {
   }
 }
 
-// Inline sims, on which nobody waits for what hangs: a step has happened on all ranks or on none,
-// and the others go on.
+// Inline sims, on which no waiter notices a hang: a step has happened on all ranks or on none, and
+// the other ranks continue.
 TEST(HungInlineRank, AtAnyPlaceOfAStepLeavesAllReplicasAlike) {
   for (const DeviceLossPolicy policy :
        {DeviceLossPolicy::stop, DeviceLossPolicy::shrink, DeviceLossPolicy::replace}) {
@@ -159,7 +159,7 @@ TEST(HungInlineRank, AtAnyPlaceOfAStepLeavesAllReplicasAlike) {
   }
 }
 
-/// So many examples of four numbers.
+/// `count` examples of four numbers.
 class Numbers final : public Dataset {
  public:
   [[nodiscard]] std::int64_t size() const override { return 640; }

@@ -1,4 +1,5 @@
-// Losses as objects: PyTorch's definitions, and one device, several and accumulated batches alike.
+// Losses as objects: PyTorch's definitions, alike on one device, several devices and accumulated
+// batches.
 #include <hearth/parallel/trainer_losses.hpp>
 
 #include "digits_run.hpp"
@@ -205,7 +206,7 @@ TEST_F(LossObjects, OptionsThatMakeNoSenseAreRefused) {
   }
 }
 
-/// `loss` of what a Trainer's network says, with targets that are no classes.
+/// `loss` of the outputs of a Trainer's network, with targets that are not classes.
 template <class Loss>
 void expect_exact(const Loss& loss) {
   expect_division_changes_nothing(

@@ -1,4 +1,4 @@
-// A Trainer's runs that end at awkward moments, and those that go on with other options.
+// A Trainer's runs that end at difficult moments, and runs that resume with other options.
 #include <hearth/parallel/trainer.hpp>
 
 #include "digits_run.hpp"
@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsNan;
 using ::testing::Not;
 
-/// What a run says.
+/// Captures the output of a run.
 class Console {
  public:
   [[nodiscard]] ConsoleOptions options() const {
@@ -104,7 +104,7 @@ TEST(TrainerResume, AnErrorInAValidationOrACallbackCostsNoStep) {
   };
   expect_no_loss("metric", [](TrainerOptions& options) {
     const auto measure = options.metrics[0].measure;
-    // Behind the batch that is tried first.
+    // After the batch of the trial.
     options.metrics[0].measure = [measure, left = std::make_shared<int>(1)](const Tensor& outputs,
                                                                             const Tensor& targets) {
       if ((*left)-- == 0) {
@@ -120,7 +120,8 @@ TEST(TrainerResume, AnErrorInAValidationOrACallbackCostsNoStep) {
   });
 }
 
-/// The accuracy, and Ctrl-C as it judges the batch of that number, from 0, the trial not counted.
+/// The accuracy; raises Ctrl-C while it judges the batch of that number, from 0, not counting the
+/// trial.
 EvaluationMetric interrupting_metric(std::int64_t batch) {
   EvaluationMetric metric = accuracy_metric();
   metric.measure = [measure = metric.measure, left = std::make_shared<std::int64_t>(batch + 1)](
@@ -133,8 +134,8 @@ EvaluationMetric interrupting_metric(std::int64_t batch) {
   return metric;
 }
 
-// Of three batches in a validation; batch 4 is the second one of the second epoch's. Random numbers
-// that the loss draws in a validation are drawn once.
+// A validation has three batches; batch 4 is the second one of the second epoch's validation.
+// Random numbers that the loss draws in a validation are drawn once.
 TEST(TrainerResume, CtrlCEndsAValidationWhichIsMadeAnew) {
   const TemporaryFolder folder;
   const auto fit = [&](const char* name, const auto& change) {
@@ -340,13 +341,13 @@ TEST(TrainerResume, ANewRunReplacesTheFilesOfAnOldOne) {
   EXPECT_TRUE(exists("epoch-1.safetensors"));
   EXPECT_FALSE(exists("epoch-2.safetensors"));
   EXPECT_FALSE(exists("epoch-3.safetensors"));
-  // One that is resumed keeps them.
+  // A resumed run keeps them.
   run.options.epochs = 2;
   run.options.resume = true;
   static_cast<void>(run.fit());
   EXPECT_TRUE(exists("epoch-1.safetensors"));
   EXPECT_TRUE(exists("epoch-2.safetensors"));
-  // Of an old run without epochs of its own.
+  // Files of an old run that had no epochs.
   run.options.resume = false;
   run.options.keep_epochs = 0;
   static_cast<void>(run.fit());
@@ -369,7 +370,7 @@ TEST(TrainerResume, ARunThatIsStoppedSaysSo) {
   EXPECT_THAT(console.text(), HasSubstr("epoch 1/3 stopped after 2 of 7 batches, saved:  loss"));
 }
 
-/// Batches whose cursor is in the next epoch as soon as the last one was read.
+/// Batches whose cursor moves to the next epoch as soon as the last batch was read.
 class WrappingBatches {
  public:
   explicit WrappingBatches(std::int64_t count = 4) : count_(count) {}
@@ -490,7 +491,7 @@ TEST(TrainerResume, AnEmptyDataSetIsNamed) {
             "Trainer: the data set to evaluate is empty");
 }
 
-// sim:0 writes all files; it is lost in a step or in a save, wherever its count ends.
+// sim:0 writes all files; it is lost in a step or in a save, depending on the submit's number.
 TEST(TrainerResume, TheLossOfTheDeviceThatSavesIsSurvived) {
   for (std::uint64_t submit = 105; submit < 400; submit += 31) {
     const TemporaryFolder folder;
@@ -510,7 +511,7 @@ TEST(TrainerResume, TheLossOfTheDeviceThatSavesIsSurvived) {
     const TrainingResult result = trainer.fit(digits.train, digits.test);
     EXPECT_EQ(result.reason, EndReason::finished) << submit;
     EXPECT_EQ(trainer.parallel().world(), 1) << submit;
-    // The state is that of the devices that are left.
+    // The state is that of the remaining devices.
     options.devices = {runtime.device("sim:1")};
     options.resume = true;
     Trainer<DigitNet> again(

@@ -1,5 +1,5 @@
-// A Trainer from a model and data to a trained, saved model, and every way in which a run can end
-// and go on.
+// A Trainer from a model and data to a saved model, and every way in which a run can end and
+// resume.
 #include <hearth/parallel/trainer.hpp>
 
 #include "digits_run.hpp"
@@ -155,7 +155,7 @@ TEST(Trainer, FollowsAFunctionOfTheProgramsOwn) {
   EXPECT_THROW(static_cast<void>(digits.fit(options)), ArgumentError);
 }
 
-// By the rate 0 no epoch is better than the first.
+// With rate 0 no epoch improves on the first.
 TEST(Trainer, EndsEarlyWithoutProgress) {
   Digits digits;
   TrainerOptions options = digits.options;
@@ -189,7 +189,7 @@ TEST(Trainer, KeepsTheWeightsOfTheBestEpoch) {
   options.folder = folder.path();
   options.epochs = 6;
   options.watch = "target";
-  // Best in epoch 4, whatever the model does.
+  // Best in epoch 4, whatever the model computes.
   std::int64_t epoch = 0;
   options.metrics = {
       {.name = "target",
@@ -246,7 +246,7 @@ TEST(Trainer, WithAnAverageItIsWhatIsJudgedAndSaved) {
   EXPECT_EQ(result.history.epochs.back().validation_loss, trainer.evaluate(digits.test).loss);
 }
 
-/// A run with all that a state has to keep, running statistics too, saved every few steps.
+/// A run with all state that a file must keep, including running statistics, saved every few steps.
 struct RandomRun {
   explicit RandomRun(const std::filesystem::path& folder) : digits(2) {
     options = digits.options;
@@ -269,7 +269,7 @@ std::string weights_file_of(const std::filesystem::path& folder) {
 
 struct Killed {};
 
-// TRAINER_KILLS says how many. A kill inside of a save: TrainingState's tests.
+// TRAINER_KILLS sets the number. TrainingState's tests cover kills inside a save.
 TEST(Trainer, KilledAnywhereARunGoesOnToTheSameBits) {
   const char* const count = std::getenv("TRAINER_KILLS");
   const int kills = count != nullptr ? std::atoi(count) : kSanitizerTakesAddresses ? 4 : 50;
@@ -335,7 +335,7 @@ TEST(Trainer, CtrlCSavesAndARunThatIsResumedEndsWithTheSameBits) {
   EXPECT_EQ(weights_file_of(folder.path() / "stopped"), weights_file_of(folder.path() / "whole"));
 }
 
-// A terminal's signal and the one of a parent that passes it on.
+// One signal of the terminal, and one of a parent process that forwards it.
 TEST(Trainer, TwoSignalsAtOnceAreOneWish) {
   const TemporaryFolder folder;
   RandomRun run(folder.path());
@@ -351,7 +351,7 @@ TEST(Trainer, TwoSignalsAtOnceAreOneWish) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "model.safetensors"));
 }
 
-// As `trainer | head`.
+// Like `trainer | head`.
 TEST(Trainer, AClosedPipeDoesNotEndARun) {
   const TemporaryFolder folder;
   std::array<int, 2> ends{};
@@ -372,7 +372,7 @@ TEST(Trainer, AClosedPipeDoesNotEndARun) {
   std::signal(SIGPIPE, SIG_DFL);
 }
 
-// The figures find no room; the state was saved before.
+// The disk has no room for the figures; the state was saved before.
 TEST(Trainer, AFullDiskEndsARunThatGoesOnLater) {
   const TemporaryFolder folder;
   RandomRun whole(folder.path() / "whole");
@@ -462,7 +462,7 @@ TEST(Trainer, ARunOfOtherSettingsIsNotResumed) {
   other = options;
   other.notes = {{"data", "letters"}};
   expect_refused(other, "had data digits, this one has letters");
-  const TrainingResult over = digits.fit(options);  // nothing is left to train
+  const TrainingResult over = digits.fit(options);  // no epoch is left to train
   EXPECT_EQ(over.reason, EndReason::finished);
   EXPECT_EQ(over.history.epochs.size(), 1U);
 }
@@ -514,7 +514,7 @@ TEST(Trainer, OptionsThatMakeNoSenseAreRefused) {
                  [&](TrainerOptions& o) { o.folder = folder.path() / "file" / "below"; });
 }
 
-/// Batches of a program's own: shards are Samples.
+/// The program's own batches: shards are Samples.
 class OwnBatches {
  public:
   [[nodiscard]] std::vector<Samples> next() {
@@ -564,7 +564,7 @@ TEST(Trainer, ALossSeesEveryArrayOfItsBatch) {
   Digits digits(2);
   TrainerOptions options = digits.options;
   options.epochs = 1;
-  // Nothing but named arrays: inputs and targets are left out.
+  // Only named arrays: inputs and targets are left out.
   std::vector<float> values(160);
   std::vector<float> weights(40, 0.5F);
   const ArrayDataset data(Examples{
@@ -583,7 +583,8 @@ TEST(Trainer, ALossSeesEveryArrayOfItsBatch) {
   EXPECT_FLOAT_EQ(static_cast<float>(trainer.fit(data).history.epochs[0].train_loss), 1);
 }
 
-// The device is lost in the second epoch, in a step or in a validation, wherever its count ends.
+// The device is lost in the second epoch, in a step or in a validation, depending on the submit's
+// number.
 TEST(Trainer, AfterTheLossOfADeviceTheOthersGoOn) {
   for (const std::uint64_t submit : {300U, 330U, 345U, 360U, 375U, 390U, 420U}) {
     Digits digits;
@@ -608,7 +609,7 @@ TEST(Trainer, AfterTheLossOfADeviceTheOthersGoOn) {
   }
 }
 
-// cross_entropy has overloads: its name has no type that a template could find.
+// cross_entropy has overloads: a template cannot deduce a type from its name.
 TEST(Trainer, TakesALossFunctionThatHasOverloads) {
   const auto loss_with = [](auto loss) {
     Digits digits;
@@ -625,7 +626,8 @@ TEST(Trainer, TakesALossFunctionThatHasOverloads) {
             }));
 }
 
-// In training, before it and in evaluate(): nobody wrote item().
+// In training, before it, and in evaluate(): the error must not name item(), which the program did
+// not call.
 TEST(Trainer, ALossThatIsNoNumberIsRefusedAsOne) {
   const Digits digits;
   const auto rows = [](const Tensor& outputs, const Tensor& targets) {

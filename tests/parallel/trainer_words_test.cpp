@@ -1,5 +1,5 @@
-// What a Trainer's run says of itself: in its lines, its figures and its report, and where it goes
-// on with other settings.
+// The output of a Trainer's run: its lines, its figures and its report, and resuming with other
+// settings.
 #include <hearth/parallel/trainer.hpp>
 
 #include "digits_run.hpp"
@@ -41,7 +41,7 @@ std::int64_t count_of(std::string_view part, std::string_view text) {
   return count;
 }
 
-/// A run in a folder, and what it says.
+/// A run in a folder, and its output.
 struct SpokenRun {
   explicit SpokenRun(const std::filesystem::path& folder) : options(digits.options) {
     options.folder = folder;
@@ -192,7 +192,7 @@ TEST(TrainerWords, TheReportBeginsWithWhatTheRunIsMadeOf) {
   EXPECT_THAT(report, ContainsRegex("<b>best epoch</b>[1-3], validation loss [0-9.]+<"));
 }
 
-// A layer knows its tensors as "weight" and "bias"; in a trace they are those of the whole model.
+// A layer knows its tensors as "weight" and "bias"; a trace uses their names in the whole model.
 TEST(TrainerWords, CopiesForTheDevicesCountToTheirLayers) {
   const TemporaryFolder folder;
   const Runtime runtime(cpu_devices(2));
@@ -339,7 +339,7 @@ TEST(TrainerWords, ARunDoesNotGoOnInTheMiddleOfAnEpochOfOtherData) {
   EXPECT_THAT(refusal_of(as_many_batches),
               HasSubstr(fmt::format("training examples {}, and here", count)));
   static_cast<void>(run.fit());
-  // Behind whole epochs it can.
+  // Possible after whole epochs.
   run.options.epochs = 4;
   EXPECT_EQ(fit_on(more).history.epochs.back().sample_count, 85);
   EXPECT_THAT(run.text(), HasSubstr("; batches an epoch 9 instead of the saved run's 7"));

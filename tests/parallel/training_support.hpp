@@ -1,4 +1,4 @@
-// What the data-parallel tests train: two networks, a batch from a seed, runtimes with several
+// Shared by the data-parallel tests: two networks, a batch from a seed, runtimes with several
 // devices, and the largest difference between two models.
 // Threads: values.
 #pragma once
@@ -53,7 +53,7 @@ struct Cnn {
   HEARTH_MODULE(Cnn, a, b, c)
 };
 
-/// A small one for everything that is not about numbers. `unused` takes no part in the loss.
+/// A small network for tests that do not depend on numbers. `unused` does not enter the loss.
 struct TinyNet {
   static constexpr std::int64_t kSide = 4;
   Linear first;
@@ -71,7 +71,7 @@ struct TinyNet {
   HEARTH_MODULE(TinyNet, first, dropout, second, unused)
 };
 
-/// Pictures in [-1, 1) with a class each, in host memory.
+/// Pictures in [-1, 1), each with a class, in host memory.
 struct Samples {
   std::int64_t size = 0;
   std::int64_t side = 0;
@@ -100,7 +100,7 @@ inline Samples cut(const Samples& from, std::int64_t begin, std::int64_t end) {
           .classes = {from.classes.begin() + begin, from.classes.begin() + end}};
 }
 
-/// As evenly as it goes, the first ranks get one more.
+/// Divides evenly; the first ranks get one more.
 inline std::vector<Samples> divide(const Samples& from, int world) {
   std::vector<Samples> shards;
   std::int64_t begin = 0;
@@ -128,7 +128,7 @@ auto loss_in(DType dtype) {
   };
 }
 
-/// All weights, one after the other.
+/// All weights, concatenated.
 template <class Model>
 std::vector<double> weights_of(const Model& model) {
   std::vector<double> all;
@@ -148,7 +148,7 @@ inline double largest_difference(const std::vector<double>& a, const std::vector
   return largest;
 }
 
-/// Whether all replicas of a trainer have the same bits. Stands for "no rank is half a step ahead".
+/// Whether all replicas of a trainer have equal bits, so that no rank is half a step ahead.
 template <class Trainer>
 bool has_equal_replicas(Trainer& trainer) {
   const auto all =

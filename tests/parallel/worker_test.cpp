@@ -258,7 +258,7 @@ TEST(Worker, AWaitThatNamesNoDeadlineHasThatOfTheRuntime) {
   });
 }
 
-// Its device does one op after the other, for much longer than the limit.
+// Its device runs one op after another, for much longer than the limit.
 TEST(Worker, AWaitForAWorkerWhoseDeviceGetsOnGoesOn) {
   ManualExecutor executor;
   executor.run([&] {
@@ -279,7 +279,7 @@ TEST(Worker, AWaitForAWorkerWhoseDeviceGetsOnGoesOn) {
   });
 }
 
-// Nobody chooses the order of threads here.
+// The test does not control the order of threads.
 TEST(Worker, AThreadThatHangsOutlivesItsWorkerAndItsRuntime) {
   Promise<void> release;
   const auto released = std::make_shared<const Pending<void>>(release.pending());
