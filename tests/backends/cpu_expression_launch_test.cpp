@@ -478,7 +478,7 @@ TEST(Expression, KeepsABoundedNumberOfPrograms) {
     KernelBuilder b({0});
     b.output(b.input(DType::f32, {axis(0)}) + static_cast<double>(number));
     const KernelIR kernel = b.take();
-    // Two of them have one hash; the cache must tell them apart.
+    // Two of them have one hash; the cache must distinguish them.
     run_expression(
         kernel, number < 2 ? 1 : number, std::array{ExpressionCall{in, out, {}}}, runner.context())
         .value();

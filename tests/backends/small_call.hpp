@@ -36,7 +36,7 @@ class SmallTensor {
   [[nodiscard]] TensorView view() const noexcept {
     return {const_cast<std::byte*>(bytes_.data()), layout_.get(), dtype_};
   }
-  /// The same bytes under other strides, beginning at `first_element`.
+  /// A view of the bytes under other strides, beginning at `first_element`.
   [[nodiscard]] TensorView view(const detail::Layout& layout,
                                 std::int64_t first_element) const noexcept {
     return {view().data + first_element * size_bytes(dtype_), &layout, dtype_};

@@ -1,5 +1,5 @@
-// The rewrite of widened integers, in the words of modules: what changes, that the result is valid,
-// and what stays. backends_agree_test checks the drivers' results.
+// The rewrite of widened integers, in the words of modules: the changed words, that the result is
+// valid, and what stays. backends_agree_test checks the drivers' results.
 #include <hearth/backends/codegen/widening_rewrite.hpp>
 
 #include <string>

@@ -43,7 +43,7 @@ struct CheckOptions {
   std::uint64_t max_executions = 20'000'000;
   /// Whether to skip executions that cannot show anything new. Otherwise every order of steps runs.
   bool skips_equal_ones = true;
-  int max_steps = 400;  ///< Of one execution; more steps mean endless polling.
+  int max_steps = 400;  ///< Limit of one execution, against endless polling.
 };
 
 /// A program. The functions own the state of one execution.

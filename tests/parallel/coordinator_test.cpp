@@ -64,7 +64,7 @@ class CoordinatorTest : public ::testing::Test {
   }
 
   LoanDesk desk_{2};
-  std::shared_ptr<UpdateDecision> decision_;  ///< Of the last step.
+  std::shared_ptr<UpdateDecision> decision_;  ///< The last step's.
   InprocCollective engine_;
   std::unique_ptr<StepCoordinator> coordinator_ = std::make_unique<StepCoordinator>(
       desk_.runtime().executor(),

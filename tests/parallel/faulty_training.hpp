@@ -39,7 +39,7 @@ using Prank = std::function<Tensor(const TinyNet&, Samples&, WorkerContext&, con
 
 /// A fault and its moment.
 struct Fault {
-  FaultPlan plan = {};         ///< Of the first generation of kVictim.
+  FaultPlan plan = {};         ///< For kVictim's first generation.
   std::uint64_t stuck_at = 0;  ///< The number of kVictim's kernel that hangs.
   int call = 0;                ///< In this call of its loss function, each rank …
   Prank prank = {};            ///< … does this.
@@ -141,7 +141,7 @@ class Hall {
 struct Trained {
   /// The steps that happened, each with its number of ranks.
   std::vector<std::pair<int, int>> happened = {};
-  std::vector<ErrorRef> errors = {};      ///< Of the failed steps.
+  std::vector<ErrorRef> errors = {};      ///< The failed steps' errors.
   std::vector<std::string> devices = {};  ///< At the end.
   std::vector<double> weights = {};
   bool met_fault = false;

@@ -1,4 +1,4 @@
-// grad and value_and_grad: what they return, when the hook hears of a gradient, and what the tape
+// grad and value_and_grad: their results, the calls of the hook, and the tensors that the tape
 // keeps alive.
 #include <hearth/runtime/autodiff.hpp>
 
@@ -312,7 +312,7 @@ TEST_F(AutodiffTest, OnlyWhatTheGradientNeedsIsSaved) {
   const Tensor y = relu((tracked + x) * 2 - 1);
   device().sync();
   EXPECT_EQ(device().memory().live_tensor_count - before,
-            1);  // y alone: sums and scalings save nothing
+            1);  // only y: sums and scalings save nothing
 }
 
 TEST_F(AutodiffTest, GradientsDoNotHoldTheTape) {

@@ -1,4 +1,4 @@
-// How failures travel: to exactly the dependants, with the first cause and where it came from.
+// Propagation of failures: to exactly the dependants, with the first cause and its origin.
 #include "stepped_runtime.hpp"
 
 #include <functional>
@@ -17,7 +17,7 @@ using testing::stepped;
 using testing::SteppedOptions;
 using testing::World;
 
-// The first kernel of sim:0 fails, of ops that run one by one.
+// The first kernel of sim:0 fails; ops run one by one.
 const SteppedOptions kFirstFails{.faults = {{"sim:0", {.failing_submits = {1}}}},
                                  .fusion = Fusion::off};
 
@@ -81,7 +81,7 @@ TEST(Errors, AnErrorSaysWhereItCameFrom) {
   });
 }
 
-// Each way to fail on sim:0, by the call on the line after a `line =`.
+// Each kind of failure on sim:0, by the call on the line after a `line =`.
 TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
   struct Case {
     std::string op;
@@ -103,7 +103,7 @@ TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
          const Tensor sum = weight + 1;
          return read_error(sum * 2);
        }},
-      {"readback",  // the copy that lays it out anew
+      {"readback",  // the copy that makes it contiguous
        {.failing_submits = {1}},
        [](const World&, const Tensor& weight, std::uint32_t& line) {
          const Tensor turned = transpose(weight);
@@ -138,7 +138,7 @@ TEST(Errors, EveryKindOfFailureSaysWhereItCameFrom) {
        }},
   };
   for (Case& each : cases) {
-    // Where work is in flight, an op waits for its end and asks for memory once more.
+    // With work in flight, an op waits for its end and retries its allocation.
     each.faults.failing_allocation_count = testing::are_sims_asynchronous() ? 2 : 1;
     const SteppedOptions options{
         .devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}, {.name = "sim:1"}},
@@ -206,7 +206,7 @@ TEST(Errors, OutOfMemoryLeavesTheDeviceUsable) {
 }
 
 TEST(Errors, AFailingAllocationFailsOneOp) {
-  // A page for each tensor. Where work is in flight, the op waits for its end and asks once more.
+  // A page for each tensor. With work in flight, the op waits for its end and retries once.
   const std::int64_t tries = testing::are_sims_asynchronous() ? 2 : 1;
   const SteppedOptions options{
       .devices = {{.name = "sim:0", .memory = MemoryPooling::exclusive}},
@@ -307,8 +307,8 @@ TEST(Errors, AWrongNumberOfValuesIsRefusedAtTheCall) {
   });
 }
 
-// The wait ends before the read is done; the read that is queued must not write into what the
-// caller has freed. The address sanitizer sees it if it does.
+// The wait ends before the read is done; the queued read must not write into bytes that the caller
+// has freed. The address sanitizer detects it.
 TEST(Errors, AReadMayComeAfterItsReaderGaveUp) {
   stepped([](const World& world) {
     Stream stuck(world.device);

@@ -1,4 +1,4 @@
-// A failure that nobody reads is told: by sync(), by the log, at the runtime's end.
+// An unread failure is reported: by sync(), by the log, at the runtime's end.
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// A loss whose label is outside of its classes.
+/// A loss whose label is outside its classes.
 Tensor bad_loss(const Device& device, std::int64_t label = 9) {
   return cross_entropy(zeros(device, {1, 3}), Tensor::from(device, std::vector{label}, {1}));
 }
@@ -36,7 +36,7 @@ std::string log_of(const Program& program) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-/// The same in virtual time.
+/// log_of() in virtual time.
 template <class Program>
 std::string stepped_log_of(const Program& program) {
   ::testing::internal::CaptureStderr();
@@ -67,7 +67,7 @@ TEST(Failures, SyncThrowsTheFirstThatNobodyHasRead) {
       EXPECT_THAT(error.error().text, HasSubstr("7"));
       EXPECT_NE(error.error().location.line, 0U);
     }
-    world.device.sync();  // it is about what came since
+    world.device.sync();  // reports only later failures
     static_cast<void>(bad_loss(world.device));
     EXPECT_THROW(world.device.sync(), DeviceError);
   });
@@ -182,7 +182,7 @@ TEST(Failures, ATensorThatDiesUnreadIsLoggedOnceWithOpAndLine) {
       const Tensor more = (loss + 1.0) * 2.0;
     }
     device.catch_up_later().get();
-    pass(std::chrono::seconds(1));  // the device is idle: nobody asks by sync() any more
+    pass(std::chrono::seconds(1));  // the device is idle: no later sync() would throw the failure
   });
   EXPECT_EQ(count_of(log, "unread failure"), 1) << log;
   EXPECT_THAT(
@@ -192,8 +192,7 @@ TEST(Failures, ATensorThatDiesUnreadIsLoggedOnceWithOpAndLine) {
   EXPECT_THAT(log, HasSubstr("the runtime ends: 1 failure was never read\n  cross_entropy"));
 }
 
-// The losses and the look-ups of their weights fail each by itself; with one name they are one
-// line.
+// The losses and the look-ups of their weights fail separately; with one name they make one line.
 TEST(Failures, WhatAFunctionIsMadeOfHasItsName) {
   const std::string log = log_of([](const Device& device) {
     const Tensor scores = zeros(device, {2, 3});

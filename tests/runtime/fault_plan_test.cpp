@@ -1,4 +1,4 @@
-// Faults that a program plans for its own tests, with nothing but public headers.
+// Faults that a program plans for its own tests, using only public headers.
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/update_group.hpp>
@@ -135,7 +135,7 @@ TEST(PlannedFaults, AreRefusedForDevicesThatAreNoSimsEvenWhenNothingIsPlanned) {
   EXPECT_FALSE(refusal({.name = "sim:0", .faults = FaultPlan{}}));
 }
 
-// Before the device is opened: it need not be there.
+// Checked before the device is opened, so it need not exist.
 TEST(PlannedFaults, AreRefusedWhereTheyWouldHaveNoEffect) {
   const auto says = [](const std::string& device, const FaultPlan& faults) {
     const auto refused = refusal({.name = device, .faults = faults});

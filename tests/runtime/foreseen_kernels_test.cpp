@@ -1,5 +1,5 @@
-// A device whose kernels are compiled when they are first asked for: what an op has to wait for,
-// and what is asked for before its turn.
+// A device that compiles a kernel at its first request: the ops that wait for a compilation, and
+// the requests before their turn.
 #include "stepped_runtime.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::World;
 
-/// What a kernel is made for: a kind, and how its operands lie.
+/// The key of a kernel: a kind, and the layouts of its operands.
 std::string kernel_of(const KernelCall& call) {
   std::string text(call.expression != nullptr ? "group" : name(call.op.kind()));
   for (const TensorView& view : call.inputs) {
@@ -41,7 +41,7 @@ std::string kernel_of(const KernelCall& call) {
 struct Compiled {
   std::set<std::string> made;
   std::vector<std::string> foreseen;
-  std::vector<std::string> waited;  ///< For its compilation an op waited.
+  std::vector<std::string> waited;  ///< Kernels for whose compilation an op waited.
 };
 
 class CompilingBackend final : public testing::ForwardingBackend {
@@ -97,13 +97,13 @@ TEST_F(ForeseenKernels, AreThoseOfTheRecordsBehindTheOneThatWaits) {
   run([&](const World& world) {
     const Tensor x = counting(world, {2, 3});
     const Tensor w = counting(world, {2, 3});
-    EXPECT_EQ(sum(x + w).item(), 30);  // they are there
+    EXPECT_EQ(sum(x + w).item(), 30);  // they are compiled
     compiled_ = {};
     const Tensor y = cumsum(x, 1);
     const Tensor product = matmul(y, transpose(w));
     const Tensor largest = topk(product, 1).values;
     EXPECT_THAT(largest.to_vector<float>(), ElementsAre(19, 97));
-    // Where the transposed matrix will lie was told before it was there.
+    // The layout of the transposed matrix was known before the matrix was computed.
     EXPECT_THAT(compiled_.waited, ElementsAre("cumsum [2, 3][3, 1]"));
     EXPECT_THAT(compiled_.foreseen,
                 ElementsAre("matmul [2, 3][3, 1] [3, 2][1, 3]", "topk [2, 2][2, 1]"));

@@ -1,5 +1,5 @@
-// A program's memory strategy that leaves the work to the library's: tests override what they look
-// at.
+// A program's memory strategy that forwards to the library's; tests override the calls that they
+// observe.
 #pragma once
 
 #include <cstdint>

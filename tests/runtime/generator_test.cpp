@@ -1,4 +1,4 @@
-// The generator is a value: what it gives follows from seed and counter.
+// The generator is a value: its numbers follow from seed and counter.
 #include <hearth/runtime/base/philox.hpp>
 #include <hearth/runtime/generator.hpp>
 
@@ -24,7 +24,7 @@ TEST(Generator, ForksOfOneSeedDifferByRank) {
   }
 }
 
-// An op draws the block number n with the counter {n, 0, 0, 0}.
+// An op draws block number n with the counter {n, 0, 0, 0}.
 TEST(Generator, NoForkHasASeedThatAnOpDraws) {
   for (std::uint32_t rank = 0; rank < 100; ++rank) {
     const philox::Block drawn = philox::rounds({rank, 0, 0, 0}, {42, 0});

@@ -62,9 +62,9 @@ class HostRandom {
   std::mt19937 engine_;
 };
 
-/// Compares grad of sum(fn(inputs) * weights), for fixed random weights, with central differences
-/// at every element. The step balances the h² error of the difference against the rounding of f64
-/// that h divides: both stay below 1e-9 for functions of moderate size.
+/// Compares the gradient of sum(fn(inputs) * weights), for fixed random weights, with central
+/// differences at every element. The step balances the h² error of the difference against f64
+/// rounding, which h divides: both stay below 1e-9 for functions of moderate size.
 template <class Fn>
 void check_gradients(const Device& device, const Fn& fn, const std::vector<HostTensor>& inputs) {
   constexpr double kStep = 1e-5;

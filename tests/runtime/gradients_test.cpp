@@ -96,7 +96,7 @@ TEST_F(GradientsTest, AccumulateOfThemselvesDoublesACopyAndRefusesAMove) {
   EXPECT_THAT(reals(gradients[1]), ElementsAre(8)) << "nothing has changed";
 }
 
-// A default-made one is a sum that begins; one that was moved from is a mistake.
+// A default-made object is an empty sum; a moved-from one is a mistake.
 TEST_F(GradientsTest, ThatWereUsedSaySo) {
   Gradients gradients = three_and_four();
   Gradients others = three_and_four();

@@ -1,5 +1,4 @@
-// A test that keeps a device's token, so that what several streams queue meanwhile meets at the
-// actor.
+// Holds a device's token, so that records queued by several streams meanwhile meet at the actor.
 #pragma once
 
 #include "stepped_runtime.hpp"

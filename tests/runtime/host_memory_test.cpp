@@ -1,5 +1,5 @@
-// Reads and uploads of sizes that no machine has memory for: the library's own error, at once, and
-// nothing is lost.
+// Reads and uploads of sizes beyond any machine's memory: the library's own error, at once, and no
+// state is lost.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -94,7 +94,7 @@ TEST_F(HostMemory, ARecordingThatCannotHoldATensorOfBeforeEndsAndTheProgramGoesO
   EXPECT_THAT(scope.take().value().notes.at("ended early"), HasSubstr("no host memory"));
 }
 
-// ---- sizes between what is free and what the kernel refuses ----
+// ---- sizes between free memory and the kernel's limit ----
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -141,7 +141,7 @@ TEST(HugeSizes, ABudgetAboveTheMachineDoesNotMakeItsMemoryMore) {
   }
 }
 
-// f64 copies of its operands are eight times as large as these.
+// The f64 copies of its operands are eight times as large as these.
 TEST(HugeSizes, TheOraclesCopiesAreComparedWithTheMachineToo) {
   const Runtime runtime({.devices = {{.name = "reference:0"}}});
   const Device device = runtime.device("reference:0");

@@ -1,6 +1,6 @@
-// What becomes of those who wait for a device's answer when the device's thread finds no host
-// memory for one allocation: each of them in turn, in a process of its own. Every ticket is
-// answered, or the process has ended; nobody waits without end.
+// Waits for a device's answer while one host allocation of the device's thread fails: each
+// allocation in turn, in a separate process. Every ticket is answered, or the process has ended; no
+// thread waits for ever.
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -19,8 +19,7 @@
 
 namespace {
 
-/// Allocations until the one that fails, where the device's thread is the calling one; below 0:
-/// none fails.
+/// Remaining allocations of the device's thread before the one that fails; below 0: none fails.
 long allocations_left = -1;
 const hearth::detail::ThreadContext* actor = nullptr;
 
@@ -55,7 +54,7 @@ using namespace std::chrono_literals;
 constexpr int kUnanswered = 7;
 constexpr int kLastAllocation = 60;
 
-/// The allocation number `number` behind the first kernel fails.
+/// Fails allocation number `number` after the first kernel.
 class Starving final : public ForwardingBackend {
  public:
   Starving(std::unique_ptr<Backend> sim, long number)
@@ -75,7 +74,7 @@ class Starving final : public ForwardingBackend {
   bool is_first_ = true;
 };
 
-/// Exit status of a child in which `body` runs, and the allocation fails.
+/// Exit status of a child in which `body` runs and the allocation fails.
 template <class Body>
 int status_of(long number, const Body& body) {
   const ::pid_t child = ::fork();
@@ -98,7 +97,7 @@ int status_of(long number, const Body& body) {
   return status;
 }
 
-/// A short deadline: the device's own thread does the work, so that the caller's memory is not what
+/// With a short deadline, so that the device's own thread does the work and not the caller's memory
 /// fails.
 template <class T>
 bool is_answered(const Pending<T>& pending) {
@@ -155,7 +154,7 @@ TEST(HostShortage, OfTheDeviceAnswersUpdatesAndCopies) {
     const Tensor copy = Tensor::from(world.device, std::vector<float>{1, 2}, {2});
     const Pending<std::vector<std::byte>> other =
         (copy.to(world.runtime.device("sim:1")) + 1).read_bytes();
-    pass(30s);  // the copy's bytes may be late
+    pass(30s);  // the bytes of the copy may be late
     return is_answered(update) && is_answered(read) && is_answered(other);
   });
 }

@@ -1,4 +1,5 @@
-// Fine print 9 of the design, across devices: groups prepare, someone decides, all commit or none.
+// Fine print 9 of the design, across devices: groups prepare, one decision is made, and all commit
+// or none.
 #include "stepped_runtime.hpp"
 
 #include <optional>
@@ -145,7 +146,7 @@ TEST(JointUpdate, TheDeadlineSaysNoForEveryone) {
   });
 }
 
-// The deadline that passes after the yes, but before the device has heard of it, changes nothing.
+// A deadline that passes after the commit, but before the device is notified, changes nothing.
 TEST(JointUpdate, AYesHoldsAfterTheDeadlineToo) {
   stepped([](const World& world) {
     const auto decision = std::make_shared<UpdateDecision>();

@@ -1,4 +1,4 @@
-// An update group of which some kernel cannot run: nothing of it does.
+// An update group with a kernel that cannot run: no part of the group runs.
 #include "stepped_runtime.hpp"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using testing::World;
 
 constexpr SgdUpdate kPlain{.learning_rate = 1};
 
-/// A sim device on which the optimizer's kernel for the `at`-th form of operands that a step asks
-/// for is missing, or needs much scratch memory.
+/// A sim device on which the optimizer's kernel for the `at`-th form of operands in a step is
+/// missing, or needs much scratch memory.
 struct Lack {
   int at = 0;
   std::int64_t scratch_bytes = 0;
@@ -176,7 +176,7 @@ TEST_F(LackingGroup, ScratchMemoryIsKeptForAGroupThatWaitsForItsDecision) {
   });
 }
 
-// 200 parameters have few forms, and what the backend says of a form holds for all.
+// 200 parameters have few forms, and the backend's answer for a form holds for all of them.
 TEST_F(LackingGroup, UpdatesOfEqualFormsAskOnce) {
   run([&](const World& world) {
     lack_ = {.at = 0};
@@ -186,7 +186,7 @@ TEST_F(LackingGroup, UpdatesOfEqualFormsAskOnce) {
     for (int i = 0; i < 3 * kEach; ++i) {
       parameters.push_back(ones(world.device, {i % 3 + 1}));
     }
-    parameters.push_back(ones(world.device, {3, 1}));  // as many elements as others have
+    parameters.push_back(ones(world.device, {3, 1}));  // the element count of other parameters
     Tensor none;
     UpdateGroup group(world.device);
     for (Tensor& parameter : parameters) {
@@ -211,7 +211,7 @@ TEST(LackingGroups, AKernelThatCannotBeCompiledAtAnyRecordKeepsEverythingAsItWas
       }
       testing::stepped(options, [&](const World& world) {
         std::vector<Tensor> parameters = {
-            world.f32({1}), world.f32({1, 1}), world.f32({1, 1, 1})};  // a kernel for each form
+            world.f32({1}), world.f32({1, 1}), world.f32({1, 1, 1})};  // one kernel a form
         const std::vector<Tensor> gradients = {
             world.f32({1}), world.f32({1, 1}), world.f32({1, 1, 1})};
         const auto step = [&] {

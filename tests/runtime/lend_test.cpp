@@ -133,9 +133,9 @@ TEST(Lend, ThePassedDeadlinePoisonsTheResultAndQuarantinesTheBytes) {
       floats(region)[0] = 9;
       ASSERT_THAT(fresh.to_vector<float>(), ElementsAre(7, 7));
     }
-    constexpr std::int64_t kGranule = 64;  // what `after` takes
+    constexpr std::int64_t kGranule = 64;  // the size of `after`
     EXPECT_GT(world.device.memory().live_bytes, kGranule);
-    region.done();  // late: gives the bytes free, and nothing else
+    region.done();  // late: only frees the bytes
     EXPECT_EQ(testing::read_error(lent.result).code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(after.item(), 4);
     EXPECT_EQ(world.device.memory().live_bytes, kGranule);
@@ -185,8 +185,7 @@ TEST(Lend, WorkOnTheDevicesCoresRunsWhileTheBytesAreLent) {
   });
 }
 
-// Whoever is told of the region runs the device's loop at that moment: what it waits for could
-// never come.
+// The taker of a region runs in the device's loop: its wait for the device could never end.
 TEST(Lend, AWaitForTheDeviceInsideItsOwnLoopIsRefusedAtOnce) {
   stepped([](const World& world) {
     const Tensor x = world.f32({1});

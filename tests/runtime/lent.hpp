@@ -1,4 +1,4 @@
-// A loan for a test: the region comes to the test, not to a taker.
+// A loan for a test: the test receives the region itself, not a taker.
 #pragma once
 
 #include "stepped_runtime.hpp"

@@ -1,5 +1,5 @@
-// Work that can be given up: cancel(), deadlines and stops of streams. What has not begun does not
-// run and carries the reason; the stream goes on. What has begun: limits_whole_test.cpp.
+// Cancelling work: cancel(), deadlines and stops of streams. Work that has not begun does not run
+// and carries the reason; the stream goes on. limits_whole_test.cpp covers work that has begun.
 #include "limits_ways.hpp"
 
 #include <hearth/runtime/autodiff.hpp>
@@ -102,7 +102,7 @@ TEST_P(GivenUp, AnEarlierCauseIsKept) {
   });
 }
 
-// ---- what waits ----
+// ---- waiting work ----
 
 TEST_P(GivenUp, AnOpThatWaitsForAnotherStreamWaitsNoLonger) {
   stepped([](const World& world) {
@@ -244,7 +244,7 @@ TEST(Limits, AnOpThatAFullStreamRefusesKeepsNothingForItsGradient) {
   });
 }
 
-// The push that waits is of the next request: it goes on once the given-up ones are out of its way.
+// The waiting push belongs to the next request: it goes on once the cancelled ones are gone.
 TEST(Limits, ACancelMakesRoomInAFullStream) {
   stepped([](const World& world) {
     HeldClient client(world);

@@ -1,5 +1,5 @@
-// What the tests of limits share: the ways in which the work of a stream is given up, and what it
-// is that waits meanwhile. Threads: the test's.
+// Shared by the tests of limits: the ways to cancel the work of a stream, and the work that waits
+// meanwhile. Threads: the test's.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,7 @@ struct HeldClient {
   HeldStream held;
 };
 
-/// A tensor of {1, 2} that comes when let_go() is called, from a stream of its own.
+/// A tensor of {1, 2} from a separate stream that is computed once let_go() is called.
 class LateTensor {
  public:
   explicit LateTensor(const World& world) : stream_(world.device) {
@@ -54,7 +54,7 @@ class LateTensor {
   Tensor tensor;
 };
 
-/// A parameter of {1, 2}, whose update with `gradient` and rate 1 makes {0, 1} of it.
+/// A parameter of {1, 2}; its update with `gradient` and rate 1 gives {0, 1}.
 struct Trained {
   explicit Trained(const World& world) : parameter(world.f32({1, 2})), gradient(world.f32({1, 1})) {
     world.device.sync();
@@ -69,12 +69,12 @@ struct Trained {
   Tensor gradient;
 };
 
-/// How the work of a stream is given up. Each behaves alike.
+/// A way to cancel the work of a stream. All ways behave alike.
 struct Way {
   std::string name;
   ErrorCode code;
   const char* text;
-  /// Sets the limit up, before anything is submitted; returns what gives up.
+  /// Sets the limit up, before any work is submitted; returns the function that cancels.
   std::function<std::function<void()>(Stream&)> arm;
 
   // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name

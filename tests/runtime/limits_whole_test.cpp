@@ -1,5 +1,5 @@
-// What limits of streams leave whole: update groups, lifetimes, loans, kernels under way, and other
-// streams.
+// State that limits of streams leave whole: update groups, lifetimes, loans, kernels under way, and
+// other streams.
 #include "limits_ways.hpp"
 #include "stuck_backend.hpp"
 
@@ -53,7 +53,7 @@ TEST_P(GivenUpWhole, AnUpdateThatHasNotBegunLeavesEverythingAsItWas) {
   });
 }
 
-// What the group keeps as it was may still be on its way, in another stream.
+// The value that the group preserves may still be pending in another stream.
 TEST_P(GivenUpWhole, AnUpdateThatHasNotBegunKeepsAParameterThatIsStillToCome) {
   stepped([](const World& world) {
     LateTensor parameter(world);
@@ -121,8 +121,8 @@ TEST_P(GivenUpWhole, AJointUpdateThatHasNotBegunSaysNoToAll) {
   });
 }
 
-// Where the stream is full, an open group still gets its end: the stream would be in mid-group for
-// ever.
+// In a full stream, an open group still gets its end; otherwise the stream would stay inside the
+// group for ever.
 TEST(Limits, AnOpenGroupGetsItsEndThoughTheDeadlineHasPassed) {
   stepped([](const World& world) {
     Trained trained(world);

@@ -1,4 +1,4 @@
-// What HEARTH_LOG_LEVEL tells about the life of a runtime, from opening to end.
+// The lines of HEARTH_LOG_LEVEL about the life of a runtime, from opening to end.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// What the log of a runtime says, at this level, while `program` runs on its one device of 4 MiB.
+/// The log of a runtime at this level, while `program` runs on its one device of 4 MiB.
 template <class Program>
 std::string log_of(const char* level, const Program& program) {
   ::setenv("HEARTH_LOG_LEVEL", level, 1);
@@ -29,7 +29,7 @@ std::string log_of(const char* level, const Program& program) {
   {
     const Runtime runtime(
         {.devices = {{.name = "cpu:0", .memory_budget_bytes = std::int64_t{4} << 20}},
-         .fusion = Fusion::off});  // the lines tell how many kernels ran
+         .fusion = Fusion::off});  // the lines contain the number of kernels
     ::unsetenv("HEARTH_LOG_LEVEL");
     std::thread([&] { program(runtime.device("cpu:0")); }).join();  // its streams end with it
   }

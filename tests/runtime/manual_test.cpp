@@ -1,4 +1,4 @@
-// Whole user programs, stepped: the seed changes who goes next and never the result.
+// Whole user programs, stepped: the seed changes the order of threads and never the result.
 #include "stepped_runtime.hpp"
 
 #include <optional>
@@ -14,8 +14,8 @@ using testing::pass;
 using testing::stepped;
 using testing::World;
 
-// A linear layer of its own on each of three threads, trained on shared data, and a fourth thread
-// that sums what they hand over.
+// Trains a linear layer on each of three threads, on shared data; a fourth thread sums the layers
+// that they hand over.
 std::vector<float> train_three(const World& world) {
   Generator generator(5);
   const Tensor data = random_normal(world.device, {8, 4}, generator);

@@ -1,4 +1,4 @@
-// What a Runtime refuses to be made of, and that it says so at the line that asked.
+// Options that a Runtime refuses, with an error at the calling line.
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>

@@ -1,4 +1,4 @@
-// How tensors look in print.
+// The printed form of tensors.
 #include "runtime/tensor_print.hpp"
 
 #include "reference_test.hpp"
@@ -117,7 +117,7 @@ TEST_F(TensorPrintOnDevice, OfALongTensorWhatIsShownIsReadAlone) {
                 row + "]\nshape [1048576, 1048576], f32, reference:0");
 }
 
-// The ends of two long axes, with a short one between them, are put together in order.
+// The ends of two long axes, with a short one between them, are gathered in order.
 TEST_F(TensorPrintOnDevice, TheEndsOfLongAxesComeFromWhereTheyLie) {
   const Tensor all = cast(reshape(arange(device(), 0, 3600), {60, 2, 30}), DType::i32);
   const std::vector<std::int32_t> values = all.to_vector<std::int32_t>();

@@ -1,5 +1,6 @@
-// checkpoint() and RecomputeScope: gradients, random numbers and hooks are those without them, bit
-// for bit; memory goes down by what is not kept; and what a second run can do wrong has words.
+// checkpoint() and RecomputeScope: gradients, random numbers and hooks equal those without them,
+// bit for bit. Memory shrinks by the values that are not kept, and mistakes in a second run have
+// error texts.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/recompute.hpp>
@@ -51,7 +52,7 @@ class RecomputeTest : public ::testing::Test {
     return all;
   }
 
-  /// Through all weights; the last of the tensors is the input.
+  /// Applies `step` through all weights; the last of the tensors is the input.
   template <class Step>
   static Tensor through(const Tensors& in, const Step& step) {
     Tensor x = in.back();
@@ -133,7 +134,7 @@ TEST_F(RecomputeTest, AFunctionMayReturnSeveralTensors) {
   const auto halves = [](const Tensor& x, const Tensor& w) {
     const Tensor whole = tanh(matmul(x, w));
     std::vector<Tensor> parts = split(whole, kWidth / 2);
-    parts.push_back(x);          // as it came
+    parts.push_back(x);          // unchanged
     parts.push_back(whole > 0);  // without a gradient
     return parts;
   };
@@ -147,7 +148,7 @@ TEST_F(RecomputeTest, AFunctionMayReturnSeveralTensors) {
   EXPECT_EQ(bytes_of(checkpointed), bytes_of(plain));
 }
 
-// By address, as it is no capture.
+// Passed by address, because captures are not allowed.
 struct Runs {
   int count = 0;
   int recomputed = 0;
@@ -212,7 +213,7 @@ TEST_F(RecomputeTest, TheHookGetsEachGradientOnceAndComplete) {
   EXPECT_EQ(checkpointed, plain);
 }
 
-// ---- what a second run can do wrong ----
+// ---- mistakes in a second run ----
 
 TEST_F(RecomputeTest, AnotherResultIsRefused) {
   Runs runs;
@@ -279,7 +280,7 @@ TEST_F(RecomputeTest, AMistakeInTheSecondRunNamesItsLine) {
   const auto fails = [](Runs* of, const Tensor& x) {
     Tensor y = exp(x);
     if (of->count++ == 1) {
-      y = y + reshape(y, {-1});  // the line
+      y = y + reshape(y, {-1});  // the line of the error
     }
     return y;
   };
@@ -370,12 +371,12 @@ TEST_F(RecomputeTest, ScopesNestAndEnd) {
 
 // ---- memory ----
 
-// Each op by itself, so that what lives is what the tape keeps and what the op at work needs.
+// Without fusion, so that only the tape's values and the operands of the running op are live.
 class RecomputeMemoryTest : public RecomputeTest {
  protected:
   RecomputeMemoryTest() : RecomputeTest(Fusion::off) {}
 
-  /// Values that live at the peak of one grad call, beyond what lived before.
+  /// Live values at the peak of one grad call, beyond those before.
   template <class Step>
   [[nodiscard]] double peak_values(const Step& step) {
     device().sync();
@@ -394,7 +395,7 @@ class RecomputeMemoryTest : public RecomputeTest {
 // A block keeps exp, tanh and sigmoid; at the end there are as many gradients as weights, and the
 // input's.
 TEST_F(RecomputeMemoryTest, PeaksGoDownByWhatIsNotKept) {
-  constexpr double kAtWork = 8;  // gradients on the way, and what an op reads and makes
+  constexpr double kAtWork = 8;  // gradients in progress, and operands and results of an op
   const double plain = peak_values(block);
   EXPECT_GE(plain, 3 * kDepth);
   const double checkpointed =

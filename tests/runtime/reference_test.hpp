@@ -1,4 +1,4 @@
-// A runtime with reference devices only, which compute in f64 inside, so that tests of ops and
+// A runtime with only reference devices, which compute in f64 inside, so that tests of ops and
 // gradients compare with plain arithmetic. For tests of runtime/.
 // Threads: the test's.
 #pragma once
@@ -56,7 +56,7 @@ class ReferenceTest : public ::testing::Test {
   Runtime runtime_;
 };
 
-/// The text of the exception of type E that fn throws; a failure when it throws none.
+/// The text of the exception of type E that fn throws; fails the test if fn does not throw.
 template <class E, class Fn>
 [[nodiscard]] std::string thrown_text(const Fn& fn) {
   try {

@@ -1,4 +1,4 @@
-// Fine print 11 of the design, and the way a runtime ends.
+// Fine print 11 of the design, and the close of a runtime.
 #include "stepped_runtime.hpp"
 
 #include <optional>
@@ -17,7 +17,7 @@ using testing::pass;
 using testing::stepped;
 using testing::World;
 
-// Runs a body with a runtime that it may end.
+// Runs a body with a runtime that the body may close.
 template <class Body>
 void with_runtime(Body body, std::chrono::nanoseconds limit = 30s) {
   ManualExecutor executor;
@@ -149,7 +149,7 @@ TEST(Shutdown, ThePassedLimitEndsQueuedWorkToo) {
       [](std::optional<Runtime>& runtime, const Device& device) {
         HeldStream held(device);
         const Pending<double> value = zeros(device, {1}).item_later();
-        held.let_go();  // so that the actor hears of this and of the end at once
+        held.let_go();  // so that the actor sees this and the close at once
         runtime.reset();
         EXPECT_EQ(testing::code_of(value.wait()), ErrorCode::device_closed);
       },
@@ -195,8 +195,8 @@ TEST(Shutdown, ARuntimeThatCannotOpenADeviceEndsThoseItHad) {
   });
 }
 
-// A thread has pushed a record and is about to ring while the actor ends: the record is that
-// thread's to reject, and nobody else's.
+// A thread has pushed a record and is about to ring while the actor ends: only that thread may
+// reject the record.
 TEST(Shutdown, AnActorThatEndsLeavesLanesAloneThatAreNotInItsHands) {
   const auto tables = std::make_shared<RuntimeTables>(RuntimeId{1'000'000}, detail::LogOptions{});
   auto backend = std::make_unique<sim::SimBackend>();
@@ -231,7 +231,8 @@ TEST(Shutdown, WhatAnActorReceivesAtItsEndMeetsLanesThatAreStillItsOwn) {
   Lane& lane = endpoint->lanes.open();
   std::uint64_t consumed_meanwhile = 0;
   endpoint->post(StopDevice{.limit = Deadline::in(0s)});
-  // The work of the first message sends the second, which comes when the actor has ended its loop.
+  // The work of the first message sends the second, which arrives after the actor has ended its
+  // loop.
   endpoint->post(RunOnLoan{.lane = LaneId{}, .work = [&] {
                              endpoint->post(RunOnLoan{.lane = LaneId{}, .work = [&] {
                                                         OpRecord record;
@@ -239,7 +240,7 @@ TEST(Shutdown, WhatAnActorReceivesAtItsEndMeetsLanesThatAreStillItsOwn) {
                                                         record.input_count = 1;
                                                         ASSERT_TRUE(lane.try_push(record, {}));
                                                         ASSERT_TRUE(lane.needs_ring());
-                                                        // Were the lane's producer its consumer
+                                                        // If the lane's producer were its consumer
                                                         // now, it would reject the record.
                                                         endpoint->ring(lane);
                                                         consumed_meanwhile = lane.consumed();

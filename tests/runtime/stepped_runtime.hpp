@@ -1,4 +1,4 @@
-// A whole runtime on one OS thread, in virtual time: the test's body is the logical thread "main",
+// A whole runtime on one OS thread, in virtual time: the test's body is the logical thread "main";
 // actors and other users are stepped with it. For tests of runtime/.
 // Threads: the test's.
 #pragma once
@@ -32,28 +32,28 @@ namespace hearth::testing {
 }
 struct SteppedOptions {
   std::vector<DeviceOptions> devices = two_sims();
-  /// What goes wrong on which sim device; on its first generation only.
+  /// Faults by sim device, in its first generation only.
   std::map<std::string, FaultPlan, std::less<>> faults = {};
   std::uint64_t seed = 0;
   std::chrono::nanoseconds shutdown_limit = std::chrono::seconds(30);
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool eager_reports = false;
-  /// Empty: as HEARTH_FUSION says.
+  /// Empty: as HEARTH_FUSION sets it.
   std::optional<Fusion> fusion = {};
   std::optional<std::uint64_t> fusion_limit = {};
   bool round_intermediates = false;
   bool deterministic = false;
-  /// Who makes the backends, in place of `faults`: stuck(control), say.
+  /// The factory of the backends, in place of `faults`: stuck(control), for example.
   std::optional<detail::BackendFactory> backends = {};
 };
 
-/// What a body has at hand.
+/// The objects that a body uses.
 struct World {
   Runtime& runtime;
   ManualExecutor& executor;
   Device device;  ///< the first one
 
-  /// Another logical thread; join it before the body ends.
+  /// Starts another logical thread; join it before the body ends.
   template <class Fn>
   [[nodiscard]] std::unique_ptr<detail::Joinable> spawn(std::string name, Fn fn) const {
     return executor.spawn({.name = std::move(name)}, std::move(fn));
@@ -75,7 +75,7 @@ struct World {
   }};
 }
 
-/// Whether this run of the program is the one in which all sims are asynchronous.
+/// Whether all sims are asynchronous in this run of the program.
 [[nodiscard]] inline bool are_sims_asynchronous() {
   return detail::Settings::from_environment()
       .boolean(detail::Setting::async_sims)
@@ -83,7 +83,7 @@ struct World {
       .value_or(false);
 }
 
-/// A body that any lambda is, compiled once for all of them: there are hundreds of tests.
+/// Type-erases a lambda, so that hundreds of tests share one compiled function.
 struct SteppedBody {
   void* body;
   void (*call)(void* body, const World& world);
@@ -106,7 +106,7 @@ inline void run_stepped(const SteppedOptions& options, SteppedBody body) {
   });
 }
 
-/// Runs `body` with a runtime, and ends the runtime.
+/// Runs `body` with a runtime, and closes the runtime.
 template <class Body>
 void stepped(const SteppedOptions& options, Body body) {
   run_stepped(options, {&body, [](void* whole, const World& world) {
@@ -118,7 +118,7 @@ void stepped(Body body) {
   stepped(SteppedOptions{}, std::move(body));
 }
 
-/// Virtual time passes; everybody else may run.
+/// Lets virtual time pass; all other threads may run.
 inline void pass(std::chrono::nanoseconds duration) {
   const Deadline end = Deadline::in(duration);
   while (!end.has_passed()) {
@@ -150,7 +150,7 @@ class HeldStream {
   LentRegion region_;
 };
 
-/// The error that a read of the tensor throws; a failure when it throws none.
+/// The error that a read of the tensor throws; fails the test if the read succeeds.
 [[nodiscard]] inline Error read_error(const Tensor& tensor,
                                       std::chrono::nanoseconds limit = std::chrono::hours(1)) {
   try {
@@ -168,7 +168,7 @@ class HeldStream {
   }
   return status.error().code;
 }
-/// Once the other threads' lanes have been consumed too.
+/// The number of live tensors, after the other threads' lanes have been consumed too.
 [[nodiscard]] inline std::int64_t live_tensors(const Device& device) {
   pass(std::chrono::milliseconds(10));
   return device.memory().live_tensor_count;

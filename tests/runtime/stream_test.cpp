@@ -53,7 +53,7 @@ TEST(Stream, TwoThreadsMayNotUseItAtOnce) {
     const auto use = [&] { const StreamScope scope(stream); };
     {
       const StreamScope scope(stream);
-      use();  // the same thread may
+      use();  // the same thread may use it
       world
           .spawn("other",
                  [&] {
@@ -115,7 +115,7 @@ TEST(Stream, WhatAnEndedStreamSubmittedStillRuns) {
   });
 }
 
-/// A sim that notes the size of each op's result.
+/// A sim that records the size of each op's result.
 class NotingBackend final : public testing::ForwardingBackend {
  public:
   explicit NotingBackend(std::vector<std::int64_t>& sizes)
@@ -130,7 +130,7 @@ class NotingBackend final : public testing::ForwardingBackend {
   std::vector<std::int64_t>& sizes_;
 };
 
-// None of them needs another, and all are queued before the first runs.
+// The ops are independent, and all are queued before the first runs.
 TEST(Stream, OpsOfOneStreamRunInProgramOrder) {
   std::vector<std::int64_t> sizes;
   const detail::BackendFactory factory{
@@ -204,7 +204,7 @@ TEST(Stream, AFullLaneMakesItsUserWaitUpToTheDeadline) {
   });
 }
 
-// Thirty operands do not fit into a record: their overflow fills up long before the ring.
+// Thirty operands do not fit into a record: their overflow fills long before the ring.
 TEST(Stream, AFullOverflowRingMakesItsUserWaitUpToTheDeadline) {
   stepped([](const World& world) {
     const std::vector<Tensor> parts(60, world.f32({1}));
@@ -225,7 +225,7 @@ TEST(Stream, BackPressureLetsAllThrough) {
   }
 }
 
-// For a process of its own: it may have hardly more address space than it has already.
+// For a separate process: limits its address space to hardly more than it uses.
 [[noreturn]] void open_streams_without_room() {
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
   const Device device = runtime.device("cpu:0");

@@ -1,5 +1,5 @@
-// A sim device whose kernels take virtual time, and one whose kernel number `stuck_at` does not
-// come back before `release`, and whose downloads throw, and that kernel fails, on demand.
+// A sim device whose kernels take virtual time. On demand kernel number `stuck_at` does not return
+// before `release`, downloads throw, and that kernel fails.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,7 @@ struct StuckControl {
   std::uint64_t stuck_at;
   bool throws_at_download = false;
   bool fails_when_released = false;
-  std::chrono::nanoseconds kernel_time =
-      {};  ///< What each kernel takes, on the clock of its thread.
+  std::chrono::nanoseconds kernel_time = {};  ///< Time of each kernel, on the clock of its thread.
   Promise<void> release;
   Pending<void> released = release.pending();
   Promise<void> entered;
@@ -66,7 +65,7 @@ class StuckBackend final : public ForwardingBackend {
   std::uint64_t count_ = 0;
 };
 
-/// `name` is such a device, all others are as they are.
+/// A factory in which `name` is such a device and all others are regular ones.
 inline detail::BackendFactory stuck(StuckControl& control, std::string name = "sim:0") {
   return {.make = [&control, name = std::move(name)](
                       const BackendRequest& request) -> std::unique_ptr<Backend> {

@@ -1,5 +1,5 @@
-// A program's memory strategy that throws: the library's, but acquire number `throws_at` from now
-// on throws; 0: none does; -1: the next answers ok and gives no bytes.
+// A program's memory strategy that forwards to the library's, but throws in acquire number
+// `throws_at` from now on. 0: none throws; -1: the next returns ok without bytes.
 #pragma once
 
 #include <cstdint>

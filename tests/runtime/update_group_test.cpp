@@ -294,7 +294,7 @@ TEST(UpdateGroup, AMistakeOfTheCallerQueuesNothing) {
   });
 }
 
-// ---- the way a group is used ----
+// ---- misuse of a group ----
 
 template <class Use>
 std::string refusal(const Use& use) {

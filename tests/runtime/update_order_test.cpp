@@ -1,5 +1,5 @@
-// What holds inside a batch that an update group gives to the backend: nothing, so that a record
-// which overwrites what an earlier one reads is in another batch.
+// A batch of an update group has no order inside the backend, so a record that overwrites an input
+// of an earlier one goes to another batch.
 #include "stepped_runtime.hpp"
 
 #include <memory>
@@ -20,8 +20,7 @@ using testing::World;
 constexpr SgdUpdate kPlain{.learning_rate = 1};
 constexpr SgdUpdate kMomentum{.learning_rate = 1, .momentum = 0.5};
 
-/// A sim that runs the launches of a batch from the last to the first, and notes how many there
-/// were.
+/// A sim that runs the launches of a batch from the last to the first, and records their number.
 class BackwardsBackend final : public testing::ForwardingBackend {
  public:
   explicit BackwardsBackend(std::vector<std::size_t>& batches)

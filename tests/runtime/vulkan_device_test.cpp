@@ -1,4 +1,4 @@
-// Vulkan devices through the whole runtime, on whatever driver is there: Mesa's in software in CI.
+// Vulkan devices through the whole runtime, on the present driver: Mesa's in software in CI.
 #include <hearth/modules/linear.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 #include <hearth/runtime/autodiff.hpp>
@@ -71,7 +71,7 @@ TEST(VulkanDevice, AFailureNamesOpValueAndLine) {
   EXPECT_EQ(good.to_vector<float>().front(), 1.0F);
 }
 
-// Each that may fail has a place on the device in which it says so, until it has ended.
+// Each op that may fail has an error cell on the device until it has ended.
 TEST(VulkanDevice, AnyNumberOfOpsThatMayFailAreUnderWay) {
   const Runtime runtime(one_vulkan());
   const Device device = runtime.device();
@@ -84,7 +84,7 @@ TEST(VulkanDevice, AnyNumberOfOpsThatMayFailAreUnderWay) {
     all.push_back(index_select(x, 0, index));
   }
   EXPECT_EQ(all.back().to_vector<float>().front(), 3.0F);
-  device.sync();  // or it throws what nobody has read
+  device.sync();  // otherwise it throws an unread failure
 }
 
 TEST(VulkanDevice, AStepWithAFailedGradientLeavesTheModelAsItWas) {
@@ -127,7 +127,7 @@ TEST(VulkanDevice, GivesItsMemoryBackOverManyLives) {
   }
 }
 
-// As on a card, where they go through staging memory; beside them another stream works.
+// As on a card, where they pass through staging memory; another stream works concurrently.
 TEST(VulkanDevice, CopiesLargerThanTheStagingRingsComeWhole) {
   const EnvironmentVariable as_a_card("HEARTH_VULKAN_SHUFFLE", "7");
   const Runtime runtime(one_vulkan());
@@ -173,8 +173,8 @@ TEST(VulkanDevice, StandsAmongTheDevicesOfTheMachine) {
   EXPECT_EQ(devices[1].lack, "");
 }
 
-// Products of many rounds leave rows to tiles of another kind; parts of them do not. Small whole
-// numbers have exact sums.
+// Products of many rounds give some rows to tiles of another kind; parts of them do not. Small
+// whole numbers have exact sums.
 TEST(VulkanDevice, ALargeProductIsThatOfItsParts) {
   const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
   const Device device = runtime.device();
@@ -205,7 +205,7 @@ TEST(VulkanDevice, ALargeProductIsThatOfItsParts) {
   }
 }
 
-// Drivers of before 2023 know the units by NVIDIA's extension alone.
+// Drivers from before 2023 support the matrix units only by NVIDIA's extension.
 TEST(VulkanDevice, DoesWithoutAnExtensionThatItIsNotToUse) {
   const auto description = [] {
     return std::string(Runtime({.devices = {{.name = "vulkan:0"}}}).device().description());
@@ -231,9 +231,9 @@ TEST(VulkanDevice, AutoIsAGpuOrTheCpu) {
   EXPECT_EQ(runtime.device().name(), devices[1].is_gpu ? "vulkan:0" : "cpu:0");
 }
 
-// ---- which device "auto" is ----
+// ---- the device "auto" ----
 
-/// In a process of its own: Vulkan's first instance stays, with the drivers that it has found.
+/// In a separate process, because Vulkan's first instance persists with the drivers that it found.
 int say_device(const char* name) {
   try {
     const Runtime runtime({.devices = {{.name = name}}});
@@ -353,8 +353,7 @@ TEST(VulkanDevice, TwoTrainOneModel) {
 }
 
 // With a driver that optimises: the second op of the group has one value for each row of the first.
-// LLVM 15 with AVX-512, in Mesa's driver in software, lost it where its sign had been put on by
-// masks of bits.
+// LLVM 15 with AVX-512, in Mesa's driver in software, lost that value when bit masks set its sign.
 TEST(VulkanDevice, AValueOfARowOutlivesABarrier) {
   const Runtime runtime(
       {.devices = {{.name = "vulkan:0"}, {.name = "reference:0"}}, .blocking_compiles = true});

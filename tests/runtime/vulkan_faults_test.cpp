@@ -1,5 +1,5 @@
-// What goes wrong on Vulkan devices, on purpose: drivers that lose the device at any of their
-// calls, kernels that cannot be compiled, too little memory; and that nothing is left behind.
+// Planned faults on Vulkan devices: drivers that lose the device at any call, kernels that cannot
+// be compiled, too little memory. No resource leaks.
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/linear.hpp>
@@ -38,15 +38,15 @@ using namespace hearth::testing;  // NOLINT: a test's own words
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Groups are those of the program, whatever the time, and wait for their kernels.
+// Groups depend only on the program, not on time, and wait for their kernels.
 RuntimeOptions steady(FaultPlan faults = {}) {
   return {.devices = {{.name = "vulkan:0", .faults = std::move(faults)}}, .deterministic = true};
 }
 
 // ---- loss ----
 
-// The driver says so at call k of those that may: for every k up to where the program ends before
-// it, the first ones one by one.
+// The driver reports the loss at call k of those that may: for every k up to the end of the
+// program, the first ones one by one.
 TEST(VulkanFaults, ALossAtAnyCallIsTheDevicesOwnAndTheProgramGoesOn) {
   const EnvironmentVariable twice("HEARTH_VULKAN_DEVICES", "0,0");
   std::vector<double> want;
@@ -83,7 +83,7 @@ TEST(VulkanFaults, ALossAtAnyCallIsTheDevicesOwnAndTheProgramGoesOn) {
   EXPECT_GE(lost, 16);
 }
 
-// A batch that cannot be ended, or is not taken, takes ops with it that count as issued.
+// A batch that cannot be ended or submitted loses ops that count as issued.
 TEST(VulkanFaults, ABatchThatIsRefusedIsALossThatARestartEnds) {
   const std::vector<double> want = losses_on(Runtime(steady()).device(), 2);
   int refused = 0;
@@ -119,7 +119,7 @@ bool has_thread(const std::string& name) {
   return false;
 }
 
-// A stream so long that a thread records its batches, while the device's own goes on.
+// A stream long enough that a thread records its batches, while the device's own thread goes on.
 double sum_of_a_long_chain(const Device& device) {
   Tensor sums = full(device, {8, 8}, 0.0);
   const Tensor one = full(device, {8, 8}, 1.0);
@@ -202,12 +202,12 @@ Held held_with(std::size_t threads) {
   return now;
 }
 
-// What the queue was given never ends: those who wait are told, and the others go on.
+// Work in the queue never ends: waiters get an error, and other devices go on.
 TEST(VulkanFaults, AQueueThatHangsCostsItsOwnDeviceOnly) {
   const EnvironmentVariable twice("HEARTH_VULKAN_DEVICES", "0,0");
   RuntimeOptions options = steady({.hanging_submit = 20});
   options.devices.push_back({.name = "vulkan:1"});
-  options.wait_limit = 8s;  // a first use of kernels has that, too
+  options.wait_limit = 8s;  // the first use of kernels shares this limit
   auto runtime = std::make_unique<Runtime>(options);
   Device device = runtime->device("vulkan:0");
   Device other = runtime->device("vulkan:1");
@@ -241,18 +241,18 @@ TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
       EXPECT_EQ(device.memory().live_bytes, 0);
     }
   };
-  live(10);  // what the driver keeps for good is there
+  live(10);  // the driver's permanent allocations are done
   const Held before = held();
   live(100);
   const Held after = held_with(before.threads);
   EXPECT_EQ(after.descriptors, before.descriptors);
   EXPECT_EQ(after.threads, before.threads);
-  // A life has 256 KiB of tensors, 4 MiB of parameters and more of staging.
+  // One iteration has 256 KiB of tensors, 4 MiB of parameters and more of staging.
   EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{24} << 20);
 }
 
-// A restart waits for a queue that only has much to do no longer than for one that hangs; what it
-// leaves behind goes with a later one.
+// A restart waits for a busy queue no longer than for a hung one; a later restart releases the
+// remains.
 TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
   RuntimeOptions options{.devices = {{.name = "vulkan:0"}}};
   options.wait_limit = 2s;
@@ -264,7 +264,7 @@ TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
     for (int i = 0; i < products; ++i) {
       x = matmul(x, x);
     }
-    static_cast<void>(Tensor::from(device, {1.0}) + 1.0);  // begins what was submitted
+    static_cast<void>(Tensor::from(device, {1.0}) + 1.0);  // starts the submitted work
     static_cast<void>(device.statistics());
     device.restart();
   };
@@ -290,7 +290,7 @@ TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
   EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
 }
 
-// On a device whose memory the host writes by itself the device's own thread waits for the bytes.
+// On a device whose memory the host writes directly, the device's own thread waits for the bytes.
 TEST(VulkanFaults, ARestartNeedNotWaitForWhoWaitsForAHang) {
   RuntimeOptions options = steady({.hanging_submit = 1});
   options.devices[0].memory_budget_bytes = std::int64_t{16} << 20;
@@ -312,8 +312,8 @@ TEST(VulkanFaults, ARestartLeavesItsMemoryToWhatRuns) {
   const Runtime runtime({.devices = {{.name = "vulkan:0"}}});
   const Device device = runtime.device();
   const Tensor product = matmul(full(device, {4096, 24}, 1.0), full(device, {24, 4096}, 1.0));
-  const Tensor behind = Tensor::from(device, {1.0});  // copies begin what was submitted
-  static_cast<void>(device.statistics());             // the actor has come to it
+  const Tensor behind = Tensor::from(device, {1.0});  // copies start the submitted work
+  static_cast<void>(device.statistics());             // the actor has reached it
   device.restart();
   EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
 }
@@ -335,7 +335,7 @@ TEST(VulkanCompiles, ASecondRunCompilesNothing) {
   }
 }
 
-// Of integers, which no interpreter runs meanwhile.
+// Of integers, for which the interpreter cannot run meanwhile.
 TEST(VulkanCompiles, AGroupWhoseOpsHaveKernelsRunsOpByOpUntilItsOwnIsThere) {
   const std::vector<std::int32_t> values{1, 2};
   const TemporaryFolder folder;
@@ -416,7 +416,7 @@ TEST(VulkanMemory, ScratchOfKernelsIsOfTheBudget) {
   EXPECT_EQ(topk(slice(x, 0, {.start = 0, .stop = 100}), 2).values.to_vector<float>().front(), 99);
 }
 
-// Where the host reads the device's memory by itself, what writes over it waits for that.
+// If the host reads the device's memory directly, an op that overwrites it waits for the read.
 TEST(VulkanMemory, AReadHasTheValuesOfItsTime) {
   const Runtime runtime(steady());
   const Device device = runtime.device();
@@ -450,7 +450,7 @@ TEST(VulkanTraces, EachKernelOfABatchHasItsOwnTime) {
     y = abs(y);
     return std::vector<Tensor>{y, product};
   };
-  static_cast<void>(program().back().to_vector<float>());  // makes the kernels
+  static_cast<void>(program().back().to_vector<float>());  // compiles the kernels
   {
     const TraceScope scope(runtime, file);
     static_cast<void>(program().back().to_vector<float>());

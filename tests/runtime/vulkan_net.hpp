@@ -1,4 +1,4 @@
-// A small network, eight examples, and what training on them gives: for the tests of Vulkan
+// A small network, eight examples, and the losses of training on them, for the tests of Vulkan
 // devices. Threads: values.
 #pragma once
 
@@ -39,7 +39,7 @@ inline Tensor targets_on(const Device& device, std::int64_t last = 1) {
   return Tensor::from(device, std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 0, last}, {8});
 }
 
-/// The loss before each of so many steps.
+/// The loss before each of `steps` steps.
 inline std::vector<double> losses_on(const Device& device, int steps) {
   Generator generator(3);
   Net net(device, generator);

@@ -1,5 +1,5 @@
-// Ops of integers, and ops made of others, on a Vulkan device against the reference: the same
-// elements, also where sums wrap, and the same random numbers.
+// Integer ops and composed ops on a Vulkan device against the reference: equal elements, also where
+// sums wrap, and equal random numbers.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/custom_kernel.hpp>
 #include <hearth/runtime/generator.hpp>
@@ -19,7 +19,7 @@ namespace {
 
 class VulkanOps : public ::testing::Test {
  protected:
-  /// What a function gives on the Vulkan device is what it gives on the reference.
+  /// Expects equal results of a function on the Vulkan device and on the reference.
   template <class Make>
   void expect_alike(const Make& make, const std::string& what) const {
     const Tensor got = make(runtime_.device("vulkan:0"));
@@ -99,8 +99,8 @@ TEST_F(VulkanOps, DrawTheReferencesNumbers) {
       "multinomial without replacement");
 }
 
-// Each remainder of a place by the stride is a dispatch of its own: more than the parameters of one
-// batch. The launch behind it reads what the last of them wrote.
+// Each remainder of a position by the stride is a separate dispatch: more than the parameters of
+// one batch. The next launch reads the result of the last of them.
 TEST_F(VulkanOps, AConvolutionHasItsGradientAtAnyStride) {
   const auto gradient = [](const Device& device) {
     constexpr std::int64_t kSize = 140;
@@ -115,7 +115,7 @@ TEST_F(VulkanOps, AConvolutionHasItsGradientAtAnyStride) {
   expect_alike(gradient, "stride 140");
 }
 
-// 1024 and then pieces that are too small for f16 to add one by one: exact is 1031.98.
+// 1024 and then terms too small for f16 to add one by one: the exact sum is 1031.98.
 TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
   std::string description;
   const auto sum_of = [&description](bool allows_f16_sums) {
@@ -133,7 +133,7 @@ TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
   };
   EXPECT_NEAR(sum_of(false), 1032.0, 0.5) << "a product may go on as f32 to the next op";
   const double less = sum_of(true);
-  const bool is_card = description.find("llvmpipe") == std::string::npos;  // else they are emulated
+  const bool is_card = description.find("llvmpipe") == std::string::npos;  // not emulated
   if (is_card && description.find("sums of f16") == std::string::npos) {
     GTEST_SKIP() << "the permission is no promise: " << description;
   }
@@ -141,7 +141,7 @@ TEST(VulkanSums, AreOfF16WhereTheProgramAllowsIt) {
   EXPECT_LT(less, 1031.0);
 }
 
-// Mesa's driver in software leaves a shader's loops behind 65,535 steps, without a word.
+// Mesa's driver in software leaves a shader's loops after 65,535 steps, without an error.
 TEST_F(VulkanOps, LongSumsAreWhole) {
   const auto ones = [this](const Shape& shape, DType dtype) {
     return full(runtime_.device("vulkan:0"), shape, 1.0, dtype);
@@ -160,7 +160,7 @@ TEST_F(VulkanOps, LongSumsAreWhole) {
     const std::vector<Tensor> of =
         grad([](const std::vector<Tensor>& in) { return sum(attention(in[0], in[1], in[2])); },
              {ones({1, 70, 8}, dtype), ones({1, kKeys, 8}, dtype), ones({1, kKeys, 8}, dtype)});
-    // Each key has the same weight in each of the rows.
+    // Each key has an equal weight in each of the rows.
     for (const float each : of[2].to(DType::f32).to_vector<float>()) {
       ASSERT_NEAR(each, 70.0 / kKeys, 1e-3) << name(dtype);
     }

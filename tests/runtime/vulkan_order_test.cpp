@@ -1,7 +1,7 @@
-// Kernels that depend on one another are kept apart, whatever order a device runs the others in: a
-// driver in software runs them as they come, so their order is drawn anew (HEARTH_VULKAN_SHUFFLE).
-// Each case has kernels of several dispatches (products in parts, sums in two passes, sorts, scans)
-// with others right behind them.
+// Dependent kernels are ordered, whatever order a device chooses for the others. A driver in
+// software runs kernels in order, so HEARTH_VULKAN_SHUFFLE shuffles them. Each case has kernels of
+// several dispatches (products in parts, sums in two passes, sorts, scans) directly followed by
+// others.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/lent_region.hpp>
@@ -31,7 +31,7 @@ Tensor normal(const Device& device, const Shape& shape, std::uint64_t seed) {
   return random_normal(device, shape, generator);
 }
 
-/// The gradients of the sum of `fn`, and its value.
+/// The value of the sum of `fn`, and its gradients.
 std::vector<Tensor> with_gradients(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
                                    const std::vector<Tensor>& inputs) {
   Tensor value;
@@ -50,7 +50,7 @@ std::vector<std::vector<float>> values_of(const Case& of) {
   const Runtime runtime({.devices = {{.name = "vulkan:0"}}, .blocking_compiles = true});
   const Device device = runtime.device();
   std::vector<std::vector<float>> values;
-  for (int times = 0; times < 2; ++times) {  // the second time nothing is compiled in between
+  for (int times = 0; times < 2; ++times) {  // the second run compiles nothing in between
     for (const Tensor& result : of(device)) {
       values.push_back(cast(result, DType::f32).to_vector<float>());
     }
@@ -148,7 +148,7 @@ TEST(VulkanOrder, RowsByIndexAndTheirGradients) {
   });
 }
 
-// Each running sum reads the one before it, also where that is the last kernel of the batch before.
+// Each running sum reads the previous one, also if that is the last kernel of the batch before.
 TEST(VulkanOrder, ChainsOfManyBatches) {
   expect_the_same_in_any_order([](const Device& device) {
     Tensor x = ones(device, {4});
@@ -159,7 +159,7 @@ TEST(VulkanOrder, ChainsOfManyBatches) {
   });
 }
 
-// With a drawn order a driver in software copies as a card does, loans too.
+// With a shuffled order a driver in software copies like a card, for loans too.
 TEST(VulkanOrder, WhatALoanPinnedIsSeenAndGivenBack) {
   const EnvironmentVariable shuffled(kShuffle, "1");
   const Runtime runtime({.devices = {{.name = "vulkan:0"}}});

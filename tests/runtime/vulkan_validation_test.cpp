@@ -1,6 +1,6 @@
-// Vulkan's validation layer looks at a training and at ops of all families, with validation of
-// synchronisation: one message of it fails the test. The layer is found by the loader, so it has to
-// be asked for before the process makes its first instance: this program has no other test.
+// Vulkan's validation layer checks a training and ops of all families, with validation of
+// synchronisation: any message fails the test. The loader finds the layer, so it must be requested
+// before the process makes its first instance: this program has no other test.
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/conv2d.hpp>

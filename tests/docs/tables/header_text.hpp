@@ -30,7 +30,7 @@ struct DeclaredStruct {
   std::string name;
   std::string doc = {};                    ///< The comment above it.
   std::vector<std::string> lines = {};     ///< Its body.
-  std::vector<DeclaredField> fields = {};  ///< Of its Config or, for a struct without one, its own.
+  std::vector<DeclaredField> fields = {};  ///< Those of Config, or its own without one.
   std::string config = {};                 ///< `using Config = ...`, or empty.
   bool has_config = false;                 ///< `struct Config` in its body.
   bool is_class = false;

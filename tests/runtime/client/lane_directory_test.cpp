@@ -91,7 +91,7 @@ TEST(LaneDirectory, NothingIsKeptOfTwoHundredThousandStreams) {
     }
   }
   device.sync();
-  device.sync();  // the turn of an ended stream comes before a second one of this
+  device.sync();  // an ended stream has its turn before this stream has a second one
   EXPECT_EQ(device.endpoint().lanes.open_lanes().size(), 1U);
   EXPECT_EQ(device.statistics().streams, 1U);
   EXPECT_LE(device.endpoint().slots.block_count(), slot_blocks + 200);

@@ -8,7 +8,7 @@
 namespace hearth {
 namespace {
 
-// Names as a device gives them: slots from 0, generations in the lower half.
+// Names as devices number them: slots from 0, generations in the lower half.
 std::uint64_t name(std::uint64_t slot, std::uint64_t generation) {
   return slot << 32U | generation;
 }

@@ -68,7 +68,7 @@ TEST(Transfer, BytesThatDoNotComeInTimeFailTheTensorAndTheLaneGoesOn) {
     EXPECT_EQ(error.device, "sim:1");
     EXPECT_NE(error.report().find("device sim:1: generation 0, alive"), std::string::npos);
     EXPECT_EQ(after.item(), 3);
-    held.let_go();  // the late bytes find nobody
+    held.let_go();  // the late bytes have no reader
     world.device.sync();
     EXPECT_EQ(after.item(), 3);
     EXPECT_EQ(testing::read_error(there).code, ErrorCode::deadline_exceeded);

@@ -1,4 +1,4 @@
-// Fine print 1 to 3 and 12 of the design: rings, giving the token back, parked lanes, user code.
+// Fine print 1 to 3 and 12 of the design: rings, releasing the token, parked lanes, user code.
 #include "tests/runtime/held_token.hpp"
 
 #include <optional>
@@ -17,7 +17,7 @@ using testing::stepped;
 using testing::World;
 
 TEST(Actor, AReaderOfAHostDeviceRunsTheLoopItself) {
-  // With real threads: under the manual executor the actor's thread always comes first.
+  // With real threads, because under the manual executor the actor's thread always comes first.
   const Runtime runtime({.devices = {{.name = "cpu:0"}}});
   const Device device = runtime.device("cpu:0");
   const Tensor x = ones(device, {2});

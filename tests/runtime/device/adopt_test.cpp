@@ -1,4 +1,5 @@
-// Fine print 8 of the design: what a tensor's new home waits for, and what its former users may do.
+// Fine print 8 of the design: the uses for which a tensor's new home waits, and the rights of its
+// former users.
 #include "tests/runtime/lent.hpp"
 
 #include <array>
@@ -34,7 +35,7 @@ TEST(Lifetime, AdoptWaitsForTheUsesOfOtherLanes) {
       seen = x + 10;
     }
     x.adopt();
-    const Tensor changed = std::move(x) + 1;  // would write over what the other lane still reads
+    const Tensor changed = std::move(x) + 1;  // would change bytes in use by the other lane
     const Pending<std::vector<std::byte>> bytes = changed.read_bytes();
     EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(1s)));
     held->let_go();
@@ -63,8 +64,8 @@ TEST(Lifetime, AdoptWaitsUpToTheWaitLimit) {
   });
 }
 
-// The reader's stream never goes on in time; the adopter's does, and writes nothing over what is
-// still to be read.
+// The reader's stream does not run in time. The adopter's stream does, and overwrites no bytes that
+// are still to be read.
 TEST(Lifetime, AnAdoptThatWaitedInVainNeitherHoldsItsLaneUpNorHurtsTheOthers) {
   stepped({.wait_limit = 5s}, [](const World& world) {
     Stream reader(world.device);
@@ -117,8 +118,8 @@ TEST(Lifetime, AnAdoptedTensorThatIsNotMadeInTimeFailsItsUsersAndIsFreedOnceItIs
   }
 }
 
-// The drop waits for the adoption alone, which gives up behind it: what the adoption waited for is
-// then what the drop waits for.
+// The drop waits only for the adoption, which times out after it. The drop then waits for the uses
+// for which the adoption waited.
 TEST(Lifetime, ADropOfAThirdLaneWaitsForTheMakerOfATensorThatWasAdoptedInVain) {
   stepped({.wait_limit = 5s}, [](const World& world) {
     Stream maker(world.device);
@@ -144,7 +145,7 @@ TEST(Lifetime, ADropOfAThirdLaneWaitsForTheMakerOfATensorThatWasAdoptedInVain) {
   });
 }
 
-// A lend waits for its loan while the drop that it brought about has nothing to wait for any more.
+// A lend waits for its loan, while the drop that it caused has nothing left to wait for.
 TEST(Lifetime, ALentTensorThatWasAdoptedInVainGoesOnceItsGuestsAreDone) {
   stepped({.wait_limit = 5s}, [](const World& world) {
     Stream reader(world.device);

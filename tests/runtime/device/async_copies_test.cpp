@@ -1,5 +1,5 @@
-// Copies that fail in their middle on a device that answers later: the part that has begun goes on,
-// over a block that must be nobody else's until then.
+// Copies that fail in their middle on an asynchronous device: the part in flight continues, and no
+// other tensor may use its block until then.
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -19,7 +19,7 @@ using testing::World;
 
 constexpr std::size_t kSize = 20'000;
 
-/// Copies of many bytes begin, and then fail.
+/// Begins copies of many bytes, and then fails them.
 class HalfCopies final : public testing::ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -30,7 +30,7 @@ class HalfCopies final : public testing::ForwardingBackend {
     if (from.size() < kSize) {
       return ForwardingBackend::upload(to, from, after);
     }
-    // What has begun comes from staging memory: the caller's bytes are the caller's again.
+    // The part in flight reads staging memory, because the caller may change its bytes.
     staged_.emplace_back(from.begin(), from.end());
     HEARTH_TRY(const CopyPart begun, ForwardingBackend::upload(to, staged_.back(), after));
     newest_ = begun.point;

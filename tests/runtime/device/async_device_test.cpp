@@ -1,5 +1,5 @@
-// A device whose work is in flight when submit returns: values, failures that come late, hangs and
-// losses under way, and what waits for them.
+// A device whose work is in flight when submit returns: values, late failures, hangs and losses in
+// flight, and the waits for them.
 #include <set>
 #include <string>
 
@@ -177,7 +177,7 @@ TEST(AsyncDevice, ALossFailsAllThatIsInFlightAtOnce) {
   }
 }
 
-/// Notes when it goes.
+/// Records its destruction.
 class Watched final : public testing::ForwardingBackend {
  public:
   Watched(std::unique_ptr<Backend> inner, int& alive)
@@ -239,7 +239,7 @@ TEST(AsyncDevice, ALoanThatWasGivenUpLeavesNothingToTheNext) {
       const StreamScope scope(stream);
       Lent first = lend_out(world.f32({1, 2}) + 1);
       for (std::uint64_t i = 0; i < seed; ++i) {
-        detail::schedule_point();  // the actor comes to the loan, or not, or the device to its end
+        detail::schedule_point();  // the actor may reach the loan, or the device may close first
       }
       stream.cancel();
       if (first.region.wait().has_value()) {

@@ -1,5 +1,5 @@
-// Update groups on a device whose work is in flight when submit returns: they are issued behind
-// kernels of which nobody knows yet whether they failed, and the device decides.
+// Update groups on a device whose work is in flight when submit returns. They are issued after
+// kernels that may still fail, and the device decides.
 #include <optional>
 
 #include <hearth/backends/sim/async_sim.hpp>
@@ -32,7 +32,7 @@ SteppedOptions asynchronous(std::uint64_t seed = 0, FaultPlan faults = {}) {
           .seed = seed};
 }
 
-/// What the device was given, and whether its time stands still.
+/// The device's submits, and whether its time is stopped.
 struct HeldTime {
   bool is_held = true;
   std::size_t launches = 0;
@@ -40,7 +40,7 @@ struct HeldTime {
   std::size_t most_guards = 0;
 };
 
-/// An asynchronous sim on which nothing ends before the test lets go.
+/// An asynchronous sim on which no op ends before the test releases it.
 class HeldSim final : public testing::ForwardingBackend {
  public:
   HeldSim(std::unique_ptr<Backend> sim, HeldTime& time)
@@ -81,7 +81,8 @@ void with_held_time(Body body) {
   });
 }
 
-/// A gradient of `value` each, by a kernel that may fail while it runs; and does.
+/// A gradient of `value` per element, by a kernel that may fail while it runs, and fails unless
+/// `is_good`.
 Tensor gradient(const World& world, double value, bool is_good) {
   const Tensor two = Tensor::from<std::int32_t>(world.device, {2, 2}, {2});
   const Tensor divisor = Tensor::from<std::int32_t>(world.device, {2, is_good ? 2 : 0}, {2});
@@ -118,7 +119,7 @@ TEST(AsyncUpdates, OneSpoiltGradientKeepsAllMembersAndTheirState) {
     stepped(asynchronous(seed), [seed](const World& world) {
       Tensor first = world.f32({1, 2});
       Tensor second = world.f32({3, 4});
-      const Tensor copy = seed % 2 == 0 ? second : Tensor();  // else it is written in place
+      const Tensor copy = seed % 2 == 0 ? second : Tensor();  // otherwise it is written in place
       Tensor momentum = world.f32({7, 8});
       Tensor none;
       UpdateGroup group(world.device);
@@ -135,7 +136,7 @@ TEST(AsyncUpdates, OneSpoiltGradientKeepsAllMembersAndTheirState) {
   }
 }
 
-// A refusal of the first record, before which nothing has begun, and of each later one.
+// Refuses the first record, before which no record has begun, and each later one.
 TEST(AsyncUpdates, ARefusalInMidGroupLeavesNothingOfTheStepAndOneBeforeItChangesNothing) {
   for (const std::uint64_t refused : {1U, 2U, 3U}) {
     stepped(asynchronous(0, {.failing_submits = {refused}}), [refused](const World& world) {
@@ -162,7 +163,7 @@ TEST(AsyncUpdates, ARefusalInMidGroupLeavesNothingOfTheStepAndOneBeforeItChanges
   }
 }
 
-/// Writes a byte too far.
+/// Writes one byte too far.
 class StraySim final : public testing::ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -178,7 +179,7 @@ class StraySim final : public testing::ForwardingBackend {
   }
 };
 
-// The strategy looks behind the first kernel, when it has written.
+// The strategy checks memory after the first kernel, when that has written.
 TEST(AsyncUpdates, AFirstKernelThatWroteAstrayDidNotLeaveTheOldValues) {
   SteppedOptions options = asynchronous();
   options.devices[0].memory = MemoryPooling::debug;
@@ -204,7 +205,7 @@ TEST(AsyncUpdates, NewTensorsCarryOnWhatThoseCarriedThatTheyReplace) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     stepped(asynchronous(seed), [](const World& world) {
       Tensor good = world.f32({1, 2});
-      Tensor bad = gradient(world, 1, false);  // a parameter that may be spoilt itself
+      Tensor bad = gradient(world, 1, false);  // a parameter that may be poisoned itself
       Tensor none;
       UpdateGroup group(world.device);
       group.sgd(good, gradient(world, 1, true), none, kPlain);
@@ -276,7 +277,7 @@ TEST(AsyncUpdates, AnOpThatMayFailHasNoPlaceInAGroup) {
   });
 }
 
-// Whether the other devices go on is the host's decision, so it has to know.
+// The host decides whether the other devices commit, so it must know the outcome.
 TEST(AsyncUpdates, AJointGroupIsPreparedOnceItsGradientsAreKnown) {
   for (const bool is_good : {true, false}) {
     stepped(asynchronous(), [is_good](const World& world) {

@@ -1,5 +1,5 @@
-// Waits on a device that answers later, part of which hangs: whoever waits for the part that hangs
-// hears of it in time, whatever else the device gets on with, and can be called back.
+// Waits on an asynchronous device that partly hangs. A wait for the hung part ends in time,
+// whatever progress the device makes elsewhere, and can be cancelled.
 #include <stdexcept>
 #include <utility>
 
@@ -31,7 +31,7 @@ SteppedOptions hanging_at(std::uint64_t submit, std::chrono::nanoseconds wait_li
           .fusion = Fusion::off};
 }
 
-/// A step that is done with others or not at all.
+/// A step that commits together with others or not at all.
 struct JointStep {
   std::shared_ptr<UpdateDecision> decision = std::make_shared<UpdateDecision>();
   Pending<void> done;
@@ -93,7 +93,7 @@ TEST(AsyncWaits, ABackendThatThrowsWhenItIsAskedHowAKernelEndedFailsThatKernel) 
   });
 }
 
-// The device gets on with reads, and the op that hangs is none of them.
+// The device makes progress with reads, and the hung op is not one of them.
 TEST(AsyncWaits, ASyncBehindAHangEndsAlthoughOtherWorkGetsOn) {
   stepped(hanging_at(3, 10s), [](const World& world) {
     const Tensor good = ones(world.device, {4});
@@ -131,14 +131,15 @@ TEST(AsyncWaits, AJointStepEndsAtItsDeadlineAlthoughAnotherOpHangs) {
   });
 }
 
-// Its memory never comes, and others have said no meanwhile: it ends as any wait for memory.
+// Its memory never becomes free, and the decision is aborted meanwhile: it ends like any wait for
+// memory.
 TEST(AsyncWaits, AJointStepWithoutMemoryEndsAlthoughAnotherOpHangs) {
   SteppedOptions options = hanging_at(3, 10s);
   options.devices[0].memory_budget_bytes = 64 << 20;
   stepped(options, [](const World& world) {
     constexpr std::int64_t kLarge = 5 << 20;
     Tensor parameter = zeros(world.device, {kLarge});
-    const Tensor kept = parameter;  // so that the update needs memory of its own
+    const Tensor kept = parameter;  // so that the update needs new memory
     const Tensor gradient = ones(world.device, {kLarge});
     Tensor hung;
     Tensor ballast;
@@ -185,7 +186,7 @@ TEST(AsyncWaits, AStreamThatWaitsForRoomOnTheDeviceCanBeCancelled) {
   }
 }
 
-// Nobody has waited for the ops before it, so that the host has not heard of their end.
+// No thread has waited for the earlier ops, so the host does not know that they have ended.
 TEST(AsyncWaits, TheReportNamesTheOpAtWhichTheDeviceIs) {
   for (const auto& [submit, op] :
        {std::pair(2U, "exp"), std::pair(3U, "sin"), std::pair(4U, "sqrt")}) {
@@ -201,8 +202,8 @@ TEST(AsyncWaits, TheReportNamesTheOpAtWhichTheDeviceIs) {
   }
 }
 
-// A kernel that is given what a failed one was to make fails too: that is one cause, and one who
-// has read it has read both.
+// A kernel whose input failed fails too. Both failures have one cause, and a caller who has read it
+// has read both.
 TEST(AsyncWaits, AFailureThatAnotherBringsAboutIsToldOnce) {
   stepped({.devices = {{.name = "sim:0", .sim_schedule = SimSchedule{.queues = 2}}}},
           [](const World& world) {
@@ -218,7 +219,7 @@ TEST(AsyncWaits, AFailureThatAnotherBringsAboutIsToldOnce) {
           });
 }
 
-// What a hang takes with it is bounded, for steps as for ops.
+// A hang blocks a bounded number of steps, as of ops.
 TEST(AsyncWaits, UpdateGroupsWaitForRoomOnTheDevice) {
   stepped(hanging_at(1, 10s), [](const World& world) {
     constexpr std::size_t kMembers = 100;

@@ -1,5 +1,5 @@
-// What kernels keep of frozen tensors: the same bits, never of bytes that have changed, and no
-// memory that something else needs.
+// Packed forms of frozen tensors that kernels keep: equal bits, never a form of changed bytes, and
+// no memory that other work needs.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -123,7 +123,7 @@ TEST(Constants, OfFrozenWeightsGiveTheSameBits) {
           EXPECT_EQ(values_of(formula.run(x, frozen)), values_of(formula.run(x, w)))
               << formula.name << " in " << name(dtype) << ", time " << i;
         }
-        // Below AVX-512 OpenBLAS has the larger products, but those of 16-bit types.
+        // Below AVX-512 OpenBLAS runs the larger products, except those of 16-bit types.
         if (dtype == DType::bf16) {
           EXPECT_EQ(exclusive_bytes(world.device) > 0, formula.keeps) << formula.name;
         }
@@ -134,7 +134,7 @@ TEST(Constants, OfFrozenWeightsGiveTheSameBits) {
   }
 }
 
-// The frozen tensor goes; a view of its bytes stays, and is the only one.
+// The frozen tensor is dropped; only a view of its bytes stays.
 TEST(Constants, AreForgottenWhenTheBytesChange) {
   stepped(on_cpu(), [](const World& world) {
     Generator generator(3);
@@ -165,7 +165,7 @@ TEST(Constants, TakeNoMoreThanAQuarterOfTheBudget) {
     Generator generator(3);
     const Tensor x = random_normal(world.device, {20, 1024}, generator, 0, 1, kType);
     std::vector<Tensor> weights;
-    for (int i = 0; i < 3; ++i) {  // 2 MiB each, as they are kept: f32
+    for (int i = 0; i < 3; ++i) {  // packed as f32, 2 MiB each
       weights.push_back(random_normal(world.device, {1024, 512}, generator, 0, 1, kType));
       freeze_tensor(weights.back());
       static_cast<void>(values_of(matmul(x, weights.back())));
@@ -174,7 +174,7 @@ TEST(Constants, TakeNoMoreThanAQuarterOfTheBudget) {
   });
 }
 
-// For a result, and for what a kernel needs while it runs.
+// Both for a result, and for a kernel's scratch memory.
 TEST(Constants, GoWhereMemoryIsShort) {
   for (const bool for_scratch : {false, true}) {
     stepped(on_cpu(16 * kMiB), [&](const World& world) {

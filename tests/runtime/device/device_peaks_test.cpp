@@ -1,4 +1,4 @@
-// What a device reaches at most: that it is measured once for each machine, kept on disk, and said.
+// A device's measured peaks: measured once for each machine, stored on disk, and logged.
 #include "runtime/device/device_peaks.hpp"
 
 #include "tests/base/temporary_folder.hpp"
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 class DevicePeaksTest : public ::testing::Test {
  protected:
-  /// Measures on one core; opens so many backends that fail, first.
+  /// Measures on one core; the first `failures` openings of the backend fail.
   PeakSubject subject(const std::string& name, int failures = 0) {
     failures_ = failures;
     return {.name = name,
@@ -70,7 +70,7 @@ TEST_F(DevicePeaksTest, ADamagedFileIsNone) {
   EXPECT_FALSE(kept_peaks("damaged").has_value());
 }
 
-// Names of files are short, so that two descriptions may share one.
+// File names are short, so two descriptions may share one.
 TEST_F(DevicePeaksTest, AFileOfAnotherDeviceIsNone) {
   ASSERT_TRUE(subject("one").measure_now().has_value());
   const std::filesystem::path one = only_file();
@@ -97,7 +97,7 @@ TEST_F(DevicePeaksTest, OneThatIsKnownIsNotMeasuredAgain) {
   EXPECT_EQ(opened_, 1);
 }
 
-// Other programs take time away, so the best of some openings counts.
+// Other programs take time from the measurement, so the best of several openings counts.
 TEST_F(DevicePeaksTest, TheFirstOpeningsMeasure) {
   detail::Log log{detail::LogOptions{}};
   PeakSubject automatic = subject("automatic");
@@ -115,7 +115,7 @@ TEST_F(DevicePeaksTest, TheFirstOpeningsMeasure) {
   EXPECT_EQ(kept_peaks("automatic")->additions_per_second, most);
 }
 
-// What could not be measured at one opening is at the next.
+// A measurement that failed at one opening is repeated at the next.
 TEST_F(DevicePeaksTest, AFailureIsOfOneOpening) {
   detail::Log log{detail::LogOptions{.level = detail::LogLevel::off}};
   PeakSubject automatic = subject("recovers", 1);
@@ -124,7 +124,7 @@ TEST_F(DevicePeaksTest, AFailureIsOfOneOpening) {
   EXPECT_TRUE(automatic.known(log).has_value());
 }
 
-// Each program would be late by it.
+// Otherwise every program would pay for the measurement.
 TEST_F(DevicePeaksTest, NothingIsMeasuredThatCannotBeKept) {
   detail::Log log{detail::LogOptions{}};
   std::ofstream(folder_.path() / "peaks") << "a file where the folder should be";
@@ -164,8 +164,7 @@ TEST_F(DevicePeaksTest, ADeviceSaysItsOwn) {
   EXPECT_THAT(said->to_string(), HasSubstr(" additions a byte"));
 }
 
-// What one runtime has measured decides in the next; two devices have a half each of what both
-// reach together.
+// The measurement of one runtime is used by the next; two devices get half of the shared peak each.
 TEST_F(DevicePeaksTest, AnotherRuntimeKnowsThem) {
   const Runtime first({.devices = {{.name = "cpu:0"}}});
   const DevicePeaks measured = first.measure_peaks(first.device());

@@ -1,5 +1,5 @@
-// What a device says of why its kernels end where they do: the rule that closed each, with the
-// values that it looked at.
+// The explanation of kernel boundaries: the rule that closed each kernel, with the values that the
+// rule compared.
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/update_group.hpp>
@@ -31,10 +31,10 @@ SteppedOptions on(const char* device, Fusion fusion = Fusion::on) {
 }
 
 using Tensors = std::vector<Tensor>;
-/// Its results stay until the explanation is taken.
+/// The results stay alive until the explanation is taken.
 using Program = std::function<Tensors(const Device&)>;
 
-/// What a program is explained as that ran before.
+/// The explanation of a program that ran before.
 Explanation explained(const SteppedOptions& options, const Program& program) {
   Explanation said;
   stepped(options, [&](const World& world) {
@@ -46,7 +46,7 @@ Explanation explained(const SteppedOptions& options, const Program& program) {
   return said;
 }
 
-/// Of the kernel that begins with such an op.
+/// The boundary of the kernel that begins with this op.
 std::string boundary_of(const Explanation& said, const std::string& name) {
   for (const ExplainedKernel& kernel : said.kernels) {
     if (kernel.name.starts_with(name)) {
@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(Explanations, Boundaries, ::testing::ValuesIn(kCases), 
   return std::string(i.param.about);
 });
 
-// A device remembers groups that it has gathered; who asks hears the same of them.
+// A recalled group has the explanation of the gathered one.
 TEST(Explanations, OfGroupsThatComeAgainAreTheSame) {
   stepped(on("cpu:0"), [&](const World& world) {
     const Tensor x = full(world.device, {1, 1, 4, 4}, 1);
@@ -307,7 +307,7 @@ TEST(Explanations, CountOpsWhoseResultsNobodyNeeds) {
     const Tensor x = rows_of(d, 3);
     d.sync();
     const Tensor y = exp(x);
-    static_cast<void>(square(y) * 2);  // nobody reads it
+    static_cast<void>(square(y) * 2);  // stays unread
     return Tensors{y, x};
   });
   EXPECT_EQ(said.op_count(), 2);
@@ -347,7 +347,7 @@ TEST(Explanations, SayForWhomACopyIs) {
   EXPECT_TRUE(has_copy) << said.to_string();
 }
 
-// Time cut the program, and the device has not seen the whole of it.
+// A time limit cut the program, so the device has not seen all of it.
 TEST(Explanations, SayThatThereIsNoPlan) {
   stepped(on("sim:0"), [](const World& world) {
     const Tensor x = rows_of(world.device, 3);

@@ -1,4 +1,4 @@
-// What a device says of the kernels that a program's ops became.
+// The explanation of the kernels into which a program's ops were grouped.
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/update_group.hpp>
 
@@ -79,7 +79,7 @@ TEST(Explanations, NameTheOpThatAKernelDoesNotTakeIn) {
   });
 }
 
-// A view of what is there stands in nobody's way, and what is handed on is no byte of memory.
+// A view of a computed tensor ends no group, and an internal value has no bytes in memory.
 TEST(Explanations, CountNothingThatIsMadeAsItIsRead) {
   with(Fusion::on, [](const World& world) {
     const Tensor x = reshape(world.f32({1, 2, 3, 4, 5, 6}), {2, 3});
@@ -95,7 +95,7 @@ TEST(Explanations, CountNothingThatIsMadeAsItIsRead) {
   });
 }
 
-// The name of a formula's argument goes out of scope behind the ops that use its result.
+// The name of a formula's argument goes out of scope after the ops that use its result.
 TEST(Explanations, AnArgumentThatDiesLaterNeverReachesMemory) {
   with(Fusion::on, [](const World& world) {
     const Tensor x = reshape(world.f32({1, 2, 3, 4, 5, 6}), {2, 3});

@@ -1,5 +1,5 @@
-// Gathers, pools and attention with the ops behind them in one kernel: what becomes one, that no
-// bit of a result depends on it, and what becomes of an index that names nothing.
+// Gathers, pools and attention with their epilogues in one kernel: which ops join, that no bit of a
+// result depends on it, and errors of indices out of range.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -22,14 +22,14 @@ using testing::stepped;
 using testing::World;
 using Tensors = std::vector<Tensor>;
 
-/// An anchor on operands of its own, in one of several forms.
+/// An anchor that owns its operands, in one of several forms.
 struct Anchor {
   std::string name;
   std::function<Tensors(const Device&, DType)> operands;
   std::function<Tensor(const Tensors&)> run;
 };
 
-/// The same values in another order.
+/// Copies the values to another order in memory.
 Tensor turned(const Tensor& x) {
   return transpose(contiguous(transpose(x, 0, -1)), 0, -1);
 }
@@ -98,7 +98,7 @@ struct Windows {
   bool is_turned = false;
 };
 
-// Pairs of many planes that lie close together, then others, of large planes too.
+// Pairs of many planes that lie close together, then others, also of large planes.
 void add_pools(std::vector<Anchor>& all) {
   for (const Windows& windows : std::vector<Windows>{
            {{2, 32, 14, 14}},
@@ -158,20 +158,21 @@ const std::vector<Anchor>& all_anchors() {
   return kAll;
 }
 
-// ---- what stands behind ----
+// ---- epilogues ----
 
 struct Behind {
   const char* name;
   std::function<Tensors(const Tensor&, const Tensors&)> run;
 };
 
-/// The first of these along the first axis, in another order in memory.
+/// All but the first along the first axis, in another order in memory.
 Tensor all_but_first(const Tensor& whole) {
   return whole.shape()[0] > 0 && whole.rank() > 1 ? turned(whole[0]) : whole;
 }
 
-/// Like the result, a row of it, a number a row, the result in another order, one number; a row and
-/// all but the first axis in steps, which repeat over pieces of the result that end within them.
+/// Operands for epilogues: one of the result's shape, a row, one number a row, the result's shape
+/// in another order, one number. Then a row, and all but the first axis with steps, which repeat
+/// over pieces of the result that end inside them.
 Tensors beside(const Device& device, const Shape& shape, DType dtype) {
   const Tensor whole = normal(device, shape, 13, dtype);
   Shape row{shape[shape.rank() - 1]};
@@ -257,7 +258,7 @@ TEST(FusedAnchors, HaveTheBitsOfSingleOps) {
   EXPECT_GE(fused, 2 * 4 * all_anchors().size() * all_behind().size());
 }
 
-// An embedding's rows are a list to the gather, whatever the shape of their names.
+// The gather sees an embedding's rows as a list, whatever the shape of the indices.
 TEST(FusedAnchors, AnEmbeddingIsOneKernelWithItsPlaces) {
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
     const Tensor table = normal(world.device, {30, 8}, 1, DType::f32);
@@ -301,8 +302,8 @@ TEST(FusedAnchors, PicturesOfBytesBecomeNumbersWhileTheyArePicked) {
   EXPECT_GE(on.fused, 4U);
 }
 
-// The result of a product of i8 is i32: a float result of it is made in its bytes, and a narrower
-// one has none to be made in.
+// The result of an i8 product is i32: a float result of it reuses its bytes, and a narrower result
+// has none to reuse.
 TEST(FusedAnchors, ProductsOfBytesAreScaledInTheirKernel) {
   const auto program = [](const Device& device) -> Tensors {
     const auto bytes = [&](const Shape& shape, std::uint64_t seed) {
@@ -326,8 +327,8 @@ TEST(FusedAnchors, ProductsOfBytesAreScaledInTheirKernel) {
   EXPECT_GE(on.fused, 6U);
 }
 
-// In real time: short pools are shared with a thread that is awake, long gathers and attention are
-// cut for all cores.
+// In real time: short pools are shared with a thread that is awake; long gathers and attention are
+// split over all cores.
 TEST(FusedAnchors, InABurstHaveTheBitsOfOneCore) {
   const auto results = [](std::vector<int> cores) {
     const Runtime runtime(
@@ -359,9 +360,9 @@ TEST(FusedAnchors, InABurstHaveTheBitsOfOneCore) {
   }
 }
 
-// ---- an index that names nothing ----
+// ---- indices out of range ----
 
-/// The op and line of what a read throws; nothing: it reads.
+/// The op and line of the error that a read throws; empty if the read succeeds.
 std::string failure_of(const Tensor& tensor) {
   try {
     static_cast<void>(cast(tensor, DType::f64).to_vector<double>());
@@ -372,7 +373,7 @@ std::string failure_of(const Tensor& tensor) {
   }
 }
 
-/// Devices that answer at once, and one that answers later.
+/// Inline devices, and an asynchronous one.
 std::vector<DeviceOptions> kinds_of_devices() {
   return {{.name = "cpu:0"},
           {.name = "sim:0"},
@@ -420,7 +421,7 @@ TEST(FusedAnchors, ABadIndexIsToldThoughNobodyReadsWhatItMade) {
   }
 }
 
-// The kernel of the group is as good as before: the log would say that it cannot be made.
+// The kernel of the group stays usable; otherwise the log would report that it cannot be made.
 TEST(FusedAnchors, AGroupWhoseIndexWasBadRunsAgainWithAnother) {
   ::testing::internal::CaptureStderr();
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {

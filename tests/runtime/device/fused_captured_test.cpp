@@ -1,5 +1,5 @@
-// Expressions that a program captured (CustomOp) among other ops of a group: what becomes one
-// kernel, what must not, and that no bit of a result depends on it.
+// Captured expressions (CustomOp) among other ops of a group: which ops become one kernel, which
+// must not, and that no bit of a result depends on it.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -39,7 +39,7 @@ struct Program {
   std::string name;
   std::size_t kernels = 0;
   std::function<Tensor(const Tensors&)>
-      run;  ///< Of x and y [30, 40], a scale [40], weights [40, 24].
+      run;  ///< Takes x and y [30, 40], a scale [40], weights [40, 24].
 };
 
 const std::vector<Program>& all_programs() {
@@ -118,7 +118,7 @@ TEST(FusedCaptured, GradientsHaveTheBitsOfSingleOps) {
   }
 }
 
-// The same lines with another function, or other numbers, are another program.
+// Equal lines with another function or other numbers are another program.
 TEST(FusedCaptured, OfOneLineKeepTheirFunctionsApart) {
   const std::vector<CustomOp> functions{
       custom_op("twice", [](const Tensor& x, const Tensor& n) { return x * 2 + n; }),
@@ -133,7 +133,7 @@ TEST(FusedCaptured, OfOneLineKeepTheirFunctionsApart) {
   });
 }
 
-// The text of a kernel has an end, whatever its functions are.
+// The text of a kernel is bounded, whatever its functions are.
 TEST(FusedCaptured, FunctionsWithLongTextsCountForSeveralOps) {
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [&](const World& world) {
     for (const DType dtype : {DType::f32, DType::f64}) {
@@ -155,7 +155,7 @@ TEST(FusedCaptured, FunctionsWithLongTextsCountForSeveralOps) {
   });
 }
 
-// A long function counts for the ops that it is made of: it leaves its neighbours their group.
+// A long function counts as the number of its ops, so that its neighbours keep their group.
 TEST(FusedCaptured, AreLeftAloneWhereTheyAreLong) {
   const CustomOp longer = custom_op("longer", [](const Tensor& x) {
     Tensor y = x;

@@ -1,5 +1,5 @@
-// Products, convolutions and pools with the ops before them in one kernel: what becomes one, what
-// must not, and that no bit of a result depends on it.
+// Products, convolutions and pools with their prologues in one kernel: which ops join, which must
+// not, and that no bit of a result depends on it.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -23,7 +23,7 @@ using testing::SteppedOptions;
 using testing::World;
 using Tensors = std::vector<Tensor>;
 
-/// What becomes one kernel, on operands of its own.
+/// Ops that become one kernel, with their own operands.
 struct Chain {
   std::string name;
   std::function<Tensors(const Device&, DType)> operands;
@@ -32,7 +32,7 @@ struct Chain {
 
 struct Before {
   std::string name;
-  std::function<Tensor(const Tensor&, const Tensor&)> run;  ///< On x, and a number for each column.
+  std::function<Tensor(const Tensor&, const Tensor&)> run;  ///< Of x and a number a column.
 };
 
 const std::vector<Before>& all_before() {
@@ -54,7 +54,7 @@ struct Product {
   std::int64_t columns = 0;
 };
 
-// Few rows and many, few columns and many, sums that are cut, no elements.
+// Few and many rows, few and many columns, sums that are split, no elements.
 const std::vector<Product>& all_products() {
   static const std::vector<Product> kAll = {
       {{1, 40}, 30},
@@ -202,7 +202,7 @@ TEST(FusedChains, HaveTheBitsOfSingleOps) {
   EXPECT_GE(fused, 2 * 4 * all_chains().size());
 }
 
-// What a product reads row by row, and planes of a convolution that a pool makes smaller.
+// Prologues that a product reads row by row, and planes of a convolution that a pool reduces.
 TEST(FusedChains, AreOneKernelOnCores) {
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
     const Tensor x = normal(world.device, {64, 96}, 1, DType::f32);
@@ -224,7 +224,7 @@ TEST(FusedChains, AreOneKernelOnCores) {
   });
 }
 
-// As a layer of eight bits has it: the numbers that a product reads are made just before.
+// As in an 8-bit layer: the prologue computes the factors of a product.
 TEST(FusedChains, OfEightBitsHaveTheBitsOfSingleOps) {
   const auto program = [](const Device& on) -> Tensors {
     const Tensor x = normal(on, {40, 96}, 1, DType::f32);
@@ -242,11 +242,11 @@ TEST(FusedChains, OfEightBitsHaveTheBitsOfSingleOps) {
   }
 }
 
-// ---- what must stay apart ----
+// ---- ops that must stay apart ----
 
 using Program = std::function<Tensors(const Tensors&)>;
 
-/// Of x [6, 8], a scale [8], weights [8, 8] and others of x's shape.
+/// x [6, 8], a scale [8], weights [8, 8], and others of x's shape.
 Tensors square(const Device& device) {
   return {normal(device, {6, 8}, 1, DType::f32),
           normal(device, {8}, 2, DType::f32),
@@ -362,8 +362,8 @@ TEST(FusedChains, KeepWhatSomebodyElseReads) {
   }
 }
 
-// A convolution and its pool, with nothing between or behind, have no expression: in the log, and
-// in the count of groups, they are one as others are.
+// A convolution and its pool, with no op between or after them, have no expression. The log and the
+// count of groups treat them like other groups.
 TEST(FusedChains, WithoutAnExpressionAreCountedAndNamed) {
   for (const std::uint64_t limit : {1U, 2U}) {
     ::testing::internal::CaptureStderr();
@@ -400,7 +400,7 @@ TEST(FusedChains, ThatFailRunAsSingleOps) {
             std::string::npos);
 }
 
-// A pool on cores says no to a small input that is made: then its ops run as they did, each time.
+// A pool on cores refuses a small prologue: its ops then run singly, each time.
 TEST(FusedChains, ThatAreRefusedLeaveTheirOpsToRun) {
   const auto program = [](const Device& on) -> Tensors {
     const Tensor x = normal(on, {2, 3, 8, 8}, 1, DType::f32);
@@ -417,7 +417,7 @@ TEST(FusedChains, ThatAreRefusedLeaveTheirOpsToRun) {
   EXPECT_EQ(on.fused, 2 * 4 * 2U) << "what is before the pool, and the pool with what is behind";
 }
 
-// Another stream may wait for a view whose turn has not come: it goes on when that is made ahead.
+// Another stream may wait for a view whose turn has not come: making the view ahead wakes it.
 TEST(FusedChains, AViewThatIsMadeAheadWakesWhoWaitsForIt) {
   stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
     const Tensor x = normal(world.device, {4, 8}, 1, DType::f32);
@@ -444,7 +444,7 @@ TEST(FusedChains, AViewThatIsMadeAheadWakesWhoWaitsForIt) {
   });
 }
 
-// The second time the records are compared, not gathered: also where sizes are others.
+// The second run compares the records instead of gathering, also with other sizes.
 TEST(FusedChains, ComeAgain) {
   stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
     for (const std::int64_t rows : {6, 6, 6, 9, 6, 9}) {
@@ -464,7 +464,7 @@ TEST(FusedChains, ComeAgain) {
   });
 }
 
-// The value between takes no memory: the peak is that of operands and result.
+// The internal value takes no memory: the peak is that of operands and result.
 TEST(FusedChains, TakeNoMemoryForWhatIsHandedOn) {
   stepped({.devices = {{.name = "sim:0"}}, .fusion = Fusion::on}, [](const World& world) {
     const Tensor x = normal(world.device, {64, 1024}, 1, DType::f32);

@@ -1,5 +1,5 @@
-// Convolutions with the ops behind them in one kernel: what becomes one, and that no bit of a
-// result depends on it, on the oracle and on the cpu backend.
+// Convolutions with their epilogues in one kernel: which ops join, and that no bit of a result
+// depends on it, on the oracle and on the cpu backend.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -28,7 +28,7 @@ struct Planes {
   Shape x;
   Shape weight;
   Conv2dOptions options = {};
-  bool is_transposed = false;  ///< x lies in another order.
+  bool is_transposed = false;  ///< x lies in another order in memory.
 };
 
 /// Both forms of tiles, several units of rows and groups, rows of one pixel, no elements.
@@ -57,9 +57,9 @@ Tensors inputs_of(const Device& device, const Planes& planes, DType dtype) {
   }
   const Tensor y = conv2d(made[0], made[1], planes.options);
   made.push_back(ones_like(y) * 0.25);
-  made.push_back(slice(made.back(), 3, {0, 1}) * 3);  // a number a row
+  made.push_back(slice(made.back(), 3, {0, 1}) * 3);  // one number a row
   made.push_back(
-      transpose(contiguous(transpose(made[5] * -0.75, 1, 3)), 1, 3));  // in another order
+      transpose(contiguous(transpose(made[5] * -0.75, 1, 3)), 1, 3));  // another order in memory
   device.sync();
   return made;
 }
@@ -69,7 +69,8 @@ struct Behind {
   std::function<Tensors(const Tensors&, const Conv2dOptions&)> run;
 };
 
-// x, weight, bias [c], scale [c, 1, 1], shift [1, c, 1, 1], like the result, [.., 1], another order
+// Operands: x, weight, bias [c], scale [c, 1, 1], shift [1, c, 1, 1], one like the result, [.., 1],
+// and one in another order.
 const std::vector<Behind>& all_behind() {
   static const std::vector<Behind> kAll = {
       {"relu",
@@ -132,8 +133,8 @@ TEST(FusedConv, HasTheBitsOfSingleOps) {
   EXPECT_GE(fused, 2 * 4 * all_planes().size() * all_behind().size());
 }
 
-// The gradient of an input goes on to the ops in front of the convolution, phase by phase where its
-// windows are some steps apart.
+// The gradient of an input continues into the ops before the convolution; with strides it is
+// computed phase by phase.
 TEST(FusedConv, GradientsHaveTheBitsOfSingleOps) {
   std::uint64_t fused = 0;
   for (const Planes& planes : all_planes()) {
@@ -156,7 +157,7 @@ TEST(FusedConv, GradientsHaveTheBitsOfSingleOps) {
   EXPECT_GE(fused, 2 * 2 * all_planes().size());
 }
 
-// A burst of small convolutions, in real time: a thread that is awake has its share of each.
+// A burst of small convolutions, in real time: a thread that is awake takes a share of each.
 TEST(FusedConv, InABurstHasTheBitsOfOneCore) {
   const auto results = [](std::vector<int> cores) {
     const Runtime runtime(

@@ -1,5 +1,5 @@
-// Reductions that read what is made before them as it is made, losses above all: what becomes one
-// kernel, what must not, and that no bit of a result depends on it.
+// Reductions with prologues, above all losses: which ops become one kernel, which must not, and
+// that no bit of a result depends on it.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -26,14 +26,14 @@ using Tensors = std::vector<Tensor>;
 struct Loss {
   std::string name;
   Shape shape;
-  std::function<Tensor(const Tensor&, const Tensor&)> run;  ///< Of two tensors of that shape.
+  std::function<Tensor(const Tensor&, const Tensor&)> run;  ///< Takes two tensors of that shape.
 };
 
 Tensor squares(const Tensor& a, const Tensor& b) {
   return mean(square(a - b));
 }
 
-// Too long for a row of a group: what one thread folds, what several do, and rows of either kind.
+// Too long for a row of a group: folds by one thread, by several, and rows of either kind.
 const std::vector<Loss>& all_losses() {
   static const std::vector<Loss> kAll = {
       {"mean of squares", {300, 100}, squares},
@@ -141,7 +141,7 @@ TEST(FusedLosses, AreOneKernelThatWritesOneNumber) {
   }
 }
 
-// Zeros of both signs: which of them a row has is a matter of how it is cut.
+// Zeros of both signs: the sign of a row's result depends on how the row is split.
 TEST(FusedLosses, OfZerosHaveTheirSigns) {
   constexpr std::int64_t kCount = 300000;
   std::vector<float> values(kCount, -1.0F);
@@ -157,7 +157,7 @@ TEST(FusedLosses, OfZerosHaveTheirSigns) {
                              run_twice("cpu:0", Fusion::on, program)));
 }
 
-// What was refused for how an operand lies, or for other axes, is no reason to refuse the next.
+// A refusal for one operand's layout, or for other axes, must not refuse the next call.
 TEST(FusedLosses, ThatAreRefusedDoNotStandForOthers) {
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
     const Tensor a = normal(world.device, {100, 100}, 1, DType::f32);
@@ -175,7 +175,7 @@ TEST(FusedLosses, ThatAreRefusedDoNotStandForOthers) {
   });
 }
 
-// What the gradient needs is kept; columns, and a second reader, leave the value in memory.
+// Values that the gradient needs are kept; columns, and a second reader, leave the value in memory.
 TEST(FusedLosses, KeepWhatSomebodyElseReads) {
   const auto program = [](const Device& on) -> Tensors {
     const Tensor a = normal(on, {300, 100}, 1, DType::f32);
@@ -193,7 +193,7 @@ TEST(FusedLosses, KeepWhatSomebodyElseReads) {
                              run_twice("cpu:0", Fusion::on, program)));
 }
 
-// A class that there is not: the loss has the error of the op that found it, and its line.
+// A class out of range: the loss has the error of the op that found it, and its line.
 TEST(FusedLosses, ThatFailNameTheOpAndItsLine) {
   for (const char* const device : {"cpu:0", "sim:0"}) {
     stepped({.devices = {{.name = device}}, .fusion = Fusion::on}, [](const World& world) {

@@ -1,6 +1,6 @@
-// Groups with more results than a kernel writes: which of their ops make the first kernel, and that
-// groups which are remembered are those that gathering would find; and that many results are right.
-// Counts are taken in virtual time, so that no window ends before its program says so.
+// Groups with more results than a kernel writes: the ops of the first kernel, recalled groups that
+// equal gathered ones, and right values of many results.
+// Counts are taken in virtual time, so that no window ends before its program ends it.
 #include <functional>
 #include <vector>
 
@@ -15,7 +15,7 @@ using testing::stepped;
 using testing::SteppedOptions;
 using testing::World;
 
-/// A value of a group: what it is made of, and whether it ends there.
+/// A value of a group: its sources, and whether it ends there.
 struct Value {
   std::vector<std::uint8_t> sources = {};
   bool is_over = false;
@@ -43,14 +43,14 @@ TEST(FusedResults, TheMostFirstOpsAreThoseWithFewEnoughValuesThatOthersNeed) {
   EXPECT_EQ(group_of({kept, kept, kept}).ops_with_outputs(2), 2U);
   EXPECT_EQ(group_of({kept, kept, kept}).ops_with_outputs(3), 3U);
 
-  // Of the first two, both are needed; of the first three, the last alone.
+  // Of the first two values both are needed; of the first three only the last.
   const FusedGroup joined = group_of({{.is_over = true}, {.is_over = true}, {.sources = {0, 1}}});
   EXPECT_EQ(joined.ops_with_outputs(1), 3U);
   EXPECT_EQ(group_of({{.is_over = true}, {.is_over = true}, {.sources = {0, 1}}, kept})
                 .ops_with_outputs(1),
             3U);
 
-  // A value that goes unread is needed by nobody; a view is no op.
+  // An unread value is not needed; a view is no op.
   EXPECT_EQ(group_of({{.is_over = true}, kept, kept}).ops_with_outputs(1), 2U);
   EXPECT_EQ(group_of({kept, {.sources = {0}, .is_over = true, .role = GroupRole::shows}, kept})
                 .ops_with_outputs(1),
@@ -87,8 +87,8 @@ TEST(FusedResults, AKernelTakesAsManyOpsAsItsResultsAllow) {
   });
 }
 
-// Each may need room for a whole row, so that there are fewer: the mean, which the rest needs, and
-// seven more.
+// Each result may need room for a whole row, so a kernel writes fewer: the mean, which the others
+// need, and seven more.
 TEST(FusedResults, AlongRowsAKernelWritesEight) {
   stepped(fusing(), [](const World& world) {
     const Tensor x = full(world.device, {4, 6}, 2);
@@ -106,7 +106,7 @@ TEST(FusedResults, AlongRowsAKernelWritesEight) {
   });
 }
 
-// Thirty results are two kernels; where ten of them are dropped behind the last, they are one.
+// Thirty results are two kernels. If ten of them are dropped after the last op, they are one.
 TEST(FusedResults, AGroupIsRememberedWithWhatStandsBehindItsOps) {
   stepped(fusing(), [](const World& world) {
     const Tensor a = full(world.device, {8}, 1);
@@ -132,7 +132,7 @@ TEST(FusedResults, AGroupIsRememberedWithWhatStandsBehindItsOps) {
   });
 }
 
-/// Eight of [5, 7], two of them turned round; then rows, columns and numbers.
+/// Eight of [5, 7], two of them transposed; then rows, columns and numbers.
 std::vector<Tensor> sixteen_inputs(const Device& device, DType dtype) {
   Generator generator(3);
   std::vector<Tensor> made;
@@ -157,7 +157,7 @@ std::vector<Tensor> sixteen_inputs(const Device& device, DType dtype) {
 
 using Values = std::vector<std::vector<double>>;
 
-/// As many results as a kernel writes, of as many inputs as it reads.
+/// The maximum number of results of a kernel, from its maximum number of inputs.
 Values values_of_many(const World& world, DType dtype, std::uint64_t wanted_kernels) {
   const std::vector<Tensor> in = sixteen_inputs(world.device, dtype);
   std::vector<Tensor> made;
@@ -168,7 +168,7 @@ Values values_of_many(const World& world, DType dtype, std::uint64_t wanted_kern
   });
   EXPECT_EQ(kernels, wanted_kernels) << name(dtype);
   Values values;
-  for (Tensor& each : made) {  // at once: behind lone ops a stream expects no others
+  for (Tensor& each : made) {  // all at once, because after single ops a stream expects no others
     each = cast(each, DType::f64);
   }
   for (const Tensor& each : made) {
@@ -197,7 +197,8 @@ TEST(FusedResults, ManyOfManyInputsHaveTheBitsOfSingleOps) {
   }
 }
 
-// Each is so large that it would be written past the caches, and they are one value: of one loop.
+// Each result is large enough for stores that bypass the caches, and both are one value of one
+// loop.
 TEST(FusedResults, TwoThatAreOneLargeValueAreBothThere) {
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
     constexpr std::int64_t kMany = std::int64_t{1} << 23U;

@@ -1,6 +1,6 @@
-// Rows and products in fused groups: what becomes one kernel, and that no bit of a result depends
-// on it, on the oracle and on the cpu backend. Counts are taken in virtual time, so that no window
-// ends before its program says so.
+// Rows and products in fused groups: which ops become one kernel, and that no bit of a result
+// depends on it, on the oracle and on the cpu backend. Counts are taken in virtual time, so that no
+// window ends before its program ends it.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,13 +31,13 @@ SteppedOptions on(const std::string& device, Fusion fusion) {
   return {.devices = {{.name = device}}, .fusion = fusion, .round_intermediates = true};
 }
 
-/// The elements of a result: f64 has all of their bits.
+/// The elements of a result as f64, which preserves all bits.
 std::vector<double> values_of(const Tensor& tensor) {
   return cast(tensor, DType::f64).to_vector<double>();
 }
 
-/// On the cpu a fused op rounds as it does alone. The oracle computes some single ops in f64, which
-/// no kernel does.
+/// On the cpu a fused op rounds like a single one. The oracle computes some single ops in f64,
+/// unlike every kernel.
 bool are_same(const std::vector<double>& a, const std::vector<double>& b, bool to_the_bit) {
   return std::ranges::equal(a, b, [&](double x, double y) {
     const bool is_same = std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
@@ -96,7 +96,7 @@ Tensors row_inputs(const Device& device, std::int64_t rows, std::int64_t width, 
   return made;
 }
 
-// The first time makes the plan.
+// The first run makes the plan.
 constexpr int kTimes = 2;
 
 struct Ran {
@@ -122,8 +122,8 @@ Ran run(const SteppedOptions& options, const Program& program) {
   return ran;
 }
 
-/// With fusion and without, on both kinds of device. Returns how many kernels were fused on the
-/// cpu.
+/// Runs with fusion and without, on both kinds of device. Returns the number of fused kernels on
+/// the cpu.
 template <class Program>
 std::uint64_t expect_same_bits(const Program& program, const std::string& what) {
   std::uint64_t fused = 0;
@@ -233,7 +233,7 @@ TEST(FusedRows, OfAllShapesHaveTheBitsOfSingleOps) {
   EXPECT_GE(fused, formulas.size());
 }
 
-// Alone a sum of such a tensor goes through memory in the tensor's own order.
+// A single sum of such a tensor walks memory in the tensor's own order.
 TEST(FusedRows, ATensorInAnotherOrderIsFoldedAsItIsAlone) {
   for (const std::int64_t rows : {3, 40}) {
     expect_same_bits(
@@ -270,7 +270,7 @@ TEST(FusedRows, AResultDoesNotLieOnWhatOtherRowsRead) {
   }
 }
 
-// A value of the row is read for its first part, and then written over.
+// A value of the row is read for the row's first part, and its bytes are then overwritten.
 TEST(FusedRows, AValueOfARowReachesAllOfALongRow) {
   for (const std::int64_t width : {1000, 1024, 1500, 4000}) {
     expect_same_bits(
@@ -404,10 +404,10 @@ TEST(FusedProducts, OfManyMatricesTakeOperandsThatLieAnyWay) {
   }
 }
 
-// ---- what stands between the ops of a group ----
+// ---- ops between the ops of a group ----
 
-// The product stands between two halves of a formula, reads what the second half is the last to
-// read, and gives its own argument up.
+// The product lies between two halves of a formula, reads a tensor whose last use is in the second
+// half, and drops its own argument.
 TEST(FusedRows, AnOpInBetweenFindsWhatItReads) {
   expect_same_bits(
       [](const Device& device) {
@@ -415,7 +415,7 @@ TEST(FusedRows, AnOpInBetweenFindsWhatItReads) {
         Tensor x = ones(device, {3, 3}) + w;
         device.sync();
         Tensor a = x + 1;
-        const Tensor m = matmul(x, w);  // reads x, whose last reader stands behind it
+        const Tensor m = matmul(x, w);  // reads x, whose last reader comes later
         Tensor y = std::move(x) * a;
         a = Tensor();
         Tensor z = cumsum(y, 0);
@@ -440,8 +440,7 @@ TEST(FusedRows, AViewThatIsNeededOutsideIsThere) {
 
 // ---- ends and cuts, exhaustively ----
 
-/// One op of a program of random ones, on [2, 3] or on vectors; another shape where that is not
-/// left as it was.
+/// One random op on [2, 3] or on vectors; an op that does not fit leaves the shape.
 Tensor some_op(std::uint64_t kind, const Tensor& a, const Tensor& b) {
   const bool is_wide = a.shape() == Shape{2, 3};
   switch (kind) {
@@ -464,7 +463,7 @@ Tensor some_op(std::uint64_t kind, const Tensor& a, const Tensor& b) {
 
 enum class End : std::uint8_t { none, boundary, cut };
 
-/// Eight ops; behind each of them the window ends, is cut off by time, or goes on.
+/// Eight ops; after each of them the window ends, is cut by time, or goes on.
 Tensor eight_ops(const World& world, std::uint64_t program, const std::vector<End>& ends) {
   Tensors values{reshape(world.f32({0.5F, -1, 2, 3, -0.25F, 1}), {2, 3}), world.f32({1, 2, -1})};
   std::uint64_t choice = program * 2654435761U + 1;
@@ -478,7 +477,7 @@ Tensor eight_ops(const World& world, std::uint64_t program, const std::vector<En
       values.push_back(std::move(made));
     }
     if (values.size() > 4) {
-      values.erase(values.begin() + 2);  // a name that goes
+      values.erase(values.begin() + 2);  // a dropped handle
     }
     if (end == End::boundary) {
       world.device.sync();
@@ -493,7 +492,7 @@ Tensor eight_ops(const World& world, std::uint64_t program, const std::vector<En
   return all;
 }
 
-/// Its results for `count` ways to end and cut its window, one with no end first.
+/// Its results for `count` ways to end and cut its window, beginning with no end.
 std::vector<std::vector<double>> results_of(std::uint64_t program, Fusion fusion, unsigned count) {
   std::vector<std::vector<double>> results;
   stepped(on("cpu:0", fusion), [&](const World& world) {
@@ -521,21 +520,22 @@ TEST(FusedRows, EveryEndAndCutOfEightOpsGivesTheSameBits) {
   }
 }
 
-// A result that reads single elements alone has all of its elements, whatever rows were beside it.
+// A result that reads only single elements has all of its elements, whatever rows were computed
+// beside it.
 TEST(FusedRows, AResultOfSingleElementsIsWhole) {
   for (const char* device : {"reference:0", "cpu:0"}) {
     stepped(on(device, Fusion::on), [&](const World& world) {
       const Tensor three = full(world.device, {}, 3.0);
       const Tensor x = Tensor::from<float>(world.device, {1, 5, 2, 4}, {2, 2});
       world.device.sync();
-      Tensor unneeded = sum(relu(x), {-1});  // rows that nobody needs
+      Tensor unneeded = sum(relu(x), {-1});  // rows that no op needs
       const Tensor alone = three - zeros(world.device, {2, 2});
       const Tensor beside = relu(x) + 1;
       unneeded = Tensor();
       world.device.sync();
       EXPECT_EQ(values_of(alone), (std::vector<double>{3, 3, 3, 3})) << device;
       EXPECT_EQ(values_of(beside), (std::vector<double>{2, 6, 3, 5})) << device;
-      const Tensor rows = softmax_of_parts(x);  // and rows that somebody does
+      const Tensor rows = softmax_of_parts(x);  // rows that an op needs
       const Tensor again = three - zeros(world.device, {2, 2});
       const Tensor shifted = rows + three;
       world.device.sync();
@@ -545,8 +545,8 @@ TEST(FusedRows, AResultOfSingleElementsIsWhole) {
   }
 }
 
-// The gradient that comes in is one number everywhere, so that a result has the shape of the rows
-// and one value for each.
+// The incoming gradient is one number, so that a result has the shape of the rows but one value for
+// each.
 TEST(FusedRows, AResultThatRepeatsANumberAlongItsRowsIsWhole) {
   using Of = Tensor (*)(const Tensor&);
   const Of functions[] = {[](const Tensor& x) { return tanh(x); },

@@ -1,4 +1,4 @@
-// A program with fusion and without, and whether the two gave the same bits. For tests of groups.
+// Runs a program with fusion and without, and compares the bits. For tests of groups.
 // Threads: the test's.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace hearth::testing {
 
-/// Numbers around a quarter, of both signs.
+/// Random numbers near a quarter in size, of both signs.
 [[nodiscard]] inline Tensor normal(const Device& device,
                                    const Shape& shape,
                                    std::uint64_t seed,
@@ -21,13 +21,13 @@ namespace hearth::testing {
   return random_normal(device, shape, generator, 0.25, 0.5, dtype);
 }
 
-/// What a program gave.
+/// The results of a program.
 struct Ran {
-  std::vector<std::vector<double>> values;  ///< f64 has all bits of all types.
+  std::vector<std::vector<double>> values;  ///< f64 preserves the bits of all types.
   std::uint64_t fused = 0;                  ///< Kernels of several ops.
 };
 
-/// Runs program(device), which returns tensors, twice: the first time makes the plans.
+/// Runs program(device), which returns tensors, twice: the first run makes the plans.
 template <class Program>
 [[nodiscard]] Ran run_twice(const std::string& device, Fusion fusion, const Program& program) {
   Ran ran;

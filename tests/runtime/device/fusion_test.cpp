@@ -1,6 +1,6 @@
-// Devices that fuse: which ops become one kernel, what reaches memory, which plans are made, and
-// that nothing is different where a kernel cannot run. Counts are of sims, in virtual time, so that
-// no window ends before its program says so.
+// Devices that fuse: the ops of each kernel, the values that reach memory, the plans, and that
+// results do not change if a kernel cannot run. Counts are of sims in virtual time, so that no
+// window ends before its program ends it.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/update_group.hpp>
 #include <hearth/streams/kernel/expression.hpp>
@@ -34,7 +34,7 @@ SteppedOptions fusing(FaultPlan faults = {}) {
 Tensor gelu(const Tensor& x) {
   return x * 0.5 * (1 + erf(x * 0.7071067811865476));
 }
-/// With a name for each step, whose tensors go when the function ends.
+/// GELU with a name for each step; the tensors are dropped when the function ends.
 Tensor named_gelu(const Tensor& x) {
   const Tensor scaled = x / 1.4142135623730951;
   const Tensor error = erf(scaled);
@@ -46,7 +46,8 @@ Tensor gelu_by_tanh(const Tensor& x) {
   return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * (x * square(x)))));
 }
 
-/// By the error function's own parts, with 18 numbers.
+/// The error function by a polynomial with 18 numbers, for positive x.
+///
 /// Paper: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.25.
 Tensor erf_of_positive(const Tensor& x) {
   const Tensor t = 1 / (x * 0.47047 + 1);
@@ -58,7 +59,7 @@ Tensor gelu_of_parts(const Tensor& x) {
   return x * (error + 1) / 2;
 }
 
-/// What the device does meanwhile.
+/// The change of the device's statistics during `body`.
 template <class Body>
 DeviceStatistics done_by(const World& world, const Body& body) {
   world.device.sync();
@@ -72,8 +73,8 @@ DeviceStatistics done_by(const World& world, const Body& body) {
   return after;
 }
 
-// The tensor was adopted in vain: a stream that is held up still reads it. A group in whose records
-// its drop stands, but none of its uses, must not free it.
+// The adoption of the tensor timed out: a stream that is held up still reads it. A group whose
+// records include its drop, but none of its uses, must not free it.
 TEST(Fusion, ADropAmongAGroupsRecordsWaitsForTheGuestsOfItsTensor) {
   SteppedOptions options = fusing();
   options.wait_limit = 5s;
@@ -107,7 +108,7 @@ TEST(Fusion, ADropAmongAGroupsRecordsWaitsForTheGuestsOfItsTensor) {
   });
 }
 
-// A value that is read behind its group, then dropped, beside one that is dropped unread.
+// One value is read after its group and then dropped, beside one that is dropped unread.
 TEST(Fusion, AValueThatAnOpBehindTheGroupReadsIsThere) {
   for (const Fusion fusion : {Fusion::off, Fusion::on}) {
     SteppedOptions options = fusing();
@@ -133,7 +134,8 @@ TEST(Fusion, AValueThatAnOpBehindTheGroupReadsIsThere) {
   }
 }
 
-// Its words go by the place in the whole tensor, also where what it reads lies in another order.
+// Dropout's random words depend on the index in the whole tensor, also if its operand lies in
+// another order.
 TEST(Fusion, ADropoutInAFormulaDrawsWhatItDrawsAlone) {
   for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
     std::vector<double> singly;
@@ -163,7 +165,7 @@ TEST(Fusion, ADropoutInAFormulaDrawsWhatItDrawsAlone) {
   }
 }
 
-/// An inline device whose fused kernels fail when they have written.
+/// An inline device whose fused kernels fail after they have written.
 class FailsAtItsEnd final : public testing::ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -193,7 +195,7 @@ TEST(Fusion, AKernelThatHasOverwrittenItsInputAndFailsIsNotRunAgain) {
   });
 }
 
-/// Keeps how many numbers the fused kernels were called with, and how many of them they have.
+/// Records the number of parameters in each fused call, and in its kernel.
 class CountsNumbers final : public testing::ForwardingBackend {
  public:
   struct Call {
@@ -237,7 +239,7 @@ TEST(Fusion, AKernelIsCalledWithItsOwnNumbersThoughOpsThatNobodyNeedsHadSome) {
   EXPECT_EQ(calls[0].stored, 1U);
 }
 
-// The same lines, with other tensors, in another order, or with more behind them.
+// Equal lines, with other tensors, in another order, or with more ops after them.
 TEST(Fusion, AGroupThatComesAgainAsAnotherIsNoneThatIsRemembered) {
   const auto of_three = [](const Tensor& a, const Tensor& b, const Tensor& c) {
     return neg(relu(a - b) * c + b);
@@ -303,7 +305,7 @@ TEST(Fusion, AGroupThatComesAgainTakesWhatStandsBehindIt) {
   });
 }
 
-// A first op that has to wait for room on the device runs alone; its group has a plan later.
+// A first op that waits for room on the device runs alone; its group gets a plan later.
 TEST(Fusion, PlansDoNotDependOnHowFullTheDeviceIs) {
   std::vector<std::uint64_t> plans;
   for (const bool is_full : {false, true}) {
@@ -371,10 +373,10 @@ TEST(Fusion, AFormulaOfPlainOpsIsOneKernel) {
   }
 }
 
-// The tape keeps what the sweep needs: those are results of the same kernel.
+// The tape keeps values for the sweep: they are results of the same kernel.
 TEST(Fusion, UnderATapeAFormulaIsOneKernelAndItsSweepAtMostTwo) {
   for (Tensor (*const formula)(const Tensor&) : {gelu, named_gelu, gelu_by_tanh, gelu_of_parts}) {
-    const bool is_exact = formula == gelu || formula == named_gelu;  // the others are near it
+    const bool is_exact = formula == gelu || formula == named_gelu;  // the others are close
     stepped(fusing(), [&](const World& world) {
       const Tensor x = world.f32({-1, 0.5, 2});
       std::vector<Tensor> gradients;
@@ -401,7 +403,7 @@ TEST(Fusion, UnderATapeAFormulaIsOneKernelAndItsSweepAtMostTwo) {
   }
 }
 
-// A plan knows no size and no number, so that steps and lengths share it.
+// A plan does not depend on sizes or numbers, so steps and lengths share it.
 TEST(Fusion, OnePlanServesAllSizesAndNumbers) {
   stepped(fusing(), [](const World& world) {
     const DeviceStatistics done = done_by(world, [&] {
@@ -454,7 +456,7 @@ TEST(Fusion, OtherShapesKindsAndTypesThatMayFailEndAGroup) {
       const Tensor total = sum(a);                     // no elementwise op
       const Tensor b = (a - total) * 2;                // one kernel
       const Tensor c = (total + 1) * 2;                // of another shape
-      const Tensor quotients = ((n + 2) * 2) / n * 2;  // two, around what may fail
+      const Tensor quotients = ((n + 2) * 2) / n * 2;  // two, around an op that may fail
       y = b + c + quotients.to(DType::f32);
       world.device.sync();
     });
@@ -463,7 +465,7 @@ TEST(Fusion, OtherShapesKindsAndTypesThatMayFailEndAGroup) {
   });
 }
 
-// More than a kernel takes: the group ends before, and the rest is the next.
+// More than a kernel supports: the group ends before, and the rest forms the next.
 TEST(Fusion, GroupsStayWithinWhatAKernelTakes) {
   stepped(fusing(), [](const World& world) {
     std::vector<Tensor> inputs;
@@ -493,7 +495,7 @@ TEST(Fusion, GroupsStayWithinWhatAKernelTakes) {
   });
 }
 
-// What time cuts off runs by plans that are there, and makes none.
+// Ops that time cuts off run by existing plans, and make none.
 TEST(Fusion, ACutMakesNoPlan) {
   stepped(fusing(), [](const World& world) {
     const Tensor x = world.f32({1, 2});
@@ -513,7 +515,7 @@ TEST(Fusion, ACutMakesNoPlan) {
   });
 }
 
-// The ops of a kernel that is refused run singly: each would say itself what is wrong with it.
+// The ops of a refused kernel run singly: each one reports its own error.
 TEST(Fusion, WhereAKernelIsRefusedItsOpsRunSingly) {
   stepped(fusing({.failing_submits = {1}}), [](const World& world) {
     const Tensor y = (world.f32({1, 2}) + 1) * 2;
@@ -553,7 +555,7 @@ TEST(Fusion, ALostDeviceFailsEachOpOfAGroup) {
   });
 }
 
-// Of what a group makes that alone carries a failure which is made of what failed.
+// Only results that depend on the failed op carry the failure.
 TEST(Fusion, AFailureThatComesLateSpoilsWhatDependsOnIt) {
   SteppedOptions options = fusing({.late_failures = {1}});
   options.devices[0].sim_schedule = SimSchedule{.queues = 2};
@@ -569,7 +571,7 @@ TEST(Fusion, AFailureThatComesLateSpoilsWhatDependsOnIt) {
   });
 }
 
-// The same lines read what may have failed, what has not and what has.
+// Equal lines read values that may have failed, have not failed, and have failed.
 TEST(Fusion, AGroupThatComesAgainCarriesTheFailuresOfThisTime) {
   int failures = 0;
   for (std::uint64_t failing = 0; failing < 16; ++failing) {
@@ -580,7 +582,7 @@ TEST(Fusion, AGroupThatComesAgainCarriesTheFailuresOfThisTime) {
       for (int times = 0; times < 8; ++times) {
         const Tensor divided = n / 2;
         if (times % 3 == 2) {
-          static_cast<void>(divided.read_bytes().wait());  // then it is known
+          static_cast<void>(divided.read_bytes().wait());  // the failure is then known
         }
         const Tensor result = neg(abs((divided + 1) * 2));
         const Status status = result.read_bytes().wait();
@@ -611,7 +613,7 @@ TEST(Fusion, AStreamThatIsCancelledRunsNoGroup) {
   });
 }
 
-// A strategy that looks after each op whether it wrote astray names the op.
+// A strategy that checks memory after each op names the op that wrote out of bounds.
 TEST(Fusion, MemoryThatIsCheckedAfterEachOpIsNotFused) {
   SteppedOptions options = fusing();
   options.devices[0].memory = MemoryPooling::debug;

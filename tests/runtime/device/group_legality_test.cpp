@@ -1,6 +1,6 @@
-// What a group may take from a window: random windows are gathered, and the model that knows
-// lifetimes alone finds nothing wrong; with one decision of the group turned over it does.
-// LEGALITY_WINDOWS says how many (3,000 by default), LEGALITY_FIRST which seed comes first.
+// The legality of groups. Random windows are gathered, and a model that knows only lifetimes finds
+// no violation. After one decision of the group is flipped, it finds one.
+// LEGALITY_WINDOWS sets the number (3,000 by default), LEGALITY_FIRST the first seed.
 #include "runtime/device/group_legality.hpp"
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint32_t kGeneration = 1;
 
-/// What an actor has around a gather, without the actor.
+/// The state around a gather, without an actor.
 class Window {
  public:
   explicit Window(std::uint32_t seed) : random_(seed) {
@@ -37,7 +37,8 @@ class Window {
     make_live(new_slot(), shapes_[2]);  // the right side of products
   }
 
-  /// A random program of so many ops, whose tensors go at their last use, behind it, or never.
+  /// A random program of `ops` ops, whose tensors are dropped at their last use, after it, or
+  /// never.
   void fill(int ops) {
     for (int i = 0; i < ops; ++i) {
       push_op();
@@ -94,7 +95,7 @@ class Window {
     const OpRecord& pushed = *ring_.peek(ring_.backlog() - 1);
     static_cast<void>(lane_.window.join(pushed, record.kind != OpKind::drop));
   }
-  /// Another input of this shape, or a first one of any.
+  /// Another input of this shape; null: a first one of any shape.
   [[nodiscard]] const Living* find(const ShapeId* shape) {
     std::vector<const Living*> fitting;
     for (const Living& each : living_) {
@@ -124,7 +125,7 @@ class Window {
     record.kind = kKinds[pick(std::size(kKinds))];
     std::vector<Living> inputs;
     if (record.kind != OpKind::fill) {
-      // A product often reads what was made last, and ends it: then a group may stand before it.
+      // A product often reads and ends the latest value: a group may then precede it.
       const bool is_chained = record.kind == OpKind::matmul && pick(4) != 0;
       const Living* const first = is_chained && !living_.empty() ? &living_.back() : find(nullptr);
       if (first == nullptr) {
@@ -155,7 +156,8 @@ class Window {
     }
     living_.push_back(made);
   }
-  /// The op's other inputs, its attributes and the shape of its result. False: it fits nowhere.
+  /// Sets the op's other inputs, its attributes and the shape of its result. Returns false if it
+  /// fits nowhere.
   [[nodiscard]] bool place(OpRecord& record, std::vector<Living>& inputs, ShapeId& out) {
     const auto give = [&record](const auto& attributes) {
       std::memcpy(record.immediate, &attributes, sizeof attributes);
@@ -221,7 +223,7 @@ std::uint32_t number_from(const char* variable, std::uint32_t otherwise) {
   return text != nullptr ? static_cast<std::uint32_t>(std::atoi(text)) : otherwise;
 }
 
-/// Calls what it is given for many gathered groups of two ops and more.
+/// Calls `look` for many gathered groups of at least two ops.
 template <class Look>
 int for_each_group(const Look& look) {
   const std::uint32_t first = number_from("LEGALITY_FIRST", 1);
@@ -256,11 +258,11 @@ TEST(GroupLegality, FindsNothingInWhatIsGathered) {
   EXPECT_GT(chains, 20);
 }
 
-// ---- groups with one decision turned over ----
+// ---- groups with one flipped decision ----
 
 struct Mutation {
   const char* name;
-  /// Turns one over; false: the group has none.
+  /// Flips one decision; returns false if the group has none.
   bool (*turn)(Window& window, FusedGroup& group);
 };
 
@@ -434,7 +436,7 @@ TEST(GroupLegality, RefusesAGroupWithOneDecisionTurnedOver) {
   }
 }
 
-// What it says names the record and the rule.
+// The text names the record and the rule.
 TEST(GroupLegality, NamesRecordAndRule) {
   for (std::uint32_t seed = 1;; ++seed) {
     Window window(seed);

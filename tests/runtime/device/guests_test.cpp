@@ -1,4 +1,4 @@
-// A tensor that was adopted before others were done with it, more than once.
+// A tensor that was adopted, more than once, while other streams still used it.
 #include "runtime/device/guests.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What was given to an asynchronous device: what leaves when, and what is waited for next.
+// Work on an asynchronous device: when each part leaves, and the point of the next wait.
 #include "runtime/device/in_flight.hpp"
 
 #include <utility>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// Says that it has ended what the test says.
+/// Reports the completion point that the test sets.
 class Clockwork final : public testing::ForwardingBackend {
  public:
   Clockwork()
@@ -40,7 +40,7 @@ class InFlightTest : public ::testing::Test {
     add_op(value);
     in_flight_.add({value, kOpStream}, KernelEnd{});
   }
-  /// Which kinds of ends leave now, by their place in WorkEnd.
+  /// The kinds of ends that leave now, by their index in WorkEnd.
   [[nodiscard]] std::vector<std::size_t> take() {
     std::vector<std::size_t> taken;
     while (const auto end = in_flight_.take_ended()) {
@@ -79,7 +79,7 @@ TEST_F(InFlightTest, OfWhatEndsTogetherKernelsLeaveBeforeReads) {
   EXPECT_THAT(take(), ElementsAre(0U, 1U, 2U));
 }
 
-/// Gets on as soon as it was asked the first time: a kernel and a read that depends on it end.
+/// Makes progress at the first query: a kernel and a read that depends on it end.
 class Restless final : public testing::ForwardingBackend {
  public:
   Restless()
@@ -158,8 +158,8 @@ TEST(CellNumbers, ACellIsUsedAgainWhenNoLaunchLooksAtItAnyMore) {
   EXPECT_EQ(cells.take(10), 1U);
 }
 
-// A kernel's cell comes back when its end was seen, and is free once all has ended that was issued
-// before that.
+// A kernel's cell is returned when its end was seen, and is free once all work issued before that
+// has ended.
 TEST_F(InFlightTest, ItIsFullWhileErrorCellsAreShort) {
   constexpr ErrorCell kMost = 100;
   in_flight_.cells.limit(kMost);

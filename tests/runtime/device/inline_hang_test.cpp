@@ -1,5 +1,5 @@
-// An op that never ends on an inline sim: nobody can wait there, so whatever depends on the op, or
-// comes behind it, is poisoned at once, and nothing reports that it happened.
+// An op that never ends on an inline sim, where no thread can wait for it. Every op that depends on
+// it or follows it is poisoned at once, and no report states that it happened.
 #include <array>
 #include <functional>
 #include <optional>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr auto kHang = ErrorCode::deadline_exceeded;
 
-/// Both sims are inline, whatever the environment says; the first one's op number `submit` hangs.
+/// Both sims are inline, whatever the environment sets; op number `submit` of the first one hangs.
 SteppedOptions hanging(std::uint64_t submit, Fusion fusion = Fusion::off) {
   SteppedOptions options;
   options.fusion = fusion;

@@ -1,4 +1,4 @@
-// Why a lane's next record is given up, and that asking needs no memory.
+// The reason for which a lane's next record is cancelled; the query needs no memory.
 #include "runtime/device/lane_limit.hpp"
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// over() cannot fail: the actor asks between records, where it has nobody to give an error to.
+// over() cannot fail: the actor calls it between records, where no caller could receive an error.
 TEST(LaneLimit, AskingIsNoexceptAndTakesNoMemory) {
   using Answer = decltype(std::declval<LaneLimit&>().over(1));
   static_assert(noexcept(std::declval<LaneLimit&>().over(1)));

@@ -70,7 +70,7 @@ void drop_while_others_use(int users, std::uint64_t seed) {
           Tensor sum = mine + user;
           mine = Tensor();
           for (int i = 0; i < 3; ++i) {
-            sum = std::move(sum) + 1;  // reuses whatever a hasty drop would have freed
+            sum = std::move(sum) + 1;  // reuses the bytes that an early drop would have freed
           }
           results[static_cast<std::size_t>(user)] = sum.to_vector<float>();
         }));
@@ -100,7 +100,7 @@ TEST(Lifetime, MoreUsersThanATensorRemembersKeepItAliveToo) {
   }
 }
 
-// Reads of other streams are uses too: whoever drops a tensor does not know them.
+// Reads of other streams are uses too, and the dropping stream does not know them.
 void drop_while_another_stream_reads(
     const std::function<Pending<std::vector<std::byte>>(const Tensor&)>& read) {
   stepped([&](const World& world) {

@@ -1,4 +1,4 @@
-// A device that stops working: it alone fails, at once, and restart() gives a new one behind the
+// A device that stops working: only it fails, at once, and restart() opens a new one behind the
 // same handle.
 #include "tests/runtime/held_token.hpp"
 
@@ -151,7 +151,7 @@ TEST(Restart, WhatWasQueuedBeforeStaysLost) {
   }
 }
 
-// One was asked for again because the first took too long, say.
+// For example, a caller requested a second restart because the first was slow.
 TEST(Restart, TwoAtOnceAreOne) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     stepped({.seed = seed}, [seed](const World& world) {
@@ -219,13 +219,13 @@ TEST(Restart, BytesOnLoanStayUntilTheyAreGivenBack) {
     world.device.restart();
     const std::span<std::byte> bytes = held.region().bytes();
     ASSERT_EQ(bytes.size(), 4U);
-    // Other tensors of that size come to lie elsewhere, so what the taker writes reaches none.
+    // Other tensors of that size get other blocks, so that the taker's writes reach none of them.
     std::vector<Tensor> others;
     for (int i = 0; i < 8; ++i) {
       others.push_back(world.f32({3}));
     }
     world.device.sync();
-    std::ranges::fill(bytes, std::byte{7});  // the address sanitizer sees it when they are gone
+    std::ranges::fill(bytes, std::byte{7});  // the address sanitizer detects a write to freed bytes
     for (const Tensor& other : others) {
       EXPECT_EQ(other.item(), 3);
     }
@@ -250,12 +250,11 @@ TEST(Restart, AStreamInTheMiddleOfAnUpdateGroupAbandonsIt) {
   });
 }
 
-// So many streams have work that the restart is answered before the group's lane has had its turn
-// again.
+// With this number of streams the restart is answered before the group's lane has its next turn.
 TEST(Restart, AJointUpdateThatIsPreparedComesToNothingAndItsMemoryGoesWithTheOld) {
   stepped([](const World& world) {
     Tensor weight = ones(world.device, {2});
-    const Tensor held = weight;  // so that the group has memory of its own
+    const Tensor held = weight;  // so that the group needs new memory
     const auto decision = std::make_shared<UpdateDecision>();
     auto heard = std::make_shared<Promise<PreparedUpdate>>();
     Pending<PreparedUpdate> prepared = heard->pending();
@@ -286,7 +285,7 @@ TEST(Restart, AJointUpdateThatIsPreparedComesToNothingAndItsMemoryGoesWithTheOld
       }
     }
     for (int i = 0; i < 10; ++i) {
-      detail::schedule_point();  // the actor has met them all when the restart comes
+      detail::schedule_point();  // the actor has seen them all before the restart
     }
     world.device.restart();
     EXPECT_EQ(testing::code_of(done.wait()), ErrorCode::device_lost);
@@ -344,7 +343,7 @@ TEST(Restart, OtherThreadsGoOnWithTheirStreams) {
   }
 }
 
-// With real threads: the same program on three devices, of which one is killed in the middle of it.
+// With real threads: one program on three devices, one of which is lost in the middle.
 std::vector<std::vector<float>> run_three(std::uint64_t lost_at_submit) {
   const auto make = [lost_at_submit](const BackendRequest& request) -> std::unique_ptr<Backend> {
     const std::uint64_t kill = request.name == "sim:1" ? lost_at_submit : 0;
@@ -383,7 +382,7 @@ std::ptrdiff_t thread_count() {
                        std::filesystem::directory_iterator());
 }
 
-// What is left of memory is for the address sanitizer to see.
+// The address sanitizer detects leaked memory.
 TEST(Loss, KillingOneOfThreeDevicesLeavesNoThread) {
   const std::ptrdiff_t before = thread_count();
   for (const std::uint64_t submit : {1U, 37U, 120U}) {

@@ -29,7 +29,7 @@ TEST(DeviceMemory, AShortageNamesTheLargestTensorsAndTheirLines) {
     const Tensor small = zeros(world.device, {kUnit});
     const std::uint32_t line = __LINE__ + 1;
     const Tensor large = ones(world.device, {10 * kUnit});
-    world.device.sync();  // what is in flight might release memory yet, and is waited for
+    world.device.sync();  // work in flight might still release memory, so wait for it
     const Error error = read_error(large + 1);
     EXPECT_EQ(error.code, ErrorCode::out_of_memory);
     EXPECT_THAT(error.text, HasSubstr("5242880 bytes do not fit"));
@@ -60,7 +60,7 @@ TEST(DeviceMemory, AShortageLeavesNothingBehind) {
   });
 }
 
-// The first stream has its large tensor still while the second wants one: the second waits, and
+// The first stream still holds its large tensor while the second needs one: the second waits, and
 // both get their results.
 TEST(DeviceMemory, AStreamWaitsForWhatAnotherReleases) {
   std::uint64_t waits = 0;
@@ -94,7 +94,7 @@ TEST(DeviceMemory, AStreamWaitsForWhatAnotherReleases) {
       EXPECT_EQ(world.device.memory_report().rungs.refuse_count, 0U);
     });
   }
-  // Readers run no ops of asynchronous sims: the actor does, and the first stream's come first.
+  // Readers run no ops of asynchronous sims: the actor does, and the first stream's ops come first.
   EXPECT_TRUE(waits > 0 || are_sims_asynchronous())
       << "nobody ever waited: the streams are too tame";
 }
@@ -143,7 +143,7 @@ TEST(DeviceMemory, AReadAndALoanWaitForWhatAnotherReleases) {
       } else {
         EXPECT_EQ(read.get().size(), static_cast<std::size_t>(4 * kUnit * 4));
       }
-      // Work in flight that ends lets the lane ask again, and maybe wait again.
+      // When work in flight ends, the lane retries, and may wait again.
       EXPECT_GE(world.device.memory_report().rungs.wait_count, 1U);
       EXPECT_EQ(world.device.memory_report().rungs.refuse_count, 0U);
     });
@@ -174,8 +174,8 @@ TEST(DeviceMemory, WhatTheWholeBudgetDoesNotHoldIsNotWaitedFor) {
   });
 }
 
-// Each has a tensor, and wants another beside it that does not fit: the younger request fails,
-// which lets the older go on.
+// Each stream holds a tensor and needs another one that does not fit: the younger request fails, so
+// that the older one can go on.
 TEST(DeviceMemory, WhenAllWaitTheYoungestFailsAndTheOthersGoOn) {
   stepped(one_sim({.name = "sim:0", .memory_budget_bytes = 8 * kMiB}), [](const World& world) {
     Stream first(world.device);
@@ -281,13 +281,13 @@ TEST(DeviceMemory, ATraceTellsOfEachBlockFromItsBeginningToItsEnd) {
   });
 }
 
-// ---- what kernels need while they run ----
+// ---- scratch memory of kernels ----
 
 DeviceOptions one_cpu(std::int64_t budget_bytes) {
   return {.name = "cpu:0", .memory_budget_bytes = budget_bytes};
 }
 
-/// Its kernel lays everything out in f32 first: 4 MiB here.
+/// Its kernel first converts all elements to f32: 4 MiB here.
 Tensor halves(const Device& device) {
   return softmax(ones(device, {512, 1024}, DType::f16), 1);
 }
@@ -316,7 +316,7 @@ TEST(KernelScratch, ThatDoesNotFitTheBudgetIsRefusedAsATensorIs) {
   EXPECT_EQ(device.memory_report().rungs.refuse_count, 1U);
 }
 
-/// Its adds ask for more scratch than there is and do without; its products fail.
+/// Its adds request more scratch than exists and run without it; its products fail.
 class DoesWithout final : public ForwardingBackend {
  public:
   DoesWithout()
@@ -448,7 +448,7 @@ TEST(DeviceMemory, TheDebugStrategyFailsAnOpThatWritesOutsideItsResult) {
   EXPECT_EQ(sum(x).item(), 3);
 }
 
-/// What a program could write: it counts, and leaves the work to another.
+/// A strategy as a program could write it: counts calls and forwards them.
 class Counting final : public ForwardingStrategy {
  public:
   Counting(PageProvider& pages, std::int64_t budget_bytes, int& acquire_count)
@@ -488,7 +488,7 @@ TEST(DeviceMemory, AMakerThatGivesNothingIsRefused) {
 }
 
 struct Kept {
-  std::int64_t bytes = 0;  ///< For copies; the machine has no page as long as there are some.
+  std::int64_t bytes = 0;  ///< For copies; while it is not 0, the machine has no page.
   bool is_all_used = false;
   int trims = 0;
 };

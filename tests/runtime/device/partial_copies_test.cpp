@@ -1,5 +1,5 @@
-// Copies that a device takes in parts: other lanes have their turns between two, and a copy may be
-// given up there, or its device be lost, without a byte that comes too late.
+// Copies that a device accepts in parts. Other lanes have turns between two parts. A copy may be
+// cancelled there, or its device lost, and no byte arrives too late.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -39,21 +39,20 @@ using testing::SteppedOptions;
 using testing::World;
 
 constexpr std::size_t kPart = 4096;
-constexpr std::size_t kRoom = 2;    // parts of each direction that have not ended
+constexpr std::size_t kRoom = 2;    // unfinished parts in each direction
 constexpr std::size_t kParts = 10;  // of a large tensor
 constexpr std::size_t kElements = kPart * kParts / sizeof(float) - 3;  // the last is shorter
 
 struct Control {
-  /// What the device was given, in its order: 'u' and 'd' parts, 'U' and 'D' where it had no room,
-  /// 'o' ops.
+  /// The submits in order: 'u' and 'd' parts, 'U' and 'D' parts without room, 'o' ops.
   std::string given = {};
   bool holds = false;         ///< No copy ends.
-  std::size_t lost_at = 0;    ///< With this part, from 1.
-  std::size_t forgotten = 0;  ///< Parts whose target was given up.
+  std::size_t lost_at = 0;    ///< The part that loses the device, from 1.
+  std::size_t forgotten = 0;  ///< Parts whose target was released.
   bool has_host_memory = true;
 };
 
-/// Takes parts through memory of its own, like staging rings.
+/// Accepts parts through its own memory, like staging rings.
 class InParts final : public testing::ForwardingBackend {
  public:
   InParts(std::unique_ptr<Backend> inner, Control& control)
@@ -142,7 +141,7 @@ class InParts final : public testing::ForwardingBackend {
   [[nodiscard]] Result<std::optional<CopyPart>> refuse(std::uint8_t stream,
                                                        const std::deque<Part>& parts,
                                                        char kind) {
-    static_cast<void>(completed(stream));  // which takes out what has ended
+    static_cast<void>(completed(stream));  // removes ended parts
     const bool is_full = parts.size() >= kRoom;
     control_.given += is_full ? static_cast<char>(kind - 'a' + 'A') : kind;
     if (!is_full && ++taken_ == control_.lost_at) {
@@ -175,7 +174,7 @@ std::vector<float> counted() {
   return values;
 }
 
-/// Bytes that a reader owns beyond its read.
+/// A target whose bytes outlive the read.
 struct Target {
   std::shared_ptr<std::vector<float>> values = std::make_shared<std::vector<float>>(kElements);
 
@@ -211,7 +210,7 @@ TEST(PartialCopies, AStridedTensorIsPackedOnce) {
   EXPECT_EQ(std::ranges::count(control.given, 'o'), 1);
 }
 
-// While the first stream's bytes go up or come down, the second has its op.
+// While the first stream's bytes are copied up or down, the second one runs its op.
 TEST(PartialCopies, AnotherLaneRunsBetweenTwoParts) {
   for (const char kind : {'u', 'd'}) {
     SCOPED_TRACE(kind);
@@ -288,7 +287,7 @@ TEST(PartialCopies, AnUploadIsGivenUpBetweenTwoParts) {
   });
 }
 
-// What had been taken comes later, and not into the reader's bytes.
+// Parts in flight arrive later, but not in the reader's bytes.
 TEST(PartialCopies, AReadThatIsGivenUpLeavesItsTargetAlone) {
   for (const bool by_deadline : {false, true}) {
     Control control;
@@ -354,7 +353,7 @@ TEST(PartialCopies, ADeviceThatIsLostBetweenTwoPartsStartsAnew) {
   }
 }
 
-// It is given up by its program while a copy stands between two parts, which have no end.
+// The program abandons it while a copy is between two parts that never end.
 TEST(PartialCopies, ADeviceThatHangsBetweenTwoPartsStartsAnew) {
   Control control;
   stepped(in_parts(control), [&](const World& world) {
@@ -443,7 +442,7 @@ TEST(PartialCopies, AreOneEventOfATrace) {
   const std::filesystem::path file = folder.path() / "trace.json";
   Control control;
   stepped(in_parts(control), [&](const World& world) {
-    pass(1ms);  // what begins at no time at all was not traced
+    pass(1ms);  // copies that take no time are not traced
     const TraceScope trace(world.runtime, file);
     const Tensor large = world.f32(counted());
     EXPECT_EQ(large.to_vector<float>(), counted());

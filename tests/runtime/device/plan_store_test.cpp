@@ -1,4 +1,4 @@
-// The store of plans: forms compared whole, room made by forgetting what is not used.
+// The store of plans: forms are compared whole, and unused plans are evicted.
 #include "runtime/device/plan_store.hpp"
 
 #include <array>

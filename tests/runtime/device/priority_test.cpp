@@ -1,4 +1,4 @@
-// Whose turn it is: priorities of streams, turns among lanes of one priority.
+// The order of turns: priorities of streams, and turns among lanes of one priority.
 #include "tests/runtime/held_token.hpp"
 
 #include <array>
@@ -26,7 +26,7 @@ class ReadyLanesTest : public ::testing::Test {
       lanes_.push_back(std::make_unique<LaneState>(*rings_.back()));
     }
   }
-  // Letters are lanes, capitals for latency, digits for background.
+  // Letters are lanes: capitals for latency, digits for background.
   void add(char name) {
     const bool is_latency = name >= 'A' && name <= 'Z';
     const bool is_background = name >= '0' && name <= '9';
@@ -39,7 +39,7 @@ class ReadyLanesTest : public ::testing::Test {
     names_[index] = name;
     ready_.push(*lanes_[index]);
   }
-  // As many turns, each lane being ready again after its own.
+  // The order of `count` turns, where each lane is ready again after its own.
   std::string turns(int count, bool is_urgent_parked = false) {
     std::string order;
     for (int i = 0; i < count; ++i) {
@@ -93,7 +93,7 @@ TEST_F(ReadyLanesTest, OnlyMoreUrgentLanesComeBefore) {
   EXPECT_FALSE(ready_.has_before(Priority::latency));
 }
 
-// A lane with a long program, held until let_go(); how its work went.
+// A lane with a long program, held until let_go(), and the outcome of its work.
 struct Busy {
   Busy(const World& world, Priority priority) : stream(world.device, {.priority = priority}) {
     const StreamScope scope(stream);
@@ -128,7 +128,7 @@ TEST(StreamPriority, ALatencyStreamOvertakesLongPrograms) {
   });
 }
 
-// The actor finds the message about the priority and the first record at the same look.
+// The actor sees the message about the priority and the first record in one visit.
 TEST(StreamPriority, ThatOfANewStreamHoldsForItsFirstTurn) {
   stepped([](const World& world) {
     const auto work = [&](int count) {

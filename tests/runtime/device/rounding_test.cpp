@@ -1,5 +1,5 @@
-// f16 and bf16 in fused groups: they stay f32 inside, which is nearer to the truth than ops that
-// run singly; with round_intermediates they have the bits of those.
+// f16 and bf16 in fused groups: intermediates are f32, which is more exact than single ops. With
+// round_intermediates they have the bits of single ops.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -82,7 +82,7 @@ struct Outcome {
   std::uint64_t fused_ops = 0;
 };
 
-// The inputs are those of `dtype`, whatever the chain is computed in.
+// The inputs have type `dtype`; the chain is computed in `computed`.
 Outcome run_chain(const SteppedOptions& options, unsigned seed, DType dtype, DType computed) {
   Outcome outcome;
   stepped(options, [&](const World& world) {
@@ -120,7 +120,7 @@ TEST(Rounding, OfIntermediatesGivesTheBitsOfSingleOps) {
   EXPECT_GT(fused, 400U);
 }
 
-// Large numbers that cancel show where a sum is rounded.
+// Large numbers that cancel reveal where a sum is rounded.
 TEST(Rounding, ASumOfALongRowIsTheSameInAGroup) {
   const auto run = [&](Fusion fusion) {
     Outcome outcome;
@@ -149,7 +149,8 @@ double error_against(const std::vector<double>& truth, const std::vector<double>
   return sum / static_cast<double>(truth.size());
 }
 
-// Of many chains nearly all are nearer, and none is farther by more than the rounding of a result.
+// Nearly all of many chains are more exact, and none is less exact by more than the rounding of a
+// result.
 TEST(Rounding, AtTheEndAloneIsNearerToTheTruth) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     double of_single = 0;
@@ -173,7 +174,7 @@ TEST(Rounding, AtTheEndAloneIsNearerToTheTruth) {
   }
 }
 
-// What follows a product of 16-bit tensors, too; the product itself rounds its result.
+// An epilogue of a product of 16-bit tensors is too; the product itself rounds its result.
 TEST(Rounding, BehindAProductToo) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const auto run = [&](Fusion fusion, bool rounds) {
@@ -201,8 +202,8 @@ TEST(Rounding, BehindAProductToo) {
   }
 }
 
-// A reduction, too, which sums in f64: of a product of four one in thousands lies so near to the
-// middle of two numbers that rounding to f32 first gives the other.
+// A reduction sums in f64. For a product of four, one sum in thousands lies so close to a midpoint
+// that a detour through f32 rounds to the other neighbour.
 TEST(Rounding, OfAReductionIsThatOfItsGroup) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
     const auto run = [&](Fusion fusion) {

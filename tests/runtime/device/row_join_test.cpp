@@ -1,5 +1,5 @@
-// Like products of several lanes run as one: each answer has the bits it has alone, each failure
-// stays its own.
+// Matching products of several lanes run as one: each answer has the bits of a single product, and
+// each failure affects only its own lane.
 #include "tests/runtime/held_token.hpp"
 #include "tests/runtime/throwing_strategy.hpp"
 #include "tests/support/forwarding_backend.hpp"
@@ -30,13 +30,13 @@ using testing::read_error;
 constexpr const char* kName = "reference:0";
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-/// What the backend was asked to do.
+/// The calls of the backend.
 struct Calls {
-  std::vector<std::int64_t> product_rows;     ///< of each product
-  std::vector<std::int64_t> sizes;            ///< of each op's result, in elements
-  std::int64_t refuse_rows = 0;               ///< a product of so many rows fails
-  std::function<void()> on_joinable = [] {};  ///< the actor comes to an op that could join
-  std::function<void()> on_open = [] {};      ///< the backend is opened, or opened again
+  std::vector<std::int64_t> product_rows;     ///< rows of each product
+  std::vector<std::int64_t> sizes;            ///< elements of each op's result
+  std::int64_t refuse_rows = 0;               ///< a product with this number of rows fails
+  std::function<void()> on_joinable = [] {};  ///< runs when the actor reaches an op that could join
+  std::function<void()> on_open = [] {};      ///< runs when the backend is opened or reopened
 };
 
 /// The oracle, which joins up to four products.
@@ -95,7 +95,7 @@ Tensor row(const Device& device, float value) {
   return Tensor::from(device, {value, 1.0F, -1.0F}, {1, 3});
 }
 
-/// `count` streams that each queue `request(i)` while nobody runs the device.
+/// `count` streams that each queue `request(i)` while no thread runs the device.
 template <class Request>
 std::vector<Tensor> meet(const Device& device, std::vector<Stream>& streams, Request request) {
   std::vector<Tensor> results;
@@ -107,7 +107,7 @@ std::vector<Tensor> meet(const Device& device, std::vector<Stream>& streams, Req
   return results;
 }
 
-/// Streams that have run a product each: the join looks out for those only.
+/// Streams that have each run a product: the join watches only those.
 std::vector<Stream> streams_of(const Device& device, std::size_t count) {
   std::vector<Stream> streams;
   for (std::size_t i = 0; i < count; ++i) {
@@ -140,7 +140,7 @@ TEST_F(RowJoinTest, LikeProductsOfSeveralStreamsRunAsOneWithTheBitsTheyHaveAlone
   });
 }
 
-// As servers do: each stream reads what its requests come to, which ends its window.
+// As in servers: each stream reads the result of its request, which ends its window.
 TEST_F(RowJoinTest, ProductsOfStreamsThatAreLookedAheadInJoinAndWhatFollowsFuses) {
   run(
       [&](const Device& device) {
@@ -176,7 +176,7 @@ TEST_F(RowJoinTest, ProductsOfStreamsThatAreLookedAheadInJoinAndWhatFollowsFuses
       Fusion::on);
 }
 
-// They could be made as the product reads them, but that would be a product for each stream.
+// They could be a prologue of the product, but then each stream would need its own product.
 TEST_F(RowJoinTest, OpsBeforeProductsDoNotKeepThemFromJoining) {
   run(
       [&](const Device& device) {
@@ -340,7 +340,7 @@ TEST_F(RowJoinTest, AStreamThatIsGivenUpLeavesTheOthersTheirAnswers) {
   });
 }
 
-// Every stream queues a product in the middle of small ops; result sizes tell the streams apart.
+// Every stream queues a product among small ops; result sizes identify the streams.
 TEST_F(RowJoinTest, BetweenTwoTurnsOfAStreamEveryOtherHasAtMostOne) {
   run([&](const Device& device) {
     constexpr std::size_t kStreams = 3;
@@ -367,8 +367,7 @@ TEST_F(RowJoinTest, BetweenTwoTurnsOfAStreamEveryOtherHasAtMostOne) {
       EXPECT_THAT(y.to_vector<float>(), ElementsAre(-1, 0));
     }
     EXPECT_EQ(device.statistics().joined_ops, kStreams * 6);
-    // Turns: runs of one stream's sums. After a stream's turn, nobody has two before it has its
-    // next.
+    // Turns are runs of one stream's sums. Between two turns of a stream, no other stream has two.
     std::vector<std::size_t> turns;
     for (const std::int64_t size : calls.sizes) {
       if (size >= 10 && size < 10 + static_cast<std::int64_t>(kStreams) &&
@@ -397,7 +396,7 @@ TEST_F(RowJoinTest, WithoutMemoryForTheJoinedRowsEachRunsAlone) {
           rows.push_back(ones(device, {1, kDepth}));
         }
         device.sync();
-        // What is left of the budget holds the answers, not four more rows.
+        // The rest of the budget fits the answers, but not four more rows.
         const MemoryStatistics memory = device.memory();
         const Tensor filler =
             ones(device, {(memory.budget_bytes - memory.live_bytes) / 4 - 2 * kDepth});
@@ -459,7 +458,7 @@ TEST_F(RowJoinTest, WhenAMemoryStrategyThrowsEachRunsAlone) {
       {.name = kName, .make_memory = testing::throwing_memory(throws_at)});
 }
 
-// Two streams are held with a product each, and release memory behind it.
+// Two streams are held with a product each, and release memory after it.
 TEST_F(RowJoinTest, AStreamWithoutMemoryWaitsForThoseThatAreHeld) {
   for (const bool could_join : {false, true}) {
     run(
@@ -495,8 +494,8 @@ TEST_F(RowJoinTest, AStreamWithoutMemoryWaitsForThoseThatAreHeld) {
   }
 }
 
-// A device that is never idle answers after 1,000 turns: so many lanes have theirs while two are
-// held, and then what the two hold has no layout any more.
+// A device that is never idle answers after 1,000 turns: that number of lanes have turns while two
+// are held, after which their products have no layout any more.
 TEST_F(RowJoinTest, StreamsThatAreHeldWhileTheDeviceIsRestartedFailAlone) {
   constexpr std::size_t kStreams = 1100;
   run([&](const Device& device) {

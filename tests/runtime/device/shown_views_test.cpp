@@ -1,5 +1,5 @@
-// Views that are made when their record joins a window, ahead of their turn, and what may come
-// between the two: a restart, a lane that is given up, an operand that fails or goes.
+// Views that are made when their record joins a window, before their turn, and events between the
+// two: a restart, a cancelled lane, an operand that fails or is dropped.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -31,7 +31,7 @@ SteppedOptions fusing(FaultPlan faults = {}) {
   return options;
 }
 
-/// The actor looks at what there is, and lingers.
+/// The actor visits its lanes, and lingers.
 void look(const World& world) {
   world.device.endpoint().wake_if_free();
   pass(20us);
@@ -53,7 +53,7 @@ std::uint64_t waiting_records(const World& world) {
   return count;
 }
 
-// What these tests are about: its lane waits for more ops, and another one has the view already.
+// The subject of these tests: its lane waits for more ops, and another lane has the view already.
 TEST(ShownViews, AreThereBeforeTheirTurn) {
   stepped(fusing(), [](const World& world) {
     const Tensor x = matrix(world);
@@ -72,7 +72,7 @@ TEST(ShownViews, AreThereBeforeTheirTurn) {
   });
 }
 
-// A lane has come to the view's reader before another came to the view.
+// One lane has reached a reader of the view before another lane reached the view.
 TEST(ShownViews, WakeWhoWaitsForThem) {
   stepped(fusing(), [](const World& world) {
     const Tensor x = matrix(world);
@@ -112,8 +112,8 @@ TEST(ShownViews, AreLostWithTheirDevice) {
   });
 }
 
-// So many streams have work that the restart is answered before the lane's turn comes: its records
-// belong to the new generation, and the view that was made to the old one.
+// With this number of streams the restart is answered before the lane's turn: its records belong to
+// the new generation, and the finished view to the old one.
 TEST(ShownViews, WhoseTurnComesAfterARestartAreLostToo) {
   stepped(fusing(), [](const World& world) {
     constexpr std::size_t kStreams = 1100;  // more than the turns that a question waits
@@ -138,7 +138,7 @@ TEST(ShownViews, WhoseTurnComesAfterARestartAreLostToo) {
         }
       }
       for (int i = 0; i < 10; ++i) {
-        detail::schedule_point();  // the actor has met them all when the restart comes
+        detail::schedule_point();  // the actor has seen them all before the restart
       }
       world.device.restart();
       EXPECT_GT(waiting_records(world), 0U) << "some lanes' turns come now";
@@ -154,7 +154,8 @@ TEST(ShownViews, WhoseTurnComesAfterARestartAreLostToo) {
   });
 }
 
-// What has begun is not given up, and the view had: it is right, and what was computed is not.
+// Work that has begun is not cancelled, and the view had begun: it is right, and the later ops are
+// cancelled.
 TEST(ShownViews, OfALaneThatIsGivenUpAreRight) {
   stepped(fusing(), [](const World& world) {
     {
@@ -175,7 +176,7 @@ TEST(ShownViews, OfALaneThatIsGivenUpAreRight) {
   });
 }
 
-// Under limits nothing is made ahead: whether it is given up is asked at its turn.
+// Under limits no view is made ahead, because its turn decides whether it is cancelled.
 TEST(ShownViews, ThereAreNoneUnderLimits) {
   stepped(fusing(), [](const World& world) {
     const Tensor x = matrix(world);
@@ -189,13 +190,13 @@ TEST(ShownViews, ThereAreNoneUnderLimits) {
     const Tensor turned = transpose(x);
     look(world);
     stop.request_stop();
-    stream.set_limits({});  // so that the reads are not given up, too
+    stream.set_limits({});  // so that the reads are not cancelled too
     EXPECT_EQ(read_error(before).code, ErrorCode::cancelled);
     EXPECT_EQ(read_error(turned).code, ErrorCode::cancelled);
   });
 }
 
-// The front of the lane finds no memory, while the view behind it is there.
+// The front of the lane finds no memory, while the view after it is computed.
 TEST(ShownViews, BehindAnOpThatFailsForMemoryAreRight) {
   stepped(fusing(), [](const World& world) {
     const Tensor x = matrix(world);
@@ -210,7 +211,8 @@ TEST(ShownViews, BehindAnOpThatFailsForMemoryAreRight) {
   });
 }
 
-// A view of what has failed, or is about to, is not made ahead: it has the failure's line.
+// A view of a tensor that has failed, or soon will, is not made ahead: its error has the failure's
+// line.
 TEST(ShownViews, OfATensorThatFailsCarryItsCause) {
   for (const bool is_known : {false, true}) {
     stepped(fusing({.failing_submits = {1}}), [&](const World& world) {
@@ -235,7 +237,7 @@ TEST(ShownViews, OfATensorThatFailsCarryItsCause) {
   }
 }
 
-// The tensor's last use is another lane's, and comes before the view's turn.
+// The tensor's last use is in another lane, and precedes the view's turn.
 TEST(ShownViews, AreNotOverwrittenByALastUseElsewhere) {
   stepped(fusing(), [](const World& world) {
     {

@@ -1,4 +1,4 @@
-// What a program's own code throws into the device's loop: those who are told something, and memory
+// Exceptions of a program's own code in the device's loop: from callbacks and from memory
 // strategies.
 #include <algorithm>
 #include <memory>
@@ -29,7 +29,7 @@ void refuse_everything(const Result<LentRegion>& region) {
   throw std::runtime_error("not now");
 }
 
-/// More tensors than a stream's free slots, each with a value of its own.
+/// More tensors than a stream's free slots, each with its own value.
 void expect_every_tensor_has_its_own_slot(const World& world) {
   std::vector<Tensor> tensors;
   for (int i = 0; i < 600; ++i) {
@@ -40,7 +40,7 @@ void expect_every_tensor_has_its_own_slot(const World& world) {
   }
 }
 
-// ---- those who are told something ----
+// ---- callbacks ----
 
 TEST(Throwing, ATakerThatThrowsAtAnErrorLeavesEverySlotWithOneTensor) {
   stepped({.faults = {{"sim:0", {.failing_submits = {1}}}}}, [](const World& world) {
@@ -293,7 +293,7 @@ TEST_F(ThrowingMemory, OfAViewsCopyFailsTheView) {
   });
 }
 
-/// Throws what has no what() where the program asks for its figures.
+/// Throws a type without what() when the program queries its statistics.
 class OddStrategy final : public ForwardingStrategy {
  public:
   using ForwardingStrategy::ForwardingStrategy;

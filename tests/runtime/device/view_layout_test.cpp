@@ -12,7 +12,7 @@
 namespace hearth {
 namespace {
 
-/// A view as the places of its elements in memory, in row-major order: the model.
+/// The model: a view as the memory offsets of its elements, in row-major order.
 struct Places {
   Shape shape;
   std::vector<std::int64_t> of;
@@ -38,7 +38,7 @@ std::vector<std::int64_t> places_of(const detail::Layout& layout, std::int64_t o
   return places;
 }
 
-/// The element of `from` that element `flat` of a result of this shape reads.
+/// For each element of a result of this shape, the offset of the element of `from` that it reads.
 template <class Source>
 Places gathered(const Places& from, const Shape& shape, const Source& source) {
   Places result{shape, {}};

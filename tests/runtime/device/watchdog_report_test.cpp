@@ -1,5 +1,5 @@
-// Deadlines that pass tell who waits for whom; actors that do not answer are named; whatever throws
-// in an actor fails its op.
+// Reports of passed deadlines: the waiting threads and their targets, and the actors that do not
+// answer. An exception in an actor fails its op.
 #include "tests/runtime/stepped_runtime.hpp"
 #include "tests/runtime/stuck_backend.hpp"
 
@@ -231,7 +231,7 @@ TEST(Watchdog, ADeviceThatGetsOnKeepsItsReadersWaiting) {
           });
 }
 
-// Bytes that go through a device which does nothing meanwhile but wait for them, too.
+// Also bytes that pass through a device that does nothing but wait for them.
 TEST(Watchdog, AChainOfDevicesWaitsAsLongAsItsFirstGetsOn) {
   constexpr int kOps = 20;
   StuckControl control;
@@ -257,7 +257,7 @@ TEST(Watchdog, AChainOfDevicesWaitsAsLongAsItsFirstGetsOn) {
           });
 }
 
-// The loan that holds the first device up never ends, and each device waits for the other.
+// The loan that holds up the first device never ends, and each device waits for the other.
 TEST(Watchdog, DevicesThatWaitForEachOtherAndStandStillGiveUpAtTheLimit) {
   stepped({.wait_limit = 2s}, [](const World& world) {
     const Device other = world.runtime.device("sim:1");
@@ -333,12 +333,12 @@ TEST(Supervision, ARuntimeDoesNotWaitForAKernelThatNeverComesBack) {
     runtime.reset();
     EXPECT_EQ(testing::now() - start, 15s) << "the limit, and a little";
     EXPECT_THROW(static_cast<void>(stuck_one.item()), DeviceError);
-    control.release.set_value();  // it ends after all, and finds what it needs
+    control.release.set_value();  // it ends later, with its objects still alive
     testing::pass(1s);
   });
 }
 
-// Not for each of them anew.
+// One wait for all kernels, not one for each.
 TEST(Supervision, ARuntimeWaitsOnceForAllKernelsThatNeverComeBack) {
   StuckControl first(1);
   StuckControl second(1);
@@ -438,7 +438,7 @@ TEST(Supervision, WorkOnLentBytesThatThrowsPoisonsTheTensor) {
   });
 }
 
-// With real threads: two devices wait for one another in a collective that nobody finishes.
+// With real threads: two devices wait for one another in a collective that never ends.
 TEST(Watchdog, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProcessLives) {
   const Runtime runtime({.devices = {{.name = "sim:0"}, {.name = "sim:1"}}});
   std::vector<LentRegion> regions(2);
@@ -450,7 +450,7 @@ TEST(Watchdog, AHangInACollectiveIsReportedWithinItsDeadlineAndTheProcessLives) 
     results.push_back(lend(
         ones(device, {4}),
         [region](Result<LentRegion> lent) { region->set_value(std::move(lent).value()); },
-        Deadline::in(2s)));  // of the devices: they need not begin at once
+        Deadline::in(2s)));  // for the devices, which need not begin at once
     regions[rank] = std::move(pending).get();
   }
   for (const Tensor& result : results) {

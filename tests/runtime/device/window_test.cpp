@@ -1,5 +1,5 @@
-// Devices that look ahead in their streams: what ends a window, what it holds up and for how long,
-// and that nobody waits for it.
+// Devices that look ahead in their streams: the ends of a window, the delay of its ops, and that no
+// thread waits for it.
 #include <hearth/runtime/update_group.hpp>
 #include <hearth/streams/fusion_window.hpp>
 
@@ -20,7 +20,7 @@ using testing::SteppedOptions;
 using testing::World;
 
 constexpr std::int64_t kMiB = 1 << 20;
-/// Elements of f32 of which a budget of 8 MiB has room for one such tensor.
+/// f32 elements of one tensor; a budget of 8 MiB fits only one such tensor.
 constexpr std::int64_t kLarge = 20 * kMiB / 16;
 
 SteppedOptions looking_ahead(std::uint64_t seed = 0) {
@@ -33,7 +33,7 @@ Tensor some(const World& world) {
   return zeros(world.device, {4}) + 1;
 }
 
-/// The actor looks at what there is, and lingers.
+/// The actor visits its lanes, and lingers.
 void look(const World& world) {
   world.device.endpoint().wake_if_free();  // it may sleep for a millisecond
   pass(20us);
@@ -225,7 +225,7 @@ TEST(Window, ThereIsNoneWhereTheDeviceDoesNotLookAhead) {
   });
 }
 
-// So long, and no longer, that a producer in its stride is never cut off.
+// Long enough that a steady producer is never cut off, and no longer.
 TEST(Window, AnOpIsHeldUpForAFifthOfAMillisecondAtMost) {
   stepped(looking_ahead(), [](const World& world) {
     const Tensor x = some(world);
@@ -242,7 +242,7 @@ TEST(Window, AnOpIsHeldUpForAFifthOfAMillisecondAtMost) {
   });
 }
 
-// The ends that depend on program order alone are the same however the time goes.
+// Ends that depend on program order do not depend on time.
 TEST(Window, ACutDoesNotMoveWhereTheNextOneIsFull) {
   for (const bool pauses : {false, true}) {
     stepped(looking_ahead(), [&](const World& world) {
@@ -289,7 +289,7 @@ TEST(Window, NoneIsCutByTimeWhereTheRuntimeIsDeterministic) {
       pass(10ms);
       runs.push_back(world.device.statistics());
       EXPECT_EQ(runs.back().ends(WindowEnd::idle), 0U);
-      unread = unread * 2;  // and the runtime ends with an open window
+      unread = unread * 2;  // the runtime closes with an open window
     });
   }
   EXPECT_EQ(runs[0].window_ends, runs[1].window_ends);
@@ -297,7 +297,7 @@ TEST(Window, NoneIsCutByTimeWhereTheRuntimeIsDeterministic) {
   EXPECT_EQ(runs[0].kernels, runs[1].kernels);
 }
 
-// A window holds half of the ring at most, and a quarter of the bytes that attributes may have.
+// A window holds at most half of the ring, and a quarter of the bytes for attributes.
 TEST(Window, AProducerWithoutRoomDoesNotWaitForALinger) {
   for (const std::int64_t parts : {1, 300}) {
     stepped(looking_ahead(), [&](const World& world) {
@@ -336,7 +336,7 @@ TEST(Window, RecordsFillIt) {
   });
 }
 
-// No stream notices another's window: what it needs is cut free at once.
+// No stream is delayed by another's window: a needed op is cut free at once.
 TEST(Window, NobodyWaitsForALinger) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     stepped(looking_ahead(seed), [](const World& world) {
@@ -353,7 +353,7 @@ TEST(Window, NobodyWaitsForALinger) {
   }
 }
 
-// The waiter was there first.
+// The waiter came first.
 TEST(Window, AnOpThatSomebodyWaitsForIsNotHeldUp) {
   stepped(looking_ahead(), [](const World& world) {
     Stream other(world.device);
@@ -422,7 +422,7 @@ TEST(Window, AShutdownWaitsForNone) {
   }
 }
 
-// What waits in the window comes after a restart too, and carries the loss.
+// Ops in the window come after a restart too, and carry the loss.
 TEST(Window, ARestartEndsAll) {
   stepped(looking_ahead(), [](const World& world) {
     const Tensor x = some(world);

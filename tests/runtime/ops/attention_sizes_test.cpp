@@ -1,5 +1,5 @@
-// attention where scores are large: masks of any size, large logits. The gradient makes the weights
-// anew, and the weights of a query add up to 1.
+// attention with large scores: masks of any size, large logits. The gradient recomputes the
+// weights, and the weights of a query add up to 1.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/recompute.hpp>
@@ -40,7 +40,7 @@ class AttentionSizesTest : public ::testing::TestWithParam<const char*> {
             normal({2, sizes.key_heads, sizes.keys, sizes.width}, dtype, size),
             normal({2, sizes.key_heads, sizes.keys, sizes.width}, dtype)};
   }
-  // A Vulkan driver in software takes its time for each kernel.
+  // A Vulkan driver in software is slow for each kernel.
   static std::vector<DType> types() {
     return GetParam() == std::string("vulkan:0")
                ? std::vector<DType>{DType::f32, DType::bf16}
@@ -87,13 +87,13 @@ TEST_P(AttentionSizesTest, WeightsAddUpToOneUnderMasksOfAnySize) {
   }
 }
 
-// One key stays: its weight is 1, which a sum of logarithms in f32 loses from 1e8 on.
+// One key remains: its weight is 1, which a sum of logarithms in f32 loses from 1e8 on.
 TEST_P(AttentionSizesTest, TheLastKeysOfARowKeepTheirWeights) {
   const std::vector<float> masks{-1e9F,
                                  -1e9F,
                                  -1e9F,
                                  -1e9F,
-                                 -1e9F,  // all alike
+                                 -1e9F,  // all equal
                                  -1e9F,
                                  -2e9F,
                                  -2e9F,
@@ -128,7 +128,7 @@ TEST_P(AttentionSizesTest, HiddenRowsTakeNoGradientBesideOthers) {
   }
 }
 
-// Products of 1e4 to 1e8: the forward and the backward kernel must make the same scores.
+// Products of 1e4 to 1e8: the forward and the backward kernel must compute equal scores.
 TEST_P(AttentionSizesTest, WeightsAddUpToOneForLargeLogits) {
   for (const Sizes& sizes : kSizes) {
     for (const double size : {50.0, 500.0, 5000.0}) {

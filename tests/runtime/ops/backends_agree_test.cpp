@@ -1,5 +1,5 @@
-// Where a value is undefined, devices refuse with the same code and words; the updates of a group
-// read the same old values; and what a driver had wrong is right.
+// For undefined values, devices refuse with equal codes and words. The updates of a group read the
+// old values. Results that a driver once had wrong are right.
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/update_group.hpp>
@@ -117,7 +117,7 @@ TEST_P(BackendsAgree, ATargetThatIsNoClassIsToldOf) {
   }
 }
 
-// The first update does not lie flat, and the cpu runs those of a batch last.
+// The first update is not contiguous, and the cpu runs such updates of a batch last.
 TEST_P(BackendsAgree, AnUpdateReadsWhatALaterOneOfItsGroupReplaces) {
   Tensor a = transpose(zeros(device(), {3, 2}), 0, 1);
   Tensor b = ones(device(), {2, 3});

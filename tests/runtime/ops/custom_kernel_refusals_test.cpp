@@ -1,5 +1,5 @@
-// What kernels that a program brings itself may not be called, not declare and not give back, on
-// each backend that computes.
+// Mistakes in a program's own kernels, in names, declarations and results, on each backend that
+// computes.
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -106,7 +106,7 @@ TEST_P(CustomRefusals, NameAResourceOfTheTexts) {
               HasSubstr("twice: the GLSL text does not compile: it declares push constants"));
   EXPECT_EQ(said("layout(constant_id = 3) const float q = 2.0;", "q * x(ID)"),
             "nothing was thrown");
-  EXPECT_THAT(custom_op(twice())({x()}).to_vector<float>(), ElementsAre(2, 4));  // others go on
+  EXPECT_THAT(custom_op(twice())({x()}).to_vector<float>(), ElementsAre(2, 4));  // others work
 }
 
 TEST_P(CustomRefusals, SayThatAnIfHasNoEnd) {

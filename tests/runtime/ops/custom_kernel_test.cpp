@@ -1,5 +1,5 @@
-// Kernels that a program brings itself, on each backend that computes: results, gradients, views,
-// and what is said when something is wrong.
+// A program's own kernels, on each backend that computes: results, gradients, views, and error
+// texts.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -311,7 +311,7 @@ TEST_P(CustomKernels, SayWhatIsWrongInTheirCode) {
   } else {
     EXPECT_EQ(text, "my_product: its host function threw: the cat sat on it");
   }
-  EXPECT_THAT(good.to_vector<float>(), ElementsAre(2, 3));  // others go on
+  EXPECT_THAT(good.to_vector<float>(), ElementsAre(2, 3));  // other kernels still work
 }
 
 TEST_P(CustomKernels, TakeTextsWithAByteOrderMark) {
@@ -371,7 +371,7 @@ TEST_P(CustomKernels, SayWhatIsWrongWithATextAsAWhole) {
             "that call it, and GLSL has no recursion");
 }
 
-// The compiler names a letter that it does not know by its first byte.
+// The compiler names an unknown letter by its first byte.
 TEST_P(CustomKernels, AreQuotedInWholeLetters) {
   if (!is_vulkan()) {
     GTEST_SKIP() << "it has no text";
@@ -459,8 +459,8 @@ TEST_P(CustomKernels, AreNoPartOfRecordingsAndCaptures) {
   EXPECT_THAT(times({x, x}).to_vector<float>(), ElementsAre(1, 4));
 }
 
-// The device waits for the kernel: a wait for it, for another device or for room in a stream would
-// hang, so it is refused at once, on the threads of parallel_for() too.
+// The device waits for the kernel, so a wait for the device, for another one or for room in a
+// stream would hang. Such a wait is refused at once, also on the threads of parallel_for().
 TEST(CustomKernelWaits, ForADeviceAreRefusedInsideAKernel) {
   for (const bool forks : {false, true}) {
     const Runtime runtime({.devices = {{.name = "cpu:0"}, {.name = "reference:0"}}});

@@ -1,5 +1,5 @@
-// Every op takes tensors without elements where its rule allows them, and so does its gradient: the
-// cpu gives what the reference gives.
+// Every op and its gradient accept tensors without elements where the op's rule allows them: the
+// cpu's results are those of the reference.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -93,7 +93,7 @@ const std::vector<NamedOp>& ops() {
 
 const Shape kShapes[] = {{0, 3}, {3, 0}, {0, 0}, {0, 1}, {1, 0}};
 
-// What an op gives, or the sentence with which it refuses, and the same of its gradient.
+// The result of an op or the text of its error, and those of its gradient.
 struct Outcome {
   std::string text;
 

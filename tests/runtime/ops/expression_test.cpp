@@ -295,7 +295,7 @@ TEST_F(Captures, RefuseATensorThatIsNoOperand) {
   }
 }
 
-// Of one element alone, these are elementwise.
+// For a single element these are elementwise.
 TEST_F(Captures, RefuseWhatDependsOnTheShape) {
   const Tensor x = Tensor::from(device(), std::vector<float>{1, 2, 3}, {3});
   const auto text = [&](auto function) {
@@ -435,7 +435,7 @@ TEST_F(Captures, AFailedOpCarriesTheNameOfTheExpression) {
   }
 }
 
-// ---- updates of one's own ----
+// ---- a program's own updates ----
 
 UpdateRule make_decay() {
   return UpdateRule({.name = "decay", .state_count = 1, .scalar_count = 2},

@@ -1,6 +1,6 @@
-// Sums of many terms, on each device against sums in f64: no rounding error grows with the number
-// of terms. LONG_SUMS=100000000 makes them longer; matrices then have fewer columns, so that 2 GiB
-// are enough.
+// Sums of many terms on each device against sums in f64: no rounding error grows with the number of
+// terms. LONG_SUMS=100000000 makes them longer; matrices then have fewer columns, so that 2 GiB
+// suffice.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/losses.hpp>
@@ -22,7 +22,7 @@
 namespace hearth {
 namespace {
 
-/// The longest chain of additions in f32 that numerics.md has, of terms of one sign.
+/// The longest chain of f32 additions that numerics.md allows, for terms of one sign.
 constexpr double kChain = 1024;
 const double kBound = kChain * testing::unit_roundoff(DType::f32);
 
@@ -34,12 +34,12 @@ class LongSums : public ::testing::TestWithParam<const char*> {
     const bool is_slow = std::string(GetParam()).starts_with("reference");
     return wanted != nullptr && !is_slow ? std::atoll(wanted) : 1'000'000;
   }
-  /// So many columns, or fewer of a long matrix.
+  /// The number of columns, reduced for a long matrix.
   [[nodiscard]] std::int64_t columns(std::int64_t wanted) const {
     constexpr std::int64_t kMostElements = 200'000'000;
     return std::clamp<std::int64_t>(kMostElements / length(), 1, wanted);
   }
-  /// Positive numbers about a tenth, or all of them a tenth: what one is rounded by, all are.
+  /// Positive numbers near a tenth, or all a tenth, so that all round by equal amounts.
   [[nodiscard]] Tensor terms(const Shape& shape, bool are_equal) const {
     if (are_equal) {
       return full(device(), shape, 0.1);
@@ -220,8 +220,7 @@ TEST_P(LongSums, OfConvolutionsAndOfTheirGradients) {
     expect_near(static_cast<double>(values(of_weight)[0]),
                 sum_of(values(inside)),
                 "gradient of the weight");
-    // A row of a million pixels, whose taps stand beside one channel or are gone along by
-    // themselves.
+    // A row of a million pixels: the taps lie beside one channel, or are separate loops.
     for (const std::int64_t channels : {1, 8}) {
       const std::int64_t width = 1'000'000 / channels;
       const Tensor signal = terms({1, channels, 1, width}, are_equal);
@@ -262,7 +261,7 @@ TEST_P(LongSums, OfExponentials) {
 }
 
 TEST_P(LongSums, OfTheKeysOfAttention) {
-  constexpr std::int64_t kKeys = 20'000;  // the chain grows with their number, slowly
+  constexpr std::int64_t kKeys = 20'000;  // the chain grows slowly with their number
   const Tensor value = terms({1, 1, kKeys, 4}, true);
   const std::vector<float> got =
       values(attention(zeros(device(), {1, 1, 1, 4}), zeros(device(), {1, 1, kKeys, 4}), value));

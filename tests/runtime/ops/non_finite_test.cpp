@@ -1,6 +1,6 @@
-// Gradients where values, or gradients on their way back, are not finite: one table of decisions
-// for all elementwise ops and losses (streams/kernel/numerics.md), fused and one by one. What is
-// not part of a sum does not enter it, whatever it is.
+// Gradients where values, or incoming gradients, are not finite: one table of decisions for all
+// elementwise ops and losses (streams/kernel/numerics.md), fused and one by one. A value that is
+// not part of a sum does not enter it, even if it is not finite.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -29,7 +29,7 @@ struct Decision {
   const char* name;
   std::function<Tensor(const Tensor&)> fn;
   Numbers at;
-  Numbers slopes;  ///< Of the sum of the results.
+  Numbers slopes;  ///< Gradients of the sum of the results.
 };
 
 Tensor like(const Tensor& x, Numbers values) {
@@ -200,7 +200,7 @@ class NonFinite : public ::testing::TestWithParam<const char*> {
   static Runtime runtime(Fusion fusion = Fusion::on) {
     return Runtime{RuntimeOptions{.devices = {{.name = GetParam()}}, .fusion = fusion}};
   }
-  // A Vulkan driver in software takes its time for each kernel.
+  // A Vulkan driver in software is slow for each kernel.
   static std::vector<DType> types() {
     return GetParam() == std::string("vulkan:0")
                ? std::vector<DType>{DType::f32}
@@ -312,7 +312,8 @@ TEST_P(NonFinite, SixteenBitsAreAveragedAndNormedOverAnyNumber) {
   }
 }
 
-// What the maximum absorbs is lost: of equal classes the loss is the logarithm of their number.
+// The maximum absorbs the smaller logits: for equal classes the loss is the logarithm of their
+// number.
 TEST_P(NonFinite, LossesOfLargeLogitsAreThoseOfTheirDifferences) {
   for (const Fusion fusion : {Fusion::on, Fusion::off}) {
     const Runtime of = runtime(fusion);

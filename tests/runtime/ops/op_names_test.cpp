@@ -1,5 +1,6 @@
-// An error names the op that the user wrote, whatever kinds it is made of and however its operands
-// are cast on the way: one mistake for each public op, which tests/repo compares with the header.
+// An error names the op that the user called, whatever kinds it consists of and however its
+// operands are cast. There is one mistake for each public op; tests/repo compares them with the
+// header.
 #include <hearth/runtime/ops.hpp>
 
 #include "tests/runtime/reference_test.hpp"
@@ -187,7 +188,7 @@ TEST_F(OpNamesTest, OpsThatMakeTensorsNameThemselves) {
   });
 }
 
-// Each of these goes through ops of other names, on operands that the rule of the name refuses.
+// Each of these runs ops of other names, on operands that its own rule refuses.
 TEST_F(OpNamesTest, OpsMadeOfOthersNameThemselvesInEachOfTheirChecks) {
   const Tensor x = ones(device(), {2, 3});
   const Tensor n = ones(device(), {2, 3}, DType::i32);

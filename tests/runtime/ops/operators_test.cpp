@@ -1,4 +1,4 @@
-// What newcomers type first: operators, assignments, lists of tensors, one axis without braces.
+// Common first lines: operators, assignments, lists of tensors, one axis without braces.
 #include <hearth/runtime/autodiff.hpp>
 
 #include "tests/runtime/gradient_check.hpp"

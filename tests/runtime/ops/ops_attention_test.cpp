@@ -1,5 +1,4 @@
-// attention: what it computes beside plain ops, which queries see which keys, gradients, memory,
-// errors.
+// attention: values against plain ops, the keys that each query sees, gradients, memory, errors.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 
@@ -26,7 +25,7 @@ using Tensors = std::vector<Tensor>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// One head for each of the queries, the matrix of scores in memory.
+// One head for each of the queries, with the matrix of scores in memory.
 Tensor by_plain_ops(
     const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& added, double scale) {
   return matmul(softmax(matmul(q, transpose(k)) * scale + added), v);
@@ -154,7 +153,7 @@ TEST_F(AttentionTest, AMaskMayHaveAGradient) {
   }
 }
 
-// As the kernel's, though softmax of nothing but -infinity is NaN.
+// Zero as in the kernel, although a softmax of only -infinity is NaN.
 TEST_F(AttentionTest, ARowThatAMaskWithAGradientHidesGivesZero) {
   HostRandom random(6);
   const Tensors inputs{
@@ -241,7 +240,7 @@ TEST_F(CpuAttention, NeverHoldsTheScores) {
   EXPECT_LT(cpu_.memory().peak_live_bytes - before, kScores / 3);
 }
 
-// A cache gives what the whole sequence gave, token by token.
+// A cache gives the results of the whole sequence, token by token.
 TEST_F(CpuAttention, OneQueryAtATimeGivesTheSame) {
   constexpr std::int64_t kLength = 300;
   const Tensor q = normal({2, 6, kLength, 32});
@@ -260,7 +259,7 @@ TEST_F(CpuAttention, OneQueryAtATimeGivesTheSame) {
 TEST_F(CpuAttention, TakesViewsWhereTheyLie) {
   const Tensor q = normal({2, 9, 4, 8});
   const Tensor packed =
-      normal({2, 9, 2, 2, 8});  // keys and values side by side, as Linear gives them
+      normal({2, 9, 2, 2, 8});  // keys and values side by side, as Linear returns them
   const auto heads = [](const Tensor& x) { return permute(x, {0, 2, 1, 3}); };
   const Tensor k = squeeze(slice(packed, 2, {.stop = 1}), 2);
   const Tensor v = squeeze(slice(packed, 2, {.start = 1}), 2);

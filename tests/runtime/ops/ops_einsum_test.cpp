@@ -1,4 +1,4 @@
-// einsum against plain loops over every index, its gradients, and what it refuses.
+// einsum against plain loops over every index, its gradients, and its errors.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 

@@ -1,4 +1,4 @@
-// linspace and eye, repeat and pad, sort: tensors laid out anew.
+// linspace and eye, repeat and pad, sort: generated and rearranged tensors.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor_access.hpp>

@@ -1,5 +1,5 @@
-// Ops by index: what they give, which mistakes they refuse, and failures that the data brings, on
-// the cpu and the reference.
+// Ops by index: values, refused mistakes, and failures that depend on the data, on the cpu and the
+// reference.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -48,7 +48,7 @@ class OpsIndexTest : public ::testing::TestWithParam<const char*> {
   }
 
  private:
-  /// The sim works later, as a GPU does.
+  /// The sim is asynchronous, like a GPU.
   [[nodiscard]] static DeviceOptions tested(const std::string& name) {
     return {.name = name,
             .sim_schedule = name == "sim:0" ? std::optional(SimSchedule{}) : std::nullopt};
@@ -57,7 +57,7 @@ class OpsIndexTest : public ::testing::TestWithParam<const char*> {
   Runtime runtime_{RuntimeOptions{.devices = {tested(GetParam())}}};
 };
 
-// A GPU leaves numbers: the place in the index, counted through, and the index.
+// A GPU reports numbers: the flat position in the index tensor, and the index.
 auto says(const char* host, const std::string& gpu) {
 #ifdef HEARTH_TEST_VULKAN
   static_cast<void>(host);
@@ -146,13 +146,13 @@ TEST_P(OpsIndexTest, AnIndexOutsideTheAxisPoisonsTheResult) {
   EXPECT_THAT(failure(scatter_add(x, 0, i64({5}, {1, 1}), ones(device(), {1, 1}))),
               says("scatter_add: index 5 at [0, 0] is outside axis 0 of size 2",
                    "scatter_add: index 0 is 5"));
-  // Even where there is nothing to pick.
+  // Also without an element to select.
   EXPECT_THAT(failure(index_select(zeros(device(), {2, 0}), 0, i64({7}, {1})) + 1),
               says("index 7", "index 0 is 7"));
   EXPECT_THAT(reals(x + 1), ElementsAre(1, 2, 3, 4, 5, 6)) << "others are as they were";
 }
 
-// What goes wrong inside has the name and the line that the program wrote.
+// An inner failure carries the name and the line of the program's call.
 TEST_P(OpsIndexTest, AClassOutsideTheClassesNamesWhatWasCalled) {
   const Tensor scores = counting({2, 3});
   const Tensor strays = i64({0, 9}, {2});
@@ -161,7 +161,7 @@ TEST_P(OpsIndexTest, AClassOutsideTheClassesNamesWhatWasCalled) {
       says("nll_loss: index 9 at [1, 0] is outside axis 1 of size 3", "nll_loss: index 1 is 9"));
   EXPECT_THAT(failure(cross_entropy(scores, strays, {.class_weights = ones(device(), {3})})),
               StartsWith("cross_entropy: "));
-  // Each failure alone: of a gradient whose forward op nobody reads.
+  // Each failure alone: of a gradient whose forward op stays unread.
   const auto slope = [&](const auto& loss, const Tensor& x) {
     return failure(grad([&](const std::vector<Tensor>& in) { return sum(loss(in[0])); }, {x})[0]);
   };
@@ -205,7 +205,7 @@ TEST_P(OpsIndexTest, MistakesAreRefusedBeforeAnythingIsQueued) {
 }
 
 TEST_P(OpsIndexTest, GradientsOfHalvesAreSummedInMoreBits) {
-  // 2048 + 1 is no f16; 2048 ones are summed before they are rounded.
+  // 2048 + 1 is no f16; the 2048 ones are summed before they are rounded.
   const Tensor index = zeros(device(), {4096}, DType::i32);
   const Tensor source = ones(device(), {4096, 1}, DType::f16);
   const Tensor none = zeros(device(), {1, 1}, DType::f16);

@@ -1,5 +1,5 @@
-// Tensors of i8 and their products, on each backend of this machine: exact sums in i32, what a
-// program may ask for and what it is told otherwise.
+// Tensors of i8 and their products, on each backend of this machine: exact sums in i32, accepted
+// calls, and error texts.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>

@@ -1,5 +1,5 @@
 // Sums, products and means of integers and bools on each backend of this machine: they do not wrap
-// at the width of what is summed. And the operators of bools.
+// at the width of the operand. Also the operators of bools.
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 

@@ -1,4 +1,4 @@
-// clamp, masked_fill, tril and triu: values, gradients at the edges, and what they refuse.
+// clamp, masked_fill, tril and triu: values, gradients at the edges, and errors.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 

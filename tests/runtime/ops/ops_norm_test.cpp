@@ -24,7 +24,7 @@ using Tensors = std::vector<Tensor>;
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
 
-// Rows of `width`, each by itself, in plain loops.
+// Normalises rows of `width` in plain loops.
 std::vector<double> by_hand(const std::vector<double>& x,
                             std::size_t width,
                             const std::vector<double>& weight,

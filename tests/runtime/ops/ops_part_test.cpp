@@ -1,4 +1,4 @@
-// Parts of tensors by a[...]: what they hold, where gradients go, and which mistakes are refused.
+// Parts of tensors by a[...]: values, gradients, and refused mistakes.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 

@@ -1,5 +1,5 @@
-// randint and multinomial: ranges, frequencies against a bound that holds for the seed with room to
-// spare, and what cannot be drawn from.
+// randint and multinomial: ranges, frequencies within a bound that the seed meets with a margin,
+// and invalid weights.
 #include <hearth/runtime/ops.hpp>
 
 #include "tests/runtime/reference_test.hpp"
@@ -22,7 +22,7 @@ using RandomTest = testing::ReferenceTest;
 
 constexpr std::uint64_t kSeed = 20261125;
 
-// Of `draws` with probability p: six standard deviations.
+// Allows six standard deviations for `draws` with probability p.
 void expect_frequency(std::int64_t hits, std::int64_t draws, double p) {
   const auto count = static_cast<double>(draws);
   EXPECT_NEAR(static_cast<double>(hits), count * p, 6 * std::sqrt(count * p * (1 - p)) + 1)

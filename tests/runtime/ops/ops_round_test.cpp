@@ -1,5 +1,5 @@
-// floor, ceil, round, trunc, sign, floor_divide and remainder: as C's functions and Python's rules
-// have them, on each backend that computes on this machine's cores.
+// floor, ceil, round, trunc, sign, floor_divide and remainder by the rules of C and Python, on each
+// backend that runs on this machine's cores.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -37,7 +37,7 @@ class RoundTest : public ::testing::TestWithParam<const char*> {
   Runtime runtime_{RuntimeOptions{.devices = {{.name = GetParam()}}}};
 };
 
-// Python's, whose rest has the sign of b.
+// Python's remainder, which has the sign of b.
 double python_remainder(double a, double b) {
   const double rest = std::fmod(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -76,7 +76,7 @@ TEST_P(RoundTest, RoundsToWholeNumbersBitForBit) {
   check("trunc", trunc, std::trunc);
 }
 
-// The device may take the ops one by one, or as one kernel.
+// The device may run the ops one by one, or as one kernel.
 TEST_P(RoundTest, ChainsGiveWhatTheirPartsGive) {
   std::vector<float> in;
   for (int i = 0; i < 300; ++i) {

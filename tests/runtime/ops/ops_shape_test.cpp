@@ -1,5 +1,4 @@
-// Views, reductions, contractions and rows: what they compute, and which mistakes they refuse, on
-// the reference device.
+// Views, reductions, contractions and rows: values and refused mistakes, on the reference device.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/tensor_access.hpp>
@@ -25,7 +24,7 @@ using OpsShapeTest = testing::ReferenceTest;
 
 using Dims = std::initializer_list<std::int64_t>;
 
-// The functions here are made of ops that go by other names.
+// These functions consist of ops with other names.
 TEST_F(OpsShapeTest, MistakesNameWhatTheCallerWrote) {
   const auto mistake = [](const auto& call) {
     try {
@@ -54,7 +53,7 @@ TEST_F(OpsShapeTest, MistakesNameWhatTheCallerWrote) {
   EXPECT_EQ(mistake([&] { return contiguous(Tensor()); }), "contiguous");
 }
 
-// Sizes are std::int64_t, so axes that are counted from them are.
+// Sizes are std::int64_t, so axes computed from them are too.
 TEST_F(OpsShapeTest, AnAxisMayBeOfAnyWholeNumberType) {
   const Tensor x = counting({2, 3});
   const std::int64_t last = x.rank() - 1;

@@ -172,7 +172,7 @@ TEST_F(StatisticsTest, VarianceDividesByTheCountLessItsCorrection) {
   EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)stddev(x, 2); }), HasSubstr("stddev: axis 2"));
 }
 
-// The sum of squares less the square of the sum would have no digits left.
+// The mean of the squares less the square of the mean would have no digits left.
 TEST_F(StatisticsTest, VarianceOfLargeValuesKeepsItsDigits) {
   const Tensor x = f32({30000, 30001, 30002}, {3});
   EXPECT_EQ(reals(var(x))[0], 1);

@@ -1,5 +1,4 @@
-// Creation and ops element by element: what they compute, and which mistakes they refuse, on the
-// reference device.
+// Creation and elementwise ops: values and refused mistakes, on the reference device.
 #include <hearth/runtime/ops.hpp>
 
 #include "tests/runtime/reference_test.hpp"
@@ -45,7 +44,7 @@ TEST_F(OpsTest, NumbersInARowInMemoryAreCopiedFromWhateverHoldsThem) {
   const std::array<std::int64_t, 3> whole{1, 2, 3};
   EXPECT_EQ(Tensor::from(device(), whole).dtype(), DType::i64);
   EXPECT_EQ(Tensor::from(device(), whole, {3, 1}).shape(), (Shape{3, 1}));
-  const std::vector<float> none;  // a 0 in braces is a size, not the null pointer of a place
+  const std::vector<float> none;  // a 0 in braces is a size, not a null source location
   EXPECT_EQ(Tensor::from(device(), none, {0, 4}).shape(), (Shape{0, 4}));
   EXPECT_EQ(Tensor::from(device(), none, {0}).shape(), Shape{0});
   const double bare[] = {1, 2};
@@ -237,7 +236,7 @@ TEST_F(OpsTest, RandomOpsFollowTheGeneratorAlone) {
   EXPECT_EQ(a, b);
   EXPECT_NE(b, c);
   EXPECT_THAT(a, Each(AllOf(Ge(-2.0F), Le(3.0F))));
-  EXPECT_EQ(first.counter(), 3U);  // nine words of four
+  EXPECT_EQ(first.counter(), 3U);  // nine words in blocks of four
 }
 
 TEST_F(OpsTest, NormalValuesHaveMeanAndDeviation) {

@@ -66,7 +66,7 @@ TEST_F(WindowTest, Conv1dRefusesOtherRanks) {
               HasSubstr("conv1d: "));
 }
 
-// Not with those of the pictures that it is made of.
+// The error has conv1d's shapes, not those of the internal conv2d.
 TEST_F(WindowTest, Conv1dTellsTheShapesThatItWasGiven) {
   EXPECT_EQ(thrown_text<ShapeError>([&] {
               (void)conv1d(counting({2, 3, 10}), counting({4, 5, 3}));

@@ -1,5 +1,5 @@
 // Operands of several element types: the whole table of pairs against PyTorch's, numbers and rank
-// 0, and that gradients come back in the type that each operand has.
+// 0. Gradients have the type of their operand.
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 
@@ -32,7 +32,7 @@ constexpr std::array kTypes{DType::boolean,
                             DType::f64};
 constexpr std::size_t kCount = kTypes.size();
 
-// torch.promote_types, rows and columns as above; where it has an i16, an i32.
+// torch.promote_types, rows and columns as above, with i32 in place of i16.
 constexpr DType kBool = DType::boolean;
 constexpr DType kI8 = DType::i8;
 constexpr DType kU8 = DType::u8;
@@ -55,7 +55,7 @@ constexpr std::array<std::array<DType, kCount>, kCount> kTable{{
 }};
 
 using Binary = Tensor (*)(Arg, Arg);
-// With what each makes of 1 and 1.
+// Each with its result for 1 and 1.
 const std::map<std::string, std::pair<Binary, double>> kArithmetic{{"add", {add, 2}},
                                                                    {"sub", {sub, 0}},
                                                                    {"mul", {mul, 1}},
@@ -128,8 +128,8 @@ TEST_F(PromotionTest, EveryPairOfTypesMeetsInConcatAndStack) {
   }
 }
 
-// A number, and a tensor of rank 0 beside one with axes, change the kind of type and do not widen
-// it: torch.result_type.
+// A number, or a tensor of rank 0 beside one with axes, changes the kind of the type but does not
+// widen it: torch.result_type.
 TEST_F(PromotionTest, NumbersAndRankZeroOnlyChangeTheKind) {
   for (const DType type : kTypes) {
     const Tensor x = ones(device(), {2}, type);
@@ -227,7 +227,7 @@ TEST_F(PromotionTest, ShapesAreCheckedBeforeAnythingIsCast) {
               HasSubstr("concat: "));
 }
 
-// As PyTorch: a product of two types is mostly a mistake, and expensive to make good.
+// As in PyTorch: a product of two types is usually a mistake, and a conversion would be expensive.
 TEST_F(PromotionTest, ContractionsRefuseTwoTypes) {
   const Tensor a = f32({1, 2}, {1, 2});
   const Tensor b = f64({1, 2}, {2, 1});

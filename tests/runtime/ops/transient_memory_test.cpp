@@ -1,4 +1,4 @@
-// Memory that ops take for a while: sums of narrow types widen as they load, and draws search.
+// Temporary memory of ops: sums of narrow types widen as they load, and draws search.
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -20,7 +20,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 class TransientMemory : public ::testing::TestWithParam<const char*> {
  protected:
   [[nodiscard]] Device device() const { return runtime_.device(GetParam()); }
-  /// The most bytes that were alive while fn ran, above those from before it.
+  /// The peak of live bytes while fn ran, above those from before it.
   template <class Fn>
   [[nodiscard]] std::int64_t bytes_of(const Fn& fn) const {
     device().sync();

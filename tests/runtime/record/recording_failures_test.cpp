@@ -1,4 +1,4 @@
-// What a recording says of ops that failed, and the smallest program that fails so.
+// Failed ops in a recording, and the smallest program with such a failure.
 #include <hearth/runtime/recording.hpp>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ TEST_F(Recording, OfAFailureThatNobodyReadsLeavesTheSmallProgramToo) {
     const Tensor there = logits.to(other_);
     static_cast<void>(cross_entropy(logits, Tensor::from(cpu_, std::vector<std::int64_t>{9}, {1})) +
                       1.0);
-    static_cast<void>(there.to(cpu_).to_vector<float>());  // what follows moves behind the new read
+    static_cast<void>(there.to(cpu_).to_vector<float>());  // the next op moves after the new read
   }
   const OpTrace whole = read_trace(file).value();
   EXPECT_EQ(failure_of(replay(whole, reference_))->to_string(), "cross_entropy: out_of_range");
@@ -119,7 +119,7 @@ TEST_F(Recording, OfAnUpdateWhoseKernelFailsReadsBehindTheGroup) {
   EXPECT_EQ(std::prev(read)->record.kind, OpKind::group_end);
 }
 
-// Nothing of the group ran, so no value carries its failure.
+// No op of the group ran, so no value carries its failure.
 TEST_F(Recording, OfAnUpdateThatFailsBeforeItRunsDoesNotSayThatItWasTriedAgain) {
   const std::filesystem::path file = folder_.path() / "run.trace";
   ::testing::internal::CaptureStderr();
@@ -217,7 +217,7 @@ TEST_F(Recording, OfAFailureThatComesAgainIsCutDownBesideOneThatDoesNot) {
   EXPECT_EQ(failure_of(replay(small, reference_))->to_string(), "cross_entropy: out_of_range");
 }
 
-// Without a runtime outside: the dying program is a fork of this one.
+// Without a runtime in the parent: the dying program is a fork of this one.
 TEST(RecordingDeathTest, OfAProgramThatDiesOfAnExceptionIsKept) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the thread sanitizer knows no threads in a fork";

@@ -20,7 +20,7 @@ namespace hearth::testing {
 
 class RecordingFixture : public ::testing::Test {
  protected:
-  /// Records what `program` does.
+  /// Records the ops of `program`.
   template <class Program>
   OpTrace record(const Program& program, RecordOptions options = {}) {
     RecordScope scope(runtime_, std::move(options));

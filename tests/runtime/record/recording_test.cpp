@@ -1,4 +1,4 @@
-// Recordings of programs, and what comes out when they are run again.
+// Recordings of programs, and the results of their replays.
 #include <hearth/runtime/recording.hpp>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Random programs whose tapes drop every value that may be dropped, however small: no gradient has
-// another bit than with all values kept, and no program fails.
+// Random programs whose tapes drop every value that may be dropped, however small: every gradient
+// has the bits of a run with all values kept, and no program fails.
 #include "runtime/tape/tape_context.hpp"
 
 #include <hearth/runtime/autodiff.hpp>
@@ -27,8 +27,8 @@ constexpr std::int64_t kRows = 8;
 constexpr std::int64_t kColumns = 16;
 constexpr RecomputeOptions kKeepAll{.kept_bytes = std::numeric_limits<std::int64_t>::max()};
 
-/// Elementwise ops, views, rows, reductions and products, each of earlier values of [kRows,
-/// kColumns], which all are a part of the result.
+/// Elementwise ops, views, rows, reductions and products of earlier values of [kRows, kColumns];
+/// every value contributes to the result.
 class RandomFormula final {
  public:
   RandomFormula(std::uint64_t seed, Generator& dropped) : random_(seed), dropped_(&dropped) {}
@@ -36,7 +36,7 @@ class RandomFormula final {
   Tensor of(Tensors values, int op_count, int depth) {
     for (int op = 0; op < op_count; ++op) {
       values.push_back(next(values, depth));
-      // Squares of what is a part of it: nothing grows without end.
+      // Bounds the values, which repeated squares would let grow.
       if (chance(8)) {
         values.back() = tanh(values.back());
       }
@@ -51,14 +51,14 @@ class RandomFormula final {
  private:
   [[nodiscard]] bool chance(unsigned of) { return random_() % of == 0; }
 
-  // A function of its own, since checkpoint() captures nothing.
+  // A separate function, because checkpoint() allows no captures.
   static Tensor again(std::uint64_t seed, int depth, Tensors values, Generator& dropped) {
     RandomFormula inner(seed, dropped);
     return inner.of(std::move(values), 4, depth + 1);
   }
 
   Tensor next(const Tensors& values, int depth) {
-    // Of the latest ones rather often: chains are long.
+    // Biased to the latest values, so that chains are long.
     const std::size_t reach = chance(3) ? values.size() : std::min<std::size_t>(values.size(), 4);
     const Tensor& a = values[values.size() - 1 - random_() % reach];
     const Tensor& b = values[random_() % values.size()];
@@ -132,7 +132,7 @@ class RandomFormula final {
   Generator* dropped_;
 };
 
-/// While it lives, values of 64 bytes are worth a thought.
+/// While it lives, the tape considers values from 64 bytes on.
 class SmallLimits final {
  public:
   SmallLimits() : before_(detail::exchange_traffic_limits({.least_host_bytes = 64})) {}
@@ -189,7 +189,7 @@ TEST_P(TapeTrafficRandom, NoGradientHasAnotherBit) {
 
 INSTANTIATE_TEST_SUITE_P(Parts, TapeTrafficRandom, ::testing::Range(0, kParts));
 
-// What a node reads of a value that lies far back in its tape, behind many others' values.
+// A node whose value lies far back in its tape, behind many others' values.
 TEST_F(TapeTrafficOfAll, WhatIsMadeOfWhatLiesFarBackIsRight) {
   Generator generator(3);
   const Tensor target = random_normal(device(), {kRows, kColumns}, generator);

@@ -1,5 +1,5 @@
-// Values that a tape does not keep because making them again costs less: which those are, what
-// kernels then move, and that no gradient has another bit for it.
+// Values that a tape does not keep because recomputing them is cheaper: which ones, the bytes that
+// kernels then move, and that no bit of a gradient changes.
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/tape/tape_context.hpp"
 
@@ -26,10 +26,10 @@ using Model = std::function<Tensor(const Tensors&)>;
 
 constexpr std::int64_t kRows = 512;
 constexpr std::int64_t kColumns = 512;
-constexpr std::int64_t kValue = kRows * kColumns * 4;  // bytes, as many as are worth a thought
+constexpr std::int64_t kValue = kRows * kColumns * 4;  // bytes: the tape considers them
 constexpr RecomputeOptions kKeepAll{.kept_bytes = std::numeric_limits<std::int64_t>::max()};
 
-/// So many additions a byte, whatever the machine at hand reaches.
+/// A fixed number of additions a byte, whatever the machine's peaks.
 class FixedPeaks {
  public:
   explicit FixedPeaks(float additions_per_byte)
@@ -44,8 +44,7 @@ class FixedPeaks {
 
 class TapeTraffic : public ::testing::Test {
  protected:
-  /// Where it is not deterministic a thread that does not get to run for a moment has other
-  /// kernels.
+  /// Without deterministic mode, a thread that is not scheduled for a moment gets other kernels.
   explicit TapeTraffic(Fusion fusion = Fusion::on,
                        std::int64_t rows = kRows,
                        bool is_deterministic = true)
@@ -74,7 +73,7 @@ class TapeTraffic : public ::testing::Test {
     const RecomputeScope keeps_all(kKeepAll);
     EXPECT_EQ(here, gradients(model));
   }
-  /// Values that live between the passes beyond those before, of kValue bytes.
+  /// Live values between the passes beyond those before, in units of kValue bytes.
   [[nodiscard]] double kept_values(const Model& model) const {
     double kept = 0;
     const auto run = [&] {
@@ -90,12 +89,12 @@ class TapeTraffic : public ::testing::Test {
           inputs());
     };
     run();
-    run();  // with its plans
+    run();  // with existing plans
     return kept;
   }
-  /// What a grad call of the model moves.
+  /// The traffic of a grad call of the model.
   [[nodiscard]] Explanation moved_by(const Model& model) const {
-    Tensors gradients;  // that nobody holds are not computed
+    Tensors gradients;  // gradients without a handle are not computed
     const auto run = [&] {
       device().sync();
       gradients = grad([&](const Tensors& in) { return sum(model(in)); }, inputs());
@@ -134,14 +133,14 @@ TEST_F(TapeTraffic, AnActivationKeepsItsArgumentAlone) {
   EXPECT_NEAR(kept_values(kGelu), 3, 0.01) << "without it";
 }
 
-// What was measured decides nothing where all is deterministic.
+// In deterministic mode, measurements decide nothing.
 class MeasuredTapeTraffic : public TapeTraffic {
  protected:
   MeasuredTapeTraffic() : TapeTraffic(Fusion::on, kRows, false) {}
 };
 
-// Where arithmetic is dear beside memory, nothing is made again; and where a device was measured,
-// that decides.
+// If arithmetic is expensive compared with memory, no value is recomputed. For a measured device,
+// its measurement decides.
 TEST_F(MeasuredTapeTraffic, WhatADeviceReachesDecides) {
   {
     const FixedPeaks dear(0.1F);
@@ -160,7 +159,7 @@ TEST_F(TapeTraffic, NoGradientHasAnotherBit) {
   }
 }
 
-// A gradient gives away what its node keeps, of which the other operand is made.
+// A gradient drops its node's values, from which the other operand is recomputed.
 TEST_F(TapeTraffic, ANodeMayKeepWhatItsOtherOperandIsMadeOf) {
   Generator generator(5);
   const Tensor target = random_normal(device(), {kRows, kColumns}, generator);
@@ -202,9 +201,8 @@ TEST_F(TapeTraffic, TheKernelThatMakesThemAgainMovesNothingForIt) {
   EXPECT_LT(here, elementwise_traffic(moved_by(kGelu)) - 0.9);
 }
 
-// The ops that make values again are submitted while those that made them first are still in the
-// window; they run with the gradient's all the same. Read: x by the loss, which stores one number,
-// and x by the gradient.
+// The recomputing ops are submitted while the original ones are still in the window, but run with
+// the gradient's ops. Reads: x by the loss, which stores one number, and x by the gradient.
 TEST_F(TapeTraffic, NothingIsMadeAgainBeforeItIsUsed) {
   const Tensor x = matmul(x_, weight_);
   Tensor loss;
@@ -220,7 +218,7 @@ TEST_F(TapeTraffic, NothingIsMadeAgainBeforeItIsUsed) {
   EXPECT_NEAR(static_cast<double>(said.bytes_written()) / kValue, 1, 0.01) << said.to_string();
 }
 
-// A loss that nobody reads is not computed: the gradient alone is.
+// An unread loss is not computed, only the gradient.
 TEST_F(TapeTraffic, ALossThatNobodyReadsCostsNothing) {
   const Tensor x = matmul(x_, weight_);
   Tensors gradients;
@@ -257,7 +255,7 @@ TEST_F(TapeTraffic, UnderACheckpointToo) {
   expect_same_bits(checkpointed);
 }
 
-// All of twice the value, for each slice of it.
+// Each slice of the value would recompute twice the whole.
 TEST_F(TapeTraffic, WhatIsSlicedIsNotMadeAgain) {
   const Model of_slices = [](const Tensors& in) {
     const Tensor twice = expand(in[2], {4, kRows, kColumns}) * 2.0;
@@ -272,7 +270,7 @@ TEST_F(TapeTraffic, WhatIsSlicedIsNotMadeAgain) {
   EXPECT_EQ(ops, moved_by(of_slices).op_count());
 }
 
-// Four reads for a write and a read.
+// Four reads in place of a write and a read.
 TEST_F(TapeTraffic, WhatIsMadeOfManyIsKept) {
   Generator generator(5);
   Tensors others;
@@ -296,7 +294,7 @@ class SmallTapeTraffic : public TapeTraffic {
   SmallTapeTraffic() : TapeTraffic(Fusion::on, kRows / 2) {}
 };
 
-// There the ops that make them again would cost more than a look into a cache.
+// The recomputing ops would cost more than a read from a cache.
 TEST_F(SmallTapeTraffic, SmallValuesAreKept) {
   const std::int64_t ops = moved_by(kGelu).op_count();
   const RecomputeScope keeps_all(kKeepAll);

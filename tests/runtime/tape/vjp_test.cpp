@@ -232,7 +232,7 @@ TEST_F(VjpTest, SlicesOfOneTensorMatchDifferences) {
         const Tensor& x = in[0];
         return concat({exp(columns(x, 3, 5)), square(columns(x, 0, 2)), columns(x, 2, 3) * 3}, 2);
       },
-      [](const Tensors& in) {  // of a permuted one
+      [](const Tensors& in) {  // of a permuted tensor
         const Tensor x = permute(in[0], {2, 0, 1});
         return concat({exp(columns(x, 2, 5, 0)), square(columns(x, 0, 2, 0))}, 0);
       },
@@ -249,15 +249,15 @@ TEST_F(VjpTest, SlicesOfOneTensorMatchDifferences) {
                        tanh(columns(concat({columns(x, 0, 1, 1), columns(x, 1, 3, 1)}, 1), 4, 5))},
                       2);
       },
-      [](const Tensors& in) {  // with gaps: before, between and behind them
+      [](const Tensors& in) {  // with gaps: before, between and after them
         const Tensor& x = in[0];
         return concat({exp(columns(x, 3, 4)), square(columns(x, 1, 2))}, 2);
       },
-      [](const Tensors& in) {  // with a gap, of a permuted one
+      [](const Tensors& in) {  // with a gap, of a permuted tensor
         const Tensor x = permute(in[0], {2, 0, 1});
         return concat({exp(columns(x, 3, 5, 0)), square(columns(x, 0, 2, 0))}, 0);
       },
-      [](const Tensors& in) {  // as long as all of it together, but overlapping
+      [](const Tensors& in) {  // in sum as long as the whole, but overlapping
         const Tensor& x = in[0];
         return concat({exp(columns(x, 0, 3)), square(columns(x, 2, 4))}, 2);
       },
@@ -276,7 +276,7 @@ TEST_F(VjpTest, SlicesOfOneTensorMatchDifferences) {
   }
 }
 
-// One kernel puts them together, where each alone would be scattered into zeros and added.
+// One kernel assembles them; otherwise each would be scattered into zeros and added.
 TEST_F(VjpTest, SlicesThatDoNotOverlapCostFewerKernels) {
   const Tensor x = f64({1, 2, 3, 4, 5, 6}, {1, 6});
   const auto kernels_with = [&](std::int64_t first, std::int64_t last) {
@@ -295,7 +295,7 @@ TEST_F(VjpTest, SlicesThatDoNotOverlapCostFewerKernels) {
   EXPECT_LE(kernels_with(5, 6) + 3, overlapping);  // zeros for the gap
 }
 
-// One by one, in an order of their own; in the second pass one row has no part.
+// One by one, in another order; in the second pass one row has no part.
 TEST_F(VjpTest, RowsThatAreSlicedOneByOneComeBackTogether) {
   constexpr std::int64_t kRows = 101;
   for (const std::int64_t left_out : {std::int64_t{-1}, std::int64_t{40}}) {
