@@ -1,6 +1,6 @@
 # One case of hearth_add_compile_fail: COMPILER, FILE, MATCH, DEFINE, MAX_LINES (may be empty), INCLUDES (separated by |),
-# HEADER_FOLDER (may be empty), with what compile_header.cmake has left there.
-# Without MATCH it is the control: the file has to compile.
+# HEADER_FOLDER (may be empty): the precompiled header of compile_header.cmake.
+# Without MATCH this is the control: the file must compile.
 string(REPLACE "|" ";" includes "${INCLUDES}")
 list(TRANSFORM includes PREPEND -I)
 set(compile ${CMAKE_COMMAND} -E env LC_ALL=C ${COMPILER} -std=c++20 -Wall -Wextra -Werror -fsyntax-only -fmessage-length=0 ${includes})

@@ -1,4 +1,4 @@
-# A page with a mistake must not build, and the compiler has to name the page's line.
+# A page with a mistake must not build, and the compiler must name the page's line.
 # WRITER: write_programs; COMPILER, FLAGS (with | between them), SOURCE_DIR, WORK_DIR.
 string(REPLACE "|" ";" flags "${FLAGS}")
 file(MAKE_DIRECTORY ${WORK_DIR}/docs ${WORK_DIR}/examples)

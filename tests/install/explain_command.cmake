@@ -1,8 +1,8 @@
-# What `hearth-bench explain` prints, and what it refuses before it has printed anything. TOOL: the program; WORK_DIR: a folder.
+# The output of `hearth-bench explain`, and the calls that it refuses before any output. TOOL: the program; WORK_DIR: a folder.
 file(REMOVE_RECURSE ${WORK_DIR})
 file(MAKE_DIRECTORY ${WORK_DIR})
 
-# said(environment arguments...): what it prints, which must end well.
+# said(environment arguments...): its output; it must exit with 0.
 function(said environment)
   execute_process(COMMAND ${CMAKE_COMMAND} -E env ${environment} ${TOOL} explain ${ARGN}
                   RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE error)
@@ -12,7 +12,7 @@ function(said environment)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# must_say(what): a piece of the last output.
+# must_say(what): the last output must contain it.
 function(must_say what)
   string(FIND "${output}" "${what}" place)
   if(place EQUAL -1)
@@ -20,7 +20,7 @@ function(must_say what)
   endif()
 endfunction()
 
-# refuses(what arguments...): it fails, says so, and prints nothing else.
+# refuses(what arguments...): it must fail with this message and no other output.
 function(refuses what)
   execute_process(COMMAND ${TOOL} explain ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE printed ERROR_VARIABLE output)
   if(status EQUAL 0 OR NOT printed STREQUAL "")
@@ -46,12 +46,12 @@ must_say("explain_programs.cpp:")
 said("HEARTH_FUSION=on" adamw_200)
 must_say("200 ops in 200 kernels, 1 launch, 199 launches saved")
 
-# The first group alone, which no run before has used up.
+# Only the first group, because no earlier run has used up the limit.
 said("HEARTH_FUSION_LIMIT=1" gelu)
 must_say("5 ops in 1 kernel")
 said("HEARTH_FUSION_LIMIT=0" gelu)
 must_say("5 ops in 5 kernels")
-# A recording has the lines of the program that was recorded.
+# A recording has the lines of the recorded program.
 said("HEARTH_RECORD_FILE=${WORK_DIR}/gelu.rec" gelu)
 said("HEARTH_FUSION=on" ${WORK_DIR}/gelu.rec)
 must_say("random_normal")
@@ -67,7 +67,7 @@ refuses("--backward" adamw_200 --backward)
 file(WRITE ${WORK_DIR}/words.rec "no recording")
 refuses("words.rec" ${WORK_DIR}/words.rec)
 
-# Without arguments no benchmark runs: they take many minutes.
+# Without arguments no benchmark runs, because they take many minutes.
 execute_process(COMMAND ${TOOL} RESULT_VARIABLE status OUTPUT_VARIABLE output TIMEOUT 20)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "without arguments it ended with ${status}")

@@ -1,6 +1,6 @@
 # Installs BUILD_DIR into a fresh prefix, then builds and runs consumer/ against the prefix alone.
-# Then configures the same program with the sources beside it, and compiles it, without the library once more.
-# Nothing in the prefix may lead back to the source or the build tree: no links, no mention in any text.
+# Then configures and compiles the program with the sources beside it, without building the library again.
+# The prefix must not refer to the source or the build tree: no links, no mention in any text.
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)
@@ -50,7 +50,7 @@ if(status EQUAL 0 OR NOT output MATCHES "is the checkout of Hearth itself" OR EX
   message(FATAL_ERROR "an install into the checkout ended with ${status}:\n${output}")
 endif()
 
-# What README says of the tool: built and installed without the packages of benchmarks and tests; without CLI11 the library alone.
+# As README states of the tool: it is built without the packages of benchmarks and tests; without CLI11 only the library.
 foreach(missing IN ITEMS benchmark CLI11)
   run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/without_${missing} -G ${GENERATOR}
       -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER} -D HEARTH_BUILD_TESTS=OFF -D HEARTH_BUILD_BENCH=OFF
@@ -75,7 +75,7 @@ if(NOT status EQUAL 0 OR NOT output MATCHES "^loss after one step on two devices
   message(FATAL_ERROR "the consumer ended with ${status}, printed: '${output}' and logged: '${log}'")
 endif()
 
-# With its OpenBLAS in a folder of its own, and without the packages of tests, benchmarks and examples.
+# With OpenBLAS in its own folder, and without the packages of tests, benchmarks and examples.
 file(STRINGS ${BUILD_DIR}/CMakeCache.txt openblas REGEX "^OPENBLAS_(INCLUDE_DIR|LIBRARY):")
 string(REGEX MATCH "INCLUDE_DIR:[A-Z]+=([^;]+)" found "${openblas}")
 file(MAKE_DIRECTORY ${WORK_DIR}/elsewhere/include ${WORK_DIR}/elsewhere/lib)

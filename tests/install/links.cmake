@@ -1,4 +1,4 @@
-# Every relative link in the pages below ROOT leads to a file there, and one with #heading to that heading.
+# Every relative link in the pages below ROOT must lead to a file there, and one with #heading to that heading.
 # PAGES: globs of pages, from ROOT; separated by |.
 cmake_minimum_required(VERSION 3.25)
 string(REPLACE "|" ";" globs "${PAGES}")
@@ -8,7 +8,7 @@ set(link_count 0)
 set(broken)
 foreach(page IN LISTS pages)
   file(READ ${page} text)
-  string(REGEX REPLACE "```[^`]*```" "" text "${text}") # code may have brackets that are no links
+  string(REGEX REPLACE "```[^`]*```" "" text "${text}") # brackets in code are no links
   string(REGEX REPLACE "`[^`\n]*`" "" text "${text}")
   string(REPLACE "](" "@link(" text "${text}")
   string(REGEX REPLACE "[][;]" "" text "${text}")

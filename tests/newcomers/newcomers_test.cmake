@@ -1,4 +1,4 @@
-# Builds one newcomer's program as README.md says, against PREFIX, and looks at what it prints.
+# Builds one newcomer's program as README.md describes, against PREFIX, and checks its output.
 # NEWCOMER: table, text or server. SOURCE_DIR, PREFIX, WORK_DIR, COMPILER, GENERATOR.
 function(run expected)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${WORK_DIR}
@@ -10,7 +10,7 @@ function(run expected)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# The first block of README.md in the language.
+# The first block of README.md in this language.
 function(readme_block language)
   file(READ ${SOURCE_DIR}/README.md readme)
   string(FIND "${readme}" "\n```${language}\n" begin)
