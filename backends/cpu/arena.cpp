@@ -75,7 +75,7 @@ void Arena::fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void*
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, range_count, 1),
         [&](const tbb::blocked_range<std::int64_t>& ranges) {
-          const detail::FloatEnvironment environment;  // oneTBB sets that of the arena's creator
+          const detail::VectorEnvironment environment;  // oneTBB sets that of the arena's creator
           for (std::int64_t range = ranges.begin(); range < ranges.end(); ++range) {
             fn(context, range * grain, std::min(count, (range + 1) * grain));
           }

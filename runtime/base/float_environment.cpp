@@ -1,18 +1,12 @@
 #include <hearth/runtime/base/float_environment.hpp>
 
-#ifdef __x86_64__
-#include <xmmintrin.h>
-#endif
-
 namespace hearth::detail {
 
 #ifdef __x86_64__
 
 namespace {
 
-constexpr std::uint32_t kVectorDefault = 0x1f80;  // all exceptions masked, round to nearest
-constexpr std::uint32_t kVectorFlags = 0x3f;
-constexpr std::uint16_t kX87Default = 0x037f;  // the same, and 64 bits of precision
+constexpr std::uint16_t kX87Default = 0x037f;  // masked exceptions, round to nearest, 64 bits
 constexpr std::uint16_t kX87Flags = 0x3f;
 
 std::uint16_t x87_control() noexcept {
@@ -30,11 +24,7 @@ std::uint16_t x87_status() noexcept {
 
 // fnstenv masks all exceptions. Flags raised while the program's mask is replaced raise no signal:
 // fldenv restores both at once.
-FloatEnvironment::FloatEnvironment() noexcept
-    : vector_(_mm_getcsr()), control_(x87_control()), status_(x87_status()) {
-  if ((vector_ & ~kVectorFlags) != kVectorDefault) {
-    _mm_setcsr(kVectorDefault | (vector_ & kVectorFlags));
-  }
+FloatEnvironment::FloatEnvironment() noexcept : control_(x87_control()), status_(x87_status()) {
   if (control_ != kX87Default) {
     __asm__ volatile("fnstenv %0\n\tfldcw %1" : "=m"(x87_) : "m"(kX87Default) : "memory");
   }
@@ -54,9 +44,6 @@ FloatEnvironment::~FloatEnvironment() {
     now.words[0] = control_;
     now.words[1] = (now.words[1] & ~std::uint32_t{kX87Flags}) | (status_ & kX87Flags);
     __asm__ volatile("fldenv %0" : : "m"(now) : "memory");
-  }
-  if (_mm_getcsr() != vector_) {
-    _mm_setcsr(vector_);
   }
 }
 
