@@ -11,8 +11,8 @@
 //   runtime/base/log.cpp                  the sink of all loggers (inside spdlog): std::mutex
 //   runtime/base/failure_book.hpp, lost_reports.hpp   unread failures
 //   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names
-//   parallel/served_model.hpp             the newest weights, copied when they change
-//   parallel/replica.hpp                  the random numbers with which a rank continues
+//   parallel/serving/served_model.hpp             the newest weights, copied when they change
+//   parallel/steps/replica.hpp                  the random numbers with which a rank continues
 //   backends/vulkan/vulkan_instance.cpp, left_behind.hpp   the one Vulkan instance; hung objects
 //   backends/vulkan/pipeline_maker.hpp, batch_recorder.cpp   pipelines by threads; failure reasons
 //   backends/vulkan/transfers.hpp         downloaded bytes, which waiting threads copy out
