@@ -2,7 +2,7 @@
 // one is awake: whoever runs which part, each bit of a result is that of one core.
 #include "cpu_contraction.hpp"
 
-#include "backends/cpu/arena.hpp"
+#include "backends/cpu/machine/arena.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 

@@ -1,5 +1,5 @@
 // What a device reaches at most: that it is measured once for each machine, kept on disk, and said.
-#include "runtime/device/device_peaks.hpp"
+#include "runtime/device/peaks/device_peaks.hpp"
 
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"

@@ -1,7 +1,7 @@
 // What a group may take from a window: random windows are gathered, and the model that knows
 // lifetimes alone finds nothing wrong; with one decision of the group turned over it does.
 // LEGALITY_WINDOWS says how many (3,000 by default), LEGALITY_FIRST which seed comes first.
-#include "runtime/device/group_legality.hpp"
+#include "runtime/device/fusion/group_legality.hpp"
 
 #include <cstdlib>
 #include <map>
@@ -15,8 +15,8 @@
 #include <hearth/backends/reference/reference_backend.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
-#include "runtime/device/device_memory.hpp"
-#include "runtime/device/group_gather.hpp"
+#include "runtime/device/fusion/group_gather.hpp"
+#include "runtime/device/memory/device_memory.hpp"
 
 namespace hearth {
 namespace {

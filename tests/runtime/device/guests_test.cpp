@@ -1,5 +1,5 @@
 // A tensor that was adopted before others were done with it, more than once.
-#include "runtime/device/guests.hpp"
+#include "runtime/device/dispatch/guests.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

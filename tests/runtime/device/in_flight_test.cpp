@@ -1,5 +1,5 @@
 // What was given to an asynchronous device: what leaves when, and what is waited for next.
-#include "runtime/device/in_flight.hpp"
+#include "runtime/device/dispatch/in_flight.hpp"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // Why a lane's next record is given up, and that asking needs no memory.
-#include "runtime/device/lane_limit.hpp"
+#include "runtime/device/dispatch/lane_limit.hpp"
 
 #include <optional>
 #include <type_traits>

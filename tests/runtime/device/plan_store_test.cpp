@@ -1,5 +1,5 @@
 // The store of plans: forms compared whole, room made by forgetting what is not used.
-#include "runtime/device/plan_store.hpp"
+#include "runtime/device/fusion/plan_store.hpp"
 
 #include <array>
 
