@@ -24,7 +24,7 @@
 #include <hearth/runtime/recompute.hpp>
 #include <hearth/runtime/runtime.hpp>
 
-#include "backends/cpu/unary_loops.hpp"
+#include "backends/cpu/elementwise/unary_loops.hpp"
 #include "measure.hpp"
 
 namespace hearth {

@@ -261,8 +261,8 @@ template <class Fn>
 ///
 /// A loss that became NaN or infinite is no error here, since a check would have to wait.
 /// DataParallel checks it at every step. Your own loop can call require_finite(loss.item(), step);
-/// require_finite(gradients, step) names the parameter where it began (modules/metrics.hpp). A
-/// failed op is reported by the read of the loss, or by the step with the gradients.
+/// require_finite(gradients, step) names the parameter where it began (modules/report/metrics.hpp).
+/// A failed op is reported by the read of the loss, or by the step with the gradients.
 template <class Model, class Fn>
 [[nodiscard]] auto value_and_grad(const Model& model,
                                   Fn&& fn,

@@ -26,9 +26,9 @@
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/device/backend_factory.hpp"
 #include "runtime/device/device_actor.hpp"
-#include "runtime/device/device_list.hpp"
-#include "runtime/device/device_peaks.hpp"
-#include "runtime/device/logged_memory.hpp"
+#include "runtime/device/memory/logged_memory.hpp"
+#include "runtime/device/peaks/device_list.hpp"
+#include "runtime/device/peaks/device_peaks.hpp"
 
 namespace hearth {
 namespace {

@@ -35,7 +35,7 @@ class MemoryStrategy;
 class PageProvider;
 
 /// The types of Runtime::executor(), log() and watchdog(), for functions that pass them on. An
-/// executor of your own derives from the first (`runtime/base/executor.hpp`).
+/// executor of your own derives from the first (`runtime/base/threads/executor.hpp`).
 using RuntimeExecutor = detail::Executor;
 using RuntimeLog = detail::Log;
 using RuntimeWatchdog = detail::Watchdog;

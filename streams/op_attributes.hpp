@@ -23,7 +23,7 @@ struct ArangeAttributes {
 /// random_uniform (a = low, b = high), random_normal (a = mean, b = standard deviation),
 /// random_bernoulli (a = p), dropout (a = p). Element i of an op uses word i%4 of Philox4x32-10
 /// block counter + i/4 under key seed. normal and f64 need two words each, see
-/// runtime/base/philox.hpp.
+/// runtime/base/values/philox.hpp.
 struct RandomAttributes {
   std::uint64_t seed = 0;
   std::uint64_t counter = 0;

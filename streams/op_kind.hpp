@@ -120,7 +120,7 @@ enum class OpKind : std::uint16_t {
   ceil = 88,
   round = 89,  // halves to even
   trunc = 90,
-  // a program's own kernel: runtime/base/custom_code.hpp
+  // a program's own kernel: runtime/base/threads/custom_code.hpp
   custom = 91,  // (inputs...) -> outputs, by the program's rule
 };
 inline constexpr int kOpKindCount = static_cast<int>(OpKind::custom) + 1;

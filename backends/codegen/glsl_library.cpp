@@ -177,7 +177,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"philox_word",
-     R"(// Philox4x32-10 (runtime/base/philox.hpp): word place % 4 of block counter + place / 4.
+     R"(// Philox4x32-10 (runtime/base/values/philox.hpp): word place % 4 of block counter + place / 4.
 uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t place) {
   const uint64_t block = uint64_t(counter) + (uint64_t(place) >> 2);
   if (!cache.is_set || cache.block != block) {

@@ -1,8 +1,8 @@
 // GLSL text of the elementary functions of float (glsl_math.hpp). Private to its source. Immutable.
 // `precise` marks the computation of a rounding error, which compilers must not remove. The driver
 // may fuse the steps of polynomials.
-// The polynomials are those of backends/cpu/vector_math.hpp (Paper: Moshier, Cephes mathematical
-// library), where no other source is named.
+// The polynomials are those of backends/cpu/machine/vector_math.hpp (Paper: Moshier, Cephes
+// mathematical library), where no other source is named.
 #pragma once
 
 #include <string_view>

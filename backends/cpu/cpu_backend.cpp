@@ -1,13 +1,13 @@
 #include <hearth/backends/cpu/cpu_backend.hpp>
 
-#include "arena.hpp"
-#include "epilogue.hpp"
-#include "expression_kernel.hpp"
-#include "gemm_blas.hpp"
-#include "kernel_table.hpp"
-#include "program_cache.hpp"
-#include "scratch.hpp"
-#include "sweep_memory.hpp"
+#include "backends/cpu/fused/expression_kernel.hpp"
+#include "backends/cpu/fused/program_cache.hpp"
+#include "backends/cpu/machine/arena.hpp"
+#include "backends/cpu/machine/kernel_table.hpp"
+#include "backends/cpu/machine/scratch.hpp"
+#include "backends/cpu/machine/sweep_memory.hpp"
+#include "backends/cpu/products/epilogue.hpp"
+#include "backends/cpu/products/gemm_blas.hpp"
 
 #include <hearth/backends/issue_inline.hpp>
 #include <hearth/runtime/base/cores.hpp>

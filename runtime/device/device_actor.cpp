@@ -100,7 +100,7 @@ bool DeviceActor::sleep(int& timed_sleeps, std::uint64_t& seen_records) {
 }
 
 void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline deadline) noexcept {
-  const detail::FloatEnvironment environment;
+  const detail::VectorEnvironment environment;
   ++tokens_lent_;
   run(until, context, deadline);
 }

@@ -17,20 +17,20 @@
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/device.hpp>
 
-#include "completions.hpp"
-#include "device_memory.hpp"
-#include "dispatch.hpp"
-#include "group_runner.hpp"
-#include "handle_table.hpp"
-#include "in_flight.hpp"
 #include "join_runner.hpp"
-#include "lane_queues.hpp"
 #include "records.hpp"
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/client/device_loop.hpp"
 #include "runtime/client/device_message.hpp"
-#include "wait_report.hpp"
-#include "window_runner.hpp"
+#include "runtime/device/dispatch/dispatch.hpp"
+#include "runtime/device/dispatch/in_flight.hpp"
+#include "runtime/device/fusion/group_runner.hpp"
+#include "runtime/device/lanes/completions.hpp"
+#include "runtime/device/lanes/lane_queues.hpp"
+#include "runtime/device/lanes/wait_report.hpp"
+#include "runtime/device/lanes/window_runner.hpp"
+#include "runtime/device/memory/device_memory.hpp"
+#include "runtime/device/memory/handle_table.hpp"
 
 namespace hearth {
 

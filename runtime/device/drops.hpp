@@ -8,10 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "dispatch.hpp"
-#include "lane_queues.hpp"
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/client/last_uses.hpp"
+#include "runtime/device/dispatch/dispatch.hpp"
+#include "runtime/device/lanes/lane_queues.hpp"
 
 namespace hearth {
 

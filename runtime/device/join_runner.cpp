@@ -1,6 +1,6 @@
 #include "join_runner.hpp"
 
-#include "window_runner.hpp"
+#include "runtime/device/lanes/window_runner.hpp"
 
 namespace hearth {
 namespace {

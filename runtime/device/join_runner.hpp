@@ -2,9 +2,9 @@
 // one call. Private to runtime. Owned by the device actor, touched by the token holder only.
 #pragma once
 
-#include "dispatch.hpp"
-#include "lane_queues.hpp"
 #include "records.hpp"
+#include "runtime/device/dispatch/dispatch.hpp"
+#include "runtime/device/lanes/lane_queues.hpp"
 
 namespace hearth {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "runtime/client/tickets.hpp"
-#include "work_wait.hpp"
+#include "runtime/device/lanes/work_wait.hpp"
 
 namespace hearth {
 namespace {

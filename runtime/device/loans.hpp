@@ -8,12 +8,12 @@
 #include <memory>
 #include <vector>
 
-#include "device_memory.hpp"
-#include "dispatch.hpp"
-#include "lane_queues.hpp"
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/client/device_message.hpp"
-#include "wait_report.hpp"
+#include "runtime/device/dispatch/dispatch.hpp"
+#include "runtime/device/lanes/lane_queues.hpp"
+#include "runtime/device/lanes/wait_report.hpp"
+#include "runtime/device/memory/device_memory.hpp"
 
 namespace hearth {
 

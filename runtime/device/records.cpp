@@ -7,7 +7,7 @@
 #include <hearth/streams/op_table.hpp>
 
 #include "runtime/client/tickets.hpp"
-#include "work_wait.hpp"
+#include "runtime/device/lanes/work_wait.hpp"
 
 namespace hearth {
 

@@ -6,15 +6,15 @@
 
 #include <memory>
 
-#include "device_memory.hpp"
-#include "dispatch.hpp"
 #include "drops.hpp"
-#include "lane_queues.hpp"
 #include "loans.hpp"
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/client/device_message.hpp"
+#include "runtime/device/dispatch/dispatch.hpp"
+#include "runtime/device/lanes/lane_queues.hpp"
+#include "runtime/device/lanes/wait_report.hpp"
+#include "runtime/device/memory/device_memory.hpp"
 #include "update_groups.hpp"
-#include "wait_report.hpp"
 
 namespace hearth {
 

@@ -8,12 +8,12 @@
 
 #include <hearth/runtime/update_decision.hpp>
 
-#include "dispatch.hpp"
 #include "drops.hpp"
-#include "lane_queues.hpp"
 #include "runtime/client/device_endpoint.hpp"
-#include "wait_report.hpp"
-#include "work_wait.hpp"
+#include "runtime/device/dispatch/dispatch.hpp"
+#include "runtime/device/lanes/lane_queues.hpp"
+#include "runtime/device/lanes/wait_report.hpp"
+#include "runtime/device/lanes/work_wait.hpp"
 
 namespace hearth {
 

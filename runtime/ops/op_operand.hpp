@@ -60,7 +60,7 @@ class CalledOp final {
   }
 
  private:
-  const FloatEnvironment environment_;
+  const VectorEnvironment environment_;
   ThreadContext::CallListener* const listener_;
 };
 

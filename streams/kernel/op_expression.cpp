@@ -114,7 +114,7 @@ Parameters adam_parameters(const OpView& op, DType dtype) {
           real(a.epsilon, dtype)};
 }
 
-// ---- random numbers: runtime/base/philox.hpp lists the words of an element ----
+// ---- random numbers: runtime/base/values/philox.hpp lists the words of an element ----
 
 // The upper bits of a word, as a number in [0, 1).
 Value unit(Value word, DType type, int bits) {

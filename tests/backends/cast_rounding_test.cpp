@@ -3,7 +3,7 @@
 #include "tests/backends/cpu_levels.hpp"
 #include "tests/backends/small_call.hpp"
 
-#include "backends/cpu/cast_loops.hpp"
+#include "backends/cpu/elementwise/cast_loops.hpp"
 
 #include <hearth/backends/reference/reference.hpp>
 #include <hearth/streams/kernel/kernel_interpreter.hpp>

@@ -2,7 +2,7 @@
 #include "cpu_contraction.hpp"
 #include "cpu_levels.hpp"
 
-#include "backends/cpu/int_tiles.hpp"
+#include "backends/cpu/products/int_tiles.hpp"
 
 #include <hearth/backends/constant.hpp>
 

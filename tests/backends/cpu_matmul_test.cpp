@@ -1,7 +1,7 @@
 #include "cpu_contraction.hpp"
 
-#include "backends/cpu/arena.hpp"
-#include "backends/cpu/gemm_blas.hpp"
+#include "backends/cpu/machine/arena.hpp"
+#include "backends/cpu/products/gemm_blas.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

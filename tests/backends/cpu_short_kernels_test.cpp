@@ -2,7 +2,7 @@
 // bit of a result is that of one core, whichever thread runs a part.
 #include "cpu_contraction.hpp"
 
-#include "backends/cpu/arena.hpp"
+#include "backends/cpu/machine/arena.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 

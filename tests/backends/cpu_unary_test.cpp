@@ -1,6 +1,6 @@
-#include "backends/cpu/binary_loops.hpp"
-#include "backends/cpu/unary_loops.hpp"
-#include "backends/cpu/wrapped_loops.hpp"
+#include "backends/cpu/elementwise/binary_loops.hpp"
+#include "backends/cpu/elementwise/unary_loops.hpp"
+#include "backends/cpu/elementwise/wrapped_loops.hpp"
 #include "tests/backends/cpu_levels.hpp"
 
 #include <hearth/streams/op_table.hpp>

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/expression.hpp"
-#include "backends/cpu/program_cache.hpp"
+#include "backends/cpu/fused/expression.hpp"
+#include "backends/cpu/fused/program_cache.hpp"
 #include "tests/conformance/case_values.hpp"
 
 #include <hearth/backends/cpu/isa.hpp>

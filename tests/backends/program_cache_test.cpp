@@ -1,4 +1,4 @@
-#include "backends/cpu/program_cache.hpp"
+#include "backends/cpu/fused/program_cache.hpp"
 
 #include "tests/streams/kernel/example_kernels.hpp"
 

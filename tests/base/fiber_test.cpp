@@ -1,4 +1,4 @@
-#include "runtime/base/fiber.hpp"
+#include "runtime/base/testing/fiber.hpp"
 
 #include <exception>
 #include <string>

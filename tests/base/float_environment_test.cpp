@@ -54,6 +54,23 @@ TEST_F(FloatEnvironments, KeepDenormalsInsideOfAGuardAlone) {
 }
 #endif
 
+#ifdef __x86_64__
+TEST_F(FloatEnvironments, OfVectorsAloneRoundToNearest) {
+  std::feclearexcept(FE_ALL_EXCEPT);
+  std::fesetround(FE_UPWARD);
+  const double before = one / 3.0;
+  {
+    const VectorEnvironment environment;
+    const VectorEnvironment inner;
+    EXPECT_EQ(one / 3.0, 1.0 / 3.0);
+    zero = one / zero < 0 ? 1 : 0;
+  }
+  EXPECT_EQ(one / 3.0, before);
+  EXPECT_EQ(std::fetestexcept(FE_DIVBYZERO), 0);
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+}
+#endif
+
 #ifdef __GLIBC__
 TEST_F(FloatEnvironments, RaiseNoSignalInsideOfAGuard) {
   constexpr int kTrapped = FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW;

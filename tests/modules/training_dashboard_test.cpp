@@ -3,7 +3,7 @@
 
 #include <hearth/runtime/base/interrupt.hpp>
 
-#include "modules/training_dashboard.hpp"
+#include "modules/report/training_dashboard.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 
 #include <hearth/modules/training_console.hpp>
 
-#include "modules/line_chart.hpp"
+#include "modules/report/line_chart.hpp"
 
 #include <chrono>
 #include <cmath>

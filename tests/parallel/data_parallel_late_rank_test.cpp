@@ -4,7 +4,7 @@
 
 #include "training_support.hpp"
 
-#include "parallel/rank_group.hpp"
+#include "parallel/steps/rank_group.hpp"
 
 #include <hearth/runtime/base/manual_executor.hpp>
 

@@ -11,7 +11,7 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/stream.hpp>
 
-#include "parallel/step_terms.hpp"
+#include "parallel/steps/step_terms.hpp"
 
 #include <chrono>
 #include <memory>

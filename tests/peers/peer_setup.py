@@ -82,7 +82,7 @@ def start(parser):
     return options
 
 
-# ---- Hearth's order of examples: Philox4x32-10 and a shuffle by it (modules/epoch_order.cpp) ----
+# ---- Hearth's order of examples: Philox4x32-10 and a shuffle by it (modules/data/epoch_order.cpp) ----
 
 
 def philox(counter, key):

@@ -1,7 +1,7 @@
-// The program's text stands between the names promised to it (runtime/base/custom_code.hpp) and a
-// main() that calls it. main() runs once for each element of the first result, or in the number of
-// workgroups that the program's function returns. Sizes are parameters, so one shader serves all
-// shapes of a rank.
+// The program's text stands between the names promised to it (runtime/base/threads/custom_code.hpp)
+// and a main() that calls it. main() runs once for each element of the first result, or in the
+// number of workgroups that the program's function returns. Sizes are parameters, so one shader
+// serves all shapes of a rank.
 #include "custom.hpp"
 
 #include <algorithm>

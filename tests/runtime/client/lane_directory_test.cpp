@@ -9,7 +9,7 @@
 #include <hearth/runtime/stream.hpp>
 
 #include "runtime/client/device_endpoint.hpp"
-#include "runtime/device/lane_states.hpp"
+#include "runtime/device/lanes/lane_states.hpp"
 
 namespace hearth {
 namespace {

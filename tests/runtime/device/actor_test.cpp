@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "runtime/device/handle_table.hpp"
+#include "runtime/device/memory/handle_table.hpp"
 
 namespace hearth {
 namespace {

@@ -1,5 +1,5 @@
 // A device's measured peaks: measured once for each machine, stored on disk, and logged.
-#include "runtime/device/device_peaks.hpp"
+#include "runtime/device/peaks/device_peaks.hpp"
 
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/device/fused_group.hpp"
+#include "runtime/device/dispatch/fused_group.hpp"
 #include "tests/runtime/stepped_runtime.hpp"
 
 namespace hearth {

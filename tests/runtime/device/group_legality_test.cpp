@@ -1,7 +1,7 @@
 // The legality of groups. Random windows are gathered, and a model that knows only lifetimes finds
 // no violation. After one decision of the group is flipped, it finds one.
 // LEGALITY_WINDOWS sets the number (3,000 by default), LEGALITY_FIRST the first seed.
-#include "runtime/device/group_legality.hpp"
+#include "runtime/device/fusion/group_legality.hpp"
 
 #include <cstdlib>
 #include <map>
@@ -15,8 +15,8 @@
 #include <hearth/backends/reference/reference_backend.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
-#include "runtime/device/device_memory.hpp"
-#include "runtime/device/group_gather.hpp"
+#include "runtime/device/fusion/group_gather.hpp"
+#include "runtime/device/memory/device_memory.hpp"
 
 namespace hearth {
 namespace {

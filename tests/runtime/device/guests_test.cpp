@@ -1,5 +1,5 @@
 // A tensor that was adopted, more than once, while other streams still used it.
-#include "runtime/device/guests.hpp"
+#include "runtime/device/dispatch/guests.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Work on an asynchronous device: when each part leaves, and the point of the next wait.
-#include "runtime/device/in_flight.hpp"
+#include "runtime/device/dispatch/in_flight.hpp"
 
 #include <utility>
 

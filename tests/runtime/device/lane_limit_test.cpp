@@ -1,5 +1,5 @@
 // The reason for which a lane's next record is cancelled; the query needs no memory.
-#include "runtime/device/lane_limit.hpp"
+#include "runtime/device/dispatch/lane_limit.hpp"
 
 #include <optional>
 #include <type_traits>

@@ -1,5 +1,5 @@
 // The store of plans: forms are compared whole, and unused plans are evicted.
-#include "runtime/device/plan_store.hpp"
+#include "runtime/device/fusion/plan_store.hpp"
 
 #include <array>
 

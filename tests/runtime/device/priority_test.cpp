@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/device/ready_lanes.hpp"
+#include "runtime/device/lanes/ready_lanes.hpp"
 
 namespace hearth {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/device/view_layout.hpp"
+#include "runtime/device/dispatch/view_layout.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -13,18 +14,29 @@
 
 namespace hearth::testing {
 
+[[nodiscard]] inline bool updates_golden() {
+  return std::getenv("HEARTH_UPDATE_GOLDEN") != nullptr;  // NOLINT(concurrency-mt-unsafe)
+}
+
+/// The text as it was kept; empty, with a failure, if it cannot be read.
+[[nodiscard]] inline std::string golden(const std::string& name) {
+  const std::filesystem::path path = std::filesystem::path(HEARTH_GOLDEN_DIR) / name;
+  const Result<std::vector<std::byte>> bytes = read_file(path);
+  if (!bytes.has_value()) {
+    ADD_FAILURE() << bytes.error().text;
+    return {};
+  }
+  return {reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size()};
+}
+
 inline void expect_golden(const std::string& name, const std::string& text) {
   const std::filesystem::path path = std::filesystem::path(HEARTH_GOLDEN_DIR) / name;
-  if (std::getenv("HEARTH_UPDATE_GOLDEN") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
+  if (updates_golden()) {
     std::ofstream(path) << text;
     ADD_FAILURE() << "written anew: " << path << "; look at the difference before it is kept";
     return;
   }
-  const Result<std::vector<std::byte>> bytes = read_file(path);
-  ASSERT_TRUE(bytes.has_value()) << bytes.error().text;
-  const std::string wanted(reinterpret_cast<const char*>(bytes.value().data()),
-                           bytes.value().size());
-  EXPECT_EQ(text, wanted) << path;
+  EXPECT_EQ(text, golden(name)) << path;
 }
 
 }  // namespace hearth::testing

@@ -1,0 +1,43 @@
+// One matrix product of the CPU backend in any float dtype, or of i8: chooses its form, returns its
+// scratch size, runs it. Threads: owner only. Invariant: the form depends on sizes, strides and
+// dtypes alone.
+#pragma once
+
+#include "backends/cpu/machine/kernel_table.hpp"
+#include "gemm.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hearth::cpu {
+
+/// c[m, n] = a[m, k]·b[k, n] + bias[n]; c is row-major and contiguous, of the operands' dtype. For
+/// i8, c is i32 and there is no bias.
+struct MatmulProduct {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  GemmOperand a;
+  GemmOperand b;
+  std::byte* c = nullptr;
+  const std::byte* bias = nullptr;  ///< nullptr: none.
+  std::int64_t bias_step = 0;
+  BlockSink sink = {};
+  MadeRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
+
+  [[nodiscard]] double flops() const noexcept {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+};
+
+[[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
+                                                const KernelContext& context) noexcept;
+
+/// Runs the product. Requires m, n > 0, and an arena if a prologue computes rows. arena: that of
+/// the context, or nullptr to stay on this thread, which may be any.
+void run_matmul(const MatmulProduct& product,
+                const KernelContext& context,
+                std::byte* scratch,
+                Arena* arena);
+
+}  // namespace hearth::cpu

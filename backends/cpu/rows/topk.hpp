@@ -1,0 +1,10 @@
+// The kernel of topk, registered by reduction_rows(). Private to backends/cpu. Threads: owner only.
+#pragma once
+
+#include "backends/cpu/machine/kernel_table.hpp"
+
+namespace hearth::cpu {
+
+[[nodiscard]] Status run_topk(const KernelCall& call, KernelContext& context);
+
+}  // namespace hearth::cpu

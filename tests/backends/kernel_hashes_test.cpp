@@ -1,0 +1,176 @@
+// The texts of all kernels by hash, and those of the modules that they compile to: code that moves
+// may change neither. golden/kernels.txt has a line for each text: limits, kind, number of the
+// text, hash of the text, hash of its module. Modules are compared only under the compilers that
+// the first line names.
+#include "backends/vulkan/kernel_table.hpp"
+#include "backends/vulkan/kernels/pointwise_text.hpp"
+#include "backends/vulkan/kernels/rows_text.hpp"
+#include "bench/gpu/large_gpu.hpp"
+#include "tests/conformance/prepared_call.hpp"
+#include "tests/streams/kernel/example_kernels.hpp"
+#include "tests/streams/kernel/golden.hpp"
+
+#include <hearth/backends/codegen/spirv_compiler.hpp>
+#include <hearth/runtime/base/checked_file.hpp>
+#include <hearth/streams/op_table.hpp>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <spirv-tools/libspirv.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hearth::vulkan {
+namespace {
+
+using conformance::CallSpec;
+using conformance::LayoutKind;
+using conformance::OpCase;
+using conformance::PreparedCall;
+
+// Those of Mesa's llvmpipe.
+constexpr DeviceLimits kSoftware{.subgroup_size = 8,
+                                 .most_group_threads = 1024,
+                                 .is_cpu = true,
+                                 .has_f64 = true,
+                                 .has_f16_arithmetic = true,
+                                 .is_exact_f16 = true,
+                                 .emulates_matrix_units = true,
+                                 .multiprocessors = 2};
+
+// Keeps the text of each dispatch.
+class TextKeeper final : public KernelEncoder {
+ public:
+  explicit TextKeeper(const DeviceLimits& limits) : limits_(limits) {}
+
+  const DeviceLimits& limits() const noexcept override { return limits_; }
+  Status dispatch(const ShaderKey&, ShaderText text, const ParameterBlock&, Grid) override {
+    texts.push_back(text());
+    return {};
+  }
+  void barrier() override {}
+  Result<std::uint64_t> scratch(std::int64_t) override { return std::uint64_t{1} << 32U; }
+  std::uint64_t error_cell() const noexcept override { return 64; }
+  std::uint64_t guard() const noexcept override { return 0; }
+  std::span<const std::int8_t> keeps() const noexcept override { return {}; }
+
+  std::vector<std::string> texts;
+
+ private:
+  DeviceLimits limits_;
+};
+
+std::uint64_t hash_of(std::string_view text) {
+  return hearth::detail::xxh64(std::as_bytes(std::span(text)));
+}
+
+// A line for each new text of a device with these limits.
+class HashList final {
+ public:
+  HashList(std::string_view name, const DeviceLimits& limits) : name_(name), limits_(limits) {}
+
+  void add(std::string_view kind, std::span<const std::string> texts) {
+    for (const std::string& text : texts) {
+      if (!known_.insert(text).second) {
+        continue;
+      }
+      const Result<SpirvModule> module = compile_glsl(kind,
+                                                      text,
+                                                      {.validate = true,
+                                                       .converts_f16 = limits_.converts_f16(),
+                                                       .has_long_grids = limits_.has_long_grids()});
+      ASSERT_TRUE(module.has_value()) << kind << ": " << module.error().text;
+      lines_ += fmt::format("{} {} {} {:016x} {:016x}\n",
+                            name_,
+                            kind,
+                            known_.size(),
+                            hash_of(text),
+                            hearth::detail::xxh64(std::as_bytes(std::span(module.value()))));
+    }
+  }
+  [[nodiscard]] const std::string& lines() const noexcept { return lines_; }
+
+ private:
+  std::string_view name_;
+  DeviceLimits limits_;
+  std::set<std::string, std::less<>> known_;
+  std::string lines_;
+};
+
+// As they stand, and each input stored in reverse order of axes.
+void add_call(OpKind kind, const CallSpec& spec, DType dtype, HashList& list, TextKeeper& keeper) {
+  for (const LayoutKind layout : {LayoutKind::dense, LayoutKind::transposed}) {
+    const PreparedCall prepared(kind, spec, dtype, std::vector(spec.inputs.size(), layout));
+    const KernelCall call = prepared.call();
+    const bool is_empty = std::ranges::any_of(
+        call.outputs, [](const TensorView& view) { return view.element_count() == 0; });
+    if (is_empty || !supports_kernel(call, keeper.limits()).yes) {
+      continue;
+    }
+    keeper.texts.clear();
+    const Status status = kernel_row(kind).encode(call, keeper);
+    ASSERT_TRUE(status.has_value()) << prepared.to_string() << ": " << status.error().text;
+    list.add(op_info(kind).name, keeper.texts);
+  }
+}
+
+std::string lines_of(std::string_view name, const DeviceLimits& limits) {
+  HashList list(name, limits);
+  TextKeeper keeper(limits);
+  for (const OpCase& each : conformance::op_cases()) {
+    for (const CallSpec& spec : each.calls) {
+      for (const DType dtype : each.dtypes()) {
+        if ((spec.dtypes & dtype_bit(dtype)) != 0) {
+          add_call(each.kind, spec, dtype, list, keeper);
+        }
+      }
+    }
+  }
+  const RowForm rows{.threads = 256, .row_threads = 8, .vector = 4, .chunks = 2};
+  list.add("example_kernels",
+           std::vector{pointwise_text(hearth::testing::scale_bias_relu(), {}, 64),
+                       pointwise_text(hearth::testing::columns_as_planes(), {}, 64),
+                       rows_text(hearth::testing::root_mean_square(), rows, 64)});
+  return list.lines();
+}
+
+std::string compilers() {
+  return fmt::format("glslang {:08x}, {}", glsl_compiler_version(), spvSoftwareVersionString());
+}
+
+// Without the last word of each line, the module's hash.
+std::string texts_only(const std::string& lines) {
+  std::string out;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+    const std::string line = lines.substr(begin, end - begin);
+    out += line.substr(0, line.rfind(' ')) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
+TEST(KernelHashes, AreThoseThatWereKept) {
+  const std::string now = lines_of("software", kSoftware) + lines_of("large_gpu", kLargeGpu);
+  const std::string all = compilers() + "\n" + now;
+  if (hearth::testing::updates_golden()) {
+    hearth::testing::expect_golden("kernels.txt", all);
+    return;
+  }
+  const std::string kept = hearth::testing::golden("kernels.txt");
+  if (kept.starts_with(compilers() + "\n")) {
+    EXPECT_EQ(all, kept);
+  } else {
+    EXPECT_EQ(texts_only(now), texts_only(kept.substr(kept.find('\n') + 1)));
+  }
+}
+
+}  // namespace
+}  // namespace hearth::vulkan
