@@ -1,7 +1,7 @@
-// The texts of all kernels by hash, and those of the modules that they compile to: code that moves
-// may change neither. golden/kernels.txt has a line for each text: limits, kind, number of the
-// text, hash of the text, hash of its module. Modules are compared only under the compilers that
-// the first line names.
+// Hashes of the texts of all kernels and of their compiled modules, which a refactoring must not
+// change. golden/kernels.txt has a line for each text: limits, kind, number of the text, hash of
+// the text, hash of its module. Modules are compared only under the compilers named in the first
+// line.
 #include "backends/vulkan/kernel_table.hpp"
 #include "backends/vulkan/kernels/pointwise_text.hpp"
 #include "backends/vulkan/kernels/rows_text.hpp"
@@ -35,7 +35,7 @@ using conformance::LayoutKind;
 using conformance::OpCase;
 using conformance::PreparedCall;
 
-// Those of Mesa's llvmpipe.
+// The limits of Mesa's llvmpipe.
 constexpr DeviceLimits kSoftware{.subgroup_size = 8,
                                  .most_group_threads = 1024,
                                  .is_cpu = true,
@@ -71,7 +71,7 @@ std::uint64_t hash_of(std::string_view text) {
   return hearth::detail::xxh64(std::as_bytes(std::span(text)));
 }
 
-// A line for each new text of a device with these limits.
+// Collects a line for each new text of a device with these limits.
 class HashList final {
  public:
   HashList(std::string_view name, const DeviceLimits& limits) : name_(name), limits_(limits) {}
@@ -104,7 +104,7 @@ class HashList final {
   std::string lines_;
 };
 
-// As they stand, and each input stored in reverse order of axes.
+// Adds the call with dense inputs, and with the axes of each input stored in reverse order.
 void add_call(OpKind kind, const CallSpec& spec, DType dtype, HashList& list, TextKeeper& keeper) {
   for (const LayoutKind layout : {LayoutKind::dense, LayoutKind::transposed}) {
     const PreparedCall prepared(kind, spec, dtype, std::vector(spec.inputs.size(), layout));

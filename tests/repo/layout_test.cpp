@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kMaxLines = 600;
 constexpr std::size_t kMaxTableLines = 800;  // op tables and tests
 constexpr std::size_t kMaxReadmeLines = 60;
+constexpr std::size_t kMaxDecisionLines = 25;
 
 // The floors; a folder includes lower floors and itself. Siblings never include one another.
 const std::map<std::string, int, std::less<>> kFloors{{"base", 0},
@@ -79,21 +80,30 @@ TEST_F(Layout, EveryRoomHasAShortReadme) {
   }
 }
 
-// A README says what a folder is; what was decided there, when and at what cost stands beside it.
-TEST_F(Layout, DecisionsStandApartAndCarryTheirDate) {
-  const std::regex dated(R"(- 20\d\d-[01]\d-[0-3]\d .+)");
+// Decisions are files of a folder's decisions/. Its archive.md lists what was tried and not kept.
+TEST_F(Layout, DecisionsAreShortFilesOfFourParts) {
+  const std::regex numbered(R"(\d{4}(-[a-z0-9]+)+\.md)");
+  std::set<std::string> numbers;  // each with its folder
   for (const SourceFile& file : tree) {
-    for (std::size_t i = 0; i < file.lines.size(); ++i) {
-      const std::string& line = file.lines[i];
-      const std::string place = file.path + ":" + std::to_string(i + 1) + ": " + line;
-      if (file.name() == "README.md") {
-        EXPECT_FALSE(line.starts_with("## Decisions")) << place;
-      }
-      if (file.name() == "DECISIONS.md" && line.starts_with("- ")) {
-        EXPECT_TRUE(std::regex_match(line, dated)) << place;
-      }
+    const std::string name = file.name();
+    EXPECT_NE(name, "DECISIONS.md") << file.path;
+    const bool has_list = std::ranges::any_of(
+        file.lines, [](const std::string& line) { return line.starts_with("## Decisions"); });
+    EXPECT_FALSE(name == "README.md" && has_list) << file.path;
+    if (!file.folder().ends_with("/decisions") || name == "archive.md") {
+      continue;
+    }
+    EXPECT_TRUE(std::regex_match(name, numbered)) << file.path;
+    EXPECT_TRUE(numbers.insert(file.folder() + "/" + name.substr(0, 4)).second)
+        << file.path << ": another file has its number";
+    EXPECT_LE(file.lines.size(), kMaxDecisionLines) << file.path;
+    for (const char* const part : {"Context: ", "Decision: ", "Consequence: ", "Superseded-by: "}) {
+      const auto count = std::ranges::count_if(
+          file.lines, [part](const std::string& line) { return line.starts_with(part); });
+      EXPECT_EQ(count, 1) << file.path << ": " << part;
     }
   }
+  EXPECT_GT(numbers.size(), 100U);
 }
 
 TEST_F(Layout, ReadmesNameEveryLibraryFile) {

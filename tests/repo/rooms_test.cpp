@@ -1,5 +1,5 @@
-// Rooms: the folders of a floor that its README lists. A room includes rooms listed above it only,
-// and no folder of sources is too large to read.
+// Rooms are the folders of a floor that its README lists. A room includes only rooms listed above
+// it, and no folder has too many sources.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kMaxFiles = 45;
 
-// Folders that are larger. runtime's own folder is its public face; the two of Vulkan are split by
-// the seam of GPU devices.
+// Exceptions. runtime's own folder has its public headers; a seam for GPU devices will split the
+// two folders of Vulkan.
 const std::set<std::string, std::less<>> kLargeFolders{
     "runtime", "backends/vulkan", "backends/vulkan/kernels"};
 
@@ -26,7 +26,7 @@ class Rooms : public ::testing::Test {
  protected:
   const std::vector<SourceFile> tree = load_source_tree();
 
-  // The rooms of each floor that lists some, in the order of its README.
+  // The rooms of each floor with a list, in the order of its README.
   [[nodiscard]] std::map<std::string, std::vector<std::string>> rooms_of_floors() const {
     const std::regex row(R"(\| \[`([a-z_0-9]+)`\]\(\1/README\.md\) \|.*)");
     std::map<std::string, std::vector<std::string>> rooms;
@@ -44,7 +44,8 @@ class Rooms : public ::testing::Test {
     return rooms;
   }
 
-  // Where <hearth/folder/file.hpp> or "path/file.hpp" of the includer lies; empty outside the tree.
+  // The folder of <hearth/folder/file.hpp>, or of the includer's "path/file.hpp"; empty outside the
+  // tree.
   [[nodiscard]] std::string folder_of_included(const SourceFile& includer,
                                                const std::string& line) const {
     constexpr std::string_view kPublic = "<hearth/";

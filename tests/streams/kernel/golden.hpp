@@ -1,5 +1,5 @@
-// Compares with reviewed texts in tests/streams/golden/NAME. HEARTH_UPDATE_GOLDEN=1 rewrites them
-// and fails the test, so that the variable is not left set.
+// Compares with reviewed texts, HEARTH_GOLDEN_DIR/NAME. HEARTH_UPDATE_GOLDEN=1 rewrites them and
+// fails the test, so that the variable is not left set.
 #pragma once
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace hearth::testing {
   return std::getenv("HEARTH_UPDATE_GOLDEN") != nullptr;  // NOLINT(concurrency-mt-unsafe)
 }
 
-/// The text as it was kept; empty, with a failure, if it cannot be read.
+/// The reviewed text; empty, with a test failure, if it cannot be read.
 [[nodiscard]] inline std::string golden(const std::string& name) {
   const std::filesystem::path path = std::filesystem::path(HEARTH_GOLDEN_DIR) / name;
   const Result<std::vector<std::byte>> bytes = read_file(path);
