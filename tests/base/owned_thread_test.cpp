@@ -79,7 +79,7 @@ TEST_F(OwnedThreadTest, ThatHangsIsNamedAtTheLimitAndLeftBehind) {
     }
     EXPECT_EQ(executor.clock().now() - begin, 5s);
     EXPECT_THAT(lines_, ElementsAre(kLine));
-    release_.set_value();  // the thread ends in the end, with what it owns
+    release_.set_value();  // the thread ends later, with its objects
     detail::current_context().parker().park(Deadline::in(1s));
     EXPECT_EQ(*owned_, 2);
     EXPECT_EQ(owned_.use_count(), 1);

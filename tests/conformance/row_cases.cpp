@@ -103,7 +103,7 @@ OpCase topk_case() {
     call(shape, axis, (shape[axis] + 1) / 2, Values::special);
     call(shape, axis, std::min<std::int64_t>(shape[axis], 3), Values::apart);
   });
-  call({3, 5003}, 1, 5003, Values::special);  // longer than what is sorted at once
+  call({3, 5003}, 1, 5003, Values::special);  // longer than one pass of the sort
   call({3, 5003}, 1, 7, Values::apart);
   call({2503, 5}, 0, 300, Values::grid);
   return out;

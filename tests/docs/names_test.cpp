@@ -168,7 +168,7 @@ TEST(Names, ScopesAndValuesThatProgramsNameAreOnAPage) {
   EXPECT_EQ(missing, "");
 }
 
-// ---- what is missing ----
+// ---- missing names ----
 
 // The names in `backticks` of the lists that begin with "Hearth does not:". Names in parentheses
 // are left out, because they are the replacements.

@@ -1,5 +1,5 @@
-// A small program for the model of the window: what two lanes submit, and what the world around
-// them may do. Written as text, because a counterexample is read by people:
+// A small program for the model of the window: the records of two lanes, and the events of the
+// world around them. It is text, because people read counterexamples:
 //   "x=A"  an op makes x from A     "y=x!"  and is the last use of x    "y=xB"  from two tensors
 //   "x^A"  x is a view of A         "x^A!"  and A's last use
 //   "y=x%" an op whose kernel fails "~x"    the drop of x               "@x"    adopts x

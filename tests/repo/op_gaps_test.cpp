@@ -62,7 +62,7 @@ class OpGaps : public ::testing::Test {
     });
   }
 
-  // The kinds that are due at the place, but neither stand there nor are excused.
+  // The kinds that are due at the place, but are neither there nor excused.
   [[nodiscard]] std::string missing(std::string_view place,
                                     const std::function<bool(const OpInfo&)>& is_due) const {
     std::string kinds;

@@ -11,7 +11,7 @@ namespace hearth::repo {
 
 struct SourceFile {
   std::string path;                // relative to the root, with '/'
-  std::vector<std::string> lines;  // as they stand
+  std::vector<std::string> lines;  // unchanged
   std::vector<std::string> code;   // C++ only: comments and literals blanked, same line numbers
 
   [[nodiscard]] bool is_header() const { return path.ends_with(".hpp"); }
