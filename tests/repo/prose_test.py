@@ -42,6 +42,7 @@ BAD = [
     ("R5", "a.cpp", f"// {LONG}.\n"),
     ("R5", "a.cpp", "// " + LONG.replace("record", "record\n//") + ".\n"),
     ("R5", "a.cpp", "int a;  // " + LONG.replace("record", "record\n        //") + ".\n"),
+    ("R5", "a.cpp", f"// {SHORT}, e.g. the next nine words of this one sentence.\n"),
     ("R5", "a.hpp", f"/// Errors: none; {LONG}.\nint a;\n"),
     ("R5", "a.hpp", f"// Invariants: (1) none; (2) {LONG}.\n"),
     ("R5", "a.md", "- " + LONG.replace("record", "record\n  ") + ".\n"),
@@ -79,6 +80,8 @@ GOOD = [
     ("a.cpp", f"// {SHORT}.\n\nint a;  // {SHORT}\nint b;  // {SHORT}\n"),
     ("a.hpp", f"/// Errors: {SHORT}; {SHORT}.\n/// Threads: {SHORT}\n/// Paper: {LONG}.\nint a;\n"),
     ("a.hpp", f"// Invariants: (1) {SHORT}; (2) {SHORT}.\n"),
+    ("a.cpp", f"// Order: (1) {SHORT}, (2) {SHORT}.\n"),
+    ("a.cpp", f"// {SHORT} of [batch, heads, rows, columns, kept, head, size, other, more].\n"),
     ("a.hpp", f"// Files:\n//   one.hpp   {SHORT}\n//   two.hpp   {SHORT}\n"),
     ("a.md", f"- {SHORT}\n- {SHORT}\n\n{SHORT}\n\n# {'a ' * 26}\n"),
     ("a.md", f"```\nnobody, today, {LONG}\n```\n\n<!-- {LONG}\n{LONG} -->\n\n    nobody\n"),
@@ -202,6 +205,7 @@ def test_whole_tree(folder):
         expect(status == 1 and "docs/: 1 hits, of none (R1 1)" in said[-1], page, status, said)
         tree.write(page, "Plain.\n")
     expect(tree.run("--all")[0] == 0, "no hits in pages")
+    expect(tree.run()[0] == 2, "no checkout of git")
 
 
 with tempfile.TemporaryDirectory() as scratch:
