@@ -9,7 +9,7 @@ hearth_packages=( # the library and its examples
   libpng-dev libjpeg62-turbo-dev
   libncurses-dev # the Trainer's dashboard
 )
-hearth_test_packages=(ccache git libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers)
+hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers)
 hearth_clang_packages=(clang-14 libclang-rt-14-dev) # preset asan
 hearth_developer_packages=("${hearth_clang_packages[@]}" clang-format-14 clang-tidy-14 doxygen)
 

@@ -1,4 +1,4 @@
-# Sourced by test.sh and .ci/run: how the tests of a preset went, from the files that ctest and GoogleTest leave.
+# Sourced by test.sh and .ci/run: outcomes and times of the tests of a preset, from the files that ctest and GoogleTest leave.
 
 # hearth_results PRESET: sets passed, failed and skipped, counted by case. Under the sanitizers an entry of ctest is a
 # shard of a program, which writes the figures of its cases into build/PRESET/results; one that failed and left none, or
@@ -25,4 +25,37 @@ hearth_results() {
     skipped=$(($(count disabled) + $(count skipped)))
     passed=$((entries - failed - skipped))
   fi
+}
+
+# hearth_tests PRESET: a line "SECONDS OUTCOME NAME" for each entry of ctest, with tabs between. OUTCOME is run, fail, notrun,
+# disabled, or missing, for a program that was not built.
+hearth_tests() {
+  local file=build/$1/results.xml
+  [[ -s $file ]] || return 0
+  awk '
+    function value(name) { # of an attribute in this line
+      if (!match($0, " " name "=\"[^\"]*\"")) { return "" }
+      return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 4)
+    }
+    function flush_entry() { if (test != "") { print seconds "\t" outcome "\t" test } }
+    /^[ \t]*<testcase / {
+      flush_entry()
+      test = value("name")
+      gsub(/&quot;/, "\"", test); gsub(/&apos;/, "\047", test); gsub(/&lt;/, "<", test); gsub(/&gt;/, ">", test); gsub(/&amp;/, "\\&", test)
+      seconds = value("time")
+      outcome = value("status")
+    }
+    /^[ \t]*<skipped message="Unable to find executable/ { outcome = "missing" }
+    END { flush_entry() }' "$file"
+}
+
+# hearth_slowest_tests PRESET: the ten entries of ctest that took longest, with their seconds.
+hearth_slowest_tests() {
+  hearth_tests "$1" | LC_ALL=C sort -t $'\t' -k1,1gr -k3 | LC_ALL=C awk -F '\t' 'NR <= 10 { printf "%8.2f s  %s\n", $1, $3 }'
+}
+
+# hearth_failed_tests PRESET: the names of the entries of ctest that failed, each as a regular expression of ctest that the
+# shell may have between single quotes: "." stands for a character that means something to either.
+hearth_failed_tests() {
+  hearth_tests "$1" | awk -F '\t' '$2 == "fail" || $2 == "missing" { gsub(/[][\\^$*+?(){}|\047]/, ".", $3); print $3 }'
 }
