@@ -312,7 +312,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::lend, "lend", OpClass::lifetime, kAll}
         .inputs(1, 1)
         .attributes<TicketAttributes>()
-        .doc("A tensor's bytes are lent to a client until it says done."),
+        .doc("A tensor's bytes are lent to a client until it calls done()."),
     Row{OpKind::drop, "drop", OpClass::lifetime, kAll}.inputs(1, 1).doc(
         "The last name of a tensor is gone."),
     Row{OpKind::publish, "publish", OpClass::lifetime, kAll}
@@ -328,7 +328,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::sync, "sync", OpClass::lifetime, kAll}.attributes<TicketAttributes>().doc(
         "Fulfils a Pending when all before it in the stream is done."),
     Row{OpKind::limit, "limit", OpClass::lifetime, kAll}.attributes<LimitAttributes>().doc(
-        "What follows in the stream is given up at a deadline, or on a stop."),
+        "The ops that follow in the stream are cancelled at a deadline, or on a stop request."),
     Row{OpKind::expression, "expression", OpClass::expression, kAll}
         .inputs(1, kMostExpressionInputs)
         .outputs(kMostGroupOutputs)
