@@ -35,10 +35,10 @@ enum class ErrorCode : std::uint8_t {
   not_found,          ///< A device, file or named tensor does not exist.
   deadline_exceeded,  ///< A wait took longer than its deadline.
   cancelled,          ///< The work was cancelled.
-  worker_failed,      ///< A worker's function threw; the cause says what.
+  worker_failed,      ///< A worker's function threw; the cause has its message.
   collective_failed,  ///< A collective was aborted on all its ranks.
   io_error,           ///< The operating system refused to read or write.
-  bad_format,         ///< A file's bytes are not what its format asks for.
+  bad_format,         ///< A file's bytes do not match its format.
   internal,           ///< A bug of ours; please report it.
 };
 
