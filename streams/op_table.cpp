@@ -155,7 +155,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "a / b; integers truncate toward zero and wrap, and dividing one by 0 is kernel_failed "
         "when the op runs."),
     Row{OpKind::pow, "pow", OpClass::binary, kNumbers}.doc(
-        "a to the b; integers wrap, a negative integer exponent truncates 1/a^|b| toward zero, and "
+        "a to the b; integers wrap. A negative integer exponent truncates 1/a^|b| toward zero, and "
         "0 to a negative integer is kernel_failed when the op runs."),
     Row{OpKind::min, "minimum", OpClass::binary, kAll}.doc(
         "The smaller one (of bools: and); NaN if either is NaN."),
@@ -252,7 +252,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .outputs(2)
         .rule(DtypeRule::pool_positions)
         .doc("The largest of each window and, as a second output, its i32 position h*W + w in the "
-             "input plane; ties take the first, NaN counts as largest."),
+             "input plane. Ties take the first, NaN counts as largest."),
     Row{OpKind::max_pool2d_backward, "max_pool2d_backward", OpClass::pooling, kFloats}
         .inputs(2, 2)
         .rule(DtypeRule::pool_positions)
