@@ -168,7 +168,7 @@ TEST_F(TrainMnist, ModelsFitThePicturesTheyAreGiven) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   write_digits(30, 3);
   expect_refused({"--data", folder.path().string(), "--model", "cnn", "--checkpoint", path("c")},
-                 "--model cnn needs pictures of 4x4 pixels or more");
+                 "--model cnn needs images of 4x4 pixels or more");
 }
 
 TEST_F(TrainMnist, SigtermEndsItLikeCtrlC) {
