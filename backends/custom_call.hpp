@@ -47,8 +47,8 @@ class CustomNumbers final {
                  .device = std::string(device)};
   };
   if (!has_code) {
-    return refuse(std::string("it has no ") + std::string(what) + ", which " + std::string(device) +
-                  " needs");
+    return refuse(std::string("the kernel has no ") + std::string(what) + "; " +
+                  std::string(device) + " needs one");
   }
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     if (!call.inputs[i].layout->contiguous) {

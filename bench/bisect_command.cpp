@@ -93,7 +93,7 @@ int bisect_command(int argc, char** argv) {
   }
   char** const command = argv + 1;
   if (!is_right(command, 0)) {
-    std::printf("It is wrong although nothing is fused: fusion is not to blame.\n");
+    std::printf("It is wrong although nothing is fused: fusion is not the cause.\n");
     return 1;
   }
   if (is_right(command, std::nullopt)) {

@@ -147,7 +147,8 @@ int explain_command(int argc, char** argv) {
   app.add_flag("--json", asked.as_json, "As one JSON object");
   app.add_option("--svg", asked.picture, "Draw it into this file too");
   app.add_option("--device", asked.device, "Where it runs")->capture_default_str();
-  app.add_option("--fusion", asked.fusion, "off, single or on; else as HEARTH_FUSION says, or on")
+  app.add_option(
+         "--fusion", asked.fusion, "off, single or on; else the value of HEARTH_FUSION, or on")
       ->check(CLI::IsMember({"off", "single", "on"}));
   try {
     app.parse(argc, argv);

@@ -23,7 +23,9 @@ std::span<const Command> commands() noexcept {
       {.name = "explain",
        .does = "shows which kernels a program's ops become, and why each ends",
        .run = explain_command},
-      {.name = "memory", .does = "draws who holds a program's memory", .run = memory_command},
+      {.name = "memory",
+       .does = "draws a program's memory over time, tensor by tensor",
+       .run = memory_command},
       {.name = "peaks",
        .does = "measures peak rates of devices, by which tapes decide what to recompute",
        .run = peaks_command},
@@ -45,7 +47,7 @@ bool is_any_of(std::string_view text, std::initializer_list<std::string_view> al
 void print_help() {
   std::printf(
       "hearth-bench: measures Hearth, and looks into programs that use it.\n"
-      "Usage: hearth-bench SUBCOMMAND ...     hearth-bench SUBCOMMAND --help says more\n"
+      "Usage: hearth-bench SUBCOMMAND ...     hearth-bench SUBCOMMAND --help lists options\n"
       "\nSubcommands:\n");
   for (const Command& command : commands()) {
     std::printf("  %-8s  %s\n", command.name, command.does);

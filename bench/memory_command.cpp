@@ -108,7 +108,7 @@ std::int64_t peak_of(const MemoryTrace& trace) {
 }  // namespace
 
 int memory_command(int argc, char** argv) {
-  CLI::App app("Draws who holds a program's memory.", "hearth-bench memory");
+  CLI::App app("Draws a program's memory over time, tensor by tensor.", "hearth-bench memory");
   std::string subject;
   std::string out;
   std::string device_name;

@@ -93,7 +93,7 @@ int replay_command(int argc, char** argv) {
                  "Write the smallest program that fails in the same way to this file");
   app.add_option("--times",
                  settings.times,
-                 "Also print the median time of so many replays, reading the file included")
+                 "Number of replays whose median time is printed too, reading the file included")
       ->check(CLI::Range(1, 1'000'000));
   app.add_flag("--all", settings.prints_every_row, "Print every value that was read");
   try {
@@ -102,8 +102,7 @@ int replay_command(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (!(settings.tolerance >= 0)) {  // rejects NaN, too
-    std::fprintf(
-        stderr, "hearth-bench: --tolerance: %g, where 0 or more is wanted\n", settings.tolerance);
+    std::fprintf(stderr, "hearth-bench: --tolerance: %g is not 0 or more\n", settings.tolerance);
     return 2;
   }
   unsetenv("HEARTH_RECORD_FILE");  // NOLINT(concurrency-mt-unsafe): no thread yet; the replay is

@@ -24,11 +24,11 @@ int trace_command(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--depth",
                  depth,
-                 "By layer: so many names of a path count, 1 for \"layers\" of \"layers.0.norm\"; "
+                 "By layer: how many names of a path count, 1 for \"layers\" of \"layers.0.norm\"; "
                  "without: all")
       ->check(CLI::Range(1, 1000));
-  app.add_option("--device", device, "Of this device alone, cpu:0 say");
-  app.add_option("--rows", rows, "The costliest so many")->capture_default_str();
+  app.add_option("--device", device, "Only this device, for example cpu:0");
+  app.add_option("--rows", rows, "How many of the costliest rows to print")->capture_default_str();
   try {
     app.parse(argc, argv);
     if (depth > 0 && by != "layer") {

@@ -163,13 +163,15 @@ std::string words_of_clocks(const TraceTable& table) {
         counted_kernels(table.side_by_side_count));
   }
   if (table.as_seen_count > 0) {
-    text +=
-        fmt::format("{} ran on a device that keeps no times: their times are what the host saw.\n",
-                    counted_kernels(table.as_seen_count));
+    text += fmt::format(
+        "{} ran on a device without timers: their times are from submission to the end on the "
+        "host.\n",
+        counted_kernels(table.as_seen_count));
   }
   if (table.shared_out_count > 0) {
-    text += fmt::format("{} share the time of several that nothing told apart.\n",
-                        counted_kernels(table.shared_out_count));
+    text += fmt::format(
+        "{} share the time of several kernels that the device cannot time one by one.\n",
+        counted_kernels(table.shared_out_count));
   }
   return text;
 }

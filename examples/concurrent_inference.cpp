@@ -96,7 +96,7 @@ int run(const Options& options) {
   const std::string name = note("model", "mlp");
   const std::string data = options.data.empty() ? note("data", "builtin") : options.data;
   const hearth::ImageDataset pictures = concurrent_inference::test_pictures(data);
-  std::printf("%s from %s, asked about pictures of '%s' by %d clients\n",
+  std::printf("%s from %s, classifies images of '%s' for %d clients\n",
               name.c_str(),
               file.c_str(),
               data.c_str(),

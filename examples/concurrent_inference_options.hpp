@@ -23,7 +23,7 @@ struct Options {
 
 /// Returns the exit code, or nullopt if the program continues.
 inline std::optional<int> parse(int argc, char** argv, Options& options) {
-  CLI::App app("Lets many client threads ask one model for the classes of pictures.");
+  CLI::App app("Many client threads request the classes of images from one model.");
   app.add_option("--clients", options.clients, "client threads")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
@@ -42,17 +42,16 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--load",
                  options.load,
                  "how many times as many requests as the machine can bear, which is measured "
-                 "first; without: each client asks when it has its answer")
+                 "first; without: each client sends a request when it has its answer")
       ->check(is_positive);
   app.add_option(
       "--weights",
       options.weights,
       "folder or file that train_mnist has saved; without: checkpoints/mnist, or a small "
       "network trained now");
-  app.add_option(
-      "--data",
-      options.data,
-      "pictures to ask about: builtin, mnist, or a folder; without: those of the training");
+  app.add_option("--data",
+                 options.data,
+                 "images to classify: builtin, mnist, or a folder; without: those of the training");
   app.add_option("--devices", options.devices, "devices, each with a copy of the weights")
       ->delimiter(',')
       ->capture_default_str();

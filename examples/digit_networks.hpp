@@ -44,7 +44,7 @@ struct Cnn {
   /// Side length after two poolings.
   static std::int64_t pooled(std::int64_t side) {
     if (side < 4) {
-      throw std::runtime_error("--model cnn needs pictures of 4x4 pixels or more; mlp takes any");
+      throw std::runtime_error("--model cnn needs images of 4x4 pixels or more; mlp takes any");
     }
     return side / 2 / 2;
   }

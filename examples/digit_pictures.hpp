@@ -48,8 +48,8 @@ inline hearth::ImageDataset test_pictures(const std::string& data) {
       std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe): before the clients
   if (root == nullptr) {
     throw std::runtime_error(
-        "the pictures of 'mnist' are in mnist/ of the folder HEARTH_DATA_DIR, which is not set; "
-        "--data builtin asks about the built-in ones");
+        "the images of 'mnist' are in mnist/ of the folder HEARTH_DATA_DIR, which is not set; "
+        "--data builtin classifies the built-in ones");
   }
   return hearth::ImageDataset(hearth::find_mnist(std::filesystem::path(root) / "mnist").test,
                               kLikeTraining);

@@ -39,7 +39,7 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--model", options.model, "the network")
       ->check(CLI::IsMember({"mlp", "cnn"}))
       ->capture_default_str();
-  app.add_option("--epochs", options.epochs, "times over the pictures")
+  app.add_option("--epochs", options.epochs, "times over the images")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "the global batch, divided among the devices")

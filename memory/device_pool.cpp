@@ -89,7 +89,7 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
     // The added piece is first in its size class, where the search begins.
     index = answer == Acquire::ok ? heaps_[heap].take(rounded_bytes) : borrow(heap, rounded_bytes);
     if (index == detail::BlockHeap::kNone) {
-      HEARTH_ASSERT(answer != Acquire::ok, "a fresh page fits what it was had for");
+      HEARTH_ASSERT(answer != Acquire::ok, "a fresh page fits its request");
       return answer != Acquire::needs_wait && can_wait() ? Acquire::needs_wait : answer;
     }
   }

@@ -189,7 +189,7 @@ void check_device(const CustomDefinition& kernel,
   }
   const bool needs_glsl = endpoint.name().starts_with("vulkan");
   if (needs_glsl ? code.glsl.text.empty() : !code.host) {
-    fail(fmt::format("it has no {}, which {} needs",
+    fail(fmt::format("the kernel has no {}; {} needs one",
                      needs_glsl ? "GLSL text" : "host function",
                      endpoint.name()));
   }

@@ -49,7 +49,7 @@ struct CrossEntropyOptions {
 [[nodiscard]] Tensor mse_loss(Arg prediction, Arg target);
 /// The mean of the absolute differences. Shapes and dtypes: as mse_loss.
 [[nodiscard]] Tensor l1_loss(Arg prediction, Arg target);
-/// The mean of d²/2 where the difference d is at most `delta`, else of delta·(|d| - delta/2): less
+/// The mean of d²/2 where the difference d is at most `delta`, else of delta·(|d| - delta/2). Less
 /// sensitive to outliers than the square. Shapes and dtypes: as mse_loss. Errors: also
 /// ArgumentError if delta is not above 0.
 /// Paper: Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 1964.
@@ -58,8 +58,8 @@ struct CrossEntropyOptions {
 /// beta 0.
 /// Paper: Girshick, Fast R-CNN, arXiv:1504.08083.
 [[nodiscard]] Tensor smooth_l1_loss(Arg prediction, Arg target, double beta = 1);
-/// The divergence of the predicted distribution from the target's: the sum of t·(log(t) - x) over
-/// all classes, averaged over the first axis. Terms with t = 0 are 0.
+/// The divergence of the predicted distribution from the target's. Sums t·(log(t) - x) over all
+/// classes and averages over the first axis. Terms with t = 0 are 0.
 ///
 /// Shapes: log probabilities x [n, ...] and probabilities t, equal. Dtypes: as mse_loss.
 /// Paper: Kullback, Leibler, On Information and Sufficiency, Annals of Mathematical Statistics
@@ -69,8 +69,8 @@ struct CrossEntropyOptions {
 /// [0, 1], without overflow. Shapes and dtypes: as mse_loss.
 [[nodiscard]] Tensor binary_cross_entropy_with_logits(Arg logits, Arg targets);
 struct BinaryCrossEntropyOptions {
-  /// Factor of -t·log(p), the positive term; above 1 it raises recall of rare positives. Shapes:
-  /// broadcasts to the logits', as [classes] to [n, classes]; empty: 1.
+  /// Factor of -t·log(p); above 1 it raises recall. Shapes: broadcasts to the logits', as
+  /// [classes]; empty: 1.
   Tensor positive_weight = {};
 };
 /// binary_cross_entropy_with_logits with options. Errors: also ShapeError if the weight does not

@@ -302,13 +302,13 @@ Tensor& operator/=(Tensor& a, Arg b);
 [[nodiscard]] std::vector<Tensor> split(Arg x,
                                         std::initializer_list<std::int64_t> sizes,
                                         int axis = 0);
-/// Splits an axis into at most `count` parts of equal size, the last one possibly smaller; fewer if
-/// the axis is short, as in PyTorch. Errors: ArgumentError if count is below 1.
+/// Splits an axis into at most `count` parts of equal size, the last one possibly smaller. A short
+/// axis gives fewer parts, as in PyTorch. Errors: ArgumentError if count is below 1.
 [[nodiscard]] std::vector<Tensor> chunk(Arg x, std::int64_t count, int axis = 0);
-/// Zeroes the elements above diagonal number `diagonal` of each matrix in the last two axes (0 is
-/// the main diagonal, 1 the one above it). Errors: ShapeError for ranks below 2.
+/// Zeroes the elements above diagonal number `diagonal` of each matrix in the last two axes. 0 is
+/// the main diagonal, 1 the one above it. Errors: ShapeError for ranks below 2.
 [[nodiscard]] Tensor tril(Arg x, std::int64_t diagonal = 0);
-/// Zeroes the elements below that diagonal.
+/// Zeroes the elements below diagonal number `diagonal`; otherwise as tril.
 [[nodiscard]] Tensor triu(Arg x, std::int64_t diagonal = 0);
 /// Copies the values into row-major memory, if needed.
 [[nodiscard]] Tensor contiguous(Arg x);
@@ -362,7 +362,7 @@ struct PadOptions {
                          std::initializer_list<std::array<std::int64_t, 2>> axes,
                          PadOptions options = {}) = delete;
 
-// ---- indexing along one axis, at positions that a tensor holds ----
+// ---- indexing: along one axis, at positions that a tensor holds ----
 // Dtypes of all: any, of the adding ops numbers; index i32 or i64. An index lies in [0, axis size):
 // negative ones are errors. Errors of all: an index outside poisons the result with out_of_range,
 // which names the index, its position and the axis. No gradient flows to an index.
@@ -418,8 +418,8 @@ struct ReduceOptions {
 [[nodiscard]] Tensor all(Arg x, Axes axes = {}, ReduceOptions options = {});
 struct VarianceOptions {
   bool keep_dims = false;  ///< Keeps the reduced axes with size 1.
-  /// Divides by n - correction, not below 0. 1 gives the sample estimate, as in PyTorch; 0 gives
-  /// the variance of the values themselves.
+  /// The divisor is n - correction, not below 0: 1 gives the sample estimate, as in PyTorch; 0 the
+  /// population variance.
   double correction = 1;
 };
 /// The mean squared difference from the mean, with divisor n - correction. Computed in two passes.
@@ -447,7 +447,7 @@ struct VarianceOptions {
 [[nodiscard]] Tensor matmul(Arg a, Arg b);
 /// matmul plus bias[n] on each row. Dtypes: floats.
 [[nodiscard]] Tensor matmul(Arg a, Arg b, Arg bias);
-/// Sums products by an equation with one letter for each axis: "ij,jk->ik" is matmul, "ii->i" the
+/// Sums products by an equation with one letter for each axis. "ij,jk->ik" is matmul, "ii->i" the
 /// diagonal, "i,j->ij" the outer product, "bij->bji" a permutation. "..." stands for the axes
 /// without a letter, which broadcast. Without "->" the result has the letters that occur once, in
 /// alphabetical order. Several operands are contracted from left to right.

@@ -466,7 +466,7 @@ Runtime::Runtime(RuntimeOptions options, SourceLoc loc)
 Runtime::~Runtime() {
   impl_->tables->log.debug([this] {
     return fmt::format(
-        "the runtime ends: {} devices, at most {} for what is under way",
+        "the runtime ends: {} devices, at most {} for work in flight",
         impl_->nodes.size(),
         std::chrono::duration_cast<std::chrono::milliseconds>(impl_->shutdown_limit));
   });

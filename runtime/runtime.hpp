@@ -48,11 +48,10 @@ struct DeviceOptions {
   /// Logical CPUs of a cpu device, each once; empty = its share of the CPUs that the process may
   /// use.
   std::vector<int> cores = {};
-  std::int64_t memory_budget_bytes =
-      /// Limit on its memory; 0 = an equal share of 60 % of the memory that is free at start. A
-      /// default runtime's reference:0 and sim:0 get a sixteenth each; a GPU gets nine tenths of
-      /// its own memory.
-      0;
+  /// Limit on the device's memory; 0 = an equal share of 60 % of the memory that is free at start.
+  /// A default runtime's reference:0 and sim:0 get a sixteenth each; a GPU gets nine tenths of its
+  /// own memory.
+  std::int64_t memory_budget_bytes = 0;
   /// How the device allocates memory.
   MemoryPooling memory = MemoryPooling::default_pooling;
   /// The program's own memory strategy, which keeps to the budget with the given pages

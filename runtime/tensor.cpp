@@ -255,7 +255,7 @@ void Tensor::require_dtype(DType wanted, SourceLoc loc) const {
   const bool fits = impl.dtype == wanted || (impl.dtype == DType::boolean && wanted == DType::u8);
   if (!fits) {
     throw_error(Error{.code = ErrorCode::dtype_mismatch,
-                      .text = fmt::format("to_vector: the tensor is {}, asked for {}",
+                      .text = fmt::format("to_vector: the tensor is {}, requested {}",
                                           describe(impl.dtype, impl.layout->shape),
                                           name(wanted)),
                       .op = "to_vector",
@@ -287,7 +287,7 @@ Pending<void> Tensor::read_into(std::span<std::byte> out,
   const TensorImpl& impl = impl_of(*this, "read_into", loc);
   if (owner == nullptr) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = "read_into: nobody owns the target: `owner` is null",
+                      .text = "read_into: the target has no owner: `owner` is null",
                       .op = "read_into",
                       .location = loc});
   }

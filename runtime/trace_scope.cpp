@@ -29,7 +29,7 @@ void note_unfinished(const Device& device, const Exception& error) {
   const ErrorCode code = error.error().code;
   if (code != ErrorCode::device_lost && code != ErrorCode::device_closed) {
     device.log().warn(
-        fmt::format("a trace goes without what {} has not done: {}", device.name(), error.what()));
+        fmt::format("a trace lacks the unfinished work of {}: {}", device.name(), error.what()));
   }
 }
 

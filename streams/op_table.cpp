@@ -155,7 +155,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         "a / b; integers truncate toward zero and wrap, and dividing one by 0 is kernel_failed "
         "when the op runs."),
     Row{OpKind::pow, "pow", OpClass::binary, kNumbers}.doc(
-        "a to the b; integers wrap, a negative integer exponent truncates 1/a^|b| toward zero, and "
+        "a to the b; integers wrap. A negative integer exponent truncates 1/a^|b| toward zero, and "
         "0 to a negative integer is kernel_failed when the op runs."),
     Row{OpKind::min, "minimum", OpClass::binary, kAll}.doc(
         "The smaller one (of bools: and); NaN if either is NaN."),
@@ -252,7 +252,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .outputs(2)
         .rule(DtypeRule::pool_positions)
         .doc("The largest of each window and, as a second output, its i32 position h*W + w in the "
-             "input plane; ties take the first, NaN counts as largest."),
+             "input plane. Ties take the first, NaN counts as largest."),
     Row{OpKind::max_pool2d_backward, "max_pool2d_backward", OpClass::pooling, kFloats}
         .inputs(2, 2)
         .rule(DtypeRule::pool_positions)
@@ -312,7 +312,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::lend, "lend", OpClass::lifetime, kAll}
         .inputs(1, 1)
         .attributes<TicketAttributes>()
-        .doc("A tensor's bytes are lent to a client until it says done."),
+        .doc("A tensor's bytes are lent to a client until it calls done()."),
     Row{OpKind::drop, "drop", OpClass::lifetime, kAll}.inputs(1, 1).doc(
         "The last name of a tensor is gone."),
     Row{OpKind::publish, "publish", OpClass::lifetime, kAll}
@@ -328,7 +328,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::sync, "sync", OpClass::lifetime, kAll}.attributes<TicketAttributes>().doc(
         "Fulfils a Pending when all before it in the stream is done."),
     Row{OpKind::limit, "limit", OpClass::lifetime, kAll}.attributes<LimitAttributes>().doc(
-        "What follows in the stream is given up at a deadline, or on a stop."),
+        "The ops that follow in the stream are cancelled at a deadline, or on a stop request."),
     Row{OpKind::expression, "expression", OpClass::expression, kAll}
         .inputs(1, kMostExpressionInputs)
         .outputs(kMostGroupOutputs)

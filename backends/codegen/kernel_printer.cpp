@@ -274,7 +274,7 @@ bool BodyPrinter::is_number(std::int32_t place) const noexcept {
 std::string BodyPrinter::function(std::int32_t place) {
   const KernelNode& node = kernel_.node(place);
   const NamedFunction* const found = function_of(node.primitive);
-  HEARTH_ASSERT(found != nullptr, "a primitive that the printer does not know");
+  HEARTH_ASSERT(found != nullptr, "the printer has no text for this primitive");
   const NamedFunction& row = found != nullptr ? *found : kFunctions[0];
   const bool is_quick =
       row.has_quick && node.type == DType::f32 && is_narrow_[static_cast<std::size_t>(place)];

@@ -132,14 +132,14 @@ Support CpuBackend::supports_prologue(const KernelCall& call) const {
   if (!may_take_prologue(call.op.kind(), call.prologue->input, maker.op.kind()) ||
       maker.prologue != nullptr || maker.outputs.size() != 1) {
     return {.yes = false,
-            .reason = fmt::format("{} does not take input {} of a call of {} as that is made",
+            .reason = fmt::format("{} takes no prologue for input {} of a call of {}",
                                   hearth::name(call.op.kind()),
                                   call.prologue->input,
                                   hearth::name(maker.op.kind()))};
   }
   if (maker.outputs[0].dtype != input.dtype || !input.layout->contiguous ||
       maker.outputs[0].element_count() != input.element_count()) {
-    return {.yes = false, .reason = "an input that is made is all of what its maker gives"};
+    return {.yes = false, .reason = "a prologue's result is the whole input"};
   }
   if (Support support = supports(maker); !support.yes) {
     return support;

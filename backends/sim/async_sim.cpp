@@ -249,10 +249,10 @@ Status AsyncSim::cell_status(ErrorCell cell) {
     return lost();
   }
   if (work_->is_pending(cell)) {
-    return Error{.code = ErrorCode::internal,
-                 .text = fmt::format(
-                     "{}: error cell {} was asked before its kernel's end", info_.name, cell),
-                 .device = info_.name};
+    return Error{
+        .code = ErrorCode::internal,
+        .text = fmt::format("{}: error cell {} was read before its kernel's end", info_.name, cell),
+        .device = info_.name};
   }
   const auto found = cells_.find(cell);
   return found == cells_.end() ? Status() : Status(found->second);
@@ -386,7 +386,7 @@ std::optional<Status> AsyncSim::progress(std::span<const TimelinePoint> any_of) 
     for (const TimelinePoint& point : any_of) {
       if (!work_->is_issued(point)) {
         return Error{.code = ErrorCode::internal,
-                     .text = fmt::format("{}: nobody has submitted point {} of stream {}",
+                     .text = fmt::format("{}: point {} of stream {} was never submitted",
                                          info_.name,
                                          point.value,
                                          point.stream),

@@ -53,14 +53,14 @@ Error PlannedFaults::submit_failure(const KernelCall& call, std::uint64_t submit
 
 Error PlannedFaults::failure(const KernelCall& call, const std::string& what) const {
   return {.code = ErrorCode::kernel_failed,
-          .text = fmt::format("{}: {} fails as planned", device_, what),
+          .text = fmt::format("{}: {} fails by the fault plan", device_, what),
           .op = std::string(name(call.op.kind())),
           .device = device_};
 }
 
 Error PlannedFaults::loss(const std::string& when) const {
   return {.code = ErrorCode::device_lost,
-          .text = fmt::format("{}: lost {} as planned", device_, when),
+          .text = fmt::format("{}: lost {} by the fault plan", device_, when),
           .device = device_};
 }
 

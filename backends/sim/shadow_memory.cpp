@@ -150,7 +150,7 @@ std::optional<ShadowReport> ShadowMemory::read(std::uint64_t command,
           .command = command,
           .earlier = 0,
           .text = fmt::format(
-              "{} reads {} bytes that nobody has written", who(command), bytes.end - cell->first)};
+              "{} reads {} bytes that were never written", who(command), bytes.end - cell->first)};
     } else if (bytes.writer != 0 && bytes.writer != command && !is_ordered(bytes.writer) &&
                !found) {
       found = ShadowReport{

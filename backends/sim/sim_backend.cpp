@@ -208,7 +208,7 @@ bool SimBackend::is_stuck(const ByteRange& bytes, bool writes) const {
 Error SimBackend::stuck() const {
   return {.code = ErrorCode::deadline_exceeded,
           .text = fmt::format(
-              "{}: submit {} hangs as planned", info_.name, options_.faults.hanging_submit),
+              "{}: submit {} hangs by the fault plan", info_.name, options_.faults.hanging_submit),
           .device = info_.name};
 }
 

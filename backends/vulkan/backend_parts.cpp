@@ -19,10 +19,11 @@ Status VulkanBackend::Parts::accept(const Launch& launch) {
   }
   ++submits;
   if (submits == options.faults.lost_at_submit) {
-    return lose(Error{
-        .code = ErrorCode::device_lost,
-        .text = fmt::format("{}: the device is lost, as planned, at submit {}", info.name, submits),
-        .device = info.name});
+    return lose(
+        Error{.code = ErrorCode::device_lost,
+              .text = fmt::format(
+                  "{}: the device is lost at submit {} by the fault plan", info.name, submits),
+              .device = info.name});
   }
   if (submits == options.faults.hanging_submit) {
     ops->hang();

@@ -91,7 +91,7 @@ void CacheSave::write_within(CacheSave files, const SaveTerms& terms, const std:
       hearth::detail::OwnedThread thread(
           *terms.executor,
           {.name = "save"},
-          {.subject = fmt::format("the thread that keeps what {} has compiled", device),
+          {.subject = fmt::format("the thread that caches the compiled kernels of {}", device),
            .observe = [] { return std::string("writes to a disk that is slow"); },
            .limit = terms.limit,
            .log = terms.log},
@@ -102,7 +102,7 @@ void CacheSave::write_within(CacheSave files, const SaveTerms& terms, const std:
     }
   }
   if (has_ended && !shared->status.has_value() && terms.log != nullptr) {
-    terms.log->warn(fmt::format("{}: what is compiled is not kept for the next run: {}",
+    terms.log->warn(fmt::format("{}: compiled kernels are not cached for the next run: {}",
                                 device,
                                 shared->status.error().text));
   }

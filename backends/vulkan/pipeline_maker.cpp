@@ -299,7 +299,7 @@ Status PipelineMaker::begin() {
     return {};
   }
   return Error{.code = ErrorCode::kernel_failed,
-               .text = fmt::format("compilation {} fails as planned", begun_)};
+               .text = fmt::format("compilation {} fails by the fault plan", begun_)};
 }
 
 // Checks a program's own text. Drivers may do anything with too much shared memory, or with unbound

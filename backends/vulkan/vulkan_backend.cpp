@@ -63,8 +63,9 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                options.faults.failing_compiles,
                                {.executor = options.executor, .log = options.log}));
   if (const Status kept = parts->shaders->kept(); !kept.has_value() && options.log != nullptr) {
-    options.log->warn(fmt::format(
-        "{}: what is compiled is not kept for the next run: {}", options.name, kept.error().text));
+    options.log->warn(fmt::format("{}: compiled kernels are not cached for the next run: {}",
+                                  options.name,
+                                  kept.error().text));
   }
   if (options.executor != nullptr) {
     parts->owner = options.executor->life();

@@ -138,8 +138,8 @@ Result<std::shared_ptr<const VulkanInstance>> VulkanInstance::make() {
     if (result == VK_ERROR_OUT_OF_HOST_MEMORY) {
       error.code = ErrorCode::not_found;
       error.text +=
-          "; the loader says so of a driver's manifest that it cannot read, too (VK_DRIVER_FILES; "
-          "VK_LOADER_DEBUG=all tells which)";
+          "; the loader also reports this for a driver's manifest that it cannot read "
+          "(VK_DRIVER_FILES; VK_LOADER_DEBUG=all names it)";
     }
     return error;
   }

@@ -435,7 +435,7 @@ void checks(const Figures& figures) {
              are_same;
   if (!are_same) {
     throw Exception({.code = ErrorCode::kernel_failed,
-                     .text = "this device trains otherwise than the CPU: no figure counts"});
+                     .text = "the losses of this device differ from the CPU's: no figure counts"});
   }
 }
 

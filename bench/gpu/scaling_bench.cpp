@@ -158,7 +158,8 @@ void measure(const Runtime& runtime, const Case<Model>& of) {
   if (!(gap <= kMostGap)) {
     throw Exception(
         {.code = ErrorCode::collective_failed,
-         .text = of.name + ": several devices train otherwise than one: no time counts"});
+         .text =
+             of.name + ": the losses of several devices differ from those of one: no time counts"});
   }
 }
 

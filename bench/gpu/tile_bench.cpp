@@ -176,7 +176,7 @@ class Tiles final {
     info.pValues = &value;
     constexpr std::uint64_t kMost = 60'000'000'000U;
     if (device_->api().vkWaitSemaphores(device_->handle(), &info, kMost) != VK_SUCCESS) {
-      throw std::runtime_error("the GPU does not come to an end");
+      throw std::runtime_error("the GPU does not finish");
     }
   }
 

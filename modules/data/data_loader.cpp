@@ -147,7 +147,7 @@ class DataLoader::Assembler {
     const std::int64_t got = shape.rank() == 0 ? 1 : shape[0];
     if (shape.rank() == 0 || got != asked) {
       throw_error(Error{.code = ErrorCode::shape_mismatch,
-                        .text = fmt::format("{}::read() was asked for {} examples and gave {} {}",
+                        .text = fmt::format("{}::read() of {} examples returned {} {}",
                                             dataset_.name(),
                                             asked,
                                             shape.element_count() == 0 ? "no" : shape.to_string(),
@@ -311,15 +311,15 @@ Result<HostBatch> DataLoader::take(SourceLoc where) {
       workers_[turn_]->desk->batches.pop(Deadline::in(options_.deadline));
   if (!batch) {
     return Error{.code = ErrorCode::deadline_exceeded,
-                 .text = fmt::format("{}: the data set did not give batch {} of epoch {} in time",
+                 .text = fmt::format("{}: the data set did not return batch {} of epoch {} in time",
                                      name_of(options_),
                                      cursor_.batch,
                                      cursor_.epoch),
-                 .report = detail::Report(fmt::format(
-                     "watchdog report, who waits for whom:\n  the reader: waits for loader-{}\n"
-                     "  loader-{}: is in Dataset::read()",
-                     turn_,
-                     turn_))};
+                 .report = detail::Report(
+                     fmt::format("watchdog report, open waits:\n  the reader: waits for loader-{}\n"
+                                 "  loader-{}: is in Dataset::read()",
+                                 turn_,
+                                 turn_))};
   }
   turn_ = (turn_ + 1) % workers_.size();
   return *std::move(batch);

@@ -87,7 +87,7 @@ void HostArray::require_dtype(DType wanted, SourceLoc loc) const {
   if (dtype_ != wanted) {
     throw_error(Error{.code = ErrorCode::dtype_mismatch,
                       .text = fmt::format(
-                          "HostArray: the values are {}, asked for {}", name(dtype_), name(wanted)),
+                          "HostArray: the values are {}, requested {}", name(dtype_), name(wanted)),
                       .op = "HostArray",
                       .location = loc});
   }

@@ -220,7 +220,7 @@ LabelledImages read_labelled_images(const std::filesystem::path& images,
     if (pictures.dims[axis] == 0) {
       fail_format({images, loc},
                   4 + 4 * axis,
-                  std::string("the ") + kAxes[axis] + " is 0, expected pictures: 1 or more");
+                  std::string("the ") + kAxes[axis] + " is 0, expected images: 1 or more");
     }
   }
   IdxArray classes = read_idx(labels, loc);
@@ -283,7 +283,7 @@ MnistData find_mnist(const std::filesystem::path& folder, SourceLoc loc) {
     data.is_split_of_test_files = true;
     data.description = folder.string() + " has no training files: the first " +
                        std::to_string(data.train.count) + " of the " + std::to_string(test.count) +
-                       " test pictures train, the last " + std::to_string(data.test.count) +
+                       " test images train, the last " + std::to_string(data.test.count) +
                        " test; do not compare with published figures.";
     return data;
   }
@@ -291,13 +291,13 @@ MnistData find_mnist(const std::filesystem::path& folder, SourceLoc loc) {
   if (data.train.height != test.height || data.train.width != test.width) {
     fail(ErrorCode::bad_format,
          {train_images, loc},
-         "pictures are " + std::to_string(data.train.height) + "x" +
+         "images are " + std::to_string(data.train.height) + "x" +
              std::to_string(data.train.width) + ", expected " + std::to_string(test.height) + "x" +
              std::to_string(test.width) + " as in " + test_images.string());
   }
   data.test = std::move(test);
   data.description = folder.string() + ": " + std::to_string(data.train.count) + " training and " +
-                     std::to_string(data.test.count) + " test pictures.";
+                     std::to_string(data.test.count) + " test images.";
   return data;
 }
 

@@ -31,7 +31,7 @@ ImageDataset::ImageDataset(LabelledImages images, ImageOptions options, SourceLo
   const std::int64_t pixel_count = images_.count * images_.height * images_.width;
   require(static_cast<std::int64_t>(images_.pixels.size()) == pixel_count &&
               static_cast<std::int64_t>(images_.labels.size()) == images_.count,
-          fmt::format("{} pictures of {}x{} come with {} pixels and {} labels",
+          fmt::format("{} images of {}x{} come with {} pixels and {} labels",
                       images_.count,
                       images_.height,
                       images_.width,

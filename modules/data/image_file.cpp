@@ -36,7 +36,7 @@ struct PictureSource {
 
   [[noreturn]] void fail(std::string_view text) const {
     throw FileError(Error{.code = ErrorCode::bad_format,
-                          .text = fmt::format("picture: {}: {}", name, text),
+                          .text = fmt::format("image: {}: {}", name, text),
                           .location = loc});
   }
   /// Allocates an image.
@@ -172,7 +172,7 @@ Picture decode_png(const PictureSource& from, int channels) {
   const std::unique_ptr<PngReading, decltype(destroy)> release(&reading, destroy);
   if (reading.info == nullptr) {
     throw_error(Error{.code = ErrorCode::out_of_memory,
-                      .text = "read_picture: libpng finds no memory",
+                      .text = "read_picture: libpng is out of memory",
                       .location = from.loc});
   }
   if (!read_png_header(reading)) {

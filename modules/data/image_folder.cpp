@@ -171,13 +171,13 @@ void ImageFolder::note_skipped(const fs::path& folder) const {
   }
   const Result<detail::LogLevel> level = detail::log_level(detail::Settings::from_environment());
   detail::Log({.level = level.value()})  // an invalid level is an error
-      .info(fmt::format("ImageFolder: {}: {} pictures in {} classes; {} other entries are passed "
-                        "by, the first is {}",
-                        folder.string(),
-                        files_.size(),
-                        classes_.size(),
-                        skipped_.size(),
-                        skipped_.front().string()));
+      .info(fmt::format(
+          "ImageFolder: {}: {} images in {} classes; {} other entries are skipped, the first is {}",
+          folder.string(),
+          files_.size(),
+          classes_.size(),
+          skipped_.size(),
+          skipped_.front().string()));
 }
 
 Examples ImageFolder::read(std::span<const std::int64_t> indices) const {
@@ -194,7 +194,7 @@ Examples ImageFolder::read(std::span<const std::int64_t> indices) const {
       picture = resized(picture, options_.height, options_.width);
     } else if (picture.height != options_.height || picture.width != options_.width) {
       refuse_folder(ErrorCode::bad_format,
-                    fmt::format("{}: is {}x{}, the first picture {}x{}: give height and width to "
+                    fmt::format("{}: is {}x{}, the first image {}x{}: give height and width to "
                                 "have all scaled",
                                 files_[number].string(),
                                 picture.height,

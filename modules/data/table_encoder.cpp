@@ -194,11 +194,10 @@ void require_number(const CsvTable& table, const CsvColumn& column, SourceLoc lo
   if (column.type == CsvType::text) {
     const auto first = first_of(
         table, column, [&](std::int64_t row) { return !detail::csv_number(column.text(row)); });
-    refuse_table(
-        fmt::format("column '{}' had numbers in the rows that trained, and has texts here{}",
-                    column.name,
-                    shown(table, column, first)),
-        loc);
+    refuse_table(fmt::format("column '{}' had numbers in the training rows, and has texts here{}",
+                             column.name,
+                             shown(table, column, first)),
+                 loc);
   }
 }
 
@@ -375,7 +374,7 @@ std::vector<std::int64_t> TableEncoder::codes_of(const Category& category,
   if (!unknown || unknown_ == UnknownCategory::ignore) {
     return codes;
   }
-  const std::string found = fmt::format("{}: '{}' in column '{}' was in no row that trained",
+  const std::string found = fmt::format("{}: '{}' in column '{}' was in no training row",
                                         table.place_of(*unknown),
                                         column.text(*unknown),
                                         column.name);
@@ -471,11 +470,12 @@ HostArray TableEncoder::targets_of(const CsvTable& table,
     }
     if (found == classes_.end()) {
       refuse_table(
-          fmt::format("{}: the class '{}' in column '{}' did not train; those that did are {}",
-                      table.place_of(rows[i]),
-                      text,
-                      column.name,
-                      fmt::join(classes_, ", ")),
+          fmt::format(
+              "{}: the class '{}' in column '{}' is in no training row; the classes there are {}",
+              table.place_of(rows[i]),
+              text,
+              column.name,
+              fmt::join(classes_, ", ")),
           loc);
     }
     targets.values<std::int64_t>()[i] = found - classes_.begin();
@@ -572,7 +572,7 @@ TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc
     const int missing = all.at("missing").get<int>();
     const int unknown = all.value("unknown", 0);  // absent in older files
     if (code < 0 || code > 1 || missing < 0 || missing > 2 || unknown < 0 || unknown > 2) {
-      fail("it has settings that this version does not know");
+      fail("this version does not support its settings");
     }
     read.code_ = static_cast<CategoryCode>(code);
     read.missing_ = static_cast<MissingValue>(missing);

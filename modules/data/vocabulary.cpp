@@ -250,7 +250,7 @@ Vocabulary Vocabulary::load(const std::filesystem::path& file, SourceLoc loc) {
   const std::optional<std::string_view> letters = reader.until(' ');
   const std::optional<std::size_t> count = reader.number_until('\n');
   if ((unit != "bytes" && unit != "words") || (letters != "lower" && letters != "any") || !count) {
-    fail("the second line does not say what it holds");
+    fail("the second line does not describe the contents");
   }
   read.unit_ = unit == "bytes" ? TextUnit::bytes : TextUnit::words;
   read.lower_case_ = letters == "lower";

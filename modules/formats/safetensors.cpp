@@ -47,10 +47,7 @@ void require_checksum(const std::filesystem::path& path,
   if (written != found) {
     refuse(ErrorCode::bad_format,
            path,
-           fmt::format("not what was written: its checksum is {}, but {} says {}",
-                       found,
-                       kChecksumName,
-                       written),
+           fmt::format("damaged: its checksum is {}, but {} is {}", found, kChecksumName, written),
            loc);
   }
 }
@@ -99,7 +96,7 @@ void require_readable(const std::string& header, std::size_t data_size_bytes, So
   if (!parsed.has_value()) {
     throw_error(
         Error{.code = ErrorCode::invalid_argument,
-              .text = "write_safetensors: the file could not be read again: " + parsed.error().text,
+              .text = "write_safetensors: the file would not be readable: " + parsed.error().text,
               .location = loc});
   }
 }

@@ -139,14 +139,13 @@ Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
   const std::optional<std::uint64_t> begin = is_pair ? as_count(offsets[0]) : std::nullopt;
   const std::optional<std::uint64_t> end = is_pair ? as_count(offsets[1]) : std::nullopt;
   if (!begin || !end || *begin > *end || *end > data_size) {
-    return bad(
-        "tensor '{}': data_offsets {} do not lie in the {} bytes of data{}",
-        name,
-        offsets.dump(),
-        data_size,
-        begin && end && *begin <= *end
-            ? ": the file is shorter than its header says, so it was cut short, or is damaged"
-            : "");
+    return bad("tensor '{}': data_offsets {} do not lie in the {} bytes of data{}",
+               name,
+               offsets.dump(),
+               data_size,
+               begin && end && *begin <= *end
+                   ? ": the file is shorter than its header states: it is truncated or damaged"
+                   : "");
   }
   entry.offset_bytes = *begin;
   entry.size_bytes = *end - *begin;
@@ -240,7 +239,7 @@ Result<Json> parse_json(std::string_view text, JsonWatch& watch) {
     return bad("the header is not JSON: {}", json_fault(error));
   }
   if (watch.is_deep) {
-    return bad("the header is nested deeper than the format knows");
+    return bad("the header is nested deeper than the format allows");
   }
   if (!watch.twice.empty()) {
     return bad("the name '{}' stands twice in the header", watch.twice);

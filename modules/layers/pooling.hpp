@@ -11,8 +11,8 @@ namespace hearth {
 
 /// The maximum of each window.
 ///
-/// Shapes: x [n, channels, height, width]; result [n, channels, height', width'], where a size m
-/// becomes (m + 2·padding - kernel)/stride + 1, rounded down.
+/// Shapes: x [n, channels, height, width]; result [n, channels, height', width'].
+/// Note: a size m becomes (m + 2·padding - kernel)/stride + 1, rounded down.
 struct MaxPool2d {
   using Config = Pool2dOptions;
   Config options = {};

@@ -54,8 +54,8 @@ std::vector<std::int64_t> labels_of(std::string_view metric,
   if (classes < 2) {  // the largest of one logit is always class 0
     fail(ErrorCode::shape_mismatch,
          metric,
-         fmt::format("outputs {} are of fewer than two classes; one logit a row is judged by "
-                     "binary_accuracy_metric() and binary_f1_metric()",
+         fmt::format("outputs {} are of fewer than two classes; for one logit a row use "
+                     "binary_accuracy_metric() or binary_f1_metric()",
                      logits.shape().to_string()),
          loc);
   }

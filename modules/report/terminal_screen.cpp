@@ -198,7 +198,7 @@ std::unique_ptr<TerminalScreen> TerminalScreen::open(std::FILE* out, std::string
   }
   const char* const kind = std::getenv("TERM");  // NOLINT: no code here changes it
   if (kind == nullptr || *kind == '\0') {
-    why = "TERM is not set, so nobody knows what the terminal can do";
+    why = "TERM is not set: the capabilities of the terminal are unknown";
     return nullptr;
   }
   std::unique_ptr<TerminalScreen> screen(new TerminalScreen(std::move(state), fileno(out)));
@@ -211,7 +211,7 @@ std::unique_ptr<TerminalScreen> TerminalScreen::open(std::FILE* out, std::string
   }
   own.screen = own.curses.newterm(nullptr, out, stdin);
   if (own.screen == nullptr) {
-    why = fmt::format("the terminal is of a kind that ncurses does not know (TERM={})", kind);
+    why = fmt::format("ncurses has no description of this terminal (TERM={})", kind);
     return nullptr;
   }
   if (own.curses.tigetstr("cup") == nullptr) {

@@ -147,7 +147,7 @@ void CoordinatorLoop::note_hang(const Step& late,
   trouble_.has_hang = true;
   refusal_ = coordinator::shared(
       {.code = ErrorCode::collective_failed,
-       .text = fmt::format("step {} hung, which is mended first", late.report.step),
+       .text = fmt::format("step {} hung: the trainer recovers from that first", late.report.step),
        .cause = error});
   mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
   // This runs before the late step ends, because a rank that it releases must not begin another
@@ -190,7 +190,7 @@ ErrorRef CoordinatorLoop::late(const Step& step,
   }
   return coordinator::shared(
       {.code = ErrorCode::deadline_exceeded,
-       .text = fmt::format("step {}, {}: {} did not come within {} "
+       .text = fmt::format("step {}, {}: {} did not arrive within {} "
                            "(DataParallelOptions::{}, a Trainer's TrainerOptions::parallel)",
                            step.report.step,
                            what,

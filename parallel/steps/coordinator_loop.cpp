@@ -441,7 +441,7 @@ std::string CoordinatorLoop::describe() const {
     }
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
       if (!step.ranks[rank].is_finished) {
-        text += fmt::format("\n    step {}: {} is not through", number, step.names->at(rank));
+        text += fmt::format("\n    step {}: {} is not done", number, step.names->at(rank));
       }
     }
   }

@@ -126,7 +126,7 @@ void throw_hang(const DeviceWorker& worker, std::chrono::nanoseconds limit) {
 
 void tell_mended(const std::vector<Device>& devices) {
   devices.front().log().debug([&] {
-    return fmt::format("DataParallel: mended: {}", fmt::join(rank_names(devices), ", "));
+    return fmt::format("DataParallel: recovered: {}", fmt::join(rank_names(devices), ", "));
   });
 }
 

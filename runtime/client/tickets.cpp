@@ -39,7 +39,7 @@ void refuse(DeviceEndpoint& endpoint, GroupTicket& ticket, const ErrorRef& error
     ticket.joint.decision->abort(error);
     // once: a group that already waits has had its call
     if (auto listener = std::exchange(ticket.joint.prepared, {})) {
-      notify(endpoint, "who waits for an update", listener, error);
+      notify(endpoint, "the caller that waits for an update", listener, error);
     }
   }
 }
@@ -58,20 +58,20 @@ void reject_ticket(DeviceEndpoint& endpoint, const OpView& op, const ErrorRef& e
     }
     case OpKind::lend: {
       if (const auto ticket = take_ticket<LendTicket>(op)) {
-        notify(endpoint, "the taker of lent bytes", ticket->ready, error);
+        notify(endpoint, "the receiver of lent bytes", ticket->ready, error);
       }
       return;
     }
     case OpKind::sync: {
       if (const auto ticket = take_ticket<SyncTicket>(op)) {
-        notify(endpoint, "who waits for a stream", ticket->finish, error);
+        notify(endpoint, "the caller that waits for a stream", ticket->finish, error);
       }
       return;
     }
     case OpKind::group_end: {
       if (const auto ticket = take_ticket<GroupTicket>(op)) {
         refuse(endpoint, *ticket, error);
-        notify(endpoint, "who waits for an update", ticket->finish, error);
+        notify(endpoint, "the caller that waits for an update", ticket->finish, error);
       }
       return;
     }

@@ -423,7 +423,7 @@ void DeviceActor::notify_watchers(LaneState& lane) {
 // An open update group is cancelled with its stream: the named tensors keep their old values.
 void DeviceActor::close_lane(LaneState& lane) {
   const LaneId id = lane.id;
-  HEARTH_ASSERT(lane.lane->front() == nullptr, "a lane ends with records that nobody ran");
+  HEARTH_ASSERT(lane.lane->front() == nullptr, "a stream ends with records that did not run");
   if (lane.in_group) {
     records_.groups.abandon_open(lane);
     after_record();

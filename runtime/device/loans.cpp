@@ -10,7 +10,7 @@
 namespace hearth {
 namespace {
 
-constexpr const char* kTaker = "the taker of lent bytes";
+constexpr const char* kTaker = "the receiver of lent bytes";
 
 }  // namespace
 

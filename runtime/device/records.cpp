@@ -87,7 +87,7 @@ Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& unborn) {
     return Step::parked;
   }
   const ErrorRef error =
-      report_.late(op, lane, "an operand from another stream was not made in time");
+      report_.late(op, lane, "an operand from another stream was not ready in time");
   dispatch_.fail(op, lane, error);
   reject_ticket(endpoint_, op, error);  // a reader or borrower may wait for it
   return Step::consumed;
@@ -165,7 +165,7 @@ Step Records::sync(LaneState& lane, const OpView& op) {
     }
   }
   const auto ticket = take_ticket<SyncTicket>(op);
-  notify(endpoint_, "who waits for a stream", ticket->finish, std::move(error));
+  notify(endpoint_, "the caller that waits for a stream", ticket->finish, std::move(error));
   return Step::consumed;
 }
 
@@ -230,7 +230,7 @@ Step Records::upload(LaneState& lane, const OpView& op) {
       return Step::parked;
     }
     ticket->transfer->error =
-        report_.late(op, lane, "bytes from another device did not come in time");
+        report_.late(op, lane, "bytes from another device did not arrive in time");
   }
   if (lane.awaited_work) [[unlikely]] {  // room for the next part
     const Waited waited = wait_for_work(lane, {}, in_flight_, queues_);

@@ -7,7 +7,7 @@
 namespace hearth {
 namespace {
 
-constexpr const char* kUnborn = "an operand from another stream was not made in time";
+constexpr const char* kUnborn = "an operand from another stream was not ready in time";
 
 ErrorRef cancelled(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
@@ -72,7 +72,7 @@ void UpdateGroups::report(const OpView& op, LaneState& lane, LateFailures guards
   const TimelinePoint newest{in_flight_.issued_ops(), kOpStream};
   if (in_flight_.has_ended(newest)) {
     const auto ticket = take_ticket<GroupTicket>(op);
-    notify(endpoint_, "who waits for an update", ticket->finish, nullptr);
+    notify(endpoint_, "the caller that waits for an update", ticket->finish, nullptr);
   } else {
     auto& end = std::get<GroupEnd>(
         in_flight_.add(newest, GroupEnd{nullptr, std::move(guards), {op.record(), lane.id}}));
@@ -139,7 +139,7 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     dispatch_.note_failure(status.shared_error(), lane);
   }
   const auto done = take_ticket<GroupTicket>(op);
-  notify(endpoint_, "who waits for an update", done->finish, status.shared_error());
+  notify(endpoint_, "the caller that waits for an update", done->finish, status.shared_error());
   return Step::consumed;
 }
 
@@ -230,7 +230,7 @@ void UpdateGroups::abort_if_over(const LaneState& lane, UpdateDecision& decision
 void UpdateGroups::announce(LaneState& lane, JointUpdate& joint) {
   auto listener = std::exchange(joint.prepared, {});
   notify(endpoint_,
-         "who waits for an update",
+         "the caller that waits for an update",
          listener,
          PreparedUpdate(IntrusivePtr<DeviceEndpoint>(&endpoint_), lane.id, joint.decision));
 }

@@ -87,7 +87,7 @@ Tensor is_finite(Arg x) {
       detail::throw_op_error(
           ErrorCode::dtype_mismatch,
           OpKind::abs,
-          fmt::format("asks about floats, not {}", describe(impl.dtype, impl.layout->shape)),
+          fmt::format("takes floats, not {}", describe(impl.dtype, impl.layout->shape)),
           x);
     }
     const SourceLoc loc = x.location();

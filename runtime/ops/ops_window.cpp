@@ -136,11 +136,11 @@ Tensor adaptive_avg_pool2d(Arg x, Size2d size) {
     const Shape shape = impl.layout->shape;
     const DType dtype = impl.dtype;
     if (shape.rank() != 4 || shape[2] < 1 || shape[3] < 1) {
-      detail::throw_op_error(ErrorCode::shape_mismatch,
-                             kKind,
-                             fmt::format("needs pictures [n, channels, height, width], got {}",
-                                         describe(dtype, shape)),
-                             x);
+      detail::throw_op_error(
+          ErrorCode::shape_mismatch,
+          kKind,
+          fmt::format("needs images [n, channels, height, width], got {}", describe(dtype, shape)),
+          x);
     }
     if (size[0] < 1 || size[1] < 1) {
       detail::throw_op_error(ErrorCode::invalid_argument,

@@ -347,7 +347,7 @@ Result<ExpressionRef> make_group_expression(std::span<const GroupOp> ops,
   group->kernel = body.take();
   if (group->kernel.inputs.empty() || group->kernel.outputs.empty()) {
     return Error{.code = ErrorCode::unsupported,
-                 .text = "a group that reads nothing, or whose results nobody needs"};
+                 .text = "a group without inputs, or without results that are needed"};
   }
   HEARTH_TRY_STATUS(verify(group->kernel));
   if (has_rows && !fill_their_rows(ops, group->kernel)) {

@@ -91,11 +91,10 @@ class Decoder {
                                   kFrameVersion));
     }
     if (header.size_bytes > head.left()) {
-      return bad_byte(place_ + 8,
-                      fmt::format("the frame {} says it has {} bytes, {} are left",
-                                  wanted,
-                                  header.size_bytes,
-                                  head.left()));
+      return bad_byte(
+          place_ + 8,
+          fmt::format(
+              "the frame {} states {} bytes, {} are left", wanted, header.size_bytes, head.left()));
     }
     const std::size_t begin = head.place();
     const std::size_t end = begin + static_cast<std::size_t>(header.size_bytes);

@@ -515,7 +515,7 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
   if (blob_size_bytes != wanted || record.blob_size_bytes != wanted) {
     return bad_attribute(
         record.kind,
-        fmt::format("its blob has {} bytes, the record says {}, its operands need {}",
+        fmt::format("its blob has {} bytes, the record states {}, its operands need {}",
                     blob_size_bytes,
                     record.blob_size_bytes,
                     wanted));

@@ -53,7 +53,7 @@ TEST(AsyncSimCells, AKernelLeavesItsFailureInItsCell) {
   DividingWorld world;
   const TimelinePoint divided = world.fail_into(3);
   EXPECT_THAT(world.sim.cell_status(3).error().text,
-              HasSubstr("error cell 3 was asked before its kernel's end"));
+              HasSubstr("error cell 3 was read before its kernel's end"));
   world.wait(divided).value();
   const Status left = world.sim.cell_status(3);
   ASSERT_FALSE(left.has_value());
@@ -180,7 +180,7 @@ TEST(AsyncSimCells, AGuardWithoutAnInputToKeepIsRefused) {
 TEST(AsyncSimFaults, APlannedSubmitIsRefusedAndCounted) {
   AsyncWorld world(in_round_figures({.faults = {.failing_submits = {1}}}));
   const TimelinePoint put = world.put(0, kOnes);
-  EXPECT_EQ(world.refused(OpKind::neg, {0}, 1, {put}), "sim:0: submit 1 fails as planned");
+  EXPECT_EQ(world.refused(OpKind::neg, {0}, 1, {put}), "sim:0: submit 1 fails by the fault plan");
   EXPECT_EQ(world.sim.submitted(), 1U);
   world.wait(world.negate(0, 1, {put})).value();
 }
@@ -191,9 +191,9 @@ TEST(AsyncSimFaults, ALateFailureComesAtTheEnd) {
   const Issue late = world.run(OpKind::neg, {0}, 1, {.cell = 1}, {put});
   ASSERT_TRUE(late.status.has_value());
   world.wait(late.point).value();
-  EXPECT_EQ(world.sim.cell_status(1).error().text, "sim:0: submit 1 fails as planned");
+  EXPECT_EQ(world.sim.cell_status(1).error().text, "sim:0: submit 1 fails by the fault plan");
   EXPECT_THAT(world.bytes_at(1), ElementsAre(0, 0, 0, 0));
-  EXPECT_EQ(world.refused(OpKind::neg, {0}, 1, {put}), "sim:0: submit 2 fails as planned")
+  EXPECT_EQ(world.refused(OpKind::neg, {0}, 1, {put}), "sim:0: submit 2 fails by the fault plan")
       << "without a cell it cannot come late";
 }
 
@@ -201,7 +201,7 @@ TEST(AsyncSimFaults, ACompileFailsAloneAndIsTriedAgain) {
   AsyncWorld world(in_round_figures({.faults = {.failing_compiles = {1}}}));
   const TimelinePoint put = world.put(0, kOnes);
   EXPECT_EQ(world.refused(OpKind::neg, {0}, 1, {put}),
-            "sim:0: compile 1 (neg f32[ 4 ] f32[ 4 ]) fails as planned");
+            "sim:0: compile 1 (neg f32[ 4 ] f32[ 4 ]) fails by the fault plan");
   EXPECT_EQ(world.sim.submitted(), 0U) << "it never became a submit";
   static_cast<void>(world.negate(0, 1, {put}));
 }
@@ -226,7 +226,7 @@ TEST(AsyncSimLoss, WhatIsInFlightNeverEnds) {
   const TimelinePoint negated = world.negate(0, 1, {put});
   const Issue lost = world.run(OpKind::neg, {0}, 2, {put});
   EXPECT_EQ(lost.status.error().code, ErrorCode::device_lost);
-  EXPECT_EQ(lost.status.error().text, "sim:0: lost at submit 2 as planned");
+  EXPECT_EQ(lost.status.error().text, "sim:0: lost at submit 2 by the fault plan");
   EXPECT_TRUE(world.sim.is_lost());
   EXPECT_EQ(world.wait(negated).error().code, ErrorCode::device_lost);
   EXPECT_TRUE(world.wait(put).has_value()) << "it had ended";
@@ -250,7 +250,7 @@ TEST(AsyncSimLoss, ItComesWhenTheClockGetsThere) {
   const TimelinePoint first = world.negate(0, 1, {put});
   const TimelinePoint second = world.negate(1, 2, {put});
   world.wait(first).value();
-  EXPECT_EQ(world.wait(second).error().text, "sim:0: lost at 216 ns as planned");
+  EXPECT_EQ(world.wait(second).error().text, "sim:0: lost at 216 ns by the fault plan");
   EXPECT_EQ(world.sim.completed(kOpStream), first.value);
   EXPECT_EQ(world.wait(second).error().code, ErrorCode::device_lost);
 

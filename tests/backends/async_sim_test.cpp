@@ -77,7 +77,7 @@ TEST(AsyncSim, APointThatNobodyHasSubmittedIsABug) {
   AsyncWorld world;
   const Status status = world.wait({.value = 1, .stream = kOpStream});
   ASSERT_FALSE(status.has_value());
-  EXPECT_EQ(status.error().text, "sim:0: nobody has submitted point 1 of stream 0");
+  EXPECT_EQ(status.error().text, "sim:0: point 1 of stream 0 was never submitted");
   EXPECT_FALSE(world.wait({.value = 1, .stream = 7}).has_value());
 }
 
@@ -147,7 +147,7 @@ TEST(AsyncSim, ABatchEndsBeforeTheLaunchThatIsRefused) {
       Launch{.call = first.call()}, Launch{.call = second.call()}, Launch{.call = third.call()}};
   const Issue issue = world.sim.submit(launches, {&put, 1});
   EXPECT_EQ(issue.issued, 1U);
-  EXPECT_EQ(issue.status.error().text, "sim:0: submit 2 fails as planned");
+  EXPECT_EQ(issue.status.error().text, "sim:0: submit 2 fails by the fault plan");
   EXPECT_EQ(world.sim.submitted(), 2U) << "nobody has looked at the third";
   world.wait(issue.point).value();
   EXPECT_THAT(world.bytes_at(1), ElementsAre(-1, -2, -3, -4));

@@ -91,7 +91,7 @@ TEST_F(CacheSaveTest, ASlowDiskKeepsTheEndNoLongerThanItsLimit) {
   ::testing::internal::CaptureStderr();
   shaders.reset();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the thread that keeps what vulkan:0 has compiled"));
+              HasSubstr("the thread that caches the compiled kernels of vulkan:0"));
   EXPECT_EQ(modules_kept(), 0U) << "the end went before";
   turn.set_value();
   const Deadline soon = Deadline::in(20s);

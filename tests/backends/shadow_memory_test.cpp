@@ -44,7 +44,7 @@ TEST_F(Shadow, BytesThatNobodyHasWrittenAreUninitialised) {
   access(1, {}, {at(0, 40)});
   const auto report = access(2, {at(36, 44)}, {}, {1});
   ASSERT_EQ(name_of(report), "uninitialised_read");
-  EXPECT_EQ(report->text, "command 2 reads 4 bytes that nobody has written")
+  EXPECT_EQ(report->text, "command 2 reads 4 bytes that were never written")
       << "the page's other bytes do not count";
 }
 

@@ -75,7 +75,8 @@ TEST(SimFaults, ACompileFailsAloneAndIsTriedAgain) {
   const Status failed = absolute();
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code, ErrorCode::kernel_failed);
-  EXPECT_EQ(failed.error().text, "sim:0: compile 2 (abs f32[ 4 ] f32[ 4 ]) fails as planned");
+  EXPECT_EQ(failed.error().text,
+            "sim:0: compile 2 (abs f32[ 4 ] f32[ 4 ]) fails by the fault plan");
   EXPECT_EQ(world.sim.submitted(), 2U) << "it never became a submit";
   EXPECT_TRUE(absolute().has_value());
 }
@@ -88,7 +89,7 @@ TEST(SimFaults, TheDeviceIsLostWhenTheClockGetsThere) {
   EXPECT_EQ(world.negate(2, 3).error().code, ErrorCode::device_lost);
   EXPECT_EQ(world.sim.ended_ops(), 2U);
   EXPECT_EQ(world.get(1).error().code, ErrorCode::device_lost);
-  EXPECT_THAT(world.get(1).error().text, HasSubstr("lost at 250 ns as planned"));
+  EXPECT_THAT(world.get(1).error().text, HasSubstr("lost at 250 ns by the fault plan"));
 }
 
 TEST(SimFaults, AHungSubmitStopsAllOpsAfterIt) {
@@ -99,7 +100,7 @@ TEST(SimFaults, AHungSubmitStopsAllOpsAfterIt) {
     const Status hung = world.negate(0, place);
     ASSERT_FALSE(hung.has_value()) << "it would lend bytes that nobody wrote";
     EXPECT_EQ(hung.error().code, ErrorCode::deadline_exceeded);
-    EXPECT_EQ(hung.error().text, "sim:0: submit 2 hangs as planned");
+    EXPECT_EQ(hung.error().text, "sim:0: submit 2 hangs by the fault plan");
     EXPECT_EQ(hung.error().op, "neg");
   }
   EXPECT_THAT(world.get(1).value(), ElementsAre(-1, -2, -3, -4));
@@ -108,7 +109,7 @@ TEST(SimFaults, AHungSubmitStopsAllOpsAfterIt) {
     const Status hung = world.get(place).status();
     ASSERT_FALSE(hung.has_value());
     EXPECT_EQ(hung.error().code, ErrorCode::deadline_exceeded);
-    EXPECT_EQ(hung.error().text, "sim:0: submit 2 hangs as planned");
+    EXPECT_EQ(hung.error().text, "sim:0: submit 2 hangs by the fault plan");
   }
   EXPECT_EQ(world.put(0, kFour).error().code, ErrorCode::deadline_exceeded) << "they read it";
   EXPECT_TRUE(world.put(4, kFour).has_value());

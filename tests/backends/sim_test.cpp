@@ -75,7 +75,7 @@ TEST_F(Sim, APlannedSubmitFailsAloneAndIsCounted) {
   const Status failed = negate(sim);
   ASSERT_FALSE(failed.has_value());
   EXPECT_EQ(failed.error().code, ErrorCode::kernel_failed);
-  EXPECT_THAT(failed.error().text, HasSubstr("sim:3: submit 2 fails as planned"));
+  EXPECT_THAT(failed.error().text, HasSubstr("sim:3: submit 2 fails by the fault plan"));
   EXPECT_TRUE(negate(sim).has_value());
   EXPECT_EQ(sim.submitted(), 3U);
   EXPECT_EQ(sim.ended_ops(), 3U);
@@ -97,7 +97,7 @@ TEST_F(Sim, ALostDeviceStaysLost) {
 
 TEST_F(Sim, ALateFailureFailsAtOnce) {
   SimBackend sim({.faults = {.late_failures = {1}}});
-  EXPECT_EQ(negate(sim).error().text, "sim:0: submit 1 fails as planned");
+  EXPECT_EQ(negate(sim).error().text, "sim:0: submit 1 fails by the fault plan");
   EXPECT_TRUE(negate(sim).has_value());
 }
 

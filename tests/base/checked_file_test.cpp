@@ -88,7 +88,7 @@ TEST(CheckedFile, KnowsAnotherVersion) {
 
 TEST(CheckedFile, KnowsThatItWasCutShort) {
   EXPECT_THAT(error_after([](auto& bytes) { bytes.pop_back(); }).text,
-              HasSubstr("has 10 bytes of payload, its header says 11"));
+              HasSubstr("has 10 bytes of payload, its header states 11"));
   EXPECT_THAT(error_after([](auto& bytes) { bytes.resize(31); }).text,
               HasSubstr("has 31 bytes, its header alone needs 32"));
 }

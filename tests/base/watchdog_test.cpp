@@ -40,10 +40,10 @@ TEST_F(WatchdogTest, ADeadlineThatPassesNamesWhoWaitsForWhom) {
     EXPECT_EQ(status.error().device, "sim:7");
     const std::string report = status.error().report();
     EXPECT_THAT(report, HasSubstr("thread main (number "));
-    EXPECT_THAT(report, HasSubstr("gave up on a readback"));
+    EXPECT_THAT(report, HasSubstr("stopped waiting for a readback"));
     EXPECT_THAT(report, HasSubstr("thread user (number "));
     EXPECT_THAT(report, HasSubstr("waits for the slow one of sim:7: 40.000 s more"));
-    EXPECT_THAT(status.error().to_string(), HasSubstr("error().report() says who waits for whom"));
+    EXPECT_THAT(status.error().to_string(), HasSubstr("error().report() lists the open waits"));
     other.set_value(5);
     user->join();
   });
@@ -152,7 +152,7 @@ TEST_F(WatchdogTest, AReportCanBeAskedForAfterTheWatchdogsOwnerHasEnded) {
     error = mine.pending().wait({.deadline = Deadline::in(5ms)}).error();
   });
   watchdog_ = nullptr;
-  EXPECT_THAT(error.report(), HasSubstr("gave up on a readback; who waits for whom:\n  nobody"));
+  EXPECT_THAT(error.report(), HasSubstr("stopped waiting for a readback; open waits:\n  none"));
 }
 
 TEST_F(WatchdogTest, WithoutOneTheErrorHasNoReport) {

@@ -26,7 +26,7 @@ TEST(ConcurrentInference, ServesTheModelThatTrainMnistSaved) {
   EXPECT_EQ(served.exit_code, 0) << served.out;
   EXPECT_THAT(served.out,
               AllOf(HasSubstr("cnn from " + weights),
-                    HasSubstr("pictures of 'builtin' by 5 clients"),
+                    HasSubstr("images of 'builtin' for 5 clients"),
                     ContainsRegex("requests/s  p50 +[0-9]+ us  p99 +[0-9]+ us  memory"),
                     ContainsRegex("cpu:1 +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ +(9[0-9]|100)\\.[0-9]+ %"),
                     ContainsRegex("all +[0-9]+ .* (9[0-9]|100)\\.[0-9]+ %")));

@@ -93,8 +93,7 @@ TEST_F(TrainMnist, WritesItsFiguresAndWeights) {
   const Outcome outcome =
       run("train_mnist", arguments({"--epochs", "2", "--json", path("figures.json")}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.out;
-  EXPECT_THAT(outcome.out,
-              HasSubstr("the first 40 of the 50 test pictures train, the last 10 test"));
+  EXPECT_THAT(outcome.out, HasSubstr("the first 40 of the 50 test images train, the last 10 test"));
   const nlohmann::json figures = nlohmann::json::parse(std::ifstream(path("figures.json")));
   EXPECT_EQ(figures.at("devices"), nlohmann::json({"cpu:0", "cpu:1"}));
   EXPECT_EQ(figures.at("epochs"), 2);
@@ -169,7 +168,7 @@ TEST_F(TrainMnist, ModelsFitThePicturesTheyAreGiven) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   write_digits(30, 3);
   expect_refused({"--data", folder.path().string(), "--model", "cnn", "--checkpoint", path("c")},
-                 "--model cnn needs pictures of 4x4 pixels or more");
+                 "--model cnn needs images of 4x4 pixels or more");
 }
 
 TEST_F(TrainMnist, SigtermEndsItLikeCtrlC) {
@@ -307,8 +306,7 @@ TEST_F(TrainMnist, BadInputIsRefusedWithWhatWasExpected) {
     EXPECT_THAT(refused.out, HasSubstr("is not above 0 and at most 1000"));
   }
   write_digits(0, 4);
-  expect_refused(arguments(),
-                 "t10k-images-idx3-ubyte: at byte 4: the count is 0, expected pictures");
+  expect_refused(arguments(), "t10k-images-idx3-ubyte: at byte 4: the count is 0, expected images");
   write_digits(30, 4);
   expect_refused(arguments({"--devices", "cpu:0,gpu:0"}), "no device 'gpu:0'");
   expect_refused(arguments({"--devices", "cpu:0,cpu:0"}), "two devices are called 'cpu:0'");

@@ -351,16 +351,14 @@ std::string refusal_of(const Dataset& data, std::int64_t batch_size) {
 }
 
 TEST(DataLoader, RefusesABatchOfOtherSizesThanItAskedFor) {
-  EXPECT_THAT(
-      refusal_of(WrongSizes({3, 2}, {4}), 4),
-      AllOf(HasSubstr("batch 0 of epoch 0 of"),
-            HasSubstr("WrongSizes::read() was asked for 4 examples and gave [3, 2] inputs")));
+  EXPECT_THAT(refusal_of(WrongSizes({3, 2}, {4}), 4),
+              AllOf(HasSubstr("batch 0 of epoch 0 of"),
+                    HasSubstr("WrongSizes::read() of 4 examples returned [3, 2] inputs")));
   EXPECT_THAT(refusal_of(WrongSizes({4, 2}, {5}), 4),
-              HasSubstr("was asked for 4 examples and gave [5] targets"));
-  EXPECT_THAT(refusal_of(WrongSizes({}, {1}), 1),
-              HasSubstr("was asked for 1 examples and gave [] inputs"));
+              HasSubstr("of 4 examples returned [5] targets"));
+  EXPECT_THAT(refusal_of(WrongSizes({}, {1}), 1), HasSubstr("of 1 examples returned [] inputs"));
   EXPECT_THAT(refusal_of(Unlabelled(), 4),
-              HasSubstr("the crawl of May::read() was asked for 4 examples and gave no targets"));
+              HasSubstr("the crawl of May::read() of 4 examples returned no targets"));
 }
 
 // Returns nothing until the test releases it.
@@ -395,7 +393,7 @@ TEST(DataLoader, AWorkerThatIsLateEndsTheWaitAtItsDeadlineAndIsNamed) {
       static_cast<void>(loader.next());
       FAIL() << "nothing was there to be read";
     } catch (const DeadlineExceeded& error) {
-      EXPECT_THAT(error.what(), HasSubstr("did not give batch 0 of epoch 0 in time"));
+      EXPECT_THAT(error.what(), HasSubstr("did not return batch 0 of epoch 0 in time"));
       EXPECT_THAT(error.error().report(), HasSubstr("the reader: waits for loader-0"));
     }
     data.release.set_value();

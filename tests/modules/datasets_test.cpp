@@ -153,7 +153,7 @@ TEST(DataLoader, LooksAtTheRowsOfNamedArrays) {
   const Uneven data;
   DataLoader loader(data, test.runtime.executor(), {.batch_size = 2});
   EXPECT_THAT(refusal([&] { (void)loader.next(); }),
-              HasSubstr("Uneven::read() was asked for 2 examples and gave [3] mask"));
+              HasSubstr("Uneven::read() of 2 examples returned [3] mask"));
 }
 
 TEST(DatasetViews, SubsetsHaveAnOrderOfTheirOwn) {
@@ -383,7 +383,7 @@ TEST_F(ImageFolderTest, PassesByWhatOtherProgramsLeave) {
   ::testing::internal::CaptureStderr();
   const ImageFolder data(folder.path());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("2 pictures in 2 classes; 11 other entries are passed by, the first is " +
+              HasSubstr("2 images in 2 classes; 11 other entries are skipped, the first is " +
                         (folder.path() / ".DS_Store").string()));
   EXPECT_THAT(data.classes(), ElementsAre("cat", "dog"));
   EXPECT_EQ(data.size(), 2);
@@ -469,7 +469,7 @@ TEST_F(ImageFolderTest, RefusesWhatDoesNotFit) {
   write("b/2.png", testing::plain_picture(2, 3, {7}));
   const ImageFolder data(folder.path());
   EXPECT_THAT(refusal([&] { (void)data.read(Numbers{1}); }),
-              AllOf(HasSubstr("2.png: is 2x3, the first picture 2x2"), HasSubstr("give height")));
+              AllOf(HasSubstr("2.png: is 2x3, the first image 2x2"), HasSubstr("give height")));
   EXPECT_THROW(ImageFolder(folder.path(), {.channels = 2}), ArgumentError);
   EXPECT_THROW(ImageFolder(folder.path(), {.height = 2}), ArgumentError);
   constexpr float kInfinite = std::numeric_limits<float>::infinity();

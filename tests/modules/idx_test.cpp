@@ -186,10 +186,10 @@ TEST_F(IdxTest, RefusesPicturesAndLabelsThatDoNotBelongTogether) {
 TEST_F(IdxTest, RefusesFilesWithoutPictures) {
   const auto no_labels = write("l", idx_bytes({0}, {}));
   expect_error(
-      ErrorCode::bad_format, "none: at byte 4: the count is 0, expected pictures: 1 or more", [&] {
+      ErrorCode::bad_format, "none: at byte 4: the count is 0, expected images: 1 or more", [&] {
         return read_labelled_images(write("none", idx_bytes({0, 28, 28}, {})), no_labels);
       });
-  expect_error(ErrorCode::bad_format, "at byte 12: the width is 0, expected pictures", [&] {
+  expect_error(ErrorCode::bad_format, "at byte 12: the width is 0, expected images", [&] {
     return read_labelled_images(write("thin", idx_bytes({2, 28, 0}, {})), no_labels);
   });
 }
@@ -228,7 +228,7 @@ TEST_F(IdxTest, SplitsTheTestFilesWhenTheyAreAloneAndSaysSo) {
   EXPECT_EQ(data.train.pixels.size(), 16U * 16U);
   EXPECT_EQ(data.test.pixels.front(), 16);
   EXPECT_EQ(data.test.labels.front(), 6);
-  EXPECT_NE(data.description.find("first 16 of the 20 test pictures train"), std::string::npos)
+  EXPECT_NE(data.description.find("first 16 of the 20 test images train"), std::string::npos)
       << data.description;
 }
 
@@ -246,7 +246,7 @@ TEST_F(IdxTest, RefusesTrainingPicturesOfAnotherSize) {
   write_pair("train", 10, 5);
   write_pair("t10k", 10, 4);
   expect_error(
-      ErrorCode::bad_format, "pictures are 5x5, expected 4x4", [&] { return find_mnist(folder); });
+      ErrorCode::bad_format, "images are 5x5, expected 4x4", [&] { return find_mnist(folder); });
 }
 
 TEST(Mnist, TheRealFilesHoldTenThousandPicturesOfTenDigits) {

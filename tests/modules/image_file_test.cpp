@@ -314,11 +314,11 @@ TEST(ImageFile, ANoteThatIsBrokenOrHugeChangesNothing) {
       .width = 2, .samples = {7, 9}, .chunks = {{"zTXt", std::string("a\0\0", 3) + packed}}};
   EXPECT_THAT(decode_picture(bytes_of(png), 1).pixels, ElementsAre(7, 9));
   const RawPng unknown{.width = 2, .samples = {7, 9}, .chunks = {{"ABCD", "x"}}};
-  EXPECT_THAT(refusal(bytes_of(unknown)), HasSubstr("picture: p: ")) << "one that must be known";
+  EXPECT_THAT(refusal(bytes_of(unknown)), HasSubstr("image: p: ")) << "one that must be known";
 }
 
 TEST(ImageFile, RefusesBytesThatAreNoPicture) {
-  EXPECT_EQ(refusal({}), "picture: p: begins neither as PNG nor as JPEG");
+  EXPECT_EQ(refusal({}), "image: p: begins neither as PNG nor as JPEG");
   const Picture noise = [] {
     Picture made = plain_picture(40, 40, {0, 0, 0});
     std::uint32_t state = 1;
@@ -330,13 +330,13 @@ TEST(ImageFile, RefusesBytesThatAreNoPicture) {
   }();
   for (const std::vector<std::byte>& whole : {png_bytes(noise), jpeg_bytes(noise)}) {
     for (std::size_t length = 0; length < whole.size(); length += 1 + length / 3) {
-      EXPECT_THAT(refusal(std::span(whole).first(length)), HasSubstr("picture: p: ")) << length;
+      EXPECT_THAT(refusal(std::span(whole).first(length)), HasSubstr("image: p: ")) << length;
     }
     EXPECT_EQ(refusal(whole), "nothing thrown");
   }
   std::vector<std::byte> broken = png_bytes(noise);
   broken[60] ^= std::byte{0x55};
-  EXPECT_THAT(refusal(broken), HasSubstr("picture: p: "));
+  EXPECT_THAT(refusal(broken), HasSubstr("image: p: "));
 }
 
 TEST(ImageFile, RefusesPicturesThatClaimTooMuch) {

@@ -242,7 +242,7 @@ TEST_F(LookingInside, ATableSaysWhatItsTimesAreAndWhichDevicesWorked) {
   EXPECT_THAT(text, HasSubstr("Kernels took 133.3 % of that on vulkan:0. Kernels took 66.7 %"));
   EXPECT_THAT(text, Not(HasSubstr("cpu:0")));
   EXPECT_THAT(text, HasSubstr("2 kernels may have overlapped others"));
-  EXPECT_THAT(text, HasSubstr("1 kernel ran on a device that keeps no times"));
+  EXPECT_THAT(text, HasSubstr("1 kernel ran on a device without timers"));
   EXPECT_THAT(text, HasSubstr("1 kernel share the time"));
 }
 
@@ -311,7 +311,7 @@ TEST_F(LookingInside, AScopeDoesNotWaitForeverForADevice) {
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(trace.stop().has_value());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("a trace goes without what sim:0 has not done: "));
+              HasSubstr("a trace lacks the unfinished work of sim:0: "));
   EXPECT_TRUE(std::filesystem::exists(file("hung.json")));
 }
 

@@ -183,7 +183,7 @@ TEST_F(Safetensors, AFileOfBeforeWithSortedMembersIsStillChecked) {
                              R"("},"a":{"data_offsets":[0,8],"dtype":"U8","shape":[8]}})";
   write(file_text(header, data));
   EXPECT_TRUE(SafetensorsFile::read(path).is_verified());
-  expect_refused(file_text(header, "12345679"), "not what was written");
+  expect_refused(file_text(header, "12345679"), "damaged: its checksum is");
 }
 
 TEST_F(Safetensors, TheErrorOfADamagedTensorHasBothChecksums) {
@@ -266,7 +266,7 @@ TEST_F(Safetensors, RefusesWrongLengths) {
       file_text(R"({"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678");
   expect_refused(whole.substr(0, whole.size() - 1),
                  "tensor 'a': data_offsets [0,8] do not lie in the 7 bytes of data: the file is "
-                 "shorter than its header says, so it was cut short, or is damaged");
+                 "shorter than its header states: it is truncated or damaged");
   expect_refused(whole + "9", "the tensors end at byte 8 of the data, but there are 9 bytes");
 }
 

@@ -111,8 +111,8 @@ TEST(TableEncoder, TellsOfACategoryThatDidNotTrain) {
     }
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_THAT(said,
-                HasSubstr("TableEncoder: odd.csv: line 3: 'c' in column 'kind' was in no row that "
-                          "trained, as the texts there of 2 rows in all: such a text is 0 in all "
+                HasSubstr("TableEncoder: odd.csv: line 3: 'c' in column 'kind' was in no training "
+                          "row, as the texts there of 2 rows in all: such a text is 0 in all "
                           "columns, or the index 0 (TableOptions::unknown)"));
     EXPECT_EQ(std::ranges::count(said, '\n'), 1) << "once";
   }
@@ -129,7 +129,7 @@ TEST(TableEncoder, RefusesACategoryThatDidNotTrainWhenTold) {
   made.save(file);
   for (const TableEncoder& encoder : {made, TableEncoder::load(file)}) {
     EXPECT_EQ(refusal([&] { (void)encoder.encode(kOther); }),
-              "TableEncoder: text: line 2: 'c' in column 'kind' was in no row that trained; there "
+              "TableEncoder: text: line 2: 'c' in column 'kind' was in no training row; there "
               "were a, b");
     EXPECT_EQ(refusal([&] { (void)encoder.encode(kTrain); }), "nothing thrown") << "gaps are known";
   }
@@ -148,9 +148,8 @@ TEST(TableEncoder, NumbersClasses) {
   EXPECT_THAT(encoder.classes(), ElementsAre("3", "10"));
   EXPECT_THAT(values<std::int64_t>(encoder.encode(table).examples().targets), ElementsAre(1, 0, 1));
   EXPECT_EQ(refusal([&] { (void)encoder.encode(parse_csv("x,label\n1,4\n")); }),
-            "TableEncoder: text: line 2: the class '4' in column 'label' did not train; those that "
-            "did are "
-            "3, 10");
+            "TableEncoder: text: line 2: the class '4' in column 'label' is in no training row; "
+            "the classes there are 3, 10");
   const CsvTable texts = parse_csv("x,label\n1,no\n2,yes\n");
   EXPECT_THAT(TableEncoder(texts, {.target = "label"}).classes(), ElementsAre("no", "yes"));
   EXPECT_THAT(refusal([&] {
@@ -203,7 +202,7 @@ TEST(TableEncoder, RefusesColumnsThatDoNotFit) {
   const TableEncoder encoder(kTrain, {.target = "price"});
   EXPECT_THAT(
       refusal([&] { (void)encoder.encode(parse_csv("size,kind,price\n7,a,1\nbig,a,1\n")); }),
-      HasSubstr("column 'size' had numbers in the rows that trained, and has texts here: "
+      HasSubstr("column 'size' had numbers in the training rows, and has texts here: "
                 "'big', text: line 3"));
 }
 

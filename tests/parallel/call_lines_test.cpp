@@ -293,7 +293,7 @@ TEST_F(CallLines, OfTheProgramsOwnMistakesTheClassIsKept) {
   } catch (const ShapeError& error) {
     EXPECT_THAT(error.error().text,
                 HasSubstr("batch 0 of epoch 0 of ThreeExamples could not be "
-                          "read: ThreeExamples::read() was asked for 6"));
+                          "read: ThreeExamples::read() of 6"));
   }
   EXPECT_THROW(of_labels.fit(floats, floats), DtypeError);
   EXPECT_THROW(of_many.fit(floats, floats), ArgumentError);

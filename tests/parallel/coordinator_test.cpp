@@ -370,7 +370,7 @@ TEST(CoordinatorDeadline, RunsFromTheFirstArrivalOfABucket) {
       rest(std::chrono::seconds(2));
       ASSERT_FALSE(value.wait().has_value());
       EXPECT_THAT(value.wait().error().text,
-                  HasSubstr("step 1, bucket 0 of 1: rank 0 did not come within 5000ms"));
+                  HasSubstr("step 1, bucket 0 of 1: rank 0 did not arrive within 5000ms"));
       EXPECT_FALSE(step.is_ready()) << "rank 1 is still at it";
       coordinator.inbox().finish(1, 1, error(ErrorCode::deadline_exceeded));
       EXPECT_EQ(step.wait().error().code, ErrorCode::deadline_exceeded);

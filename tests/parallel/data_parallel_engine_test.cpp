@@ -185,7 +185,7 @@ TEST(DataParallelEngine, ABucketThatTheEngineKeepsEndsTheStepAtTheDeadline) {
     EXPECT_EQ(detail::current_context().clock().now() - start, std::chrono::seconds(5));
     const Error& error = status.error();
     EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
-    EXPECT_THAT(error.text, HasSubstr("bucket 0 of 6: the engine did not come within 5000ms"));
+    EXPECT_THAT(error.text, HasSubstr("bucket 0 of 6: the engine did not arrive within 5000ms"));
     EXPECT_THAT(error.report(), HasSubstr("step 1, bucket 0 waits for the engine: 0.000 s more"));
     EXPECT_THAT(error.report(), HasSubstr("waits for the bytes of loan"));
     EXPECT_THAT(error.report(), HasSubstr("worker 1 on cpu:1: runs one"));

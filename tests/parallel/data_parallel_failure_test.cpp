@@ -289,7 +289,7 @@ TEST(DataParallelFailure, AMissingRankEndsTheStepAtTheDeadline) {
       ASSERT_NE(error, nullptr);
       EXPECT_EQ(error->code, ErrorCode::deadline_exceeded);
       EXPECT_THAT(error->text, HasSubstr("step 2, bucket 0"));
-      EXPECT_THAT(error->text, HasSubstr("rank 1 on cpu:1 did not come within 5000ms"));
+      EXPECT_THAT(error->text, HasSubstr("rank 1 on cpu:1 did not arrive within 5000ms"));
       EXPECT_GE(detail::current_context().clock().now() - start, std::chrono::seconds(5));
       EXPECT_LT(detail::current_context().clock().now() - start, std::chrono::seconds(6));
       release.push(1);

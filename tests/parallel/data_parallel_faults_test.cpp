@@ -65,7 +65,7 @@ const std::array kFaults{
              8},
     FaultRow{"AKernelFails",
              Cost::step,
-             "as planned",
+             "by the fault plan",
              [](int moment) {
                return Fault{.plan = {.failing_submits = {static_cast<std::uint64_t>(moment)}}};
              },
@@ -83,7 +83,7 @@ const std::array kFaults{
              10},
     FaultRow{"TheLossHangs",
              Cost::thread,
-             "rank 1 on sim:1 did not come within 5000ms",
+             "rank 1 on sim:1 did not arrive within 5000ms",
              [](int moment) {
                return in_loss(moment, [](const auto&, auto&, auto&, const Hall& hall) {
                  hall.hang();
@@ -109,7 +109,7 @@ const std::array kFaults{
              2},
     FaultRow{"TheLossIsLate",  // more than the deadline, and less than both limits together
              Cost::time,
-             "rank 1 on sim:1 did not come within 5000ms",
+             "rank 1 on sim:1 did not arrive within 5000ms",
              [](int moment) {
                return in_loss(moment, [](const auto&, auto&, auto&, const Hall&) {
                  pass(6s);

@@ -103,7 +103,7 @@ std::vector<double> weights_after(const std::vector<int>& steps) {
 
 void expect_wait_graph(const Error& error) {
   EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
-  EXPECT_THAT(error.text, HasSubstr("step 2, bucket 0 of 1: the engine did not come within"));
+  EXPECT_THAT(error.text, HasSubstr("step 2, bucket 0 of 1: the engine did not arrive within"));
   for (const char* line : {"thread coordinator (number ",
                            "waits for a data-parallel step: ",
                            "device sim:0: thread number ",
@@ -113,7 +113,7 @@ void expect_wait_graph(const Error& error) {
                            "worker 0 on sim:0: runs one",
                            "worker 1 on sim:1: runs one",
                            "step 2, bucket 0 waits for the engine: 0.000 s more",
-                           "step 2: rank 0 on sim:0 is not through"}) {
+                           "step 2: rank 0 on sim:0 is not done"}) {
     EXPECT_THAT(error.report(), HasSubstr(line));
   }
 }
@@ -171,7 +171,7 @@ TEST(DataParallelHang, ThreadsReportAHangInACollectiveToo) {
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::deadline_exceeded);
   EXPECT_THAT(status.error().text,
-              HasSubstr("step 2, bucket 0 of 1: the engine did not come within"));
+              HasSubstr("step 2, bucket 0 of 1: the engine did not arrive within"));
   EXPECT_EQ(sum(ones(runtime.device("sim:2"), {3})).item(), 3);
   engine.release();
   training.trainer.step(batch_of(2));

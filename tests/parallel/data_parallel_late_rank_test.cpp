@@ -256,7 +256,7 @@ TEST(DataParallelLateRank, UnderStopTheSecondSnapshotGoesPastARankThatHangsInIts
     });
     at = &hall;
     hall.step(0);
-    EXPECT_THAT(Hall::error_of([&] { hall.step(1); }), HasSubstr("rank 0 on sim:0 did not come"));
+    EXPECT_THAT(Hall::error_of([&] { hall.step(1); }), HasSubstr("rank 0 on sim:0 did not arrive"));
     EXPECT_THROW(static_cast<void>(hall.trainer->snapshot()), DeadlineExceeded);
     EXPECT_LT(Hall::time_of([&] { static_cast<void>(hall.trainer->snapshot()); }), 4s);
   });

@@ -157,7 +157,7 @@ TEST(MixedLateFailures, EachKernelThatMayFailLateCostsItsStepAlone) {
     const int step = static_cast<int>(at++ / 2);
     const Trained trained = train({.plan = {.late_failures = {submit}}}, options, at);
     ASSERT_EQ(trained.errors.size(), 1U);
-    EXPECT_THAT(trained.errors[0]->to_string(), HasSubstr("as planned"));
+    EXPECT_THAT(trained.errors[0]->to_string(), HasSubstr("by the fault plan"));
     EXPECT_THAT(trained.errors[0]->to_string(), HasSubstr("cross_entropy"));
     std::vector<std::pair<int, int>> others;
     for (int i = 0; i < kSteps; ++i) {

@@ -105,7 +105,7 @@ TEST(SlowRank, ThatGetsOnIsWaitedForAndOneThatDoesNotIsNamedWithTheOption) {
       } else {
         ASSERT_FALSE(status.has_value());
         EXPECT_THAT(status.error().text,
-                    HasSubstr("did not come within 5000ms (DataParallelOptions::deadline"));
+                    HasSubstr("did not arrive within 5000ms (DataParallelOptions::deadline"));
         EXPECT_LT(taken, 3min);
       }
     });

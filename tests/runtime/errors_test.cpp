@@ -77,7 +77,7 @@ TEST(Errors, AnErrorSaysWhereItCameFrom) {
     EXPECT_EQ(error.module_path, "encoder.inner.weight");
     EXPECT_THAT(error.location.file, EndsWith("errors_test.cpp"));
     EXPECT_EQ(error.location.line, line);
-    EXPECT_THAT(error.text, HasSubstr("fails as planned"));
+    EXPECT_THAT(error.text, HasSubstr("fails by the fault plan"));
   });
 }
 

@@ -105,7 +105,7 @@ TEST(PlannedFaults, AReadOfWhatHangsEndsWithTheDeadline) {
     static_cast<void>((sim.x + 1).to_vector<float>());
     FAIL() << "what hangs was read";
   } catch (const DeadlineExceeded& error) {
-    EXPECT_THAT(error.error().report(), HasSubstr("who waits for whom"));
+    EXPECT_THAT(error.error().report(), HasSubstr("open waits"));
     EXPECT_THAT(error.error().report(), HasSubstr("device sim:0"));
   }
 }
@@ -148,13 +148,14 @@ TEST(PlannedFaults, AreRefusedWhereTheyWouldHaveNoEffect) {
            {{.lost_at = std::chrono::nanoseconds(1)}, "lost_at"},
            {{.corrupted_downloads = {1}}, "corrupted_downloads"},
            {{.forgotten_barriers = {1}}, "forgotten_barriers"}}) {
-    EXPECT_EQ(says("vulkan:0", faults),
-              "device 'vulkan:0': its faults have " + name +
-                  ", which vulkan devices do not know; they know lost_at_submit, lost_at_call, "
-                  "refused_at_call, hanging_submit and failing_compiles");
+    EXPECT_EQ(
+        says("vulkan:0", faults),
+        "device 'vulkan:0': its faults have " + name +
+            ", which vulkan devices do not support; they support lost_at_submit, lost_at_call, "
+            "refused_at_call, hanging_submit and failing_compiles");
   }
   EXPECT_THAT(says("sim:0", {.lost_at_call = 1}),
-              HasSubstr("its faults have lost_at_call, which sim devices do not know"));
+              HasSubstr("its faults have lost_at_call, which sim devices do not support"));
   EXPECT_THAT(says("sim:0", {.refused_at_call = 1}), HasSubstr("refused_at_call"));
 }
 

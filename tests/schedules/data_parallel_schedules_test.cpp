@@ -57,7 +57,7 @@ struct Trained {
 
 /// Whether the root cause is the fault of the plan.
 bool is_planned(const Error& error) {
-  return error.text.find("as planned") != std::string::npos ||
+  return error.text.find("by the fault plan") != std::string::npos ||
          (error.cause && is_planned(*error.cause));
 }
 

@@ -29,7 +29,7 @@ bool is_given_up(const Error& error) {
 bool is_kept_waiting(const Error& error) {
   const Error& root = root_of(error);
   return root.code == ErrorCode::deadline_exceeded &&
-         (root.op.empty() || root.text == "an operand from another stream was not made in time");
+         (root.op.empty() || root.text == "an operand from another stream was not ready in time");
 }
 /// The operand that a step's result replaces: the parameter, then its state.
 int replaced_by(int output) {
@@ -81,7 +81,8 @@ void FaultJudge::look_at(const Error& error, std::size_t node) {
       (plan_.faults.failing_allocation > 0 && root.code == ErrorCode::out_of_memory) ||
       (may_be_lost && root.code == ErrorCode::device_lost) ||
       (plan_.hangs && root.code == ErrorCode::deadline_exceeded) ||
-      (plan_.gives_up && is_given_up(root)) || root.text.find("as planned") != std::string::npos;
+      (plan_.gives_up && is_given_up(root)) ||
+      root.text.find("by the fault plan") != std::string::npos;
   if (!is_planned) {
     say(node, "failed though nothing was planned: " + error.to_string());
   }

@@ -23,21 +23,21 @@ Support PrologueRows::supports(const Prologue& prologue,
     return {.yes = false, .reason = status.error().text};
   }
   if (!rows.is_there()) {
-    return no("what makes an input is no expression");
+    return no("the prologue is no expression");
   }
   if (rows.program_->may_fail) {
-    return no("what makes an input may not fail");
+    return no("a prologue may not fail");
   }
   if (rows.rows_.has_value()) {
     return rows.row_elements_ == row_elements && !rows.program_->outputs[0].is_of_rows
                ? Support{}
-               : no("its input is made along other rows than it works on");
+               : no("the prologue works along other rows than the op");
   }
   if (!rows.program_->is_pointwise) {
-    return no("what makes an input works on each element by itself, or on rows");
+    return no("a prologue works on each element by itself, or on rows");
   }
   return maker.outputs[0].element_count() > 0 && rows.tiles_->suits_blocks()
-             ? no("what makes an input reads an operand along its columns")
+             ? no("the prologue reads an operand along its columns")
              : Support{};
 }
 

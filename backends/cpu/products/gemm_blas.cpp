@@ -72,7 +72,8 @@ std::string starving_threads() {
     if (starved == kSurelyStarved || looks == kMostLooks) {
       return fmt::format(
           "the limit on addresses (ulimit -v) of {} MiB leaves no room for OpenBLAS's own threads, "
-          "which take {} MiB; they would ask for it without end, and the program would never end: "
+          "which take {} MiB; OpenBLAS would retry that allocation for ever, and the program would "
+          "hang: "
           "set OPENBLAS_NUM_THREADS=1, or raise the limit",
           addresses->most_bytes >> 20,
           count * (kThreadBytes >> 20));

@@ -197,12 +197,12 @@ Status matmul(const KernelCall& call, KernelContext& context) {
 // Requires one product: all leading axes of the left side merge into its rows.
 Support supports_maker(const KernelCall& call, const KernelContext& context) {
   if (call.inputs[0].dtype == DType::i8) {
-    return {.yes = false, .reason = "the left side of a product of i8 is made before"};
+    return {.yes = false, .reason = "the left side of a product of i8 has a kernel of its own"};
   }
   const Shape& b = call.inputs[1].shape();
   for (int axis = 0; axis < b.rank() - 2; ++axis) {
     if (b[axis] != 1) {
-      return {.yes = false, .reason = "the left side of several products is made before"};
+      return {.yes = false, .reason = "the left side of several products has a kernel of its own"};
     }
   }
   return PrologueRows::supports(*call.prologue, RowMaker::last_size(call.inputs[0]), context);

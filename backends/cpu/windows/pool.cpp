@@ -390,7 +390,7 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
     return {.yes = false, .reason = "a pool with positions reads its input from memory"};
   }
   if (call.inputs[0].element_count() * size_bytes(call.inputs[0].dtype) < kMadeBytes) {
-    return {.yes = false, .reason = "a pool's input that fits the caches is made before"};
+    return {.yes = false, .reason = "a pool's input that fits the caches has a kernel of its own"};
   }
   return PrologueRows::supports(*call.prologue, 0, context);
 }

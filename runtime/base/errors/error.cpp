@@ -45,13 +45,12 @@ constexpr std::array kCodes = {
     CodeRow{ErrorCode::cancelled, "cancelled", "The work was cancelled."},
     CodeRow{ErrorCode::worker_failed,
             "worker_failed",
-            "A worker's function threw; the cause says what."},
+            "A worker's function threw; the cause has its message."},
     CodeRow{ErrorCode::collective_failed,
             "collective_failed",
             "A collective was aborted on all its ranks."},
     CodeRow{ErrorCode::io_error, "io_error", "The operating system refused to read or write."},
-    CodeRow{
-        ErrorCode::bad_format, "bad_format", "A file's bytes are not what its format asks for."},
+    CodeRow{ErrorCode::bad_format, "bad_format", "A file's bytes do not match its format."},
     CodeRow{ErrorCode::internal, "internal", "A bug of ours; please report it."},
 };
 
@@ -99,7 +98,7 @@ std::string Error::to_string() const {
   if (!report.made().empty()) {
     out += "\n" + report.made();
   } else if (!report.empty()) {
-    out += "; error().report() says who waits for whom, HEARTH_EAGER_REPORTS=on prints it here";
+    out += "; error().report() lists the open waits, HEARTH_EAGER_REPORTS=on prints it here";
   }
   if (cause) {
     out += "\n  caused by: " + cause->to_string();

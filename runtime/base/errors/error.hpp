@@ -35,10 +35,10 @@ enum class ErrorCode : std::uint8_t {
   not_found,          ///< A device, file or named tensor does not exist.
   deadline_exceeded,  ///< A wait took longer than its deadline.
   cancelled,          ///< The work was cancelled.
-  worker_failed,      ///< A worker's function threw; the cause says what.
+  worker_failed,      ///< A worker's function threw; the cause has its message.
   collective_failed,  ///< A collective was aborted on all its ranks.
   io_error,           ///< The operating system refused to read or write.
-  bad_format,         ///< A file's bytes are not what its format asks for.
+  bad_format,         ///< A file's bytes do not match its format.
   internal,           ///< A bug of ours; please report it.
 };
 
@@ -50,7 +50,7 @@ std::ostream& operator<<(std::ostream& out, ErrorCode code);
 
 namespace detail {
 
-/// Report of who waits for whom, in many lines, for an error of a passed deadline (see Watchdog).
+/// Report of the open waits, in many lines, for an error of a passed deadline (see Watchdog).
 /// Querying all witnesses takes time, so the report is made when the program requests it, and shows
 /// the state at that time. RuntimeOptions::eager_reports makes it together with the error.
 ///
@@ -90,7 +90,7 @@ struct Error {
   std::uint64_t sequence = 0;    ///< The op's number in its stream.
   SourceLoc location = {};       ///< The user's call; line 0 = unknown.
   std::shared_ptr<const Error> cause = {};
-  /// Report of a passed deadline: `error.report()` returns who waits for whom.
+  /// Report of a passed deadline: `error.report()` returns the open waits.
   detail::Report report = {};
   /// For the library: whether the program has read the error (see FailureBook). Null for errors
   /// that are in no book.
@@ -110,7 +110,7 @@ class Exception : public std::runtime_error {
 
   [[nodiscard]] const Error& error() const noexcept { return *error_; }
   [[nodiscard]] ErrorCode code() const noexcept { return error_->code; }
-  /// Returns who waits for whom if a deadline passed, else an empty text. May wait (see Report).
+  /// Returns the open waits if a deadline passed, else an empty text. May wait (see Report).
   [[nodiscard]] std::string report() const { return error_->report(); }
   [[nodiscard]] const ErrorRef& shared_error() const noexcept { return error_; }
 

@@ -69,7 +69,7 @@ Status check(const fs::path& path,
   }
   if (header.payload_size_bytes != payload.size()) {
     return bad(path,
-               fmt::format("has {} bytes of payload, its header says {}",
+               fmt::format("has {} bytes of payload, its header states {}",
                            payload.size(),
                            header.payload_size_bytes));
   }

@@ -176,7 +176,7 @@ Result<FileLock> FileLock::acquire(const std::filesystem::path& path, Deadline d
     }
     if (deadline.has_passed()) {
       return Error{.code = ErrorCode::deadline_exceeded,
-                   .text = fmt::format("file {}: someone else holds the lock", path.string())};
+                   .text = fmt::format("file {}: the lock is held elsewhere", path.string())};
     }
     // Only a pause: an unrelated wake-up merely shortens it.
     detail::current_context().parker().park(std::min(deadline, Deadline::in(pause)));

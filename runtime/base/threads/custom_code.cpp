@@ -22,10 +22,10 @@ const HostKernelCall::Operand& HostKernelCall::operand(int index, bool is_output
   const std::size_t inputs = code_->inputs.size();
   const std::size_t count = is_output ? operands_.size() - inputs : inputs;
   if (index < 0 || static_cast<std::size_t>(index) >= count) {
-    refuse(*code_,
-           ErrorCode::invalid_argument,
-           fmt::format(
-               "its function asks for {} {} of {}", is_output ? "result" : "input", index, count));
+    refuse(
+        *code_,
+        ErrorCode::invalid_argument,
+        fmt::format("its function uses {} {} of {}", is_output ? "result" : "input", index, count));
   }
   return operands_[static_cast<std::size_t>(index) + (is_output ? inputs : 0)];
 }
@@ -50,7 +50,7 @@ double HostKernelCall::number(int index) const {
   if (index < 0 || static_cast<std::size_t>(index) >= numbers_.size()) {
     refuse(*code_,
            ErrorCode::invalid_argument,
-           fmt::format("its function asks for number {} of {}", index, numbers_.size()));
+           fmt::format("its function uses number {} of {}", index, numbers_.size()));
   }
   return numbers_[static_cast<std::size_t>(index)];
 }

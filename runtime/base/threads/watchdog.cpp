@@ -141,10 +141,10 @@ std::string Watchdog::report_of(const std::string& waiter,
     }
     text += fmt::format("\n  {}: {}", witnesses[i]->name, answer);
   }
-  return fmt::format("watchdog report: {} gave up on {}; who waits for whom:{}",
+  return fmt::format("watchdog report: {} stopped waiting for {}; open waits:{}",
                      waiter,
                      subject,
-                     text.empty() ? "\n  nobody else waits here" : text);
+                     text.empty() ? "\n  none" : text);
 }
 
 std::string time_left(Deadline deadline) {

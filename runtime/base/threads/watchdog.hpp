@@ -1,4 +1,4 @@
-// Watchdog: records who waits for whom, and reports it on request after a deadline has passed.
+// Watchdog: records each wait, and reports the open ones on request after a deadline has passed.
 // A Runtime owns one. Waiting threads register their waits. Awaited parties (devices, workers,
 // coordinators) register as witnesses, which a report queries.
 // Threads: any.
@@ -81,7 +81,7 @@ class Watchdog final : public RefCounted<Watchdog> {
   /// Attaches a report to `error` of the calling thread's wait for `subject`: a deferred one, which
   /// is cheap, or a finished one, for which it waits.
   void attach_report(Error& error, std::string subject) HEARTH_EXCLUDES(mutex_);
-  /// Reports who waits for whom now, one wait a line, after the calling thread ended its wait for
+  /// Reports the open waits now, one a line, after the calling thread ended its wait for
   /// `subject`. Waits for the witnesses' answers, so never call it on a thread that others wait
   /// for. A witness passes its own registration as `myself`, so that it is not queried.
   [[nodiscard]] std::string report(std::string_view subject,

@@ -148,8 +148,8 @@ Status Dispatch::check_surely_runs(const KernelCall& call) const {
   }
   return Error{.code = ErrorCode::unsupported,
                .text =
-                   "an update group cannot have an op that may fail while it runs on a device "
-                   "that answers later: it would be found when the others have run"};
+                   "an update group on an asynchronous device cannot have an op that may fail "
+                   "while it runs: the other ops would have run before the failure is known"};
 }
 
 void Dispatch::flush() noexcept {

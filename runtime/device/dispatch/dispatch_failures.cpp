@@ -107,11 +107,10 @@ void Dispatch::note_mistake(const char* what) const noexcept {
 ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane) {
   Error said = status.error();
   if (said.code == ErrorCode::deadline_exceeded && said.report.empty()) {
-    said.report =
-        detail::Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
-                                   endpoint_.tables().watchdog->waits(),
-                                   endpoint_.name(),
-                                   endpoint_.what_holder_does()));
+    said.report = detail::Report(fmt::format("watchdog report, open waits:{}\n  device {}: {}",
+                                             endpoint_.tables().watchdog->waits(),
+                                             endpoint_.name(),
+                                             endpoint_.what_holder_does()));
   }
   ErrorRef error = failure_of(said, op, lane);
   // The first op that meets the loss names it. Later errors report a lost device, with this op's

@@ -103,7 +103,7 @@ void Dispatch::note_unmade(const FusedGroup& group, const GroupKernels& kernels,
   }
   if (why.code != ErrorCode::device_lost && failed_kernels_.insert(which).second) {
     endpoint_.tables().log.warn(
-        fmt::format("{}: the kernel of {} cannot be made, and its ops run one by one: {}",
+        fmt::format("{}: the kernel of {} cannot be built; its ops run one by one: {}",
                     endpoint_.name(),
                     name,
                     why.text));
@@ -238,7 +238,8 @@ void Dispatch::finish_fused(const FusedGroup& group,
 void Dispatch::pass_over_values(const FusedGroup& group) noexcept {
   for (const FusedGroup::Made& made : group.made) {
     if (made.is_over) {
-      HEARTH_ASSERT(made.slot->waiting.empty(), "a lane waits for a tensor that nobody else uses");
+      HEARTH_ASSERT(made.slot->waiting.empty(),
+                    "a stream waits for a tensor that no other stream uses");
       HandleTable::pass_over(*made.slot, made.operand);
       endpoint_.slots.give_back(made.operand.slot);
     }

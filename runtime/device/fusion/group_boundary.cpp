@@ -21,11 +21,11 @@ namespace {
 constexpr std::array<std::string_view, kWindowEndCount> kEnds = {
     "the program reads a value (read)",
     "the program waits for the device here, or ends (sync)",
-    "a tensor's bytes are lent, to be summed up across devices say (lend)",
+    "a tensor's bytes are lent, for example to a sum across devices (lend)",
     "a tensor is made ready to move to another stream (publish)",
     "the program brings a tensor to the device (upload)",
     "a tensor moves to another stream (adopt)",
-    "an update group begins or ends, an optimizer's step say (group)",
+    "an update group begins or ends, for example an optimizer's step (group)",
     "the stream gets a deadline or a stop request (limit)",
     "the fusion window is full (full)",
     "another stream needs one of the results (foreign_use)",

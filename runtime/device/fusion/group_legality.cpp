@@ -268,7 +268,7 @@ class GroupLegality::Check {
   void play_before(const FusedGroup& before) {
     if (!group_.has_anchor() || before.before != nullptr ||
         std::ranges::count(before.made, true, &Made::is_handed_on) != 1) {
-      tensors_.breach("stands before no anchor, or hands on another number of values than one");
+      tensors_.breach("precedes no anchor, or defers a number of values other than one");
       return;
     }
     read_all(before);
@@ -276,7 +276,7 @@ class GroupLegality::Check {
     for (const Made& made : before.made) {
       tensors_.begin_group(made.ahead);
       if (!made.is_over || made.is_left) {
-        tensors_.breach(made.operand, "is needed, but no more than handed on");
+        tensors_.breach(made.operand, "is needed, but only deferred");
       }
       tensors_.make(made.operand);
       tensors_.end(made.operand);
@@ -286,7 +286,7 @@ class GroupLegality::Check {
     const Operand input = anchor.input(group_.before_input);
     if (handed_on.extent != GroupExtent::full || handed_on.role == Role::shows ||
         handed_on.role == Role::unneeded || !is_same_tensor(handed_on.operand, input)) {
-      tensors_.breach(input, "is not what is handed on");
+      tensors_.breach(input, "is not the deferred value");
     }
   }
   void read_all(const FusedGroup& group) {

@@ -75,7 +75,7 @@ void Completions::finish(GroupEnd& end) {
       dispatch_.note_failure(error, *lane);
     }
   }
-  notify(endpoint_, "who waits for an update", end.ticket->finish, std::move(error));
+  notify(endpoint_, "the caller that waits for an update", end.ticket->finish, std::move(error));
 }
 
 // The device may access host bytes as long as its backend lives.
@@ -89,7 +89,7 @@ void Completions::abandon(const ErrorRef& error) {
       memory_->kept.push_back(std::move(read->ticket));
     } else if (auto* group = std::get_if<GroupEnd>(&end)) {
       notify(endpoint_,
-             "who waits for an update",
+             "the caller that waits for an update",
              group->ticket->finish,
              endpoint_.tables().failures().enter_lost_update(error));
     } else {

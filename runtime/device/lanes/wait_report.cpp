@@ -25,7 +25,7 @@ std::string awaited_by(const LaneState& lane) {
     case ParkReason::decision:
       return "the decision on its update";
     case ParkReason::device:
-      return "the device to end what it was given";
+      return "the device to finish its work";
     case ParkReason::none:
       break;
   }
@@ -101,7 +101,7 @@ ErrorRef WaitReport::hung(const OpView& op, const LaneState& lane) const {
 }
 
 detail::Report WaitReport::report() const {
-  return detail::Report(fmt::format("watchdog report, who waits for whom:{}\n  device {}: {}",
+  return detail::Report(fmt::format("watchdog report, open waits:{}\n  device {}: {}",
                                     endpoint_.tables().watchdog->waits(),
                                     endpoint_.name(),
                                     describe()));

@@ -118,7 +118,7 @@ std::string flaw_of(const DeviceOptions& device) {
   }
   const bool is_vulkan = device.name.starts_with("vulkan:");
   if (const auto without = fault_without_effect(*device.faults, is_vulkan); !without.empty()) {
-    return fmt::format("its faults have {}, which {} devices do not know; they know {}",
+    return fmt::format("its faults have {}, which {} devices do not support; they support {}",
                        without,
                        is_vulkan ? "vulkan" : "sim",
                        is_vulkan ? "lost_at_submit, lost_at_call, refused_at_call, hanging_submit "

@@ -34,12 +34,19 @@ namespace {
 
 constexpr std::string_view kHead = R"(# Layers
 
-The modules of `<hearth/modules/...>`, each in a header of its name or its family's. This page is written by the build (`ninja docs_pages`) from
-the headers, which say more, and from an instance of each. Layers with weights are made as `Linear({.in = 4, .out = 2}, device, generator)`,
-those that begin with ones and zeros without the generator, those without tensors as `Relu{}` or `Dropout({.p = 0.1})`. `Sequential(a, b, c)`
-puts layers one after another; a struct with `HEARTH_MODULE` is a layer of your own. Options stand with what they are when nothing is said.
+The modules of `<hearth/modules/...>`, each in a header named after it or its family. The build
+writes this page (`ninja docs_pages`) from the headers, which have more detail, and from an instance
+of each layer.
 
-| layer | what | options | shapes | tensors |
+- A layer with random weights takes a generator: `Linear({.in = 4, .out = 2}, device, generator)`.
+- A layer whose weights start as ones and zeros takes none: `LayerNorm({.shape = {4}}, device)`.
+- A layer without tensors takes no device either: `Relu{}` or `Dropout({.p = 0.1})`.
+- `Sequential(a, b, c)` applies layers one after another. A struct with `HEARTH_MODULE` is a layer
+  of your own.
+
+The options have their defaults beside them.
+
+| layer | description | options | shapes | tensors |
 |---|---|---|---|---|
 )";
 
@@ -103,18 +110,18 @@ std::vector<LayerExample> layer_examples() {
                        {.count = 3, .width = 5},
                        {{3, "count"}, {5, "width"}}),
       drawn<Conv2d>("Conv2d",
-                    "convolution of pictures",
+                    "2-D convolution of images",
                     {.in = 3, .out = 5, .kernel = {7, 11}},
                     {{3, "in/groups"}, {5, "out"}, {7, "kernel[0]"}, {11, "kernel[1]"}}),
       drawn<Conv1d>("Conv1d",
-                    "convolution along one axis",
+                    "1-D convolution",
                     {.in = 3, .out = 5, .kernel = 7},
                     {{3, "in/groups"}, {5, "out"}, {7, "kernel"}}),
       plain("MaxPool2d", "the largest value of each window"),
       plain("AvgPool2d", "the mean of each window"),
-      plain("AdaptiveAvgPool2d", "the means of so many windows"),
-      plain("Pad1d", "more elements at the ends of a row"),
-      plain("Pad2d", "more rows and columns at the edges of a picture"),
+      plain("AdaptiveAvgPool2d", "the means of a fixed number of windows"),
+      plain("Pad1d", "padding at the ends of the last axis"),
+      plain("Pad2d", "padding at the edges of an image"),
       constant<LayerNorm>("LayerNorm",
                           "(x - mean)/deviation·weight + bias over the last axes",
                           {.shape = {3}},
@@ -124,11 +131,11 @@ std::vector<LayerExample> layer_examples() {
                         {.shape = {3}},
                         {{3, "shape"}}),
       constant<GroupNorm>("GroupNorm",
-                          "each example's groups of channels with mean 0 and deviation 1",
+                          "normalises each example's groups of channels to mean 0 and deviation 1",
                           {.channels = 3},
                           {{3, "channels"}}),
       constant<BatchNorm2d>("BatchNorm2d",
-                            "each channel with mean 0 and deviation 1 over the batch",
+                            "normalises each channel to mean 0 and deviation 1 over the batch",
                             {.channels = 3},
                             {{3, "channels"}}),
       plain("Relu", "x where it is above 0, else 0"),
@@ -137,22 +144,23 @@ std::vector<LayerExample> layer_examples() {
       plain("Silu", "x·sigmoid(x)"),
       plain("Tanh", "tanh(x)"),
       plain("Sigmoid", "1/(1 + exp(-x))"),
-      plain("Dropout", "in training, elements that are 0 at random, the others larger"),
-      plain("Flatten", "axes joined into one"),
+      plain("Dropout", "in training, zeroes random elements and scales up the others"),
+      plain("Flatten", "joins axes into one"),
       drawn<MultiHeadAttention>("MultiHeadAttention",
-                                "attention, with a cache of keys and values for texts that go on",
+                                "attention, with a cache of keys and values for generation",
                                 {.width = 4, .heads = 2},
                                 {{4, "width"}, {12, "3·width"}}),
-      drawn<TransformerEncoderLayer>("TransformerEncoderLayer",
-                                     "attention and two linear layers, with norms and sums",
-                                     {.width = 4, .heads = 2, .inner = 7},
-                                     {{4, "width"}, {12, "3·width"}, {7, "inner"}}),
+      drawn<TransformerEncoderLayer>(
+          "TransformerEncoderLayer",
+          "attention and two linear layers, with norms and residual sums",
+          {.width = 4, .heads = 2, .inner = 7},
+          {{4, "width"}, {12, "3·width"}, {7, "inner"}}),
       drawn<Lstm>("Lstm",
-                  "sequences with a long and a short memory",
+                  "recurrent layer with long short-term memory",
                   {.in = 3, .hidden = 5},
                   {{3, "in"}, {5, "hidden"}, {20, "4·hidden"}}),
       drawn<Gru>("Gru",
-                 "sequences with gated units",
+                 "recurrent layer with gated units",
                  {.in = 3, .hidden = 5},
                  {{3, "in"}, {5, "hidden"}, {15, "3·hidden"}}),
   };

@@ -122,20 +122,22 @@ const std::vector<OpExample>& op_examples() {
       {"greater_equal", [](In& in) { return greater_equal(in.x(), in.x()); }},
       {"where", [](In& in) { return where(in.condition(), in.x(), in.x()); }},
       {"masked_fill", [](In& in) { return masked_fill(in.x(), in.condition(), 1); }},
-      {"logical_and", [](In& in) { return logical_and(in.x(), in.x()); }},
+      {"logical_and",
+       [](In& in) { return logical_and(in.x(), in.x()); },
+       "True where both operands are not 0; NaN is not 0."},
       {"logical_or",
        [](In& in) { return logical_or(in.x(), in.x()); },
-       "As bool; whether one of them is not 0."},
+       "True where at least one operand is not 0."},
       {"logical_xor",
        [](In& in) { return logical_xor(in.x(), in.x()); },
-       "As bool; whether just one of them is not 0."},
-      {"logical_not", [](In& in) { return logical_not(in.x()); }, "As bool; whether it is 0."},
+       "True where exactly one operand is not 0."},
+      {"logical_not", [](In& in) { return logical_not(in.x()); }, "True where x is 0."},
       // views
       {"reshape",
        [](In& in) {
          return reshape(in.x(), {3, 2});
        },
-       "The same elements in another shape, one entry of which may be -1: it is worked out."},
+       "The same elements in another shape. One entry may be -1: it is computed from the others."},
       {"flatten", [](In& in) { return flatten(in.x()); }},
       {"permute",
        [](In& in) {
@@ -149,12 +151,12 @@ const std::vector<OpExample>& op_examples() {
        [](In& in) {
          return expand(in.x(), {4, 2, 3});
        }},
-      {"unsqueeze", [](In& in) { return unsqueeze(in.x(), 0); }, "A new axis of size 1."},
+      {"unsqueeze", [](In& in) { return unsqueeze(in.x(), 0); }, "Adds an axis of size 1."},
       {"squeeze",
        [](In& in) {
          return squeeze(in.x({1, 3}), 0);
        },
-       "Without that axis, of size 1."},
+       "Removes an axis of size 1."},
       {"split", [](In& in) { return split(in.x(), 1)[0]; }},
       {"chunk", [](In& in) { return chunk(in.x(), 2)[0]; }},
       {"tril", [](In& in) { return tril(in.x()); }},
@@ -192,22 +194,24 @@ const std::vector<OpExample>& op_examples() {
       // reductions
       {"sum",
        [](In& in) { return sum(in.x()); },
-       "The sum over axes; of integers and bools i64, which wraps."},
+       "The sum over axes; integers and bools give i64, which wraps."},
       {"mean",
        [](In& in) { return mean(in.x()); },
-       "The mean over axes; of integers and bools f32."},
+       "The mean over axes; integers and bools give f32."},
       {"max", [](In& in) { return max(in.x()); }, "The largest over axes."},
       {"min", [](In& in) { return min(in.x()); }, "The smallest over axes."},
       {"prod",
        [](In& in) { return prod(in.x()); },
-       "The product over axes; integers wrap, and of no elements it is 1."},
+       "The product over axes; integers wrap; no elements give 1."},
       {"any", [](In& in) { return any(in.x()); }},
       {"all", [](In& in) { return all(in.x()); }},
       {"var", [](In& in) { return var(in.x()); }},
       {"stddev", [](In& in) { return stddev(in.x()); }},
       {"logsumexp", [](In& in) { return logsumexp(in.x()); }},
       {"argmax", [](In& in) { return argmax(in.x(), 1); }},
-      {"argmin", [](In& in) { return argmin(in.x(), 1); }, "The same of the smallest value."},
+      {"argmin",
+       [](In& in) { return argmin(in.x(), 1); },
+       "Index (i64) of the smallest value; otherwise as argmax."},
       // contractions
       {"matmul",
        [](In& in) {
@@ -225,7 +229,7 @@ const std::vector<OpExample>& op_examples() {
        [](In& in) {
          return conv1d(in.x({1, 2, 5}), in.x({3, 2, 3}));
        },
-       "The same along one axis."},
+       "1-D convolution: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length']."},
       {"max_pool2d", [](In& in) { return max_pool2d(in.x(kImage)); }},
       {"avg_pool2d", [](In& in) { return avg_pool2d(in.x(kImage)); }},
       {"adaptive_avg_pool2d",
@@ -244,7 +248,7 @@ const std::vector<OpExample>& op_examples() {
       {"attention", [](In& in) { return attention(in.x(kHeads), in.x(kHeads), in.x(kHeads)); }},
       {"cross_entropy_per_row",
        [](In& in) { return cross_entropy_per_row(in.x(), in.index({2})); },
-       "The loss of each row."},
+       "Cross-entropy of each row."},
       {"cross_entropy", [](In& in) { return cross_entropy(in.x(), in.index({2})); }},
       {"nll_loss", [](In& in) { return nll_loss(in.x(), in.index({2})); }},
       {"mse_loss", [](In& in) { return mse_loss(in.x(), in.x()); }},

@@ -24,18 +24,21 @@ namespace {
 
 constexpr std::string_view kHead = R"(# Ops
 
-What the functions of `<hearth/runtime/ops.hpp>` take and are made of. This page is written by the build (`ninja docs_pages`), which calls
-each of them; the header says the rest: shapes, options, errors, papers.
+The functions of `<hearth/runtime/ops.hpp>`. The build writes this page (`ninja docs_pages`): it
+calls each function and records its ops. The header states shapes, options, errors and papers.
 
-- **Function**: its parameters, with what they are when nothing is said, and its other forms. The fields of a struct of options stand below its
-  functions, in the order in which an initialiser has to name them: `topk(x, 3, {.axis = 1, .descending = false})`.
-- **Types**: of `x`, or of what is made. *floats* are f32, f64, f16 and bf16; *numbers* are these and i32, i64, u8 and i8; *all* have bool too.
-- **Gradient**: whether one flows back through it, for floats.
-- **Made of**: the ops that it submits, which errors, traces and recordings name. Those of one function, and of neighbouring ones, run as one
-  kernel where their classes let them.
-- **Class**: what these ops are to the planner that fuses them. *elementwise*, *reduce* and *row* ops run as one kernel with
-  their neighbours, and behind a *contraction* or *conv*; a *view* moves no bytes. [The kernels of your own
-  program](errors.md#record-it-and-run-it-again): `hearth-bench explain`, or `explain()`.
+- **Function**: its parameters with their defaults, and its overloads. The fields of an option
+  struct stand below the functions, in the order that an initialiser must keep:
+  `topk(x, 3, {.axis = 1, .descending = false})`.
+- **Types**: element types of `x`, or of the result of a function without `x`. *floats* are f32,
+  f64, f16 and bf16. *numbers* are these and i32, i64, u8 and i8. *all* also has bool.
+- **Gradient**: `yes` if a gradient flows back to inputs of floats.
+- **Ops**: the ops that the function submits. Errors, traces and recordings name them. Ops of one
+  function and of its neighbours run as one kernel if their classes permit it.
+- **Class**: how the fusion planner treats these ops. *elementwise*, *reduce* and *row* ops run as
+  one kernel with their neighbours, and as the epilogue of a *contraction* or *conv*. A *view* moves
+  no bytes. `hearth-bench explain` and `explain()` show
+  [the kernels of your program](errors.md#record-it-and-run-it-again).
 )";
 
 const std::vector<DType> kTypes{DType::f32,
@@ -201,7 +204,7 @@ std::string doc_of(const std::string& name,
       return doc.substr(0, doc.find(". ")) + (doc.find(". ") == std::string::npos ? "" : ".");
     }
   }
-  throw std::runtime_error(name + " has no words: give its example in op_examples.cpp some");
+  throw std::runtime_error(name + " has no description: add one to its example in op_examples.cpp");
 }
 
 std::string escaped(std::string text) {
@@ -289,11 +292,11 @@ std::string backends(const std::set<OpKind>& kinds) {
     }
   }
   return "\n## Devices\n\n"
-         "All of them run on `cpu`, `sim` and `reference` devices with all of these types. On "
-         "`vulkan` devices " +
-         (missing.empty() ? std::string("all of them run too")
+         "All functions run on `cpu`, `sim` and `reference` devices with all types of the tables.\n"
+         "On `vulkan` devices " +
+         (missing.empty() ? std::string("all functions run too")
                           : "these ops have no kernel: " + joined(missing)) +
-         "; f64 needs a GPU that has it.\n";
+         "; f64 needs a GPU that supports it.\n";
 }
 
 }  // namespace
@@ -322,7 +325,7 @@ std::string op_page(const Runtime& runtime, std::string_view header) {
       std::string title = section;
       title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
       page += "\n## " + title +
-              "\n\n| function | what | types | gradient | made of | class |\n"
+              "\n\n| function | description | types | gradient | ops | class |\n"
               "|---|---|---|---|---|---|\n";
     }
     const Measured measured = measure(runtime, *example);

@@ -11,14 +11,16 @@ namespace {
 
 constexpr std::string_view kHead = R"(# Options
 
-Every struct of options that a program fills in, each with all its fields. The build writes this page from the headers (`ninja docs_pages`).
-The options of ops stand with [the ops](ops.md).
+Every option struct that a program fills in, with all its fields. The build writes this page from
+the headers (`ninja docs_pages`). The options of ops are on [the page of ops](ops.md).
 
-- **The order of a table is the order of the fields.** C++20 wants designated initialisers in it: `{.batch_size = 32, .seed = 7}`, never the
-  other way round. The compiler's message names the struct, which is a heading here or on the page of ops
-  ([what it looks like](errors.md#options-in-another-order)).
-- A field that an initialiser leaves out has its default. One without a default has to be given.
-- A `Deadline` is a point in time, `Deadline::in(std::chrono::seconds(5))`. A `std::chrono::nanoseconds` is a duration; `kDefaultWait` is 60 s.
+- **The order of a table is the order of the fields.** C++20 requires designated initialisers in
+  this order: `{.batch_size = 32, .seed = 7}`, never reversed. The compiler's message names the
+  struct, which is a heading here or on the page of ops
+  ([an example](errors.md#options-in-another-order)).
+- A field that an initialiser omits has its default. A field without a default must be given.
+- A `Deadline` is a point in time: `Deadline::in(std::chrono::seconds(5))`. A
+  `std::chrono::nanoseconds` is a duration; `kDefaultWait` is 60 s.
 - A `Size2d` is one number for both axes, or `{height, width}`.
 
 )";
@@ -36,7 +38,8 @@ std::vector<Chapter> chapters() {
   return {
       {"Runtime and devices",
        {{"RuntimeOptions",
-         "`Runtime runtime({…})`. What is left open, [the environment](settings.md) says."},
+         "`Runtime runtime({…})`. [Environment variables](settings.md) set what the program does "
+         "not."},
         {"DeviceOptions", "An entry of `RuntimeOptions::devices`."},
         {"MemoryPooling", "`DeviceOptions::memory`."},
         {"Fusion", "`RuntimeOptions::fusion`."},
@@ -72,11 +75,13 @@ std::vector<Chapter> chapters() {
         {"Dropout::Config", "`Dropout({…})`."},
         {"Flatten",
          "`Flatten({…})`. The function `flatten(x)` begins with axis 0, the layer with axis 1, as "
-         "PyTorch's do."},
+         "in\n"
+         "PyTorch."},
         {"MultiHeadAttention::Config", "`MultiHeadAttention({…}, device, generator)`."},
         {"KeyValueCache",
-         "`attention.step(x, cache)`: the keys and values of the text so far; it begins as `{}` "
-         "and grows with each call."},
+         "`attention.step(x, cache)`: the keys and values of the text so far. It begins as `{}` "
+         "and\n"
+         "grows with each call."},
         {"TransformerEncoderLayer::Config", "`TransformerEncoderLayer({…}, device, generator)`."},
         {"RecurrentConfig", "`Lstm({…}, device, generator)` and `Gru({…}, device, generator)`."}}},
       {"Optimizers and gradients",
@@ -84,8 +89,9 @@ std::vector<Chapter> chapters() {
         {"Adam::Config", "`Adam({…})`."},
         {"AdamW::Config", "`AdamW({…})`."},
         {"ParameterGroup",
-         "An entry of `groups` of an optimizer: other settings for the parameters that its pattern "
-         "matches. Of groups that set the same thing the last one counts."},
+         "An entry of an optimizer's `groups`: settings for the parameters that its pattern "
+         "matches.\n"
+         "If several groups set one field of a parameter, the last group counts."},
         {"GradientClip",
          "`clip(gradients, {…})`, `TrainerOptions::clip`, `DataParallelOptions::clip`."},
         {"RecomputeOptions", "`RecomputeScope scope({…})`."}}},
@@ -103,7 +109,7 @@ std::vector<Chapter> chapters() {
       {"Data",
        {{"LoaderOptions",
          "`DataLoader loader(data, runtime.executor(), {…})`, and `ShardedLoader`."},
-        {"LoaderCursor", "`loader.seek({…})`: where to go on."},
+        {"LoaderCursor", "`loader.seek({…})`: the position to continue from."},
         {"DigitOptions", "`make_digits({…})`."},
         {"ImageOptions", "`ImageDataset(images, {…})`."},
         {"ImageFolderOptions", "`ImageFolder(folder, {…})`."},
@@ -135,10 +141,9 @@ std::vector<Chapter> chapters() {
        {{"DataParallelOptions",
          "`DataParallel(runtime, model, {…})`, and `TrainerOptions::parallel`."},
         {"DeviceLossPolicy", "`DataParallelOptions::on_loss`."},
-        {"WorkerOptions",
-         "`DeviceWorker(runtime, device, {…})`, of which a trainer of your own is made."},
+        {"WorkerOptions", "`DeviceWorker(runtime, device, {…})`, for a trainer of your own."},
         {"CoordinatorOptions",
-         "`StepCoordinator(executor, engine, {…})`, of which a trainer of your own is made."}}},
+         "`StepCoordinator(executor, engine, {…})`, for a trainer of your own."}}},
       {"Looking inside",
        {{"RecordOptions", "`RecordScope scope(runtime, {…})`."},
         {"RecordedBytes", "`RecordOptions::bytes`."},
@@ -191,7 +196,7 @@ std::string field_table(const DeclaredStruct& declared) {
   std::string text = "| field | type | default | meaning |\n|---|---|---|---|\n";
   for (const DeclaredField& field : declared.fields) {
     if (field.doc.empty()) {
-      throw std::runtime_error(declared.name + "::" + field.name + " has no words in its header");
+      throw std::runtime_error(declared.name + "::" + field.name + " has no comment in its header");
     }
     text += "| `" + field.name + "` | `" + cell(field.type) + "` | " +
             (field.value.empty() ? "" : "`" + cell(field.value) + "`") + " | " + cell(field.doc) +
@@ -204,7 +209,7 @@ std::string value_table(const DeclaredEnum& declared) {
   std::string text = "| value | meaning |\n|---|---|\n";
   for (const DeclaredField& value : declared.enumerators) {
     if (value.doc.empty()) {
-      throw std::runtime_error(declared.name + "::" + value.name + " has no words in its header");
+      throw std::runtime_error(declared.name + "::" + value.name + " has no comment in its header");
     }
     text += "| `" + value.name + "` | " + cell(value.doc) + " |\n";
   }

@@ -116,7 +116,7 @@ TEST(Actor, AnOpWhoseOperandNeverComesFailsAtItsDeadlineAndTheLaneGoesOn) {
     const Error error = testing::read_error(sum);
     EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(error.op, "add");
-    EXPECT_THAT(error.text, ::testing::HasSubstr("was not made in time"));
+    EXPECT_THAT(error.text, ::testing::HasSubstr("was not ready in time"));
     EXPECT_EQ(testing::now() - start, kDefaultWait);
     EXPECT_TRUE(detail::PendingAccess::is_ready_by(other, Deadline::in(1s)));
     EXPECT_EQ(after.item(), 2);

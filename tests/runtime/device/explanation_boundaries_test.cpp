@@ -250,8 +250,7 @@ const Case kCases[] = {
      },
      "relu",
      "the next op, max_pool2d, is not in one kernel with it: a pool's input that fits the caches "
-     "is "
-     "made before"},
+     "has a kernel of its own"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Explanations, Boundaries, ::testing::ValuesIn(kCases), [](const auto& i) {

@@ -421,7 +421,7 @@ TEST(FusedAnchors, ABadIndexIsToldThoughNobodyReadsWhatItMade) {
   }
 }
 
-// The kernel of the group stays usable; otherwise the log would report that it cannot be made.
+// The kernel of the group stays usable; otherwise the log would report that it cannot be built.
 TEST(FusedAnchors, AGroupWhoseIndexWasBadRunsAgainWithAnother) {
   ::testing::internal::CaptureStderr();
   stepped({.devices = {{.name = "cpu:0"}}, .fusion = Fusion::on}, [](const World& world) {
@@ -438,7 +438,7 @@ TEST(FusedAnchors, AGroupWhoseIndexWasBadRunsAgainWithAnother) {
     }
     EXPECT_EQ(world.device.statistics().fused_kernels, 3U);
   });
-  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("cannot be made"), std::string::npos);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("cannot be built"), std::string::npos);
 }
 
 }  // namespace

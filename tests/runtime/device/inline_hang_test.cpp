@@ -44,7 +44,7 @@ TEST(InlineHang, PoisonsReadsViewsAndWhatIsMadeOfIt) {
         const Error error = read_error(each);
         EXPECT_EQ(error.code, kHang);
         EXPECT_EQ(error.op, "add");
-        EXPECT_THAT(error.text, HasSubstr("submit 2 hangs as planned"));
+        EXPECT_THAT(error.text, HasSubstr("submit 2 hangs by the fault plan"));
       }
       EXPECT_THAT(before.to_vector<float>(), ElementsAre(1, 1, 1, 1));
       EXPECT_EQ(read_error(zeros(world.device, {1})).code, kHang) << "it stands behind the hang";

@@ -145,7 +145,7 @@ class InParts final : public testing::ForwardingBackend {
     const bool is_full = parts.size() >= kRoom;
     control_.given += is_full ? static_cast<char>(kind - 'a' + 'A') : kind;
     if (!is_full && ++taken_ == control_.lost_at) {
-      return Error{.code = ErrorCode::device_lost, .text = "lost at a part, as planned"};
+      return Error{.code = ErrorCode::device_lost, .text = "lost at a part, by the fault plan"};
     }
     return is_full ? std::optional(CopyPart{.point = parts.front().point}) : std::nullopt;
   }

@@ -38,7 +38,7 @@ TEST(Watchdog, ADeadlineThatPassesTellsWhatTheStreamsWaitFor) {
     } catch (const DeadlineExceeded& error) {
       const std::string report = error.report();
       EXPECT_THAT(report, HasSubstr("thread main (number "));
-      EXPECT_THAT(report, HasSubstr("gave up on a readback"));
+      EXPECT_THAT(report, HasSubstr("stopped waiting for a readback"));
       EXPECT_THAT(report, HasSubstr("thread other user (number "));
       EXPECT_THAT(report, HasSubstr("waits for a readback of sim:0: 57.000 s more"));
       EXPECT_THAT(report, HasSubstr("device sim:0: generation 0, alive"));
@@ -47,7 +47,7 @@ TEST(Watchdog, ADeadlineThatPassesTellsWhatTheStreamsWaitFor) {
       EXPECT_THAT(report, HasSubstr("next is op number 1, add, called at "));
       EXPECT_THAT(report, HasSubstr("watchdog_report_test.cpp:"));
       EXPECT_THAT(report, HasSubstr("device sim:1: generation 0, alive"));
-      EXPECT_THAT(error.what(), HasSubstr("error().report() says who waits for whom"));
+      EXPECT_THAT(error.what(), HasSubstr("error().report() lists the open waits"));
     }
     held->let_go();
     EXPECT_EQ(sum.item(), 6);

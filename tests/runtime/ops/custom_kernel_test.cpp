@@ -284,8 +284,9 @@ TEST_P(CustomKernels, NameTheDeviceThatTheyHaveNoCodeFor) {
   EXPECT_EQ(text_of([&] {
               static_cast<void>(times({x, x}));
             }),
-            std::string("my_product: it has no ") + (is_vulkan() ? "GLSL text" : "host function") +
-                ", which " + device().name() + " needs");
+            std::string("my_product: the kernel has no ") +
+                (is_vulkan() ? "GLSL text" : "host function") + "; " + device().name() +
+                " needs one");
 }
 
 TEST_P(CustomKernels, SayWhatIsWrongInTheirCode) {

@@ -81,7 +81,7 @@ TEST_F(OpsTest, ReadIntoWritesIntoMemoryThatItsOwnerKeeps) {
   x.read_into(bytes, out).get();
   EXPECT_THAT(*out, ElementsAre(3, 4));
   EXPECT_EQ(thrown_text<ArgumentError>([&] { (void)x.read_into(bytes, nullptr); }),
-            "read_into: nobody owns the target: `owner` is null");
+            "read_into: the target has no owner: `owner` is null");
 }
 
 TEST_F(OpsTest, CreationFillsWithTheValueInTheAskedType) {
@@ -224,7 +224,7 @@ TEST_F(OpsTest, FiniteIsWhatIsNeitherNanNorInfinite) {
   EXPECT_THAT(integers(is_finite(x)), ElementsAre(1, 0, 0, 0, 1));
   EXPECT_THAT(integers(is_finite(cast(x, DType::f16))), ElementsAre(1, 0, 0, 0, 0));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)is_finite(i32({1}, {1})); }),
-              HasSubstr("is_finite: asks about floats, not i32[1]"));
+              HasSubstr("is_finite: takes floats, not i32[1]"));
 }
 
 TEST_F(OpsTest, RandomOpsFollowTheGeneratorAlone) {

@@ -121,7 +121,7 @@ TEST_F(WindowTest, AdaptivePoolingKeepsTheTypeAndRefusesWhatIsNoPicture) {
   EXPECT_THAT(thrown_text<ShapeError>([&] {
                 (void)adaptive_avg_pool2d(counting({3}), {1, 1});
               }),
-              HasSubstr("adaptive_avg_pool2d: needs pictures"));
+              HasSubstr("adaptive_avg_pool2d: needs images"));
   EXPECT_THAT(thrown_text<ArgumentError>([&] {
                 (void)adaptive_avg_pool2d(narrow, {0, 1});
               }),

@@ -146,7 +146,7 @@ TEST(OpTraceChecker, RefusesOpsThatDoNotFitTheirExpression) {
   EXPECT_EQ(refusal_of({.expression = 1, .parameter_count = 33, .flops = flops}),
             "op 3: expression: has 33 parameters, at most 32 are possible");
   EXPECT_EQ(refusal_of({.expression = 1, .parameter_count = 2, .flops = flops}),
-            "op 3: expression: its blob has 8 bytes, the record says 8, its operands need 16");
+            "op 3: expression: its blob has 8 bytes, the record states 8, its operands need 16");
 }
 
 // A file with any damaged byte is refused. With corrected checksums, a file that is read is still

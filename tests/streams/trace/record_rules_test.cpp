@@ -149,7 +149,7 @@ TEST(RecordRules, RefuseABlobOfAnotherSize) {
   TraceOp op = builder.trace().ops[1];
   EXPECT_TRUE(rules::check_form(op.record, op.blob.size()).has_value());
   EXPECT_EQ(text(rules::check_form(op.record, 5)),
-            "slice: its blob has 5 bytes, the record says 128, its operands need 128");
+            "slice: its blob has 5 bytes, the record states 128, its operands need 128");
   op.record.blob_size_bytes = 5;
   EXPECT_FALSE(rules::check_form(op.record, 5).has_value());
 }
