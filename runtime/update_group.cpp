@@ -233,6 +233,7 @@ void UpdateGroup::sgd(Tensor& parameter,
                       Tensor& momentum,
                       const SgdUpdate& options) {
   using detail::UpdateForm;
+  const detail::VectorEnvironment environment;
   StreamState& stream = require_open();
   require_outside("sgd_step", parameter, "parameter");
   require_fit("sgd_step", parameter, gradient, "gradient");
@@ -283,6 +284,7 @@ void UpdateGroup::sgd(Tensor& parameter,
 void UpdateGroup::adam(
     Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& options) {
   using detail::UpdateForm;
+  const detail::VectorEnvironment environment;
   StreamState& stream = require_open();
   require_outside("adam_step", parameter, "parameter");
   require_fit("adam_step", parameter, gradient, "gradient");

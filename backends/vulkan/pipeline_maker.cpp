@@ -110,8 +110,11 @@ void PipelineMaker::load_used() {
 }
 
 PipelineMaker::~PipelineMaker() {
-  // the next process compiles files that were not written
-  static_cast<void>(take_unsaved().write());
+  // The next process compiles files that were not written, for lack of room or of memory.
+  try {
+    static_cast<void>(take_unsaved().write());
+  } catch (const std::exception&) {
+  }
   const DeviceApi& api = device_->api();
   for (const VkPipeline pipeline : made_) {
     api.vkDestroyPipeline(device_->handle(), pipeline, nullptr);

@@ -1,5 +1,6 @@
 #include <hearth/modules/batch_norm2d.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/mistake_name.hpp>
 #include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/tensor_access.hpp>
@@ -96,6 +97,7 @@ Tensor BatchNorm2d::trained(const Arg& x, StateUpdates& updates) const {
     const DType dtype = x.tensor().dtype();
     const DType inside = accumulation_dtype(dtype);
     const Shape shape = x.tensor().shape();
+    const detail::VectorEnvironment environment;
     const auto count = static_cast<double>(shape[0] * shape[2] * shape[3]);
     const Tensor value = cast(x, inside);
     const Tensor centre = mean(Arg(value, loc), {0, 2, 3}, {.keep_dims = true});

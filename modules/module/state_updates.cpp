@@ -1,6 +1,7 @@
 #include <hearth/modules/state_updates.hpp>
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/promotion.hpp>
@@ -103,6 +104,7 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
     updates_.push_back({.buffer = buffer, .value = next, .share = share});
     return;
   }
+  const detail::VectorEnvironment environment;
   // Two moves equal one move to the mean of both values, weighted by the remaining share of each.
   const double first = known->share * (1 - share);
   const double whole = first + share;

@@ -25,13 +25,16 @@ std::string ShardBalance::kind_of(std::string_view name, std::string_view descri
   return std::string(name.starts_with("cpu:") ? "cpu" : description);
 }
 
-void ShardBalance::set_ranks(std::vector<std::string> kinds) {
-  if (kinds != kinds_) {
-    kinds_ = std::move(kinds);
-    rates_.assign(kinds_.size(), {});
-    samples_.assign(kinds_.size(), 0);
-    pause_ = 1;
+bool ShardBalance::set_ranks(std::vector<std::string> kinds) {
+  if (kinds == kinds_) {
+    return false;
   }
+  const bool had_ranks = !kinds_.empty();
+  kinds_ = std::move(kinds);
+  rates_.assign(kinds_.size(), {});
+  samples_.assign(kinds_.size(), 0);
+  pause_ = 1;
+  return had_ranks;
 }
 
 std::optional<std::vector<std::int64_t>> ShardBalance::note(

@@ -27,8 +27,9 @@ class ShardBalance final {
   /// Kind of a device: "cpu" for every CPU device, however many cores it has, otherwise its
   /// description.
   [[nodiscard]] static std::string kind_of(std::string_view name, std::string_view description);
-  /// Sets the kind of each rank's device.
-  void set_ranks(std::vector<std::string> kinds);
+  /// Sets the kind of each rank's device. Returns whether there were other kinds before: shares for
+  /// those are void then.
+  bool set_ranks(std::vector<std::string> kinds);
   /// Adds a step that has happened: by rank, its samples and the time until its gradients arrived.
   /// Returns new shares by rank if they would save a tenth of the slowest rank's time.
   [[nodiscard]] std::optional<std::vector<std::int64_t>> note(

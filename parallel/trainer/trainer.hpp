@@ -402,7 +402,10 @@ class Trainer<Model, Shard> final {
     for (const Device& device : parallel_.devices(where)) {
       kinds.push_back(ShardBalance::kind_of(device.name(), device.description()));
     }
-    balance_.set_ranks(std::move(kinds));
+    if (balance_.set_ranks(std::move(kinds)) && !source.shares().empty()) {
+      source.set_shares({}, where);
+      return;
+    }
     if (auto shares = balance_.note(rows, report.sweeps)) {
       source.set_shares(*std::move(shares), where);
     }

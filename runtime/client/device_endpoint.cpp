@@ -77,12 +77,14 @@ DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
 }
 
 std::uint64_t DeviceEndpoint::record_progress() noexcept {
-  const bool compiles =
-      progress_.compiles.load(std::memory_order_acquire);  // partner: CompileScope
-  const std::uint64_t time =
-      compiles ? static_cast<std::uint64_t>(
-                     detail::current_context().clock().now().time_since_epoch().count())
-               : 0;
+  const detail::TimePoint begin =
+      progress_.compilation_begin.load(std::memory_order_acquire);  // partner: CompileScope
+  std::uint64_t time = 0;
+  if (begin != detail::TimePoint()) {
+    const detail::TimePoint seen =
+        std::min(detail::current_context().clock().now(), begin + kLongestCompilation);
+    time = static_cast<std::uint64_t>(seen.time_since_epoch().count());
+  }
   return sight().progress + time +
          progress_.work_ended.load(std::memory_order_acquire);  // partner: note_work_ended
 }

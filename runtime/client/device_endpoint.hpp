@@ -5,7 +5,9 @@
 // Threads: any, unless stated otherwise.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,6 +37,10 @@ struct TensorImpl;
 
 class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
  public:
+  /// Longest part of one CompileScope that counts as progress. A driver has 60 s for a pipeline,
+  /// and a kernel has at most four of them.
+  static constexpr std::chrono::minutes kLongestCompilation{4};
+
   DeviceEndpoint(std::string name,
                  std::string description,
                  std::shared_ptr<RuntimeTables> tables,
@@ -112,18 +118,22 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     progress_.work_ended.fetch_add(1, std::memory_order_acq_rel);  // partner: record_progress
   }
   /// Marks that the token holder waits for a kernel compilation. Time then passes without records
-  /// and counts as progress. Threads: token holder only.
+  /// and counts as progress, up to kLongestCompilation. Threads: token holder only.
   class CompileScope final {
    public:
-    explicit CompileScope(DeviceEndpoint& endpoint) noexcept : endpoint_(endpoint) { set(true); }
+    explicit CompileScope(DeviceEndpoint& endpoint) noexcept : endpoint_(endpoint) {
+      // Not the epoch, which means that no compilation runs.
+      set(std::max(detail::current_context().clock().now(),
+                   detail::TimePoint(std::chrono::nanoseconds(1))));
+    }
     CompileScope(const CompileScope&) = delete;
     CompileScope& operator=(const CompileScope&) = delete;
-    ~CompileScope() { set(false); }
+    ~CompileScope() { set({}); }
 
    private:
-    void set(bool compiles) noexcept {
+    void set(detail::TimePoint begin) noexcept {
       // partner: record_progress
-      endpoint_.progress_.compiles.store(compiles, std::memory_order_release);
+      endpoint_.progress_.compilation_begin.store(begin, std::memory_order_release);
     }
     DeviceEndpoint& endpoint_;
   };
@@ -203,7 +213,8 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     std::atomic<std::uint32_t> source{0};  ///< of the call that submitted the record
     std::atomic<std::uint64_t> work_ended{0};
     std::atomic<std::uint64_t> holder{0};  ///< the thread that has the token; 0 = none
-    std::atomic<bool> compiles{false};     ///< the holder waits for a kernel compilation
+    /// When the holder began to wait for a kernel compilation; the epoch = it waits for none.
+    std::atomic<detail::TimePoint> compilation_begin{};
   };
   Progress progress_;
   /// The record at which an observer last saw the token holder, and since when. The holder itself

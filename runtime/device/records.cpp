@@ -37,8 +37,13 @@ Step Records::consume(LaneState& lane, const OpView& op) {
     forget_waits(lane);
     if (lane.in_group && op.kind() == OpKind::group_end) {
       groups.give_up(lane, error);
+    } else if (op.kind() == OpKind::drop) {
+      dispatch_.note_mistake("a drop");  // the tensor leaks: other records may still read it
+      return Step::consumed;
     } else if (lane.in_group && is_update(op.record())) {
       lane.group_refusal = error;  // a group without one of its records must not run
+      dispatch_.abandon_update(op, lane, error);
+      return Step::consumed;
     }
     dispatch_.fail(op, lane, error);
     reject_ticket(endpoint_, op, error);

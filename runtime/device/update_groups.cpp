@@ -160,7 +160,11 @@ Status UpdateGroups::end(LaneState& lane, Status status, const LateFailures& gua
     dispatch_.abandon_group(group, lane, status.shared_error());
   }
   for (const GroupRecord& entry : std::exchange(lane.group_drops, {})) {
-    drops_.drop(lane, OpView(entry.record, entry.blob.data()));
+    try {
+      drops_.drop(lane, OpView(entry.record, entry.blob.data()));
+    } catch (...) {
+      dispatch_.note_mistake("a drop behind an update");  // the update has its outcome
+    }
   }
   return status;
 }

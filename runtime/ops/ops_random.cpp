@@ -79,7 +79,8 @@ Tensor draw_once(const Tensor& weights, std::int64_t count, Generator& generator
 // Scales by the largest weight: a sum of weights may overflow.
 Tensor shares_of_largest(const Tensor& weights, SourceLoc loc) {
   Tensor largest = max(Arg(weights, loc), 1, {.keep_dims = true});
-  largest = maximum(Arg(std::move(largest), loc), Arg(1e-37, loc));
+  const double least = weights.dtype() == DType::f64 ? 1e-300 : 1e-37;
+  largest = maximum(Arg(std::move(largest), loc), Arg(least, loc));
   return div(Arg(weights, loc), Arg(std::move(largest), loc));
 }
 

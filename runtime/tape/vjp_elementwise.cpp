@@ -10,11 +10,11 @@ void negation(const VjpNode& node, Tensor gradient) {
 
 // The sign at 0 is 0, and so is the gradient.
 void absolute(const VjpNode& node, Tensor gradient) {
-  const DType dtype = node.dtype(0);
-  Tensor above = hearth::cast(node.at(greater(node.operand(0), node.at(0.0))), dtype);
-  Tensor below = hearth::cast(node.at(less(node.last_operand(0), node.at(0.0))), dtype);
-  Tensor sign = sub(node.at(std::move(above)), node.at(std::move(below)));
-  node.give(0, mul(node.at(std::move(gradient)), node.at(std::move(sign))));
+  const Tensor above = greater(node.operand(0), node.at(0.0));
+  const Tensor below = less(node.last_operand(0), node.at(0.0));
+  Tensor up = where(node.at(above), node.at(gradient), node.at(0.0));
+  Tensor down = neg(node.at(std::move(gradient)));
+  node.give(0, where(node.at(below), node.at(std::move(down)), node.at(std::move(up))));
 }
 
 void exponential(const VjpNode& node, Tensor gradient) {

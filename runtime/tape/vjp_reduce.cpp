@@ -87,11 +87,10 @@ void product(const VjpNode& node, Tensor gradient) {
   Tensor whole = prod(node.at(factors), axes, {.keep_dims = true});
   Tensor others = div(node.at(std::move(whole)), node.at(factors));
   Tensor has_zero_beside = less(node.at(own_zero), node.at(zeros));
-  Tensor slope =
-      where(node.at(std::move(has_zero_beside)), node.at(0.0), node.at(std::move(others)));
   gradient = reshape(node.at(std::move(gradient)), kept.dims());
   Tensor wide = hearth::cast(node.at(std::move(gradient)), DType::f64);
-  Tensor given = mul(node.at(std::move(wide)), node.at(std::move(slope)));
+  Tensor given = mul(node.at(std::move(wide)), node.at(std::move(others)));
+  given = where(node.at(std::move(has_zero_beside)), node.at(0.0), node.at(std::move(given)));
   node.give(0, hearth::cast(node.at(std::move(given)), node.dtype(0)));
 }
 

@@ -34,6 +34,18 @@ const repo::SourceFile* find(const Sources& sources, std::string_view path) {
   return found == sources.end() ? nullptr : &*found;
 }
 
+// The file of <hearth/PATH>: a room of its folder may hold it.
+const repo::SourceFile* find_header(const Sources& sources, std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder(path.substr(0, slash + 1));
+  const std::string name(path.substr(slash + 1));
+  const auto found = std::ranges::find_if(sources, [&](const repo::SourceFile& file) {
+    const bool is_there = file.name() == name && file.path.starts_with(folder);
+    return is_there && std::ranges::count(file.path.substr(folder.size()), '/') <= 1;
+  });
+  return found == sources.end() ? nullptr : &*found;
+}
+
 // The headers that <hearth/hearth.hpp> includes for programs.
 std::vector<const repo::SourceFile*> public_headers(const Sources& sources) {
   std::vector<const repo::SourceFile*> headers;
@@ -42,7 +54,7 @@ std::vector<const repo::SourceFile*> public_headers(const Sources& sources) {
       static constexpr std::string_view kPrefix = "<hearth/";
       const std::string_view include = repo::included_path(line);
       if (include.starts_with(kPrefix)) {
-        headers.push_back(find(sources, include.substr(kPrefix.size())));
+        headers.push_back(find_header(sources, include.substr(kPrefix.size())));
       }
     }
   }

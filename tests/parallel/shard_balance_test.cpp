@@ -51,6 +51,14 @@ TEST(ShardBalance, IsEvenAmongDevicesOfOneKindWhateverTheirTimes) {
   EXPECT_GT((*shares)[0], (*shares)[1]);
 }
 
+// A rank that was replaced: the shares for the old device are void.
+TEST(ShardBalance, ReportsOtherKindsThanBefore) {
+  ShardBalance balance;
+  EXPECT_FALSE(balance.set_ranks({"a card", "a core"})) << "there were none before";
+  EXPECT_FALSE(balance.set_ranks({"a card", "a core"}));
+  EXPECT_TRUE(balance.set_ranks({"a core", "a core"}));
+}
+
 // Three cores give a device of one core and a device of two, whose descriptions differ.
 TEST(ShardBalance, TakesAllDevicesOfTheProcessorForOneKind) {
   EXPECT_EQ(ShardBalance::kind_of("cpu:0", "1 core of A"),

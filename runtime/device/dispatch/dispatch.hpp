@@ -129,6 +129,8 @@ class Dispatch {
                                  GroupMemory& memory,
                                  const LateFailures& guards,
                                  LaneState& lane);
+  /// Abandons one update: its outputs keep the old values.
+  void abandon_update(const OpView& view, LaneState& lane, const ErrorRef& error);
   /// Abandons a group: its outputs keep the old values.
   void abandon_group(std::span<const GroupRecord> group, LaneState& lane, const ErrorRef& error);
 
@@ -421,6 +423,8 @@ class Dispatch {
                                                     OnShortage rule);
   void make_outputs(const OpView& op, LaneState& lane, std::span<HeldStorage> storages);
   void poison_outputs(const OpView& op, LaneState& lane, const ErrorRef& error);
+  /// Ends the copy of a readback whose parts are all submitted.
+  void finish_copy(LaneState& lane) noexcept;
   void consume_inputs(const ResolvedOp& op) noexcept;
   void consume_inputs(const OpView& op) noexcept;
   /// Ends the tensor if this operand is its last use.

@@ -356,14 +356,17 @@ void Dispatch::abandon_group(std::span<const GroupRecord> group,
                              LaneState& lane,
                              const ErrorRef& error) {
   for (const GroupRecord& entry : group) {
-    const OpView view(entry.record, entry.blob.data());
-    const ResolvedOp op(handles_, view, lane.id);
-    for (int output = 0; output < view.record().output_count; ++output) {
-      keep_old_value(op, output, lane, error);
-    }
-    ++statistics_.poisoned_ops;
-    consume_inputs(op);
+    abandon_update(OpView(entry.record, entry.blob.data()), lane, error);
   }
+}
+
+void Dispatch::abandon_update(const OpView& view, LaneState& lane, const ErrorRef& error) {
+  const ResolvedOp op(handles_, view, lane.id);
+  for (int output = 0; output < view.record().output_count; ++output) {
+    keep_old_value(op, output, lane, error);
+  }
+  ++statistics_.poisoned_ops;
+  consume_inputs(op);
 }
 
 void Dispatch::keep_old_value(const ResolvedOp& op,

@@ -77,7 +77,6 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
       error = error_of(status, op.op(), lane.id);
     } else {
       point = lane.copy->point;
-      lane.copy->target = {};  // all parts are submitted
       trace_copy(op.op(),
                  lane.id,
                  detail::TraceTrack::readbacks,
@@ -86,7 +85,6 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
                  point);
     }
   }
-  end_copy(lane);
   const LateFailures late = error ? nullptr : op.slot(0).late;
   if (late != nullptr && ticket->target.empty()) {
     // There are no bytes to wait for, but kernels on which they depend may fail.
@@ -96,8 +94,14 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     auto& end = std::get<ReadEnd>(
         in_flight_.add(point, ReadEnd{nullptr, late, {op.op().record(), lane.id}}));
     end.ticket = take_ticket<ReadTicket>(op.op());
+    finish_copy(lane);
     consume_inputs(op);
     return Ran::done;
+  }
+  if (error) {
+    end_copy(lane);
+  } else {
+    finish_copy(lane);
   }
   consume_inputs(op);
   const Ran ran = error ? Ran::failed : Ran::done;
@@ -190,6 +194,14 @@ void Dispatch::note_part(PartialCopy& copy,
     ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = owner});
   }
   in_flight_.add(part.point, UploadEnd{std::move(ticket)});
+}
+
+// From here on the bytes of a readback belong to its end, which keeps its ticket alive.
+void Dispatch::finish_copy(LaneState& lane) noexcept {
+  if (lane.copy) {
+    lane.copy->target = {};
+  }
+  end_copy(lane);
 }
 
 void Dispatch::end_copy(LaneState& lane) noexcept {

@@ -43,12 +43,25 @@ void write(const fs::path& path, const std::string& text) {
 
 std::map<std::string, std::string> headers_of(const fs::path& root) {
   std::map<std::string, std::string> texts{{"ops.hpp", read(root / "runtime/ops.hpp")}};
-  for (const auto& entry : fs::directory_iterator(root / "modules")) {
+  for (const auto& entry : fs::recursive_directory_iterator(root / "modules")) {
     if (entry.path().extension() == ".hpp") {
       texts.emplace(entry.path().filename().string(), read(entry.path()));
     }
   }
   return texts;
+}
+
+// The file of <hearth/PATH>: a room of its folder may hold it.
+fs::path file_of(const fs::path& root, const fs::path& path) {
+  if (fs::exists(root / path)) {
+    return root / path;
+  }
+  for (const auto& room : fs::directory_iterator((root / path).parent_path())) {
+    if (fs::exists(room.path() / path.filename())) {
+      return room.path() / path.filename();
+    }
+  }
+  throw std::runtime_error("no file of the sources is <hearth/" + path.string() + ">");
 }
 
 // The headers that <hearth/hearth.hpp> includes for programs, by path.
@@ -58,7 +71,7 @@ std::map<std::string, std::string> public_headers(const fs::path& root) {
   for (const char* all : {"runtime/all.hpp", "modules/all.hpp", "parallel/all.hpp"}) {
     const std::string text = read(root / all);
     for (std::sregex_iterator it(text.begin(), text.end(), kInclude), end; it != end; ++it) {
-      texts.emplace((*it)[1], read(root / (*it)[1].str()));
+      texts.emplace((*it)[1], read(file_of(root, (*it)[1].str())));
     }
   }
   return texts;
