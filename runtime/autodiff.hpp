@@ -56,8 +56,8 @@ class TapeScope {
   [[nodiscard]] Tensor track(const Tensor& value,
                              std::string_view caller = "grad",
                              SourceLoc loc = SourceLoc::current());
-  /// Warns, while it lives, of used weights that no model has named: weights of a layer that this
-  /// model omits from HEARTH_MODULE, and tensors in the model that it does not name.
+  /// Warns, while the tape lives, of used weights that no model has named. These are weights of a
+  /// layer that this model omits from HEARTH_MODULE, and unnamed tensors in the model.
   void watch_weights(ModelPlaces model, SourceLoc loc);
   /// Gradients of `output` (one float element) with respect to every leaf, in order of track().
   /// Leaves on which the output does not depend get zeros. The sweep calls `on_ready` with each
@@ -166,8 +166,8 @@ TrackedParameters track_parameters(Model& model, TapeScope& scope, SourceLoc loc
 /// the loss depends on none, or if all are frozen.
 void require_tracked(const Tensor& loss, const TrackedParameters& parameters, SourceLoc loc);
 
-// The return types of a loss function: a Tensor; a sum and its weight, which have a mean(); a pair
-// or tuple whose first element is a Tensor.
+// The three return types of a loss function. LossTensor: a Tensor. LossParts: a sum and its weight,
+// which have a mean(). LossFirst: a pair or tuple whose first element is a Tensor.
 template <class Result>
 concept LossTensor = std::derived_from<Result, Tensor>;
 template <class Result>
@@ -206,7 +206,7 @@ std::conditional_t<std::is_void_v<Result>, Tensor, Result> refused();
 /// The value of fn, and the gradients of its loss with respect to the model's parameters.
 template <class Value>
 struct ValueAndGradients {
-  Value value;  ///< What fn returned, detached from the tape.
+  Value value;  ///< Return value of fn, detached from the tape.
   Gradients gradients;
 };
 
@@ -240,10 +240,10 @@ template <class Fn>
 /// Runs fn(model) and differentiates its loss with respect to every parameter that the model's
 /// visit() names, except Buffers.
 ///
-/// fn receives a const Model& whose tensors are tracked. It returns one of three: the loss, a float
-/// tensor with one element; a std::pair or std::tuple that begins with the loss; a LossSum or
-/// LossOutputs, whose mean() is the loss and the value. `on_ready` is called on this thread as each
-/// gradient becomes final, last layers first.
+/// fn receives a const Model& whose tensors are tracked. It returns the loss (a float tensor with
+/// one element), a std::pair or std::tuple that begins with the loss, or a LossSum or LossOutputs.
+/// The mean() of the last two is the loss and the value. `on_ready` is called on this thread as
+/// each gradient becomes final, last layers first.
 ///
 /// A tensor with several names (tied weights) is one parameter: it has one gradient, the sum, under
 /// its first name. A parameter on which the loss does not depend gets zeros, and

@@ -1,6 +1,7 @@
-// CustomKernel: an op with a kernel of your own: a function for host devices, GLSL for Vulkan
-// devices, a rule for shapes, a gradient, and a reference for checks. For an elementwise function,
-// custom_op.hpp builds the op from plain ops. Copies share their definition. Threads: any.
+// CustomKernel: an op with a kernel of your own. Its parts are a function for host devices, GLSL
+// for Vulkan devices, a rule for shapes, a gradient, and a reference for checks. For an elementwise
+// function, custom_op.hpp builds the op from plain ops. Copies share their definition.
+// Threads: any.
 #pragma once
 
 #include <functional>

@@ -39,7 +39,7 @@ class CustomOp final {
 
   /// Applies the op. Operands broadcast; at least one is a tensor. A number takes the type of the
   /// first tensor.
-  /// Errors: ShapeError, DtypeError if the operands do not fit. ArgumentError for another number of
+  /// Errors: ShapeError, DtypeError if the operands do not fit; ArgumentError for another number of
   /// operands; for a function that is not elementwise, reads a value, uses a tensor that is no
   /// operand or ignores an operand; for a tracked operand if an op in the function has no gradient
   /// (its name is given). Exceptions of the function pass through.

@@ -141,10 +141,10 @@ class Device {
   [[nodiscard]] Explanation take_explanation(SourceLoc loc = SourceLoc::current()) const;
   [[nodiscard]] DeviceStatistics statistics(SourceLoc loc = SourceLoc::current()) const;
   /// The peak rates, measured now or in an earlier run. A tape uses them to decide which values it
-  /// recomputes instead of keeping them. A cpu device measures itself the first four times that it
-  /// is opened on a machine with a cache folder; other devices are measured by
-  /// Runtime::measure_peaks(). Empty if nothing was measured, and in a runtime that is
-  /// deterministic, steps by hand or does not fuse. Tapes then use estimates.
+  /// recomputes instead of keeping them. A cpu device measures itself at its first four openings on
+  /// a machine with a cache folder. Other devices are measured by Runtime::measure_peaks(). Empty
+  /// if nothing was measured, and in a runtime that is deterministic, steps by hand or does not
+  /// fuse. Tapes then use estimates.
   [[nodiscard]] std::optional<DevicePeaks> peaks() const;
   /// True if the device stopped working. Then its tensors and all calls fail with device_lost,
   /// until restart().

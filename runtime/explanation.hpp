@@ -1,5 +1,5 @@
-// Explanation: the kernels that a device made of a program's ops: which ops each one fused, the
-// bytes that it moved, and why it did not include the op after it. Values. Threads: any.
+// Explanation: the kernels that a device made of a program's ops. For each kernel: the ops that it
+// fused, the bytes that it moved, and why it did not include the op after it. Values. Threads: any.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // freeze_tensor(): for a tensor whose values every stream of its device reads. A use of a shared
-// tensor is normally noted (stream, record); for a frozen one it is not, and its slot waits for all
-// streams when it is dropped. Threads that share it therefore write none of its memory except its
-// count.
+// tensor is normally noted (stream, record). Uses of a frozen tensor are not; its slot waits for
+// all streams when it is dropped. Threads that share it therefore write none of its memory except
+// its count.
 #pragma once
 
 #include <hearth/runtime/tensor.hpp>

@@ -14,8 +14,8 @@ enum class Fusion : std::uint8_t {
   /// The device looks ahead but runs the ops one by one. For tests, and to find out whether looking
   /// ahead or a fused kernel causes a fault. Results have the same bits as with `off`.
   single,
-  /// Elementwise ops and row ops (up to 8,192 elements; a reduction of longer rows may end a
-  /// kernel) run as one kernel with their neighbours, also as the epilogue of a product. Internal
+  /// Elementwise ops and row ops run as one kernel with their neighbours, also as the epilogue of a
+  /// product. Rows have up to 8,192 elements; a reduction of longer rows may end a kernel. Internal
   /// values never reach memory, and unneeded ones are never computed. Results have the same bits on
   /// cpu devices; f16 and bf16 only with `round_intermediates`.
   on,

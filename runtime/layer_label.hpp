@@ -1,6 +1,6 @@
 // LayerLabel: the layer of the ops that are submitted while it is open and use no tensor of a
-// layer: the middle of an attention, a residual sum, the gradient of an op. For traces and memory
-// snapshots; the path of an input takes precedence.
+// layer. Such ops are the middle of an attention, a residual sum, or the gradient of an op. For
+// traces and memory snapshots; the path of an input takes precedence.
 // Threads: a label lives and dies on one thread, and holds for that thread's current stream of the
 // device. Labels nest.
 #pragma once

@@ -20,8 +20,8 @@ struct LossSum {
   [[nodiscard]] Tensor mean(SourceLoc loc = SourceLoc::current()) const;
 };
 
-/// The parts of cross_entropy(logits, targets, options) before the division: the sum over all
-/// targets that are not ignored, weighted by their classes, and the sum of these weights.
+/// The parts of cross_entropy(logits, targets, options) before the division. `sum` is over all
+/// targets that are not ignored, weighted by their classes; `weight` is the sum of these weights.
 ///
 /// Shapes, dtypes and errors: as cross_entropy; for f16 and bf16 both parts are f32.
 [[nodiscard]] LossSum cross_entropy_sum(Arg logits,

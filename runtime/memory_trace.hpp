@@ -1,6 +1,6 @@
-// MemoryTraceScope: traces which tensors hold a runtime's memory during part of a program, to a
-// file that `hearth-bench memory` draws: each tensor from its op to its end, with its layer and
-// line.
+// MemoryTraceScope: traces, to a file, which tensors hold a runtime's memory during part of a
+// program. `hearth-bench memory` draws the file: each tensor from its op to its end, with its layer
+// and line.
 //
 //   {
 //     const hearth::MemoryTraceScope trace(runtime, "step.memory.json");

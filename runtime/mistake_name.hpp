@@ -1,4 +1,4 @@
-// Renames errors of composed functions: a layer, loss or op that is made of other ops reports their
+// Renames errors of composed functions. A layer, loss or op that is made of other ops reports their
 // errors under its own name, which the program wrote. Header-internal. Stateless. Threads: any.
 #pragma once
 

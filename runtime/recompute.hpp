@@ -1,9 +1,9 @@
 // Recomputation trades time for memory: values that a gradient needs are computed again during the
 // backward pass instead of being kept. checkpoint() applies it to a function; a RecomputeScope lets
 // the tape choose, within a number of bytes. Without a scope, and with fusion on, the tape drops
-// values that are faster to recompute than to write and read: those of 1 MiB and more (256 KiB on
-// devices with a memory of their own) that a few elementwise ops make of kept values. A GELU then
-// keeps only its argument.
+// values that are faster to recompute than to write and read. These values have at least 1 MiB (256
+// KiB on devices with a memory of their own). A few elementwise ops make them of kept values. A
+// GELU then keeps only its argument.
 // Threads: any; each scope works for the grad calls of its own thread.
 // Invariant: values, gradients and random draws have the same bits as without recomputation. For
 // f16 and bf16 this holds only if devices round between the ops of a kernel
@@ -84,9 +84,10 @@ template <class Result>
 /// Generator by std::ref, or through a GeneratorScope. fn returns a Tensor or a
 /// std::vector<Tensor>. Outside of grad and value_and_grad it is a plain call.
 ///
-/// Errors: exceptions of fn. From grad: ArgumentError with the line of fn's first op, if the second
-/// run gives other tensors or draws other numbers, or if a tensor that fn made but did not return
-/// was used outside of it. An op that fails in the second run names the same line as in the first.
+/// Errors: exceptions of fn; from grad, ArgumentError with the line of fn's first op if the second
+/// run gives other tensors or draws other numbers; the same if a tensor that fn made but did not
+/// return was used outside of it. An op that fails in the second run names the same line as in the
+/// first.
 /// Threads: any; the second run is on the thread of the grad call.
 /// Cost: one more forward pass of fn for each backward pass.
 /// Paper: Chen et al., Training Deep Nets with Sublinear Memory Cost, arXiv:1604.06174.

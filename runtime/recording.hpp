@@ -1,5 +1,5 @@
-// Recording: part of a program in a file that can be run again on any device: every op of every
-// thread and, optionally, the bytes that were uploaded and read. `replay.hpp` runs it. A
+// Recording: part of a program in a file that can be run again on any device. The file has every op
+// of every thread and, optionally, the bytes that were uploaded and read. `replay.hpp` runs it. A
 // RecordScope belongs to the thread that made it; it records all threads of the runtime.
 // Invariants: (1) one recording at a time in a runtime; (2) the file is complete or absent; (3)
 // without a recording, an op pays one load.
@@ -29,7 +29,7 @@ enum class RecordedBytes : std::uint8_t {
   none,  ///< Only ops. Replays generate the inputs.
   /// Uploads, and tensors that existed before the recording, so that a replay computes the same.
   inputs,
-  all,  ///< Also the bytes that the program read, so that a replay can compare.
+  all,  ///< Inputs, and the bytes that the program read, so that a replay can compare.
 };
 
 struct RecordOptions {

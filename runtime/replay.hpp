@@ -31,7 +31,7 @@ struct ReplayOptions {
   /// Largest |a - b| / (1 + |b|) that passes; 0 = 1e-4 for f32, 1e-10 for f64, 1e-2 for f16, 1e-1
   /// for bf16. Integers must be equal.
   double tolerance = 0;
-  /// Also reads all live tensors at the end of the recording.
+  /// Whether all live tensors at the end of the recording are read, too.
   bool reads_all_at_end = false;
   /// Memory limit; a recording that needs more is refused.
   std::int64_t memory_limit_bytes = std::int64_t{1} << 36;

@@ -63,7 +63,7 @@ struct DeviceOptions {
   /// all faults; vulkan: lost_at_submit, lost_at_call, refused_at_call, hanging_submit and
   /// failing_compiles; others are refused.
   std::optional<FaultPlan> faults = {};
-  /// sim only: makes the device asynchronous, like a GPU: work stays in flight until a wait, and
+  /// sim only: makes the device asynchronous, like a GPU. Work stays in flight until a wait, and
   /// completes in the order and at the times of the schedule. Empty = work completes at submission.
   std::optional<SimSchedule> sim_schedule = {};
 };
@@ -85,28 +85,28 @@ struct RuntimeOptions {
   /// op. nanoseconds::max() = no limit.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// Makes the report of a wait's error (which thread waits for which) at once, for logs of CI or
-  /// of a hanging training run: what() prints it, and the error comes up to 100 ms after its
+  /// of a hanging training run. what() prints it, and the error comes up to 100 ms after its
   /// deadline. If false, HEARTH_EAGER_REPORTS=on sets it.
   bool eager_reports = false;
   /// Whether neighbouring ops of a stream run as one kernel. Empty: the value of HEARTH_FUSION,
   /// else on.
   std::optional<Fusion> fusion = {};
-  /// Number of groups of ops, counted from the start, that run as one kernel; the others run one by
-  /// one, and the log names the last at `warn`. Finds the first faulty group, as `hearth-bench
-  /// bisect` does. Empty: the value of HEARTH_FUSION_LIMIT, else no limit.
+  /// Number of groups of ops, counted from the start, that run as one kernel. The others run one by
+  /// one, and the log names the last such group at `warn`. Finds the first faulty group, as
+  /// `hearth-bench bisect` does. Empty: the value of HEARTH_FUSION_LIMIT, else no limit.
   std::optional<std::uint64_t> fusion_limit = {};
-  /// Rounds the f16 or bf16 result of each op in a fused group as if it ran alone, so that fusion
-  /// changes no bit of them. Otherwise such values stay f32 within a group: faster and more exact,
-  /// but group ends may depend on timing (f32 and f64 are not affected). If false,
+  /// Rounds the f16 or bf16 result of each op in a fused group as if it ran alone. Fusion then
+  /// changes no bit of these results. Otherwise such values stay f32 within a group: faster and
+  /// more exact, but group ends may depend on timing (f32 and f64 are not affected). If false,
   /// HEARTH_ROUND_INTERMEDIATES=on sets it.
   bool round_intermediates = false;
   /// Makes every bit of a result the same in every run; with one submitting thread also the groups
   /// and the device's counters. Devices then look ahead until the program gives a reason to stop (a
-  /// read, a sync, a full window), and `round_intermediates` holds; an op without a reader may run
+  /// read, a sync, a full window), and `round_intermediates` holds. An op without a reader may run
   /// late. If false, HEARTH_DETERMINISTIC=on sets it.
   bool deterministic = false;
   /// Makes a device wait while the kernel of a group is compiled. Otherwise threads compile it and
-  /// the ops run one by one meanwhile; which bits a GPU's results get then depends on timing, so
+  /// the ops run one by one meanwhile. Which bits a GPU's results get then depends on timing, so
   /// `deterministic` waits too. If false, HEARTH_BLOCKING_COMPILES=on sets it.
   bool blocking_compiles = false;
   /// Allows devices to sum products of f16 (matmul, convolutions) in f16, which matrix units of
@@ -138,10 +138,10 @@ struct AvailableDevice {
 class Runtime {
  public:
   /// Opens the devices.
-  /// Errors: ArgumentError for options that contradict the machine or one another: an unknown or
-  /// repeated device, cores that this process may not use, faults that the device does not support.
-  /// FileError if a recording or a trace cannot be written to its path. OutOfMemory if the system
-  /// has no thread or no memory for a device.
+  /// Errors: ArgumentError for options that contradict the machine or one another; ArgumentError
+  /// for an unknown or repeated device, cores that this process may not use, or faults that the
+  /// device does not support. FileError if a recording or a trace cannot be written to its path.
+  /// OutOfMemory if the system has no thread or no memory for a device.
   explicit Runtime(RuntimeOptions options = {}, SourceLoc loc = SourceLoc::current());
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;

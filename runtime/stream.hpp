@@ -17,8 +17,8 @@ namespace hearth {
 class DeviceClient;
 class StreamState;
 
-/// Limits after which a stream's ops are cancelled. A cancelled op that has not begun does not run:
-/// its results carry `deadline_exceeded` or `cancelled` with the op and its line, and a read throws
+/// Limits after which a stream's ops are cancelled. A cancelled op that has not begun does not run.
+/// Its results carry `deadline_exceeded` or `cancelled` with the op and its line, and a read throws
 /// that at once. An op that has begun completes.
 struct StreamLimits {
   /// Point in time after which ops are cancelled: Deadline::in(…).

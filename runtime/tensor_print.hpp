@@ -22,9 +22,9 @@ struct PrintOptions {
 [[nodiscard]] Shape shown_shape(const Shape& shape, const PrintOptions& options = {});
 
 /// Formats the values in brackets: "[[1., 2.],\n [3., 4.]]"; a scalar is the bare number. `bytes`
-/// holds all values or those of shown_shape(), in row-major order. Floats show `precision` digits;
-/// none if all are whole; powers of ten if their magnitudes differ by more than 1000 or are above
-/// 1e8 or below 1e-4, as in PyTorch.
+/// holds all values or those of shown_shape(), in row-major order. Floats show `precision` digits,
+/// or none if all are whole. They show powers of ten if their magnitudes differ by more than 1000
+/// or are above 1e8 or below 1e-4, as in PyTorch.
 [[nodiscard]] std::string print_values(std::span<const std::byte> bytes,
                                        DType dtype,
                                        const Shape& shape,

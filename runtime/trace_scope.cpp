@@ -33,7 +33,8 @@ void note_unfinished(const Device& device, const Exception& error) {
   }
 }
 
-// Asks all devices before it waits for the first. The program itself reads failures of ops.
+// Sends a request to all devices before it waits for the first. The program itself reads failures
+// of ops.
 void catch_up(const std::vector<Device>& devices, SourceLoc loc) {
   std::vector<std::pair<const Device*, Pending<void>>> asked;
   for (const Device& device : devices) {

@@ -1,6 +1,6 @@
 // TraceScope: traces part of a program to a file that Perfetto shows and `hearth-bench trace` sums
-// up: which kernels ran when, of which layer and line, and the waits between them. TracePart names
-// a part of the program in it. HEARTH_TRACE_FILE traces a whole run without code.
+// up. The file has the times of kernels, their layers and lines, and the waits between them.
+// TracePart names a part of the program in it. HEARTH_TRACE_FILE traces a whole run without code.
 //
 //   {
 //     const hearth::TraceScope trace(runtime, "step.json");

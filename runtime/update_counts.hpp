@@ -1,8 +1,8 @@
 // Counts of updates that a device keeps itself. On a device with work in flight after a call, the
-// host does not know whether the last update happened: its gradient may turn out poisoned. The host
-// does not wait for it. The device instead computes what the next update needs from a count. The
-// update group replaces the count like a parameter, so it stays unchanged if the group does not
-// run.
+// host does not know whether the last update happened. The update's gradient may turn out poisoned.
+// The host does not wait for it. The device instead computes what the next update needs from a
+// count. The update group replaces the count like a parameter, so it stays unchanged if the group
+// does not run.
 // Threads: the thread whose stream owns the parameters.
 #pragma once
 

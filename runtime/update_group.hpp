@@ -2,9 +2,9 @@
 // The actor checks all inputs and allocates all memory before the first op runs. If any gradient is
 // poisoned, no op of the group runs, parameters and state keep their values, and the Pending
 // carries the first error. If an op fails after that, the values that the group has overwritten are
-// lost: every tensor that it replaces then carries the error, so that no half step is used. On
-// an asynchronous device whose kernels may still fail, the device makes this decision, so that the
-// host does not wait. Such a device refuses a group with an op that may fail while it runs
+// lost. Every tensor that the group replaces then carries the error, so that no half step is used.
+// On an asynchronous device whose kernels may still fail, the device makes this decision, so that
+// the host does not wait. Such a device refuses a group with an op that may fail while it runs
 // (unsupported, by the Pending).
 // Threads: the thread whose stream owns the parameters.
 #pragma once
@@ -83,10 +83,10 @@ class UpdateGroup {
   ///
   /// Dtypes: f16 and bf16 parameters have f32 state and f32 computation. A 16-bit state is accepted
   /// once, and replaced by an f32 one. A gradient has the parameter's type or f32.
-  /// Errors (also of the functions below): ShapeError, DtypeError if the tensors do not fit;
-  /// DeviceMismatch for a tensor of another device; ArgumentError if this group has already made
-  /// one of them (a parameter is updated once a step), was committed, or was opened on another
-  /// stream than the thread's current one.
+  /// Errors: ShapeError, DtypeError if the tensors do not fit; DeviceMismatch for a tensor of
+  /// another device; ArgumentError if this group has already made one of them (a parameter is
+  /// updated once a step); ArgumentError if the group was committed, or was opened on another
+  /// stream than the thread's current one. The functions below have the same errors.
   void sgd(Tensor& parameter, Tensor gradient, Tensor& momentum, const SgdUpdate& update);
   void adam(
       Tensor& parameter, Tensor gradient, Tensor& mean, Tensor& variance, const AdamUpdate& update);

@@ -48,8 +48,8 @@ class UpdateRule final {
   // ---- for the library ----
   /// The expression for parameters and gradients of these float types.
   /// Errors: ArgumentError for a function that is not elementwise, reads a value, uses a tensor
-  /// that is no operand, ignores an operand, or returns another number of results or other types.
-  /// Exceptions of the function pass through.
+  /// that is no operand, or ignores an operand; ArgumentError for another number of results or
+  /// other result types. Exceptions of the function pass through.
   [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType parameter,
                                                                     DType gradient);
 

@@ -169,8 +169,8 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
       HEARTH_EXCLUDES(paths_mutex_);
   /// Takes everything posted so far. Threads: token holder only.
   [[nodiscard]] std::vector<DeviceMessage> take_inbox();
-  /// On a device that runs work inline: runs the device's loop on this thread while the token is
-  /// free, until `waiter` is ready, the deadline passes or nothing is runnable. If the deadline is
+  /// Runs the device's loop on this thread while the token is free, if the device runs work inline.
+  /// Returns when `waiter` is ready, the deadline passes or nothing is runnable. If the deadline is
   /// near, wakes the actor's thread instead.
   /// Errors: ArgumentError stream_misuse for a thread that already runs the loop: it would wait for
   /// itself.

@@ -1,7 +1,7 @@
 // Device messages: values that clients send to a device's actor through its inbox, beside the
 // records in lanes. Clients need not see the actor, and a device on another host could receive the
-// same values. Two messages carry more than plain data: RunOnLoan holds the borrower's function,
-// which needs the device's memory in this process; a question holds the promise of its answer.
+// same values. Two messages carry more than plain data. RunOnLoan holds the borrower's function,
+// which needs the device's memory in this process. A question holds the promise of its answer.
 // Private to runtime.
 // Threads: made by any; received by the token holder. Each message is received once, or dropped
 // when the device has stopped; its promise then reports `cancelled`.

@@ -2,7 +2,7 @@
 // record carries a pointer and owns the ticket until take_ticket(). Private to runtime.
 // Threads: made by the client; then the token holder's (on a stopped device, the producer's).
 // Invariants: (1) a ticket's callbacks belong to the program: only notify() calls them; (2) the
-// code that consumes a record takes its ticket last, when it has the answer; a record that ends
+// code that consumes a record takes its ticket last, when it has the answer; (3) a record that ends
 // otherwise, also by an exception, still has its ticket, and reject_ticket() answers it.
 #pragma once
 

@@ -105,10 +105,10 @@ void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline dead
   run(until, context, deadline);
 }
 
-// Phases of a pass: rings and messages; lanes that wait for memory; windows of lingering lanes, if
-// a question or the shutdown waits; questions; held ops of the row join; the end of a shutdown; a
-// turn of the next lane. Without a runnable lane, or once the borrower's condition holds, the loop
-// releases the token.
+// Phases of a pass: (1) rings and messages; (2) lanes that wait for memory; (3) windows of
+// lingering lanes, if a question or the shutdown waits; (4) questions; (5) held ops of the row
+// join; (6) the end of a shutdown; (7) a turn of the next lane. Without a runnable lane, or once
+// the borrower's condition holds, the loop releases the token.
 void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noexcept {
   endpoint_->note_holder();
   bool has_worked = false;  // before that, no deadline needs a clock read
@@ -187,8 +187,8 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
 
 // A release wakes all waiters, not only the first: each learns from its own allocation whether the
 // memory suffices. A window may hold the drop that would help, so windows end next.
-// If no lane can run and nothing is in flight, no work will release memory: the youngest waiter
-// fails, and older ones may get what it releases. Its turn checks again that this still holds
+// If no lane can run and nothing is in flight, no work will release memory. The youngest waiter
+// then fails, and older ones may get what it releases. Its turn checks again that this still holds
 // (LaneQueues::on_shortage), because other lanes may have advanced.
 void DeviceActor::serve_memory_waits() {
   if (released_blocks_ != handles_.release_count()) {

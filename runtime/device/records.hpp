@@ -40,7 +40,7 @@ class Records final {
 
   /// Consumes the record at the lane's front, which the caller then removes, or parks the lane.
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
-  /// Whether the stream's limits give up the lane's next record. Changes nothing.
+  /// Whether the stream's limits cancel the lane's next record. Changes nothing.
   [[nodiscard]] static bool is_over(LaneState& lane) noexcept;
 
   // ---- messages about waiting records ----
@@ -49,8 +49,8 @@ class Records final {
 
  private:
   [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
-  /// Gives the record up if the stream's limits require it, and returns whether it did. Lifetimes
-  /// and open update groups are never given up.
+  /// Cancels the record if the stream's limits require it, and returns whether it did. Lifetimes
+  /// and open update groups are never cancelled.
   [[nodiscard]] bool is_given_up(LaneState& lane, const OpView& op);
   static void forget_waits(LaneState& lane) noexcept;
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);

@@ -13,8 +13,8 @@ ErrorRef cancelled(const char* text) {
   return std::make_shared<const Error>(Error{.code = ErrorCode::cancelled, .text = text});
 }
 
-/// The first tensor that an update replaces and that no record has created yet. An update that is
-/// given up still keeps its future value; the gradient does not matter.
+/// The first tensor that an update replaces and that no record has created yet. An abandoned update
+/// keeps the old value of that tensor, so it waits for its creation. The gradient does not matter.
 Slot* unborn_replaced(const ResolvedOp& update) {
   constexpr int kGradient = 1;
   for (int i = 0; i < update.input_count(); ++i) {
@@ -82,7 +82,7 @@ void UpdateGroups::report(const OpView& op, LaneState& lane, LateFailures guards
 
 // Phases: a wait for operands and, in a joint group, for kernels that may spoil them; the ticket,
 // without which the group was discarded; the memory of a group that is not refused, or a wait for
-// it; then the group runs or is given up, and its reader is notified. The lane may come here
+// it; then the group runs or is abandoned, and its reader is notified. The lane may come here
 // several times, until it does not park.
 Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   Slot* const unborn = find_unborn(lane);
@@ -126,7 +126,7 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     refuse(endpoint_, *ticket, status.shared_error());
   }
   const bool is_own = !ticket->joint.decision;  // the trainer that decides a joint update knows
-  if (!status.has_value() && is_own) {          // failed or given up: an update is lost
+  if (!status.has_value() && is_own) {          // failed or abandoned: an update is lost
     status = endpoint_.tables().failures().enter_lost_update(status.shared_error());
   }
   const LateFailures guards = status.has_value() ? open_failures(lane) : nullptr;

@@ -37,13 +37,13 @@ class UpdateGroups final {
 
   /// Keeps a record of the lane's open group.
   static void keep(LaneState& lane, const OpView& op);
-  /// Handles group_end: runs the lane's group, or gives it up.
+  /// Handles group_end: runs or abandons the lane's group.
   [[nodiscard]] Step finish(LaneState& lane, const OpView& op);
-  /// Gives up the lane's group: its new tensors keep the old values.
+  /// Abandons the lane's group: its new tensors keep the old values.
   void give_up(LaneState& lane, const ErrorRef& error);
   /// Wakes a lane that waits for the decision on its update.
   void settle(LaneId id);
-  /// Gives up the open group of a lane that ends.
+  /// Abandons the open group of a lane that ends.
   void abandon_open(LaneState& lane);
 
  private:
@@ -66,7 +66,7 @@ class UpdateGroups final {
   /// Aborts an open decision if the device is lost or the deadline has passed.
   void abort_if_over(const LaneState& lane, UpdateDecision& decision) const;
   void announce(LaneState& lane, JointUpdate& joint);
-  /// Runs the group, or gives it up with this status. `guards`: kernels that decide whether its
+  /// Runs the group, or abandons it with this status. `guards`: kernels that decide whether its
   /// results count.
   [[nodiscard]] Status end(LaneState& lane, Status status, const LateFailures& guards);
 

@@ -39,8 +39,8 @@ struct Captured {
 /// Captures with one call of the function. f16 and bf16 are computed in f32, and rounded by casts
 /// and at the end. Numbers in the function become constants. Requires a function that does the same
 /// for every shape of its operands.
-/// Errors: ArgumentError for an op that is not elementwise, a read of a value, a tensor of another
-/// device or a random number, naming the op and its line; exceptions of the function.
+/// Errors: ArgumentError, with op and line, for a non-elementwise op, a read of a value, a tensor
+/// of another device or a random number; exceptions of the function.
 [[nodiscard]] Captured capture(const CaptureForm& form, const CapturedFunction& function);
 /// Captures any function: calls it twice, with tensors of shape [1] and of several long axes, and
 /// compares the kernels.

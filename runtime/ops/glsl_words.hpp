@@ -1,6 +1,6 @@
-// Reserved names in a custom kernel's text: those of GLSL 4.60 (section 3.6 of its specification)
-// and of the kernel's extensions, and those of the surrounding generated text. Pure functions.
-// Private to runtime. Threads: any.
+// Reserved names in a custom kernel's text: those of GLSL 4.60 (section 3.6 of its specification),
+// of the kernel's extensions and of the surrounding generated text. Pure functions. Private to
+// runtime. Threads: any.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // Turns checked operands into a record in the lane. Every op of every program passes through
 // submit_on_stream(), so its cost is the library's floor: 110 ns for each op on the user's thread
-// (bench: BM_Submit_Add). The cost lies in atomics and lookups: one load of the reference count for
-// each input, one intern lookup for the source line, and none for a shape that an input has.
+// (bench: BM_Submit_Add). The cost lies in atomics and lookups. Each input costs one load of the
+// reference count, the source line one intern lookup. A shape that an input has needs no lookup.
 #include "op_submit.hpp"
 
 #include <array>
@@ -193,7 +193,7 @@ class RecordBuilder {
   std::vector<std::byte> heap_;
 };
 
-/// Returns whether the result keeps the layer of its input: a view of a weight, or the weight cast
+/// Returns whether the result keeps the layer of its input. A view of a weight, or the weight cast
 /// or copied, still belongs to the weight's layer.
 bool shows_its_input(OpKind kind) noexcept {
   return op_info(kind).op_class == OpClass::view || kind == OpKind::cast || kind == OpKind::copy;

@@ -1,4 +1,4 @@
-// Draws of random ops from a generator, and their log for checkpoint(): the second run of a
+// Draws of random ops from a generator, and their log for checkpoint(). The second run of a
 // function draws the same numbers as the first, whatever the generator's state is. Private to
 // runtime. Threads: each has its own logs.
 #pragma once

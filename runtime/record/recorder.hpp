@@ -1,6 +1,6 @@
 // Recorder: turns the records that a runtime's streams push into an op trace. Private to runtime;
 // one in each RuntimeTables. Threads: any.
-// Invariants: (1) a record is noted before it is pushed, and no other thread can name its results
+// Invariants: (1) a record is noted before it is pushed. No other thread can name its results
 // before its push returns, so the noted order keeps every dependency; (2) only its owner reads a
 // ticket, before the push passes it on; (3) noting never fails the op.
 #pragma once

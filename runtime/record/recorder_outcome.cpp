@@ -40,7 +40,7 @@ void Recorder::listen(const OpView& op, const Mark& mark) {
 
 namespace {
 
-// Returns whether an op was cancelled by its stream's limits, or by the end of the device: such an
+// Returns whether an op was cancelled by its stream's limits, or by the end of the device. Such an
 // error is no failure of the op whose result was to be read.
 bool is_given_up(const Error& error) noexcept {
   switch (error.code) {

@@ -17,7 +17,7 @@ namespace hearth {
 
 struct PlayOptions {
   TraceLimits limits = {};
-  /// Also reads the values that are left at the end.
+  /// Whether the values that are left at the end are read, too.
   bool reads_all_at_end = false;
   /// The longest wait for one value.
   std::chrono::nanoseconds limit = kDefaultWait;
@@ -28,7 +28,7 @@ struct PlayedRead {
   std::size_t op =
       0;  ///< The index of the readback in the trace, from 0; ops.size() for those at the end.
   std::size_t maker = 0;  ///< The index of the op that made the value.
-  Operand operand;        ///< As in the trace.
+  Operand operand;        ///< The value's operand in the trace.
   std::vector<std::byte> bytes = {};
   ErrorRef error = {};
   /// All bytes that it depends on are in the trace, so a comparison is meaningful.

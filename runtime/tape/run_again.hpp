@@ -14,8 +14,8 @@ namespace hearth {
 /// freed.
 [[nodiscard]] Tensor untracked(const Tensor& tensor);
 [[nodiscard]] bool is_view(OpKind kind) noexcept;
-/// Returns whether the node's op can be rerun from its attributes and inputs alone: it has one
-/// result and is elementwise, or it is a view.
+/// Returns whether the node's op can be rerun from its attributes and inputs alone. Such an op is a
+/// view, or elementwise with one result.
 [[nodiscard]] bool can_run_again(const TapeNode& node) noexcept;
 /// Returns whether the node has saved its input, and the input's index among all saved tensors.
 [[nodiscard]] bool saves_input(const TapeNode& node, std::uint32_t input) noexcept;

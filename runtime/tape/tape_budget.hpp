@@ -1,8 +1,8 @@
 // TapeBudget: keeps a tape within a number of bytes. Chooses saved values to drop that elementwise
 // ops and views can recompute from kept ones, and recomputes them. Private to runtime. Threads: the
 // tape's owner.
-// Invariant: the inputs of a dropped value are available when the sweep needs it: a leaf, a value
-// saved by an op up to its producer, or one that can itself be recomputed.
+// Invariant: the inputs of a dropped value are available when the sweep needs it. Each is a leaf, a
+// value saved by an op up to its producer, or one that can itself be recomputed.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,9 @@
 // backward pass the recomputing ops are fused into the kernel of their consumers, so nothing is
 // written there either. Private to runtime. Threads: the tape's owner.
 // Invariant: the inputs of a dropped value are available to each of its users until the sweep has
-// passed them: a leaf, a value held for this user or an earlier one, or one that can be recomputed
-// from such values. Saved values do not count, since gradients release those that they use.
+// passed them. Each input is a leaf, a value held for this user or an earlier one, or one that can
+// be recomputed from such values. Saved values do not count, since gradients release those that
+// they use.
 #pragma once
 
 #include <cstddef>

@@ -73,9 +73,9 @@ void reduced_extremum(const VjpNode& node, Tensor gradient) {
   node.give(0, where(node.at(is_chosen), node.at(std::move(share)), node.at(0.0)));
 }
 
-// The slope at an element is the product of the others: 0 if another one is 0, else the product of
-// all nonzero ones, without the element itself. Computed in f64, where products of narrower types
-// rarely overflow.
+// The slope at an element is the product of the others. It is 0 if another one is 0, else the
+// product of all nonzero ones without the element itself. Computed in f64, where products of
+// narrower types rarely overflow.
 void product(const VjpNode& node, Tensor gradient) {
   const Shape kept = kept_shape(node);
   const std::vector<int> axes = reduced_axes(node);

@@ -4,7 +4,7 @@
 // stream of each device.
 // Invariants: (1) every walk that tracks, loads, moves or steps a model names its tensors by
 // set_path(); (2) an unnamed weight outside the model is reported once, when the loss of a second
-// value_and_grad uses it: at the first, its own model may not have been walked yet; (3) an unnamed
+// value_and_grad uses it. At the first, its own model may not have been walked yet; (3) an unnamed
 // tensor inside the model is reported at its first use, since the walk has named all others.
 #pragma once
 
@@ -37,8 +37,8 @@ class WeightWatch final {
   /// Starts to watch the devices of `leaves`, the model's parameters. Errors: as the ops of the
   /// call at `loc`.
   void watch(std::span<const Tensor> leaves, SourceLoc loc);
-  /// Logs a warning for an input that is an unnamed weight, and for one that is an unnamed member
-  /// of the model: the first of a model, the tenth, the hundredth.
+  /// Logs a warning for an input that is an unnamed weight or an unnamed member of the model. Of
+  /// each model's warnings it logs the first, the tenth, the hundredth and so on.
   void look_at(const Submission& submission) const;
   /// Explains an operand on another device than the model: it is a member that the model does not
   /// name. Empty if it is no such member.

@@ -140,9 +140,9 @@ class DeviceError : public Exception {
  public:
   using Exception::Exception;
 };
-/// Memory was exhausted. For a tensor, the text has the requested bytes, the state of the pools,
-/// the largest free block, and the largest tensors with their source lines. For host memory of the
-/// program itself, the text has the bytes, and nothing was queued.
+/// Memory was exhausted. For a tensor, the text has the requested bytes, the state of the pools and
+/// the largest free block. It also lists the largest tensors with their source lines. For host
+/// memory of the program itself, the text has the bytes, and nothing was queued.
 class OutOfMemory final : public DeviceError {
  public:
   using DeviceError::DeviceError;

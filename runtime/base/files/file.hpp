@@ -1,9 +1,9 @@
 // Files on disk: the only place of the library that opens, writes and renames them.
 // Threads: any; calls block on the disk, so device actors never make them.
-// Invariants: (1) a replaced file is at every moment the whole old one or the whole new one, also
-// after a crash, and only regular files are replaced; (2) a failed write leaves no temporary file,
-// and a killed writer's file (FILE.hearth-tmp-0) is removed by the next write of that file; (3)
-// every error has the path, the step and the operating system's message.
+// Invariants: (1) a replaced file is at every moment the whole old or the whole new one, also after
+// a crash; only regular files are replaced; (2) a failed write leaves no temporary file, and a
+// killed writer's file (FILE.hearth-tmp-0) is removed by the next write of that file; (3) every
+// error has the path, the step and the operating system's message.
 #pragma once
 
 #include <cstddef>

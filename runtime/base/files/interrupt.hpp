@@ -3,8 +3,8 @@
 // One Ctrl-C may arrive several times, from the terminal and from a parent that forwards it. All
 // signals within kInterruptPause of the first count as one request. The next one ends the program
 // as without a scope.
-// While a scope lives, a write to a closed pipe fails with EPIPE and does not end the program
-// (SIGPIPE), so that `trainer | head` loses no model.
+// While a scope lives, a write to a closed pipe fails with EPIPE. SIGPIPE does not end the program,
+// so `trainer | head` loses no model.
 // Owned by the code that polls it. Threads: any; scopes of several threads may end in any order.
 // Signal actions belong to the process, so all scopes share one count. Each sees the signals since
 // it began.

@@ -1,5 +1,5 @@
-// Schedules: how the manual executor chooses, at each step, which runnable thread goes next: in
-// turn, at random, by changing priorities (PCT), or as in a recorded run.
+// Schedules: how the manual executor chooses the thread that runs at each step. A schedule chooses
+// among runnable threads in turn, at random, by changing priorities (PCT), or as in a recorded run.
 // Threads: owner only: the executor that received the schedule. Invariant: a choice depends on the
 // arguments, the seed and earlier choices alone, so equal programs and seeds give equal steps.
 #pragma once

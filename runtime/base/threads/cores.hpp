@@ -22,7 +22,8 @@ namespace hearth {
 [[nodiscard]] int core_share();
 
 /// Returns core_share() of the available_cores(). If that is not all of them, they start at the
-/// calling thread's core: two containers with a quota each do not share the machine's first cores.
+/// calling thread's core. Two containers with a quota each then do not share the machine's first
+/// cores.
 [[nodiscard]] std::vector<int> shared_cores();
 
 namespace detail {

@@ -1,5 +1,5 @@
-// The code of a program's own kernels, as values that backends run: a function for devices whose
-// memory is visible to the host, GLSL for Vulkan devices.
+// The code of a program's own kernels, as values that backends run. Devices whose memory is visible
+// to the host run a function, Vulkan devices run GLSL.
 // Made by CustomKernel (runtime/custom_kernel.hpp). Immutable once made, shared. Threads: any.
 #pragma once
 

@@ -34,8 +34,8 @@ class Joinable {
   [[nodiscard]] virtual bool join(Deadline deadline) = 0;
   /// Waits without limit, for bodies that are sure to return; OwnedThread is for all others.
   void join() { static_cast<void>(join(Deadline::never())); }
-  /// Detaches the thread: no one waits for it, and what it uses must outlive it. For threads that
-  /// do not return.
+  /// Detaches the thread, for threads that do not return. The thread is never joined, and all that
+  /// it uses must outlive it.
   virtual void detach() = 0;
 };
 

@@ -78,8 +78,8 @@ class Watchdog final : public RefCounted<Watchdog> {
   /// Queries this witness in reports as long as the result lives.
   [[nodiscard]] std::shared_ptr<const void> watch(Witness witness) HEARTH_EXCLUDES(mutex_);
 
-  /// Attaches a report to `error` of the calling thread's wait for `subject`: a deferred one, which
-  /// is cheap, or a finished one, for which it waits.
+  /// Attaches a report to `error` of the calling thread's wait for `subject`. A deferred report is
+  /// cheap; for a finished one this call waits.
   void attach_report(Error& error, std::string subject) HEARTH_EXCLUDES(mutex_);
   /// Reports the open waits now, one a line, after the calling thread ended its wait for
   /// `subject`. Waits for the witnesses' answers, so never call it on a thread that others wait

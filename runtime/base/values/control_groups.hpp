@@ -21,8 +21,8 @@ void for_each_control_group(std::string_view controller,
                             const std::function<void(const std::filesystem::path&)>& look,
                             const ControlGroupFiles& files = {});
 
-/// Returns the processors' worth of time that the groups leave (cpu.max, or cpu.cfs_quota_us over
-/// cpu.cfs_period_us): the least of all groups; nothing if none sets a limit.
+/// Returns the processors' worth of time that the groups leave: the least of all groups; nothing if
+/// none sets a limit. A group's limit is cpu.max, or cpu.cfs_quota_us over cpu.cfs_period_us.
 [[nodiscard]] std::optional<double> processor_quota(const ControlGroupFiles& files = {});
 
 }  // namespace hearth::detail

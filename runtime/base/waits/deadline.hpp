@@ -1,7 +1,7 @@
 // Deadline: the point in time at which a wait ends without result, or never.
 // A value. Threads: any; functions that depend on the present read the calling thread's clock.
 // Invariant: time in which no thread of the process could run (a suspended machine, a stopped
-// process) does not count: the deadline moves back by that time.
+// process) does not count. The deadline moves back by that time.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // The word on which one thread sleeps and others wake it: a Parker without its system calls.
 // Threads: announce(), has_token() and finish() by the owner; leave_token() by any.
 // Invariant: a token is never lost: it ends the current wait or the next one. Both sides exchange
-// the same word, so one of them sees the other: either announce() finds the token of leave_token(),
+// the same word, so one of them sees the other. Either announce() finds the token of leave_token(),
 // or leave_token() finds that the owner sleeps.
 #pragma once
 

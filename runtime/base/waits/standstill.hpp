@@ -1,6 +1,5 @@
-// Standstill: the time in which no thread of this process could run, because the process was
-// stopped (SIGSTOP, a debugger, a frozen container) or its machine was. Deadlines do not count that
-// time.
+// Standstill: the time in which no thread of this process could run. Either the process was stopped
+// (SIGSTOP, a debugger, a frozen container), or its machine was. Deadlines do not count that time.
 // A sleeper with a deadline reads the clock every kBeat. If the clock is far past the next due read
 // of all sleepers, no thread could run in between.
 // Threads: any. Invariants: (1) a standstill counts once, although each resumed thread detects it;

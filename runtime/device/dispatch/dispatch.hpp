@@ -324,8 +324,8 @@ class Dispatch {
                               std::span<const HeldStorage> storages,
                               OnShortage rule,
                               bool may_come_later = false);
-  /// Called when a kernel must be compiled now: requests the kernels of later records of the lane,
-  /// as far as those are predictable, to be compiled meanwhile.
+  /// Called when a kernel must be compiled now. Requests the compilation of the kernels of later
+  /// records of the lane, as far as those records are predictable.
   void foresee(LaneState& lane) noexcept;
   void foresee_all(LaneState& lane);
   [[nodiscard]] KernelCall call_to_come(const OpView& op,

@@ -59,9 +59,9 @@ void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
   }
 }
 
-// Conditions for reuse in place: last use of the input; whole storage; elements in the order of the
-// result; a kernel that may read and write the same bytes. An update's outputs replace only their
-// own inputs; otherwise a parameter would land in the bytes of a moment.
+// Conditions for reuse in place: (1) last use of the input; (2) whole storage; (3) elements in the
+// order of the result; (4) a kernel that may read and write the same bytes. An update's outputs
+// replace only their own inputs; otherwise a parameter would land in the bytes of a moment.
 Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
   const Operand out = op.op().output(output_index);
   const detail::Layout& out_layout = endpoint_.tables().shapes.layout(out.shape);

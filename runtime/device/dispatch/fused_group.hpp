@@ -2,8 +2,8 @@
 // Its form is the key of a plan. Private to runtime. Reused from group to group; touched by the
 // token holder only.
 // Invariants: (1) it points into the lane's ring, so it is valid for one turn; (2) its form holds
-// no scalar operand, tensor, size or position in the stream: the same lines of a program have the
-// same form in each step.
+// no scalar operand, tensor, size or position in the stream. The same lines of a program therefore
+// have the same form in each step.
 #pragma once
 
 #include <algorithm>

@@ -107,8 +107,8 @@ class InFlight final {
   /// Queries the device's progress. Returns true if work has ended since the last call.
   [[nodiscard]] bool look(Backend& backend);
   /// Completes the trace events of ended work. Times come from the device's clock if it has one.
-  /// Otherwise an event begins when it was submitted or when the previous one ended, and events
-  /// whose end was observed together share the time; copies share by bytes.
+  /// Otherwise an event begins when it was submitted or when the previous one ended. Events whose
+  /// end was observed together share the time; copies share it by bytes.
   void finish_traced(detail::Trace& trace, Backend& backend);
   /// Removes and returns the next entry that has ended.
   [[nodiscard]] std::optional<WorkEnd> take_ended();

@@ -1,7 +1,7 @@
-// LaneLimit: when the ops of a lane are given up before they begin. It holds the limits of the
+// LaneLimit: when the ops of a lane are cancelled before they begin. It holds the limits of the
 // lane's stream and the number of its last cancelled record. Private to runtime. Touched by the
 // token holder only.
-// Invariants: (1) an op that has begun is never given up; (2) is_set() is false in a lane without
+// Invariants: (1) an op that has begun is never cancelled; (2) is_set() is false in a lane without
 // limits, whose ops pay one branch.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace hearth {
 
-/// Reason for which a record is given up.
+/// Reason for which a record is cancelled: by cancel_through(), by a stop, or by its deadline.
 enum class GivenUp : std::uint8_t { cancelled, stopped, late };
 
 /// Converts the reason to an error. Separate from over(), which needs no memory.
@@ -33,12 +33,12 @@ class LaneLimit final {
     stop_ = std::move(stop);
     update();
   }
-  /// Gives up all records up to this number.
+  /// Cancels all records up to this number.
   void cancel_through(std::uint64_t sequence) noexcept {
     cancelled_through_ = std::max(cancelled_through_, sequence);
     update();
   }
-  /// Reason for which the next record, with this number, is given up; nullopt if it may begin.
+  /// Reason for which the next record, with this number, is cancelled; nullopt if it may begin.
   [[nodiscard]] std::optional<GivenUp> over(std::uint64_t sequence) noexcept;
   /// Time limit for waits of the lane's records. A cancel or a stop instead comes with a message.
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }

@@ -1,7 +1,7 @@
 // LaneState: the actor's side of a lane: whether it may run, what it waits for, and what waits for
 // it. Private to runtime. Touched by the token holder only.
-// Invariant: a parked lane has exactly one waker (a slot, other lanes' progress, a loan, a
-// transfer, a decision, released memory, the end of work on the device) and a deadline.
+// Invariant: a parked lane has a deadline and exactly one waker. Wakers are a slot, other lanes'
+// progress, a loan, a transfer, a decision, released memory, and the end of work on the device.
 #pragma once
 
 #include <algorithm>
@@ -92,12 +92,12 @@ struct PartialCopy {
 /// A failure of one of the lane's ops.
 struct NotedFailure {
   std::shared_ptr<detail::Failure> failure;
-  /// Keeps the failure alive until the device has been idle for a moment, so that the log does not
+  /// Keeps the failure alive until the device has been idle for a moment. Otherwise the log would
   /// report a failure that the next sync() throws.
   ErrorRef carrier;
 };
 
-/// What a parked lane waits for. `device`: the end of work that the device was given.
+/// Reason for which a lane is parked. `device`: the lane waits for the end of submitted work.
 enum class ParkReason : std::uint8_t {
   none,
   slot,
@@ -138,7 +138,7 @@ struct LaneState {
   std::vector<LateEnd> late_ends;          ///< of records that ran before their turn
   bool lingers = false;                    ///< outside the actor's queues, with its window open
   Deadline linger_until = Deadline::never();
-  LaneLimit limits;  ///< when its records are given up
+  LaneLimit limits;  ///< when its records are cancelled
   Deadline deadline = Deadline::never();
   std::optional<ProgressLimit> limit;        ///< while parked for wait_limit: end of that limit
   DeviceEndpoint* awaited_device = nullptr;  ///< while parked for bytes: the device that sends them

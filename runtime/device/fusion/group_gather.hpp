@@ -53,38 +53,38 @@ class GroupGather final {
   /// Whether the kernel may fail for the values of an anchor's operands.
   [[nodiscard]] bool fails_with_anchor() const noexcept;
 
-  /// Reason for which an op is not taken. group_boundary.cpp has the text of each.
+  /// Reason for which an op is not taken; "it" is this op. group_boundary.cpp has the text of each.
   enum class Obstacle : std::uint8_t {
     none,
     kind,  ///< Ops of its kind or types are in no group.
-    view,  ///< It is a view of a result, which must be in memory.
+    view,  ///< View of a result, which must be in memory.
     ops,   ///< The group has the maximum of ops or results.
     /// Its result has neither the shape of the group's values nor one element for each row.
     shape,
-    row,            ///< It works along other rows, or a row's value lies along other axes.
+    row,            ///< Works along other rows, or a row's value lies along other axes.
     long_row,       ///< Its rows are too long.
-    axes,           ///< It works along axes that are not the last ones.
-    order,          ///< It reads a tensor of another shape or order.
+    axes,           ///< Works along axes that are not the last ones.
+    order,          ///< Reads a tensor of another shape or order.
     place,          ///< Its result depends on positions that the group does not know.
-    behind_anchor,  ///< It works along rows behind an anchor.
+    behind_anchor,  ///< Works along rows behind an anchor.
     numbers,
     inputs,
     unready_input,
     drop,
-    stranger,      ///< It shares no tensor with the group.
-    again,         ///< It recomputes a value for ops that are not in the group.
+    stranger,      ///< Shares no tensor with the group.
+    again,         ///< Recomputes a value for ops that are not in the group.
     lone_anchor,   ///< The device's kernel of it takes no epilogue.
-    joined,        ///< It joins ops of other lanes.
+    joined,        ///< Joins ops of other lanes.
     second_chain,  ///< The anchor already has a group before it.
-    two_results,   ///< It reads two results of the group,
-    inner_result,  ///< or one that is not the last,
-    shown_result,  ///< or a view of it,
-    part_result,   ///< or one that has no element at each position.
+    two_results,   ///< Reads two results of the group.
+    inner_result,  ///< Reads a result that is not the last one.
+    shown_result,  ///< Reads a view of a result.
+    part_result,   ///< Reads a result that lacks elements at some positions.
     prologue,      ///< The device's kernel of it takes no such prologue.
     needed,        ///< Other ops read the result that it would take.
     repeated,      ///< That result repeats along rows of which the group reads none.
     refused,       ///< The backend refuses it together with the group.
-    /// There is no plan for the two together, and an early end of the window creates none.
+    /// No plan exists for the two together, and an early end of the window creates none.
     unplanned,
     ended  ///< A reduction has read the group's last value and takes no epilogue.
   };

@@ -1,8 +1,8 @@
 // GroupRecall remembers groups by the records that they were gathered from. When the same records
 // recur, it fills the group in as gathering would, and its plan needs no search. Private to
 // runtime. Owned by the device actor, touched by the token holder only.
-// Invariants: (1) a recalled group equals the one that GroupGather would gather: every fact that
-// gathering depends on is compared, of tensors only which operands are the same tensor; (2)
+// Invariants: (1) a recalled group equals the one that GroupGather would gather. Every fact that
+// gathering depends on is compared; of tensors, only which operands are the same tensor; (2)
 // remembered plans are valid until forget(), which runs before plans are evicted.
 #pragma once
 
@@ -66,8 +66,8 @@ class GroupRecall final {
     std::uint32_t tensor = 0;
   };
   static constexpr std::uint32_t kFirst = 1U << 29U;
-  static constexpr std::uint32_t kReady = 1U << 30U;     ///< It exists,
-  static constexpr std::uint32_t kStraight = 1U << 31U;  ///< and lies in row-major order.
+  static constexpr std::uint32_t kReady = 1U << 30U;     ///< The tensor exists.
+  static constexpr std::uint32_t kStraight = 1U << 31U;  ///< The tensor is in row-major order.
   struct Record {
     std::uint64_t header = 0;  ///< Kind, flags and counts.
     std::uint32_t blob_size_bytes = 0;

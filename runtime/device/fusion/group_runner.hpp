@@ -3,7 +3,7 @@
 // touched by the token holder only.
 // Invariants: (1) fusion changes no bit of a result that is not f16 or bf16; (2) plans are created
 // only for windows between two program boundaries, so that they depend on the program and not on
-// time; a window that ended early uses existing plans; (3) if a group cannot run, nothing has
+// time. A window that ended early uses existing plans; (3) if a group cannot run, nothing has
 // happened and its ops run singly.
 #pragma once
 
@@ -73,8 +73,9 @@ class GroupRunner final {
   void finish(LaneState& lane);
   /// Ends the remaining tensors of a record that ran before its turn.
   void end_late_uses(LaneState& lane, std::uint64_t sequence);
-  /// Explanations for the journal, if there is one (group_boundary.cpp): why the first op runs
-  /// alone, why the group ends, why less is gathered, and why its ops run singly.
+  /// Explanations for the journal, if there is one (group_boundary.cpp). Each function notes one
+  /// reason: why the first op runs alone, why the group ends, why less is gathered, or why its ops
+  /// run singly.
   void note_alone(LaneState& lane, const OpView& first) const noexcept;
   void note_end(const LaneState& lane, Gathered gathered) const noexcept;
   void note_lone_record(const LaneState& lane) const noexcept;

@@ -8,7 +8,7 @@
 namespace hearth {
 namespace {
 
-/// Time at which the lane's next record is given up, however long its wait may last.
+/// Time at which the lane's next record is cancelled, however long its wait may last.
 Deadline end_of(const LaneState& lane) noexcept {
   return lane.in_group ? Deadline::never() : lane.limits.deadline();
 }

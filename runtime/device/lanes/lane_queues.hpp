@@ -1,6 +1,7 @@
 // LaneQueues: the place of each lane of a device (ready, held by the row join, parked, or
-// lingering), the wakers of parked lanes, and the ends of windows. Private to runtime. Owned by the
-// device actor, touched by the token holder only, except next_deadline() and the lanes' progress.
+// lingering). It also has the wakers of parked lanes and the ends of windows. Private to runtime.
+// Owned by the device actor, touched by the token holder only, except next_deadline() and the
+// lanes' progress.
 // Invariants: (1) a lane is in one of these places, or empty and waiting for its next ring; (2) a
 // parked lane's record stays at its front and is consumed again when the waker comes; (3) a parked
 // lane has no window; a lane with a window is ready, in its turn, or lingering.

@@ -1,8 +1,9 @@
 // ReadyLanes: the runnable lanes of a device, in the order of their turns. Private to runtime.
 // Owned by the device actor, touched by the token holder only.
 // Invariants: (1) lanes of one priority take turns; (2) a lane of higher priority runs first; (3) a
-// waiting priority gets a turn after at most kPatience turns of others, so that no lane starves;
-// after one turn while an urgent lane is parked, because it may wait for these.
+// waiting priority gets a turn after at most kPatience turns of others, so that no lane starves.
+// While an urgent lane is parked it gets one after each turn of others, because the urgent lane may
+// wait for it.
 #pragma once
 
 #include <array>

@@ -27,9 +27,9 @@ class WindowRunner final {
   [[nodiscard]] bool looks_ahead() const noexcept { return looks_ahead_; }
 
   enum class Look : std::uint8_t {
-    joined,  ///< It stays in the lane, in the window.
-    ended,   ///< The window has ended before it; the window's records run first.
-    alone,   ///< It is at the lane's front and runs now.
+    joined,  ///< The record stays in the lane, in the window.
+    ended,   ///< The window has ended before the record; the window's records run first.
+    alone,   ///< The record is at the lane's front and runs now.
   };
   /// Processes the first record after the lane's window.
   [[nodiscard]] Look look(LaneState& lane, const OpView& op);

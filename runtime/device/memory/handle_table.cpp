@@ -8,7 +8,7 @@
 
 namespace hearth {
 
-// Slots lie in chunks, so that they never move: lanes park on them and resolved ops refer to them,
+// Slots lie in chunks, so that they never move. Lanes park on slots and resolved ops refer to them,
 // while other threads' tensors get new ones.
 void HandleTable::make_chunk(std::size_t chunk) {
   if (chunk >= chunks_.size()) {

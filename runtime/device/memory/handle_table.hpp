@@ -39,8 +39,8 @@ struct Storage {
   Storage* next_free = nullptr;
 };
 
-/// State of a slot. `pending`: an op in the window of its home will create its tensor; the
-/// generation is still that of the tensor before, so that other lanes see it as unborn.
+/// State of a slot. `pending`: an op in the window of its home will create its tensor. The
+/// generation is still that of the tensor before, so that other lanes see the new one as unborn.
 enum class SlotState : std::uint8_t { empty, pending, live, poisoned };
 
 /// Data of the current gathering on a tensor (GroupGather). Stale if the number differs.

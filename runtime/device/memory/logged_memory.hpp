@@ -1,6 +1,6 @@
-// A memory strategy that logs the use of a device's memory: changes of the held bytes by more than
-// an eighth, and the number of shortages. It wraps the real strategy only while the log level is
-// debug. Owned by the device actor. Threads: as MemoryStrategy.
+// A memory strategy that logs the use of a device's memory. It logs changes of the held bytes by
+// more than an eighth, and the number of shortages. It wraps the real strategy only while the log
+// level is debug. Owned by the device actor. Threads: as MemoryStrategy.
 // Invariant: the number of lines grows with the logarithm of the number of events.
 #pragma once
 

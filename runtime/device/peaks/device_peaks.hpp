@@ -1,6 +1,6 @@
-// Peak rates of a device, measured by two kernels on an otherwise idle backend and kept on disk, so
-// that later programs need not measure again. The tape uses them to decide whether recomputing a
-// value costs less than storing it. Private to runtime. Threads: any.
+// Peak rates of a device, measured by two kernels on an otherwise idle backend. They are kept on
+// disk, so that later programs need not measure again. The tape uses them to decide whether
+// recomputing a value costs less than storing it. Private to runtime. Threads: any.
 #pragma once
 
 #include <cstdint>
