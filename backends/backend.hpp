@@ -238,9 +238,9 @@ class Backend {
   /// Cancels a partly accepted download: nothing is written to these bytes any more. For backends
   /// that accept downloads in parts.
   virtual void forget_target(std::span<std::byte> target) noexcept { static_cast<void>(target); }
-  /// Returns the point of the newest copy submitted to the device on this stream. A failed upload()
-  /// or download() may have begun: the device may access its own bytes of that copy until this
-  /// point, but not the host's bytes.
+  /// Returns the point of the newest copy submitted to the device on this stream. Even the copy of
+  /// a failed upload() or download() may have begun. Until this point, the device may access its
+  /// own bytes of that copy, but not the host's bytes.
   [[nodiscard]] virtual TimelinePoint newest_copy(std::uint8_t stream) const noexcept {
     return {.value = 0, .stream = stream};
   }

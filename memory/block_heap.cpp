@@ -1,5 +1,5 @@
-// Two-level segregated fit (Masmano et al., 2004): a row for each power of two, 32 columns in a
-// row, a list for each column, and a bit for each list that is not empty. So take() and give() need
+// Two-level segregated fit (Masmano et al., 2004). Each power of two has a row of 32 columns, and
+// each column has a list. A bit for each list shows whether it is empty. So take() and give() need
 // a few instructions, whatever the number of pieces.
 // Pieces are named by index, because pointers into `pieces_` do not survive its growth. A reference
 // taken before new_piece() dangles too, so split_off() calls new_piece() first.
@@ -228,9 +228,9 @@ void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   drop_piece(right);
 }
 
-// Lets small pieces rest. Joining a piece and splitting it again for the next request of its size
-// takes as long as the rest of a release and an acquire together. Programs of small ops would pay
-// that for every op.
+// Lets small pieces rest. Joining a piece, and splitting it for the next request of its size, takes
+// as long as all other work of release and acquire. Programs of small ops would pay that for every
+// op.
 void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
   Piece& piece = pieces_[index];
   HEARTH_ASSERT(!piece.is_free && !piece.rests, "a piece was given back twice");

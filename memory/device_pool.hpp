@@ -4,10 +4,10 @@
 // Owned by the device actor, driven by the holder of its token: no locks.
 // Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5)
 // exclusive blocks and temporaries share a page only if the budget leaves no other place; (6) no
-// page is requested while a free piece fits; (7) where pages grow and have gaps, free pieces of 128
-// KiB and more never make the reserved bytes exceed the peak of the live bytes by over a tenth,
-// scratch not counted; (8) acquire and release call neither malloc nor the provider while a free
-// piece fits.
+// page is requested while a free piece fits; (7) where pages grow and have gaps, large free pieces
+// never make the reserved bytes exceed the peak of live bytes by over a tenth. Large pieces have
+// 128 KiB or more, and scratch is not counted. (8) Acquire and release call neither malloc nor the
+// provider while a free piece fits.
 #pragma once
 
 #include <hearth/memory/block_heap.hpp>

@@ -34,7 +34,7 @@ struct MemoryUsage {
 
 /// Counts, since the start, of how the device resolved memory shortages, by step of the ladder.
 struct MemoryRungs {
-  std::uint64_t trim_count = 0;    ///< Idle pages were returned to make room for others.
+  std::uint64_t trim_count = 0;    ///< Idle pages were returned so that a heap could grow.
   std::uint64_t borrow_count = 0;  ///< A block was placed in pages kept for another kind.
   /// The driver had no more memory: host memory kept for copies was freed.
   std::uint64_t unstage_count = 0;

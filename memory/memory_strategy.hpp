@@ -4,9 +4,9 @@
 // Owned by the device actor, driven by the holder of its token: no locks.
 // Physical streams of a device are numbered 0..3. Stream 0, the home stream, is the in-order queue
 // on which ops run.
-// Invariants: (1) a block in use shares no byte with another block in use; (2) a released block is
-// reused at once for later work of the home stream, but only after the named values of all other
-// streams were retired; (3) no block moves, and no block outlives its strategy.
+// Invariants: (1) a block in use shares no byte with another block in use; (2) later work of the
+// home stream may reuse a released block at once, if the named values of all other streams were
+// retired; (3) no block moves, and no block outlives its strategy.
 #pragma once
 
 #include <hearth/memory/memory_report.hpp>
@@ -48,8 +48,8 @@ enum class Acquire : std::uint8_t {
 /// Acquired bytes. A plain handle: copies name the same bytes, and one release() returns them.
 struct Block {
   std::byte* data = nullptr;  ///< Never null after Acquire::ok, also for 0 bytes.
-  std::int64_t size_bytes =
-      0;  ///< As requested. The bytes up to the next granule belong to the block too.
+  /// Requested size. The bytes up to the next granule belong to the block too.
+  std::int64_t size_bytes = 0;
   /// Work on the home stream may write at once; the host and other streams wait for this home
   /// value.
   std::uint64_t ready_after = 0;

@@ -1,10 +1,10 @@
 // A lane's fusion window: the records behind the lane's front that the actor has inspected but not
-// run yet, so that several ops can become one kernel. This class holds only the counts; the records
-// stay in the ring. Plain data, of one thread.
+// run yet. So several ops can become one kernel. This class holds only the counts; the records stay
+// in the ring. Plain data, of one thread.
 // Invariants: (1) a record is counted once, when it is first inspected or runs without inspection;
 // (2) only a program boundary resets the counts, never a cut, so that windows fill up by program
 // order alone; (3) a record that left a window without a kernel runs singly and joins no other
-// window; a kernel may include records from behind others, which are then done before their turn.
+// window. A kernel may include records from behind others, which are then done before their turn.
 #pragma once
 
 #include <array>
@@ -85,8 +85,8 @@ class FusionWindow {
     ops_ = records_ = blob_bytes_ = 0;
     is_whole_ = true;
   }
-  /// Returns whether the first op after a boundary should run at once: the last kLonelyOps
-  /// boundaries each followed a single op, as in a program that reads each result.
+  /// Returns whether the first op after a boundary should run at once. That is so if the last
+  /// kLonelyOps boundaries each followed a single op, as in a program that reads each result.
   [[nodiscard]] bool expects_no_other() const noexcept {
     return lonely_ops_ == kLonelyOps && ops_ == 0;
   }

@@ -49,7 +49,7 @@ struct AxisLink {
 /// How an input is read for a result.
 struct IndexMap {
   bool is_independent = false;      ///< No element of the result needs this input.
-  bool is_row_major = false;        ///< The same position in row-major order; `axes` is empty.
+  bool is_row_major = false;        ///< Read at the result's row-major position; `axes` is empty.
   std::vector<AxisLink> axes = {};  ///< One for each axis of the input.
 };
 

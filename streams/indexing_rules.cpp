@@ -13,8 +13,9 @@ namespace {
 using detail::broken;
 using Operands = std::initializer_list<detail::Named>;
 
-// Returns the shape of what the index selects along the axis of `whole`: one slice for each entry
-// of a one-dimensional index (index_select, index_add), else one element for each entry.
+// Returns the shape of what the index selects along the axis of `whole`. Each entry of a
+// one-dimensional index (index_select, index_add) selects a slice; each entry of any other index
+// selects an element.
 Result<Shape> named_shape(
     OpKind kind, const Shape& whole, const Shape& index, int axis, Operands operands) {
   const bool is_line = kind == OpKind::index_select || kind == OpKind::index_add;

@@ -1,7 +1,6 @@
-// Facts of a kind for planners, beside its row in the op table: how it fuses, how its indices map,
-// the role of each attribute, whether it can fail while it runs, and the cost of its arithmetic. A
-// separate table, so that the rows which every submitted op reads stay small. Read-only data.
-// Threads: any.
+// Facts of a kind for planners, beside its row in the op table. They give fusion class, index rule,
+// roles of attributes, possible failure while an op runs, and cost of arithmetic. A separate table,
+// so that the rows which every submitted op reads stay small. Read-only data. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ enum class FusionClass : std::uint8_t {
 enum class IndexRule : std::uint8_t {
   none,          ///< No input, or no kernel.
   elementwise,   ///< Axes from the right; size 1 repeats (NumPy broadcasting).
-  row_major,     ///< The same position in row-major order: reshape.
+  row_major,     ///< Equal positions in row-major order: reshape.
   permuted,      ///< By PermuteAttributes.
   sliced,        ///< By SliceAttributes.
   scattered,     ///< The inverse of sliced.
@@ -57,8 +56,8 @@ enum class IndexRule : std::uint8_t {
   class_loss_backward,  ///< (grad [n], probabilities [n, c], targets [n]) to [n, c].
   gathered,             ///< The axis is read whole, because positions are data: gather.
   gathered_backward,    ///< Source and index are both read whole along the axis: scatter_add.
-  selected,             ///< As `gathered`, with the index along the result's axis: index_select.
-  selected_backward,    ///< As `gathered_backward`, with the index along the axis: index_add.
+  selected,             ///< Like `gathered`, with the index along the result's axis: index_select.
+  selected_backward,    ///< Like `gathered_backward`, with the index along the axis: index_add.
   top,                  ///< The axis of TopkAttributes is read whole and becomes shorter.
   attention,            ///< Heads side by side; a query reads all keys of its group's head.
   attention_backward,

@@ -38,8 +38,8 @@ enum class OpClass : std::uint8_t {
 enum class DtypeRule : std::uint8_t {
   given,           ///< Chosen by the caller (fill, cast, random).
   same,            ///< All inputs have one type, and the result has it too.
-  same_float,      ///< As `same`, but a float type.
-  product,         ///< As `same_float`, or i8 with an i32 result.
+  same_float,      ///< All inputs have one float type, and the result has it too.
+  product,         ///< One float type as in `same_float`, or i8 with an i32 result.
   comparison,      ///< All inputs have one type; the result is bool.
   where,           ///< (bool, t, t) -> t
   position,        ///< argmax, argmin: i64

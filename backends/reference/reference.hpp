@@ -26,9 +26,10 @@ namespace hearth::reference {
 /// multiplication: a dropped element is 0 even where the input is not finite. Integer arithmetic
 /// wraps.
 ///
-/// Errors: unsupported where supports() refuses. out_of_range for a class or position outside its
-/// range and kernel_failed for an integer divided by zero; both name the op and the value and leave
-/// the outputs untouched. out_of_memory if the machine has no room for the copies.
+/// Errors: unsupported where supports() refuses; out_of_range for a class or position outside its
+/// range; kernel_failed for an integer divided by zero; out_of_memory if the machine has no memory
+/// for the copies. The texts of out_of_range and kernel_failed name the op and the value. Both
+/// leave the outputs untouched.
 /// Cost: plain loops, dense f64 copies of all operands.
 [[nodiscard]] Status evaluate(const KernelCall& call);
 

@@ -32,7 +32,7 @@ struct SimCommand {
   std::chrono::nanoseconds cost{0};
   std::vector<std::uint64_t> after = {};  ///< Commands that it waits for.
   UniqueFunction<void()> effect = {};     ///< Runs at its end; may be empty.
-  bool hangs = false;                     ///< It begins and never ends.
+  bool hangs = false;                     ///< The command begins and never ends.
 };
 
 class SimMachine {

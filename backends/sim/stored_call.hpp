@@ -36,7 +36,7 @@ class StoredCall final {
   std::size_t beside_count_ = 0;
   const Expression* expression_;
   const CustomCode* custom_;
-  std::vector<ScalarAttributes> parameters_ = {};  ///< Of the epilogue.
+  std::vector<ScalarAttributes> parameters_ = {};  ///< Parameters of the epilogue.
   std::optional<Epilogue> epilogue_ = {};
 };
 

@@ -100,7 +100,7 @@ class BatchRecorder final {
   [[nodiscard]] bool has_failed() const noexcept;
   /// The first error. Requires has_failed(). Threads: any.
   [[nodiscard]] Error failure() const;
-  /// Waits until the queue has every batch that was handed over. Gives up when no batch progresses
+  /// Waits until the queue has every batch that was handed over. Fails if no batch progresses
   /// within the limit; further calls then do not wait until one does. Threads: any.
   /// Errors: deadline_exceeded; failure().
   [[nodiscard]] Status settle(std::chrono::nanoseconds limit);

@@ -1,4 +1,4 @@
-// Copies host memory with several threads, if the copy is long enough to be worth waking them: one
+// Copies host memory with several threads, if the copy is long enough to be worth waking them. One
 // core moves fewer bytes than a card's link. Owned by the transfers of a device. Threads: any;
 // concurrent calls share the threads.
 #pragma once

@@ -472,8 +472,9 @@ VkBufferCreateInfo VulkanDevice::buffer_info(std::int64_t size_bytes) const noex
   return info;
 }
 
-// Unified memory needs no copies: that of a software driver, and of a GPU that shares the host's,
-// unless a setting treats it as a card. Buffers of one usage have the same memory types.
+// Unified memory needs no copies. A software driver has it, as has a GPU that shares the host's
+// memory, unless a setting treats the device as a card. Buffers of one usage have the same memory
+// types.
 Status VulkanDevice::find_memory_types() {
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;

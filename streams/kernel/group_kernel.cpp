@@ -316,7 +316,7 @@ class GroupBody {
 
 namespace {
 
-// A value computed from per-row values alone has one element for each row, so the kernel would
+// A value computed from per-row values alone has one element for each row. So the kernel would
 // store only one, even if its op gives it the shape of the rows.
 bool fill_their_rows(std::span<const GroupOp> ops, const KernelIR& kernel) noexcept {
   std::size_t output = 0;

@@ -42,7 +42,7 @@ enum class GroupRole : std::uint8_t {
 
 /// Precision of f16 and bf16 values between two ops of a group, which compute them in f32.
 enum class Between : std::uint8_t {
-  wide,     ///< They stay f32, and are rounded only by a store or a cast.
+  wide,     ///< Values stay f32; only a store or a cast rounds them.
   rounded,  ///< Each op rounds its result as it does alone: the bits are those of single ops.
 };
 
@@ -70,14 +70,14 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 [[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
 /// Returns whether an op of kind `expression`, captured by a program, may be in a group.
 [[nodiscard]] bool may_stand_in_group(const Expression& expression) noexcept;
-/// Returns whether other ops may process this kind's result before it is stored: a matrix product,
-/// a convolution and its input gradient, a pool, attention, a gather, the losses of a cross
-/// entropy.
+/// Returns whether other ops may process this kind's result before it is stored. Such kinds are
+/// matrix products, convolutions and their input gradients, pools, attention, gathers, and the
+/// losses of a cross entropy.
 [[nodiscard]] bool may_anchor_group(OpKind kind, DType dtype) noexcept;
-/// Returns whether a group may produce this op's input and end there: a reduction that cannot join
-/// a group, because its rows are too long or not contiguous.
+/// Returns whether a group may produce this op's input and end there. True for reductions: some
+/// cannot join a group, because their rows are too long or not contiguous.
 [[nodiscard]] bool may_end_chain(OpKind kind) noexcept;
-/// Returns whether the ops of a group may see the anchor's result in another shape: an embedding's
+/// Returns whether the ops of a group may see the anchor's result in another shape. An embedding's
 /// result is a list of rows to its gather.
 [[nodiscard]] bool may_show_anchor(OpKind kind) noexcept;
 /// Returns whether the kind reads whole rows: reductions, and softmax and its kin.

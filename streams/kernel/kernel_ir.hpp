@@ -1,5 +1,5 @@
-// KernelIR: the computation of one fused kernel, as data: an iteration space, the access of each
-// operand, a body of single assignments over scalars, and optionally a reduction.
+// KernelIR: the computation of one fused kernel, as data. It has an iteration space, the access of
+// each operand, a body of single assignments over scalars, and optionally a reduction.
 // Backends print or interpret it. The verifier (kernel_verifier) checks that it is well formed, the
 // interpreter (kernel_interpreter) defines its meaning, numerics.md its rounding. A plain value.
 // Threads: any.
@@ -146,9 +146,9 @@ struct KernelIR {
   }
 };
 
-/// Returns whether the node has one value for each row, because it depends on no folded axis:
-/// folds, scalars, inputs that do not name a folded axis, and nodes computed from those alone.
-/// `stays` holds the answers for the earlier nodes.
+/// Returns whether the node has one value for each row, because it depends on no folded axis. Such
+/// nodes are folds, scalars, inputs that do not name a folded axis, and nodes computed from those
+/// alone. `stays` holds the answers for the earlier nodes.
 [[nodiscard]] bool stays_along_rows(const KernelIR& kernel,
                                     const KernelNode& node,
                                     const std::vector<bool>& stays) noexcept;

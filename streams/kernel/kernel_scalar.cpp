@@ -25,8 +25,8 @@ KernelScalar of_bool(bool value) {
   return {.integer = value ? 1 : 0};
 }
 
-// Rounds an i64 to the 53 bits of an f64, with a sticky bit: drops the last 11 bits and sets the
-// one above if any of them was set.
+// Rounds an i64 to the 53 bits of an f64, with a sticky bit. Drops the last 11 bits, and sets the
+// bit above them if any of them was set.
 double sticky(std::int64_t value) {
   constexpr std::uint64_t kLost = (1U << 11U) - 1;
   const auto word = static_cast<std::uint64_t>(value);

@@ -1,7 +1,7 @@
 // One scalar of the interpreter, and the evaluation of each primitive. Private to streams/kernel.
 // Values, any thread.
-// Invariant: a scalar of type t holds a value of t: `real` for floats (f32, f16 and bf16 as a
-// double that is exact in that type), `integer` for integers and bool; the other member is 0.
+// Invariant: a scalar of type t holds a value of t, floats in `real`, integers and bool in
+// `integer`. The other member is 0. An f32, f16 or bf16 is a double that is exact in its type.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Op traces as bytes and as files. A trace file is a checked file (base/checked_file) whose payload
+// Op traces as bytes and as files. A trace file is a checked file (base/checked_file). Its payload
 // is a sequence of frames in this order: notes, devices, shapes, places, paths, data, ops.
 // Layout, little-endian. A frame: kind u32, version u32, size u64, xxh64 of the body u64; then the
 // body. Numbers are u32; texts and data are a u64 size and the bytes; each list starts with its u32

@@ -1,4 +1,4 @@
-// Reduces a failing op trace to a small one that still fails: removes its beginning, then chunks of
+// Reduces a failing op trace to a small one that still fails. Removes its beginning, then chunks of
 // its ops (delta debugging), then replaces results by zeros. Pure functions except for the caller's
 // predicate. Threads: any. Invariant: if the first trace is valid, every trace passed to the
 // predicate is.
@@ -12,9 +12,9 @@
 
 namespace hearth {
 
-/// Returns the trace of the ops whose entry in `keep` is true, without ops that lost an input, and
-/// with tables of the required entries only. An update group that lost its begin or end is
-/// dissolved: its steps stand alone.
+/// Returns the trace of the ops whose entry in `keep` is true, without ops that lost an input. Its
+/// tables hold the required entries only. An update group that lost its begin or end is dissolved:
+/// its steps stand alone.
 [[nodiscard]] OpTrace select_ops(const OpTrace& trace, const std::vector<bool>& keep);
 
 /// Returns whether a trace still fails in the way that is searched for.

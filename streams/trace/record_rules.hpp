@@ -18,8 +18,8 @@ namespace hearth::rules {
 [[nodiscard]] std::size_t blob_size_bytes(OpKind kind, int operand_count) noexcept;
 
 /// Checks everything that needs no shapes: the kind exists, the flags are known and fit it, the
-/// operand counts are those of its row, `blob_size_bytes` matches. The other functions of this
-/// header require a record that passed.
+/// operand counts fit its row, `blob_size_bytes` matches. The other functions of this header
+/// require a record that passed.
 ///
 /// Errors: invalid_argument: "matmul: takes 2 to 3 inputs, was given 7".
 [[nodiscard]] Status check_form(const OpRecord& record, std::size_t blob_size_bytes);

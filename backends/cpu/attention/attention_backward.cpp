@@ -28,7 +28,7 @@ constexpr std::size_t kMask = 6;
 /// The gradients that a pass computes.
 struct Wanted {
   bool of_queries = false;
-  bool of_keys = false;  ///< Also those of values.
+  bool of_keys = false;  ///< Gradients of keys and of values.
 };
 
 template <class T>

@@ -65,8 +65,8 @@ void shares(T* row, std::int64_t lines, T top, T share) {
   }
 }
 
-// Fills the line in which a row ends: a causal mask leaves rows of every length, and a remainder
-// would run one element at a time. Returns the number of lines of the row.
+// Fills the line in which a row ends, and returns the number of lines of the row. A causal mask
+// leaves rows of every length, and a remainder would run one element at a time.
 template <class T>
 [[gnu::always_inline]] inline std::int64_t fill_line(T* row, std::int64_t count, T with) {
   constexpr std::int64_t kMost = kLanes<T>;

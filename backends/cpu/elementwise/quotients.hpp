@@ -40,9 +40,10 @@ inline bool are_plain(const float* x, std::int64_t count) noexcept {
 }
 
 #ifdef __FMA__
-/// Returns x / y, rounded once, in the time of six multiplications: x·(1/y) with two corrections,
-/// the second of which rounds correctly (Paper: Markstein, Computation of elementary functions on
-/// the IBM RISC System/6000 processor, theorem on quotients). Requires plain numbers, or x = 0.
+/// Returns x / y, rounded once, in the time of six multiplications. Computes x·(1/y) with two
+/// corrections, the second of which rounds correctly. Requires plain numbers, or x = 0.
+/// Paper: Markstein, Computation of elementary functions on the IBM RISC System/6000 processor,
+/// theorem on quotients.
 [[gnu::always_inline]] inline float plain_quotient(float x, float y, float reciprocal) noexcept {
   const float magnitude = __builtin_fabsf(x);
   const float first = magnitude * reciprocal;

@@ -1,7 +1,7 @@
-// The inner loops of a function and the ops around it, as in GELU and softmax: ((f(x ∘ before) + b)
-// · y) · c, where ∘ subtracts, multiplies or divides. Each step is rounded like the separate op,
-// and stays in registers. Private to backends/cpu. Threads: any; pure functions on the given
-// memory.
+// The inner loops of a function and the ops around it, as in GELU and softmax. They compute
+// ((f(x ∘ before) + b) · y) · c, where ∘ subtracts, multiplies or divides. Each step is rounded
+// like the separate op, and stays in registers. Private to backends/cpu. Threads: any; pure
+// functions on the given memory.
 #pragma once
 
 #include "backends/cpu/machine/isa_table.hpp"

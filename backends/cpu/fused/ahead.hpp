@@ -1,6 +1,6 @@
-// Prefetches the memory that later work reads or writes, in shares spread over the work before it:
-// a core that multiplies leaves its memory bus idle. Private to backends/cpu. Threads: one object
-// for each thread. Invariant: changes no bytes.
+// Prefetches the memory that later work reads or writes, in shares spread over the work before it.
+// So it uses the memory bus, which a core that multiplies leaves idle. Private to backends/cpu.
+// Threads: one object for each thread. Invariant: changes no bytes.
 #pragma once
 
 #include "tile_program.hpp"

@@ -24,7 +24,7 @@ struct TileProgram;
 struct ExpressionCall {
   std::span<const TensorView> inputs = {};
   std::span<const TensorView> outputs = {};
-  std::span<const ScalarAttributes> parameters = {};  ///< Same as for interpret().
+  std::span<const ScalarAttributes> parameters = {};  ///< Values of the kernel's parameters.
   int row_axes = 0;  ///< Row kernels: number of trailing axes that form a row.
   /// Results go to a core's cached memory, piece by piece: no store bypasses the caches.
   bool stays_near = false;

@@ -160,8 +160,8 @@ void TileCall::find_space() {
   order_ = is_flat ? Order::flat : is_along_rows ? Order::blocks : Order::rows;
 }
 
-// An output is computed in its own memory, with two exceptions: a later instruction reads an input
-// there, or the result is so large that it is stored past the caches.
+// An output is computed in its own memory, with two exceptions. A later instruction may read an
+// input there, or the result is so large that it is stored past the caches.
 void TileCall::find_shares() {
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const TensorView& output = call_.outputs[o];

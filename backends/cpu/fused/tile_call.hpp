@@ -20,8 +20,8 @@ namespace hearth::cpu {
 
 class TileCall {
  public:
-  /// Returns the elements of each output if all operands are in work order or one element, as far
-  /// as layouts show this without their strides; else 0.
+  /// Returns the elements of each output if each operand has one element or lies in work order,
+  /// else 0. Reads no strides, so it finds only what the layouts' flags and sizes show.
   [[nodiscard]] static std::int64_t flat_count(const TileProgram& program,
                                                const ExpressionCall& call) noexcept;
 

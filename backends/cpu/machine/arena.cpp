@@ -22,8 +22,8 @@ constexpr int kMaxStandby = 3;
 
 // Workers move between the arenas of several devices, so each entry pins the worker again. The
 // caller keeps its own affinity: it may be a user's thread that borrowed the token. A worker may
-// run on any of the device's cores: pinned to single cores, a worker could share the caller's core
-// while another core stays idle.
+// run on any of the device's cores. Pinned to a single core, it could share the caller's core while
+// another core stays idle.
 class PinToCores final : public tbb::task_scheduler_observer {
  public:
   PinToCores(tbb::task_arena& arena, const std::vector<int>& cores)

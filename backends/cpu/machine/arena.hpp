@@ -79,8 +79,8 @@ class Arena {
         },
         &work);
   }
-  /// Returns a grain, a multiple of `unit`, with several ranges for each of `threads` threads, so
-  /// that the others take over the ranges of a late one.
+  /// Returns a grain, a multiple of `unit`, with several ranges for each of `threads` threads. So
+  /// the other threads take over the ranges of a late one.
   [[nodiscard]] static std::int64_t shared_grain(int threads,
                                                  std::int64_t count,
                                                  std::int64_t unit) {

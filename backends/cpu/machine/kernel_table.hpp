@@ -1,7 +1,7 @@
 // The CPU backend's kernels: one row for each kind, in groups with a file each. Private to
 // backends/cpu. Threads: owner only; a kernel forks and joins inside Arena::parallel_for.
 // Invariants: (1) size alone determines how sums are cut, and partial sums are joined in a fixed
-// order, so the bits depend neither on the arena nor on its awake threads; (2) a kernel allocates
+// order. So the bits depend neither on the arena nor on its awake threads. (2) A kernel allocates
 // from Scratch, never from the heap on the warm path. It does so before it stores over an input, so
 // it can be retried when the allocation fails.
 #pragma once

@@ -43,8 +43,8 @@ bool has_row_step(const TensorView& view, const Shape& result, std::int64_t& ste
   return true;
 }
 
-/// Returns the index of an output whose bytes can hold the result: one of its type, else of its
-/// size; the number of outputs if none can.
+/// Returns the index of an output whose bytes can hold the result, or the number of outputs if none
+/// can. Prefers an output of the result's type to one of its element size.
 std::size_t result_output(const KernelCall& call) noexcept {
   const DType dtype = call.epilogue->expression->kernel.inputs[0].dtype;
   auto found = std::ranges::find(call.outputs, dtype, &TensorView::dtype);

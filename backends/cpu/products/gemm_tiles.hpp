@@ -1,7 +1,7 @@
 // The innermost loops of contractions: register tiles, packing, thin products, transposition. Built
 // once per instruction set. Threads: any; pure functions on memory that the caller owns.
 // Invariants: (1) each element of a result is one sum in the order of k, for any rows and columns
-// of the tile, so a cut of the result never changes bits; (2) nothing outside the stated rows and
+// of the tile. So a cut of the result never changes bits. (2) Nothing outside the stated rows and
 // columns is written.
 #pragma once
 
@@ -37,8 +37,8 @@ struct Tile {
   int columns = 0;               ///< 1 … panel_columns
 };
 
-/// Panels for Tile, each `width` items wide: with i = p·width + r, to[p·panel_step + k·width + r] =
-/// from[i·item_step + k·depth_step] for i < items, and 0 beyond the last item of the last panel.
+/// Panels for Tile, each `width` items wide. With i = p·width + r, to[p·panel_step + k·width + r] =
+/// from[i·item_step + k·depth_step] for i < items. The last panel holds 0 beyond the last item.
 struct Pack {
   const std::byte* from = nullptr;
   std::int64_t item_step = 0;

@@ -52,8 +52,8 @@ template <class T>
   return value - Vector<T>{};  // x - 0 is x for every x, -0 included
 }
 
-/// a·b + c, with one rounding if the instruction set has FMA. Intrinsics force the choice: a
-/// compiler decides by the shape of the loop, so a row's bits would depend on the number of rows
+/// Returns a·b + c, with one rounding if the instruction set has FMA. Intrinsics force the choice.
+/// A compiler decides by the shape of the loop, so a row's bits would depend on the number of rows
 /// (clang does this).
 template <class T>
 [[gnu::always_inline]] inline Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> c) {

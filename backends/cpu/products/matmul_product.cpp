@@ -255,8 +255,8 @@ class Product {
     return gemm;
   }
 
-  // Scratch: bias | c, if swapped or narrowed | c in final order, if both | a part of a deep sum,
-  // and the sum | packed operands or x | a that a prologue computes whole, and the memory of its
+  // Scratch: bias; c, if swapped or narrowed; c in final order, if both; a part of a deep sum, and
+  // the sum; packed operands or x; a that a prologue computes whole, and the memory of its
   // producers.
   void lay_out() {
     constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));

@@ -301,7 +301,7 @@ class Reduction {
   std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
   Accumulator* partials_ = nullptr;  ///< [part][result]
   ReductionInput maker_;
-  bool makes_pieces_ = false;  ///< Else the input is computed whole, in scratch memory.
+  bool makes_pieces_ = false;  ///< False: the input is computed whole, in scratch memory.
 };
 
 void fill_empty(OpKind kind, const TensorView& out, IsaLevel isa) {

@@ -13,7 +13,7 @@
 namespace hearth::cpu {
 
 /// Layout of the copy of a block of rows. Row r and column q of the copy hold row first_row + r and
-/// column first_column + q of the plane; the element is at r·row_elements() + (q mod
+/// column first_column + q of the plane. The element is at r·row_elements() + (q mod
 /// column_stride)·phase_columns + q / column_stride.
 struct PlaneBlock {
   std::int64_t first_row = 0;

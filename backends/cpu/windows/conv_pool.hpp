@@ -1,5 +1,5 @@
 // A convolution and the pool after it in one pass. Planes of the convolution, or rows of them, stay
-// in a core's cache, pass through the convolution's epilogue there, and only the pooled results
+// in a core's cache and pass through the convolution's epilogue there. Only the pooled results
 // reach memory. Private to backends/cpu. Threads: owner only. Invariant: the bits equal those of
 // two separate calls.
 #pragma once

@@ -75,8 +75,8 @@ struct TapConvolution {
   const EpilogueBlocks* epilogue = nullptr;  ///< Runs on each block of y once it is final.
 };
 
-/// Cut of a convolution into whole planes of its groups, if there are enough of them for the cores
-/// and their results fit in a core's cache.
+/// Cut of a convolution into whole planes of its groups. is_whole() returns whether there are
+/// enough of them for the cores, and whether inputs and results of a group fit in a core's cache.
 struct PlaneCut {
   std::int64_t planes = 0;        ///< Groups of planes over all images.
   std::int64_t input_bytes = 0;   ///< Padded input of one group.

@@ -37,8 +37,8 @@ template <int... kIndex>
   return Places{kIndex...};
 }
 
-// Moves places by float loads and stores, which keep the bits: memcpy of a variable size is a call,
-// and stalls on its own recent store.
+// Moves places by float loads and stores, which keep the bits. A memcpy of a variable size is a
+// call, and stalls on its own recent store.
 [[gnu::always_inline]] inline void store_places(std::int32_t* to, Places places, int count) {
   store_part(reinterpret_cast<float*>(to), __builtin_bit_cast(Vector<float>, places), count);
 }

@@ -4,7 +4,7 @@
 //
 // Tiles are 64 x 64, of 8 warps; a warp computes 16 rows times 32 columns of a product. Both
 // factors and the weights lie in shared memory as 16-bit operands. A product passes through shared
-// memory to the threads, each of which owns a 4 x 4 block as in the other tiles, with its masks,
+// memory to the threads. As in the other tiles, each thread owns a 4 x 4 block, with its masks,
 // maxima and sums. Weights are the sum of two 16-bit numbers, so results equal those of weights in
 // f32. Without the hardware a fragment is the place that it is read from.
 #pragma once

@@ -79,8 +79,8 @@ struct Remainder {
   std::int64_t first_tap = 0;
 };
 
-// Place i = first + q*stride of x comes from y at (i + padding - tap*dilation) / stride, for the
-// taps with a whole quotient: every step'th from the first.
+// Place i = first + q*stride of x comes from y at (i + padding - tap*dilation) / stride. Only taps
+// with a whole quotient contribute: every step'th from the first.
 Remainder remainder_of(const Operands& operands, int i, std::int64_t first) noexcept {
   const auto at = static_cast<std::size_t>(i);
   const std::int64_t by = operands.conv.stride[at];

@@ -42,7 +42,7 @@ inline constexpr std::int64_t kMostGroupLine = 2048;
 /// Addresses of the first values and of their positions.
 struct SortTarget {
   std::uint64_t values = 0;
-  std::uint64_t positions = 0;  ///< As i64.
+  std::uint64_t positions = 0;  ///< Stored as i64.
 };
 
 /// Bytes of scratch that encode_sorted() and encode_first() need for `kept` elements of each line.

@@ -1,6 +1,6 @@
-// A program is words, two a step: operation, target and two operands, a byte each; then a third
-// operand, a number, or the bits of a value. Registers hold the bits of a float, or 0 and 1. A
-// register is reused after the last read of its value.
+// A program is words, two a step. The first holds operation, target and two operands, a byte each.
+// The second is a third operand, a number, or the bits of a value. Registers hold the bits of a
+// float, or 0 and 1. A register is reused after the last read of its value.
 #include "interpreter.hpp"
 
 #include <algorithm>

@@ -67,8 +67,9 @@ inline void add_index(ParameterBlock& block, std::int64_t value, bool wide) noex
   }
 }
 
-/// Adds the parameters of walk(): the size of each axis behind the first; for each of the first
-/// `operands` operands the offset of element [0, 0, ...] from its lowest, and its strides.
+/// Adds the parameters of walk(): the size of each axis behind the first, then the values of each
+/// of the first `operands` operands. These are the offset of element [0, 0, ...] from the operand's
+/// lowest element, and the strides.
 void add_walk(ParameterBlock& block, const MergedSpace& space, std::size_t operands, bool wide);
 /// Declares these parameters. Operands are named by a letter each: "xy".
 [[nodiscard]] std::string glsl_walk_members(int rank, std::string_view operands);

@@ -19,10 +19,10 @@ namespace hearth::vulkan {
 /// True if the address is aligned to packs of `pack` elements.
 [[nodiscard]] bool is_pack_aligned(const void* address, DType dtype, std::int64_t pack) noexcept;
 
-/// Declares, for VALUE = glsl_value_type(dtype):
-///   void load_pack_<name>(uint64_t a, INDEX i, out VALUE v[pack])
-///   void store_pack_<name>(uint64_t a, INDEX i, VALUE v[pack])
-/// where i is a multiple of `pack`, and a of the pack's bytes. A pack of 1 is an element.
+/// Declares two functions, with VALUE = glsl_value_type(dtype):
+///     void load_pack_<name>(uint64_t a, INDEX i, out VALUE v[pack])
+///     void store_pack_<name>(uint64_t a, INDEX i, VALUE v[pack])
+/// Requires that i is a multiple of `pack`, and a of the pack's bytes. A pack of 1 is an element.
 [[nodiscard]] std::string glsl_pack(std::string_view name,
                                     DType dtype,
                                     std::int64_t pack,

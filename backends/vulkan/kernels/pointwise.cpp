@@ -274,10 +274,10 @@ bool has_choice(const OpView& op) noexcept {
   }
 }
 
-// True if the body of a kind is too long to stand in a shader several times. Long bodies: random
-// numbers of two or four words, a logarithm, a sine and a cosine; powers in f64, of which NVIDIA's
-// driver compiles two in 20 copies in 2 s, and in one copy in 0.1 s. Software drivers compile
-// slowly and gain nothing from vectors.
+// True if the body of a kind is too long to stand in a shader several times. Long bodies have
+// random numbers of two or four words, a logarithm, a sine and a cosine, or a power in f64.
+// NVIDIA's driver compiles two such powers in 20 copies in 2 s, and in one copy in 0.1 s. More
+// kinds count as long on software drivers, which compile slowly and gain nothing from vectors.
 bool has_long_body(const KernelCall& call, const DeviceLimits& limits) noexcept {
   switch (call.op.kind()) {
     case OpKind::random_normal:

@@ -38,9 +38,13 @@ struct PointwiseForm {
   std::array<std::int8_t, kMostExpressionOutputs> keeps{};  ///< With a guard.
 };
 
-/// Parameters, in this order: x0 … and y0 …, addresses; `cell` if the kernel may fail; `guard`; n,
-/// an INDEX; the kernel's scalars; for each axis but the first the size and, if not wide, a
-/// Divisor; a stride for each strided operand and axis.
+/// Returns the shader's text. Its parameters, in this order:
+/// - x0 … and y0 …: addresses
+/// - `cell` if the kernel may fail, and `guard` if it is guarded
+/// - n, an INDEX
+/// - the kernel's scalars
+/// - if an operand is strided, for each axis but the first: the size and, if not wide, a Divisor
+/// - for each strided operand: a stride for each axis
 [[nodiscard]] std::string pointwise_text(const KernelIR& kernel,
                                          const PointwiseForm& form,
                                          std::size_t parameter_bytes);

@@ -71,8 +71,9 @@ std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
   return std::min(most, divided_up(request.depth, longest_part(kind)));
 }
 
-// Groups that a multiprocessor runs at a time: thin groups wait for memory, a tile on matrix units
-// fills a multiprocessor, and smaller tiles leave room. Parts cost a pass over all sums.
+// Splits the depth until each multiprocessor has the groups that it runs at a time. Thin groups
+// wait for memory, a tile on matrix units fills a multiprocessor, and smaller tiles share one.
+// Parts cost a pass over all sums.
 Cut cut_of(const ProductRequest& request,
            std::int64_t groups,
            std::int64_t unit,

@@ -1,7 +1,7 @@
 // Splits the work. A row that is short for a subgroup's threads belongs to the subgroup or a part
-// of it, so folds are shuffles without barriers; a longer one has a workgroup. Each thread keeps
-// the elements that later stages need in registers, so each input is read once. Longer rows are
-// read once for each stage, and recomputed.
+// of it, so folds are shuffles without barriers. A longer row has a workgroup. Each thread keeps
+// the elements that later stages need in registers, so each input is read once. Rows too long for
+// that are read once for each stage, and recomputed.
 #include "rows.hpp"
 
 #include <algorithm>

@@ -34,10 +34,14 @@ struct RowForm {
   std::array<RowAccess, kMostExpressionInputs> access{};
 };
 
-/// Parameters, in this order: x0 … and y0 …, addresses; `rows` and `columns`, INDEX; the kernel's
-/// scalars; for each kept axis and row axis but the first the size and, if not wide, a Divisor; for
-/// each input a stride for each kept axis and, if strided, for each row axis. Requires a row kernel
-/// without row functions.
+/// Returns the shader's text. Requires a row kernel without row functions. The parameters, in this
+/// order:
+/// - x0 … and y0 …: addresses
+/// - `rows` and `columns`, each an INDEX
+/// - the kernel's scalars
+/// - for each kept axis but the first, and each row axis but the first: the size and, if not wide,
+///   a Divisor
+/// - for each input: a stride for each kept axis and, if strided, for each row axis
 [[nodiscard]] std::string rows_text(const KernelIR& kernel,
                                     const RowForm& form,
                                     std::size_t parameter_bytes);

@@ -55,7 +55,7 @@ struct WindowProduct {
                                     const KernelCall& call,
                                     KernelEncoder& encoder);
 
-/// The gradient for the weight: result[row of group, channel, tap, tap] = sum over images and
+/// The gradient for the weight. result[row of group, channel, tap, tap] is the sum over images and
 /// windows of grad[image, group * rows + row, window] * source[image, group * channels + channel,
 /// ...].
 struct WeightProduct {
