@@ -1,9 +1,11 @@
 // A program's settings of its floating-point environment change no bit of the library's results,
 // and the library preserves them.
 #include <hearth/modules/adam.hpp>
+#include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/conv2d.hpp>
 #include <hearth/modules/learning_rate_schedule.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/state_updates.hpp>
 #include <hearth/runtime/all.hpp>
 
 #include <gtest/gtest.h>
@@ -95,6 +97,27 @@ TEST_F(ProgramEnvironment, RoundsNothingOfTheLibrarys) {
   expect_same_bits([] { std::fesetround(FE_DOWNWARD); }, "down");
   expect_same_bits([] { std::fesetround(FE_UPWARD); }, "up");
   expect_same_bits([] { std::fesetround(FE_TOWARDZERO); }, "towards zero");
+}
+
+// In f64 no conversion hides a host factor that was rounded otherwise.
+TEST_F(ProgramEnvironment, RoundsNoStatisticOfALayer) {
+  const auto variances = [](int rounding) {
+    const Runtime runtime;
+    const Device device = runtime.device("cpu:0");
+    Generator generator(1);
+    BatchNorm2d norm({.channels = 1}, device, DType::f64);
+    const Tensor x = random_normal(device, {1, 1, 2, 2}, generator, 0, 1, DType::f64);
+    std::fesetround(rounding);
+    StateUpdates updates;
+    static_cast<void>(norm.forward(x, Mode::train, updates));
+    static_cast<void>(norm.forward(x * 0.3, Mode::train, updates));
+    updates.commit(norm).get();
+    std::fesetround(FE_TONEAREST);
+    return norm.running_variance.to_vector<double>();
+  };
+  const std::vector<double> plain = variances(FE_TONEAREST);
+  EXPECT_EQ(variances(FE_DOWNWARD), plain);
+  EXPECT_EQ(variances(FE_UPWARD), plain);
 }
 
 TEST_F(ProgramEnvironment, StaysAsItWas) {

@@ -88,6 +88,16 @@ TEST_F(RandomTest, RandintRefusesWhatItCannotDraw) {
   EXPECT_EQ(generator.counter(), 0U) << "nothing was drawn";
 }
 
+TEST_F(RandomTest, DrawsFollowWeightsOfAnySize) {
+  Generator generator(kSeed);
+  for (const double scale : {1e-300, 1e-60, 1e300}) {
+    const Tensor weights = Tensor::from(device(), std::vector<double>{1 * scale, 3 * scale}, {2});
+    const std::vector<std::int64_t> drawn =
+        multinomial(weights, 8000, generator, {.with_replacement = true}).to_vector<std::int64_t>();
+    expect_frequency(std::ranges::count(drawn, 1), 8000, 3.0 / 4);
+  }
+}
+
 TEST_F(RandomTest, DrawsWithReplacementFollowTheWeights) {
   Generator generator(kSeed);
   const Tensor weights = f32({0, 1, 0, 3, 4, 0}, {6});
