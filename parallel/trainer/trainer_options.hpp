@@ -107,9 +107,9 @@ struct TrainerOptions {
   /// Number of epochs whose state is kept beside the newest one, as epoch-12.safetensors for
   /// example.
   std::int64_t keep_epochs = 0;
-  /// Resumes the run in the folder, also within an epoch, with the bits of a run that never
-  /// stopped; begins a new run if there is none. Changed epochs, learning rate, schedule, other
-  /// optimizer settings and clipping apply from there on, and a line reports them. Another
+  /// Resumes the run in the folder, also within an epoch, or begins a new run if there is none. A
+  /// resumed run has the bits of a run that never stopped. Changed epochs, learning rate, schedule,
+  /// other optimizer settings and clipping apply from there on, and a line reports them. Another
   /// optimizer, seed, batch_size, accumulate or number of devices is rejected.
   bool resume = false;
   /// Identity of a run: saved with its state, shown in the report, and compared at a resume. Keys
