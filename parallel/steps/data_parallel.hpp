@@ -98,7 +98,10 @@ class DataParallel<Model, Shard> final {
   /// step that returns has happened, even when a rank failed to commit it (see
   /// DataParallelReport::late_failure).
   ///
-  /// Errors: the first failure on any rank; then no replica has changed. It is one of these:
+  /// Errors: ArgumentError without one shard for each rank, without samples, or with more samples
+  /// than std::int64_t holds; ArgumentError from each call after the Runtime has ended; device_lost
+  /// after a loss, with any policy. Otherwise the first failure on any rank; then no replica has
+  /// changed. It is one of these:
   /// - the loss function's exception, with the worker's name in its text, or worker_failed with the
   ///   cause if that is none of the library's exceptions;
   /// - non_finite, with the step's number, for a loss that is NaN or infinite, or whose weights sum
@@ -107,9 +110,7 @@ class DataParallel<Model, Shard> final {
   /// - the error of a poisoned gradient.
   ///
   /// After a failure, each other rank has `deadline` plus the time of the last step to finish, or
-  /// step_limit before the first step. Then it is abandoned. ArgumentError without one shard for
-  /// each rank, without samples, or with more samples than std::int64_t holds. ArgumentError from
-  /// each call after the Runtime has ended. device_lost after a loss, with any policy.
+  /// step_limit before the first step. Then it is abandoned.
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(shards), where), where);
   }
