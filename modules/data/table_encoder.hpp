@@ -24,7 +24,7 @@ enum class CategoryCode : std::uint8_t {
   /// (UnknownCategory).
   one_hot,
   /// A separate i64 [n] array under the column's name, for an Embedding. Texts are numbered from 1;
-  /// 0 is a text that was not in the training rows.
+  /// an unknown text is 0.
   index,
 };
 enum class MissingValue : std::uint8_t {
@@ -52,8 +52,8 @@ struct TableOptions {
   MissingValue missing = MissingValue::mean;        ///< Treatment of missing values.
   bool standardise = true;         ///< Whether numbers become (value - mean)/deviation.
   bool standardise_target = true;  ///< Whether a numeric target is standardised, too.
-  /// Largest number of different texts in a column. More are an error: the column may hold free
-  /// text, or numbers of which one is malformed.
+  /// Largest number of different texts in a column. More are an error: probably free text, or one
+  /// malformed number.
   std::int64_t max_categories = 100;
   UnknownCategory unknown =
       UnknownCategory::warn;  ///< Treatment of a text that is not in the training rows.
