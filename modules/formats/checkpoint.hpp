@@ -45,11 +45,11 @@ void write_weights(const std::filesystem::path& where,
 /// is created if needed and gets a model.safetensors. Waits for the values. A tied tensor is one
 /// entry, under its first name; load_weights() into a module with the same ties restores all names.
 ///
-/// Errors: ArgumentError for an existing file whose name does not end in .safetensors; ArgumentError
-/// for an ending that other programs give to weight files (.bin, .pt, .pth, .ckpt, .h5, .npz,
-/// .onnx, .gguf, …) unless that is a folder; ArgumentError for metadata whose name begins with
-/// "hearth.", and for an empty tensor; DeviceError when one is poisoned; FileError io_error. On any
-/// error the old file is kept.
+/// Errors: ArgumentError for an existing file whose name does not end in .safetensors;
+/// ArgumentError for an ending that other programs give to weight files (.bin, .pt, .pth, .ckpt,
+/// .h5, .npz, .onnx, .gguf, …) unless that is a folder; ArgumentError for metadata whose name
+/// begins with "hearth.", and for an empty tensor; DeviceError when one is poisoned; FileError
+/// io_error. On any error the old file is kept.
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
