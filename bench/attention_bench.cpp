@@ -1,5 +1,5 @@
-// Attention beside the same function of plain ops with its scores in memory; one token with a
-// cache; and a transformer layer of the peers' sizes.
+// Attention beside the same function of plain ops with its scores in memory. Also one token with a
+// cache, and a transformer layer of the peers' sizes.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Forward and backward pass of an embedding of 512 tokens, beside a product with one-hot rows, and
-// beside bare writes of a dense gradient of that size.
+// Forward and backward pass of an embedding of 512 tokens. Its peers are a product with one-hot
+// rows, and bare writes of a dense gradient of that size.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -69,8 +69,9 @@ class Trainer {
 };
 
 // One iteration: a fresh runtime, `warm` steps per thread (3 with one thread, 50 with more), then
-// the rest. Counters: the pool's bytes after the warm steps and at its peaks; how often free bytes
-// were returned to the system (given_back); the growth of the process's peak resident memory.
+// the rest. Counters: the pool's bytes after the warm steps and at its peaks, and the growth of the
+// process's peak resident memory. The counter given_back is how often free bytes were returned to
+// the system.
 void BM_Memory_TrainCnn(benchmark::State& state) {
   const auto thread_count = static_cast<std::size_t>(state.range(0));
   const auto step_count = static_cast<int>(state.range(1));

@@ -77,7 +77,7 @@ class Judge {
 
   // Gradients are results of backward ops, and flat, joined tensors without a layer, which devices
   // exchange. A product or sum with as many bytes as a weight of its layer is that weight's
-  // gradient, unless it is the layer's first result in the step. Without updates only results of
+  // gradient. The layer's first result in the step is excepted. Without updates only results of
   // backward ops are gradients.
   [[nodiscard]] bool is_gradient(const LiveTensor& tensor) {
     const TensorOrigin& origin = tensor.origin;

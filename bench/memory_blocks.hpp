@@ -1,5 +1,5 @@
-// Classifies the tensors of a memory trace for its picture: the kind of each, as far as the trace
-// shows it, and the groups that share a number. Values. Threads: any.
+// Classifies the tensors of a memory trace for its picture. Each gets its kind, as far as the trace
+// shows it, and the group of tensors that share a number. Values. Threads: any.
 #pragma once
 
 #include <cstdint>

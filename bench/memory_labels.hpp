@@ -1,5 +1,5 @@
-// Labels of the blocks of a memory picture: inside a block, or above the stack with a line down to
-// it if a number does not fit. Pure functions to SVG text. Threads: any.
+// Labels of the blocks of a memory picture. A number is drawn inside its block, or above the stack
+// with a line down to it if it does not fit. Pure functions to SVG text. Threads: any.
 #pragma once
 
 #include <cstddef>

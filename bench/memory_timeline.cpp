@@ -30,8 +30,8 @@ constexpr double kMostHeight = 1400;
 constexpr double kBandHeight = 8;
 constexpr double kTableWidth = 400;
 constexpr double kBottom = 56;
-// If there are more tensors than this, those below a share of the peak are drawn in a common band:
-// each band costs a step for each event that moves it.
+// Beyond this number of tensors, those below a share of the peak are drawn in a common band. Each
+// band costs a step for each event that moves it.
 constexpr std::size_t kMostBands = 2000;
 constexpr double kMoved = 1.5;  // pixels: a label may move this far
 constexpr double kThin = 3;     // pixels: below it a border would hide the band

@@ -73,7 +73,7 @@ void BM_Submit_Add(benchmark::State& state) {
 }
 BENCHMARK(BM_Submit_Add)->UseManualTime();
 
-// The same with a tape: `z = z + y` on tracked tensors, recording included.
+// Submits `z = z + y` on tracked tensors, the recording on the tape included.
 void BM_Submit_AddTaped(benchmark::State& state) {
   const Runtime runtime(sim_without_kernels());
   const Device device = runtime.device("sim:0");
@@ -203,9 +203,9 @@ void BM_Actor_TinyOps(benchmark::State& state) {
 }
 BENCHMARK(BM_Actor_TinyOps)->UseManualTime();
 
-// The actor's time for an op of a chain with a plan: chains of `length` ops on 64 elements, each
-// ended by a boundary of the program, queued while the token is held. Includes kernels on cpu; a
-// sim runs none.
+// The actor's time for an op of a chain with a plan. A chain has `length` ops on 64 elements and
+// ends at a boundary of the program. It is queued while the token is held. Includes kernels on cpu;
+// a sim runs none.
 Tensor small_chain(const Tensor& x, const Tensor& a, std::int64_t length) {
   Tensor y = x * 0.5;
   for (std::int64_t i = 1; i < length; ++i) {

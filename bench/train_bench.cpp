@@ -77,7 +77,7 @@ BENCHMARK(BM_TrainStep_Cnn)
     ->Unit(benchmark::kMillisecond);
 
 // Lower bound of the MLP's step: its forward and backward products by our own kernels, and Adam's
-// bytes (four tensors read, three written) at the speed of a copy.
+// bytes at the speed of a copy. Adam reads four tensors and writes three.
 void BM_TrainFloor_Mlp(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   using Microseconds = std::chrono::duration<double, std::micro>;
@@ -125,8 +125,8 @@ BENCHMARK(BM_TrainFloor_Mlp)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// Lower bound of a step of examples/char_gpt: the forward and backward products of its four layers
-// and its head, for 32 texts of 64 letters, one after the other by our own kernels.
+// Lower bound of a step of examples/char_gpt for 32 texts of 64 letters. Our own kernels compute
+// the forward and backward products of its four layers and its head, one after the other.
 void BM_TrainFloor_Gpt(benchmark::State& state) {
   const Runtime runtime = cpu_runtime(state.range(0), Fusion::off);
   const Device device = runtime.device("cpu:0");

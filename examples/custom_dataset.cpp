@@ -9,8 +9,8 @@
 
 #include <hearth/hearth.hpp>
 
-/// Points on two spirals, which are the classes. Points near the middle are hard to tell apart and
-/// have less weight.
+/// Points on two spirals, which are the classes. Points near the middle lie close to both spirals
+/// and have less weight.
 class Spirals final : public hearth::Dataset {
  public:
   explicit Spirals(std::int64_t count) : count_(count) {}
@@ -80,7 +80,7 @@ int main() {
   std::printf("right on points that it did not see: %.1f %%\n",
               100 * hearth::accuracy(model.forward(batch->inputs), batch->targets).item());
 
-  // An exception in read() ends the loop with its own text, on whichever thread it was thrown.
+  // An exception in read() ends the loop with its own text, from any thread.
   const hearth::MappedDataset broken(spirals, [](hearth::Examples) -> hearth::Examples {
     throw std::runtime_error("the spiral is broken");
   });

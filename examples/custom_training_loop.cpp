@@ -1,6 +1,6 @@
 // A training loop of your own, with the usual parts: a schedule, clipping, several batches per
-// step, layers that depend on the mode, evaluation, Ctrl-C, and a state that resumes to the same
-// bits. A Trainer does all of this; write a loop where yours differs.
+// step, layers that depend on the mode, evaluation. It stops at Ctrl-C, and its state resumes to
+// the same bits. A Trainer does all of this; write a loop where yours differs.
 //   HEARTH_DATA_DIR=... custom_training_loop    reads mnist/ there
 // Without the variable it draws digits. Run it again with the folder that it prints to resume.
 #include <hearth/hearth.hpp>

@@ -1,6 +1,6 @@
 // Trains a small network on digits, data-parallel on several devices, and tests it.
-//   train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N
-//   --optimizer adam --json FILE
+//     train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N
+//                 --optimizer adam --json FILE
 // Ctrl-C or SIGTERM finishes the current step, saves weights and training state, and ends the
 // program. --resume continues from there, to the same bits.
 #include "digit_networks.hpp"

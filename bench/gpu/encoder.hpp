@@ -1,5 +1,5 @@
 // The encoder of the GPU table: transformer layers of width 512, 8 heads, inner width 2048, GELU,
-// norms first, and a head of 10 classes over the mean of the places. Threads: as modules.
+// norms first. Its head has 10 classes over the mean of the places. Threads: as modules.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,9 @@
 // hearth-gpu-bench [SECTION ...] [--device vulkan:0]: prints the figures of the GPU table, one JSON
 // line each, under the names that torch_figures.py uses for PyTorch's. A figure is the time of one
-// call among many that are queued back to back, from the first submit to the end of the last. The
-// clocks are warmed up first: an idle H200 runs at 345 MHz, which makes calls 5.7 times slower.
-// Results are published, because unread results are not computed, and the last few are kept alive.
+// call among many that are queued back to back. Time runs from the first submit to the end of the
+// last call. The clocks are warmed up first: an idle H200 runs at 345 MHz, which makes calls 5.7
+// times slower. Results are published, because unread results are not computed, and the last few
+// are kept alive.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

@@ -1,6 +1,6 @@
-// hearth-gpu-tiles [--dtype f16] [--size ROWSxCOLUMNSxDEPTH] [--transposed a|b|ab] [--tile N]
-// [--dump FOLDER]
-// [--texts FOLDER]: measures each tile of the tables in product.cpp for a product of a given size.
+// hearth-gpu-tiles: measures each tile of the tables in product.cpp for a product of a given size.
+//     hearth-gpu-tiles [--dtype f16] [--size ROWSxCOLUMNSxDEPTH] [--transposed a|b|ab] [--tile N]
+//                      [--dump FOLDER] [--texts FOLDER]
 // Prints one JSON line each, with the largest error among some thousand recomputed sums. --dump
 // writes each kernel's text to FOLDER; with --pretend 1 the texts are those for an H100, and
 // nothing is measured. --texts measures edited texts in place of ours: a file TILE.NAME.comp runs

@@ -1,7 +1,7 @@
 // The section `transfers` of hearth-gpu-bench: uploads and downloads in GB/s, from ordinary and
-// from pinned memory, and the time of a small op on another stream during a large upload. Ordinary
-// memory goes through a runtime. Pinned memory goes through the backend's interface, because the
-// public interface has none.
+// from pinned memory. It also measures the time of a small op on another stream during a large
+// upload. Ordinary memory goes through a runtime. Pinned memory goes through the backend's
+// interface, because the public interface has none.
 #pragma once
 
 #include <algorithm>

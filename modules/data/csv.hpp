@@ -65,9 +65,8 @@ struct CsvOrigin {
 };
 
 namespace detail {
-/// Parses the whole text as a number, as in a column of reals: independent of the locale, with
-/// optional spaces around it and a plus sign. Returns the nearest double: "1e-400" is 0, "1e400"
-/// infinite.
+/// Parses the whole text as a number, as in a column of reals. Ignores the locale. Accepts spaces
+/// around the number and a plus sign. Returns the nearest double: "1e-400" is 0, "1e400" infinite.
 [[nodiscard]] std::optional<double> csv_number(std::string_view text) noexcept;
 }  // namespace detail
 
@@ -123,8 +122,8 @@ class CsvTable final {
 ///
 /// Units: errors count lines from 1.
 /// Errors: FileError: not_found, io_error; bad_format for rows of different lengths, an
-/// unterminated quote, no rows, two columns of one name, or a field that does not have its column's
-/// requested type; ArgumentError for a type of an unknown column; OutOfMemory.
+/// unterminated quote, no rows, two columns of one name, or a field that contradicts its requested
+/// type; ArgumentError for a type of an unknown column; OutOfMemory.
 [[nodiscard]] CsvTable read_csv(const std::filesystem::path& file,
                                 const CsvOptions& options = {},
                                 SourceLoc loc = SourceLoc::current());

@@ -37,8 +37,8 @@ struct LoaderOptions {
   int prefetch = 2;  ///< Finished batches that each worker keeps ready.
   /// Limit of next() for a worker's batch.
   std::chrono::nanoseconds deadline = kDefaultWait;
-  /// Limit of the destructor and seek() for a read() in progress. After it they abandon the worker
-  /// thread, which keeps using the data set.
+  /// Limit of the destructor and seek() for a read() in progress. After it the worker is abandoned
+  /// and keeps using the data.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   /// Log that reports an abandoned worker; nullptr: standard error. Outlives the loader.
   RuntimeLog* log = nullptr;

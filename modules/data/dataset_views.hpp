@@ -88,11 +88,12 @@ class ConcatDataset final : public Dataset {
 class MappedDataset final : public Dataset {
  public:
   using Function = std::function<Examples(Examples examples)>;
-  /// Also receives the indices of the examples, so that augmentation can be repeatable.
+  /// Function that also receives the indices of the examples, so that augmentation can be
+  /// repeatable.
   using NumberedFunction =
       std::function<Examples(Examples examples, std::span<const std::int64_t> numbers)>;
-  /// Also receives the epoch, counted from 0, for augmentation that differs between epochs. read()
-  /// is in epoch 0.
+  /// Function that also receives the epoch, counted from 0, for augmentation that differs between
+  /// epochs. read() is in epoch 0.
   using EpochFunction = std::function<Examples(
       Examples examples, std::span<const std::int64_t> numbers, std::int64_t epoch)>;
 

@@ -38,9 +38,10 @@ class ImageFolder final : public Dataset {
   /// PNG and JPEG. Classes are numbered in the order of their names. Images are ordered by class
   /// and name. Links are followed.
   ///
-  /// Skipped entries are listed in skipped() and counted in the log (level info). They are: names
-  /// that begin with a dot and `__MACOSX`, unless options.classes names them; files beside the
-  /// classes; other files in a class, and folders in a class with all their content.
+  /// Skipped entries are listed in skipped() and counted in the log (level info). They are:
+  /// - names that begin with a dot and `__MACOSX`, unless options.classes names them;
+  /// - files beside the classes;
+  /// - other files in a class, and folders in a class with all their content.
   ///
   /// Errors: FileError: not_found for a missing folder, one without subfolders, or a dangling link;
   /// io_error for entries that cannot be read; bad_format for a class without images or outside

@@ -24,7 +24,7 @@ enum class CategoryCode : std::uint8_t {
   /// (UnknownCategory).
   one_hot,
   /// A separate i64 [n] array under the column's name, for an Embedding. Texts are numbered from 1;
-  /// 0 is a text that was not in the training rows.
+  /// an unknown text is 0.
   index,
 };
 enum class MissingValue : std::uint8_t {
@@ -34,8 +34,8 @@ enum class MissingValue : std::uint8_t {
 };
 /// Treatment of a category that was not in the training rows.
 enum class UnknownCategory : std::uint8_t {
-  /// It is encoded as 0 in all columns, or as index 0, whatever MissingValue is. The log reports
-  /// the first one of each column with its position, once for an encoder and its copies.
+  /// Encodes it as 0 in all columns, or as index 0, whatever MissingValue is. The log reports the
+  /// first one of each column with its position, once for an encoder and its copies.
   warn,
   ignore,  ///< Encoded as with `warn`, without a log entry.
   refuse,  ///< An error names the line of the file.
@@ -52,8 +52,8 @@ struct TableOptions {
   MissingValue missing = MissingValue::mean;        ///< Treatment of missing values.
   bool standardise = true;         ///< Whether numbers become (value - mean)/deviation.
   bool standardise_target = true;  ///< Whether a numeric target is standardised, too.
-  /// Largest number of different texts in a column. More are an error: the column may hold free
-  /// text, or numbers of which one is malformed.
+  /// Largest number of different texts in a column. More are an error: probably free text, or one
+  /// malformed number.
   std::int64_t max_categories = 100;
   UnknownCategory unknown =
       UnknownCategory::warn;  ///< Treatment of a text that is not in the training rows.
@@ -75,8 +75,9 @@ class TableEncoder final {
   /// standardised column accepts each double of the training table.
   ///
   /// Errors: ArgumentError for an unknown column, texts in a column of numbers, an unknown class,
-  /// an infinite number or one beyond f32, or a missing value, unknown category or missing target
-  /// that the options reject. It names file and line (CsvTable::place_of), column and value.
+  /// an infinite number, or one beyond f32; ArgumentError for a missing value, unknown category or
+  /// missing target that the options reject. The error names file and line (CsvTable::place_of),
+  /// column and value.
   [[nodiscard]] ArrayDataset encode(const CsvTable& table,
                                     SourceLoc loc = SourceLoc::current()) const;
   /// Encodes a table without a target, for prediction. The table may lack the target column.

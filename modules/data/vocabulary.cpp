@@ -172,8 +172,8 @@ std::string Vocabulary::decode(std::span<const std::int32_t> numbers, SourceLoc 
   return text;
 }
 
-// Format: a line with the version and the checksum of the rest; a line with unit, case and size;
-// then each word after its length, since a word may hold any byte.
+// Format: a line with the version and the checksum of the rest, a line with unit, case and size,
+// then the words. Each word follows its length, because a word may hold any byte.
 void Vocabulary::save(const std::filesystem::path& file, SourceLoc loc) const {
   std::string text = fmt::format("{} {} {}\n",
                                  unit_ == TextUnit::bytes ? "bytes" : "words",

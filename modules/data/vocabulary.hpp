@@ -27,8 +27,8 @@ struct VocabularyOptions {
   /// For words: the number of most frequent words to keep, without the two special ones; 0: all.
   std::int64_t max_words = 0;
   std::int64_t min_count = 1;  ///< For words: the lowest number of occurrences to keep.
-  /// For bytes: whether to include all 256, also those absent from the texts. Every text can then
-  /// be encoded, as a server's prompts require.
+  /// For bytes: whether to include all 256, so that every text can be encoded, as a server's
+  /// prompts require.
   bool all_bytes = false;
 };
 

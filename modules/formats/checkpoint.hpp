@@ -45,10 +45,11 @@ void write_weights(const std::filesystem::path& where,
 /// is created if needed and gets a model.safetensors. Waits for the values. A tied tensor is one
 /// entry, under its first name; load_weights() into a module with the same ties restores all names.
 ///
-/// Errors: ArgumentError for a file of another name, or with an ending that other programs give to
-/// weight files (.bin, .pt, .pth, .ckpt, .h5, .npz, .onnx, .gguf, …) unless that is a folder, for
-/// metadata whose name begins with "hearth.", and for an empty tensor; DeviceError when one is
-/// poisoned; FileError io_error. On any error the old file is kept.
+/// Errors: ArgumentError for an existing file whose name does not end in .safetensors;
+/// ArgumentError for an ending that other programs give to weight files (.bin, .pt, .pth, .ckpt,
+/// .h5, .npz, .onnx, .gguf, …) unless that is a folder; ArgumentError for metadata whose name
+/// begins with "hearth.", and for an empty tensor; DeviceError when one is poisoned; FileError
+/// io_error. On any error the old file is kept.
 template <Module Model>
 void save_weights(const Model& model,
                   const std::filesystem::path& where,
@@ -64,9 +65,10 @@ struct LoadedWeights {
   std::vector<std::string> unused;   ///< Tensors of the file that the model lacks.
 };
 
-/// Replaces tensors of a module by those of a file with other names, or more or fewer tensors: part
-/// of a network, or another program's file. Tensors stay on their devices. Sets paths. `where`: a
-/// safetensors file of any name, or a folder with a model.safetensors.
+/// Replaces tensors of a module by those of a file with other names, or with more or fewer tensors.
+/// The file may hold part of a network, or come from another program. Tensors stay on their
+/// devices. Sets paths. `where`: a safetensors file of any name, or a folder with a
+/// model.safetensors.
 ///
 ///   load_weights(model, "gpt2.safetensors",
 ///                {.renames = {{"^h\\.", "layers."}}, .allow_unused = true});

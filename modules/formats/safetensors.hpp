@@ -98,10 +98,11 @@ class SafetensorsFile final {
 
   /// Reads a file. An unsupported tensor is an error only when it is used.
   ///
-  /// Errors: FileError: not_found, io_error; bad_format for a violation of the format: truncated, a
-  /// wrong header length, a header that is not a JSON object, offsets that overlap, leave holes or
-  /// lie outside, sizes that contradict shape and dtype, a duplicate name, or a wrong or missing
-  /// checksum in a file of this library; OutOfMemory when the host lacks memory for the file.
+  /// Errors: FileError: not_found, io_error; bad_format for a violation of the format, or a wrong
+  /// or missing checksum in a file of this library; OutOfMemory when the host lacks memory for the
+  /// file. Violations are a truncated file, a wrong header length, a header that is not a JSON
+  /// object, and a duplicate name. So are sizes that contradict shape and dtype, and offsets that
+  /// overlap, leave holes or lie outside.
   /// Cost: memory for the whole file.
   [[nodiscard]] static SafetensorsFile read(const std::filesystem::path& path,
                                             SourceLoc loc = SourceLoc::current());
@@ -130,8 +131,8 @@ class SafetensorsFile final {
   /// the file and 32 in the model.
   ///
   /// Errors: FileError bad_format naming the first tensor that is missing, unsupported, different
-  /// or superfluous and may not be, for two tensors renamed to one name, or for a file of which no
-  /// tensor matches; ArgumentError for an invalid pattern.
+  /// or superfluous and may not be; bad_format for two tensors renamed to one name, or for a file
+  /// of which no tensor matches; ArgumentError for an invalid pattern.
   [[nodiscard]] WeightMatches match(std::span<const NamedTensor> expected,
                                     const LoadWeightsOptions& options,
                                     SourceLoc loc = SourceLoc::current()) const;

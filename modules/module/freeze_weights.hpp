@@ -2,9 +2,9 @@
 // Buffer: it is kept, saved, moved and forked with its module, but not trained. Not related to
 // freeze(), which makes a whole model shareable between threads.
 // Stateless. Threads: as the module.
-// Invariants: (1) frozen is a property of the member: copies, forks and dtype conversions keep it,
-// and so does loading; assigning another tensor or layer to the member ends it; (2) a tied tensor
-// is frozen if it is frozen under at least one of its names.
+// Invariants: (1) frozen is a property of the member, which copies, forks, dtype conversions and
+// loading keep; assigning another tensor or layer ends it; (2) a tied tensor is frozen if it is
+// frozen under at least one of its names.
 #pragma once
 
 #include <hearth/modules/module.hpp>

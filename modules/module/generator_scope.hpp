@@ -1,6 +1,6 @@
 // GeneratorScope: the generator that random layers use when a forward pass names none, as in
 // `dropout.forward(x, mode)`. A Generator belongs to the code that runs a stream (a training loop,
-// a worker), so it is set on that thread and is not part of a model.
+// a worker). So it is set on that thread and is not part of a model.
 // Threads: a scope is created and destroyed on one thread; scopes nest.
 // Invariant: the generator outlives the scope.
 #pragma once

@@ -73,9 +73,9 @@ class StateUpdates final {
   /// values.
   ///
   /// Errors: ArgumentError for an update of a buffer that the model lacks (it belongs to another
-  /// model or to a fork) or holds twice (its layer was copied: fork() each copy); DeviceMismatch
-  /// when the buffers are on several devices. On an error nothing is applied and all updates stay
-  /// pending.
+  /// model or to a fork); ArgumentError for a buffer that it holds twice (its layer was copied:
+  /// fork() each copy); DeviceMismatch when the buffers are on several devices. On an error nothing
+  /// is applied and all updates stay pending.
   template <Module Model>
   Pending<void> commit(Model& model, SourceLoc loc = SourceLoc::current()) {
     return commit_to(buffer_refs(model), loc);

@@ -3,8 +3,8 @@
 // step to these counts.
 // Owned by its optimizer. Threads: one at a time, the one whose stream owns the parameters.
 // Invariants: (1) a failed step changes neither tensors nor counts; (2) at most one step is in
-// flight, since the next one needs the count; an asynchronous device counts by itself, so steps
-// there do not wait; (3) tensors have the model's visit order and paths; (4) they have the
+// flight, since the next one needs the count. Asynchronous devices count themselves, so steps there
+// do not wait; (3) tensors have the model's visit order and paths; (4) they have the
 // accumulation_dtype() of the parameter; (5) a frozen parameter has none.
 #pragma once
 

@@ -35,8 +35,8 @@ struct EvaluationMetric {
   /// Number of classes, if the statistics are the counts of a ConfusionMatrix, which the report
   /// then shows; else 0.
   std::int64_t class_count = 0;
-  /// Identifies the figure across metrics. Of several metrics with one name and figure a run shows
-  /// only the first; one name with different figures is an error.
+  /// Identifies the figure. Metrics of one name and figure are shown once; one name with different
+  /// figures is an error.
   std::string figure = {};
 };
 

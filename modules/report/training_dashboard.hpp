@@ -1,6 +1,6 @@
-// training_dashboard: lays out a training run as a screen of text: curves of loss and metrics,
-// progress and remaining time, throughput, and memory and state of the devices. Private to modules;
-// terminal_screen does the output.
+// training_dashboard: lays out a training run as a screen of text. Shows curves of loss and
+// metrics, progress and remaining time, throughput, and memory and state of the devices. Private to
+// modules; terminal_screen does the output.
 // Stateless. Threads: any. Invariant: at any size, nothing is drawn outside of the picture.
 #pragma once
 

@@ -14,9 +14,9 @@ namespace hearth::detail {
 /// Whether sum_ranks supports the type: f32, f64, f16, bf16, i32, i64.
 [[nodiscard]] bool can_sum(DType dtype) noexcept;
 
-/// Sums element by element, from the first rank to the last, and writes the sum to each of
-/// `targets`, which may be the ranks' own memory. Integers wrap around. Requires can_sum(dtype),
-/// and that elements [begin, end) exist in all of them.
+/// Sums element by element, from the first rank to the last. Writes the sum to each of `targets`,
+/// which may be the ranks' own memory. Integers wrap around. Requires can_sum(dtype), and that
+/// elements [begin, end) exist in all of them.
 void sum_ranks(std::span<std::byte* const> ranks,
                std::span<std::byte* const> targets,
                DType dtype,

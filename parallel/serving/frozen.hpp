@@ -1,6 +1,6 @@
 // Frozen<Model>: a model whose weights no longer change, for inference by many threads at once.
 // Every stream of the device reads the same weights without a copy, a lock, or a wait for another
-// stream; a request writes nothing that another request reads. A value: a copy shares the weights.
+// stream. A request writes nothing that another request reads. A value: a copy shares the weights.
 // Threads: any number may use one Frozen at once.
 // Invariant: all weights are present and lie on one device.
 #pragma once

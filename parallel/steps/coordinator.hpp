@@ -1,8 +1,8 @@
 // StepCoordinator: the actor that coordinates the ranks of a training step. Each rank lends its
 // gradient buckets; when a bucket has arrived from all ranks, the engine reduces it. The first
-// failure on any rank (an exception, a poisoned gradient, a loss that is not finite, a missing
-// rank) ends the step for all ranks: every later bucket of it is returned with that error. Each
-// rank prepares its update, and the coordinator commits or aborts all of them together.
+// failure on any rank ends the step for all ranks: every later bucket of it is returned with that
+// error. A failure is an exception, a poisoned gradient, a loss that is not finite, or a missing
+// rank. Each rank prepares its update, and the coordinator commits or aborts all of them together.
 // Owned by a trainer. The Runtime and the engine outlive it; the engine also outlives its own calls
 // that do not return. Runs on a thread of its own.
 // Threads: any. Calls send messages; only trouble() and statistics() wait.
@@ -40,18 +40,18 @@ struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< Name of each rank in error texts: "rank 1 on cpu:1".
   std::size_t bucket_count = 0;    ///< Number of buckets in a step.
   std::vector<RankProgress> progress = {};  ///< By rank; empty: unknown for all ranks.
-  /// Limit for four waits: for the last rank of a bucket, for the engine to return a bucket, for
-  /// the last prepared update, and for all ranks to commit. A missing rank that makes progress
-  /// extends the wait, up to the end of the whole step.
+  /// Limit of each wait for ranks or the engine. The waits are for a bucket's last rank, the
+  /// engine's return of a bucket, the last prepared update, and the last commit. A missing rank
+  /// that makes progress extends the wait, up to the end of the whole step.
   std::chrono::nanoseconds deadline = std::chrono::seconds(5);
   /// Limit of waits for results that name no deadline.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// Reports missed deadlines, and collects the coordinator's own state for other reports; may be
   /// null.
   IntrusivePtr<detail::Watchdog> watchdog = nullptr;
-  /// Limit of a whole step. Before a step has succeeded, it is also the time that a rank has to
-  /// finish after a failure; later that time is `deadline` plus the duration of the last step. Then
-  /// the rank is abandoned, and the step ends with its first error.
+  /// Limit of a whole step. After a failure, each other rank has `deadline` plus the duration of
+  /// the last step to finish, or this limit if no step has succeeded. Then the rank is abandoned,
+  /// and the step ends with its first error.
   std::chrono::nanoseconds step_limit = kDefaultWait;
   /// Whether the trainer mends a missed deadline. If so, every step fails from then until rejoin().
   bool mends_hangs = false;

@@ -1,6 +1,5 @@
-// Deadlines of the coordinator: buckets that some ranks do not bring, updates that some do not
-// prepare, steps that some do not end, and engines that keep a bucket. Expired waits are abandoned
-// here.
+// Deadlines of the coordinator: for a rank's missing bucket, prepared update or end of step, and
+// for an engine that keeps a bucket. Expired waits are abandoned here.
 #include "coordinator_loop.hpp"
 
 #include <fmt/chrono.h>

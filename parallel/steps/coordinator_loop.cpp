@@ -459,7 +459,7 @@ void CoordinatorLoop::handle(message::Rejoin rejoin) {
 
 // The outcome is set when all ranks have finished, not when the failure is known: a caller that has
 // the outcome may touch the replicas. A step happens on all ranks or on none, so a commit on any
-// rank means that it has happened; a rank that did not follow is a straggler (close).
+// rank means that it has happened. A rank that did not follow is a straggler (close).
 void CoordinatorLoop::decide(Step& step) {
   const auto is_settled = [](const RankState& rank) {
     return rank.is_finished || rank.is_given_up;

@@ -178,7 +178,7 @@ class CoordinatorLoop final {
   };
   struct RankState {
     bool is_finished = false;
-    bool is_given_up = false;  ///< It missed a deadline; the step ends without it.
+    bool is_given_up = false;  ///< The rank missed a deadline; the step ends without it.
     ErrorRef error;
     double loss = 0;
     LossKind loss_kind = LossKind::none;

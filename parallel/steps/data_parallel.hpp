@@ -60,7 +60,7 @@ class DataParallel<Model, Shard> final {
  public:
   /// Loss function. Returns the mean loss over the shard's samples, on the context's device. For a
   /// mean over something other than samples (targets that are not ignored, class weights), it
-  /// returns a LossSum, or a LossOutputs with a weight; then the numbers of devices and
+  /// returns a LossSum, or a LossOutputs with a weight. Then the numbers of devices and
   /// micro-batches make no difference. Each worker calls its own copy, which may consume the shard.
   /// Never called with a shard of size 0.
   ///
@@ -98,15 +98,19 @@ class DataParallel<Model, Shard> final {
   /// step that returns has happened, even when a rank failed to commit it (see
   /// DataParallelReport::late_failure).
   ///
-  /// Errors: the first failure on any rank; then no replica has changed. The failure is one of
-  /// these: the loss function's exception, with the worker's name in its text, or worker_failed
-  /// with the cause if that is none of the library's exceptions; non_finite, with the step's
-  /// number, for a loss that is NaN or infinite, or whose weights sum to 0; deadline_exceeded
-  /// naming the ranks that missed the deadline; the error of a poisoned gradient. After a failure,
-  /// each other rank has `deadline` plus the time of the last step to finish (step_limit before the
-  /// first step); then it is abandoned. ArgumentError without one shard for each rank, without
-  /// samples, or with more samples than std::int64_t holds; and from each call after the Runtime
-  /// has ended. device_lost after a loss, with any policy.
+  /// Errors: ArgumentError without one shard for each rank, without samples, or with more samples
+  /// than std::int64_t holds; ArgumentError from each call after the Runtime has ended; device_lost
+  /// after a loss, with any policy. Otherwise the first failure on any rank; then no replica has
+  /// changed. It is one of these:
+  /// - the loss function's exception, with the worker's name in its text, or worker_failed with the
+  ///   cause if that is none of the library's exceptions;
+  /// - non_finite, with the step's number, for a loss that is NaN or infinite, or whose weights sum
+  ///   to 0;
+  /// - deadline_exceeded naming the ranks that missed the deadline;
+  /// - the error of a poisoned gradient.
+  ///
+  /// After a failure, each other rank has `deadline` plus the time of the last step to finish, or
+  /// step_limit before the first step. Then it is abandoned.
   DataParallelReport step(Shards shards, SourceLoc where = SourceLoc::current()) {
     return wait(step_later(std::move(shards), where), where);
   }
@@ -123,10 +127,10 @@ class DataParallel<Model, Shard> final {
     return wait(step_later(std::move(micro_batches), where), where);
   }
   /// Runs one step over a batch that can be divided again. `divide` returns the shards, or a list
-  /// of micro-batches of shards, for the ranks on these devices. When a device is lost or a rank
-  /// hangs before the step has happened, the trainer mends itself (DeviceLossPolicy) and retries
-  /// the step with the remaining ranks. With the default limits, that is about 8 s after the others
-  /// began to wait for the hung rank.
+  /// of micro-batches of shards, for the ranks on these devices. A device may be lost, or a rank
+  /// may hang, before the step has happened. Then the trainer mends itself (DeviceLossPolicy) and
+  /// retries the step with the remaining ranks. With the default limits, that is about 8 s after
+  /// the others began to wait for the hung rank.
   ///
   /// Errors: those of step(Shards); the loss with DeviceLossPolicy::stop.
   template <BatchDivider<Shard> Divide>
@@ -209,9 +213,9 @@ class DataParallel<Model, Shard> final {
   ///
   /// Errors: deadline_exceeded when a rank misses the deadline; it is mended before the next step,
   /// or, with DeviceLossPolicy::stop, no step begins before it answers. Exceptions of fn, as for
-  /// step(), and the error of a poisoned value; then all ranks get the state of a rank on which fn
-  /// succeeded, so the update has happened. If fn failed on all ranks, they get the state of the
-  /// first rank, as fn left it.
+  /// step(), and the error of a poisoned value. After these, all ranks get the state of a rank on
+  /// which fn succeeded, so the update has happened. If fn failed on all ranks, they get the state
+  /// of the first rank, as fn left it.
   template <class Fn>
   void update_replicas(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.change_replicas(
@@ -230,9 +234,10 @@ class DataParallel<Model, Shard> final {
   }
 
   /// Writes the state of the training to `file`, as save_training() does, after the steps that were
-  /// queued before: weights, optimizer, average, and the generators of all ranks. `progress` holds
-  /// the rest of the program's state; its generators are ignored. One rank writes. When it is lost
-  /// or hangs, another rank writes, if DeviceLossPolicy lets the others continue.
+  /// queued before. This state is the weights, the optimizer, the average, and the generators of
+  /// all ranks. `progress` holds the rest of the program's state; its generators are ignored. One
+  /// rank writes. When it is lost or hangs, another rank writes, if DeviceLossPolicy lets the
+  /// others continue.
   ///
   /// Errors: those of save_training(); deadline_exceeded when a rank misses the deadline, or the
   /// writing takes longer than DataParallelOptions::save_limit. The old file is kept, and the

@@ -56,8 +56,8 @@ struct DataParallelOptions {
   std::chrono::nanoseconds step_limit = kDefaultWait;
   /// Limit of one rank's writing of a file, counted from its start.
   std::chrono::nanoseconds save_limit = std::chrono::minutes(10);
-  /// Limit of the destructor's wait for the workers, and then for the engine's call. With 0 it
-  /// waits for no rank: a busy rank is abandoned, healthy or not.
+  /// Limit of the destructor's wait for workers, then for the engine's call. With 0 it abandons
+  /// busy ranks, healthy or not.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   std::uint64_t seed = 0;        ///< Seed of the workers' generators.
   Collective* engine = nullptr;  ///< Engine that sums gradients; nullptr: an InprocCollective.

@@ -1,5 +1,5 @@
 // GradientExchange: one rank's part in one step. It takes finished gradients out of the backward
-// sweep, joins them into buckets and lends these on the communication stream, while the default
+// sweep and joins them into buckets. It lends these on the communication stream, while the default
 // stream continues the sweep. The buckets return with the sums over all ranks.
 // Owned by the worker that runs the step. Threads: the worker's.
 // Invariants: (1) every rank lends buckets in the plan's order, in whatever order its gradients

@@ -35,9 +35,9 @@ class RankGroup final {
 
     /// Shared with the worker's functions, which alone touch its contents.
     const std::shared_ptr<RankReplica> replica;
-    /// It missed a step that others committed, lost its state, or may have another state than they.
+    /// The rank missed a step that others committed, lost its state, or may differ from the others.
     bool is_stale = false;
-    bool is_late = false;          ///< It missed the deadline of its last task.
+    bool is_late = false;          ///< The rank missed the deadline of its last task.
     bool is_hung = false;          ///< Its worker does not answer.
     bool has_device = true;        ///< Its device answers, though its worker may hang.
     std::uint64_t generation = 0;  ///< Generation of the device when the rank got its state.
@@ -99,7 +99,8 @@ class RankGroup final {
   [[nodiscard]] static bool is_good(const Place& rank);
   [[nodiscard]] bool is_numbered(std::size_t index) const;
   [[nodiscard]] Place make_rank(std::size_t index, std::size_t world, const Device& device) const;
-  /// Comes before the rank's state is made, so that a restart in between is detected.
+  /// Notes the device's generation before the rank's state is made, so that a restart in between is
+  /// detected. Marks the rank as stale.
   static void begin_placing(Rank& rank);
   static void place(Rank& rank,
                     std::unique_ptr<RankModel> model,
@@ -111,7 +112,7 @@ class RankGroup final {
   void mark_stale(const std::vector<int>& stragglers);
   using Answers = std::vector<Pending<Status>>;
 
-  /// Asks each rank for the state of its device, behind all its queued work.
+  /// Requests the state of each rank's device, after all its queued work.
   [[nodiscard]] Answers ask_ranks() const;
   /// Marks hung ranks. A rank hangs if it missed a deadline, was late, or its device does not
   /// answer, and it does not answer for hang_limit either.

@@ -68,8 +68,8 @@ ErrorRef outcome_of(const Pending<StepReport>& update,
                     .location = where});
 }
 
-// Divides by the sum of all ranks' weights. Divides by 1 where that sum is 0: a rank without
-// samples does not know whether the losses are means, and for means the other ranks do not divide.
+// Divides by the sum of all ranks' weights, or by 1 where that sum is 0. A rank without samples
+// does not know whether the losses are means, and for means the other ranks do not divide.
 void divide(Gradients& gradients, const Tensor& weight, SourceLoc call) {
   const Tensor is_zero = equal(Arg(weight, call), Arg(0.0, call));
   const Tensor divisor = where(Arg(is_zero, call), Arg(1.0, call), Arg(weight, call));

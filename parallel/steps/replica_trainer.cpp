@@ -436,7 +436,7 @@ std::unique_ptr<RankModel> ReplicaTrainer::retrieve(
         return model;
       });
   const bool has_come = detail::PendingAccess::is_ready_by(pending, step_deadline());
-  // With `stop`, the next call then asks another rank.
+  // With `stop`, the next call then tries another rank.
   rank.is_late = !has_come && parts_->options.on_loss == DeviceLossPolicy::stop;
   std::unique_ptr<RankModel> model =
       std::move(pending).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});

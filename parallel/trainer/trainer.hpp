@@ -4,8 +4,8 @@
 // Owned by the program; the Runtime and the data outlive it. Threads: one at a time; it owns the
 // workers' threads.
 // Invariants: (1) the same seed, data and number of devices give the same bits, also after a stop
-// at any point and a resume, unless devices of different kinds share batches by speed (ShardSizes);
-// (2) between steps all replicas are alike (DataParallel).
+// at any point and a resume. Devices of different kinds that share batches by speed (ShardSizes)
+// are excepted; (2) between steps all replicas are alike (DataParallel).
 #pragma once
 
 #include <hearth/modules/evaluation_metric.hpp>
@@ -37,8 +37,8 @@
 namespace hearth {
 
 /// The source of a Trainer's batches: a ShardedLoader, or a class of the program's own.
-///   next()            returns the parts of the next batch by rank; at the end of an epoch it
-///                     returns one empty list, and then the next epoch begins
+///   next()            returns the parts of the next batch by rank, or one empty list at the end
+///                     of an epoch; then the next epoch begins
 ///   cursor(), seek()  the position of the next batch: the same cursor gives the same batches
 ///   batch_count()     the number of batches in an epoch
 ///   set_world(ranks)  sets the number of parts, from the next batch on
@@ -81,7 +81,7 @@ class Trainer {
 /// A function of the first form that returns a Tensor may be overloaded, as cross_entropy is, or be
 /// a template. Other overloaded functions need a lambda around them.
 /// The loss returns the mean over the batch. For a mean over something other than samples (ignored
-/// targets, class weights; see CrossEntropyLoss) it returns a LossSum; then several devices and
+/// targets, class weights; see CrossEntropyLoss) it returns a LossSum. Then several devices and
 /// accumulated batches train as one. Metrics with the second form need a LossOutputs.
 template <Module Model, BatchShard Shard>
 class Trainer<Model, Shard> final {

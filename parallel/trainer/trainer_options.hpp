@@ -46,8 +46,8 @@ struct RunControl {
 struct TrainerCallback {
   /// Called after each step.
   std::function<void(const TrainingStep& step, RunControl& control)> on_step = {};
-  /// Called after each whole epoch, before its results are saved. A run that ends in the callback
-  /// resumes with the same epoch's validation.
+  /// Called after each epoch, before its results are saved. A run that ends in it resumes with the
+  /// same epoch's validation.
   std::function<void(const EpochRecord& epoch, RunControl& control)> on_epoch = {};
 };
 
@@ -69,8 +69,8 @@ struct TrainerOptions {
   LearningRateSchedule schedule = ConstantRate{};  ///< Schedule of the optimizer's learning rate.
   GradientClip clip = {};                          ///< Limit of the gradients of a step.
   std::int64_t accumulate = 1;                     ///< Number of batches in one step.
-  /// Decay of a WeightAverage over the steps; 0: no average. With an average, the averaged weights
-  /// are validated, kept as the best ones, and saved at the end.
+  /// Decay of a WeightAverage; 0: none. The averaged weights are validated, kept as the best ones,
+  /// and saved at the end.
   double average_decay = 0;
   std::uint64_t seed = 0;  ///< Seed of the order of the data and of random layers.
   /// Number of examples in a batch, over all devices; for fit() with data sets.
@@ -107,9 +107,9 @@ struct TrainerOptions {
   /// Number of epochs whose state is kept beside the newest one, as epoch-12.safetensors for
   /// example.
   std::int64_t keep_epochs = 0;
-  /// Resumes the run in the folder, also within an epoch, with the bits of a run that never
-  /// stopped; begins a new run if there is none. Changed epochs, learning rate, schedule, other
-  /// optimizer settings and clipping apply from there on, and a line reports them. Another
+  /// Resumes the run in the folder, also within an epoch, or begins a new run if there is none. A
+  /// resumed run has the bits of a run that never stopped. Changed epochs, learning rate, schedule,
+  /// other optimizer settings and clipping apply from there on, and a line reports them. Another
   /// optimizer, seed, batch_size, accumulate or number of devices is rejected.
   bool resume = false;
   /// Identity of a run: saved with its state, shown in the report, and compared at a resume. Keys

@@ -210,7 +210,7 @@ class TrainingRun final {
   Words saved_settings_;           ///< Settings of the resumed run.
   bool is_epoch_trained_ = false;  ///< The first epoch needs only its validation.
   bool is_over_ = false;
-  bool has_replaced_old_run_ = false;  ///< Also true for a resumed run.
+  bool has_replaced_old_run_ = false;  ///< True also for a resumed run.
   std::vector<std::chrono::nanoseconds> step_times_;
   std::int64_t sample_count_ = 0;
   std::optional<detail::TimePoint> written_at_;

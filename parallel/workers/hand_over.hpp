@@ -26,7 +26,7 @@ template <class T>
 struct IsValueAndGradients<ValueAndGradients<T>> : std::true_type {};
 
 /// Calls fn with each part of `value` that has publish() and adopt(): tensors, gradients and
-/// modules, also inside batches, pairs, tuples, lists, maps, optionals and results of
+/// modules. Looks also inside batches, pairs, tuples, lists, maps, optionals and results of
 /// value_and_grad.
 template <class T, class Fn>
 void for_each_handed(T& value, Fn& fn) {
