@@ -22,13 +22,13 @@ void pass(std::chrono::nanoseconds time) {
 TEST(CompileScope, CountsAsProgressForALimitedTime) {
   ManualExecutor executor;
   executor.run([] {
-    const auto endpoint = make_intrusive<DeviceEndpoint>(
-        "device",
-        std::string(),
-        std::make_shared<RuntimeTables>(RuntimeId{detail::unique_number()}),
-        detail::unique_number(),
-        true,
-        std::vector<int>());
+    const auto endpoint =
+        make_intrusive<DeviceEndpoint>("device",
+                                       std::string(),
+                                       std::make_shared<RuntimeTables>(RuntimeId{unique_number()}),
+                                       unique_number(),
+                                       true,
+                                       std::vector<int>());
     const std::uint64_t before = endpoint->record_progress();
     {
       const DeviceEndpoint::CompileScope compiles(*endpoint);
