@@ -20,9 +20,10 @@ bool is_identifier(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-bool is_skipped_folder(const std::string& name) {
-  return name == "build" || name.starts_with("build-") || name == "checkpoints" || name == "data" ||
-         (name.starts_with('.') && name != ".ci");
+// Build trees and data of a checkout lie at its root.
+bool is_skipped_folder(const std::string& name, bool is_at_root) {
+  const bool is_output = name == "build" || name.starts_with("build-") || name == "checkpoints";
+  return is_output || (is_at_root && name == "data") || (name.starts_with('.') && name != ".ci");
 }
 
 std::vector<std::string> split_lines(std::string_view text) {
@@ -154,7 +155,8 @@ std::vector<SourceFile> load_source_tree() {
   for (auto entry = fs::recursive_directory_iterator(root);
        entry != fs::recursive_directory_iterator();
        ++entry) {
-    if (entry->is_directory() && is_skipped_folder(entry->path().filename().string())) {
+    if (entry->is_directory() &&
+        is_skipped_folder(entry->path().filename().string(), entry.depth() == 0)) {
       entry.disable_recursion_pending();
     }
     // In a worktree of git, `.git` is a file.
