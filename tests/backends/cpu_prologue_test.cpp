@@ -384,7 +384,7 @@ TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
   expect_refused(fails, product, "may not fail");
 
   OwnedCall sum(OpKind::add, {{DType::f32, {4, 8}}, {DType::f32, {4, 8}}}, DType::f32, {4, 8});
-  expect_refused(*maker, sum, "add does not take input 0");
+  expect_refused(*maker, sum, "add takes no prologue for input 0");
 
   OwnedCall convolution(OpKind::conv2d,
                         {{DType::f32, {1, 8, 90, 90}}, {DType::f32, {8, 8, 3, 3}}},

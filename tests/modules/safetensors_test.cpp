@@ -196,7 +196,7 @@ TEST_F(Safetensors, TheErrorOfADamagedTensorHasBothChecksums) {
   expect_refused(
       text_of(bytes),
       fmt::format(
-          "its checksum is {}, but hearth.xxh3_64 says {}", checksum_of(header, data), expected));
+          "its checksum is {}, but hearth.xxh3_64 is {}", checksum_of(header, data), expected));
 }
 
 // The output of Python's save_file(tensors, path, metadata=old.metadata()): wide types first, then
@@ -242,7 +242,7 @@ TEST_F(Safetensors, RefusesAChecksumThatIsNone) {
   expect_refused(file_text(R"({"__metadata__":{"hearth.xxh3_64":"12"},)"
                            R"("a":{"data_offsets":[0,8],"dtype":"U8","shape":[8]}})",
                            "12345678"),
-                 "hearth.xxh3_64 says 12");
+                 "hearth.xxh3_64 is 12");
 }
 
 TEST_F(Safetensors, ReadsWhatAnotherProgramWrote) {

@@ -27,7 +27,9 @@ struct FaultKind {
 const std::vector<FaultKind> kFaults{
     {"Loss", Cost::device, "lost", [](auto at) { return FaultPlan{.lost_at_submit = at}; }},
     {"Hang", Cost::hung_device, "sim:1", [](auto at) { return FaultPlan{.hanging_submit = at}; }},
-    {"Failure", Cost::step, "planned", [](auto at) { return FaultPlan{.late_failures = {at}}; }}};
+    {"Failure", Cost::step, "by the fault plan", [](auto at) {
+       return FaultPlan{.late_failures = {at}};
+     }}};
 
 enum class Phase : std::uint8_t { forward, backward, reduction, step };
 struct PhaseRow {
