@@ -11,10 +11,9 @@ void negation(const VjpNode& node, Tensor gradient) {
 // The sign at 0 is 0, and so is the gradient, even of an infinite one. At NaN a finite gradient
 // gives 0, and NaN passes on.
 void absolute(const VjpNode& node, Tensor gradient) {
-  const Tensor x = node.last_operand(0);
-  const Tensor above = greater(node.at(x), node.at(0.0));
-  const Tensor below = less(node.at(x), node.at(0.0));
-  const Tensor is_zero = equal(node.at(x), node.at(0.0));
+  const Tensor above = greater(node.operand(0), node.at(0.0));
+  const Tensor below = less(node.operand(0), node.at(0.0));
+  const Tensor is_zero = equal(node.last_operand(0), node.at(0.0));
   Tensor rest = mul(node.at(gradient), node.at(0.0));
   rest = where(node.at(is_zero), node.at(0.0), node.at(std::move(rest)));
   Tensor up = where(node.at(above), node.at(gradient), node.at(std::move(rest)));
