@@ -38,7 +38,7 @@ struct TensorImpl;
 class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
  public:
   /// Longest part of one CompileScope that counts as progress. A driver has 60 s for a pipeline,
-  /// and a kernel has at most four of them.
+  /// and a kernel may have several.
   static constexpr std::chrono::minutes kLongestCompilation{4};
 
   DeviceEndpoint(std::string name,

@@ -1,10 +1,9 @@
 // Rule 8 of the design: all waiting, threads and clocks go through runtime/base, the seam on which
-// tests step the whole system. The exact rule, per part of the tree:
-//   runtime/base              anything but sleeping
-//   the rest of the library   none of it: Parker, Mailbox, Executor, Clock and ThreadContext of
-//   runtime/base instead tests, bench, examples    std::thread and std::jthread only, to play the
-//   part of the user's threads everywhere                no sleep_for, sleep_until or usleep, and
-//   no atomic_thread_fence (TSan cannot see it)
+// tests step the whole system. The rule by part of the tree:
+// - runtime/base: anything but sleeping.
+// - The rest of the library: none of it. It uses Parker, Mailbox, Executor, Clock and ThreadContext.
+// - Tests, bench, examples: std::thread and std::jthread only, which stand for the user's threads.
+// - Everywhere: no atomic_thread_fence, which TSan cannot see; no sleeping, except in bench.
 // oneTBB forks and joins inside the CPU kernels and runtime/base only; it is never a queue.
 #include <gtest/gtest.h>
 
