@@ -1,7 +1,8 @@
 // Rule 8 of the design: all waiting, threads and clocks go through runtime/base, the seam on which
 // tests step the whole system. The rule by part of the tree:
 // - runtime/base: anything but sleeping.
-// - The rest of the library: none of it. It uses Parker, Mailbox, Executor, Clock and ThreadContext.
+// - The rest of the library: none of it. It uses Parker, Mailbox, Executor, Clock and
+// ThreadContext.
 // - Tests, bench, examples: std::thread and std::jthread only, which stand for the user's threads.
 // - Everywhere: no atomic_thread_fence, which TSan cannot see; no sleeping, except in bench.
 // oneTBB forks and joins inside the CPU kernels and runtime/base only; it is never a queue.

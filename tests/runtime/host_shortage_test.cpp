@@ -110,8 +110,8 @@ void expect_answers(const Body& body) {
   for (long number = 0; number < kLastAllocation; ++number) {
     const int status = status_of(number, body);
     ended += WIFSIGNALED(status) ? 1 : 0;  // std::terminate: the loop itself had no memory
-    EXPECT_FALSE(WIFEXITED(status) && WEXITSTATUS(status) == kUnanswered)
-        << "allocation " << number;
+    EXPECT_TRUE(WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        << "allocation " << number << ", status " << status;
   }
   EXPECT_LT(ended, kLastAllocation / 2);
 }
@@ -156,36 +156,6 @@ TEST(HostShortage, OfTheDeviceAnswersUpdatesAndCopies) {
         (copy.to(world.runtime.device("sim:1")) + 1).read_bytes();
     pass(30s);  // the bytes of the copy may be late
     return is_answered(update) && is_answered(read) && is_answered(other);
-  });
-}
-
-// One parameter that is replaced and one that stays where it is: both have their new values if the
-// update is reported as done, else both are as they were.
-TEST(HostShortage, OfTheDeviceLeavesUpdatesWholeOrUndone) {
-  expect_answers([](const World& world) {
-    Tensor first = ones(world.device, {4});
-    Tensor second = ones(world.device, {4});
-    Tensor momentum = ones(world.device, {4});
-    Tensor none;
-    const Tensor gradient = ones(world.device, {4}) * 1;  // the first kernel
-    world.device.sync();
-    UpdateGroup group(world.device);
-    group.sgd(first, gradient, none, {.learning_rate = 1});
-    group.sgd(second, gradient * 1, momentum, {.learning_rate = 1, .momentum = 0.5});
-    const Pending<void> update = group.commit();
-    if (!is_answered(update)) {
-      return false;
-    }
-    const bool has_happened = update.wait().has_value();
-    const auto is_right = [](const Tensor& tensor, float old_value, float new_value, bool is_new) {
-      try {
-        return tensor.to_vector<float>() == std::vector<float>(4, is_new ? new_value : old_value);
-      } catch (const DeviceError& error) {
-        return is_new;  // the read itself had no memory
-      }
-    };
-    return is_right(first, 1, 0, has_happened) && is_right(second, 1, -0.5, has_happened) &&
-           is_right(momentum, 1, 1.5, has_happened);
   });
 }
 
