@@ -78,6 +78,13 @@ TEST(RandomFaults, ProgramsThatFoundMistakesAreRight) {
   }
 }
 
+// A fused group computes with a fill; the fill's own record, which runs later, fails alone.
+TEST(RandomFaults, ResultsOfAFillThatFailsAloneAreRight) {
+  FaultFigures figures;
+  const Bytes bytes = bytes_of_seed(108643, kPrograms.least_bytes, kPrograms.most_bytes);
+  EXPECT_THAT(judge_faulty_run(faulty_run_of(bytes), figures), ::testing::IsEmpty());
+}
+
 /// Runs a program whose actual faults differ from those that the judge knows.
 std::vector<std::string> run_with(std::uint64_t seed, const Plan& plan, const FaultPlan& faults) {
   const Bytes bytes = bytes_of_seed(seed, kPrograms.least_bytes, kPrograms.most_bytes);

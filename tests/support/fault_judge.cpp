@@ -31,6 +31,25 @@ bool is_kept_waiting(const Error& error) {
   return root.code == ErrorCode::deadline_exceeded &&
          (root.op.empty() || root.text == "an operand from another stream was not ready in time");
 }
+/// Whether a fused group may make the value again beside its own record: a fill, a view, or an
+/// elementwise result of one element. If only the record's own run fails, the results of the group
+/// are right.
+bool may_be_made_twice(const OpTrace& trace, const TraceOp& op) {
+  const bool is_single =
+      op.record.output_count == 1 && trace.shape(op.view().output(0)).element_count() == 1;
+  switch (op_info(op.record.kind).op_class) {
+    case OpClass::creation:
+    case OpClass::view:
+      return true;
+    case OpClass::unary:
+    case OpClass::binary:
+    case OpClass::ternary:
+    case OpClass::expression:
+      return is_single;
+    default:
+      return false;
+  }
+}
 /// The operand that a step's result replaces: the parameter, then its state.
 int replaced_by(int output) {
   return output == 0 ? 0 : output + 1;
@@ -144,26 +163,37 @@ FaultJudge::Name FaultJudge::name_of(const TraceOp& op) const {
 
 // Checks the trace in the order of the pushed ops.
 void FaultJudge::judge_trace() {
-  std::vector<bool> is_bad(1);  // values
-  std::vector<bool> by_op;
-  std::vector<bool> reads;
+  Verdicts values(1);
+  Verdicts handed_on(1);  // what an op that computes from the value inherits
+  Verdicts by_op;
+  Verdicts reads;
   std::map<std::pair<std::uint32_t, std::uint64_t>, Group> groups;  // open groups
   for (const TraceOp& op : trace_->ops) {
     const std::pair lane(op.device, op.lane);
-    bool is_spoiled = roots_.contains(name_of(op));
+    const bool computes = op_info(op.record.kind).op_class != OpClass::lifetime;
+    Verdict verdict = roots_.contains(name_of(op)) ? Verdict::poisoned : Verdict::right;
     for (int i = 0; i < op.record.input_count; ++i) {
-      is_spoiled = is_spoiled || is_bad[op.view().input(i).slot.value];
+      const std::uint32_t value = op.view().input(i).slot.value;
+      verdict = std::max(verdict, computes ? handed_on[value] : values[value]);
     }
-    is_spoiled = is_spoiled || (op.copied_from != 0 && by_op[op.copied_from - 1]);
-    by_op.push_back(is_spoiled);
-    is_bad.insert(is_bad.end(), op.record.output_count, is_spoiled);
+    if (op.copied_from != 0) {
+      verdict = std::max(verdict, by_op[op.copied_from - 1]);
+    }
+    by_op.push_back(verdict);
+    values.insert(values.end(), op.record.output_count, verdict);
+    const bool is_either = verdict == Verdict::poisoned && may_be_made_twice(*trace_, op);
+    handed_on.insert(
+        handed_on.end(), op.record.output_count, is_either ? Verdict::either : verdict);
     if (is_update(op.record)) {
       groups[lane].push_back(&op);
     } else if (op.record.kind == OpKind::group_end) {
-      judge_group(groups[lane], is_bad);
+      for (const auto& [value, result] : judge_group(groups[lane], values, handed_on)) {
+        values[value] = result;
+        handed_on[value] = result;
+      }
       groups.erase(lane);
     } else if (op.record.kind == OpKind::readback) {
-      reads.push_back(is_spoiled);
+      reads.push_back(verdict);
     }
   }
   const auto looks = program_.last_look();
@@ -172,7 +202,9 @@ void FaultJudge::judge_trace() {
     return;
   }
   for (std::size_t i = 0; i < looks.size(); ++i) {
-    if (reads[reads.size() - looks.size() + i] != (looks[i].error != nullptr)) {
+    const Verdict verdict = reads[reads.size() - looks.size() + i];
+    const Verdict seen = looks[i].error ? Verdict::poisoned : Verdict::right;
+    if (verdict != Verdict::either && verdict != seen) {
       say(looks[i].node,
           looks[i].error ? "is poisoned without a cause: " + looks[i].error->to_string()
                          : "has values, and no right to");
@@ -182,39 +214,38 @@ void FaultJudge::judge_trace() {
 
 // A group happens as a whole or not at all. If one of its ops failed while it ran, every result is
 // poisoned: the overwritten bytes are lost.
-void FaultJudge::judge_group(const Group& ops, std::vector<bool>& is_bad) {
+FaultJudge::Results FaultJudge::judge_group(const Group& ops,
+                                            const Verdicts& values,
+                                            const Verdicts& handed_on) {
   const std::size_t first = node_at(trace_->places[ops.front()->record.source.value].line);
   std::size_t number = 0;
   while (program_.steps()[number].members.front().first_result != first) {
     ++number;
   }
-  const bool is_torn = judge_step(number, ops, is_bad);
+  const bool is_torn = judge_step(number, ops, handed_on);
   torn_ += is_torn ? 1U : 0U;
   const bool keeps = updated_[number] == 0 && !is_torn;
-  std::map<std::uint32_t, bool> results;
+  const Verdict made = is_torn ? Verdict::poisoned : Verdict::right;
+  Results results;
   for (const TraceOp* each : ops) {
     const OpView op = each->view();
     for (int output = 0; output < op.record().output_count; ++output) {
-      results[op.output(output).slot.value] =
-          keeps ? is_bad[op.input(replaced_by(output)).slot.value] : is_torn;
+      const Verdict replaced = values[op.input(replaced_by(output)).slot.value];
+      results[op.output(output).slot.value] = keeps ? replaced : made;
     }
   }
-  for (const auto& [value, is_poisoned] : results) {
-    is_bad[value] = is_poisoned;
-  }
+  return results;
 }
 
-bool FaultJudge::judge_step(std::size_t number, const Group& ops, const std::vector<bool>& is_bad) {
+bool FaultJudge::judge_step(std::size_t number, const Group& ops, const Verdicts& handed_on) {
   const Step& step = program_.steps()[number];
-  const auto takes_bad = [&](const TraceOp* op) {
+  Verdict inputs = Verdict::right;
+  for (const TraceOp* op : ops) {
     for (int i = 0; i < op->record.input_count; ++i) {
-      if (is_bad[op->view().input(i).slot.value]) {
-        return true;
-      }
+      inputs = std::max(inputs, handed_on[op->view().input(i).slot.value]);
     }
-    return false;
-  };
-  const bool has_bad_input = std::ranges::any_of(ops, takes_bad);
+  }
+  const bool has_bad_input = inputs == Verdict::poisoned;
   const auto root =
       std::ranges::find_if(ops, [&](const TraceOp* op) { return roots_.contains(name_of(*op)); });
   if (step.is_committed && has_bad_input && !step.error) {
@@ -222,7 +253,7 @@ bool FaultJudge::judge_step(std::size_t number, const Group& ops, const std::vec
     return false;
   }
   if (root == ops.end()) {
-    if (step.is_committed && !has_bad_input && step.error &&
+    if (step.is_committed && inputs == Verdict::right && step.error &&
         !was_given_up_whole(root_of(*step.error))) {
       say_step(number, "was given up without a cause: " + step.error->to_string());
     }

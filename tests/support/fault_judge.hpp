@@ -56,6 +56,10 @@ class FaultJudge {
  private:
   using Name = std::tuple<std::string, std::uint64_t, std::uint64_t>;  // device, lane, sequence
   using Group = std::vector<const TraceOp*>;
+  /// What a value must be. `either`: a failed op was made twice, and one of the runs was right.
+  enum class Verdict : std::uint8_t { right, either, poisoned };
+  using Verdicts = std::vector<Verdict>;
+  using Results = std::map<std::uint32_t, Verdict>;  // by value
 
   void say(std::size_t node, const std::string& what);
   void say_step(std::size_t step, const std::string& what);
@@ -63,11 +67,12 @@ class FaultJudge {
   [[nodiscard]] bool descends(std::size_t node, std::size_t from) const;
   void judge_nodes();
   void judge_trace();
-  void judge_group(const Group& ops, std::vector<bool>& is_bad);
+  /// Returns the verdicts on the values that the group makes.
+  [[nodiscard]] Results judge_group(const Group& ops,
+                                    const Verdicts& values,
+                                    const Verdicts& handed_on);
   /// Returns whether the step is torn: the tensors that it replaces are lost.
-  [[nodiscard]] bool judge_step(std::size_t number,
-                                const Group& ops,
-                                const std::vector<bool>& is_bad);
+  [[nodiscard]] bool judge_step(std::size_t number, const Group& ops, const Verdicts& handed_on);
   void judge_whole_device();
   /// Whether a stream of the other device may wait for the device that hangs.
   [[nodiscard]] bool waits_for_hang(const std::vector<bool>& may) const;
