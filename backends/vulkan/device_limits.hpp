@@ -15,6 +15,8 @@ struct DeviceLimits {
   bool has_f64 = false;             ///< Doubles in shaders.
   bool has_f16_arithmetic = false;  ///< float16_t values in shaders.
   bool is_exact_f16 = false;        ///< f16 conversions round to nearest even and keep denormals.
+  /// Sum of the float widths whose infinities, NaNs and signs of zero the driver can preserve.
+  std::uint32_t special_widths = 0;
   bool has_cooperative_matrix = false;  ///< f16 to f32, 16x16x16.
   bool has_khr_matrices = false;  ///< The matrices are KHR's, so shaders are rewritten; else NV's.
   bool has_cooperative_bf16 = false;  ///< bfloat16 to f32 by KHR, 16x16x16.

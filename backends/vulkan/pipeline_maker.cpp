@@ -12,6 +12,7 @@
 #include <hearth/backends/codegen/bound_variables.hpp>
 #include <hearth/backends/codegen/cooperative_rewrite.hpp>
 #include <hearth/backends/codegen/glsl_prelude.hpp>
+#include <hearth/backends/codegen/special_values.hpp>
 #include <hearth/backends/codegen/widening_rewrite.hpp>
 #include <hearth/backends/codegen/workgroup_memory.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
@@ -411,6 +412,7 @@ Result<VkPipeline> PipelineMaker::pipeline_of(SpirvModule words, bool is_bf16) {
   if (device_->limits().is_cpu) {
     HEARTH_TRY(words, rewrite_widening(std::move(words)));
   }
+  HEARTH_TRY(words, declare_special_values(std::move(words), device_->limits().special_widths));
   const DeviceApi& api = device_->api();
   VkShaderModuleCreateInfo module{};
   module.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;

@@ -298,6 +298,9 @@ void VulkanDevice::read_limits() {
   limits_.subgroup_size = eleven.subgroupSize;
   limits_.is_exact_f16 = twelve.shaderRoundingModeRTEFloat16 != VK_FALSE &&
                          twelve.shaderDenormPreserveFloat16 != VK_FALSE;
+  limits_.special_widths = (twelve.shaderSignedZeroInfNanPreserveFloat16 != VK_FALSE ? 16U : 0U) |
+                           (twelve.shaderSignedZeroInfNanPreserveFloat32 != VK_FALSE ? 32U : 0U) |
+                           (twelve.shaderSignedZeroInfNanPreserveFloat64 != VK_FALSE ? 64U : 0U);
   limits_.shared_bytes = limits.maxComputeSharedMemorySize;
   limits_.most_group_threads =
       std::min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]);

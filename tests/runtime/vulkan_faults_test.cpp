@@ -246,7 +246,7 @@ TEST(VulkanFaults, AHundredRestartsLeaveNothingBehind) {
   live(100);
   const Held after = held_with(before.threads);
   EXPECT_EQ(after.descriptors, before.descriptors);
-  EXPECT_EQ(after.threads, before.threads);
+  EXPECT_LE(after.threads, before.threads);  // a driver may end some of its own
   // One iteration has 256 KiB of tensors, 4 MiB of parameters and more of staging.
   EXPECT_LT(after.resident_bytes - before.resident_bytes, std::int64_t{24} << 20);
 }
