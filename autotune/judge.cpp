@@ -45,20 +45,20 @@ float median_clock(std::span<const AbbaPair> pairs) {
 struct Side {
   std::vector<RunTime> walls;
 
-  /// Adds the clean samples. Returns the geometric mean of their paired times; 0 without any.
+  /// Adds the clean samples. Returns the least of their paired times; 0 without any. Disturbances
+  /// only ever add time, so the least is less noisy than a mean.
   double add(const std::array<Sample, 2>& samples, const SampleLimits& limits, int& dirty_count) {
-    double sum = 0;
-    int count = 0;
+    double least = 0;
     for (const Sample& sample : samples) {
       if (why_dirty(sample, limits) != Dirt::none) {
         ++dirty_count;
         continue;
       }
       walls.push_back(sample.wall_of_run());
-      sum += std::log(sample.paired_time().count());
-      ++count;
+      const double time = sample.paired_time().count();
+      least = least == 0 ? time : std::min(least, time);
     }
-    return count == 0 ? 0 : std::exp(sum / count);
+    return least;
   }
 
   [[nodiscard]] SideTimes times() const {

@@ -16,8 +16,8 @@
 
 namespace hearth::detail {
 
-/// Four samples in the order incumbent, challenger, challenger, incumbent: a linear drift of the
-/// machine cancels within them.
+/// Four neighbouring samples, in the order incumbent, challenger, challenger, incumbent (ABBA) or
+/// its mirror image (BAAB).
 struct AbbaPair {
   std::array<Sample, 2> incumbent;
   std::array<Sample, 2> challenger;

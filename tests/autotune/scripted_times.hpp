@@ -20,7 +20,8 @@ enum class Noise : std::uint8_t {
   two_humps,   ///< 30 to 70 % of the samples take 12 to 60 % longer.
   drift,       ///< The machine becomes up to 30 % slower or faster over 124 samples, and wanders.
   preemption,  ///< 30 % of the samples lose their core, then find cold caches.
-  loaded,      ///< Heavy tail and wander, with 40 % of the samples preempted.
+  ticks,       ///< Each millisecond an interrupt takes 40 µs.
+  loaded,      ///< Heavy tail, wander and ticks, with 40 % of the samples preempted.
 };
 
 class ScriptedTimes final {
@@ -29,11 +30,12 @@ class ScriptedTimes final {
     height_ = 1.12 + 0.48 * uniform();
     share_ = 0.3 + 0.4 * uniform();
     slope_ = (uniform() - 0.5) * 0.6 / 124;
+    to_tick_us_ = 1000 * uniform();
   }
 
   /// Returns the next sample of a kernel whose undisturbed run takes `base_us`.
   [[nodiscard]] detail::Sample next(double base_us) {
-    constexpr int kRuns = 50;
+    constexpr int kRuns = 64;
     double factor = 1;
     detail::Sample sample{.run_count = kRuns};
     double lost_us = 0;  // on the wall only
@@ -54,12 +56,18 @@ class ScriptedTimes final {
         factor += 0.01 * normal();
         lost_us = preempt(0.3, factor, sample);
         break;
+      case Noise::ticks:
+        factor += 0.002 * std::abs(normal());
+        break;
       case Noise::loaded:
         factor = wander() * (1 + tail());
         lost_us = preempt(0.4, factor, sample);
         break;
     }
-    const double cpu_us = base_us * kRuns * factor;
+    double cpu_us = base_us * kRuns * factor;
+    if (noise_ == Noise::ticks || noise_ == Noise::loaded) {
+      cpu_us += ticks_within(cpu_us);
+    }
     sample.cpu = std::chrono::nanoseconds(std::llround(1e3 * cpu_us));
     sample.wall = std::chrono::nanoseconds(std::llround(1e3 * (cpu_us * 1.002 + lost_us)));
     return sample;
@@ -85,6 +93,15 @@ class ScriptedTimes final {
     walk_ += slope_ + 0.002 * normal();
     return std::exp(walk_);
   }
+  // Returns the microseconds that ticks within the next `length_us` take.
+  double ticks_within(double length_us) {
+    to_tick_us_ -= length_us;
+    double taken = 0;
+    for (; to_tick_us_ < 0; to_tick_us_ += 1000) {
+      taken += 40;
+    }
+    return taken;
+  }
   // Returns the microseconds that others had the core.
   double preempt(double share, double& factor, detail::Sample& sample) {
     if (uniform() >= share) {
@@ -102,6 +119,7 @@ class ScriptedTimes final {
   double share_ = 0;
   double slope_ = 0;
   double walk_ = 0;
+  double to_tick_us_ = 0;
 };
 
 }  // namespace hearth::testing
