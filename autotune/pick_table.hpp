@@ -1,0 +1,76 @@
+// The pick table: the picks of recent calls, found by the facts that an op's record already holds.
+// The hot path of dispatch: no lock, no atomic, no allocation, no canonical key.
+// Owned by a device actor, never shared. Another thread's result reaches it as a message, whose
+// handler calls invalidate().
+// Invariants: (1) find() returns a pick only for traits that put() was given in the same epoch; (2)
+// a call without an entry runs the rule.
+#pragma once
+
+#include <hearth/autotune/candidate.hpp>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+namespace hearth::detail {
+
+/// Facts by which calls differ: equal traits mean one key. Plain bytes of an op's record.
+struct PickTraits {
+  std::uint64_t header = 0;                 ///< Kind, flags and counts of the record.
+  std::array<std::uint64_t, 3> operands{};  ///< Shape id, dtype and use of up to three operands.
+  std::uint64_t layouts = 0;  ///< Layout and alignment of the operands, attributes, cores.
+
+  friend bool operator==(const PickTraits&, const PickTraits&) = default;
+};
+
+class PickTable final {
+ public:
+  static constexpr std::size_t kEntries = 512;
+  static constexpr CandidateId kUnknown = 0xFFFF;  ///< No entry.
+
+  PickTable() : entries_(std::make_unique<std::array<Entry, kEntries>>()) {}
+
+  /// Returns the pick, or kUnknown: then the caller makes the key and consults the cache.
+  ///
+  /// Cost: 3 ns warm, 5 ns with cold caches (`BM_PickTable_Find`).
+  [[nodiscard]] CandidateId find(const PickTraits& traits) const noexcept {
+    const Entry& entry = (*entries_)[place_of(traits)];
+    return entry.epoch == epoch_ && entry.traits == traits ? entry.pick : kUnknown;
+  }
+  /// Remembers a pick. It replaces the entry of other traits that share its place.
+  void put(const PickTraits& traits, CandidateId pick) noexcept {
+    (*entries_)[place_of(traits)] = {.traits = traits, .epoch = epoch_, .pick = pick};
+  }
+  /// Forgets all picks: entries of the cache changed.
+  void invalidate() noexcept {
+    if (++epoch_ == 0) {  // after 2^32 changes entries of an old epoch would count again
+      *entries_ = {};
+      epoch_ = 1;
+    }
+  }
+  /// Number of the present picks. A recalled group that keeps a pick reads it anew once this
+  /// differs.
+  [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
+
+ private:
+  struct Entry {
+    PickTraits traits;
+    std::uint32_t epoch = 0;  ///< 0: empty.
+    CandidateId pick = kRulePick;
+  };
+
+  [[nodiscard]] static std::size_t place_of(const PickTraits& traits) noexcept {
+    constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15U;
+    std::uint64_t hash = traits.header ^ (traits.layouts << 1U);
+    for (const std::uint64_t operand : traits.operands) {
+      hash = (hash ^ operand) * kFactor;
+      hash ^= hash >> 32U;
+    }
+    return static_cast<std::size_t>(hash % kEntries);
+  }
+
+  std::unique_ptr<std::array<Entry, kEntries>> entries_;
+  std::uint32_t epoch_ = 1;
+};
+
+}  // namespace hearth::detail
