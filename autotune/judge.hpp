@@ -1,5 +1,4 @@
 // The judge: decides from interleaved samples whether a challenger is faster than the incumbent.
-// The tuner, `hearth-bench` and the peaks of devices share this one implementation.
 // Pure functions of values. Threads: any. No clock.
 // Invariants: (1) a win needs three witnesses: the median of paired ratios, its interval, and the
 // ratio of low quantiles; (2) no verdict but `unclear` stands on dirty samples or on a distribution

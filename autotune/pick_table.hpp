@@ -32,7 +32,7 @@ class PickTable final {
 
   /// Returns the pick, or kUnknown: then the caller makes the key and consults the cache.
   ///
-  /// Cost: 3 ns warm, 5 ns with cold caches (`BM_PickTable_Find`).
+  /// Cost: see `BM_PickTable_Find`.
   [[nodiscard]] CandidateId find(const PickTraits& traits) const noexcept {
     const Entry& entry = (*entries_)[place_of(traits)];
     return entry.epoch == epoch_ && entry.traits == traits ? entry.pick : kUnknown;
@@ -48,8 +48,7 @@ class PickTable final {
       epoch_ = 1;
     }
   }
-  /// Number of the present picks. A recalled group that keeps a pick reads it anew once this
-  /// differs.
+  /// Number of the present picks. A holder of a pick reads it anew once this differs.
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
 
  private:

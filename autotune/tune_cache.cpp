@@ -12,7 +12,10 @@ TuneCache::TuneCache(std::size_t most_entries) : most_entries_(most_entries) {
 }
 
 void TuneCache::load(TuneEntry entry) {
-  place(std::move(entry));
+  const auto found = places_.find(entry.key);
+  if (found == places_.end() || !found->second->is_changed) {
+    place(std::move(entry));
+  }
 }
 
 void TuneCache::put(TuneEntry entry) {
@@ -28,10 +31,11 @@ TuneCache::Place& TuneCache::place(TuneEntry entry) {
   }
   if (places_.size() == most_entries_) {
     Place& last = entries_.back();
-    places_.erase(last.entry.key);
+    const auto at = places_.find(last.entry.key);
     if (last.is_changed) {
       departed_.push_back(std::move(last.entry));
     }
+    places_.erase(at);
     entries_.pop_back();
   }
   entries_.push_front({.entry = std::move(entry)});

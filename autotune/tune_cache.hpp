@@ -19,7 +19,8 @@ class TuneCache final {
 
   explicit TuneCache(std::size_t most_entries = kMostEntries);
 
-  /// Adds an entry from the store: no change that must be written.
+  /// Adds an entry from the store: no change that must be written. A change that is not yet written
+  /// stays.
   void load(TuneEntry entry);
   /// Adds or replaces an entry.
   void put(TuneEntry entry);

@@ -62,6 +62,12 @@ void drop_rung(TuneEntry& entry, CandidateId id) noexcept {
   }
 }
 
+void drop_quarantined_rungs(TuneEntry& entry) noexcept {
+  std::erase_if(entry.ladder, [&entry](const Rung& rung) {
+    return rung.id != kRulePick && has_remark(entry.quarantined, rung.id, rung.text_hash);
+  });
+}
+
 void note_sitting(TuneEntry& entry, RunTime median) noexcept {
   if (entry.ladder.empty()) {
     return;
@@ -94,9 +100,7 @@ TuneEntry merged(const TuneEntry& a, const TuneEntry& b) {
       result.quarantined.push_back(each);
     }
   }
-  std::erase_if(result.ladder, [&](const Rung& rung) {
-    return rung.id != kRulePick && has_remark(result.quarantined, rung.id, rung.text_hash);
-  });
+  drop_quarantined_rungs(result);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// A tuning entry: what trials found out about one key, with the evidence.
+// A tuning entry: the results of one key's trials, with the evidence.
 // Values. Threads: any.
 // Invariants: (1) the ladder ends with the rule; (2) each rung above it was faster than the rule in
 // fresh samples or than the rung below it; (3) a quarantined candidate is on no rung.
@@ -96,6 +96,8 @@ struct TuneEntry {
 void quarantine(TuneEntry& entry, CandidateId id, std::uint64_t text_hash, std::string reason);
 /// Removes the candidate's rung: the backend refused the pick when it was to run.
 void drop_rung(TuneEntry& entry, CandidateId id) noexcept;
+/// Removes the rungs whose kernel, by id and text, is quarantined.
+void drop_quarantined_rungs(TuneEntry& entry) noexcept;
 
 /// Compares the winner's time in a later sitting with its evidence.
 void note_sitting(TuneEntry& entry, RunTime median) noexcept;

@@ -271,9 +271,7 @@ TuneEntry Tuner::entry(std::chrono::sys_seconds now, float load) const {
     result.ladder = known_->ladder;
     result.evidence = known_->evidence;
     result.tuned_at = known_->tuned_at;
-    for (const Quarantined& each : result.quarantined) {
-      drop_rung(result, each.id);
-    }
+    drop_quarantined_rungs(result);
   }
   return result;
 }

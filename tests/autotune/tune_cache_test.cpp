@@ -68,7 +68,12 @@ TEST(TuneCache, ALoadReplacesNoChangeThatIsUnwritten) {
   TuneCache cache;
   cache.put(entry_of(1, 1));
   cache.load(entry_of(1, 2));
-  EXPECT_EQ(cache.take_changed().size(), 1U);
+  EXPECT_EQ(cache.find(entry_of(1, 1).key)->ladder[0].id, 1);
+  const std::vector<TuneEntry> changed = cache.take_changed();
+  ASSERT_EQ(changed.size(), 1U);
+  EXPECT_EQ(changed[0].ladder[0].id, 1);
+  cache.load(entry_of(1, 2));
+  EXPECT_EQ(cache.find(entry_of(1, 1).key)->ladder[0].id, 2);
 }
 
 PickTraits traits_of(std::uint64_t number) {

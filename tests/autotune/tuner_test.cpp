@@ -291,6 +291,13 @@ TEST(Tuner, AMachineThatStaysBusyLeavesTheKnownLadder) {
   const TuneEntry second = machine.run(again);
   EXPECT_EQ(second.ladder, known.ladder);
   EXPECT_EQ(second.tuned_at, known.tuned_at) << "still stale";
+
+  known.quarantined = {{.id = 1, .text_hash = 7, .reason = "its former text was wrong"}};
+  Tuner mended = make_tuner(candidates, {}, &known);
+  EXPECT_THAT(ids_of(machine.run(mended).ladder), ElementsAre(1, 0));
+  known.quarantined = {{.id = 1, .text_hash = 101, .reason = "wrong"}};
+  Tuner wrong = make_tuner(candidates, {}, &known);
+  EXPECT_THAT(ids_of(machine.run(wrong).ladder), ElementsAre(0));
 }
 
 TEST(Tuner, HumpsLeaveTheRuleAndAreTriedAgain) {
