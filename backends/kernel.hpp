@@ -65,8 +65,8 @@ struct Prologue {
 
 /// One op to run. Outputs are always contiguous. `expression` is set for ops of kind `expression`,
 /// else null; it lives as long as the device's runtime. An output may share its bytes with an input
-/// of use read_last when both are contiguous and of equal size and dtype (in-place). A kernel that
-/// cannot run in place returns false from may_alias().
+/// of use read_last when both are contiguous and of equal size and dtype (in-place). For a kernel
+/// that cannot run in place KernelFacts::may_alias() returns false.
 struct KernelCall {
   OpView op;
   std::span<const TensorView> inputs;

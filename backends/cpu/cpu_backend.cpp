@@ -16,13 +16,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <utility>
 
 namespace hearth::cpu {
 
-struct CpuBackend::Machine {
+struct CpuBackend::Machine final : KernelMaker {
   Machine(std::vector<int> cores, bool serial, IsaLevel isa, PageProvider& pages)
       : arena(std::move(cores), serial),
         scratch(pages),
@@ -46,8 +45,25 @@ struct CpuBackend::Machine {
                               custom_rows()}) {
       for (const KernelRow& row : group) {
         rows[static_cast<std::size_t>(row.kind)] = row;
+        facts.of(row.kind) = facts_of(row);
       }
     }
+  }
+  [[nodiscard]] static KindFacts facts_of(const KernelRow& row) noexcept {
+    KindFacts facts{.aliased_inputs = row.may_alias_mask,
+                    .prologue_inputs = 1,  // input 0
+                    .takes_epilogue = row.takes_epilogue};
+    for (const OpKind maker : row.makers) {
+      facts.prologue_makers.set(static_cast<std::size_t>(maker));
+    }
+    return facts;
+  }
+
+  [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
+    const KernelRow& of_kind = row(call.op.kind());
+    return of_kind.joinable_calls == nullptr || call.prologue != nullptr
+               ? 1
+               : of_kind.joinable_calls(call);
   }
 
   [[nodiscard]] const KernelRow& row(OpKind kind) const noexcept {
@@ -60,6 +76,7 @@ struct CpuBackend::Machine {
   ProgramCache programs;
   KernelContext context;
   std::array<KernelRow, kOpKindCount> rows{};
+  KernelFacts facts;
 };
 
 CpuBackend::CpuBackend(CpuOptions options)
@@ -129,7 +146,7 @@ Support CpuBackend::supports(const KernelCall& call) const {
 Support CpuBackend::supports_prologue(const KernelCall& call) const {
   const KernelCall& maker = *call.prologue->call;
   const TensorView& input = call.inputs[static_cast<std::size_t>(call.prologue->input)];
-  if (!may_take_prologue(call.op.kind(), call.prologue->input, maker.op.kind()) ||
+  if (!facts().may_take_prologue(call.op.kind(), call.prologue->input, maker.op.kind()) ||
       maker.prologue != nullptr || maker.outputs.size() != 1) {
     return {.yes = false,
             .reason = fmt::format("{} takes no prologue for input {} of a call of {}",
@@ -147,22 +164,12 @@ Support CpuBackend::supports_prologue(const KernelCall& call) const {
   return machine_->row(call.op.kind()).supports_prologue(call, machine_->context);
 }
 
-bool CpuBackend::may_alias(OpKind kind, int input_index) const noexcept {
-  return (machine_->row(kind).may_alias_mask >> static_cast<unsigned>(input_index) & 1U) != 0;
+const KernelFacts& CpuBackend::facts() const noexcept {
+  return machine_->facts;
 }
 
-bool CpuBackend::may_anchor(OpKind kind) const noexcept {
-  return machine_->row(kind).takes_epilogue;
-}
-
-bool CpuBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-  return input == 0 &&
-         std::ranges::find(machine_->row(kind).makers, maker) != machine_->row(kind).makers.end();
-}
-
-std::int64_t CpuBackend::joinable_calls(const KernelCall& call) const noexcept {
-  const KernelRow& row = machine_->row(call.op.kind());
-  return row.joinable_calls == nullptr || call.prologue != nullptr ? 1 : row.joinable_calls(call);
+KernelMaker& CpuBackend::kernels() noexcept {
+  return *machine_;
 }
 
 Issue CpuBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {
@@ -201,24 +208,6 @@ Issue CpuBackend::submit_several(std::span<const Launch> batch) {
 
 void CpuBackend::use_scratch(ScratchMemory& scratch) noexcept {
   machine_->scratch.use(scratch);
-}
-
-Result<CopyPart> CpuBackend::upload(std::byte* to,
-                                    std::span<const std::byte> from,
-                                    std::span<const TimelinePoint> /*after*/) {
-  if (!from.empty()) {
-    std::memcpy(to, from.data(), from.size());
-  }
-  return CopyPart{.size_bytes = from.size()};
-}
-
-Result<CopyPart> CpuBackend::download(std::span<std::byte> to,
-                                      const std::byte* from,
-                                      std::span<const TimelinePoint> /*after*/) {
-  if (!to.empty()) {
-    std::memcpy(to.data(), from, to.size());
-  }
-  return CopyPart{.size_bytes = to.size()};
 }
 
 }  // namespace hearth::cpu

@@ -7,6 +7,7 @@
 
 #include <hearth/backends/backend.hpp>
 #include <hearth/backends/cpu/isa.hpp>
+#include <hearth/backends/host_copies.hpp>
 #include <hearth/memory/host_page_provider.hpp>
 
 #include <array>
@@ -35,16 +36,13 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override { return pages_; }
-  /// Returns no for a kind without a kernel, and for dtypes outside the op table's.
-  [[nodiscard]] Support supports(const KernelCall& call) const override;
-  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
-  [[nodiscard]] bool may_take_prologue(OpKind kind,
-                                       int input,
-                                       OpKind maker) const noexcept override;
+  [[nodiscard]] const KernelFacts& facts() const noexcept override;
   /// Joins products of a few rows, as many calls as keep the product small: such a product computes
   /// each row on its own.
-  [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override;
+  [[nodiscard]] KernelMaker& kernels() noexcept override;
+  [[nodiscard]] CopyEngine& copies() noexcept override { return copies_; }
+  /// Returns no for a kind without a kernel, and for dtypes outside the op table's.
+  [[nodiscard]] Support supports(const KernelCall& call) const override;
   /// Optimizer steps need no scratch memory; other kernels fail without it when they run.
   void use_scratch(ScratchMemory& scratch) noexcept override;
   /// Runs the ops; they are done on return.
@@ -55,12 +53,6 @@ class CpuBackend final : public Backend {
   /// Cost: about 20 ns beyond the kernel.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
-                                        std::span<const std::byte> from,
-                                        std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
-                                          const std::byte* from,
-                                          std::span<const TimelinePoint> after) override;
 
   [[nodiscard]] IsaLevel isa() const noexcept;
 
@@ -74,6 +66,7 @@ class CpuBackend final : public Backend {
 
   BackendInfo info_;
   HostPageProvider pages_;
+  HostCopies copies_;
   std::unique_ptr<Machine> machine_;
   std::vector<KernelCall> calls_;  // scratch, reused
 };

@@ -159,22 +159,23 @@ std::int64_t dense_bytes(const KernelCall& call) {
 
 }  // namespace
 
-bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept {
-  if (input != 0) {
-    return false;
+KernelFacts kernel_facts() noexcept {
+  KernelFacts facts({.aliased_inputs = KindFacts::kAllInputs, .takes_epilogue = true});
+  for (int i = 0; i < kOpKindCount; ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
+    const bool folds = op_facts(kind).fusion == FusionClass::reduce;
+    KindFacts& of_kind = facts.of(kind);
+    of_kind.prologue_inputs = 1;  // input 0
+    const auto set = [&](OpKind maker, bool may_make) {
+      of_kind.prologue_makers[static_cast<std::size_t>(maker)] = may_make;
+    };
+    set(OpKind::expression,
+        is_pool || folds || kind == OpKind::matmul || kind == OpKind::attention);
+    set(OpKind::conv2d, is_pool);
+    set(OpKind::cross_entropy, folds);
   }
-  const bool is_pool = kind == OpKind::max_pool2d || kind == OpKind::avg_pool2d;
-  const bool folds = op_facts(kind).fusion == FusionClass::reduce;
-  switch (maker) {
-    case OpKind::expression:
-      return is_pool || folds || kind == OpKind::matmul || kind == OpKind::attention;
-    case OpKind::conv2d:
-      return is_pool;
-    case OpKind::cross_entropy:
-      return folds;
-    default:
-      return false;
-  }
+  return facts;
 }
 
 Support supports(const KernelCall& call) {

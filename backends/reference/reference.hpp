@@ -7,13 +7,14 @@
 #pragma once
 
 #include <hearth/backends/kernel.hpp>
+#include <hearth/backends/kernel_facts.hpp>
 #include <hearth/runtime/base/result.hpp>
 
 namespace hearth::reference {
 
-/// Returns whether some backend accepts input `input` of an op of `kind` as a Prologue of kind
-/// `maker`.
-[[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) noexcept;
+/// Returns the facts of evaluate(). Every kind runs in place, because all inputs are read before
+/// the first store, and accepts epilogues. The prologues are those that some backend accepts.
+[[nodiscard]] KernelFacts kernel_facts() noexcept;
 
 /// Returns whether evaluate() accepts this op: a kernel kind whose operands match its op table row
 /// in number and dtype.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <hearth/backends/backend.hpp>
+#include <hearth/backends/host_copies.hpp>
 #include <hearth/memory/host_page_provider.hpp>
 
 namespace hearth::reference {
@@ -23,28 +24,23 @@ class ReferenceBackend final : public Backend {
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override { return pages_; }
+  /// Returns reference::kernel_facts().
+  [[nodiscard]] const KernelFacts& facts() const noexcept override { return facts_; }
+  [[nodiscard]] KernelMaker& kernels() noexcept override { return kernels_; }
+  [[nodiscard]] CopyEngine& copies() noexcept override { return copies_; }
   [[nodiscard]] Support supports(const KernelCall& call) const override;
-  /// Returns true: the oracle reads all inputs before it stores.
-  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  /// Returns reference::may_take_prologue().
-  [[nodiscard]] bool may_take_prologue(OpKind kind,
-                                       int input,
-                                       OpKind maker) const noexcept override;
   /// Errors: those of reference::evaluate, with this device's name.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
-                                        std::span<const std::byte> from,
-                                        std::span<const TimelinePoint> after) override;
-  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
-                                          const std::byte* from,
-                                          std::span<const TimelinePoint> after) override;
 
  private:
   [[nodiscard]] Status run(const KernelCall& call) const;
 
   BackendInfo info_;
   HostPageProvider pages_;
+  KernelFacts facts_;
+  KernelMaker kernels_;
+  HostCopies copies_;
 };
 
 }  // namespace hearth::reference

@@ -102,10 +102,6 @@ Status AsyncSim::prepare(const KernelCall& call) {
   return faults_->compile(call);
 }
 
-bool AsyncSim::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
-  return true;
-}
-
 // ---- ops ----
 
 Issue AsyncSim::submit(std::span<const Launch> batch, std::span<const TimelinePoint> after) {

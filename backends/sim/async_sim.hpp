@@ -50,7 +50,7 @@ struct AsyncSimOptions {
   SimSchedule schedule = {};
 };
 
-class AsyncSim final : public Backend {
+class AsyncSim final : public Backend, public KernelMaker, public CopyEngine, public BatchTimes {
  public:
   explicit AsyncSim(AsyncSimOptions options = {});
   AsyncSim(const AsyncSim&) = delete;
@@ -59,10 +59,13 @@ class AsyncSim final : public Backend {
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override;
+  /// Every kind runs in place and accepts epilogues, but no prologue.
+  [[nodiscard]] const KernelFacts& facts() const noexcept override { return facts_; }
+  [[nodiscard]] KernelMaker& kernels() noexcept override { return *this; }
+  [[nodiscard]] CopyEngine& copies() noexcept override { return *this; }
+  [[nodiscard]] BatchTimes* times() noexcept override { return this; }
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
-  /// True for every kind and input.
-  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
   /// Errors: kernel_failed and device_lost as planned, with the number of the submit; internal for
   /// a finding of shadow memory, or for an earlier failure without an error cell.
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
@@ -140,6 +143,7 @@ class AsyncSim final : public Backend {
 
   const AsyncSimOptions options_;
   const BackendInfo info_;
+  const KernelFacts facts_{{.aliased_inputs = KindFacts::kAllInputs, .takes_epilogue = true}};
   std::unique_ptr<SimPages> pages_;  // touched by the owner only
   mutable detail::Mutex mutex_;
   const std::unique_ptr<PlannedFaults> faults_ HEARTH_PT_GUARDED_BY(mutex_);

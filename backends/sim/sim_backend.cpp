@@ -23,6 +23,7 @@ SimBackend::SimBackend(SimOptions options)
             .description = options_.computes ? "simulated: the oracle's results in virtual time"
                                              : "simulated: virtual time, no results",
             .computes = options_.computes},
+      facts_(reference::kernel_facts()),
       faults_(std::make_unique<PlannedFaults>(options_.faults, options_.name)) {
   PageWatch watch;
   if (options_.has_shadow) {
@@ -50,14 +51,6 @@ Support SimBackend::supports(const KernelCall& call) const {
 
 Status SimBackend::prepare(const KernelCall& call) {
   return faults_->compile(call);
-}
-
-bool SimBackend::may_alias(OpKind /*kind*/, int /*input_index*/) const noexcept {
-  return true;
-}
-
-bool SimBackend::may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-  return reference::may_take_prologue(kind, input, maker);
 }
 
 // ---- ops ----

@@ -44,7 +44,7 @@ struct SimOptions {
   bool has_shadow = false;
 };
 
-class SimBackend final : public Backend {
+class SimBackend final : public Backend, public KernelMaker, public CopyEngine {
  public:
   explicit SimBackend(SimOptions options = {});
   SimBackend(const SimBackend&) = delete;
@@ -53,14 +53,12 @@ class SimBackend final : public Backend {
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
   [[nodiscard]] PageProvider& pages() noexcept override;
+  /// Returns the oracle's facts.
+  [[nodiscard]] const KernelFacts& facts() const noexcept override { return facts_; }
+  [[nodiscard]] KernelMaker& kernels() noexcept override { return *this; }
+  [[nodiscard]] CopyEngine& copies() noexcept override { return *this; }
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
-  /// True for every kind and input.
-  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  /// Delegates to the oracle.
-  [[nodiscard]] bool may_take_prologue(OpKind kind,
-                                       int input,
-                                       OpKind maker) const noexcept override;
   /// Errors: those of reference::evaluate; kernel_failed and device_lost as planned, with the
   /// number of the submit; deadline_exceeded for the op that hangs and every later op; internal for
   /// a finding of shadow memory.
@@ -104,6 +102,7 @@ class SimBackend final : public Backend {
 
   SimOptions options_;
   BackendInfo info_;
+  const KernelFacts facts_;
   std::unique_ptr<PlannedFaults> faults_;
   std::unique_ptr<SimPages> pages_;
   std::chrono::nanoseconds now_{0};

@@ -11,6 +11,20 @@
 
 namespace hearth::vulkan {
 
+KernelFacts VulkanBackend::Parts::facts_of_rows() noexcept {
+  KernelFacts facts;
+  for (int i = 0; i < kOpKindCount; ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    const KernelRow& row = kernel_row(kind);
+    KindFacts& of_kind = facts.of(kind);
+    of_kind.takes_epilogue = row.takes_epilogue;
+    for (int input = 0; row.may_alias != nullptr && input < KindFacts::kInputBits; ++input) {
+      of_kind.aliased_inputs |= row.may_alias(kind, input) ? std::uint32_t{1} << input : 0;
+    }
+  }
+  return facts;
+}
+
 // ---- launches ----
 
 Status VulkanBackend::Parts::accept(const Launch& launch) {

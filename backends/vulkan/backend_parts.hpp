@@ -36,6 +36,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
+  const KernelFacts facts = facts_of_rows();
   std::unique_ptr<ShaderStore> shaders;
   std::unique_ptr<DevicePages> pages;
   std::unique_ptr<CommandStream> ops;
@@ -57,6 +58,8 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   std::vector<ByteSpan> reads;  ///< Bytes that the current launch reads.
   std::vector<ByteSpan> writes;
 
+  /// Facts of the rows of the kernel table.
+  [[nodiscard]] static KernelFacts facts_of_rows() noexcept;
   [[nodiscard]] Error lost() const {
     return {.code = ErrorCode::device_lost,
             .text = fmt::format(

@@ -157,6 +157,9 @@ const BackendInfo& VulkanBackend::info() const noexcept {
 PageProvider& VulkanBackend::pages() noexcept {
   return *parts_->pages;
 }
+const KernelFacts& VulkanBackend::facts() const noexcept {
+  return parts_->facts;
+}
 
 // ---- ops ----
 
@@ -170,15 +173,6 @@ Support VulkanBackend::supports(const KernelCall& call) const {
                                   parts_->device->physical().name)};
   }
   return supports_kernel(call, parts_->device->limits());
-}
-
-bool VulkanBackend::may_anchor(OpKind kind) const noexcept {
-  return kernel_row(kind).takes_epilogue;
-}
-
-bool VulkanBackend::may_alias(OpKind kind, int input_index) const noexcept {
-  const KernelRow& row = kernel_row(kind);
-  return row.may_alias != nullptr && row.may_alias(kind, input_index);
 }
 
 Status VulkanBackend::prepare(const KernelCall& call) {

@@ -62,7 +62,10 @@ struct VulkanDeviceInfo {
 /// Errors: not_found, without a loader or a driver.
 [[nodiscard]] Result<std::vector<VulkanDeviceInfo>> vulkan_devices();
 
-class VulkanBackend final : public Backend {
+class VulkanBackend final : public Backend,
+                            public KernelMaker,
+                            public CopyEngine,
+                            public BatchTimes {
  public:
   /// Errors: not_found, unsupported, out_of_memory, with a sentence for the user.
   [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
@@ -73,12 +76,14 @@ class VulkanBackend final : public Backend {
 
   [[nodiscard]] const BackendInfo& info() const noexcept override;
   [[nodiscard]] PageProvider& pages() noexcept override;
+  [[nodiscard]] const KernelFacts& facts() const noexcept override;
+  [[nodiscard]] KernelMaker& kernels() noexcept override { return *this; }
+  [[nodiscard]] CopyEngine& copies() noexcept override { return *this; }
+  [[nodiscard]] BatchTimes* times() noexcept override { return this; }
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
   void foresee(const KernelCall& call) override;
   [[nodiscard]] bool has_kernel(const KernelCall& call) override;
-  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override;
-  [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override;
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
   [[nodiscard]] Result<CopyPart> upload(std::byte* to,

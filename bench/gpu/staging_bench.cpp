@@ -44,12 +44,12 @@ void measure(int index, std::int64_t piece_bytes, int threads) {
   std::vector<std::byte> host(kBytes, std::byte{1});
   const double up = median_seconds(7, [&] {
     TransferFigures::whole(*backend, kBytes, [&](std::size_t done) {
-      return backend->upload(page.data + done, std::span(host).subspan(done), {});
+      return backend->copies().upload(page.data + done, std::span(host).subspan(done), {});
     });
   });
   const double down = median_seconds(7, [&] {
     TransferFigures::whole(*backend, kBytes, [&](std::size_t done) {
-      return backend->download(std::span(host).subspan(done), page.data + done, {});
+      return backend->copies().download(std::span(host).subspan(done), page.data + done, {});
     });
   });
   vulkan::HostCopier copier(threads);

@@ -100,19 +100,19 @@ class TransferFigures {
     const auto backend = make_backend({.name = name}).value();
     const Page page = backend->pages().allocate_page(std::int64_t{kBytes}).value();
     {
-      const HostBytes host = backend->host_bytes(kBytes);
+      const HostBytes host = backend->copies().host_bytes(kBytes);
       std::ranges::fill(host.span(), std::byte{1});
       std::vector<double> up;
       std::vector<double> down;
       for (int i = 0; i < kRepeats; ++i) {
         auto start = Clock::now();
         whole(*backend, kBytes, [&](std::size_t done) {
-          return backend->upload(page.data + done, host.span().subspan(done), {});
+          return backend->copies().upload(page.data + done, host.span().subspan(done), {});
         });
         up.push_back(seconds_since(start));
         start = Clock::now();
         whole(*backend, kBytes, [&](std::size_t done) {
-          return backend->download(host.span().subspan(done), page.data + done, {});
+          return backend->copies().download(host.span().subspan(done), page.data + done, {});
         });
         down.push_back(seconds_since(start));
       }

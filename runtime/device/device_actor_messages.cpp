@@ -101,7 +101,7 @@ void DeviceActor::answer(DeviceQuestion& question) {
           },
           [&](ResetPeakMemory& ask) { reply(ask, [&] { strategy.reset_peak(); }); },
           [&](TrimMemory& ask) {
-            reply(ask, [&] { return memory_->backend->trim() + strategy.trim(); });
+            reply(ask, [&] { return memory_->backend->copies().trim() + strategy.trim(); });
           },
           [&](StartMemoryTrace& ask) {
             reply(ask, [&] {
@@ -182,13 +182,13 @@ MemoryReport DeviceActor::memory_report() const {
   report.rungs.unstage_count += dispatch_.rungs().unstage_count;
   report.rungs.wait_count += dispatch_.rungs().wait_count;
   report.rungs.refuse_count += dispatch_.rungs().refuse_count;
-  report.pinned_bytes = memory_->backend->pinned_bytes();
+  report.pinned_bytes = memory_->backend->copies().pinned_bytes();
   return report;
 }
 
 DeviceStatistics DeviceActor::statistics() noexcept {
   DeviceStatistics figures = dispatch_.statistics();
-  figures.compiled = memory_->backend->compile_counts().compiled;
+  figures.compiled = memory_->backend->kernels().compile_counts().compiled;
   figures.plans = groups_.plan_count();
   figures.plan_hits = groups_.plan_hits();
   figures.plan_misses = groups_.plan_misses();

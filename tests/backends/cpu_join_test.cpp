@@ -61,7 +61,7 @@ TEST(CpuJoin, ARowOfAThinProductHasTheBitsItHasAlone) {
           const SmallCall single(OpKind::matmul,
                                  {{x.view().data, &one, dtype}, view, bias.view()},
                                  {{x.view().data, &out, dtype}});
-          const std::int64_t most = device->joinable_calls(single.call());
+          const std::int64_t most = device->kernels().joinable_calls(single.call());
           EXPECT_GE(most, 8);
           for (std::int64_t at_once = 2; at_once <= most; ++at_once) {
             EXPECT_EQ(product_bytes(*device, x, view, bias, at_once), alone)
@@ -78,9 +78,11 @@ TEST(CpuJoin, ProductsOfManyRowsAndOtherOpsDoNotJoin) {
   const SmallTensor x = random_tensor(DType::f32, {9, 4}, 1);
   const SmallTensor w = random_tensor(DType::f32, {4, 5}, 2);
   const SmallTensor y(DType::f32, {9, 5});
-  EXPECT_EQ(
-      device.joinable_calls(SmallCall(OpKind::matmul, {x.view(), w.view()}, {y.view()}).call()), 1);
-  EXPECT_EQ(device.joinable_calls(SmallCall(OpKind::relu, {x.view()}, {x.view()}).call()), 1);
+  EXPECT_EQ(device.kernels().joinable_calls(
+                SmallCall(OpKind::matmul, {x.view(), w.view()}, {y.view()}).call()),
+            1);
+  EXPECT_EQ(device.kernels().joinable_calls(SmallCall(OpKind::relu, {x.view()}, {x.view()}).call()),
+            1);
 }
 
 }  // namespace

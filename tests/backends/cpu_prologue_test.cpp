@@ -402,7 +402,7 @@ TEST(CpuPrologue, TheOracleMakesTheInputFirst) {
   const auto maker = maker_of(MakerKind::norm, DType::f16, {6, 8});
   OwnedCall op(OpKind::matmul, {{DType::f16, {6, 8}}, {DType::f16, {8, 5}}}, DType::f16, {6, 5});
   op.with_relu({5});
-  EXPECT_TRUE(oracle.may_take_prologue(OpKind::matmul, 0, OpKind::expression));
+  EXPECT_TRUE(oracle.facts().may_take_prologue(OpKind::matmul, 0, OpKind::expression));
   expect_taken(oracle, MadeCall(*maker, op), "norm and product");
 
   OwnedCall convolution(OpKind::conv2d,
@@ -421,7 +421,7 @@ TEST(CpuPrologue, TheSimLooksAtWhatTheMakerReads) {
   OwnedCall op(OpKind::matmul, {{DType::f32, {6, 8}}, {DType::f32, {8, 5}}}, DType::f32, {6, 5});
   const MadeCall made(*maker, op);
   sim::SimBackend plain(sim::SimOptions{});
-  EXPECT_TRUE(plain.may_take_prologue(OpKind::matmul, 0, OpKind::expression));
+  EXPECT_TRUE(plain.facts().may_take_prologue(OpKind::matmul, 0, OpKind::expression));
   expect_taken(plain, made, "norm and product");
 
   const sim::Access access = sim::access_of(made.call());

@@ -127,8 +127,8 @@ TEST_F(Sim, CopiesBytesBothWays) {
   SimBackend sim;
   for (Backend* backend : {static_cast<Backend*>(&oracle), static_cast<Backend*>(&sim)}) {
     to = {};
-    EXPECT_TRUE(backend->upload(middle.data(), from, {}).value().point.is_done());
-    EXPECT_TRUE(backend->download(to, middle.data(), {}).value().point.is_done());
+    EXPECT_TRUE(backend->copies().upload(middle.data(), from, {}).value().point.is_done());
+    EXPECT_TRUE(backend->copies().download(to, middle.data(), {}).value().point.is_done());
     EXPECT_EQ(to, from) << backend->info().name;
   }
 }

@@ -263,7 +263,7 @@ TEST_F(VulkanExpression, IsInterpretedWhereItsKernelIsNotThere) {
           fmt::format("{} {}", name(dtype), name(layout)));
     }
   }
-  EXPECT_EQ(interpreting->compile_counts().kernels, 1U);
+  EXPECT_EQ(interpreting->kernels().compile_counts().kernels, 1U);
 }
 
 TEST_F(VulkanExpression, TakesSixteenInputsOfEightAxes) {
@@ -328,7 +328,7 @@ class DeviceNumbers {
         layout_(Shape{static_cast<std::int64_t>(values.size())}),
         page_(backend.pages().allocate_page(static_cast<std::int64_t>(values.size()) * 4).value()) {
     const TimelinePoint up =
-        backend.upload(page_.data, std::as_bytes(std::span(values)), {}).value().point;
+        backend.copies().upload(page_.data, std::as_bytes(std::span(values)), {}).value().point;
     EXPECT_TRUE(backend.wait({&up, 1}, Deadline::in(kDefaultWait)).has_value());
   }
   DeviceNumbers(const DeviceNumbers&) = delete;
@@ -340,8 +340,10 @@ class DeviceNumbers {
   }
   [[nodiscard]] std::vector<float> values() const {
     std::vector<float> out(static_cast<std::size_t>(layout_.shape.element_count()));
-    const TimelinePoint down =
-        backend_.download(std::as_writable_bytes(std::span(out)), page_.data, {}).value().point;
+    const TimelinePoint down = backend_.copies()
+                                   .download(std::as_writable_bytes(std::span(out)), page_.data, {})
+                                   .value()
+                                   .point;
     EXPECT_TRUE(backend_.wait({&down, 1}, Deadline::in(kDefaultWait)).has_value());
     return out;
   }

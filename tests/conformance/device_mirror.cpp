@@ -73,8 +73,9 @@ class Mirror {
       pieces_[i].device = page_.data + offsets[i];
       std::size_t done = 0;
       while (done < host(pieces_[i]).size()) {
-        HEARTH_TRY(const CopyPart part,
-                   backend_.upload(pieces_[i].device + done, host(pieces_[i]).subspan(done), {}));
+        HEARTH_TRY(
+            const CopyPart part,
+            backend_.copies().upload(pieces_[i].device + done, host(pieces_[i]).subspan(done), {}));
         HEARTH_TRY_STATUS(wait(part.point));
         done += part.size_bytes;
       }
@@ -86,7 +87,7 @@ class Mirror {
       std::size_t done = 0;
       while (done < host(piece).size()) {
         HEARTH_TRY(const CopyPart part,
-                   backend_.download(host(piece).subspan(done), piece.device + done, {}));
+                   backend_.copies().download(host(piece).subspan(done), piece.device + done, {}));
         HEARTH_TRY_STATUS(wait(part.point));
         done += part.size_bytes;
       }

@@ -265,14 +265,14 @@ class CaseRun {
 }  // namespace
 
 Target target_of(Backend& backend) {
-  return {
-      .supports = [&backend](const KernelCall& call) { return backend.supports(call); },
-      .submit =
-          [&backend](const KernelCall& call) {
-            return backend.info().has_host_memory ? testing::run_call(backend, call)
-                                                  : testing::run_mirrored(backend, call);
-          },
-      .may_alias = [&backend](OpKind kind, int input) { return backend.may_alias(kind, input); }};
+  const KernelFacts& facts = backend.facts();
+  return {.supports = [&backend](const KernelCall& call) { return backend.supports(call); },
+          .submit =
+              [&backend](const KernelCall& call) {
+                return backend.info().has_host_memory ? testing::run_call(backend, call)
+                                                      : testing::run_mirrored(backend, call);
+              },
+          .may_alias = [&facts](OpKind kind, int input) { return facts.may_alias(kind, input); }};
 }
 
 std::string Report::to_string() const {

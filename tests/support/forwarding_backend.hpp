@@ -1,5 +1,5 @@
-// A backend that forwards all calls to another one. Tests override the functions that they observe
-// or disturb. Threads: as Backend.
+// A backend that forwards all calls to another one, also those of its kernels and copies. Tests
+// override the functions that they observe or disturb. Threads: as Backend.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hearth::testing {
 
-class ForwardingBackend : public Backend {
+class ForwardingBackend : public Backend, public KernelMaker, public CopyEngine {
  public:
   using Points = std::span<const TimelinePoint>;
 
@@ -19,32 +19,14 @@ class ForwardingBackend : public Backend {
 
   [[nodiscard]] const BackendInfo& info() const noexcept override { return inner_->info(); }
   [[nodiscard]] PageProvider& pages() noexcept override { return inner_->pages(); }
+  [[nodiscard]] const KernelFacts& facts() const noexcept override { return inner_->facts(); }
+  [[nodiscard]] KernelMaker& kernels() noexcept override { return *this; }
+  [[nodiscard]] CopyEngine& copies() noexcept override { return *this; }
+  [[nodiscard]] BatchTimes* times() noexcept override { return inner_->times(); }
   [[nodiscard]] Support supports(const KernelCall& call) const override {
     return inner_->supports(call);
   }
-  [[nodiscard]] Status prepare(const KernelCall& call) override { return inner_->prepare(call); }
-  void foresee(const KernelCall& call) override { inner_->foresee(call); }
-  [[nodiscard]] bool has_kernel(const KernelCall& call) override {
-    return inner_->has_kernel(call);
-  }
-  [[nodiscard]] bool may_take_prologue(OpKind kind,
-                                       int input,
-                                       OpKind maker) const noexcept override {
-    return inner_->may_take_prologue(kind, input, maker);
-  }
-  [[nodiscard]] bool may_alias(OpKind kind, int input_index) const noexcept override {
-    return inner_->may_alias(kind, input_index);
-  }
-  [[nodiscard]] bool may_anchor(OpKind kind) const noexcept override {
-    return inner_->may_anchor(kind);
-  }
-  [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
-    return inner_->joinable_calls(call);
-  }
   void use_scratch(ScratchMemory& scratch) noexcept override { inner_->use_scratch(scratch); }
-  [[nodiscard]] std::int64_t scratch_bytes(const KernelCall& call) const noexcept override {
-    return inner_->scratch_bytes(call);
-  }
   [[nodiscard]] Issue submit(std::span<const Launch> batch, Points after) override {
     Issue all;
     for (const Launch& launch : batch) {
@@ -60,26 +42,60 @@ class ForwardingBackend : public Backend {
     }
     return all;
   }
-  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
-                                        std::span<const std::byte> from,
-                                        Points after) override {
-    return inner_->upload(to, from, after);
-  }
-  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
-                                          const std::byte* from,
-                                          Points after) override {
-    return inner_->download(to, from, after);
-  }
-  void forget_target(std::span<std::byte> target) noexcept override {
-    inner_->forget_target(target);
-  }
+  [[nodiscard]] Status flush() override { return inner_->flush(); }
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override {
     return inner_->completed(stream);
   }
   [[nodiscard]] Status wait(Points any_of, Deadline deadline) override {
     return inner_->wait(any_of, deadline);
   }
+  void come_to_rest() noexcept override { inner_->come_to_rest(); }
   [[nodiscard]] Status cell_status(ErrorCell cell) override { return inner_->cell_status(cell); }
+
+  // ---- KernelMaker ----
+
+  [[nodiscard]] Status prepare(const KernelCall& call) override {
+    return inner_->kernels().prepare(call);
+  }
+  void foresee(const KernelCall& call) override { inner_->kernels().foresee(call); }
+  [[nodiscard]] bool has_kernel(const KernelCall& call) override {
+    return inner_->kernels().has_kernel(call);
+  }
+  [[nodiscard]] std::int64_t scratch_bytes(const KernelCall& call) const noexcept override {
+    return inner_->kernels().scratch_bytes(call);
+  }
+  [[nodiscard]] std::int64_t joinable_calls(const KernelCall& call) const noexcept override {
+    return inner_->kernels().joinable_calls(call);
+  }
+  [[nodiscard]] CompileCounts compile_counts() const noexcept override {
+    return inner_->kernels().compile_counts();
+  }
+
+  // ---- CopyEngine ----
+
+  [[nodiscard]] Result<CopyPart> upload(std::byte* to,
+                                        std::span<const std::byte> from,
+                                        Points after) override {
+    return inner_->copies().upload(to, from, after);
+  }
+  [[nodiscard]] Result<CopyPart> download(std::span<std::byte> to,
+                                          const std::byte* from,
+                                          Points after) override {
+    return inner_->copies().download(to, from, after);
+  }
+  void forget_target(std::span<std::byte> target) noexcept override {
+    inner_->copies().forget_target(target);
+  }
+  [[nodiscard]] TimelinePoint newest_copy(std::uint8_t stream) const noexcept override {
+    return inner_->copies().newest_copy(stream);
+  }
+  [[nodiscard]] HostBytes host_bytes(std::size_t size) override {
+    return inner_->copies().host_bytes(size);
+  }
+  [[nodiscard]] std::int64_t pinned_bytes() const noexcept override {
+    return inner_->copies().pinned_bytes();
+  }
+  std::int64_t trim() noexcept override { return inner_->copies().trim(); }
 
  protected:
   /// Submits one launch of a batch; tests override it.

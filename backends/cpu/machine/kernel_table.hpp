@@ -41,7 +41,7 @@ struct KernelRow {
   KernelFn run;
   SupportFn supports;                ///< nullptr: all dtypes and layouts of the op table.
   std::uint32_t may_alias_mask = 0;  ///< Bit i: output 0 may share the bytes of input i.
-  JoinFn joinable_calls = nullptr;   ///< Backend::joinable_calls; nullptr: 1.
+  JoinFn joinable_calls = nullptr;   ///< KernelMaker::joinable_calls; nullptr: 1.
   bool takes_epilogue = false;       ///< Accepts an epilogue that passes supports_epilogue().
   /// Kinds whose calls may produce input 0 (Prologue), if supports_prologue accepts the call.
   std::span<const OpKind> makers = {};

@@ -52,12 +52,8 @@ class Dispatch {
            DeviceScratch& scratch,
            HandleTable& handles,
            InFlight& in_flight) noexcept
-      : endpoint_(endpoint),
-        backend_(&backend),
-        scratch_(&scratch),
-        handles_(handles),
-        in_flight_(in_flight),
-        runs_inline_(backend.info().runs_inline) {
+      : endpoint_(endpoint), scratch_(&scratch), handles_(handles), in_flight_(in_flight) {
+    use(backend);
     in_flight_.cells.limit(backend.info().most_cells);
   }
 
@@ -80,12 +76,12 @@ class Dispatch {
   /// is admitted only on inline devices. There the failure is found before the group has written,
   /// so its ops run singly, each with its own error.
   [[nodiscard]] bool may_anchor(const OpView& op) const noexcept {
-    return backend_->may_anchor(op.kind()) &&
+    return facts_->may_anchor(op.kind()) &&
            (runs_inline_ || !may_fail(op.kind(), op.input(0).dtype));
   }
   /// Whether that kernel can compute this input itself, as the result of an op of kind `maker`.
   [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-    return runs_inline_ && backend_->may_take_prologue(kind, input, maker);
+    return runs_inline_ && facts_->may_take_prologue(kind, input, maker);
   }
   /// Whether two joinable ops differ only in input 0 and the output.
   [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
@@ -159,7 +155,7 @@ class Dispatch {
   /// the reader's host bytes.
   void end_copy(LaneState& lane) noexcept;
   /// Allocates host memory for copy_out() and copy_back().
-  [[nodiscard]] HostBytes host_bytes(std::size_t size) { return backend_->host_bytes(size); }
+  [[nodiscard]] HostBytes host_bytes(std::size_t size) { return copies_->host_bytes(size); }
   /// Consumes the inputs of a lend. Its output is created when the loan ends, so that no reader
   /// sees it before.
   void consume_lent(const ResolvedOp& op) noexcept { consume_inputs(op); }
@@ -220,9 +216,8 @@ class Dispatch {
   [[nodiscard]] std::uint64_t ended_ops() const noexcept { return backend_->completed(kOpStream); }
   /// Continues on a fresh backend.
   void restart(Backend& backend, DeviceScratch& scratch) noexcept {
-    backend_ = &backend;
+    use(backend);
     scratch_ = &scratch;
-    runs_inline_ = backend.info().runs_inline;
     lost_ = nullptr;
     journal_.reset();
   }
@@ -247,6 +242,15 @@ class Dispatch {
   [[nodiscard]] const MemoryRungs& rungs() const noexcept { return rungs_; }
 
  private:
+  /// Keeps the parts of this backend for the next calls.
+  void use(Backend& backend) noexcept {
+    backend_ = &backend;
+    facts_ = &backend.facts();
+    kernels_ = &backend.kernels();
+    copies_ = &backend.copies();
+    runs_inline_ = backend.info().runs_inline;
+  }
+
   static constexpr std::size_t kMostOutputs = 4;
   /// Memory of an op's results, until slots take it over.
   struct OutputMemory {
@@ -534,11 +538,14 @@ class Dispatch {
   [[nodiscard]] ErrorRef error_of(const Status& status, const OpView& op, LaneId lane);
 
   DeviceEndpoint& endpoint_;
-  Backend* backend_;
+  Backend* backend_ = nullptr;
+  const KernelFacts* facts_ = nullptr;  // parts of backend_
+  KernelMaker* kernels_ = nullptr;
+  CopyEngine* copies_ = nullptr;
   DeviceScratch* scratch_;
   HandleTable& handles_;
   InFlight& in_flight_;
-  bool runs_inline_;
+  bool runs_inline_ = false;
   DeviceStatistics statistics_;
   std::unique_ptr<KernelJournal> journal_;
   // the launch being submitted to an asynchronous device

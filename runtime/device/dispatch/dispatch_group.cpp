@@ -102,12 +102,12 @@ Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
   }
   const Status ready = guarded("the preparation of the kernel", [&] {
     const DeviceEndpoint::CompileScope compiles(endpoint_);
-    return backend_->prepare(call);
+    return kernels_->prepare(call);
   });
   if (!ready.has_value()) {
     return with_provenance(ready.error(), view, lane.id);
   }
-  const std::int64_t scratch_bytes = backend_->scratch_bytes(call);
+  const std::int64_t scratch_bytes = kernels_->scratch_bytes(call);
   asked.add(call, scratch_bytes);
   return PreparedRecord{scratch_bytes, is_overwriter};
 }

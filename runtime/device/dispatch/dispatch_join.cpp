@@ -49,7 +49,7 @@ std::int64_t Dispatch::joinable_calls(const OpView& op, int input_to_come) {
   if (!views[0].layout->contiguous) {
     return 1;
   }
-  return backend_->joinable_calls(
+  return kernels_->joinable_calls(
       KernelCall{op, views.first(static_cast<std::size_t>(inputs)), views.last(1)});
 }
 

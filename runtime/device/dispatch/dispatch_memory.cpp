@@ -80,7 +80,7 @@ Storage* Dispatch::reusable_storage(const ResolvedOp& op, int output_index) {
     if (is_free_to_write(operand.slot, slot) &&
         (slot.layout == &out_layout ||
          slot.layout->shape.element_count() == out_layout.shape.element_count()) &&
-        (update || backend_->may_alias(op.kind(), i))) {
+        (update || facts_->may_alias(op.kind(), i))) {
       return slot.storage;
     }
   }
@@ -113,7 +113,7 @@ Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
 // Runs before constants are released: those are lost for good, and the next copy allocates its
 // staging memory again.
 bool Dispatch::unstage(Acquire outcome) noexcept {
-  if (outcome != Acquire::exhausted || backend_->trim() == 0) {
+  if (outcome != Acquire::exhausted || copies_->trim() == 0) {
     return false;
   }
   ++rungs_.unstage_count;
@@ -170,7 +170,7 @@ Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::M
     const FusedGroup::Input& input = group.inputs[i];
     if (input.is_last && input.operand.dtype == out.dtype && input.slot->layout == &layout &&
         is_walked_alike(input) && is_free_to_write(input.operand.slot, *input.slot) &&
-        backend_->may_alias(OpKind::expression, static_cast<int>(i))) {
+        facts_->may_alias(OpKind::expression, static_cast<int>(i))) {
       return input.slot->storage;
     }
   }

@@ -145,7 +145,7 @@ Status Dispatch::upload_part(PartialCopy& copy,
                              const std::shared_ptr<const void>& owner) {
   Status status = guarded("the upload", [&]() -> Status {
     HEARTH_TRY(const CopyPart part,
-               backend_->upload(
+               copies_->upload(
                    copy.data + copy.done_bytes, bytes.subspan(copy.done_bytes), {&copy.after, 1}));
     note_part(copy, part, bytes.size(), kUploadStream, owner);
     return {};
@@ -161,7 +161,7 @@ Status Dispatch::download_part(PartialCopy& copy,
                                const std::shared_ptr<const void>& owner) {
   Status status = guarded("the download", [&]() -> Status {
     HEARTH_TRY(const CopyPart part,
-               backend_->download(
+               copies_->download(
                    bytes.subspan(copy.done_bytes), copy.data + copy.done_bytes, {&copy.after, 1}));
     note_part(copy, part, bytes.size(), kDownloadStream, owner);
     return {};
@@ -209,7 +209,7 @@ void Dispatch::end_copy(LaneState& lane) noexcept {
     return;
   }
   if (!lane.copy->target.empty()) {
-    backend_->forget_target(lane.copy->target);
+    copies_->forget_target(lane.copy->target);
   }
   lane.copy.reset();
 }
@@ -251,7 +251,7 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
 // A failed copy in parts may have begun: its block has no new user before those parts have ended.
 // The entry without a ticket causes a look when they have.
 void Dispatch::note_begun_copy(Storage& storage, std::uint8_t stream) {
-  const TimelinePoint point = backend_->newest_copy(stream);
+  const TimelinePoint point = copies_->newest_copy(stream);
   if (!in_flight_.has_ended(point)) {
     note_copy(storage, point, stream == kUploadStream);
     in_flight_.add(point, UploadEnd{});

@@ -41,8 +41,11 @@ void InFlight::trace(TimelinePoint point, const detail::TraceEvent& event, std::
 }
 
 // The time of a launch that ran in parts spans all of them.
-void InFlight::take_times(Backend& backend) {
-  for (const LaunchTime& time : backend.take_launch_times()) {
+void InFlight::take_times(BatchTimes* of) {
+  if (of == nullptr) {
+    return;
+  }
+  for (const LaunchTime& time : of->take_launch_times()) {
     const auto [known, is_first] = times_.try_emplace(time.number, time);
     if (!is_first) {
       LaunchTime& all = known->second;
@@ -55,7 +58,7 @@ void InFlight::take_times(Backend& backend) {
 
 void InFlight::finish_traced(detail::Trace& trace, Backend& backend) {
   if (!traced_[kOpStream].empty()) [[unlikely]] {
-    take_times(backend);
+    take_times(backend.times());
   }
   for (std::size_t stream = 0; stream < kStreams; ++stream) {
     std::deque<Traced>& waiting = traced_[stream];

@@ -159,7 +159,7 @@ class InFlight final {
   std::array<std::vector<std::uint64_t>, kStreams> awaited_;
   std::deque<Op> ops_;
   std::array<std::deque<Traced>, kStreams> traced_;
-  void take_times(Backend& backend);
+  void take_times(BatchTimes* of);
   void share_out(std::size_t stream, std::size_t count, detail::Trace& trace);
 
   std::uint32_t timed_ = 0;

@@ -133,7 +133,7 @@ void Dispatch::foresee_all(LaneState& lane) {
     }
     lane.foreseen = sequence + 1;
     if (op.kind() != OpKind::custom && !joins(i) && (i == 0 || !joins(i - 1))) {
-      backend_->foresee(call_to_come(op, layouts, views));
+      kernels_->foresee(call_to_come(op, layouts, views));
     }
   }
 }
@@ -159,7 +159,7 @@ bool Dispatch::could_run_singly(const FusedGroup& group) const {
   std::vector<TensorView> views;
   return std::ranges::all_of(group.made, [&](const FusedGroup::Made& made) {
     return made.role == FusedGroup::Role::shows || made.is_left ||
-           backend_->has_kernel(call_to_come(made.op, layouts, views));
+           kernels_->has_kernel(call_to_come(made.op, layouts, views));
   });
 }
 
