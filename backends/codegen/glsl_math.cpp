@@ -63,16 +63,16 @@ std::string polynomial_macro(std::string_view name, std::span<const float> coeff
 std::string polynomials_of(MathFunction function) {
   switch (function) {
     case MathFunction::exp:
-      return polynomial_macro("M_EXP_POLYNOMIAL", detail::kExpPolynomial);
+      return polynomial_macro("M_EXP_POLYNOMIAL", hearth::detail::kExpPolynomial);
     case MathFunction::log:
-      return polynomial_macro("M_LOG_POLYNOMIAL", detail::kLogPolynomial);
+      return polynomial_macro("M_LOG_POLYNOMIAL", hearth::detail::kLogPolynomial);
     case MathFunction::sine:
-      return polynomial_macro("M_SINE_POLYNOMIAL", detail::kSinePolynomial) +
-             polynomial_macro("M_COSINE_POLYNOMIAL", detail::kCosinePolynomial);
+      return polynomial_macro("M_SINE_POLYNOMIAL", hearth::detail::kSinePolynomial) +
+             polynomial_macro("M_COSINE_POLYNOMIAL", hearth::detail::kCosinePolynomial);
     case MathFunction::tanh:
-      return polynomial_macro("M_TANH_POLYNOMIAL", detail::kTanhPolynomial);
+      return polynomial_macro("M_TANH_POLYNOMIAL", hearth::detail::kTanhPolynomial);
     case MathFunction::erf:
-      return polynomial_macro("M_ERF_POLYNOMIAL", detail::kErfPolynomial);
+      return polynomial_macro("M_ERF_POLYNOMIAL", hearth::detail::kErfPolynomial);
     default:
       return {};
   }
