@@ -31,42 +31,10 @@ std::int64_t first_other(std::span<const std::byte> bytes, std::byte value) noex
 }  // namespace
 
 DebugPool::DebugPool(PageProvider& provider, std::int64_t budget_bytes)
-    : provider_(provider),
+    : PagedStrategy(provider, budget_bytes),
       alignment_bytes_(std::max(kGuardBytes, provider.alignment_bytes())),
-      most_held_bytes_(std::min(kHeldBytes, budget_bytes / 8)) {
-  counts_.budget_bytes = budget_bytes;
-}
-
-DebugPool::~DebugPool() {
-  for (const Entry& entry : entries_) {
-    if (entry.page.data != nullptr) {
-      provider_.free_page(entry.page);
-    }
-  }
-}
-
-MemoryUsage& DebugPool::usage_of(PoolKind kind) noexcept {
-  return kind == PoolKind::exclusive ? counts_.exclusive : counts_.temporary;
-}
-
-Acquire DebugPool::add_page(std::int64_t size_bytes, Page& out) {
-  const std::int64_t room_bytes = counts_.budget_bytes - counts_.total.reserved_bytes;
-  if (size_bytes > room_bytes) {
-    return Acquire::over_budget;
-  }
-  const Result<Page> page = provider_.allocate_page(size_bytes);
-  if (!page.has_value()) {
-    counts_.refusal = page.error().text;
-    return Acquire::exhausted;
-  }
-  if (page.value().size_bytes > room_bytes) {
-    provider_.free_page(page.value());
-    return Acquire::over_budget;
-  }
-  out = page.value();
-  ++counts_.page_acquire_count;
-  return Acquire::ok;
-}
+      most_held_bytes_(std::min(kHeldBytes, budget_bytes / 8)),
+      entries_(provider) {}
 
 Acquire DebugPool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) {
   HEARTH_ASSERT(size_bytes >= 0, "a block has a size of at least 0");
@@ -75,36 +43,19 @@ Acquire DebugPool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) {
   }
   const std::int64_t whole_bytes = alignment_bytes_ + size_bytes + kGuardBytes;
   Page page;
-  Acquire answer = add_page(whole_bytes, page);
-  if (answer != Acquire::ok && trim() > 0) {
-    ++counts_.rungs.trim_count;
-    answer = add_page(whole_bytes, page);
-  }
+  const Acquire answer = take_page_or_trim(whole_bytes, page);
   if (answer != Acquire::ok) {
     return counts_.total.waiting_bytes > 0 ? Acquire::needs_wait : answer;
   }
-  if (unused_.empty()) {
-    unused_.push_back(static_cast<std::uint32_t>(entries_.size()));
-    entries_.emplace_back();
-  }
-  const std::uint32_t index = unused_.back();
-  unused_.pop_back();
-  entries_[index] = {.page = page, .size_bytes = size_bytes, .kind = kind};
+  const std::uint32_t index = entries_.add({.page = page, .kind = kind, .size_bytes = size_bytes});
   std::byte* data = page.data + alignment_bytes_;
   const auto behind_bytes =
       std::min(kLongestGuardBytes, page.size_bytes - alignment_bytes_ - size_bytes);
   fill({data - kGuardBytes, static_cast<std::size_t>(kGuardBytes)}, kGuard);
   fill({data, static_cast<std::size_t>(size_bytes)}, kNothing);
   fill({data + size_bytes, static_cast<std::size_t>(behind_bytes)}, kGuard);
-  for (MemoryUsage* usage : {&counts_.total, &usage_of(kind)}) {
-    usage->live_bytes += page.size_bytes;
-    usage->reserved_bytes += page.size_bytes;
-    ++usage->live_count;
-    ++usage->page_count;
-    ++usage->acquire_count;
-    usage->peak_live_bytes = std::max(usage->peak_live_bytes, usage->live_bytes);
-    usage->peak_reserved_bytes = std::max(usage->peak_reserved_bytes, usage->reserved_bytes);
-  }
+  count_reserved(kind, page.size_bytes, 1);
+  count_acquired(kind, page.size_bytes);
   out = Block{.data = data, .size_bytes = size_bytes, .index = index};
   return Acquire::ok;
 }
@@ -148,11 +99,7 @@ void DebugPool::release(const Block& block, const LastUse& last_use) noexcept {
   const Entry& entry = entries_[block.index];
   HEARTH_ASSERT(block.data == entry.page.data + alignment_bytes_,
                 "the released block is not one that is out");
-  for (MemoryUsage* usage : {&counts_.total, &usage_of(entry.kind)}) {
-    usage->live_bytes -= entry.page.size_bytes;
-    --usage->live_count;
-    usage->waiting_bytes += entry.page.size_bytes;
-  }
+  count_released(entry.kind, entry.page.size_bytes);
   const detail::ReleaseQueue::Entry release{.last_use = last_use, .index = block.index};
   if (waiting_.is_ready_or_kept(release)) {
     hold(release);
@@ -167,8 +114,7 @@ void DebugPool::hold(const detail::ReleaseQueue::Entry& release) {
   const Entry& entry = entries_[release.index];
   static_cast<void>(note_guards(entry));
   fill({entry.page.data + alignment_bytes_, static_cast<std::size_t>(entry.size_bytes)}, kNothing);
-  counts_.total.waiting_bytes -= entry.page.size_bytes;
-  usage_of(entry.kind).waiting_bytes -= entry.page.size_bytes;
+  count_free(entry.kind, entry.page.size_bytes);
   held_.push_back(release.index);
   held_bytes_ += entry.page.size_bytes;
   static_cast<void>(let_go(most_held_bytes_));
@@ -177,50 +123,30 @@ void DebugPool::hold(const detail::ReleaseQueue::Entry& release) {
 std::int64_t DebugPool::let_go(std::int64_t left_bytes) {
   std::int64_t freed_bytes = 0;
   while (held_bytes_ > left_bytes) {
-    Entry& entry = entries_[held_.front()];
+    const Entry& entry = entries_[held_.front()];
     static_cast<void>(note_guards(entry));
     const std::int64_t first = first_other(
         {entry.page.data + alignment_bytes_, static_cast<std::size_t>(entry.size_bytes)}, kNothing);
     if (first >= 0) {
       note_damage(entry, "bytes into, after its release,", first);
     }
-    for (MemoryUsage* usage : {&counts_.total, &usage_of(entry.kind)}) {
-      usage->reserved_bytes -= entry.page.size_bytes;
-      --usage->page_count;
-    }
+    count_reserved(entry.kind, -entry.page.size_bytes, -1);
     freed_bytes += entry.page.size_bytes;
     held_bytes_ -= entry.page.size_bytes;
-    provider_.free_page(entry.page);
-    entry = {};
-    unused_.push_back(held_.front());
+    entries_.free(held_.front());
     held_.pop_front();
   }
   return freed_bytes;
 }
 
-void DebugPool::count_in_place(std::int64_t size_bytes) noexcept {
-  ++counts_.in_place_count;
-  counts_.in_place_bytes += size_bytes;
-}
-
 MemoryReport DebugPool::report() const {
-  MemoryReport report = counts_;
-  for (MemoryUsage* usage : {&report.total, &report.temporary, &report.exclusive}) {
-    usage->free_bytes = usage->reserved_bytes - usage->live_bytes - usage->waiting_bytes;
-  }
+  MemoryReport report = counted_report();
   report.pools.push_back({.name = "a guarded page for each tensor",
                           .reserved_bytes = report.total.reserved_bytes,
                           .free_bytes = report.total.free_bytes,
                           .largest_free_bytes = 0,
                           .page_count = report.total.page_count});
   return report;
-}
-
-void DebugPool::reset_peak() noexcept {
-  for (MemoryUsage* usage : {&counts_.total, &counts_.temporary, &counts_.exclusive}) {
-    usage->peak_live_bytes = usage->live_bytes;
-    usage->peak_reserved_bytes = usage->reserved_bytes;
-  }
 }
 
 std::int64_t DebugPool::trim() noexcept {

@@ -4,21 +4,19 @@
 // see NaN.
 // Owned by the device actor, driven by the holder of its token: no locks. Its pages must be host
 // memory.
-// Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5) every
-// damage is counted; check() reports it once and describes the first one.
+// Invariants: those of PagedStrategy, and (6) every damage is counted; check() reports it once and
+// describes the first one.
 #pragma once
 
-#include <hearth/memory/memory_strategy.hpp>
-#include <hearth/memory/page_provider.hpp>
-#include <hearth/memory/release_queue.hpp>
+#include <hearth/memory/page_list.hpp>
+#include <hearth/memory/paged_strategy.hpp>
 
 #include <cstdint>
 #include <deque>
-#include <vector>
 
 namespace hearth {
 
-class DebugPool final : public MemoryStrategy {
+class DebugPool final : public detail::PagedStrategy {
  public:
   /// Limit of the freed pages that are held back; an eighth of the budget if that is less.
   static constexpr std::int64_t kHeldBytes = std::int64_t{64} << 20;
@@ -27,18 +25,13 @@ class DebugPool final : public MemoryStrategy {
 
   /// Lifetime: the provider outlives the pool.
   DebugPool(PageProvider& provider, std::int64_t budget_bytes);
-  DebugPool(const DebugPool&) = delete;
-  DebugPool& operator=(const DebugPool&) = delete;
-  ~DebugPool() override;
 
   /// Cost: allocates a page and writes size_bytes.
   [[nodiscard]] Acquire acquire(std::int64_t size_bytes, PoolKind kind, Block& out) override;
   /// Cost: writes the block's size.
   void release(const Block& block, const LastUse& last_use) noexcept override;
   void retire(std::size_t stream, std::uint64_t value) noexcept override;
-  void count_in_place(std::int64_t size_bytes) noexcept override;
   [[nodiscard]] MemoryReport report() const override;
-  void reset_peak() noexcept override;
   /// Checks the held pages, then returns them to the provider.
   std::int64_t trim() noexcept override;
   [[nodiscard]] bool is_checked() const noexcept override { return true; }
@@ -46,31 +39,21 @@ class DebugPool final : public MemoryStrategy {
   [[nodiscard]] Status check(const Block& block) override;
 
  private:
-  struct Entry {
-    Page page;
-    std::int64_t size_bytes = 0;  // of the block
-    PoolKind kind = PoolKind::temporary;
-  };
+  using Entry = detail::PageList::Entry;
 
-  [[nodiscard]] Acquire add_page(std::int64_t size_bytes, Page& out);
   /// Checks the guards of a block and repairs them. Returns whether they were intact.
   [[nodiscard]] bool note_guards(const Entry& entry);
   void hold(const detail::ReleaseQueue::Entry& release);
   /// Frees held pages, oldest first, until at most left_bytes are held. Returns the bytes freed.
   std::int64_t let_go(std::int64_t left_bytes);
   void note_damage(const Entry& entry, const char* where, std::int64_t offset_bytes);
-  [[nodiscard]] MemoryUsage& usage_of(PoolKind kind) noexcept;
 
-  PageProvider& provider_;
   std::int64_t alignment_bytes_;
   std::int64_t most_held_bytes_;
   std::int64_t held_bytes_ = 0;
-  std::vector<Entry> entries_;
-  std::vector<std::uint32_t> unused_;
+  detail::PageList entries_;
   std::deque<std::uint32_t> held_;
-  detail::ReleaseQueue waiting_;
   Status complaint_;  // first damage not yet reported
-  MemoryReport counts_;
 };
 
 }  // namespace hearth

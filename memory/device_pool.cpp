@@ -22,27 +22,16 @@ constexpr std::int64_t kStepBytes = std::int64_t{2} << 20;
 // Least slack. Taking and giving back memory in every step costs more than a hole of this size.
 constexpr std::int64_t kLeastSlackBytes = std::int64_t{256} << 10;
 
-void raise_peaks(MemoryUsage& usage) noexcept {
-  usage.peak_live_bytes = std::max(usage.peak_live_bytes, usage.live_bytes);
-  usage.peak_reserved_bytes = std::max(usage.peak_reserved_bytes, usage.reserved_bytes);
-}
-
-void add_live(MemoryUsage& usage, std::int64_t bytes, std::int64_t count) noexcept {
-  usage.live_bytes += bytes;
-  usage.live_count += count;
-}
-
 }  // namespace
 
 DevicePool::DevicePool(PageProvider& provider, PoolOptions options)
-    : provider_(provider),
+    : PagedStrategy(provider, options.budget_bytes),
       options_(options),
       granule_bytes_(std::max<std::int64_t>(64, provider.alignment_bytes())),
       heaps_{detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_},
              detail::BlockHeap{granule_bytes_}} {
-  counts_.budget_bytes = options_.budget_bytes;
   // A page that the provider refuses now is requested again when it is needed.
   const std::int64_t early_bytes = provider.early_page_bytes();
   const bool has_room = early_bytes <= options_.budget_bytes / kEarlyPart;
@@ -65,10 +54,6 @@ std::uint32_t DevicePool::heap_for(std::int64_t size_bytes, PoolKind kind) const
     return kScratchHeap;
   }
   return size_bytes < options_.small_bytes ? kSmallHeap : kLargeHeap;
-}
-
-MemoryUsage& DevicePool::usage_of(std::uint32_t heap) noexcept {
-  return heap == kExclusiveHeap ? counts_.exclusive : counts_.temporary;
 }
 
 Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) {
@@ -99,11 +84,7 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
               .ready_after = piece.ready_after,
               .index = index,
               .heap = heap};
-  for (MemoryUsage* usage : {&counts_.total, &usage_of(heap)}) {
-    add_live(*usage, rounded_bytes, 1);
-    ++usage->acquire_count;
-    raise_peaks(*usage);
-  }
+  count_acquired(kind_of(heap), rounded_bytes);
   return Acquire::ok;
 }
 
@@ -134,7 +115,7 @@ std::int64_t DevicePool::give_back(std::uint32_t heap,
     } else {
       bytes = heaps_[i].make_gaps(provider_, size_bytes - given_bytes, completed);
     }
-    count_reserved(i, -bytes, heaps_[i].page_count() - pages_before);
+    count_reserved(kind_of(i), -bytes, heaps_[i].page_count() - pages_before);
     given_bytes += bytes;
   }
   return given_bytes;
@@ -180,7 +161,7 @@ Acquire DevicePool::add_room(std::uint32_t heap, std::int64_t size_bytes) {
 }
 
 Acquire DevicePool::fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& room) {
-  if (room.size_bytes > options_.budget_bytes - counts_.total.reserved_bytes) {
+  if (room.size_bytes > room_bytes()) {
     return Acquire::over_budget;
   }
   if (const Status filled = heaps_[heap].fill_gap(provider_, room); !filled.has_value()) {
@@ -188,7 +169,7 @@ Acquire DevicePool::fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& 
     return Acquire::exhausted;
   }
   ++counts_.page_acquire_count;
-  count_reserved(heap, room.size_bytes, 0);
+  count_reserved(kind_of(heap), room.size_bytes, 0);
   return Acquire::ok;
 }
 
@@ -232,8 +213,7 @@ Acquire DevicePool::stretch(std::uint32_t heap, std::int64_t more_bytes) {
       continue;
     }
     tried_bytes = length_bytes;
-    const std::int64_t room_bytes = options_.budget_bytes - counts_.total.reserved_bytes;
-    if (length_bytes - page.size_bytes > room_bytes) {
+    if (length_bytes - page.size_bytes > room_bytes()) {
       continue;
     }
     const std::int64_t before_bytes = page.size_bytes;
@@ -242,48 +222,28 @@ Acquire DevicePool::stretch(std::uint32_t heap, std::int64_t more_bytes) {
       answer = Acquire::exhausted;
       continue;
     }
-    if (page.size_bytes - before_bytes > room_bytes) {
+    if (page.size_bytes - before_bytes > room_bytes()) {
       static_cast<void>(provider_.resize_page(page, before_bytes));
       return Acquire::over_budget;
     }
     const std::int64_t pages_before = grown.page_count();
     grown.extend(page);
     counts_.page_acquire_count += page.size_bytes > before_bytes ? 1 : 0;
-    count_reserved(heap, page.size_bytes - before_bytes, grown.page_count() - pages_before);
+    count_reserved(
+        kind_of(heap), page.size_bytes - before_bytes, grown.page_count() - pages_before);
     return Acquire::ok;
   }
   return answer;
 }
 
 Acquire DevicePool::add_page(std::uint32_t heap, std::int64_t page_bytes) {
-  const std::int64_t room_bytes = options_.budget_bytes - counts_.total.reserved_bytes;
-  if (page_bytes > room_bytes) {
-    return Acquire::over_budget;
+  Page page;
+  const Acquire answer = take_page(page_bytes, page);
+  if (answer == Acquire::ok) {
+    heaps_[heap].add_page(page);
+    count_reserved(kind_of(heap), page.size_bytes, 1);
   }
-  const Result<Page> page = provider_.allocate_page(page_bytes);
-  if (!page.has_value()) {
-    counts_.refusal = page.error().text;
-    return Acquire::exhausted;
-  }
-  if (page.value().size_bytes > room_bytes) {
-    // The provider rounded up beyond what the budget has left.
-    provider_.free_page(page.value());
-    return Acquire::over_budget;
-  }
-  heaps_[heap].add_page(page.value());
-  ++counts_.page_acquire_count;
-  count_reserved(heap, page.value().size_bytes, 1);
-  return Acquire::ok;
-}
-
-void DevicePool::count_reserved(std::uint32_t heap,
-                                std::int64_t bytes,
-                                std::int64_t pages) noexcept {
-  for (MemoryUsage* usage : {&counts_.total, &usage_of(heap)}) {
-    usage->reserved_bytes += bytes;
-    usage->page_count += pages;
-    raise_peaks(*usage);
-  }
+  return answer;
 }
 
 // Waiting helps if a release is queued, or if a page is free but the home stream still uses it.
@@ -298,10 +258,7 @@ void DevicePool::release(const Block& block, const LastUse& last_use) noexcept {
   const std::int64_t bytes = heaps_[block.heap].piece(block.index).size_bytes;
   HEARTH_ASSERT(block.data == heaps_[block.heap].piece(block.index).data,
                 "the released block is not one that is out");
-  for (MemoryUsage* usage : {&counts_.total, &usage_of(block.heap)}) {
-    add_live(*usage, -bytes, -1);
-    usage->waiting_bytes += bytes;
-  }
+  count_released(kind_of(block.heap), bytes);
   const detail::ReleaseQueue::Entry entry{
       .last_use = last_use, .index = block.index, .heap = block.heap};
   if (waiting_.is_ready_or_kept(entry)) {
@@ -311,8 +268,7 @@ void DevicePool::release(const Block& block, const LastUse& last_use) noexcept {
 
 void DevicePool::free_piece(const detail::ReleaseQueue::Entry& release) noexcept {
   const std::int64_t bytes = heaps_[release.heap].piece(release.index).size_bytes;
-  counts_.total.waiting_bytes -= bytes;
-  usage_of(release.heap).waiting_bytes -= bytes;
+  count_free(kind_of(release.heap), bytes);
   heaps_[release.heap].give(release.index, release.last_use.values[0]);
 }
 
@@ -321,13 +277,8 @@ void DevicePool::retire(std::size_t stream, std::uint64_t value) noexcept {
       stream, value, [this](const detail::ReleaseQueue::Entry& ready) { free_piece(ready); });
 }
 
-void DevicePool::count_in_place(std::int64_t size_bytes) noexcept {
-  ++counts_.in_place_count;
-  counts_.in_place_bytes += size_bytes;
-}
-
 MemoryReport DevicePool::report() const {
-  MemoryReport report = counts_;
+  MemoryReport report = counted_report();
   report.temporary.largest_free_bytes = std::max({heaps_[kSmallHeap].largest_free_bytes(),
                                                   heaps_[kLargeHeap].largest_free_bytes(),
                                                   heaps_[kScratchHeap].largest_free_bytes()});
@@ -343,17 +294,7 @@ MemoryReport DevicePool::report() const {
                             .largest_free_bytes = heaps_[i].largest_free_bytes(),
                             .page_count = heaps_[i].page_count()});
   }
-  for (MemoryUsage* usage : {&report.total, &report.temporary, &report.exclusive}) {
-    usage->free_bytes = usage->reserved_bytes - usage->live_bytes - usage->waiting_bytes;
-  }
   return report;
-}
-
-void DevicePool::reset_peak() noexcept {
-  for (MemoryUsage* usage : {&counts_.total, &counts_.temporary, &counts_.exclusive}) {
-    usage->peak_live_bytes = usage->live_bytes;
-    usage->peak_reserved_bytes = usage->reserved_bytes;
-  }
 }
 
 std::int64_t DevicePool::trim() noexcept {
@@ -362,7 +303,7 @@ std::int64_t DevicePool::trim() noexcept {
     const std::int64_t pages_before = heaps_[i].page_count();
     const std::int64_t bytes =
         heaps_[i].trim(provider_, heaps_[i].reserved_bytes(), waiting_.completed(0));
-    count_reserved(i, -bytes, heaps_[i].page_count() - pages_before);
+    count_reserved(kind_of(i), -bytes, heaps_[i].page_count() - pages_before);
     trimmed_bytes += bytes;
   }
   return trimmed_bytes;

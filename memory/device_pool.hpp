@@ -2,18 +2,15 @@
 // Each heap starts with a page if the provider recommends it (early_page_bytes) and the budget is
 // at least 256 times as large.
 // Owned by the device actor, driven by the holder of its token: no locks.
-// Invariants: those of MemoryStrategy, and (4) reserved bytes never exceed the budget; (5)
-// exclusive blocks and temporaries share a page only if the budget leaves no other place; (6) no
-// page is requested while a free piece fits; (7) where pages grow and have gaps, large free pieces
-// never make the reserved bytes exceed the peak of live bytes by over a tenth. Large pieces have
-// 128 KiB or more, and scratch is not counted. (8) Acquire and release call neither malloc nor the
-// provider while a free piece fits.
+// Invariants: those of PagedStrategy, and (6) exclusive blocks and temporaries share a page only if
+// the budget leaves no other place; (7) no page is requested while a free piece fits; (8) where
+// pages grow and have gaps, large free pieces never make the reserved bytes exceed the peak of live
+// bytes by over a tenth. Large pieces have 128 KiB or more, and scratch is not counted. (9) Acquire
+// and release call neither malloc nor the provider while a free piece fits.
 #pragma once
 
 #include <hearth/memory/block_heap.hpp>
-#include <hearth/memory/memory_strategy.hpp>
-#include <hearth/memory/page_provider.hpp>
-#include <hearth/memory/release_queue.hpp>
+#include <hearth/memory/paged_strategy.hpp>
 
 #include <array>
 #include <cstddef>
@@ -37,12 +34,10 @@ struct PoolOptions {
   std::int64_t small_bytes = std::int64_t{64} << 10;
 };
 
-class DevicePool final : public MemoryStrategy {
+class DevicePool final : public detail::PagedStrategy {
  public:
   /// Lifetime: the provider outlives the pool.
   explicit DevicePool(PageProvider& provider, PoolOptions options = {});
-  DevicePool(const DevicePool&) = delete;
-  DevicePool& operator=(const DevicePool&) = delete;
   /// Returns all pages, including those with blocks that were not released.
   ~DevicePool() override;
 
@@ -56,10 +51,8 @@ class DevicePool final : public MemoryStrategy {
   void release(const Block& block, const LastUse& last_use) noexcept override;
   /// Cost: O(log waiting) for each release that becomes ready.
   void retire(std::size_t stream, std::uint64_t value) noexcept override;
-  void count_in_place(std::int64_t size_bytes) noexcept override;
   /// Cost: O(resting pieces), which are joined, and one size class of each heap.
   [[nodiscard]] MemoryReport report() const override;
-  void reset_peak() noexcept override;
   std::int64_t trim() noexcept override;
 
  private:
@@ -69,7 +62,9 @@ class DevicePool final : public MemoryStrategy {
   static constexpr std::uint32_t kScratchHeap = 3;
   static constexpr std::uint32_t kHeapCount = 4;
   [[nodiscard]] std::uint32_t heap_for(std::int64_t size_bytes, PoolKind kind) const noexcept;
-  [[nodiscard]] MemoryUsage& usage_of(std::uint32_t heap) noexcept;
+  [[nodiscard]] static PoolKind kind_of(std::uint32_t heap) noexcept {
+    return heap == kExclusiveHeap ? PoolKind::exclusive : PoolKind::temporary;
+  }
   [[nodiscard]] Acquire grow(std::uint32_t heap, std::int64_t size_bytes);
   /// Takes a piece from a heap of another class.
   [[nodiscard]] std::uint32_t borrow(std::uint32_t& heap, std::int64_t size_bytes);
@@ -86,16 +81,12 @@ class DevicePool final : public MemoryStrategy {
   [[nodiscard]] Acquire add_page(std::uint32_t heap, std::int64_t page_bytes);
   [[nodiscard]] bool can_wait() const;
   void free_piece(const detail::ReleaseQueue::Entry& release) noexcept;
-  void count_reserved(std::uint32_t heap, std::int64_t bytes, std::int64_t pages) noexcept;
 
-  PageProvider& provider_;
   PoolOptions options_;
   std::int64_t granule_bytes_;
   mutable std::array<detail::BlockHeap, kHeapCount> heaps_;  // report() joins resting pieces
   bool pages_grow_ = true;                                   // false once the provider refuses
   std::int64_t most_live_bytes_ = 0;  // since the start, updated when the pool grows
-  detail::ReleaseQueue waiting_;
-  MemoryReport counts_;
 };
 
 }  // namespace hearth

@@ -3,6 +3,13 @@
 #include "glsl_math_f32.hpp"
 #include "glsl_math_f64.hpp"
 
+#include <hearth/backends/polynomials.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <span>
+
 namespace hearth {
 namespace {
 
@@ -43,6 +50,34 @@ std::uint32_t with_needs(std::uint32_t used) noexcept {
   return used;
 }
 
+// The macro NAME(p, x): a float p with the polynomial's value, step by step.
+std::string polynomial_macro(std::string_view name, std::span<const float> coefficients) {
+  std::string text = fmt::format("#define {}(p, x) float p = {};", name, coefficients.front());
+  for (const float next : coefficients.subspan(1)) {
+    text += fmt::format(" p = p * x {} {};", next < 0 ? '-' : '+', std::abs(next));
+  }
+  return text + '\n';
+}
+
+// The macros that a function of float needs.
+std::string polynomials_of(MathFunction function) {
+  switch (function) {
+    case MathFunction::exp:
+      return polynomial_macro("M_EXP_POLYNOMIAL", hearth::detail::kExpPolynomial);
+    case MathFunction::log:
+      return polynomial_macro("M_LOG_POLYNOMIAL", hearth::detail::kLogPolynomial);
+    case MathFunction::sine:
+      return polynomial_macro("M_SINE_POLYNOMIAL", hearth::detail::kSinePolynomial) +
+             polynomial_macro("M_COSINE_POLYNOMIAL", hearth::detail::kCosinePolynomial);
+    case MathFunction::tanh:
+      return polynomial_macro("M_TANH_POLYNOMIAL", hearth::detail::kTanhPolynomial);
+    case MathFunction::erf:
+      return polynomial_macro("M_ERF_POLYNOMIAL", hearth::detail::kErfPolynomial);
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 std::string glsl_math(MathUse use) {
@@ -52,7 +87,10 @@ std::string glsl_math(MathUse use) {
   std::string text(has_sines ? detail::kTwoOverPi : "");
   text += (use.f64 & bit(MathFunction::sine)) != 0 ? detail::kTwoOverPiF64 : "";
   for (const Piece& piece : kPieces) {
-    text += (use.f32 & bit(piece.function)) != 0 ? piece.f32 : "";
+    if ((use.f32 & bit(piece.function)) != 0) {
+      text += polynomials_of(piece.function);
+      text += piece.f32;
+    }
     text += (use.f64 & bit(piece.function)) != 0 ? piece.f64 : "";
   }
   return text;

@@ -1,8 +1,8 @@
 // GLSL text of the elementary functions of float (glsl_math.hpp). Private to its source. Immutable.
 // `precise` marks the computation of a rounding error, which compilers must not remove. The driver
 // may fuse the steps of polynomials.
-// The polynomials are those of backends/cpu/machine/vector_math.hpp (Paper: Moshier, Cephes
-// mathematical library), where no other source is named.
+// Each macro M_..._POLYNOMIAL(p, x) declares a float p and computes a polynomial of
+// backends/polynomials.hpp, which CPUs share. glsl_math.cpp prints the macros.
 #pragma once
 
 #include <string_view>
@@ -62,12 +62,7 @@ float m_sqrt(float x) {
 inline constexpr std::string_view kExpF32 = R"(
 // e^r for |r| <= 0.35.
 float m_exp_near(float r) {
-  float p = 1.9875691500e-4;
-  p = p * r + 1.3981999507e-3;
-  p = p * r + 8.3334519073e-3;
-  p = p * r + 4.1665795894e-2;
-  p = p * r + 1.6666665459e-1;
-  p = p * r + 5.0000001201e-1;
+  M_EXP_POLYNOMIAL(p, r)
   return p * (r * r) + r + 1.0;
 }
 // x*2^n in two steps, so that results outside of the normal range come out right.
@@ -95,15 +90,7 @@ float m_log(float x) {
   const float e = float((centred >> 23) - (tiny ? 23 : 0));
   precise const float m = intBitsToFloat((centred & 0x007fffff) + 0x3f3504f3) - 1.0;
   const float z = m * m;
-  float p = 7.0376836292e-2;
-  p = p * m - 1.1514610310e-1;
-  p = p * m + 1.1676998740e-1;
-  p = p * m - 1.2420140846e-1;
-  p = p * m + 1.4249322787e-1;
-  p = p * m - 1.6668057665e-1;
-  p = p * m + 2.0000714765e-1;
-  p = p * m - 2.4999993993e-1;
-  p = p * m + 3.3333331174e-1;
+  M_LOG_POLYNOMIAL(p, m)
   precise const float y = p * m * z + e * -2.12194440e-4 - 0.5 * z;
   precise const float result = (m + y) + e * 0.693359375;
   return x > 0.0 ? (m_is_finite(x) ? result : x) : x == 0.0 ? -M_INF : M_NAN;
@@ -124,12 +111,7 @@ float m_log1p(float x) {
 
 inline constexpr std::string_view kExpm1F32 = R"(
 float m_expm1(float x) {
-  float p = 1.9875691500e-4;
-  p = p * x + 1.3981999507e-3;
-  p = p * x + 8.3334519073e-3;
-  p = p * x + 4.1665795894e-2;
-  p = p * x + 1.6666665459e-1;
-  p = p * x + 5.0000001201e-1;
+  M_EXP_POLYNOMIAL(p, x)
   return x == 0.0 ? x : abs(x) < 0.346 ? p * (x * x) + x : m_exp(x) - 1.0;
 }
 )";
@@ -170,13 +152,9 @@ float m_sine(float x, uint quarter_turns) {
   }
   quadrant += quarter_turns;
   const float z = r * r;
-  float s = -1.9515295891e-4;
-  s = s * z + 8.3321608736e-3;
-  s = s * z - 1.6666654611e-1;
+  M_SINE_POLYNOMIAL(s, z)
   s = s * z * r + r;
-  float c = 2.443315711809948e-5;
-  c = c * z - 1.388731625493765e-3;
-  c = c * z + 4.166664568298827e-2;
+  M_COSINE_POLYNOMIAL(c, z)
   c = c * z * z - 0.5 * z + 1.0;
   const float value = (quadrant & 1u) != 0u ? c : m_copy_sign(abs(s), r);
   return is_nan(x) ? x : uintBitsToFloat(floatBitsToUint(value) ^ ((quadrant & 2u) << 30));
@@ -189,11 +167,7 @@ inline constexpr std::string_view kTanhF32 = R"(
 float m_tanh(float x) {
   const float magnitude = abs(x);
   const float z = x * x;
-  float p = -5.70498872745e-3;
-  p = p * z + 2.06390887954e-2;
-  p = p * z - 5.37397155531e-2;
-  p = p * z + 1.33314422036e-1;
-  p = p * z - 3.33332819422e-1;
+  M_TANH_POLYNOMIAL(p, z)
   const float near = p * z * magnitude + magnitude;
   const float bounded = magnitude > 10.0 ? 10.0 : magnitude;
   const float far = 1.0 - 2.0 / (m_exp(bounded + bounded) + 1.0);
@@ -208,12 +182,7 @@ float m_erf(float x) {
   const float magnitude = abs(x);
   const float t = magnitude > 4.0 ? 4.0 : magnitude;
   const float s = t * t;
-  float near = -5.96761703e-4;
-  near = near * s + 4.99119423e-3;
-  near = near * s - 2.67681349e-2;
-  near = near * s + 1.12819925e-1;
-  near = near * s - 3.76125336e-1;
-  near = near * s + 1.28379166e-1;
+  M_ERF_POLYNOMIAL(near, s)
   near = near * t + t;
   float far = -2.493748440e-05 * t + 5.528365934e-04;
   far = far * s + (-5.603376150e-03 * t + 3.499202273e-02);

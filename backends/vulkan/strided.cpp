@@ -1,107 +1,48 @@
 #include "strided.hpp"
 
 #include <bit>
+#include <utility>
 
 namespace hearth::vulkan {
-namespace {
-
-constexpr std::size_t at(int axis) noexcept {
-  return static_cast<std::size_t>(axis);
-}
-
-}  // namespace
 
 // `size` and `stride` have one entry for each axis of the shape until merge().
 template <std::size_t most_operands>
-StridedSpace<most_operands>::StridedSpace(const Shape& of) noexcept : rank(of.rank()) {
-  for (int axis = 0; axis < rank; ++axis) {
-    size[at(axis)] = of[axis];
+StridedSpace<most_operands>::StridedSpace(const Shape& of) noexcept {
+  this->rank = of.rank();
+  for (int axis = 0; axis < of.rank(); ++axis) {
+    this->size[this->at(axis)] = of[axis];
   }
 }
 
 template <std::size_t most_operands>
 void StridedSpace<most_operands>::add(const hearth::detail::Layout& layout) noexcept {
-  Strides& own = stride[operand_count++];
-  const int behind = rank - layout.shape.rank();
-  for (int axis = 0; axis < rank; ++axis) {
+  Strides& own = this->stride[this->operand_count++];
+  const int behind = this->rank - layout.shape.rank();
+  for (int axis = 0; axis < this->rank; ++axis) {
+    const std::size_t to = this->at(axis);
     const int from = axis - behind;
-    own[at(axis)] = from < 0 || layout.shape[from] != size[at(axis)]
-                        ? 0
-                        : layout.strides[static_cast<std::size_t>(from)];
+    own[to] = from < 0 || layout.shape[from] != this->size[to]
+                  ? 0
+                  : layout.strides[static_cast<std::size_t>(from)];
   }
 }
 
+// In place: append() writes no axis behind the one that it reads.
 template <std::size_t most_operands>
 int StridedSpace<most_operands>::merge(int pinned) noexcept {
-  int merged = 0;
+  const int axes = std::exchange(this->rank, 0);
   int before = 0;
-  for (int axis = 0; axis < rank; ++axis) {
-    if (axis == pinned) {
-      before = merged;
-    }
-    const std::int64_t length = size[at(axis)];
-    if (length == 1) {
-      continue;
-    }
-    bool joins = merged > (axis < pinned ? 0 : before);
-    for (std::size_t i = 0; joins && i < operand_count; ++i) {
-      joins = stride[i][at(merged - 1)] == stride[i][at(axis)] * length;
-    }
-    const int to = joins ? merged - 1 : merged;
-    size[at(to)] = joins ? size[at(to)] * length : length;
-    for (std::size_t i = 0; i < operand_count; ++i) {
-      stride[i][at(to)] = stride[i][at(axis)];
-    }
-    merged += joins ? 0 : 1;
+  for (int axis = 0; axis < axes; ++axis) {
+    const std::size_t from = this->at(axis);
+    before = axis == pinned ? this->rank : before;
+    this->append(
+        this->size[from],
+        [&](std::size_t i) { return this->stride[i][from]; },
+        axis < pinned ? 0 : before);
   }
-  if (pinned >= rank) {
-    before = merged;
-  }
-  if (merged == 0) {
-    merged = 1;
-    size[0] = 1;
-    for (std::size_t i = 0; i < operand_count; ++i) {
-      stride[i][0] = 0;
-    }
-  }
-  rank = merged;
+  before = pinned >= axes ? this->rank : before;
+  this->pad(1, 0);
   return before;
-}
-
-template <std::size_t most_operands>
-bool StridedSpace<most_operands>::is_linear(std::size_t operand,
-                                            int begin,
-                                            int end) const noexcept {
-  std::int64_t expected = 1;
-  for (int axis = end - 1; axis >= begin; --axis) {
-    if (size[at(axis)] != 1 && stride[operand][at(axis)] != expected) {
-      return false;
-    }
-    expected *= size[at(axis)];
-  }
-  return true;
-}
-
-template <std::size_t most_operands>
-bool StridedSpace<most_operands>::repeats(std::size_t operand, int begin, int end) const noexcept {
-  for (int axis = begin; axis < end; ++axis) {
-    if (size[at(axis)] != 1 && stride[operand][at(axis)] != 0) {
-      return false;
-    }
-  }
-  return true;
-}
-
-template <std::size_t most_operands>
-std::int64_t StridedSpace<most_operands>::reach(std::size_t operand) const noexcept {
-  std::int64_t forward = 0;
-  std::int64_t backward = 0;
-  for (int axis = 0; axis < rank; ++axis) {
-    const std::int64_t way = (size[at(axis)] - 1) * stride[operand][at(axis)];
-    forward += way > 0 ? way : 0;
-    backward -= way < 0 ? way : 0;
-  }
-  return forward > backward ? forward : backward;
 }
 
 template struct StridedSpace<4>;

@@ -5,39 +5,20 @@
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/sgd.hpp>
 
-#include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 
 namespace hearth {
 
-class Optimizer final {
+class Optimizer final : public detail::OptimizerCalls<Optimizer> {
  public:
   Optimizer(Sgd sgd) : content_(std::move(sgd)) {}      // NOLINT(google-explicit-constructor)
   Optimizer(Adam adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
   Optimizer(AdamW adam) : content_(std::move(adam)) {}  // NOLINT(google-explicit-constructor)
 
-  // Overload for types that are no modules: fails with a readable static_assert.
-  template <class Model>
-  requires(!Module<Model>) void step(Model& /*model*/, Gradients&& /*gradients*/) {
-    static_assert(detail::refuse_no_module<Model>());
-  }
-  /// Steps the optimizer that it holds: Sgd::step() or Adam::step().
-  template <Module Model>
-  Pending<StepReport> step(Model& model,
-                           Gradients&& gradients,
-                           JointUpdate joint = {},
-                           SourceLoc loc = SourceLoc::current()) {
-    return update(parameter_refs(model), std::move(gradients), std::move(joint), loc);
-  }
-  // Compilers show the line: it is the message.
-  // clang-format off
-  template <Module Model>
-  Pending<StepReport> step(Model&, const Gradients&, JointUpdate = {}, SourceLoc = SourceLoc::current()) = delete;  // a step takes the gradients over: step(model, std::move(gradients))
-  // clang-format on
+  /// Updates with the optimizer that it holds.
   Pending<StepReport> update(std::span<const ParameterRef> parameters,
                              Gradients&& gradients,
                              JointUpdate joint = {},
@@ -47,13 +28,6 @@ class Optimizer final {
           return content.update(parameters, std::move(gradients), std::move(joint), loc);
         },
         content_);
-  }
-  template <Module Model>
-  void prepare(Model& model, SourceLoc loc = SourceLoc::current()) {
-    std::visit([&](auto& content) { content.prepare(model, loc); }, content_);
-  }
-  void prepare(std::span<const ParameterRef> parameters, SourceLoc loc = SourceLoc::current()) {
-    std::visit([&](auto& content) { content.prepare(parameters, loc); }, content_);
   }
 
   /// The name of the optimizer: "Sgd", "Sgd with momentum", "Adam" or "AdamW".
@@ -70,31 +44,17 @@ class Optimizer final {
   void set_learning_rate(double rate, SourceLoc loc = SourceLoc::current()) {
     std::visit([&](auto& content) { content.set_learning_rate(rate, loc); }, content_);
   }
-  [[nodiscard]] std::int64_t step_count() {
-    return std::visit([](auto& content) { return content.step_count(); }, content_);
-  }
-  [[nodiscard]] SkippedSteps skipped_steps() {
-    return std::visit([](auto& content) { return content.skipped_steps(); }, content_);
-  }
-  void set_step_count(std::int64_t count, SourceLoc loc = SourceLoc::current()) {
-    set_step_count(count, {}, loc);
-  }
-  void set_step_count(std::int64_t count,
-                      const SkippedSteps& skipped,
-                      SourceLoc loc = SourceLoc::current()) {
-    std::visit([&](auto& content) { content.set_step_count(count, skipped, loc); }, content_);
-  }
-
-  template <class Fn>
-  void visit(const std::string& prefix, Fn&& fn) {
-    std::visit([&](auto& content) { content.visit(prefix, fn); }, content_);
-  }
-  template <class Fn>
-  void visit(const std::string& prefix, Fn&& fn) const {
-    std::visit([&](const auto& content) { content.visit(prefix, fn); }, content_);
-  }
 
  private:
+  friend class detail::OptimizerCalls<Optimizer>;
+  [[nodiscard]] OptimizerState& state() noexcept {
+    return std::visit([](auto& content) -> OptimizerState& { return content.state(); }, content_);
+  }
+  [[nodiscard]] const OptimizerState& state() const noexcept {
+    return std::visit([](const auto& content) -> const OptimizerState& { return content.state(); },
+                      content_);
+  }
+
   std::variant<Sgd, Adam, AdamW> content_;
 };
 

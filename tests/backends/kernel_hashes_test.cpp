@@ -107,12 +107,10 @@ class HashList final {
   std::string lines_;
 };
 
-void add_call(OpKind kind,
-              const CallSpec& spec,
-              DType dtype,
-              LayoutKind layout,
-              HashList& list,
-              TextKeeper& keeper) {
+// Keeps the texts of a call's dispatches; none for a call that the kernel does not take.
+void encode_call(
+    OpKind kind, const CallSpec& spec, DType dtype, LayoutKind layout, TextKeeper& keeper) {
+  keeper.texts.clear();
   const PreparedCall prepared(kind, spec, dtype, std::vector(spec.inputs.size(), layout));
   const KernelCall call = prepared.call();
   const bool is_empty = std::ranges::any_of(
@@ -120,10 +118,41 @@ void add_call(OpKind kind,
   if (is_empty || !supports_kernel(call, keeper.limits()).yes) {
     return;
   }
-  keeper.texts.clear();
   const Status status = kernel_row(kind).encode(call, keeper);
   ASSERT_TRUE(status.has_value()) << prepared.to_string() << ": " << status.error().text;
-  list.add(op_info(kind).name, keeper.texts);
+}
+
+// Adds kernels on emulated matrix units, which only large calls have. Takes the first kMostCalls of
+// these calls for each layout.
+void add_emulated(const OpCase& each, DType dtype, HashList& list, TextKeeper& keeper) {
+  for (const LayoutKind layout : {LayoutKind::dense, LayoutKind::transposed}) {
+    std::size_t calls = 0;
+    for (const CallSpec& spec : each.calls) {
+      if ((spec.dtypes & dtype_bit(dtype)) == 0 || calls == kMostCalls) {
+        continue;
+      }
+      encode_call(each.kind, spec, dtype, layout, keeper);
+      std::erase_if(keeper.texts, [](const std::string& text) {
+        return text.find("struct Fragment") == std::string::npos;
+      });
+      calls += keeper.texts.empty() ? 0U : 1U;
+      list.add(op_info(each.kind).name, keeper.texts);
+    }
+  }
+}
+
+// `limits` are those of a driver that emulates matrix units.
+std::string emulated_lines(std::string_view name, const DeviceLimits& limits) {
+  HashList list(name, limits);
+  TextKeeper keeper(limits);
+  for (const OpCase& each : conformance::op_cases()) {
+    for (const DType dtype : each.dtypes()) {
+      if (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8) {
+        add_emulated(each, dtype, list, keeper);
+      }
+    }
+  }
+  return list.lines();
 }
 
 std::string lines_of(std::string_view name, const DeviceLimits& limits) {
@@ -138,10 +167,12 @@ std::string lines_of(std::string_view name, const DeviceLimits& limits) {
         }
       }
       for (const CallSpec* spec : calls) {
-        add_call(each.kind, *spec, dtype, LayoutKind::dense, list, keeper);
+        encode_call(each.kind, *spec, dtype, LayoutKind::dense, keeper);
+        list.add(op_info(each.kind).name, keeper.texts);
       }
       if (!calls.empty()) {  // each input stored in reverse order of axes
-        add_call(each.kind, *calls.front(), dtype, LayoutKind::transposed, list, keeper);
+        encode_call(each.kind, *calls.front(), dtype, LayoutKind::transposed, keeper);
+        list.add(op_info(each.kind).name, keeper.texts);
       }
     }
   }
@@ -170,7 +201,11 @@ std::string texts_only(const std::string& lines) {
 }
 
 TEST(KernelHashes, AreThoseThatWereKept) {
-  const std::string now = lines_of("software", kSoftware) + lines_of("large_gpu", kLargeGpu);
+  DeviceLimits short_sums = kSoftware;
+  short_sums.sums_f16 = true;
+  const std::string now = lines_of("software", kSoftware) + lines_of("large_gpu", kLargeGpu) +
+                          emulated_lines("emulated", kSoftware) +
+                          emulated_lines("emulated_f16_sums", short_sums);
   const std::string all = compilers() + "\n" + now;
   if (hearth::testing::updates_golden()) {
     hearth::testing::expect_golden("kernels.txt", all);

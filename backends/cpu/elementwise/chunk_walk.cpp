@@ -289,7 +289,7 @@ class Walk {
       for (std::size_t i = 0; i < input_count_; ++i) {
         const TensorView& view = spec_.inputs[i];
         const std::int64_t stored = size_bytes(view.dtype);
-        if (at > begin && space_.repeats(i)) {
+        if (at > begin && space_.repeats(i, 0, space_.rank - 1)) {
           chunk.in[i] = buffers.in[i];
           continue;
         }

@@ -419,7 +419,7 @@ void TileCall::set_inputs(TileRun& run, const Block& block, const TilePlace& pla
     std::byte* const room = run.room_of(i);
     if (lies_[i] == Lie::mapped) {
       gather_mapped(i, block, room);
-    } else if (!space_->repeats(i) || block.columns != space_->inner_size()) {
+    } else if (!space_->repeats(i, 0, space_->rank - 1) || block.columns != space_->inner_size()) {
       gather(i, block, room);
     } else if (std::int64_t& rows = run.repeated_rows(i); rows < block.rows) {
       gather(i, block, room);

@@ -5,7 +5,10 @@
 // below the normal range round gradually.
 #pragma once
 
+#include <hearth/backends/polynomials.hpp>
+
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
@@ -26,6 +29,16 @@ inline constexpr std::int32_t kRounderBits = 0x4B400000;
   return from_bits((n + 127) << 23);
 }
 
+/// The value at x of a polynomial of backends/polynomials.hpp.
+template <std::size_t count>
+[[gnu::always_inline]] inline float horner(const float (&coefficients)[count], float x) noexcept {
+  float p = coefficients[0];
+  for (std::size_t i = 1; i < count; ++i) {
+    p = p * x + coefficients[i];
+  }
+  return p;
+}
+
 /// e^x = mantissa·2^exponent.
 struct ExpParts {
   float mantissa;
@@ -38,12 +51,7 @@ struct ExpParts {
   const float n = shifted - kRounder;
   float r = x - n * 0.693359375F;
   r = r - n * -2.12194440e-4F;
-  float p = 1.9875691500e-4F;
-  p = p * r + 1.3981999507e-3F;
-  p = p * r + 8.3334519073e-3F;
-  p = p * r + 4.1665795894e-2F;
-  p = p * r + 1.6666665459e-1F;
-  p = p * r + 5.0000001201e-1F;
+  float p = horner(hearth::detail::kExpPolynomial, r);
   p = p * (r * r) + r + 1.0F;
   return {p,
           static_cast<std::int32_t>(static_cast<std::uint32_t>(to_bits(shifted)) -
@@ -79,15 +87,7 @@ struct ExpParts {
   const float m = from_bits((centred & 0x007FFFFF) + 0x3F3504F3) - 1.0F;
   const float e = static_cast<float>(exponent);
   const float z = m * m;
-  float p = 7.0376836292e-2F;
-  p = p * m - 1.1514610310e-1F;
-  p = p * m + 1.1676998740e-1F;
-  p = p * m - 1.2420140846e-1F;
-  p = p * m + 1.4249322787e-1F;
-  p = p * m - 1.6668057665e-1F;
-  p = p * m + 2.0000714765e-1F;
-  p = p * m - 2.4999993993e-1F;
-  p = p * m + 3.3333331174e-1F;
+  const float p = horner(hearth::detail::kLogPolynomial, m);
   float y = p * m * z;
   y = y + e * -2.12194440e-4F;
   y = y - 0.5F * z;
@@ -102,11 +102,7 @@ struct ExpParts {
 [[gnu::always_inline]] inline float tanh_f32(float x) noexcept {
   const float magnitude = __builtin_fabsf(x);
   const float z = x * x;
-  float p = -5.70498872745e-3F;
-  p = p * z + 2.06390887954e-2F;
-  p = p * z - 5.37397155531e-2F;
-  p = p * z + 1.33314422036e-1F;
-  p = p * z - 3.33332819422e-1F;
+  const float p = horner(hearth::detail::kTanhPolynomial, z);
   const float near = p * z * x + x;
   const float far = 1.0F - 2.0F / (exp_f32(magnitude + magnitude) + 1.0F);
   return __builtin_copysignf(magnitude < 0.625F ? near : far, x);  // -0 stays -0
@@ -129,12 +125,7 @@ struct ExpParts {
   far = far * t - 1.28717512e-1F;
   far = far * t - t;
   far = __builtin_copysignf(1.0F - near_exp_f32(far), x);
-  float near = -5.96761703e-4F;
-  near = near * s + 4.99119423e-3F;
-  near = near * s - 2.67681349e-2F;
-  near = near * s + 1.12819925e-1F;
-  near = near * s - 3.76125336e-1F;
-  near = near * s + 1.28379166e-1F;
+  float near = horner(hearth::detail::kErfPolynomial, s);
   near = near * x + x;
   return magnitude > 0.927734375F ? far : near;
 }
@@ -145,13 +136,9 @@ inline constexpr float kSineLimit = 8192.0F;
 /// sin(r + quadrant·π/2) for |r| ≤ π/4. Paper: Moshier, Cephes mathematical library, sinf.
 [[gnu::always_inline]] inline float reduced_sine_f32(float r, std::int32_t quadrant) noexcept {
   const float z = r * r;
-  float s = -1.9515295891e-4F;
-  s = s * z + 8.3321608736e-3F;
-  s = s * z - 1.6666654611e-1F;
+  float s = horner(hearth::detail::kSinePolynomial, z);
   s = __builtin_copysignf(s * z * r + r, r);  // -0 stays -0
-  float c = 2.443315711809948e-5F;
-  c = c * z - 1.388731625493765e-3F;
-  c = c * z + 4.166664568298827e-2F;
+  float c = horner(hearth::detail::kCosinePolynomial, z);
   c = c * z * z - 0.5F * z + 1.0F;
   const float value = (quadrant & 1) != 0 ? c : s;
   return from_bits(to_bits(value) ^ ((quadrant & 2) << 30));

@@ -8,6 +8,7 @@
 
 #include "vector_math.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 #include <immintrin.h>
@@ -36,6 +37,17 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
   return _mm512_maskz_max_ps(0xFFFF, _mm512_set1_ps(low), x);
 }
 
+/// Returns the bits of horner().
+template <std::size_t count>
+[[gnu::always_inline]] inline __m512 horner_lanes(const float (&coefficients)[count],
+                                                  __m512 x) noexcept {
+  __m512 p = _mm512_set1_ps(coefficients[0]);
+  for (std::size_t i = 1; i < count; ++i) {
+    p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(coefficients[i]));
+  }
+  return p;
+}
+
 /// Returns the bits of exp_f32.
 [[gnu::always_inline]] inline __m512 exp_lanes(__m512 x) noexcept {
   const __m512 c = at_least(-104.0F, at_most(89.0F, x));
@@ -44,12 +56,7 @@ void map_lanes(float* to, const float* from, std::int64_t count, Function functi
   const __m512 n = shifted - rounder;
   __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375F), c);
   r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4F), r);
-  __m512 p = _mm512_set1_ps(1.9875691500e-4F);
-  for (const float next :
-       {1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F, 1.6666665459e-1F, 5.0000001201e-1F}) {
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(next));
-  }
-  p = _mm512_fmadd_ps(p, r * r, r);
+  const __m512 p = _mm512_fmadd_ps(horner_lanes(hearth::detail::kExpPolynomial, r), r * r, r);
   return _mm512_scalef_ps(p + _mm512_set1_ps(1.0F), n);
 }
 

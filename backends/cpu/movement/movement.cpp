@@ -99,8 +99,8 @@ void move_inward(Collapsed& space, int axis) {
   for (int i = axis; i < space.rank - 2; ++i) {
     const auto from = static_cast<std::size_t>(i);
     std::swap(space.size[from], space.size[from + 1]);
-    for (Strides& strides : space.stride) {
-      std::swap(strides[from], strides[from + 1]);
+    for (std::size_t operand = 0; operand < space.operand_count; ++operand) {
+      std::swap(space.stride[operand][from], space.stride[operand][from + 1]);
     }
   }
 }

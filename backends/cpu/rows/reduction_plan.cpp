@@ -58,43 +58,41 @@ ReductionPlan::ReductionPlan(const TensorView& input, std::uint32_t axes) noexce
       std::swap(list[j], list[j - 1]);
     }
   }
-  std::size_t merged = 0;
+  hearth::detail::MergedAxes<2> merged;  // operands: the input, the result
+  merged.operand_count = 2;
+  std::array<bool, kMaxRank> kept;  // by merged axis
+  bool was_kept = false;
   for (std::size_t i = 0; i < count; ++i) {
-    if (merged > 0) {
-      Axis& last = list[merged - 1];
-      if (last.is_kept == list[i].is_kept && last.step == list[i].step * list[i].size &&
-          last.result_step == list[i].result_step * list[i].size) {
-        last = Axis{.size = last.size * list[i].size,
-                    .step = list[i].step,
-                    .result_step = list[i].result_step,
-                    .is_kept = last.is_kept};
-        continue;
-      }
-    }
-    list[merged++] = list[i];
+    const Axis& next = list[i];
+    const int first = next.is_kept == was_kept ? 0 : merged.rank;
+    merged.append(
+        next.size,
+        [&](std::size_t operand) { return operand == 0 ? next.step : next.result_step; },
+        first);
+    was_kept = next.is_kept;
+    kept[static_cast<std::size_t>(merged.rank) - 1] = was_kept;
   }
   keep.operand_count = 2;
   fold.operand_count = 1;
-  if (merged > 0) {
-    const Axis& inner = list[merged - 1];
-    inner_size = inner.size;
-    inner_step = inner.step;
-    inner_result_step = inner.result_step;
-    inner_is_kept = inner.is_kept;
-    --merged;
+  auto outer = static_cast<std::size_t>(merged.rank);
+  if (outer > 0) {
+    --outer;
+    inner_size = merged.size[outer];
+    inner_step = merged.stride[0][outer];
+    inner_result_step = merged.stride[1][outer];
+    inner_is_kept = kept[outer];
   }
   std::int64_t expected = inner_is_kept ? inner_size : 1;
   results_are_in_order = !inner_is_kept || inner_result_step == 1;
-  for (std::size_t i = merged; i-- > 0;) {
-    if (list[i].is_kept) {
-      results_are_in_order = results_are_in_order && list[i].result_step == expected;
-      expected *= list[i].size;
+  for (std::size_t i = outer; i-- > 0;) {
+    if (kept[i]) {
+      results_are_in_order = results_are_in_order && merged.stride[1][i] == expected;
+      expected *= merged.size[i];
     }
   }
-  for (std::size_t i = 0; i < merged; ++i) {
-    const Axis& axis = list[i];
-    append(axis.is_kept ? keep : fold, axis.size, axis.step, axis.result_step);
-    (axis.is_kept ? keep_count : fold_count) *= axis.size;
+  for (std::size_t i = 0; i < outer; ++i) {
+    append(kept[i] ? keep : fold, merged.size[i], merged.stride[0][i], merged.stride[1][i]);
+    (kept[i] ? keep_count : fold_count) *= merged.size[i];
   }
   append(keep, 1, 0, 0);
   append(fold, 1, 0, 0);

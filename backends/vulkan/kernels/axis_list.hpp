@@ -4,14 +4,13 @@
 // fastest; (3) divisions by sizes are multiplications, unless indices are wide.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include <hearth/runtime/base/shape.hpp>
+#include <hearth/backends/merged_axes.hpp>
 
 #include "backends/vulkan/parameter_block.hpp"
 #include "backends/vulkan/strided.hpp"
@@ -22,29 +21,35 @@ class AxisList final {
  public:
   static constexpr int kMostOperands = 8;
 
-  explicit AxisList(int operand_count) noexcept : operand_count_(operand_count) {}
+  explicit AxisList(int operand_count) noexcept {
+    axes_.operand_count = static_cast<std::size_t>(operand_count);
+  }
 
   /// Appends a faster axis; merges it with the last one if the strides of all operands fit.
   void push(std::int64_t size, std::span<const std::int64_t> strides) noexcept;
   /// Appends axes of size 1 up to `rank`, so that lower ranks share a shader.
-  void pad(int rank) noexcept;
+  void pad(int rank) noexcept { axes_.pad(rank, 0); }
 
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] int operand_count() const noexcept { return operand_count_; }
+  [[nodiscard]] int rank() const noexcept { return axes_.rank; }
+  [[nodiscard]] int operand_count() const noexcept { return static_cast<int>(axes_.operand_count); }
   [[nodiscard]] std::int64_t count() const noexcept { return count_; }
   [[nodiscard]] std::int64_t size(int axis) const noexcept {
-    return size_[static_cast<std::size_t>(axis)];
+    return axes_.size[static_cast<std::size_t>(axis)];
   }
   [[nodiscard]] std::int64_t stride(int axis, int operand) const noexcept {
-    return stride_[static_cast<std::size_t>(axis)][static_cast<std::size_t>(operand)];
+    return axes_.stride[static_cast<std::size_t>(operand)][static_cast<std::size_t>(axis)];
   }
   /// Size of the last axis, and its stride; 1 and 0 without axes.
-  [[nodiscard]] std::int64_t inner_size() const noexcept { return rank_ > 0 ? size(rank_ - 1) : 1; }
-  [[nodiscard]] std::int64_t inner_stride(int operand) const noexcept {
-    return rank_ > 0 ? stride(rank_ - 1, operand) : 0;
+  [[nodiscard]] std::int64_t inner_size() const noexcept {
+    return rank() > 0 ? axes_.inner_size() : 1;
   }
-  /// Largest distance of the operand's elements from element 0.
-  [[nodiscard]] std::int64_t reach(int operand) const noexcept;
+  [[nodiscard]] std::int64_t inner_stride(int operand) const noexcept {
+    return rank() > 0 ? axes_.inner_stride(static_cast<std::size_t>(operand)) : 0;
+  }
+  /// Distance from the operand's lowest element to its highest.
+  [[nodiscard]] std::int64_t reach(int operand) const noexcept {
+    return axes_.reach(static_cast<std::size_t>(operand));
+  }
   /// True if `pack` elements along the last axis are contiguous in this operand, and all other
   /// strides are multiples of `pack`.
   [[nodiscard]] bool has_packs(int operand, std::int64_t pack) const noexcept;
@@ -60,11 +65,8 @@ class AxisList final {
   [[nodiscard]] std::string glsl_places(std::string_view name, bool wide) const;
 
  private:
-  int rank_ = 0;
-  int operand_count_ = 0;
+  hearth::detail::MergedAxes<kMostOperands> axes_;
   std::int64_t count_ = 1;
-  std::array<std::int64_t, kMaxRank> size_;  // of rank_ axes; the others have no value
-  std::array<std::array<std::int64_t, kMostOperands>, kMaxRank> stride_;
 };
 
 /// Adds an index as the prelude's INDEX.

@@ -72,15 +72,21 @@ constexpr std::string_view kHardware = R"(
 #define WARP_BARRIER subgroupBarrier()
 )";
 
-// A thread has the elements lane, lane + 32, ... of a fragment's 16 x 16.
-constexpr std::string_view kEmulation = R"(
+// Emulation: the lanes, the fragments and loads of one type of factors, then what both types share.
+// A thread has the elements lane, lane + 32, ... of a fragment. These are 16 x FRAGMENT_DEPTH or
+// FRAGMENT_DEPTH x 16 factors, or 16 x 16 sums.
+constexpr std::string_view kEmulatedLanes = R"(
+#define LANE (int(THREAD) % 32)
+shared C factors[WARPS * 32 * FRAGMENT_DEPTH];
+)";
+
+// 16 x 16 by 16 x 16.
+constexpr std::string_view kEmulatedReals = R"(
 struct Fragment { float v[8]; };
 #define FRAGMENT_A Fragment
 #define FRAGMENT_B Fragment
 #define FRAGMENT_SUM Fragment
-#define NO_SUM Fragment(float[8](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-#define LANE (int(THREAD) % 32)
-shared float factors[WARPS * 512];
+#define SUM_WORD(sum) floatBitsToUint(sum)
 void load_fragment(out Fragment to, int at, int pitch, bool by_columns) {
   [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
@@ -90,47 +96,17 @@ void load_fragment(out Fragment to, int at, int pitch, bool by_columns) {
     to.v[j] = FACTOR(place % 2 == 0 ? pair & 0xffffu : pair >> 16);
   }
 }
-void store_fragment(Fragment from, int at, int pitch) {
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
-    const int e = LANE + 32 * j;
-    slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = floatBitsToUint(from.v[j]);
-  }
-}
-void multiply(Fragment a, Fragment b, inout Fragment sum) {
-  const int mine = int(THREAD) / 32 * 512;
-  barrier();
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
-    factors[mine + LANE + 32 * j] = a.v[j];
-    factors[mine + 256 + LANE + 32 * j] = b.v[j];
-  }
-  barrier();
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
-    const int e = LANE + 32 * j;
-    [[dont_unroll]] for (int k = 0; k < 16; ++k) {
-      sum.v[j] += factors[mine + e / 16 * 16 + k] * factors[mine + 256 + k * 16 + e % 16];
-    }
-#if SUM_BITS == 16
-    sum.v[j] = f16_to_f32(f32_to_f16(sum.v[j]));
-#endif
-  }
-}
-#define LOAD_FRAGMENT(to, at, pitch, by_columns) load_fragment(to, at, pitch, by_columns)
-#define STORE_FRAGMENT(from, at, pitch) store_fragment(from, at, pitch)
-#define MULTIPLY(a, b, sum) multiply(a, b, sum)
-#define WARP_BARRIER barrier()
 )";
 
-// Emulation for i8: 16 x 32 by 32 x 16.
-constexpr std::string_view kIntegerEmulation = R"(
+// 16 x 32 by 32 x 16.
+constexpr std::string_view kEmulatedIntegers = R"(
 struct FragmentA { int v[16]; };
 struct FragmentB { int v[16]; };
 struct FragmentSum { int v[8]; };
 #define FRAGMENT_A FragmentA
 #define FRAGMENT_B FragmentB
 #define FRAGMENT_SUM FragmentSum
-#define NO_SUM FragmentSum(int[8](0, 0, 0, 0, 0, 0, 0, 0))
-#define LANE (int(THREAD) % 32)
-shared int factors[WARPS * 1024];
+#define SUM_WORD(sum) uint(sum)
 int factor_at(int line_at, int place) {
   return int(slices[line_at + place / 16][place % 16 / 4] << (24 - place % 4 * 8)) >> 24;
 }
@@ -150,25 +126,33 @@ void load_fragment(out FragmentB to, int at, int pitch, bool by_columns) {
     to.v[j] = by_columns ? factor_at(at + column * pitch, k) : factor_at(at + k * pitch, column);
   }
 }
-void store_fragment(FragmentSum from, int at, int pitch) {
+)";
+
+constexpr std::string_view kEmulation = R"(
+#define NO_SUM FRAGMENT_SUM(C[8](0, 0, 0, 0, 0, 0, 0, 0))
+void store_fragment(FRAGMENT_SUM from, int at, int pitch) {
   [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
-    slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = uint(from.v[j]);
+    slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = SUM_WORD(from.v[j]);
   }
 }
-void multiply(FragmentA a, FragmentB b, inout FragmentSum sum) {
-  const int mine = int(THREAD) / 32 * 1024;
+void multiply(FRAGMENT_A a, FRAGMENT_B b, inout FRAGMENT_SUM sum) {
+  const int mine = int(THREAD) / 32 * (32 * FRAGMENT_DEPTH);
   barrier();
-  [[dont_unroll]] for (int j = 0; j < 16; ++j) {
+  [[dont_unroll]] for (int j = 0; j < FRAGMENT_DEPTH / 2; ++j) {
     factors[mine + LANE + 32 * j] = a.v[j];
-    factors[mine + 512 + LANE + 32 * j] = b.v[j];
+    factors[mine + 16 * FRAGMENT_DEPTH + LANE + 32 * j] = b.v[j];
   }
   barrier();
   [[dont_unroll]] for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
-    [[dont_unroll]] for (int k = 0; k < 32; ++k) {
-      sum.v[j] += factors[mine + e / 16 * 32 + k] * factors[mine + 512 + k * 16 + e % 16];
+    [[dont_unroll]] for (int k = 0; k < FRAGMENT_DEPTH; ++k) {
+      sum.v[j] += factors[mine + e / 16 * FRAGMENT_DEPTH + k] *
+                  factors[mine + 16 * FRAGMENT_DEPTH + k * 16 + e % 16];
     }
+#if SUM_BITS == 16
+    sum.v[j] = f16_to_f32(f32_to_f16(sum.v[j]));
+#endif
   }
 }
 #define LOAD_FRAGMENT(to, at, pitch, by_columns) load_fragment(to, at, pitch, by_columns)
@@ -499,8 +483,14 @@ std::string cooperative_main(DType dtype, bool is_emulated) {
   const bool is_integer = dtype == DType::i8;
   const std::string_view sums = is_integer ? kIntegers : kReals;
   if (is_emulated) {
-    return fmt::format(
-        "{}{}{}{}{}", kHead, sums, is_integer ? kIntegerEmulation : kEmulation, kStores, kMain);
+    return fmt::format("{}{}{}{}{}{}{}",
+                       kHead,
+                       sums,
+                       kEmulatedLanes,
+                       is_integer ? kEmulatedIntegers : kEmulatedReals,
+                       kEmulation,
+                       kStores,
+                       kMain);
   }
   return fmt::format("{}{}{}{}{}{}",
                      kHead,

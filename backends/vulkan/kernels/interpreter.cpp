@@ -414,7 +414,7 @@ Result<bool> interpret(const KernelCall& call,
   space.merge();
   bool is_near = space.rank <= kMostAxes;
   for (std::size_t i = 0; i < inputs; ++i) {
-    is_near = is_near && space.reach(i) < kMostPlaces;
+    is_near = is_near && space.reach_from_first(i) < kMostPlaces;
   }
   const std::optional<Program> program =
       is_near ? Writer(kernel, parameters).write() : std::nullopt;

@@ -1,68 +1,18 @@
 #include "merged_space.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 namespace hearth::vulkan {
 
-MergedSpace::MergedSpace(const Shape& shape, std::initializer_list<Strides> strides) noexcept
-    : operand_count(strides.size()), element_count(shape.element_count()) {
-  const Strides* const from = strides.begin();
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const auto at = static_cast<std::size_t>(axis);
-    if (shape[axis] == 1) {
-      continue;
-    }
-    bool merges = rank > 0;
-    for (std::size_t i = 0; merges && i < operand_count; ++i) {
-      merges = stride[i][last()] == from[i][at] * shape[axis];
-    }
-    const std::size_t to = merges ? last() : static_cast<std::size_t>(rank);
-    size[to] = merges ? size[to] * shape[axis] : shape[axis];
-    for (std::size_t i = 0; i < operand_count; ++i) {
-      stride[i][to] = from[i][at];
-    }
-    rank += merges ? 0 : 1;
-  }
-  if (rank == 0) {
-    rank = 1;
-    size[0] = 1;
-    for (std::size_t i = 0; i < operand_count; ++i) {
-      stride[i][0] = 1;
-    }
-  }
-}
-
-bool MergedSpace::is_linear(std::size_t operand) const noexcept {
-  return rank == 1 && stride[operand][0] == 1;
-}
-
-std::int64_t MergedSpace::reach_down(std::size_t operand) const noexcept {
-  std::int64_t down = 0;
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) {
-    down -= std::min<std::int64_t>(stride[operand][axis], 0) * (size[axis] - 1);
-  }
-  return down;
-}
-
-std::int64_t MergedSpace::reach(std::size_t operand) const noexcept {
-  std::int64_t all = 0;
-  for (std::size_t axis = 0; axis < static_cast<std::size_t>(rank); ++axis) {
-    const std::int64_t step = stride[operand][axis];
-    all += (step < 0 ? -step : step) * (size[axis] - 1);
-  }
-  return all;
-}
-
 int MergedSpace::widen(std::size_t moved, int element_bytes, std::uint64_t bits) noexcept {
   constexpr std::uint64_t kMostBytes = 16;
+  const std::size_t last = at(rank - 1);
   bits |= kMostBytes | static_cast<std::uint64_t>(inner_size() * element_bytes);
   for (std::size_t i = 0; i < operand_count; ++i) {
     if (inner_stride(i) != (i < moved ? 1 : 0)) {
       return element_bytes;
     }
-    for (std::size_t axis = 0; i < moved && axis < last(); ++axis) {
+    for (std::size_t axis = 0; i < moved && axis < last; ++axis) {
       bits |= static_cast<std::uint64_t>(stride[i][axis] * element_bytes);
     }
   }
@@ -72,9 +22,9 @@ int MergedSpace::widen(std::size_t moved, int element_bytes, std::uint64_t bits)
     return element_bytes;
   }
   element_count /= factor;
-  size[last()] /= factor;
+  size[last] /= factor;
   for (std::size_t i = 0; i < moved; ++i) {
-    for (std::size_t axis = 0; axis < last(); ++axis) {
+    for (std::size_t axis = 0; axis < last; ++axis) {
       stride[i][axis] /= factor;
     }
   }

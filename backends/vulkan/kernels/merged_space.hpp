@@ -1,10 +1,9 @@
 // The index space of a kernel that moves elements, and the GLSL that finds an operand's element.
 // Neighbouring axes are merged where all operands allow it. Private to kernels/. Values.
-// Threads: any. Invariants: (1) the merged axes keep the shape's row-major order; (2) no axis has
-// size 1, but a space of one element has one axis, of size and stride 1.
+// Threads: any. Invariants: those of MergedAxes, and a space of one element has one axis, of size
+// and stride 1.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -13,43 +12,26 @@
 #include <string_view>
 
 #include <hearth/backends/kernel.hpp>
+#include <hearth/backends/merged_axes.hpp>
 #include <hearth/runtime/base/shape.hpp>
 
 #include "backends/vulkan/parameter_block.hpp"
 
 namespace hearth::vulkan {
 
-struct MergedSpace {
-  static constexpr std::size_t kMostOperands = 3;
-
-  int rank = 0;
-  std::size_t operand_count = 0;
+struct MergedSpace : hearth::detail::MergedAxes<3> {
   std::int64_t element_count = 1;
-  std::array<std::int64_t, kMaxRank> size{};
-  std::array<Strides, kMostOperands> stride{};  ///< By operand, then by axis.
 
   /// strides[i] are those of operand i over `shape`, which has elements.
-  MergedSpace(const Shape& shape, std::initializer_list<Strides> strides) noexcept;
-
-  [[nodiscard]] std::int64_t inner_size() const noexcept { return size[last()]; }
-  [[nodiscard]] std::int64_t inner_stride(std::size_t operand) const noexcept {
-    return stride[operand][last()];
-  }
-  /// True if the operand is laid out like a contiguous tensor of the whole space.
-  [[nodiscard]] bool is_linear(std::size_t operand) const noexcept;
-  /// Distance of the operand's lowest element below element [0, 0, ...]: at least 0, in elements.
-  [[nodiscard]] std::int64_t reach_down(std::size_t operand) const noexcept;
-  /// Distance from the operand's lowest element to its highest.
-  [[nodiscard]] std::int64_t reach(std::size_t operand) const noexcept;
+  MergedSpace(const Shape& shape, std::initializer_list<Strides> strides) noexcept
+      : MergedAxes(shape, std::span(strides.begin(), strides.size())),
+        element_count(shape.element_count()) {}
 
   /// Merges neighbouring elements into ones of up to 16 bytes. The first `moved` operands have them
   /// next to one another, the others have one element for all. `bits` is the bitwise or of all
   /// other values that must be multiples of the new size, in bytes, above all addresses. Returns
   /// the bytes of the new element.
   [[nodiscard]] int widen(std::size_t moved, int element_bytes, std::uint64_t bits) noexcept;
-
- private:
-  [[nodiscard]] std::size_t last() const noexcept { return static_cast<std::size_t>(rank) - 1; }
 };
 
 /// True if indices and offsets up to `most` need 64 bits. The limit leaves room for the overhang of

@@ -113,7 +113,7 @@ void Plan::find_access(const KernelCall& call, bool is_long) {
     space.merge();
     has_strided = false;
     for (std::size_t i = 0; i < inputs; ++i) {
-      reach = std::max(reach, space.reach(i));
+      reach = std::max(reach, space.reach_from_first(i));
       form.access[i] = space.is_linear(i) ? Access::linear
                        : space.repeats(i) ? Access::cell
                                           : Access::any;

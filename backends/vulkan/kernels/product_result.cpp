@@ -70,7 +70,7 @@ ProductResult::ProductResult(const KernelCall& call,
   }
   space_.merge();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    reach_ = std::max(reach_, space_.reach(i));
+    reach_ = std::max(reach_, space_.reach_from_first(i));
     access_[i] = space_.is_linear(i) ? Access::linear
                  : space_.repeats(i) ? Access::cell
                                      : Access::any;

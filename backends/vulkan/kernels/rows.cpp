@@ -155,7 +155,7 @@ Result<RowPlan> plan_rows(const KernelCall& call, const KernelEncoder& encoder) 
   form.row_rank = plan.space.rank - form.kept_rank;
   std::int64_t reach = plan.rows * plan.length;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    reach = std::max(reach, plan.space.reach(i));
+    reach = std::max(reach, plan.space.reach_from_first(i));
     const bool repeats = plan.space.repeats(i, form.kept_rank, plan.space.rank);
     const bool is_one = is_of_rows(kernel.inputs[i].map) || (repeats && plan.length > 1);
     form.access[i] = is_one ? RowAccess::one
