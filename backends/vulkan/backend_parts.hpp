@@ -16,10 +16,10 @@
 
 #include <hearth/backends/vulkan/vulkan_backend.hpp>
 
-#include "batch_length.hpp"
+#include "backends/gpu/encoder/error_cells.hpp"
+#include "backends/gpu/launches/batch_length.hpp"
 #include "command_stream.hpp"
 #include "device_pages.hpp"
-#include "error_cells.hpp"
 #include "guards.hpp"
 #include "launch_encoder.hpp"
 #include "shader_store.hpp"
@@ -31,15 +31,15 @@ inline constexpr ErrorCell kMostCells = 16384;
 /// Limit of the wait for submitted work when a device closes.
 inline constexpr std::chrono::seconds kLongestRest{2};
 
-struct VulkanBackend::Parts final : LeftBehind::Thing {
+struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   VulkanOptions options;
-  LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
+  gpu::LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
   std::unique_ptr<ShaderStore> shaders;
   std::unique_ptr<DevicePages> pages;
   std::unique_ptr<CommandStream> ops;
-  BatchLength length;
+  gpu::BatchLength length;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<LaunchEncoder> encoder;
   Guards guards;
@@ -54,8 +54,8 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   std::string why_lost;       ///< The driver's description of the loss; written before is_lost.
   std::uint64_t submits = 0;  ///< Number of launches, for planned faults.
   std::uint64_t known_ops = 0;
-  std::vector<ByteSpan> reads;  ///< Bytes that the current launch reads.
-  std::vector<ByteSpan> writes;
+  std::vector<gpu::ByteSpan> reads;  ///< Bytes that the current launch reads.
+  std::vector<gpu::ByteSpan> writes;
 
   [[nodiscard]] Error lost() const {
     return {.code = ErrorCode::device_lost,
@@ -121,7 +121,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within);
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
-    return cells.address() + sizeof(ErrorCellWords) * std::uint64_t{cell};
+    return cells.address() + sizeof(gpu::ErrorCellWords) * std::uint64_t{cell};
   }
   [[nodiscard]] Status flush();
   [[nodiscard]] Status begin_copy();

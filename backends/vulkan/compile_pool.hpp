@@ -22,7 +22,7 @@ namespace hearth::vulkan {
 /// A pipeline in the making.
 class PipelineJob final {
  public:
-  PipelineJob(const ShaderKey& key, std::string text) : key_(key), text_(std::move(text)) {}
+  PipelineJob(const gpu::KernelKey& key, std::string text) : key_(key), text_(std::move(text)) {}
 
   /// Makes the pipeline, unless another thread has begun.
   void run(PipelineMaker& maker);
@@ -34,7 +34,7 @@ class PipelineJob final {
   [[nodiscard]] Result<VkPipeline> result(PipelineMaker& maker);
 
  private:
-  const ShaderKey key_;
+  const gpu::KernelKey key_;
   const std::string text_;
   std::atomic<bool> has_begun_{false};
   std::atomic<bool> is_done_{false};

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-
-#include "error_cells.hpp"
+#include "backends/gpu/encoder/error_cells.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -14,9 +13,9 @@ constexpr std::size_t kCellsOfPiece = 64;
 
 std::string text_of_look() {
   const std::size_t size = 8 + 8 + 4 + 4 + 4 * kCellsOfPiece;
-  return glsl_prelude({.threads = 32}) +
-         glsl_parameters("uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];",
-                         size) +
+  return gpu::glsl_prelude({.threads = 32}) +
+         gpu::glsl_parameters(
+             "uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];", size) +
          R"(
 void main() {
   if (THREAD == 0u) {
@@ -49,12 +48,12 @@ std::uint64_t Guards::next_word() noexcept {
 Status Guards::look(std::span<const ErrorCell> cells,
                     std::uint64_t cells_address,
                     std::uint64_t word,
-                    KernelEncoder& encoder) {
+                    gpu::KernelEncoder& encoder) {
   const std::span<const ErrorCell> all = cells;
   known_.clear();
   for (bool is_first = true; !cells.empty(); is_first = false) {
     const std::size_t count = std::min(cells.size(), kCellsOfPiece);
-    ParameterBlock parameters;
+    gpu::ParameterBlock parameters;
     parameters.add(cells_address)
         .add(word)
         .add(static_cast<std::uint32_t>(count))
@@ -66,7 +65,8 @@ Status Guards::look(std::span<const ErrorCell> cells,
       encoder.barrier();
     }
     const auto make_text = [] { return text_of_look(); };
-    HEARTH_TRY_STATUS(encoder.dispatch(ShaderKey(ShaderFamily::guards), make_text, parameters, {}));
+    HEARTH_TRY_STATUS(
+        encoder.dispatch(gpu::KernelKey(gpu::KernelFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }
   // Records the list only now, when a kernel will write its word. An earlier entry could make an

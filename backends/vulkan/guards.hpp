@@ -9,8 +9,8 @@
 
 #include <hearth/backends/backend.hpp>
 
-#include "kernel_encoder.hpp"
-#include "vulkan_device.hpp"
+#include "backends/gpu/encoder/kernel_encoder.hpp"
+#include "backends/vulkan/device/vulkan_device.hpp"
 
 namespace hearth::vulkan {
 
@@ -27,7 +27,7 @@ class Guards final {
   [[nodiscard]] Status look(std::span<const ErrorCell> cells,
                             std::uint64_t cells_address,
                             std::uint64_t word,
-                            KernelEncoder& encoder);
+                            gpu::KernelEncoder& encoder);
   /// Forgets the last list, because a cell is reused.
   void forget() noexcept { known_.clear(); }
 

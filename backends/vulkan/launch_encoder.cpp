@@ -14,10 +14,10 @@ constexpr std::uint64_t kNowhere = 256;
 
 }  // namespace
 
-Status LaunchEncoder::dispatch(const ShaderKey& key,
-                               ShaderText text,
-                               const ParameterBlock& parameters,
-                               Grid grid) {
+Status LaunchEncoder::dispatch(const gpu::KernelKey& key,
+                               gpu::KernelText text,
+                               const gpu::ParameterBlock& parameters,
+                               gpu::Grid grid) {
   if (terms_.only_asks) {
     is_compiling_ = is_compiling_ || !shaders_.has(key);
     return {};
@@ -39,7 +39,7 @@ Status LaunchEncoder::dispatch(const ShaderKey& key,
 }
 
 // A deterministic runtime makes pipelines at once, so no kernel stands in for another.
-bool LaunchEncoder::is_made_later(const ShaderKey& key, ShaderText text) {
+bool LaunchEncoder::is_made_later(const gpu::KernelKey& key, gpu::KernelText text) {
   if (limits().interprets_always) {
     return true;
   }
@@ -51,10 +51,10 @@ bool LaunchEncoder::is_made_later(const ShaderKey& key, ShaderText text) {
   return made.has_value() && made.value() == VK_NULL_HANDLE;
 }
 
-Result<bool> LaunchEncoder::dispatch_made(const ShaderKey& key,
-                                          ShaderText text,
-                                          const ParameterBlock& parameters,
-                                          Grid grid) {
+Result<bool> LaunchEncoder::dispatch_made(const gpu::KernelKey& key,
+                                          gpu::KernelText text,
+                                          const gpu::ParameterBlock& parameters,
+                                          gpu::Grid grid) {
   if (!limits().interprets_always) {
     // A stand-in that cannot be made is not used: the launch waits for its own pipeline.
     const Result<VkPipeline> made = shaders_.pipeline_if_made(key, text);
@@ -91,7 +91,7 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
     HEARTH_TRY(const std::byte* const bytes, std::move(taken));
     const auto address = reinterpret_cast<std::uintptr_t>(bytes) +  // NOLINT: a device address
                          static_cast<std::uintptr_t>(is_second_turn_ ? half : 0);
-    const ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
+    const gpu::ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
     HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
     return address;
   }
@@ -109,8 +109,8 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
     }
     scratch_ = std::move(larger);
   }
-  const ByteSpan span{scratch_.address(),
-                      scratch_.address() + static_cast<std::uint64_t>(size_bytes)};
+  const gpu::ByteSpan span{scratch_.address(),
+                           scratch_.address() + static_cast<std::uint64_t>(size_bytes)};
   HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
   return scratch_.address();
 }

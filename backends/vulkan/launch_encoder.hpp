@@ -8,8 +8,8 @@
 
 #include <hearth/backends/scratch_memory.hpp>
 
+#include "backends/gpu/encoder/kernel_encoder.hpp"
 #include "command_stream.hpp"
-#include "kernel_encoder.hpp"
 #include "shader_store.hpp"
 
 namespace hearth::vulkan {
@@ -26,7 +26,7 @@ struct LaunchTerms {
   std::span<const std::int8_t> keeps = {};
 };
 
-class LaunchEncoder final : public KernelEncoder {
+class LaunchEncoder final : public gpu::KernelEncoder {
  public:
   LaunchEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops) noexcept
       : device_(device), shaders_(shaders), ops_(ops) {}
@@ -48,16 +48,18 @@ class LaunchEncoder final : public KernelEncoder {
   void forget_dispatches() noexcept { dispatches_ = 0; }
   [[nodiscard]] std::uint64_t dispatches() const noexcept { return dispatches_; }
 
-  [[nodiscard]] const DeviceLimits& limits() const noexcept override { return device_.limits(); }
-  [[nodiscard]] Status dispatch(const ShaderKey& key,
-                                ShaderText text,
-                                const ParameterBlock& parameters,
-                                Grid grid) override;
-  [[nodiscard]] Result<bool> dispatch_made(const ShaderKey& key,
-                                           ShaderText text,
-                                           const ParameterBlock& parameters,
-                                           Grid grid) override;
-  [[nodiscard]] bool is_made_later(const ShaderKey& key, ShaderText text) override;
+  [[nodiscard]] const gpu::DeviceLimits& limits() const noexcept override {
+    return device_.limits();
+  }
+  [[nodiscard]] Status dispatch(const gpu::KernelKey& key,
+                                gpu::KernelText text,
+                                const gpu::ParameterBlock& parameters,
+                                gpu::Grid grid) override;
+  [[nodiscard]] Result<bool> dispatch_made(const gpu::KernelKey& key,
+                                           gpu::KernelText text,
+                                           const gpu::ParameterBlock& parameters,
+                                           gpu::Grid grid) override;
+  [[nodiscard]] bool is_made_later(const gpu::KernelKey& key, gpu::KernelText text) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }

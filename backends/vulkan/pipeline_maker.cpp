@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "cooperative_matrix.hpp"
-
-#include <hearth/backends/codegen/bound_variables.hpp>
-#include <hearth/backends/codegen/cooperative_rewrite.hpp>
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-#include <hearth/backends/codegen/widening_rewrite.hpp>
-#include <hearth/backends/codegen/workgroup_memory.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
+
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/vulkan/device/cooperative_matrix.hpp"
+#include "backends/vulkan/spirv/bound_variables.hpp"
+#include "backends/vulkan/spirv/cooperative_rewrite.hpp"
+#include "backends/vulkan/spirv/widening_rewrite.hpp"
+#include "backends/vulkan/spirv/workgroup_memory.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -47,7 +47,7 @@ Result<std::shared_ptr<PipelineMaker>> PipelineMaker::make(
   HEARTH_TRY(store->watch_, LoopWatch::make(d));
   VkPushConstantRange range{};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
-  range.size = static_cast<std::uint32_t>(kPushBytes +
+  range.size = static_cast<std::uint32_t>(gpu::kPushBytes +
                                           (store->watch_ != nullptr ? sizeof(std::uint64_t) : 0));
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
@@ -101,12 +101,12 @@ void PipelineMaker::load_used() {
   }
   std::memcpy(&build_before_, file.value().data(), sizeof build_before_);
   const std::span<const std::byte> bytes = std::span(file.value()).subspan(sizeof build_before_);
-  const Used none{.key = ShaderKey(ShaderFamily::custom)};
+  const Used none{.key = gpu::KernelKey(gpu::KernelFamily::custom)};
   used_before_.assign(std::min(bytes.size() / sizeof(Used), kMostPrepared), none);
   static_assert(std::is_trivially_copyable_v<Used>);
   std::memcpy(used_before_.data(), bytes.data(), used_before_.size() * sizeof(Used));
   knows_keys_ = build_before_ == build_ && build_ != 0 &&
-                std::ranges::all_of(used_before_, &ShaderKey::is_whole, &Used::key);
+                std::ranges::all_of(used_before_, &gpu::KernelKey::is_whole, &Used::key);
 }
 
 PipelineMaker::~PipelineMaker() {
@@ -137,7 +137,7 @@ std::filesystem::path PipelineMaker::path_of(std::uint64_t hash) const {
 std::string PipelineMaker::used_name() const {
   std::error_code failed;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", failed).string();
-  const DeviceLimits& limits = device_->limits();
+  const gpu::DeviceLimits& limits = device_->limits();
   return fmt::format("{}-{:016x}-{:d}{:d}{:d}{:d}.used",
                      device_->fingerprint(),
                      xxh64(bytes_of(program)),
@@ -263,7 +263,7 @@ std::optional<SpirvModule> PipelineMaker::module_on_disk(std::uint64_t hash) con
   return words;
 }
 
-Result<SpirvModule> PipelineMaker::module_of(ShaderFamily family,
+Result<SpirvModule> PipelineMaker::module_of(gpu::KernelFamily family,
                                              const std::string& text,
                                              std::uint64_t hash) {
   {
@@ -307,8 +307,8 @@ Status PipelineMaker::begin() {
 
 // Checks a program's own text. Drivers may do anything with too much shared memory, or with unbound
 // descriptors.
-Status PipelineMaker::check_own(ShaderFamily family, const SpirvModule& words) const {
-  if (family != ShaderFamily::custom) {
+Status PipelineMaker::check_own(gpu::KernelFamily family, const SpirvModule& words) const {
+  if (family != gpu::KernelFamily::custom) {
     return {};
   }
   if (const std::optional<std::string> bound = bound_variable(words)) {
@@ -329,11 +329,12 @@ Status PipelineMaker::check_own(ShaderFamily family, const SpirvModule& words) c
                                    most)};
 }
 
-std::string PipelineMaker::watched(const ShaderKey& key, const std::string& bare) const {
-  return watch_ != nullptr ? LoopWatch::watched(bare, key.family() == ShaderFamily::custom) : bare;
+std::string PipelineMaker::watched(const gpu::KernelKey& key, const std::string& bare) const {
+  return watch_ != nullptr ? LoopWatch::watched(bare, key.family() == gpu::KernelFamily::custom)
+                           : bare;
 }
 
-Result<VkPipeline> PipelineMaker::pipeline(const ShaderKey& key, const std::string& bare) {
+Result<VkPipeline> PipelineMaker::pipeline(const gpu::KernelKey& key, const std::string& bare) {
   HEARTH_TRY_STATUS(begin());
   const std::string text = watched(key, bare);
   if (const VkPipeline prepared = find_watched(key, text); prepared != VK_NULL_HANDLE) {
@@ -356,7 +357,7 @@ void PipelineMaker::note_used(const Used& use) {
   }
 }
 
-VkPipeline PipelineMaker::find_prepared(const ShaderKey& key) {
+VkPipeline PipelineMaker::find_prepared(const gpu::KernelKey& key) {
   const hearth::detail::MutexLock lock(mutex_);
   const auto found = prepared_keys_.find(key);
   if (found == prepared_keys_.end()) {
@@ -366,7 +367,7 @@ VkPipeline PipelineMaker::find_prepared(const ShaderKey& key) {
   return found->second.pipeline;
 }
 
-VkPipeline PipelineMaker::find_watched(const ShaderKey& key, const std::string& text) {
+VkPipeline PipelineMaker::find_watched(const gpu::KernelKey& key, const std::string& text) {
   const Used use{.hash = hash_of(text), .is_bf16 = is_cooperative_bf16(text) ? 1U : 0U, .key = key};
   const hearth::detail::MutexLock lock(mutex_);
   note_used(use);

@@ -15,14 +15,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
+#include "backends/gpu/encoder/kernel_key.hpp"
+#include "backends/vulkan/device/vulkan_device.hpp"
+#include "backends/vulkan/pipelines/loop_watch.hpp"
+#include "backends/vulkan/spirv/spirv_compiler.hpp"
 #include "build_id.hpp"
 #include "cache_save.hpp"
-#include "loop_watch.hpp"
-#include "shader_key.hpp"
-#include "vulkan_device.hpp"
 
 namespace hearth::vulkan {
 
@@ -49,12 +49,12 @@ class PipelineMaker final {
   [[nodiscard]] VkPipelineLayout layout() const noexcept { return layout_; }
   /// Errors: internal, if a text does not compile (kernel_failed for a program's text); those of
   /// Vulkan.
-  [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, const std::string& bare)
+  [[nodiscard]] Result<VkPipeline> pipeline(const gpu::KernelKey& key, const std::string& bare)
       HEARTH_EXCLUDES(mutex_);
   /// The prepared pipeline of a text, or null. If this build left it on disk, the key identifies
   /// it, and the text is not needed.
-  [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key) HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] VkPipeline find_prepared(const ShaderKey& key, const std::string& bare)
+  [[nodiscard]] VkPipeline find_prepared(const gpu::KernelKey& key) HEARTH_EXCLUDES(mutex_);
+  [[nodiscard]] VkPipeline find_prepared(const gpu::KernelKey& key, const std::string& bare)
       HEARTH_EXCLUDES(mutex_) {
     return find_watched(key, watched(key, bare));
   }
@@ -83,7 +83,7 @@ class PipelineMaker final {
   struct Used {
     std::uint64_t hash = 0;
     std::uint64_t is_bf16 = 0;  ///< Factors of the matrix units are bf16.
-    ShaderKey key;              ///< Valid for the build that saved it.
+    gpu::KernelKey key;         ///< Valid for the build that saved it.
 
     friend bool operator==(const Used& a, const Used& b) noexcept {
       return a.hash == b.hash && a.is_bf16 == b.is_bf16;
@@ -98,8 +98,8 @@ class PipelineMaker final {
       : device_(std::move(device)), build_(build) {}
   void load();
   /// The text to compile, for a requested text.
-  [[nodiscard]] std::string watched(const ShaderKey& key, const std::string& bare) const;
-  [[nodiscard]] VkPipeline find_watched(const ShaderKey& key, const std::string& text)
+  [[nodiscard]] std::string watched(const gpu::KernelKey& key, const std::string& bare) const;
+  [[nodiscard]] VkPipeline find_watched(const gpu::KernelKey& key, const std::string& text)
       HEARTH_EXCLUDES(mutex_);
   void add_pipelines(CacheSave& to);
   void join_saved();
@@ -113,8 +113,8 @@ class PipelineMaker final {
   [[nodiscard]] Result<VkPipeline> pipeline_of(SpirvModule words, bool is_bf16)
       HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] Status begin() HEARTH_EXCLUDES(mutex_);
-  [[nodiscard]] Status check_own(ShaderFamily family, const SpirvModule& words) const;
-  [[nodiscard]] Result<SpirvModule> module_of(ShaderFamily family,
+  [[nodiscard]] Status check_own(gpu::KernelFamily family, const SpirvModule& words) const;
+  [[nodiscard]] Result<SpirvModule> module_of(gpu::KernelFamily family,
                                               const std::string& text,
                                               std::uint64_t hash) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t hash) const;
@@ -141,7 +141,8 @@ class PipelineMaker final {
   bool knows_keys_ = false;         ///< The keys of used_before_ are this build's.
   /// By the hash of their text, and by their keys.
   std::unordered_map<std::uint64_t, VkPipeline> prepared_ HEARTH_GUARDED_BY(mutex_);
-  std::unordered_map<ShaderKey, Prepared, ShaderKeyHash> prepared_keys_ HEARTH_GUARDED_BY(mutex_);
+  std::unordered_map<gpu::KernelKey, Prepared, gpu::KernelKeyHash> prepared_keys_
+      HEARTH_GUARDED_BY(mutex_);
   std::size_t loaded_size_ = 0;    ///< Bytes of the driver's pipelines as loaded from disk,
   std::uint64_t loaded_hash_ = 0;  ///< and their checksum.
   std::vector<std::uint64_t> failing_;

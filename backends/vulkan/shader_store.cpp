@@ -38,7 +38,7 @@ ShaderStore::~ShaderStore() {
   }
 }
 
-Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) {
+Result<VkPipeline> ShaderStore::pipeline(const gpu::KernelKey& key, gpu::KernelText text) {
   if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
     if (found->second.job != nullptr) {
       const Result<VkPipeline> made = found->second.job->result(*maker_);
@@ -58,7 +58,7 @@ Result<VkPipeline> ShaderStore::pipeline(const ShaderKey& key, ShaderText text) 
   return pipeline;
 }
 
-Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderText text) {
+Result<VkPipeline> ShaderStore::pipeline_if_made(const gpu::KernelKey& key, gpu::KernelText text) {
   if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
     if (found->second.job != nullptr && found->second.job->is_done()) {
       found->second = made_of(found->second.job->result(*maker_));
@@ -83,7 +83,7 @@ Result<VkPipeline> ShaderStore::pipeline_if_made(const ShaderKey& key, ShaderTex
   return VkPipeline{VK_NULL_HANDLE};
 }
 
-bool ShaderStore::has(const ShaderKey& key) const {
+bool ShaderStore::has(const gpu::KernelKey& key) const {
   const auto found = made_.find(key);
   return found != made_.end() && (found->second.job == nullptr || found->second.job->is_done());
 }

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "backends/gpu/encoder/kernel_key.hpp"
 #include "compile_pool.hpp"
 #include "pipeline_maker.hpp"
-#include "shader_key.hpp"
 
 namespace hearth::vulkan {
 
@@ -32,12 +32,13 @@ class ShaderStore final {
   /// The pipeline of a key. Calls `text` for a new key. A failed key fails again.
   ///
   /// Errors: those of PipelineMaker::pipeline.
-  [[nodiscard]] Result<VkPipeline> pipeline(const ShaderKey& key, ShaderText text);
+  [[nodiscard]] Result<VkPipeline> pipeline(const gpu::KernelKey& key, gpu::KernelText text);
   /// The pipeline of a key, or null while the pool makes it. Makes it here if the pool has no
   /// thread.
-  [[nodiscard]] Result<VkPipeline> pipeline_if_made(const ShaderKey& key, ShaderText text);
+  [[nodiscard]] Result<VkPipeline> pipeline_if_made(const gpu::KernelKey& key,
+                                                    gpu::KernelText text);
   /// True if the pipeline is made, or has failed.
-  [[nodiscard]] bool has(const ShaderKey& key) const;
+  [[nodiscard]] bool has(const gpu::KernelKey& key) const;
   [[nodiscard]] bool has_pool() const noexcept { return pool_ != nullptr; }
   [[nodiscard]] ShaderCounts counts() const noexcept { return maker_->counts(); }
   [[nodiscard]] std::uint64_t loop_word() const noexcept { return maker_->loop_word(); }
@@ -67,7 +68,7 @@ class ShaderStore final {
 
   std::shared_ptr<PipelineMaker> maker_;
   SaveTerms saving_;
-  std::unordered_map<ShaderKey, Made, ShaderKeyHash> made_;
+  std::unordered_map<gpu::KernelKey, Made, gpu::KernelKeyHash> made_;
   std::unique_ptr<CompilePool> pool_;  ///< Null: no pool.
 };
 

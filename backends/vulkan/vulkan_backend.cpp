@@ -13,8 +13,8 @@
 #include <hearth/streams/op_table.hpp>
 
 #include "backend_parts.hpp"
-#include "kernel_table.hpp"
-#include "physical_list.hpp"
+#include "backends/gpu/kernel_table.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -89,8 +89,9 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
              Transfers::make(parts->device, *parts->ops, *parts->pages, options.staging));
   parts->encoder = std::make_unique<LaunchEncoder>(*parts->device, *parts->shaders, *parts->ops);
   HEARTH_TRY_STATUS(parts->guards.open(*parts->device));
-  HEARTH_TRY(parts->cells,
-             parts->device->make_buffer(kMostCells * sizeof(ErrorCellWords), BufferPlace::shared));
+  HEARTH_TRY(
+      parts->cells,
+      parts->device->make_buffer(kMostCells * sizeof(gpu::ErrorCellWords), BufferPlace::shared));
   const PhysicalDevice& physical = parts->device->physical();
   parts->info = {.name = options.name,
                  .description = parts->device->description(),
@@ -110,7 +111,7 @@ VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std
 VulkanBackend::~VulkanBackend() {
   come_to_rest();
   const std::shared_ptr<const VulkanDevice> device = parts_->device;
-  const LeftBehind::Owner owner = parts_->owner;
+  const gpu::LeftBehind::Owner owner = parts_->owner;
   const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
     parts_->options.log = nullptr;  // the abandoned parts may outlive the log
@@ -169,15 +170,15 @@ Support VulkanBackend::supports(const KernelCall& call) const {
                                   name(call.op.kind()),
                                   parts_->device->physical().name)};
   }
-  return supports_kernel(call, parts_->device->limits());
+  return gpu::supports_kernel(call, parts_->device->limits());
 }
 
 bool VulkanBackend::may_anchor(OpKind kind) const noexcept {
-  return kernel_row(kind).takes_epilogue;
+  return gpu::kernel_row(kind).takes_epilogue;
 }
 
 bool VulkanBackend::may_alias(OpKind kind, int input_index) const noexcept {
-  const KernelRow& row = kernel_row(kind);
+  const gpu::KernelRow& row = gpu::kernel_row(kind);
   return row.may_alias != nullptr && row.may_alias(kind, input_index);
 }
 
@@ -205,7 +206,7 @@ bool VulkanBackend::has_kernel(const KernelCall& call) {
     return true;
   }
   parts_->encoder->begin({.records = false, .only_asks = true});
-  return !kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
+  return !gpu::kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
          !parts_->encoder->is_compiling();
 }
 
@@ -246,7 +247,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     if (const std::uint32_t count = p.ops->open_count(); p.length.is_enough(count, has_work)) {
       // The device waits for a shorter batch, and a thread would wake too late.
       using Recording = CommandStream::Recording;
-      const Recording how = count < BatchLength::kMost ? Recording::here : Recording::beside;
+      const Recording how = count < gpu::BatchLength::kMost ? Recording::here : Recording::beside;
       if (Status status = p.note(p.ops->flush(how)); !status.has_value()) {
         issue.status = std::move(status);
         issue.may_have_begun = true;
@@ -393,9 +394,21 @@ Status VulkanBackend::cell_status(ErrorCell cell) {
   if (parts_->has_lost()) {
     return parts_->lost();
   }
-  ErrorCellWords words;
+  gpu::ErrorCellWords words;
   std::memcpy(&words, parts_->cells.host() + sizeof(words) * std::size_t{cell}, sizeof(words));
-  return words.code == 0 ? Status() : Status(error_of(words, parts_->info.name));
+  return words.code == 0 ? Status() : Status(gpu::error_of(words, parts_->info.name));
+}
+
+Result<std::vector<VulkanDeviceInfo>> vulkan_devices() {
+  HEARTH_TRY(const PhysicalList list, list_physical());
+  std::vector<VulkanDeviceInfo> out;
+  for (const PhysicalDevice& device : list.devices) {
+    out.push_back({.name = device.name,
+                   .driver = device.driver,
+                   .is_cpu = device.is_cpu(),
+                   .lack = device.lack});
+  }
+  return out;
 }
 
 }  // namespace hearth::vulkan

@@ -1,21 +1,22 @@
 // When launches ran, in batches with more launches than timestamps, and which launches may have
 // overlapped.
-#include "backends/vulkan/command_stream.hpp"
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/pipeline_maker.hpp"
-
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/pipeline_maker.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 class BatchClockTest : public ::testing::Test {
  protected:
@@ -25,7 +26,7 @@ class BatchClockTest : public ::testing::Test {
     shaders_ = PipelineMaker::make(device_).value();
     const std::string text = glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
                              "void main() { store_i32(p.y, INDEX(THREAD), 1); }\n";
-    pipeline_ = shaders_->pipeline(ShaderKey(ShaderFamily::custom).add(1), text).value();
+    pipeline_ = shaders_->pipeline(KernelKey(KernelFamily::custom).add(1), text).value();
     bytes_ = device_->make_buffer(4096, BufferPlace::device).value();
     stream_ =
         CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();

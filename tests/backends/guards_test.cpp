@@ -1,13 +1,15 @@
 // Which lists of error cells the host treats as already checked.
-#include "backends/vulkan/guards.hpp"
-
 #include <array>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "backends/vulkan/guards.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 /// Counts dispatches, one of which fails.
 class Counting final : public KernelEncoder {
@@ -15,8 +17,8 @@ class Counting final : public KernelEncoder {
   explicit Counting(int failing = 0) : failing_(failing) {}
 
   [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
-  [[nodiscard]] Status dispatch(const ShaderKey& /*key*/,
-                                ShaderText /*text*/,
+  [[nodiscard]] Status dispatch(const KernelKey& /*key*/,
+                                KernelText /*text*/,
                                 const ParameterBlock& /*parameters*/,
                                 Grid /*grid*/) override {
     ++dispatches;

@@ -1,15 +1,5 @@
 // Pipelines across runs of a program: the pipelines of one run are on disk, and the next run
 // compiles them before their first use.
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/pipeline_maker.hpp"
-#include "tests/base/temporary_folder.hpp"
-#include "tests/support/environment_variable.hpp"
-
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -20,16 +10,27 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/pipeline_maker.hpp"
+#include "tests/base/temporary_folder.hpp"
+#include "tests/support/environment_variable.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 std::string text_of(int number) {
   return glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
          "void main() { store_i32(p.y, INDEX(THREAD), " + std::to_string(number) + "); }\n";
 }
 
-ShaderKey key_of(int number) {
-  return ShaderKey(ShaderFamily::custom).add(number);
+KernelKey key_of(int number) {
+  return KernelKey(KernelFamily::custom).add(number);
 }
 
 class VulkanPipelines : public ::testing::Test {

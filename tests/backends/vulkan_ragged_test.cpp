@@ -1,18 +1,6 @@
 // Products and lines whose rows are no whole number of words, on a device. Limits make small
 // products take the kernels of large ones: copies of sides, exact tiles, unaligned stores of words.
 // The test checks the bytes around each result.
-#include "backends/vulkan/command_stream.hpp"
-#include "backends/vulkan/kernels/cross_entropy.hpp"
-#include "backends/vulkan/kernels/matrix_product.hpp"
-#include "backends/vulkan/kernels/softmax.hpp"
-#include "backends/vulkan/launch_encoder.hpp"
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/shader_store.hpp"
-#include "tests/streams/kernel/example_kernels.hpp"
-#include "tests/support/tolerance.hpp"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,13 +13,27 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
+#include "backends/gpu/products/matrix_product.hpp"
+#include "backends/gpu/rows/cross_entropy.hpp"
+#include "backends/gpu/rows/softmax.hpp"
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/launch_encoder.hpp"
+#include "backends/vulkan/shader_store.hpp"
+#include "tests/streams/kernel/example_kernels.hpp"
+#include "tests/support/tolerance.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 using namespace std::chrono_literals;
 using testing::Precision;
@@ -48,11 +50,11 @@ class LimitedEncoder final : public KernelEncoder {
     own_.begin({});
   }
   const DeviceLimits& limits() const noexcept override { return limits_; }
-  Status dispatch(const ShaderKey& key,
-                  ShaderText text,
+  Status dispatch(const KernelKey& key,
+                  KernelText text,
                   const ParameterBlock& parameters,
                   Grid grid) override {
-    ShaderKey own = key;
+    KernelKey own = key;
     own.add(limits_.is_cpu);  // changes texts, but no key of the device
     const std::string made = text();
     texts += made;
