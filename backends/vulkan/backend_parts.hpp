@@ -18,11 +18,13 @@
 
 #include "backends/gpu/encoder/error_cells.hpp"
 #include "backends/gpu/launches/batch_length.hpp"
+#include "backends/gpu/launches/guards.hpp"
+#include "backends/gpu/store/kernel_store.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
 #include "command_stream.hpp"
 #include "device_pages.hpp"
-#include "guards.hpp"
 #include "launch_encoder.hpp"
-#include "shader_store.hpp"
+#include "own_scratch.hpp"
 #include "transfers.hpp"
 
 namespace hearth::vulkan {
@@ -36,13 +38,16 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   gpu::LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
-  std::unique_ptr<ShaderStore> shaders;
+  std::shared_ptr<PipelineCompiler> compiler;
+  std::unique_ptr<gpu::KernelStore> shaders;
   std::unique_ptr<DevicePages> pages;
   std::unique_ptr<CommandStream> ops;
   gpu::BatchLength length;
   std::unique_ptr<Transfers> transfers;
+  std::unique_ptr<OwnScratch> scratch;  ///< Used until use_scratch().
   std::unique_ptr<LaunchEncoder> encoder;
-  Guards guards;
+  Buffer guard_words;
+  gpu::Guards guards;
   bool has_guard_kernel = false;  ///< The guard kernel is made, even before a launch needs it.
   Buffer cells;
   /// A thread has seen the loss first, and queries the driver for the cause.
@@ -84,7 +89,7 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   }
   /// True if a driver in software has left a loop early; the device then counts as lost.
   [[nodiscard]] bool has_left_a_loop() {
-    if (!shaders->has_left_a_loop()) [[likely]] {
+    if (!compiler->has_left_a_loop()) [[likely]] {
       return false;
     }
     if (!is_losing.exchange(true, std::memory_order_acq_rel)) {

@@ -22,6 +22,7 @@
 #include <hearth/runtime/base/owned_thread.hpp>
 
 #include "backends/gpu/encoder/kernel_encoder.hpp"
+#include "backends/gpu/encoder/kernel_handle.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 #include "backends/vulkan/device/vulkan_device.hpp"
 #include "backends/vulkan/queue/batch_clock.hpp"
@@ -29,7 +30,7 @@
 namespace hearth::vulkan {
 
 struct Dispatch {
-  VkPipeline pipeline;
+  gpu::KernelHandle kernel;
   gpu::Grid grid;
   bool is_behind_barrier;  ///< A barrier makes earlier writes visible to it.
   std::uint32_t timed_as;  ///< Launch::timed_as.
@@ -52,7 +53,7 @@ struct Batch {
   std::vector<SemaphoreValue> waits;
   std::vector<Dispatch> dispatches;
   std::size_t recorded = 0;  ///< Number of dispatches already in `commands`.
-  VkPipeline bound = VK_NULL_HANDLE;
+  gpu::KernelHandle bound = gpu::KernelHandle::none;
   bool hangs = false;  ///< The batch never runs, for tests.
 };
 

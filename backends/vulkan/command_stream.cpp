@@ -118,7 +118,7 @@ Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
     free_.pop_back();
     batch->dispatches.clear();
     batch->recorded = 0;
-    batch->bound = VK_NULL_HANDLE;
+    batch->bound = gpu::KernelHandle::none;
     return batch;
   }
   auto batch = std::make_unique<Batch>();
@@ -284,7 +284,7 @@ Status CommandStream::also_touches(std::span<const gpu::ByteSpan> reads,
   return {};
 }
 
-Status CommandStream::dispatch(VkPipeline pipeline,
+Status CommandStream::dispatch(gpu::KernelHandle kernel,
                                const gpu::ParameterBlock& parameters,
                                gpu::Grid grid) {
   std::span<const std::byte> bytes = parameters.bytes();
@@ -294,7 +294,7 @@ Status CommandStream::dispatch(VkPipeline pipeline,
     bytes = std::as_bytes(std::span(&address, 1));
   }
   Dispatch& each = open_->dispatches.emplace_back();
-  each.pipeline = pipeline;
+  each.kernel = kernel;
   each.grid = grid;
   each.is_behind_barrier = std::exchange(has_barrier_, false);
   each.timed_as = timed_as_;

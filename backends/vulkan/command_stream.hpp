@@ -54,7 +54,7 @@ class CommandStream final {
                                     std::span<const gpu::ByteSpan> writes);
   /// Adds a dispatch. Dispatches between two barriers run in any order. A launch whose parameters
   /// overflow the ring continues in the next batch, and open_value() rises.
-  [[nodiscard]] Status dispatch(VkPipeline pipeline,
+  [[nodiscard]] Status dispatch(gpu::KernelHandle kernel,
                                 const gpu::ParameterBlock& parameters,
                                 gpu::Grid grid);
   /// Makes earlier writes visible to the launch's later dispatches.

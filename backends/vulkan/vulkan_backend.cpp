@@ -57,11 +57,12 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                  .wait_limit = options.wait_limit,
                                  .allows_f16_sums = options.allows_f16_sums,
                                  .interprets_always = options.interprets_always}));
-  HEARTH_TRY(parts->shaders,
-             ShaderStore::make(parts->device,
-                               options.compiles_beside ? options.executor : nullptr,
-                               options.faults.failing_compiles,
-                               {.executor = options.executor, .log = options.log}));
+  HEARTH_TRY(parts->compiler, PipelineCompiler::make(parts->device));
+  parts->shaders = std::make_unique<gpu::KernelStore>(
+      parts->compiler,
+      options.compiles_beside ? options.executor : nullptr,
+      options.faults.failing_compiles,
+      gpu::SaveTerms{.executor = options.executor, .log = options.log});
   if (const Status kept = parts->shaders->kept(); !kept.has_value() && options.log != nullptr) {
     options.log->warn(fmt::format("{}: compiled kernels are not cached for the next run: {}",
                                   options.name,
@@ -75,9 +76,9 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(parts->ops,
              CommandStream::make(parts->device,
                                  CommandStream::Work::kernels,
-                                 parts->shaders->layout(),
+                                 parts->compiler->layout(),
                                  {.executor = options.executor, .log = options.log}));
-  parts->ops->watch_loops(parts->shaders->loop_word());
+  parts->ops->watch_loops(parts->compiler->loop_word());
   HEARTH_TRY(
       const std::optional<std::int64_t> seed,
       hearth::detail::Settings::from_environment().integer(
@@ -87,8 +88,12 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   }
   HEARTH_TRY(parts->transfers,
              Transfers::make(parts->device, *parts->ops, *parts->pages, options.staging));
-  parts->encoder = std::make_unique<LaunchEncoder>(*parts->device, *parts->shaders, *parts->ops);
-  HEARTH_TRY_STATUS(parts->guards.open(*parts->device));
+  parts->scratch = std::make_unique<OwnScratch>(*parts->device, *parts->ops);
+  parts->encoder = std::make_unique<LaunchEncoder>(
+      parts->device->limits(), *parts->shaders, *parts->ops, *parts->scratch);
+  HEARTH_TRY(parts->guard_words,
+             parts->device->make_buffer(gpu::Guards::kBytes, BufferPlace::device));
+  parts->guards.open(parts->guard_words.bytes());
   HEARTH_TRY(
       parts->cells,
       parts->device->make_buffer(kMostCells * sizeof(gpu::ErrorCellWords), BufferPlace::shared));
@@ -148,8 +153,8 @@ std::vector<LaunchTime> VulkanBackend::take_launch_times() {
 }
 
 CompileCounts VulkanBackend::compile_counts() const noexcept {
-  const ShaderCounts counts = parts_->shaders->counts();
-  return {.kernels = counts.pipelines, .compiled = counts.compiled};
+  const gpu::KernelCounts counts = parts_->shaders->counts();
+  return {.kernels = counts.kernels, .compiled = counts.compiled};
 }
 
 const BackendInfo& VulkanBackend::info() const noexcept {

@@ -25,11 +25,13 @@
 
 #include "backends/gpu/products/matrix_product.hpp"
 #include "backends/gpu/products/product.hpp"
+#include "backends/gpu/store/kernel_store.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 #include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
 #include "backends/vulkan/launch_encoder.hpp"
-#include "backends/vulkan/shader_store.hpp"
+#include "backends/vulkan/own_scratch.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
 #include "bench/gpu/large_gpu.hpp"
 
 namespace hearth::vulkan {
@@ -55,8 +57,14 @@ constexpr std::int64_t kSamples = 4096;
 /// Forwards to the launch encoder with other limits, and with other texts where given.
 class TileEncoder final : public gpu::KernelEncoder {
  public:
-  TileEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops, bool pretends)
-      : own_(device, shaders, ops), limits_(device.limits()), pretends_(pretends) {
+  TileEncoder(const VulkanDevice& device,
+              gpu::KernelStore& kernels,
+              CommandStream& ops,
+              bool pretends)
+      : memory_(device, ops),
+        own_(device.limits(), kernels, ops, memory_),
+        limits_(device.limits()),
+        pretends_(pretends) {
     if (pretends) {
       limits_ = gpu::kLargeGpu;
     }
@@ -104,6 +112,7 @@ class TileEncoder final : public gpu::KernelEncoder {
   void begin() noexcept { dispatches_ = 0; }
 
  private:
+  OwnScratch memory_;
   LaunchEncoder own_;
   gpu::DeviceLimits limits_;
   bool pretends_;
@@ -122,9 +131,10 @@ class Tiles final {
                                  list.devices.at(std::stoul(choice_.device)),
                                  {.allows_f16_sums = choice_.sums_f16})
                   .value();
-    shaders_ = ShaderStore::make(device_, nullptr).value();
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
-    encoder_ = std::make_unique<TileEncoder>(*device_, *shaders_, *ops_, choice_.pretends);
+    const auto compiler = PipelineCompiler::make(device_).value();
+    kernels_ = std::make_unique<gpu::KernelStore>(compiler, nullptr);
+    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
+    encoder_ = std::make_unique<TileEncoder>(*device_, *kernels_, *ops_, choice_.pretends);
     const std::int64_t size = size_bytes(choice_.dtype);
     a_ = device_->make_buffer(choice_.rows * choice_.depth * size, BufferPlace::device).value();
     b_ = device_->make_buffer(choice_.depth * choice_.columns * size, BufferPlace::device).value();
@@ -216,10 +226,9 @@ void main() {{
                          gpu::glsl_compute_type(dtype),
                          is_float(dtype) ? "1.7320508" : "40.0");
     };
-    const VkPipeline pipeline = shaders_->pipeline(key, text).value();
+    const gpu::KernelHandle kernel = kernels_->kernel(key, text).value();
     ops_->begin_launch({}, {}).value();
-    ops_->dispatch(pipeline, parameters, encoder_->linear((count + kThreads - 1) / kThreads))
-        .value();
+    ops_->dispatch(kernel, parameters, encoder_->linear((count + kThreads - 1) / kThreads)).value();
     ops_->barrier();
   }
 
@@ -296,10 +305,10 @@ void main() {{
                          gpu::glsl_suffix(choice_.dtype),
                          gpu::glsl_suffix(result_dtype()));
     };
-    const VkPipeline pipeline = shaders_->pipeline(key, text).value();
+    const gpu::KernelHandle kernel = kernels_->kernel(key, text).value();
     ops_->barrier();
     ops_->begin_launch({}, {}).value();
-    ops_->dispatch(pipeline, parameters, {.x = kSamples / kThreads}).value();
+    ops_->dispatch(kernel, parameters, {.x = kSamples / kThreads}).value();
     ops_->barrier();
     wait();
     const auto* const found = reinterpret_cast<const float*>(errors_.host());  // NOLINT
@@ -361,7 +370,7 @@ void main() {{
 
   Choice choice_;
   std::shared_ptr<const VulkanDevice> device_;
-  std::unique_ptr<ShaderStore> shaders_;
+  std::unique_ptr<gpu::KernelStore> kernels_;
   std::unique_ptr<CommandStream> ops_;
   std::unique_ptr<TileEncoder> encoder_;
   Buffer a_, b_, y_, errors_;

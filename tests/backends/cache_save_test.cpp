@@ -1,8 +1,9 @@
 // Closing a device whose disk is slow or full. A separate program, because it replaces the C
 // library's fsync and rename.
+#include "backends/gpu/store/kernel_store.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
-#include "backends/vulkan/shader_store.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"
 
@@ -43,12 +44,14 @@ class CacheSaveTest : public ::testing::Test {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
   }
-  /// Opens a new shader store of the device.
-  [[nodiscard]] std::unique_ptr<ShaderStore> store(std::chrono::nanoseconds limit) {
-    auto made = ShaderStore::make(
-                    device_, nullptr, {}, {.executor = &executor_, .log = nullptr, .limit = limit})
-                    .value();
-    EXPECT_TRUE(made->pipeline(KernelKey(KernelFamily::custom).add(1), text()).has_value());
+  /// Opens a new store of the device.
+  [[nodiscard]] std::unique_ptr<KernelStore> store(std::chrono::nanoseconds limit) {
+    auto made = std::make_unique<KernelStore>(
+        PipelineCompiler::make(device_).value(),
+        nullptr,
+        std::vector<std::uint64_t>{},
+        SaveTerms{.executor = &executor_, .log = nullptr, .limit = limit});
+    EXPECT_TRUE(made->kernel(KernelKey(KernelFamily::custom).add(1), text()).has_value());
     return made;
   }
   [[nodiscard]] std::size_t modules_kept() const {
@@ -87,7 +90,7 @@ TEST_F(CacheSaveTest, NobodyWaitsForASync) {
 TEST_F(CacheSaveTest, ASlowDiskKeepsTheEndNoLongerThanItsLimit) {
   Promise<void> turn;
   const Pending<void> comes = turn.pending();
-  std::unique_ptr<ShaderStore> shaders = store(1ms);
+  std::unique_ptr<KernelStore> shaders = store(1ms);
   disk = &comes;
   ::testing::internal::CaptureStderr();
   shaders.reset();

@@ -4,12 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/vulkan/guards.hpp"
+#include "backends/gpu/launches/guards.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
-
-using namespace gpu;
 
 /// Counts dispatches, one of which fails.
 class Counting final : public KernelEncoder {
@@ -62,4 +60,4 @@ TEST(Guards, AWordWhoseKernelFailedIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -322,7 +322,7 @@ LOWER = [
      "runs[i].is_behind_barrier;",
      ["vulkan_transfers_test"]),
     ("the end waits for the disk of a cache",
-     "backends/vulkan/cache_save.cpp",
+     "backends/gpu/store/cache_save.cpp",
      "thread.end(Deadline::in(terms.limit))",
      "thread.end(Deadline::never())",
      ["cache_save_test"]),

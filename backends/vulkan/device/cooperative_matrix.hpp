@@ -5,7 +5,7 @@
 // Device creation enables what the device has:
 // - VK_KHR_cooperative_matrix with `cooperativeMatrix`, and the core features `vulkanMemoryModel`,
 //   `shaderFloat16` and `storageBuffer16BitAccess`. Shaders then pass through rewrite_cooperative()
-//   (backends/codegen) behind compile_glsl().
+//   (backends/vulkan/spirv) behind compile_glsl().
 // - VK_KHR_shader_bfloat16 with `shaderBFloat16Type` and `shaderBFloat16CooperativeMatrix`, for
 //   texts of which is_cooperative_bf16() is true. Without it bf16 products must not use matrix
 //   units.

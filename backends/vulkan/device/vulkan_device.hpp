@@ -13,6 +13,7 @@
 
 #include <hearth/runtime/base/deadline.hpp>
 
+#include "backends/gpu/encoder/device_bytes.hpp"
 #include "backends/gpu/encoder/device_limits.hpp"
 #include "memory_types.hpp"
 #include "vulkan_instance.hpp"
@@ -31,6 +32,7 @@ class Buffer final {
 
   [[nodiscard]] VkBuffer handle() const noexcept { return handle_; }
   [[nodiscard]] std::uint64_t address() const noexcept { return address_; }
+  [[nodiscard]] gpu::DeviceBytes bytes() const noexcept { return {address_, host_}; }
   [[nodiscard]] std::int64_t size_bytes() const noexcept { return size_bytes_; }
   /// Host address; null if the buffer is not mapped.
   [[nodiscard]] std::byte* host() const noexcept { return host_; }

@@ -1,7 +1,7 @@
 // Detects shaders whose loops a driver has ended early. llvmpipe gives a shader's loops 65,535
 // steps in all and then leaves them silently, with a wrong result. On drivers in software each
 // shader with loops therefore runs two more steps at its end, and reports if they were not taken.
-// Owned by PipelineMaker. Threads: any.
+// Owned by PipelineCompiler. Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "backends/gpu/encoder/error_cells.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 // Cells of one dispatch: one block of parameters holds this number.
@@ -13,9 +13,9 @@ constexpr std::size_t kCellsOfPiece = 64;
 
 std::string text_of_look() {
   const std::size_t size = 8 + 8 + 4 + 4 + 4 * kCellsOfPiece;
-  return gpu::glsl_prelude({.threads = 32}) +
-         gpu::glsl_parameters(
-             "uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];", size) +
+  return glsl_prelude({.threads = 32}) +
+         glsl_parameters("uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];",
+                         size) +
          R"(
 void main() {
   if (THREAD == 0u) {
@@ -31,29 +31,24 @@ void main() {
 
 }  // namespace
 
-Status Guards::open(const VulkanDevice& device) {
-  HEARTH_TRY(words_, device.make_buffer(kWords * 4, BufferPlace::device));
-  return {};
-}
-
 std::uint64_t Guards::known(std::span<const ErrorCell> cells) const noexcept {
   return !known_.empty() && std::ranges::equal(known_, cells) ? known_word_ : 0;
 }
 
 std::uint64_t Guards::next_word() noexcept {
   next_ = (next_ + 1) % kWords;
-  return words_.address() + std::uint64_t{4} * next_;
+  return words_.address + std::uint64_t{4} * next_;
 }
 
 Status Guards::look(std::span<const ErrorCell> cells,
                     std::uint64_t cells_address,
                     std::uint64_t word,
-                    gpu::KernelEncoder& encoder) {
+                    KernelEncoder& encoder) {
   const std::span<const ErrorCell> all = cells;
   known_.clear();
   for (bool is_first = true; !cells.empty(); is_first = false) {
     const std::size_t count = std::min(cells.size(), kCellsOfPiece);
-    gpu::ParameterBlock parameters;
+    ParameterBlock parameters;
     parameters.add(cells_address)
         .add(word)
         .add(static_cast<std::uint32_t>(count))
@@ -65,8 +60,7 @@ Status Guards::look(std::span<const ErrorCell> cells,
       encoder.barrier();
     }
     const auto make_text = [] { return text_of_look(); };
-    HEARTH_TRY_STATUS(
-        encoder.dispatch(gpu::KernelKey(gpu::KernelFamily::guards), make_text, parameters, {}));
+    HEARTH_TRY_STATUS(encoder.dispatch(KernelKey(KernelFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }
   // Records the list only now, when a kernel will write its word. An earlier entry could make an
@@ -76,4 +70,4 @@ Status Guards::look(std::span<const ErrorCell> cells,
   return {};
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

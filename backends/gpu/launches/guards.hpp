@@ -9,16 +9,19 @@
 
 #include <hearth/backends/backend.hpp>
 
+#include "backends/gpu/encoder/device_bytes.hpp"
 #include "backends/gpu/encoder/kernel_encoder.hpp"
-#include "backends/vulkan/device/vulkan_device.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 class Guards final {
  public:
+  /// Device memory that the words need.
+  static constexpr std::int64_t kBytes = 1024;
+
   Guards() = default;
-  /// Errors: out_of_memory; those of Vulkan.
-  [[nodiscard]] Status open(const VulkanDevice& device);
+  /// Sets the memory of the words. It outlives this object.
+  void open(DeviceBytes words) noexcept { words_ = words; }
   /// The word of the last list, if `cells` is that list; else 0.
   [[nodiscard]] std::uint64_t known(std::span<const ErrorCell> cells) const noexcept;
   /// The address of the word that look() will write for a new list.
@@ -27,19 +30,19 @@ class Guards final {
   [[nodiscard]] Status look(std::span<const ErrorCell> cells,
                             std::uint64_t cells_address,
                             std::uint64_t word,
-                            gpu::KernelEncoder& encoder);
+                            KernelEncoder& encoder);
   /// Forgets the last list, because a cell is reused.
   void forget() noexcept { known_.clear(); }
 
  private:
   /// More lists than batches in flight, so no kernel still reads a word that is written anew. The
   /// order of the bytes would ensure that too.
-  static constexpr std::uint32_t kWords = 256;
+  static constexpr std::uint32_t kWords = kBytes / 4;
 
-  Buffer words_;
+  DeviceBytes words_;
   std::uint32_t next_ = 0;
   std::vector<ErrorCell> known_;
   std::uint64_t known_word_ = 0;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -16,7 +16,7 @@
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/log.hpp>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 /// Terms of the save when a device closes.
 struct SaveTerms {
@@ -55,4 +55,4 @@ class CacheSave final {
   std::vector<Folder> folders_;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

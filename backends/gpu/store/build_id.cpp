@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 struct Search {
@@ -81,4 +81,4 @@ std::uint64_t build_id() {
   return search.found;
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -10,7 +10,7 @@
 
 #include <hearth/runtime/base/owned_thread.hpp>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 // Deletes the oldest quarter of the files. A file that cannot be read or removed is left for
@@ -108,4 +108,4 @@ void CacheSave::write_within(CacheSave files, const SaveTerms& terms, const std:
   }
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 /// A hash of the linker's build id (the note NT_GNU_BUILD_ID) of the program or shared library that
 /// contains this code; 0 if there is none.
 [[nodiscard]] std::uint64_t build_id();
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu
