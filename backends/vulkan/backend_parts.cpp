@@ -7,7 +7,7 @@
 
 #include <hearth/streams/op_table.hpp>
 
-#include "kernel_table.hpp"
+#include "backends/gpu/kernel_table.hpp"
 
 namespace hearth::vulkan {
 
@@ -15,7 +15,7 @@ KernelFacts VulkanBackend::Parts::facts_of_rows() noexcept {
   KernelFacts facts;
   for (int i = 0; i < kOpKindCount; ++i) {
     const auto kind = static_cast<OpKind>(i);
-    const KernelRow& row = kernel_row(kind);
+    const gpu::KernelRow& row = gpu::kernel_row(kind);
     KindFacts& of_kind = facts.of(kind);
     of_kind.takes_epilogue = row.takes_epilogue;
     for (int input = 0; row.may_alias != nullptr && input < KindFacts::kInputBits; ++input) {
@@ -42,7 +42,7 @@ Status VulkanBackend::Parts::accept(const Launch& launch) {
   if (submits == options.faults.hanging_submit) {
     ops->hang();
   }
-  const KernelRow& row = kernel_row(launch.call.op.kind());
+  const gpu::KernelRow& row = gpu::kernel_row(launch.call.op.kind());
   if (row.encode == nullptr || launch.cell >= kMostCells) {
     return Error{
         .code = ErrorCode::unsupported,
@@ -76,7 +76,7 @@ Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) c
 }
 
 void VulkanBackend::Parts::clear(ErrorCell cell, OpKind kind) {
-  const ErrorCellWords words{.kind = static_cast<std::uint32_t>(kind)};
+  const gpu::ErrorCellWords words{.kind = static_cast<std::uint32_t>(kind)};
   std::memcpy(cells.host() + sizeof(words) * std::size_t{cell}, &words, sizeof(words));
   guards.forget();
 }
@@ -87,29 +87,29 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
   reads.clear();
   writes.clear();
   for (const TensorView& input : call.inputs) {
-    reads.push_back(span_of(input));
+    reads.push_back(gpu::span_of(input));
   }
   if (call.epilogue != nullptr) {
     for (const TensorView& input : call.epilogue->inputs) {
-      reads.push_back(span_of(input));
+      reads.push_back(gpu::span_of(input));
     }
   }
   for (const TensorView& output : call.outputs) {
-    writes.push_back(span_of(output));
+    writes.push_back(gpu::span_of(output));
   }
   std::uint64_t cell = 0;
   if (launch.cell != 0) {
     clear(launch.cell, call.op.kind());
     cell = cell_address(launch.cell);
-    writes.push_back({cell, cell + sizeof(ErrorCellWords)});
+    writes.push_back({cell, cell + sizeof(gpu::ErrorCellWords)});
   }
   std::uint64_t guard = 0;
   if (!launch.guards.empty()) {
     guard = guards.known(launch.guards);
     if (guard == 0) {
       guard = guards.next_word();
-      const ByteSpan all{cell_address(0), cell_address(kMostCells)};
-      const ByteSpan word{guard, guard + 4};
+      const gpu::ByteSpan all{cell_address(0), cell_address(kMostCells)};
+      const gpu::ByteSpan word{guard, guard + 4};
       HEARTH_TRY_STATUS(ops->begin_launch({&all, 1}, {&word, 1}));
       encoder->begin({});
       HEARTH_TRY_STATUS(guards.look(launch.guards, cell_address(0), guard, *encoder));
@@ -121,7 +121,7 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
                   .cell = cell,
                   .guard = guard,
                   .keeps = launch.keeps});
-  return kernel_row(call.op.kind()).encode(call, *encoder);
+  return gpu::kernel_row(call.op.kind()).encode(call, *encoder);
 }
 
 // Encodes the call only to make its pipelines. An update's launch may have a guard, which needs a
@@ -146,10 +146,10 @@ Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms 
     guarded.guard = kSomeGuard;
     guarded.keeps = std::span(kReplaced).first(call.outputs.size());
     encoder->begin(guarded);
-    HEARTH_TRY_STATUS(kernel_row(call.op.kind()).encode(call, *encoder));
+    HEARTH_TRY_STATUS(gpu::kernel_row(call.op.kind()).encode(call, *encoder));
   }
   encoder->begin(terms);
-  return kernel_row(call.op.kind()).encode(call, *encoder);
+  return gpu::kernel_row(call.op.kind()).encode(call, *encoder);
 }
 
 // ---- time ----

@@ -16,13 +16,15 @@
 
 #include <hearth/backends/vulkan/vulkan_backend.hpp>
 
-#include "batch_length.hpp"
+#include "backends/gpu/encoder/error_cells.hpp"
+#include "backends/gpu/launches/batch_length.hpp"
+#include "backends/gpu/launches/guards.hpp"
+#include "backends/gpu/store/kernel_store.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
 #include "command_stream.hpp"
 #include "device_pages.hpp"
-#include "error_cells.hpp"
-#include "guards.hpp"
 #include "launch_encoder.hpp"
-#include "shader_store.hpp"
+#include "own_scratch.hpp"
 #include "transfers.hpp"
 
 namespace hearth::vulkan {
@@ -31,19 +33,22 @@ inline constexpr ErrorCell kMostCells = 16384;
 /// Limit of the wait for submitted work when a device closes.
 inline constexpr std::chrono::seconds kLongestRest{2};
 
-struct VulkanBackend::Parts final : LeftBehind::Thing {
+struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   VulkanOptions options;
-  LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
+  gpu::LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
   const KernelFacts facts = facts_of_rows();
-  std::unique_ptr<ShaderStore> shaders;
+  std::shared_ptr<PipelineCompiler> compiler;
+  std::unique_ptr<gpu::KernelStore> shaders;
   std::unique_ptr<DevicePages> pages;
   std::unique_ptr<CommandStream> ops;
-  BatchLength length;
+  gpu::BatchLength length;
   std::unique_ptr<Transfers> transfers;
+  std::unique_ptr<OwnScratch> scratch;  ///< Used until use_scratch().
   std::unique_ptr<LaunchEncoder> encoder;
-  Guards guards;
+  Buffer guard_words;
+  gpu::Guards guards;
   bool has_guard_kernel = false;  ///< The guard kernel is made, even before a launch needs it.
   Buffer cells;
   /// A thread has seen the loss first, and queries the driver for the cause.
@@ -55,8 +60,8 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   std::string why_lost;       ///< The driver's description of the loss; written before is_lost.
   std::uint64_t submits = 0;  ///< Number of launches, for planned faults.
   std::uint64_t known_ops = 0;
-  std::vector<ByteSpan> reads;  ///< Bytes that the current launch reads.
-  std::vector<ByteSpan> writes;
+  std::vector<gpu::ByteSpan> reads;  ///< Bytes that the current launch reads.
+  std::vector<gpu::ByteSpan> writes;
 
   /// Facts of the rows of the kernel table.
   [[nodiscard]] static KernelFacts facts_of_rows() noexcept;
@@ -87,7 +92,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   }
   /// True if a driver in software has left a loop early; the device then counts as lost.
   [[nodiscard]] bool has_left_a_loop() {
-    if (!shaders->has_left_a_loop()) [[likely]] {
+    if (!compiler->has_left_a_loop()) [[likely]] {
       return false;
     }
     if (!is_losing.exchange(true, std::memory_order_acq_rel)) {
@@ -124,7 +129,7 @@ struct VulkanBackend::Parts final : LeftBehind::Thing {
   [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within);
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
-    return cells.address() + sizeof(ErrorCellWords) * std::uint64_t{cell};
+    return cells.address() + sizeof(gpu::ErrorCellWords) * std::uint64_t{cell};
   }
   [[nodiscard]] Status flush();
   [[nodiscard]] Status begin_copy();

@@ -10,6 +10,8 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+
 namespace hearth::vulkan {
 namespace {
 
@@ -79,9 +81,10 @@ void BatchRecorder::State::record_dispatches(Batch& batch) const {
     if (each.is_behind_barrier) {
       record_barrier(*target.device, batch.commands, target.is_kernels);
     }
-    if (each.pipeline != batch.bound) {
-      api.vkCmdBindPipeline(batch.commands, VK_PIPELINE_BIND_POINT_COMPUTE, each.pipeline);
-      batch.bound = each.pipeline;
+    if (each.kernel != batch.bound) {
+      api.vkCmdBindPipeline(
+          batch.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_of(each.kernel));
+      batch.bound = each.kernel;
     }
     if (each.parameter_bytes > 0) {
       api.vkCmdPushConstants(batch.commands,

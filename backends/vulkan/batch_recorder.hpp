@@ -17,24 +17,25 @@
 #include <memory>
 #include <vector>
 
-#include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/runtime/base/executor.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 
-#include "batch_clock.hpp"
-#include "kernel_encoder.hpp"
-#include "vulkan_device.hpp"
+#include "backends/gpu/encoder/kernel_encoder.hpp"
+#include "backends/gpu/encoder/kernel_handle.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/vulkan/device/vulkan_device.hpp"
+#include "backends/vulkan/queue/batch_clock.hpp"
 
 namespace hearth::vulkan {
 
 struct Dispatch {
-  VkPipeline pipeline;
-  Grid grid;
+  gpu::KernelHandle kernel;
+  gpu::Grid grid;
   bool is_behind_barrier;  ///< A barrier makes earlier writes visible to it.
   std::uint32_t timed_as;  ///< Launch::timed_as.
   std::uint32_t parameter_bytes;
-  std::array<std::byte, kPushBytes> parameters;
+  std::array<std::byte, gpu::kPushBytes> parameters;
 };
 
 struct SemaphoreValue {
@@ -52,7 +53,7 @@ struct Batch {
   std::vector<SemaphoreValue> waits;
   std::vector<Dispatch> dispatches;
   std::size_t recorded = 0;  ///< Number of dispatches already in `commands`.
-  VkPipeline bound = VK_NULL_HANDLE;
+  gpu::KernelHandle bound = gpu::KernelHandle::none;
   bool hangs = false;  ///< The batch never runs, for tests.
 };
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include <hearth/backends/codegen/glsl_prelude.hpp>
+#include "backends/gpu/text/glsl_prelude.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -118,7 +118,7 @@ Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
     free_.pop_back();
     batch->dispatches.clear();
     batch->recorded = 0;
-    batch->bound = VK_NULL_HANDLE;
+    batch->bound = gpu::KernelHandle::none;
     return batch;
   }
   auto batch = std::make_unique<Batch>();
@@ -166,7 +166,7 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
     device_->api().vkCmdPushConstants(batch->commands,
                                       layout_,
                                       VK_SHADER_STAGE_COMPUTE_BIT,
-                                      static_cast<std::uint32_t>(kPushBytes),
+                                      static_cast<std::uint32_t>(gpu::kPushBytes),
                                       sizeof loop_word_,
                                       &loop_word_);
   }
@@ -270,29 +270,31 @@ void CommandStream::barrier() {
   hazards_.barrier();
 }
 
-Status CommandStream::begin_launch(std::span<const ByteSpan> reads,
-                                   std::span<const ByteSpan> writes) {
+Status CommandStream::begin_launch(std::span<const gpu::ByteSpan> reads,
+                                   std::span<const gpu::ByteSpan> writes) {
   HEARTH_TRY_STATUS(open_batch());
   has_barrier_ = hazards_.begin(reads, writes) || has_barrier_;
   return {};
 }
 
-Status CommandStream::also_touches(std::span<const ByteSpan> reads,
-                                   std::span<const ByteSpan> writes) {
+Status CommandStream::also_touches(std::span<const gpu::ByteSpan> reads,
+                                   std::span<const gpu::ByteSpan> writes) {
   HEARTH_TRY_STATUS(open_batch());
   has_barrier_ = hazards_.also(reads, writes) || has_barrier_;
   return {};
 }
 
-Status CommandStream::dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid) {
+Status CommandStream::dispatch(gpu::KernelHandle kernel,
+                               const gpu::ParameterBlock& parameters,
+                               gpu::Grid grid) {
   std::span<const std::byte> bytes = parameters.bytes();
   std::uint64_t address = 0;
-  if (bytes.size() > kPushBytes) {
+  if (bytes.size() > gpu::kPushBytes) {
     HEARTH_TRY(address, store(bytes));
     bytes = std::as_bytes(std::span(&address, 1));
   }
   Dispatch& each = open_->dispatches.emplace_back();
-  each.pipeline = pipeline;
+  each.kernel = kernel;
   each.grid = grid;
   each.is_behind_barrier = std::exchange(has_barrier_, false);
   each.timed_as = timed_as_;

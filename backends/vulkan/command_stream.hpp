@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu/launches/hazard_tracker.hpp"
 #include "batch_recorder.hpp"
-#include "hazard_tracker.hpp"
 
 namespace hearth::vulkan {
 
@@ -47,14 +47,16 @@ class CommandStream final {
   void wait_for(VkSemaphore semaphore, std::uint64_t value);
   /// Begins a launch that touches these bytes, and orders it behind the launches that it depends
   /// on.
-  [[nodiscard]] Status begin_launch(std::span<const ByteSpan> reads,
-                                    std::span<const ByteSpan> writes);
+  [[nodiscard]] Status begin_launch(std::span<const gpu::ByteSpan> reads,
+                                    std::span<const gpu::ByteSpan> writes);
   /// Adds bytes that the current launch touches from its next dispatch on.
-  [[nodiscard]] Status also_touches(std::span<const ByteSpan> reads,
-                                    std::span<const ByteSpan> writes);
+  [[nodiscard]] Status also_touches(std::span<const gpu::ByteSpan> reads,
+                                    std::span<const gpu::ByteSpan> writes);
   /// Adds a dispatch. Dispatches between two barriers run in any order. A launch whose parameters
   /// overflow the ring continues in the next batch, and open_value() rises.
-  [[nodiscard]] Status dispatch(VkPipeline pipeline, const ParameterBlock& parameters, Grid grid);
+  [[nodiscard]] Status dispatch(gpu::KernelHandle kernel,
+                                const gpu::ParameterBlock& parameters,
+                                gpu::Grid grid);
   /// Makes earlier writes visible to the launch's later dispatches.
   void barrier();
   [[nodiscard]] Status copy(VkBuffer from,
@@ -142,7 +144,7 @@ class CommandStream final {
   std::uint32_t timed_as_ = 0;
   std::deque<std::unique_ptr<Batch>> running_;
   std::vector<std::unique_ptr<Batch>> free_;
-  HazardTracker hazards_;
+  gpu::HazardTracker hazards_;
   bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
   Batch* held_ = nullptr;        ///< Last batch of running_, while dispatches are shuffled.

@@ -8,7 +8,7 @@
 
 #include <hearth/memory/page_provider.hpp>
 
-#include "vulkan_device.hpp"
+#include "backends/vulkan/device/vulkan_device.hpp"
 
 namespace hearth::vulkan {
 

@@ -1,12 +1,10 @@
 #include "launch_encoder.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace hearth::vulkan {
 namespace {
 
-constexpr std::int64_t kLeastScratchBytes = std::int64_t{1} << 20;
 /// Scratch up to this size has two alternating halves.
 constexpr std::int64_t kMostTurnBytes = std::int64_t{128} << 20;
 /// Address of scratch for launches that record nothing.
@@ -14,51 +12,51 @@ constexpr std::uint64_t kNowhere = 256;
 
 }  // namespace
 
-Status LaunchEncoder::dispatch(const ShaderKey& key,
-                               ShaderText text,
-                               const ParameterBlock& parameters,
-                               Grid grid) {
+Status LaunchEncoder::dispatch(const gpu::KernelKey& key,
+                               gpu::KernelText text,
+                               const gpu::ParameterBlock& parameters,
+                               gpu::Grid grid) {
   if (terms_.only_asks) {
-    is_compiling_ = is_compiling_ || !shaders_.has(key);
+    is_compiling_ = is_compiling_ || !kernels_.has(key);
     return {};
   }
-  // A launch that has recorded a dispatch has to be whole, so it waits for its pipelines.
+  // A launch that has recorded a dispatch has to be whole, so it waits for its kernels.
   const bool may_come_later = terms_.may_come_later && dispatches_ == 0;
-  HEARTH_TRY(const VkPipeline pipeline,
-             may_come_later ? shaders_.pipeline_if_made(key, text) : shaders_.pipeline(key, text));
-  if (pipeline == VK_NULL_HANDLE) {
+  HEARTH_TRY(const gpu::KernelHandle kernel,
+             may_come_later ? kernels_.kernel_if_made(key, text) : kernels_.kernel(key, text));
+  if (kernel == gpu::KernelHandle::none) {
     is_compiling_ = true;
-    terms_.records = false;  // later dispatches only request their pipelines
+    terms_.records = false;  // later dispatches only request their kernels
     return {};
   }
   if (!terms_.records || grid.x == 0 || grid.y == 0 || grid.z == 0) {
     return {};
   }
   ++dispatches_;
-  return ops_.dispatch(pipeline, parameters, grid);
+  return ops_.dispatch(kernel, parameters, grid);
 }
 
-// A deterministic runtime makes pipelines at once, so no kernel stands in for another.
-bool LaunchEncoder::is_made_later(const ShaderKey& key, ShaderText text) {
+// A deterministic runtime makes kernels at once, so no kernel stands in for another.
+bool LaunchEncoder::is_made_later(const gpu::KernelKey& key, gpu::KernelText text) {
   if (limits().interprets_always) {
     return true;
   }
-  if (terms_.only_asks || dispatches_ > 0 || !shaders_.has_pool() ||
+  if (terms_.only_asks || dispatches_ > 0 || !kernels_.has_pool() ||
       !(terms_.records || terms_.may_come_later)) {
     return false;
   }
-  const Result<VkPipeline> made = shaders_.pipeline_if_made(key, text);
-  return made.has_value() && made.value() == VK_NULL_HANDLE;
+  const Result<gpu::KernelHandle> made = kernels_.kernel_if_made(key, text);
+  return made.has_value() && made.value() == gpu::KernelHandle::none;
 }
 
-Result<bool> LaunchEncoder::dispatch_made(const ShaderKey& key,
-                                          ShaderText text,
-                                          const ParameterBlock& parameters,
-                                          Grid grid) {
+Result<bool> LaunchEncoder::dispatch_made(const gpu::KernelKey& key,
+                                          gpu::KernelText text,
+                                          const gpu::ParameterBlock& parameters,
+                                          gpu::Grid grid) {
   if (!limits().interprets_always) {
-    // A stand-in that cannot be made is not used: the launch waits for its own pipeline.
-    const Result<VkPipeline> made = shaders_.pipeline_if_made(key, text);
-    if (!made.has_value() || made.value() == VK_NULL_HANDLE) {
+    // A stand-in that cannot be made is not used: the launch waits for its own kernel.
+    const Result<gpu::KernelHandle> made = kernels_.kernel_if_made(key, text);
+    if (!made.has_value() || made.value() == gpu::KernelHandle::none) {
       return false;
     }
   }
@@ -79,40 +77,20 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   if (!terms_.records) {
     return kNowhere;
   }
-  if (memory_ != nullptr) {
-    memory_->give_back_after(ops_.open_value());  // a second call by one launch
-    const std::int64_t half = (size_bytes + 63) / 64 * 64;
-    Result<std::byte*> taken = memory_->take(half <= kMostTurnBytes ? 2 * half : size_bytes);
-    const bool has_halves = half <= kMostTurnBytes && taken.has_value();
-    if (!taken.has_value() && half <= kMostTurnBytes) {
-      taken = memory_->take(size_bytes);
-    }
-    is_second_turn_ = has_halves && !is_second_turn_;
-    HEARTH_TRY(const std::byte* const bytes, std::move(taken));
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes) +  // NOLINT: a device address
-                         static_cast<std::uintptr_t>(is_second_turn_ ? half : 0);
-    const ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
-    HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
-    return address;
+  memory_->give_back_after(ops_.open_value());  // a second call by one launch
+  const std::int64_t half = (size_bytes + 63) / 64 * 64;
+  Result<std::byte*> taken = memory_->take(half <= kMostTurnBytes ? 2 * half : size_bytes);
+  const bool has_halves = half <= kMostTurnBytes && taken.has_value();
+  if (!taken.has_value() && half <= kMostTurnBytes) {
+    taken = memory_->take(size_bytes);
   }
-  if (size_bytes > scratch_.size_bytes()) {
-    HEARTH_TRY(const std::uint64_t ended, ops_.completed());
-    while (!outgrown_.empty() && outgrown_.front().value <= ended) {
-      outgrown_.pop_front();
-    }
-    HEARTH_TRY(
-        Buffer larger,
-        device_.make_buffer(std::max({size_bytes, 2 * scratch_.size_bytes(), kLeastScratchBytes}),
-                            BufferPlace::device));
-    if (!scratch_.is_empty()) {
-      outgrown_.push_back({std::move(scratch_), ops_.open_value()});
-    }
-    scratch_ = std::move(larger);
-  }
-  const ByteSpan span{scratch_.address(),
-                      scratch_.address() + static_cast<std::uint64_t>(size_bytes)};
+  is_second_turn_ = has_halves && !is_second_turn_;
+  HEARTH_TRY(const std::byte* const bytes, std::move(taken));
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes) +  // NOLINT: a device address
+                       static_cast<std::uintptr_t>(is_second_turn_ ? half : 0);
+  const gpu::ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
   HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
-  return scratch_.address();
+  return address;
 }
 
 }  // namespace hearth::vulkan

@@ -15,7 +15,7 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
-#include "vulkan_device.hpp"
+#include "backends/vulkan/device/vulkan_device.hpp"
 
 namespace hearth::vulkan {
 

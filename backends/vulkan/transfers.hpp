@@ -18,9 +18,9 @@
 #include <hearth/backends/vulkan/vulkan_backend.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
+#include "backends/gpu/copies/host_copier.hpp"
 #include "command_stream.hpp"
 #include "device_pages.hpp"
-#include "host_copier.hpp"
 #include "pinned_memory.hpp"
 
 namespace hearth::vulkan {
@@ -140,7 +140,7 @@ class Transfers final {
   const DevicePages& pages_;
   const std::uint64_t ring_bytes_;
   const std::size_t piece_bytes_;
-  HostCopier copier_;
+  gpu::HostCopier copier_;
   std::unique_ptr<CommandStream> uploads_;
   std::unique_ptr<CommandStream> downloads_;
   std::shared_ptr<PinnedMemory> pinned_;  ///< Null where memory is unified.

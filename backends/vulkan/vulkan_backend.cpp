@@ -13,8 +13,8 @@
 #include <hearth/streams/op_table.hpp>
 
 #include "backend_parts.hpp"
-#include "kernel_table.hpp"
-#include "physical_list.hpp"
+#include "backends/gpu/kernel_table.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -57,11 +57,12 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
                                  .wait_limit = options.wait_limit,
                                  .allows_f16_sums = options.allows_f16_sums,
                                  .interprets_always = options.interprets_always}));
-  HEARTH_TRY(parts->shaders,
-             ShaderStore::make(parts->device,
-                               options.compiles_beside ? options.executor : nullptr,
-                               options.faults.failing_compiles,
-                               {.executor = options.executor, .log = options.log}));
+  HEARTH_TRY(parts->compiler, PipelineCompiler::make(parts->device));
+  parts->shaders = std::make_unique<gpu::KernelStore>(
+      parts->compiler,
+      options.compiles_beside ? options.executor : nullptr,
+      options.faults.failing_compiles,
+      gpu::SaveTerms{.executor = options.executor, .log = options.log});
   if (const Status kept = parts->shaders->kept(); !kept.has_value() && options.log != nullptr) {
     options.log->warn(fmt::format("{}: compiled kernels are not cached for the next run: {}",
                                   options.name,
@@ -75,9 +76,9 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(parts->ops,
              CommandStream::make(parts->device,
                                  CommandStream::Work::kernels,
-                                 parts->shaders->layout(),
+                                 parts->compiler->layout(),
                                  {.executor = options.executor, .log = options.log}));
-  parts->ops->watch_loops(parts->shaders->loop_word());
+  parts->ops->watch_loops(parts->compiler->loop_word());
   HEARTH_TRY(
       const std::optional<std::int64_t> seed,
       hearth::detail::Settings::from_environment().integer(
@@ -87,10 +88,15 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   }
   HEARTH_TRY(parts->transfers,
              Transfers::make(parts->device, *parts->ops, *parts->pages, options.staging));
-  parts->encoder = std::make_unique<LaunchEncoder>(*parts->device, *parts->shaders, *parts->ops);
-  HEARTH_TRY_STATUS(parts->guards.open(*parts->device));
-  HEARTH_TRY(parts->cells,
-             parts->device->make_buffer(kMostCells * sizeof(ErrorCellWords), BufferPlace::shared));
+  parts->scratch = std::make_unique<OwnScratch>(*parts->device, *parts->ops);
+  parts->encoder = std::make_unique<LaunchEncoder>(
+      parts->device->limits(), *parts->shaders, *parts->ops, *parts->scratch);
+  HEARTH_TRY(parts->guard_words,
+             parts->device->make_buffer(gpu::Guards::kBytes, BufferPlace::device));
+  parts->guards.open(parts->guard_words.bytes());
+  HEARTH_TRY(
+      parts->cells,
+      parts->device->make_buffer(kMostCells * sizeof(gpu::ErrorCellWords), BufferPlace::shared));
   const PhysicalDevice& physical = parts->device->physical();
   parts->info = {.name = options.name,
                  .description = parts->device->description(),
@@ -110,7 +116,7 @@ VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std
 VulkanBackend::~VulkanBackend() {
   come_to_rest();
   const std::shared_ptr<const VulkanDevice> device = parts_->device;
-  const LeftBehind::Owner owner = parts_->owner;
+  const gpu::LeftBehind::Owner owner = parts_->owner;
   const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
     parts_->options.log = nullptr;  // the abandoned parts may outlive the log
@@ -147,8 +153,8 @@ std::vector<LaunchTime> VulkanBackend::take_launch_times() {
 }
 
 CompileCounts VulkanBackend::compile_counts() const noexcept {
-  const ShaderCounts counts = parts_->shaders->counts();
-  return {.kernels = counts.pipelines, .compiled = counts.compiled};
+  const gpu::KernelCounts counts = parts_->shaders->counts();
+  return {.kernels = counts.kernels, .compiled = counts.compiled};
 }
 
 const BackendInfo& VulkanBackend::info() const noexcept {
@@ -172,7 +178,7 @@ Support VulkanBackend::supports(const KernelCall& call) const {
                                   name(call.op.kind()),
                                   parts_->device->physical().name)};
   }
-  return supports_kernel(call, parts_->device->limits());
+  return gpu::supports_kernel(call, parts_->device->limits());
 }
 
 Status VulkanBackend::prepare(const KernelCall& call) {
@@ -199,7 +205,7 @@ bool VulkanBackend::has_kernel(const KernelCall& call) {
     return true;
   }
   parts_->encoder->begin({.records = false, .only_asks = true});
-  return !kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
+  return !gpu::kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
          !parts_->encoder->is_compiling();
 }
 
@@ -240,7 +246,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     if (const std::uint32_t count = p.ops->open_count(); p.length.is_enough(count, has_work)) {
       // The device waits for a shorter batch, and a thread would wake too late.
       using Recording = CommandStream::Recording;
-      const Recording how = count < BatchLength::kMost ? Recording::here : Recording::beside;
+      const Recording how = count < gpu::BatchLength::kMost ? Recording::here : Recording::beside;
       if (Status status = p.note(p.ops->flush(how)); !status.has_value()) {
         issue.status = std::move(status);
         issue.may_have_begun = true;
@@ -387,9 +393,21 @@ Status VulkanBackend::cell_status(ErrorCell cell) {
   if (parts_->has_lost()) {
     return parts_->lost();
   }
-  ErrorCellWords words;
+  gpu::ErrorCellWords words;
   std::memcpy(&words, parts_->cells.host() + sizeof(words) * std::size_t{cell}, sizeof(words));
-  return words.code == 0 ? Status() : Status(error_of(words, parts_->info.name));
+  return words.code == 0 ? Status() : Status(gpu::error_of(words, parts_->info.name));
+}
+
+Result<std::vector<VulkanDeviceInfo>> vulkan_devices() {
+  HEARTH_TRY(const PhysicalList list, list_physical());
+  std::vector<VulkanDeviceInfo> out;
+  for (const PhysicalDevice& device : list.devices) {
+    out.push_back({.name = device.name,
+                   .driver = device.driver,
+                   .is_cpu = device.is_cpu(),
+                   .lack = device.lack});
+  }
+  return out;
 }
 
 }  // namespace hearth::vulkan

@@ -1,9 +1,9 @@
 // The limits of a large GPU, an H100: for generating its kernels' texts on a machine without one.
 #pragma once
 
-#include "backends/vulkan/device_limits.hpp"
+#include "backends/gpu/encoder/device_limits.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 inline constexpr DeviceLimits kLargeGpu{.subgroup_size = 32,
                                         .shared_bytes = 49152,
@@ -17,4 +17,4 @@ inline constexpr DeviceLimits kLargeGpu{.subgroup_size = 32,
                                         .has_cooperative_i8 = true,
                                         .multiprocessors = 132};
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

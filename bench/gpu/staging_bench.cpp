@@ -12,7 +12,7 @@
 
 #include <hearth/backends/vulkan/vulkan_backend.hpp>
 
-#include "backends/vulkan/host_copier.hpp"
+#include "backends/gpu/copies/host_copier.hpp"
 #include "bench/gpu/transfer_figures.hpp"
 
 namespace hearth::bench {
@@ -52,7 +52,7 @@ void measure(int index, std::int64_t piece_bytes, int threads) {
       return backend->copies().download(std::span(host).subspan(done), page.data + done, {});
     });
   });
-  vulkan::HostCopier copier(threads);
+  gpu::HostCopier copier(threads);
   std::vector<std::byte> ring(static_cast<std::size_t>(8 * piece_bytes));
   std::size_t place = 0;
   const double piece = median_seconds(64, [&] {

@@ -23,14 +23,15 @@
 
 #include <fmt/format.h>
 
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-
+#include "backends/gpu/products/matrix_product.hpp"
+#include "backends/gpu/products/product.hpp"
+#include "backends/gpu/store/kernel_store.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
 #include "backends/vulkan/command_stream.hpp"
-#include "backends/vulkan/kernels/matrix_product.hpp"
-#include "backends/vulkan/kernels/product.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
 #include "backends/vulkan/launch_encoder.hpp"
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/shader_store.hpp"
+#include "backends/vulkan/own_scratch.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
 #include "bench/gpu/large_gpu.hpp"
 
 namespace hearth::vulkan {
@@ -54,22 +55,28 @@ struct Choice {
 constexpr std::int64_t kSamples = 4096;
 
 /// Forwards to the launch encoder with other limits, and with other texts where given.
-class TileEncoder final : public KernelEncoder {
+class TileEncoder final : public gpu::KernelEncoder {
  public:
-  TileEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops, bool pretends)
-      : own_(device, shaders, ops), limits_(device.limits()), pretends_(pretends) {
+  TileEncoder(const VulkanDevice& device,
+              gpu::KernelStore& kernels,
+              CommandStream& ops,
+              bool pretends)
+      : memory_(device, ops),
+        own_(device.limits(), kernels, ops, memory_),
+        limits_(device.limits()),
+        pretends_(pretends) {
     if (pretends) {
-      limits_ = kLargeGpu;
+      limits_ = gpu::kLargeGpu;
     }
     limits_.baked_from = 0;
   }
-  [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
-  [[nodiscard]] Status dispatch(const ShaderKey& key,
-                                ShaderText text,
-                                const ParameterBlock& parameters,
-                                Grid grid) override {
+  [[nodiscard]] const gpu::DeviceLimits& limits() const noexcept override { return limits_; }
+  [[nodiscard]] Status dispatch(const gpu::KernelKey& key,
+                                gpu::KernelText text,
+                                const gpu::ParameterBlock& parameters,
+                                gpu::Grid grid) override {
     const bool is_main = dispatches_++ == 0;
-    ShaderKey own = key;
+    gpu::KernelKey own = key;
     own.add(number_).add(limits_.only_tile);
     const auto make = [&]() -> std::string {
       if (is_main && !text_.empty()) {
@@ -105,8 +112,9 @@ class TileEncoder final : public KernelEncoder {
   void begin() noexcept { dispatches_ = 0; }
 
  private:
+  OwnScratch memory_;
   LaunchEncoder own_;
-  DeviceLimits limits_;
+  gpu::DeviceLimits limits_;
   bool pretends_;
   std::string text_;
   std::string dump_;
@@ -123,9 +131,10 @@ class Tiles final {
                                  list.devices.at(std::stoul(choice_.device)),
                                  {.allows_f16_sums = choice_.sums_f16})
                   .value();
-    shaders_ = ShaderStore::make(device_, nullptr).value();
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
-    encoder_ = std::make_unique<TileEncoder>(*device_, *shaders_, *ops_, choice_.pretends);
+    const auto compiler = PipelineCompiler::make(device_).value();
+    kernels_ = std::make_unique<gpu::KernelStore>(compiler, nullptr);
+    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
+    encoder_ = std::make_unique<TileEncoder>(*device_, *kernels_, *ops_, choice_.pretends);
     const std::int64_t size = size_bytes(choice_.dtype);
     a_ = device_->make_buffer(choice_.rows * choice_.depth * size, BufferPlace::device).value();
     b_ = device_->make_buffer(choice_.depth * choice_.columns * size, BufferPlace::device).value();
@@ -153,7 +162,8 @@ class Tiles final {
       }
       return;
     }
-    for (int tile = 0; tile < tile_count(choice_.dtype, has_units(), encoder_->limits()); ++tile) {
+    for (int tile = 0; tile < gpu::tile_count(choice_.dtype, has_units(), encoder_->limits());
+         ++tile) {
       if (choice_.tile < 0 || choice_.tile == tile) {
         measure(tile, "", std::to_string(tile));
       }
@@ -188,13 +198,13 @@ class Tiles final {
   // times as large.
   void fill(const Buffer& buffer, DType dtype, std::int64_t count, int seed) {
     constexpr int kThreads = 256;
-    ParameterBlock parameters;
+    gpu::ParameterBlock parameters;
     parameters.add(buffer.address()).add(static_cast<std::int32_t>(count)).add(seed);
-    ShaderKey key(ShaderFamily::custom);
+    gpu::KernelKey key(gpu::KernelFamily::custom);
     key.add(1U).add(dtype);
     const auto text = [&] {
-      return glsl_prelude({.threads = kThreads}) +
-             glsl_parameters("uint64_t to; int count; int seed; ", parameters.size_bytes()) +
+      return gpu::glsl_prelude({.threads = kThreads}) +
+             gpu::glsl_parameters("uint64_t to; int count; int seed; ", parameters.size_bytes()) +
              fmt::format(R"(
 uint mix_bits(uint x) {{
   x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -212,18 +222,17 @@ void main() {{
   }}
   store_{}(p.to, int(i), {}(sum * {}));
 }})",
-                         glsl_suffix(dtype),
-                         glsl_compute_type(dtype),
+                         gpu::glsl_suffix(dtype),
+                         gpu::glsl_compute_type(dtype),
                          is_float(dtype) ? "1.7320508" : "40.0");
     };
-    const VkPipeline pipeline = shaders_->pipeline(key, text).value();
+    const gpu::KernelHandle kernel = kernels_->kernel(key, text).value();
     ops_->begin_launch({}, {}).value();
-    ops_->dispatch(pipeline, parameters, encoder_->linear((count + kThreads - 1) / kThreads))
-        .value();
+    ops_->dispatch(kernel, parameters, encoder_->linear((count + kThreads - 1) / kThreads)).value();
     ops_->barrier();
   }
 
-  [[nodiscard]] MatrixProduct product() const {
+  [[nodiscard]] gpu::MatrixProduct product() const {
     const auto data = [](const Buffer& buffer) {
       return reinterpret_cast<const std::byte*>(buffer.address());  // NOLINT: a device address
     };
@@ -247,10 +256,12 @@ void main() {{
     const TensorView view{
         reinterpret_cast<std::byte*>(y_.address()), &layout, result_dtype()};  // NOLINT
     const KernelCall call{OpView(record, nullptr), {}, std::span(&view, 1), nullptr, nullptr};
-    const ByteSpan span{y_.address(), y_.address() + static_cast<std::uint64_t>(y_.size_bytes())};
+    const gpu::ByteSpan span{y_.address(),
+                             y_.address() + static_cast<std::uint64_t>(y_.size_bytes())};
     encoder_->begin();
     ops_->begin_launch({}, {&span, 1}).value();
-    if (const Status status = encode_product(product(), call, *encoder_); !status.has_value()) {
+    if (const Status status = gpu::encode_product(product(), call, *encoder_);
+        !status.has_value()) {
       throw std::runtime_error(status.error().text);
     }
   }
@@ -258,18 +269,18 @@ void main() {{
   // Computes the sums of samples spread over the result again, and returns the largest error.
   double largest_error() {
     constexpr int kThreads = 64;
-    const MatrixProduct p = product();
-    ParameterBlock parameters;
+    const gpu::MatrixProduct p = product();
+    gpu::ParameterBlock parameters;
     parameters.add(a_.address()).add(b_.address()).add(y_.address()).add(errors_.address());
     for (const std::int64_t value :
          {p.rows, p.columns, p.depth, p.a_row, p.a_depth, p.b_depth, p.b_column}) {
       parameters.add(static_cast<std::int32_t>(value));
     }
-    ShaderKey key(ShaderFamily::custom);
+    gpu::KernelKey key(gpu::KernelFamily::custom);
     key.add(2U);
     const auto text = [&] {
-      return glsl_prelude({.threads = kThreads}) +
-             glsl_parameters(
+      return gpu::glsl_prelude({.threads = kThreads}) +
+             gpu::glsl_parameters(
                  "uint64_t a; uint64_t b; uint64_t y; uint64_t errors; int rows; int columns; "
                  "int depth; int a_row; int a_depth; int b_depth; int b_column; ",
                  parameters.size_bytes()) +
@@ -291,13 +302,13 @@ void main() {{
   store_f32(p.errors, int(i), off >= 0.0 ? off : 1e30);
 }})",
                          kThreads,
-                         glsl_suffix(choice_.dtype),
-                         glsl_suffix(result_dtype()));
+                         gpu::glsl_suffix(choice_.dtype),
+                         gpu::glsl_suffix(result_dtype()));
     };
-    const VkPipeline pipeline = shaders_->pipeline(key, text).value();
+    const gpu::KernelHandle kernel = kernels_->kernel(key, text).value();
     ops_->barrier();
     ops_->begin_launch({}, {}).value();
-    ops_->dispatch(pipeline, parameters, {.x = kSamples / kThreads}).value();
+    ops_->dispatch(kernel, parameters, {.x = kSamples / kThreads}).value();
     ops_->barrier();
     wait();
     const auto* const found = reinterpret_cast<const float*>(errors_.host());  // NOLINT
@@ -359,7 +370,7 @@ void main() {{
 
   Choice choice_;
   std::shared_ptr<const VulkanDevice> device_;
-  std::unique_ptr<ShaderStore> shaders_;
+  std::unique_ptr<gpu::KernelStore> kernels_;
   std::unique_ptr<CommandStream> ops_;
   std::unique_ptr<TileEncoder> encoder_;
   Buffer a_, b_, y_, errors_;

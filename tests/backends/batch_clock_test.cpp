@@ -1,35 +1,38 @@
 // When launches ran, in batches with more launches than timestamps, and which launches may have
 // overlapped.
-#include "backends/vulkan/command_stream.hpp"
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/pipeline_maker.hpp"
-
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "backends/gpu/store/kernel_factory.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 class BatchClockTest : public ::testing::Test {
  protected:
   explicit BatchClockTest(const VulkanDeviceOptions& options = {}) {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), options).value();
-    shaders_ = PipelineMaker::make(device_).value();
+    compiler_ = PipelineCompiler::make(device_).value();
+    kernels_ = std::make_unique<KernelFactory>(compiler_);
     const std::string text = glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
                              "void main() { store_i32(p.y, INDEX(THREAD), 1); }\n";
-    pipeline_ = shaders_->pipeline(ShaderKey(ShaderFamily::custom).add(1), text).value();
+    kernel_ = kernels_->kernel(KernelKey(KernelFamily::custom).add(1), text).value();
     bytes_ = device_->make_buffer(4096, BufferPlace::device).value();
     stream_ =
-        CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
-    stream_->watch_loops(shaders_->loop_word());
+        CommandStream::make(device_, CommandStream::Work::kernels, compiler_->layout()).value();
+    stream_->watch_loops(compiler_->loop_word());
   }
   /// A launch of one dispatch; `number` 0 is not timed.
   void launch(std::uint32_t number, bool is_behind_barrier) {
@@ -38,8 +41,8 @@ class BatchClockTest : public ::testing::Test {
       stream_->barrier();
     }
     stream_->time_as(number);
-    ASSERT_TRUE(stream_->dispatch(pipeline_, ParameterBlock().add(bytes_.address()), {1, 1, 1})
-                    .has_value());
+    ASSERT_TRUE(
+        stream_->dispatch(kernel_, ParameterBlock().add(bytes_.address()), {1, 1, 1}).has_value());
   }
   [[nodiscard]] std::vector<LaunchTime> times() {
     EXPECT_TRUE(stream_->flush().has_value());
@@ -48,8 +51,9 @@ class BatchClockTest : public ::testing::Test {
   }
 
   std::shared_ptr<const VulkanDevice> device_;
-  std::shared_ptr<PipelineMaker> shaders_;
-  VkPipeline pipeline_ = VK_NULL_HANDLE;
+  std::shared_ptr<PipelineCompiler> compiler_;
+  std::unique_ptr<KernelFactory> kernels_;
+  KernelHandle kernel_ = KernelHandle::none;
   Buffer bytes_;
   std::unique_ptr<CommandStream> stream_;
 };

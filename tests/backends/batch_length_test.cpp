@@ -1,11 +1,11 @@
 // When a batch of a Vulkan device begins to run without a flush.
-#include "backends/vulkan/batch_length.hpp"
-
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace hearth::vulkan {
+#include "backends/gpu/launches/batch_length.hpp"
+
+namespace hearth::gpu {
 namespace {
 
 /// The dispatch counts at which batches began, with `step` dispatches a launch; `has_work` by
@@ -66,4 +66,4 @@ TEST(BatchLength, OfABatchThatSomebodyElseBeganIsForgotten) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

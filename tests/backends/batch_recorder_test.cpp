@@ -1,24 +1,26 @@
 // Batches that a thread records: their order, and the cost of a batch that the driver refuses
 // there. All other tests of Vulkan devices cover the contents of batches: with
 // HEARTH_VULKAN_SHUFFLE the thread records every batch.
-#include "backends/vulkan/command_stream.hpp"
-#include "backends/vulkan/physical_list.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;

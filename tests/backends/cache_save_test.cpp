@@ -1,21 +1,21 @@
 // Closing a device whose disk is slow or full. A separate program, because it replaces the C
 // library's fsync and rename.
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/shader_store.hpp"
+#include "backends/gpu/store/kernel_store.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"
 
-#include <hearth/backends/codegen/glsl_prelude.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -32,6 +32,8 @@ std::atomic<const Pending<void>*> disk{nullptr};
 
 namespace {
 
+using namespace gpu;
+
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
@@ -42,12 +44,14 @@ class CacheSaveTest : public ::testing::Test {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
   }
-  /// Opens a new shader store of the device.
-  [[nodiscard]] std::unique_ptr<ShaderStore> store(std::chrono::nanoseconds limit) {
-    auto made = ShaderStore::make(
-                    device_, nullptr, {}, {.executor = &executor_, .log = nullptr, .limit = limit})
-                    .value();
-    EXPECT_TRUE(made->pipeline(ShaderKey(ShaderFamily::custom).add(1), text()).has_value());
+  /// Opens a new store of the device.
+  [[nodiscard]] std::unique_ptr<KernelStore> store(std::chrono::nanoseconds limit) {
+    auto made = std::make_unique<KernelStore>(
+        PipelineCompiler::make(device_).value(),
+        nullptr,
+        std::vector<std::uint64_t>{},
+        SaveTerms{.executor = &executor_, .log = nullptr, .limit = limit});
+    EXPECT_TRUE(made->kernel(KernelKey(KernelFamily::custom).add(1), text()).has_value());
     return made;
   }
   [[nodiscard]] std::size_t modules_kept() const {
@@ -65,7 +69,7 @@ class CacheSaveTest : public ::testing::Test {
     return glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
            "void main() { store_i32(p.y, INDEX(THREAD), 7); }\n";
   }
-  static ShaderText text() {
+  static KernelText text() {
     static constexpr auto kMake = [] { return make_text(); };
     return kMake;
   }
@@ -86,7 +90,7 @@ TEST_F(CacheSaveTest, NobodyWaitsForASync) {
 TEST_F(CacheSaveTest, ASlowDiskKeepsTheEndNoLongerThanItsLimit) {
   Promise<void> turn;
   const Pending<void> comes = turn.pending();
-  std::unique_ptr<ShaderStore> shaders = store(1ms);
+  std::unique_ptr<KernelStore> shaders = store(1ms);
   disk = &comes;
   ::testing::internal::CaptureStderr();
   shaders.reset();

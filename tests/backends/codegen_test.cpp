@@ -1,18 +1,18 @@
 // The texts of shaders, without a device: each kind of op, in each type and form, compiles to valid
 // SPIR-V; the printed text of a few kernels is reviewed by eye.
-#include "backends/vulkan/kernels/pointwise_text.hpp"
-#include "backends/vulkan/kernels/rows_text.hpp"
+#include "backends/gpu/pointwise/pointwise_text.hpp"
+#include "backends/gpu/pointwise/rows_text.hpp"
+#include "backends/gpu/text/glsl_library.hpp"
+#include "backends/gpu/text/glsl_math.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
+#include "backends/gpu/text/glsl_vectors.hpp"
+#include "backends/gpu/text/kernel_printer.hpp"
+#include "backends/gpu/text/row_stages.hpp"
+#include "backends/vulkan/spirv/spirv_compiler.hpp"
 #include "tests/conformance/prepared_call.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
 #include "tests/streams/kernel/golden.hpp"
 
-#include <hearth/backends/codegen/glsl_library.hpp>
-#include <hearth/backends/codegen/glsl_math.hpp>
-#include <hearth/backends/codegen/glsl_prelude.hpp>
-#include <hearth/backends/codegen/glsl_vectors.hpp>
-#include <hearth/backends/codegen/kernel_printer.hpp>
-#include <hearth/backends/codegen/row_stages.hpp>
-#include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/streams/kernel/op_expression.hpp>
 #include <hearth/streams/op_facts.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -26,8 +26,10 @@
 #include <string_view>
 #include <vector>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
+
+using namespace vulkan;
 
 using conformance::CallSpec;
 using conformance::OpCase;
@@ -326,4 +328,4 @@ TEST(Codegen, PrintsRowsAsTheyWereReviewed) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -1,5 +1,3 @@
-#include <hearth/backends/codegen/cooperative_rewrite.hpp>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,7 +6,9 @@
 
 #include <gtest/gtest.h>
 
-namespace hearth {
+#include "backends/vulkan/spirv/cooperative_rewrite.hpp"
+
+namespace hearth::vulkan {
 namespace {
 
 // The matrices have three distinct types where `b_sizes` differ from those of the sums.
@@ -211,4 +211,4 @@ TEST(CooperativeRewrite, RefusesAnInstructionWithoutAnEnd) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::vulkan

@@ -1,10 +1,12 @@
 // The names in the text around a program's custom kernel, compared with those that custom_op
 // refuses.
-#include "backends/vulkan/kernels/custom.hpp"
-#include "backends/vulkan/loop_watch.hpp"
+#include "backends/gpu/pointwise/custom.hpp"
+#include "backends/vulkan/pipelines/loop_watch.hpp"
+#include "backends/vulkan/spirv/spirv_compiler.hpp"
 
-#include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/runtime/custom_kernel.hpp>
+
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
@@ -16,17 +18,17 @@
 #include <string_view>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
+
+using namespace vulkan;
 
 /// Keeps the dispatched text.
 class OneText final : public KernelEncoder {
  public:
   [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
-  [[nodiscard]] Status dispatch(const ShaderKey& /*key*/,
-                                ShaderText make,
+  [[nodiscard]] Status dispatch(const KernelKey& /*key*/,
+                                KernelText make,
                                 const ParameterBlock& /*parameters*/,
                                 Grid /*grid*/) override {
     text = make();
@@ -186,4 +188,4 @@ TEST(CustomText, CompilesWhereItIsWatched) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

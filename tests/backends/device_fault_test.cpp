@@ -1,11 +1,11 @@
 // The sentence that reports a driver's description of a lost device.
-#include "backends/vulkan/device_fault.hpp"
-
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 #include <gtest/gtest.h>
+
+#include "backends/vulkan/device/device_fault.hpp"
 
 namespace hearth::vulkan {
 namespace {

@@ -1,12 +1,12 @@
 // Which lists of error cells the host treats as already checked.
-#include "backends/vulkan/guards.hpp"
-
 #include <array>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace hearth::vulkan {
+#include "backends/gpu/launches/guards.hpp"
+
+namespace hearth::gpu {
 namespace {
 
 /// Counts dispatches, one of which fails.
@@ -15,8 +15,8 @@ class Counting final : public KernelEncoder {
   explicit Counting(int failing = 0) : failing_(failing) {}
 
   [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
-  [[nodiscard]] Status dispatch(const ShaderKey& /*key*/,
-                                ShaderText /*text*/,
+  [[nodiscard]] Status dispatch(const KernelKey& /*key*/,
+                                KernelText /*text*/,
                                 const ParameterBlock& /*parameters*/,
                                 Grid /*grid*/) override {
     ++dispatches;
@@ -60,4 +60,4 @@ TEST(Guards, AWordWhoseKernelFailedIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -1,14 +1,14 @@
 // Which dispatches a barrier separates: by hand, and for random sequences of launches against a
 // record of all dispatches.
-#include "backends/vulkan/hazard_tracker.hpp"
-
 #include <algorithm>
 #include <array>
 #include <random>
 
 #include <gtest/gtest.h>
 
-namespace hearth::vulkan {
+#include "backends/gpu/launches/hazard_tracker.hpp"
+
+namespace hearth::gpu {
 namespace {
 
 constexpr ByteSpan kA{0, 64};
@@ -213,4 +213,4 @@ TEST(HazardTracker, FarMoreLaunchesThanItLooksAtAreKeptApartToo) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

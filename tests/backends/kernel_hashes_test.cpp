@@ -2,15 +2,15 @@
 // change. golden/kernels.txt has a line for each text: limits, kind, number of the text, hash of
 // the text, hash of its module. Modules are compared only under the compilers named in the first
 // line.
-#include "backends/vulkan/kernel_table.hpp"
-#include "backends/vulkan/kernels/pointwise_text.hpp"
-#include "backends/vulkan/kernels/rows_text.hpp"
+#include "backends/gpu/kernel_table.hpp"
+#include "backends/gpu/pointwise/pointwise_text.hpp"
+#include "backends/gpu/pointwise/rows_text.hpp"
+#include "backends/vulkan/spirv/spirv_compiler.hpp"
 #include "bench/gpu/large_gpu.hpp"
 #include "tests/conformance/prepared_call.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
 #include "tests/streams/kernel/golden.hpp"
 
-#include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/streams/op_table.hpp>
 
@@ -27,8 +27,10 @@
 #include <utility>
 #include <vector>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
+
+using namespace vulkan;
 
 using conformance::CallSpec;
 using conformance::LayoutKind;
@@ -54,7 +56,7 @@ class TextKeeper final : public KernelEncoder {
   explicit TextKeeper(const DeviceLimits& limits) : limits_(limits) {}
 
   const DeviceLimits& limits() const noexcept override { return limits_; }
-  Status dispatch(const ShaderKey&, ShaderText text, const ParameterBlock&, Grid) override {
+  Status dispatch(const KernelKey&, KernelText text, const ParameterBlock&, Grid) override {
     texts.push_back(text());
     return {};
   }
@@ -220,4 +222,4 @@ TEST(KernelHashes, AreThoseThatWereKept) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

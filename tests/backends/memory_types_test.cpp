@@ -1,9 +1,9 @@
 // Which memory type serves which buffer, on cards as their drivers list them.
-#include "backends/vulkan/memory_types.hpp"
-
 #include <initializer_list>
 
 #include <gtest/gtest.h>
+
+#include "backends/vulkan/device/memory_types.hpp"
 
 namespace hearth::vulkan {
 namespace {

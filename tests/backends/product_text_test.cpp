@@ -1,17 +1,19 @@
 // The texts of products and of attention for absent devices: the shaders of a large GPU compile to
 // valid SPIR-V, with and without matrix units.
-#include "backends/vulkan/kernels/attention.hpp"
-#include "backends/vulkan/kernels/indexing.hpp"
-#include "backends/vulkan/kernels/matrix_product.hpp"
-#include "backends/vulkan/kernels/window_product.hpp"
+#include "backends/gpu/attention/attention.hpp"
+#include "backends/gpu/movement/indexing.hpp"
+#include "backends/gpu/products/matrix_product.hpp"
+#include "backends/gpu/products/window_product.hpp"
+#include "backends/vulkan/spirv/cooperative_rewrite.hpp"
+#include "backends/vulkan/spirv/spirv_compiler.hpp"
 #include "bench/gpu/large_gpu.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
 
-#include <hearth/backends/codegen/cooperative_rewrite.hpp>
-#include <hearth/backends/codegen/spirv_compiler.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
+
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
@@ -22,10 +24,10 @@
 #include <utility>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
+
+using namespace vulkan;
 
 // Compiles each dispatched text and keeps it.
 class TextEncoder final : public KernelEncoder {
@@ -33,8 +35,8 @@ class TextEncoder final : public KernelEncoder {
   explicit TextEncoder(const DeviceLimits& limits) : limits_(limits) {}
 
   const DeviceLimits& limits() const noexcept override { return limits_; }
-  Status dispatch(const ShaderKey& key,
-                  ShaderText text,
+  Status dispatch(const KernelKey& key,
+                  KernelText text,
                   const ParameterBlock& parameters,
                   Grid grid) override {
     static_cast<void>(key);
@@ -407,4 +409,4 @@ TEST(AddAtText, CompilesForResultsOfAnySize) {
 }
 
 }  // namespace
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

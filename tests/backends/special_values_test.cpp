@@ -1,7 +1,5 @@
 // The declaration that infinities and NaNs count, in the words of modules: its widths, that the
 // result is valid, and what stays. non_finite_test checks the drivers' results.
-#include <hearth/backends/codegen/special_values.hpp>
-
 #include <string>
 #include <vector>
 
@@ -9,9 +7,10 @@
 #include <gtest/gtest.h>
 #include <spirv-tools/libspirv.hpp>
 
-#include <hearth/backends/codegen/spirv_reader.hpp>
+#include "backends/vulkan/spirv/special_values.hpp"
+#include "backends/vulkan/spirv/spirv_reader.hpp"
 
-namespace hearth {
+namespace hearth::vulkan {
 namespace {
 
 constexpr std::uint32_t kAllWidths = 16 | 32 | 64;
@@ -92,4 +91,4 @@ TEST(SpecialValues, RefuseAModuleThatIsDamaged) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::vulkan

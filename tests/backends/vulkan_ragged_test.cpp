@@ -1,18 +1,6 @@
 // Products and lines whose rows are no whole number of words, on a device. Limits make small
 // products take the kernels of large ones: copies of sides, exact tiles, unaligned stores of words.
 // The test checks the bytes around each result.
-#include "backends/vulkan/command_stream.hpp"
-#include "backends/vulkan/kernels/cross_entropy.hpp"
-#include "backends/vulkan/kernels/matrix_product.hpp"
-#include "backends/vulkan/kernels/softmax.hpp"
-#include "backends/vulkan/launch_encoder.hpp"
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/shader_store.hpp"
-#include "tests/streams/kernel/example_kernels.hpp"
-#include "tests/support/tolerance.hpp"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,13 +13,29 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include <hearth/runtime/base/dtype.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
+#include "backends/gpu/products/matrix_product.hpp"
+#include "backends/gpu/rows/cross_entropy.hpp"
+#include "backends/gpu/rows/softmax.hpp"
+#include "backends/gpu/store/kernel_store.hpp"
+#include "backends/vulkan/command_stream.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/launch_encoder.hpp"
+#include "backends/vulkan/own_scratch.hpp"
+#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+#include "tests/streams/kernel/example_kernels.hpp"
+#include "tests/support/tolerance.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 using namespace std::chrono_literals;
 using testing::Precision;
@@ -43,16 +47,18 @@ constexpr int kMarginByte = 0x5a;
 /// Launches under other limits, with scratch up to a limit.
 class LimitedEncoder final : public KernelEncoder {
  public:
-  LimitedEncoder(const VulkanDevice& device, ShaderStore& shaders, CommandStream& ops)
-      : own_(device, shaders, ops), limits_(device.limits()) {
+  LimitedEncoder(const VulkanDevice& device, KernelStore& kernels, CommandStream& ops)
+      : memory_(device, ops),
+        own_(device.limits(), kernels, ops, memory_),
+        limits_(device.limits()) {
     own_.begin({});
   }
   const DeviceLimits& limits() const noexcept override { return limits_; }
-  Status dispatch(const ShaderKey& key,
-                  ShaderText text,
+  Status dispatch(const KernelKey& key,
+                  KernelText text,
                   const ParameterBlock& parameters,
                   Grid grid) override {
-    ShaderKey own = key;
+    KernelKey own = key;
     own.add(limits_.is_cpu);  // changes texts, but no key of the device
     const std::string made = text();
     texts += made;
@@ -79,6 +85,7 @@ class LimitedEncoder final : public KernelEncoder {
   std::int64_t most_scratch = std::int64_t{1} << 40U;
 
  private:
+  OwnScratch memory_;
   LaunchEncoder own_;
   DeviceLimits limits_;
 };
@@ -170,9 +177,10 @@ class VulkanRagged : public ::testing::Test {
   VulkanRagged() {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
-    shaders_ = ShaderStore::make(device_, nullptr).value();
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, shaders_->layout()).value();
-    encoder_ = std::make_unique<LimitedEncoder>(*device_, *shaders_, *ops_);
+    const auto compiler = PipelineCompiler::make(device_).value();
+    kernels_ = std::make_unique<KernelStore>(compiler, nullptr);
+    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
+    encoder_ = std::make_unique<LimitedEncoder>(*device_, *kernels_, *ops_);
     DeviceLimits limits = device_->limits();
     limits.copied_from = 0;
     encoder_->set(limits);
@@ -265,7 +273,7 @@ class VulkanRagged : public ::testing::Test {
   }
 
   std::shared_ptr<const VulkanDevice> device_;
-  std::unique_ptr<ShaderStore> shaders_;
+  std::unique_ptr<KernelStore> kernels_;
   std::unique_ptr<CommandStream> ops_;
   std::unique_ptr<LimitedEncoder> encoder_;
 };

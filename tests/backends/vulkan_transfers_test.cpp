@@ -1,12 +1,5 @@
 // Copies through the staging rings in parts: a full ring reports when it has room, parts that have
 // begun continue after the caller abandons its copy, and all bytes arrive.
-#include "backends/vulkan/host_copier.hpp"
-#include "backends/vulkan/physical_list.hpp"
-#include "backends/vulkan/transfers.hpp"
-#include "tests/support/environment_variable.hpp"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -14,8 +7,17 @@
 #include <random>
 #include <vector>
 
+#include <gtest/gtest.h>
+
+#include "backends/gpu/copies/host_copier.hpp"
+#include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/transfers.hpp"
+#include "tests/support/environment_variable.hpp"
+
 namespace hearth::vulkan {
 namespace {
+
+using namespace gpu;
 
 using namespace std::chrono_literals;
 

@@ -1,14 +1,14 @@
 // The rewrite of widened integers, in the words of modules: the changed words, that the result is
 // valid, and what stays. backends_agree_test checks the drivers' results.
-#include <hearth/backends/codegen/widening_rewrite.hpp>
-
 #include <string>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spirv-tools/libspirv.hpp>
 
-namespace hearth {
+#include "backends/vulkan/spirv/widening_rewrite.hpp"
+
+namespace hearth::vulkan {
 namespace {
 
 constexpr std::uint32_t kSignedConvert = 114;
@@ -86,4 +86,4 @@ TEST(WideningRewrite, RefusesAModuleThatIsDamaged) {
 }
 
 }  // namespace
-}  // namespace hearth
+}  // namespace hearth::vulkan

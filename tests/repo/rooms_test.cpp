@@ -17,10 +17,8 @@ namespace {
 
 constexpr std::size_t kMaxFiles = 45;
 
-// Exceptions. runtime's own folder has its public headers; a seam for GPU devices will split the
-// two folders of Vulkan.
-const std::set<std::string, std::less<>> kLargeFolders{
-    "runtime", "backends/vulkan", "backends/vulkan/kernels"};
+// The exception: runtime's own folder has its public headers.
+const std::set<std::string, std::less<>> kLargeFolders{"runtime"};
 
 class Rooms : public ::testing::Test {
  protected:
@@ -136,6 +134,48 @@ TEST_F(Rooms, HaveASizeThatOneCanRead) {
     } else {
       EXPECT_LE(count, kMaxFiles) << folder;
     }
+  }
+}
+
+// What an identifier or a path of Vulkan looks like: VkBuffer, vkCmdDispatch, VK_SUCCESS,
+// VulkanDevice, vulkan::Buffer, <vulkan/vulkan_core.h>, "backends/vulkan/...". `code` has no
+// comments and no literals, but the paths of its includes.
+bool names_vulkan(const std::string& code) {
+  static const std::regex vulkan(R"(\b(Vk|vk|Vulkan)[A-Z]|\bVK_|\bvulkan\b|\bvulkan_)");
+  return std::regex_search(code, vulkan);
+}
+
+TEST_F(Rooms, OfGpusNameNoVulkan) {
+  std::size_t gpu_lines = 0;
+  std::size_t vulkan_lines = 0;
+  for (const SourceFile& file : tree) {
+    const bool is_gpu = file.is_in("backends/gpu");
+    for (const std::string& line : file.code) {
+      const bool is_named = names_vulkan(line);
+      EXPECT_FALSE(is_gpu && is_named) << file.path << ": " << line;
+      gpu_lines += is_gpu ? 1U : 0U;
+      vulkan_lines += file.is_in("backends/vulkan") && is_named ? 1U : 0U;
+    }
+  }
+  EXPECT_GT(gpu_lines, 10000U);   // the test looks at the folder
+  EXPECT_GT(vulkan_lines, 500U);  // and finds what it looks for
+}
+
+TEST_F(Rooms, NamesOfVulkanAreRecognised) {
+  for (const char* const code : {"VkBuffer buffer;",
+                                 "vkCmdDispatch(commands, 1, 1, 1);",
+                                 "return VK_ERROR_DEVICE_LOST;",
+                                 "const VulkanDevice& device",
+                                 "namespace hearth::vulkan {",
+                                 "vulkan::Buffer words_;",
+                                 "#include <vulkan/vulkan_core.h>",
+                                 "#include \"vulkan_device.hpp\"",
+                                 "#include \"backends/vulkan/device/vulkan_device.hpp\""}) {
+    EXPECT_TRUE(names_vulkan(code)) << code;
+  }
+  for (const char* const code :
+       {"DeviceBytes words_;", "make_vk(2)", "Revk x;", "not_vulkan_ = 1"}) {
+    EXPECT_FALSE(names_vulkan(code)) << code;
   }
 }
 

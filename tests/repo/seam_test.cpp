@@ -126,7 +126,7 @@ TEST_F(Seam, NobodyUsesFences) {
 TEST_F(Seam, OnlyKernelsCopiesAndBaseUseOneTbb) {
   const auto others = select(tree, [](const SourceFile& file) {
     return is_library(file) && !file.is_in("runtime/base") && !file.is_in("backends/cpu") &&
-           file.path != "backends/vulkan/host_copier.cpp";
+           file.path != "backends/gpu/copies/host_copier.cpp";
   });
   EXPECT_EQ(find_tokens(others, {"tbb::", "<tbb/", "<oneapi/tbb"}), "");
   EXPECT_EQ(find_tokens(all, {"concurrent_bounded_queue", "concurrent_queue"}), "");

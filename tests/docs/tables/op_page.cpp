@@ -14,7 +14,7 @@
 #include <hearth/streams/op_table.hpp>
 #include <hearth/streams/trace/op_trace.hpp>
 
-#include "backends/vulkan/kernel_table.hpp"
+#include "backends/gpu/kernel_table.hpp"
 #include "header_text.hpp"
 #include "op_examples.hpp"
 #include "options_page.hpp"
@@ -287,7 +287,7 @@ std::map<std::string, std::string> sections_of(std::string_view header) {
 std::string backends(const std::set<OpKind>& kinds) {
   std::vector<std::string> missing;
   for (const OpKind kind : kinds) {
-    if (op_info(kind).op_class != OpClass::view && vulkan::kernel_row(kind).encode == nullptr) {
+    if (op_info(kind).op_class != OpClass::view && gpu::kernel_row(kind).encode == nullptr) {
       missing.emplace_back(name(kind));
     }
   }

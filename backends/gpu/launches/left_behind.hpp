@@ -1,0 +1,45 @@
+// Abandoned objects that a queue may still touch, because it did not drain in time. They are kept
+// until it drains, or for the rest of the process. Owned by the instance, which is never destroyed.
+// Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <hearth/runtime/base/sync.hpp>
+
+namespace hearth::gpu {
+
+class LeftBehind final {
+ public:
+  class Thing {
+   public:
+    Thing() = default;
+    Thing(const Thing&) = delete;
+    Thing& operator=(const Thing&) = delete;
+    virtual ~Thing() = default;
+    /// True if the device no longer touches the object. Does not wait.
+    [[nodiscard]] virtual bool has_ended() noexcept = 0;
+    /// Device memory that the object holds.
+    [[nodiscard]] virtual std::int64_t size_bytes() const noexcept = 0;
+  };
+  /// Lifetime of the executor whose threads the object uses; empty without one.
+  using Owner = std::weak_ptr<const void>;
+
+  void keep(Owner owner, std::unique_ptr<Thing> thing) HEARTH_EXCLUDES(mutex_);
+  /// Frees the objects of this owner that have ended, and returns their bytes. The owner lives; the
+  /// threads of another owner may be gone.
+  std::int64_t sweep(const Owner& owner) HEARTH_EXCLUDES(mutex_);
+
+ private:
+  struct Kept {
+    Owner owner;
+    std::unique_ptr<Thing> thing;
+  };
+
+  hearth::detail::Mutex mutex_;
+  std::vector<Kept> kept_ HEARTH_GUARDED_BY(mutex_);
+};
+
+}  // namespace hearth::gpu

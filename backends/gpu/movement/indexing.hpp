@@ -1,0 +1,26 @@
+// Elements and slices by index: gather, index_select, and their adjoints scatter_add and index_add.
+// An index outside its axis is reported in the error cell; nothing is read or written for it.
+// Private to backends/vulkan. Threads: owner only.
+#pragma once
+
+#include "backends/gpu/encoder/kernel_encoder.hpp"
+
+namespace hearth::gpu {
+
+[[nodiscard]] Support supports_indexing(const KernelCall& call, const DeviceLimits& limits);
+/// Encodes gather and index_select.
+[[nodiscard]] Status encode_pick(const KernelCall& call, KernelEncoder& encoder);
+/// Encodes scatter_add and index_add; they add in the order of the index, so results are
+/// reproducible to the bit.
+[[nodiscard]] Status encode_add_at(const KernelCall& call, KernelEncoder& encoder);
+
+/// Checks every index, for calls that move no elements.
+[[nodiscard]] Status encode_index_check(const KernelCall& call,
+                                        std::int64_t axis_size,
+                                        KernelEncoder& encoder);
+
+/// The index's strides over the shape of the part. The index of index_select and index_add lies
+/// along the axis alone.
+[[nodiscard]] Strides index_strides(const KernelCall& call) noexcept;
+
+}  // namespace hearth::gpu

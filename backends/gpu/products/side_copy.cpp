@@ -1,0 +1,175 @@
+// A thread writes one word of 16 bytes of the copy. For contiguous lines it reads the one or two
+// aligned words that hold them, and shifts; else it reads element by element. An aligned word that
+// holds an element of the side lies in mapped memory as a whole. Its other bytes are masked.
+#include "side_copy.hpp"
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "backends/gpu/space/strided.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
+
+namespace hearth::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kWordBytes = 16;
+
+constexpr std::string_view kMembers =
+    "uint64_t from; uint64_t to; int64_t line_stride; int64_t step; uint words; uint line_words; "
+    "uint word_factor; uint word_shift; uint copied_lines; uint line_factor; uint line_shift; "
+    "int lines; int line_length; ";
+
+// The first `count` bytes from an address on, then zeros.
+constexpr std::string_view kNeighbours = R"(
+uvec4 word_at(uint64_t at, uint count) {
+  const uint shift = uint(at) & 15u;
+  const uint64_t begin = at - uint64_t(shift);
+  const uvec4 low = Source(begin).v;
+  const uvec4 high = shift + count > 16u ? Source(begin + 16ul).v : uvec4(0u);
+  uint near[8] = uint[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
+  if ((shift & 8u) != 0u) {
+    [[unroll]] for (int i = 0; i < 6; ++i) {
+      near[i] = near[i + 2];
+    }
+  }
+  if ((shift & 4u) != 0u) {
+    [[unroll]] for (int i = 0; i < 5; ++i) {
+      near[i] = near[i + 1];
+    }
+  }
+  const uint bits = (shift & 3u) * 8u;
+  uvec4 word;
+  [[unroll]] for (int i = 0; i < 4; ++i) {
+    const uint own = bits == 0u ? near[i] : (near[i] >> bits) | (near[i + 1] << (32u - bits));
+    const uint kept = clamp(count, uint(4 * i), uint(4 * i + 4)) - uint(4 * i);
+    word[i] = kept == 4u ? own : own & ((1u << (kept * 8u)) - 1u);
+  }
+  return word;
+}
+)";
+
+// Elements of ELEMENT_BYTES, `count` of which exist.
+constexpr std::string_view kApart = R"(
+uvec4 word_of_elements(uint64_t at, int64_t stride, int count) {
+  uvec4 word = uvec4(0u);
+  [[unroll]] for (int j = 0; j < 16 / ELEMENT_BYTES; ++j) {
+    if (j < count) {
+      const uint64_t from = at + uint64_t(stride * int64_t(j));
+#if ELEMENT_BYTES == 8
+      word[2 * j] = Words32u(from).v[0];
+      word[2 * j + 1] = Words32u(from).v[1];
+#elif ELEMENT_BYTES == 4
+      word[j] = Words32u(from).v[0];
+#elif ELEMENT_BYTES == 2
+      word[j / 2] |= uint(Words16(from).v[0]) << (j % 2 * 16);
+#else
+      word[j / 4] |= uint(Words8(from).v[0]) << (j % 4 * 8);
+#endif
+    }
+  }
+  return word;
+}
+)";
+
+constexpr std::string_view kMain = R"(
+void main() {{
+  const uint i = GROUP * {0}u + THREAD;
+  if (i >= p.words) {{
+    return;
+  }}
+  const uint all_lines = divide(i, p.word_factor, p.word_shift);
+  const uint matrix = divide(all_lines, p.line_factor, p.line_shift);
+  const int line = int(all_lines - matrix * p.copied_lines);
+  const int first = int(i - all_lines * p.line_words) * (16 / ELEMENT_BYTES);
+  uvec4 word = uvec4(0u);
+  if (line < p.lines && first < p.line_length) {{
+    int64_t at = int64_t(line) * p.line_stride + int64_t(first) * p.step;
+    uint rest = matrix;
+{1}    const uint64_t address = p.from + uint64_t(at * int64_t(ELEMENT_BYTES));
+    const int count = min(16 / ELEMENT_BYTES, p.line_length - first);
+    word = {2};
+  }}
+  Word(p.to + uint64_t(i) * 16ul).v = word;
+}}
+)";
+
+std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
+  std::string members(kMembers);
+  std::string places;
+  for (int i = copy.batch_rank - 1; i >= 0; --i) {
+    places += fmt::format(
+        "    at += int64_t(rest % p.size_{0}) * p.stride_{0};\n    rest /= p.size_{0};\n", i);
+  }
+  for (int i = 0; i < copy.batch_rank; ++i) {
+    members += fmt::format("int64_t stride_{0}; uint size_{0}; ", i);
+  }
+  const bool has_neighbours = copy.step == 1;
+  std::string text = glsl_prelude({.threads = kThreads});
+  text += glsl_parameters(members, parameter_bytes);
+  text += glsl_divide();
+  text += fmt::format(
+      "#define ELEMENT_BYTES {}\n"
+      "layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Source {{ "
+      "uvec4 v; }};\n"
+      "layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Word {{ "
+      "uvec4 v; }};\n",
+      size_bytes(copy.dtype));
+  text += has_neighbours ? kNeighbours : kApart;
+  return text + fmt::format(fmt::runtime(kMain),
+                            kThreads,
+                            places,
+                            has_neighbours
+                                ? "word_at(address, uint(count) * uint(ELEMENT_BYTES))"
+                                : "word_of_elements(address, p.step * int64_t(ELEMENT_BYTES), "
+                                  "count)");
+}
+
+}  // namespace
+
+std::int64_t SideCopy::matrices() const noexcept {
+  std::int64_t count = 1;
+  for (int i = 0; i < batch_rank; ++i) {
+    count *= batch_size[static_cast<std::size_t>(i)];
+  }
+  return count;
+}
+
+std::int64_t SideCopy::bytes() const noexcept {
+  return matrices() * copied_lines * copied_length * size_bytes(dtype);
+}
+
+Status encode_side_copy(const SideCopy& copy, std::uint64_t to, KernelEncoder& encoder) {
+  const std::int64_t words = copy.bytes() / kWordBytes;
+  const std::int64_t line_words = copy.copied_length * size_bytes(copy.dtype) / kWordBytes;
+  const Divisor by_words(line_words);
+  const Divisor by_lines(copy.copied_lines);
+  ParameterBlock parameters;
+  parameters
+      .add(std::uint64_t{reinterpret_cast<std::uintptr_t>(copy.from)})  // NOLINT: a device address
+      .add(to)
+      .add(copy.line_stride)
+      .add(copy.step)
+      .add(static_cast<std::uint32_t>(words))
+      .add(static_cast<std::uint32_t>(line_words))
+      .add(by_words.factor)
+      .add(by_words.shift)
+      .add(static_cast<std::uint32_t>(copy.copied_lines))
+      .add(by_lines.factor)
+      .add(by_lines.shift)
+      .add(static_cast<std::int32_t>(copy.lines))
+      .add(static_cast<std::int32_t>(copy.length));
+  for (int i = 0; i < copy.batch_rank; ++i) {
+    parameters.add(copy.batch_stride[static_cast<std::size_t>(i)])
+        .add(static_cast<std::uint32_t>(copy.batch_size[static_cast<std::size_t>(i)]));
+  }
+  KernelKey key(KernelFamily::side_copy);
+  key.add(static_cast<std::uint32_t>(size_bytes(copy.dtype)))
+      .add(copy.step == 1)
+      .add(copy.batch_rank);
+  const auto text = [&] { return text_of(copy, parameters.size_bytes()); };
+  return encoder.dispatch(key, text, parameters, encoder.linear((words + kThreads - 1) / kThreads));
+}
+
+}  // namespace hearth::gpu
