@@ -9,7 +9,7 @@ namespace hearth::detail {
 namespace {
 
 // Each look at the data is a chance of a false verdict, so there are four.
-constexpr std::array<std::size_t, 4> kLooks{9, 13, 20, Duel::kMostPairs};
+constexpr std::array<std::size_t, 4> kChecks{9, 13, 20, Duel::kMostPairs};
 
 }  // namespace
 
@@ -26,10 +26,10 @@ void Duel::add(const Sample& sample) {
     return;
   }
   pairs_.push_back(open_);
-  if (std::ranges::find(kLooks, pairs_.size()) != kLooks.end()) {
+  if (std::ranges::find(kChecks, pairs_.size()) != kChecks.end()) {
     judgement_ = judge(pairs_, options_);
     is_over_ = judgement_.verdict != Verdict::unclear || judgement_.doubt == Doubt::dirty ||
-               pairs_.size() == kLooks.back();
+               pairs_.size() == kChecks.back();
   }
 }
 

@@ -66,7 +66,7 @@ struct Launch {
   std::span<const std::int8_t> keeps = {};
   /// Allows the backend to refuse the launch while its kernel compiles (Issue::is_compiling). The
   /// caller has other kernels for the same work.
-  bool may_come_later = false;
+  bool is_deferrable = false;
   /// Number of this launch in BatchTimes::take_launch_times(); 0 if its time is not needed.
   std::uint32_t timed_as = 0;
 };
@@ -82,7 +82,7 @@ struct Issue {
   /// intact.
   bool may_have_begun = true;
   /// Launch number `issued` was refused because its kernel is being compiled and
-  /// Launch::may_come_later is set.
+  /// Launch::is_deferrable is set.
   bool is_compiling = false;
 };
 
@@ -143,7 +143,7 @@ class Backend {
   }
   /// Last call before the device's memory is released. Waits, with a limit, for submitted work.
   /// Work that exceeds the limit keeps its pages, although the pool has freed them.
-  virtual void come_to_rest() noexcept {}
+  virtual void drain() noexcept {}
   /// Returns the failure that a kernel left in this cell. The caller reads it after the kernel's
   /// point completes, before the cell is reused.
   [[nodiscard]] virtual Status cell_status(ErrorCell cell) {

@@ -43,7 +43,7 @@ struct TensorView {
 /// outputs, all of one shape. No output shares bytes with an operand that is read.
 struct Epilogue {
   const Expression* expression = nullptr;
-  /// Layout of the op's result. For kinds that may_show_anchor() names, the call's outputs may have
+  /// Layout of the op's result. For kinds that may_view_anchor() names, the call's outputs may have
   /// another shape with the same elements in the same order.
   const detail::Layout* result = nullptr;
   std::span<const TensorView> inputs = {};

@@ -45,13 +45,13 @@ class KernelFacts {
   /// Returns whether kernels of this kind accept some epilogue; Backend::supports() decides for
   /// each call.
   [[nodiscard]] bool may_anchor(OpKind kind) const noexcept { return of(kind).takes_epilogue; }
-  /// Returns whether kernels of this kind accept a Prologue: a call of kind `maker` computes input
-  /// number `input` as the kernel consumes it. Backend::supports() decides for each call. Inline
-  /// backends only.
-  [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
+  /// Returns whether kernels of this kind accept a Prologue: a call of kind `producer` computes
+  /// input number `input` as the kernel consumes it. Backend::supports() decides for each call.
+  /// Inline backends only.
+  [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind producer) const noexcept {
     const KindFacts& facts = of(kind);
     return has(facts.prologue_inputs, input) &&
-           facts.prologue_makers[static_cast<std::size_t>(maker)];
+           facts.prologue_makers[static_cast<std::size_t>(producer)];
   }
 
  private:

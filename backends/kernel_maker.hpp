@@ -33,7 +33,7 @@ class KernelMaker {
   }
   /// Announces a call like this one, so that other threads may compile its kernel. Ignores the
   /// bytes of its operands. An announced call that never comes wastes time alone.
-  virtual void foresee(const KernelCall& call) { static_cast<void>(call); }
+  virtual void precompile(const KernelCall& call) { static_cast<void>(call); }
   /// Returns whether submit() of this call would find its kernel compiled. Ignores the bytes of its
   /// operands.
   [[nodiscard]] virtual bool has_kernel(const KernelCall& call) {

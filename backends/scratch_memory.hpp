@@ -18,15 +18,15 @@ class ScratchMemory {
   ScratchMemory& operator=(const ScratchMemory&) = delete;
   virtual ~ScratchMemory() = default;
 
-  /// Takes `size_bytes` > 0 bytes, uninitialised and aligned to 64, until give_back().
+  /// Takes `size_bytes` > 0 bytes, uninitialised and aligned to 64, until release().
   /// Errors: out_of_memory; what a program's memory strategy throws.
   [[nodiscard]] virtual Result<std::byte*> take(std::int64_t size_bytes) = 0;
-  virtual void give_back() noexcept = 0;
+  virtual void release() noexcept = 0;
   /// Releases the piece of a kernel that runs later: its bytes stay in use until this value of the
   /// op stream.
-  virtual void give_back_after(std::uint64_t op_value) noexcept {
+  virtual void release_after(std::uint64_t op_value) noexcept {
     static_cast<void>(op_value);
-    give_back();
+    release();
   }
 };
 

@@ -19,8 +19,8 @@
 namespace hearth {
 namespace {
 
-using testing::MadeCall;
 using testing::OwnedCall;
+using testing::PrologueCall;
 using Inputs = std::vector<std::pair<DType, Shape>>;
 
 cpu::CpuOptions options_of(std::int64_t count) {
@@ -42,7 +42,7 @@ class Caches {
   std::vector<unsigned char> bytes_ = std::vector<unsigned char>(std::size_t{48} << 20U);
 };
 
-void compare(benchmark::State& state, Backend& device, const MadeCall& made, bool is_cold) {
+void compare(benchmark::State& state, Backend& device, const PrologueCall& made, bool is_cold) {
   const KernelCall one = made.call();
   if (!device.supports(one).yes) {
     state.SkipWithError("the device takes no such call");
@@ -90,11 +90,11 @@ void BM_Prologue_Product(benchmark::State& state) {
   if (!has_rows) {
     inputs.emplace_back(kType, Shape{k});
   }
-  OwnedCall maker(OpKind::expression, inputs, kType, x);
-  maker.with(ExpressionAttributes{.row_axes = has_rows ? 1U : 0U})
+  OwnedCall producer(OpKind::expression, inputs, kType, x);
+  producer.with(ExpressionAttributes{.row_axes = has_rows ? 1U : 0U})
       .with(has_rows ? testing::norm_expression(kType) : testing::silu_expression(kType));
   const OwnedCall product(OpKind::matmul, {{kType, x}, {kType, {k, n}}}, kType, {m, n});
-  compare(state, device, MadeCall(maker, product), state.range(4) != 0);
+  compare(state, device, PrologueCall(producer, product), state.range(4) != 0);
 }
 BENCHMARK(BM_Prologue_Product)
     ->ArgNames({"rows", "m", "k", "n", "is_cold", "cores"})
@@ -115,15 +115,15 @@ void BM_Prologue_ConvPool(benchmark::State& state) {
   const std::int64_t side = is_first ? 28 : 14;
   const std::int64_t from = is_first ? 1 : 32;
   const Shape made{batch, 2 * std::max<std::int64_t>(from, 16), side, side};
-  OwnedCall maker(
+  OwnedCall producer(
       OpKind::conv2d,
       {{kType, {batch, from, side, side}}, {kType, {made[1], from, 3, 3}}, {kType, {made[1]}}},
       kType,
       made);
-  maker.with(ConvAttributes{.padding = {1, 1}}).with_plain_relu();
+  producer.with(ConvAttributes{.padding = {1, 1}}).with_plain_relu();
   OwnedCall pool(OpKind::max_pool2d, {{kType, made}}, kType, {batch, made[1], side / 2, side / 2});
   pool.with(PoolAttributes{});
-  compare(state, device, MadeCall(maker, pool), state.range(2) != 0);
+  compare(state, device, PrologueCall(producer, pool), state.range(2) != 0);
 }
 BENCHMARK(BM_Prologue_ConvPool)
     ->ArgNames({"layer", "pictures", "is_cold", "cores"})
@@ -136,12 +136,12 @@ void BM_Prologue_Pool(benchmark::State& state) {
   constexpr DType kType = DType::f32;
   const std::int64_t side = state.range(1);
   const Shape x{state.range(0), 32, side, side};
-  OwnedCall maker(
+  OwnedCall producer(
       OpKind::expression, {{kType, x}, {kType, {32, 1, 1}}, {kType, {32, 1, 1}}}, kType, x);
-  maker.with(ExpressionAttributes{}).with(testing::silu_expression(kType));
+  producer.with(ExpressionAttributes{}).with(testing::silu_expression(kType));
   OwnedCall pool(OpKind::max_pool2d, {{kType, x}}, kType, {x[0], x[1], side / 2, side / 2});
   pool.with(PoolAttributes{});
-  compare(state, device, MadeCall(maker, pool), state.range(2) != 0);
+  compare(state, device, PrologueCall(producer, pool), state.range(2) != 0);
 }
 BENCHMARK(BM_Prologue_Pool)
     ->ArgNames({"pictures", "side", "is_cold", "cores"})
@@ -154,11 +154,11 @@ void BM_Prologue_Mean(benchmark::State& state) {
   cpu::CpuBackend device(options_of(state.range(2)));
   constexpr DType kType = DType::f32;
   const Shape x{state.range(0), 1024};
-  OwnedCall maker(OpKind::expression, {{kType, x}, {kType, {1024}}, {kType, {1024}}}, kType, x);
-  maker.with(ExpressionAttributes{}).with(testing::silu_expression(kType));
+  OwnedCall producer(OpKind::expression, {{kType, x}, {kType, {1024}}, {kType, {1024}}}, kType, x);
+  producer.with(ExpressionAttributes{}).with(testing::silu_expression(kType));
   OwnedCall mean(OpKind::reduce_mean, {{kType, x}}, kType, {});
   mean.with(ReduceAttributes{.axes = 0b11});
-  compare(state, device, MadeCall(maker, mean), state.range(1) != 0);
+  compare(state, device, PrologueCall(producer, mean), state.range(1) != 0);
 }
 BENCHMARK(BM_Prologue_Mean)
     ->ArgNames({"rows", "is_cold", "cores"})

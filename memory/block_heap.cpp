@@ -22,7 +22,7 @@ BlockHeap::BlockHeap(std::int64_t granule_bytes)
   for (auto& row : heads_) {
     row.fill(kNone);
   }
-  resting_.fill(kNone);
+  cached_.fill(kNone);
 }
 
 // Row 0 holds 0..31 granules, one column each. Row r holds [2^(r+4), 2^(r+5)) granules in 32 equal
@@ -187,7 +187,7 @@ std::uint32_t BlockHeap::split_off(std::uint32_t index, std::int64_t size_bytes)
 
 std::uint32_t BlockHeap::take_joined(std::int64_t size_bytes) {
   std::uint32_t index = find(size_bytes);
-  if (index == kNone && any_rests_) {
+  if (index == kNone && has_cached_) {
     settle();
     index = find(size_bytes);
   }
@@ -201,12 +201,12 @@ std::uint32_t BlockHeap::take_joined(std::int64_t size_bytes) {
   return index;
 }
 
-std::uint32_t BlockHeap::wake(std::size_t granules) noexcept {
-  const std::uint32_t index = resting_[granules];
+std::uint32_t BlockHeap::take_cached(std::size_t granules) noexcept {
+  const std::uint32_t index = cached_[granules];
   Piece& piece = pieces_[index];
-  resting_[granules] = piece.next;
+  cached_[granules] = piece.next;
   piece.next = kNone;
-  piece.rests = false;
+  piece.is_cached = false;
   free_bytes_ -= piece.size_bytes;
   return index;
 }
@@ -228,32 +228,32 @@ void BlockHeap::absorb_right(std::uint32_t index) noexcept {
   drop_piece(right);
 }
 
-// Lets small pieces rest. Joining a piece, and splitting it for the next request of its size, takes
+// Caches small pieces. Joining a piece, and splitting it for the next request of its size, takes
 // as long as all other work of release and acquire. Programs of small ops would pay that for every
 // op.
 void BlockHeap::give(std::uint32_t index, std::uint64_t ready_after) noexcept {
   Piece& piece = pieces_[index];
-  HEARTH_ASSERT(!piece.is_free && !piece.rests, "a piece was given back twice");
+  HEARTH_ASSERT(!piece.is_free && !piece.is_cached, "a piece was given back twice");
   piece.ready_after = std::max(piece.ready_after, ready_after);
   const auto granules = static_cast<std::size_t>(piece.size_bytes >> granule_shift_);
-  if (granules >= kRestSizes || piece.size_bytes > kMostRestBytes) {
+  if (granules >= kCachedSizes || piece.size_bytes > kMostCachedBytes) {
     join(index);
     return;
   }
-  piece.rests = true;
-  piece.next = resting_[granules];
-  resting_[granules] = index;
-  any_rests_ = true;
+  piece.is_cached = true;
+  piece.next = cached_[granules];
+  cached_[granules] = index;
+  has_cached_ = true;
   free_bytes_ += piece.size_bytes;
 }
 
 void BlockHeap::settle() noexcept {
-  if (!std::exchange(any_rests_, false)) {
+  if (!std::exchange(has_cached_, false)) {
     return;
   }
-  for (std::size_t granules = 1; granules < kRestSizes; ++granules) {
-    while (resting_[granules] != kNone) {
-      join(wake(granules));
+  for (std::size_t granules = 1; granules < kCachedSizes; ++granules) {
+    while (cached_[granules] != kNone) {
+      join(take_cached(granules));
     }
   }
 }

@@ -1,6 +1,6 @@
 // Two-level segregated fit: the free and used pieces of a set of pages.
-// A freed piece is joined with its free neighbours at once. A small freed piece rests instead: it
-// keeps its size for the next request of that size. Resting pieces are joined when no other free
+// A freed piece is joined with its free neighbours at once. A small freed piece is cached instead:
+// it keeps its size for the next request of that size. Cached pieces are joined when no other free
 // piece is large enough.
 // Owned by a DevicePool, which keeps one heap for each class of lifetimes and sizes: no locks. All
 // bookkeeping lies beside the pages, because the host may be unable to touch their bytes.
@@ -35,7 +35,7 @@ class BlockHeap {
     std::uint32_t next = kNone;
     bool is_free = false;
     bool is_gap = false;
-    bool rests = false;
+    bool is_cached = false;
   };
   /// Memory to add so that a request fits: at the end of the growing page, or in a gap of it.
   struct Room {
@@ -71,10 +71,10 @@ class BlockHeap {
   /// then up to kMaxScan pieces of the exact class, then the first piece of a larger class.
   [[nodiscard]] std::uint32_t take(std::int64_t size_bytes) {
     const auto granules = static_cast<std::size_t>(size_bytes >> granule_shift_);
-    return granules < kRestSizes && resting_[granules] != kNone ? wake(granules)
-                                                                : take_joined(size_bytes);
+    return granules < kCachedSizes && cached_[granules] != kNone ? take_cached(granules)
+                                                                 : take_joined(size_bytes);
   }
-  /// Gives a piece back. A small piece rests; a larger one is joined with its free neighbours.
+  /// Gives a piece back. A small piece is cached; a larger one is joined with its free neighbours.
   ///
   /// Cost: O(1).
   void give(std::uint32_t index, std::uint64_t ready_after) noexcept;
@@ -120,11 +120,11 @@ class BlockHeap {
   static constexpr std::uint32_t kRows = 48;
   static constexpr int kMaxScan = 8;
   /// Pieces of up to 64 granules rest,
-  static constexpr std::size_t kRestSizes = 65;
+  static constexpr std::size_t kCachedSizes = 65;
   /// if they have at most this many bytes.
-  static constexpr std::int64_t kMostRestBytes = std::int64_t{16} << 10;
+  static constexpr std::int64_t kMostCachedBytes = std::int64_t{16} << 10;
 
-  [[nodiscard]] std::uint32_t wake(std::size_t granules) noexcept;
+  [[nodiscard]] std::uint32_t take_cached(std::size_t granules) noexcept;
   [[nodiscard]] std::uint32_t take_joined(std::int64_t size_bytes);
   void join(std::uint32_t index) noexcept;
   [[nodiscard]] SizeClass class_of(std::int64_t size_bytes) const noexcept;
@@ -156,8 +156,8 @@ class BlockHeap {
   std::array<std::uint32_t, kRows> column_bits_{};
   std::array<std::array<std::uint32_t, kColumns>, kRows> heads_{};
   /// Indexed by granules; the latest freed piece is first.
-  std::array<std::uint32_t, kRestSizes> resting_{};
-  bool any_rests_ = false;
+  std::array<std::uint32_t, kCachedSizes> cached_{};
+  bool has_cached_ = false;
   std::vector<Piece> pieces_;
   std::uint32_t unused_ = kNone;
   std::vector<PageEntry> pages_;

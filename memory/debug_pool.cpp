@@ -60,17 +60,17 @@ Acquire DebugPool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) {
   return Acquire::ok;
 }
 
-void DebugPool::note_damage(const Entry& entry, const char* where, std::int64_t offset_bytes) {
+void DebugPool::record_damage(const Entry& entry, const char* where, std::int64_t offset_bytes) {
   ++counts_.damage_count;
-  if (complaint_.has_value()) {
-    complaint_ =
+  if (first_damage_.has_value()) {
+    first_damage_ =
         Error{.code = ErrorCode::kernel_failed,
               .text = "memory was written to " + std::to_string(offset_bytes) + ' ' + where +
                       " a block of " + std::to_string(entry.size_bytes) + " bytes"};
   }
 }
 
-bool DebugPool::note_guards(const Entry& entry) {
+bool DebugPool::check_guards(const Entry& entry) {
   std::byte* data = entry.page.data + alignment_bytes_;
   const std::span<std::byte> before(data - kGuardBytes, static_cast<std::size_t>(kGuardBytes));
   const std::span<std::byte> behind(
@@ -80,19 +80,19 @@ bool DebugPool::note_guards(const Entry& entry) {
   const std::int64_t first_before = first_other(before, kGuard);
   const std::int64_t first_behind = first_other(behind, kGuard);
   if (first_before >= 0) {
-    note_damage(entry, "bytes before", kGuardBytes - first_before);
+    record_damage(entry, "bytes before", kGuardBytes - first_before);
     fill(before, kGuard);
   }
   if (first_behind >= 0) {
-    note_damage(entry, "bytes behind", first_behind);
+    record_damage(entry, "bytes behind", first_behind);
     fill(behind, kGuard);
   }
   return first_before < 0 && first_behind < 0;
 }
 
 Status DebugPool::check(const Block& block) {
-  static_cast<void>(note_guards(entries_[block.index]));  // stores any damage in complaint_
-  return std::exchange(complaint_, Status());
+  static_cast<void>(check_guards(entries_[block.index]));  // stores any damage in first_damage_
+  return std::exchange(first_damage_, Status());
 }
 
 void DebugPool::release(const Block& block, const LastUse& last_use) noexcept {
@@ -112,23 +112,23 @@ void DebugPool::retire(std::size_t stream, std::uint64_t value) noexcept {
 
 void DebugPool::hold(const detail::ReleaseQueue::Entry& release) {
   const Entry& entry = entries_[release.index];
-  static_cast<void>(note_guards(entry));
+  static_cast<void>(check_guards(entry));
   fill({entry.page.data + alignment_bytes_, static_cast<std::size_t>(entry.size_bytes)}, kNothing);
   count_free(entry.kind, entry.page.size_bytes);
   held_.push_back(release.index);
   held_bytes_ += entry.page.size_bytes;
-  static_cast<void>(let_go(most_held_bytes_));
+  static_cast<void>(release_held(most_held_bytes_));
 }
 
-std::int64_t DebugPool::let_go(std::int64_t left_bytes) {
+std::int64_t DebugPool::release_held(std::int64_t left_bytes) {
   std::int64_t freed_bytes = 0;
   while (held_bytes_ > left_bytes) {
     const Entry& entry = entries_[held_.front()];
-    static_cast<void>(note_guards(entry));
+    static_cast<void>(check_guards(entry));
     const std::int64_t first = first_other(
         {entry.page.data + alignment_bytes_, static_cast<std::size_t>(entry.size_bytes)}, kNothing);
     if (first >= 0) {
-      note_damage(entry, "bytes into, after its release,", first);
+      record_damage(entry, "bytes into, after its release,", first);
     }
     count_reserved(entry.kind, -entry.page.size_bytes, -1);
     freed_bytes += entry.page.size_bytes;
@@ -150,7 +150,7 @@ MemoryReport DebugPool::report() const {
 }
 
 std::int64_t DebugPool::trim() noexcept {
-  return let_go(0);
+  return release_held(0);
 }
 
 }  // namespace hearth

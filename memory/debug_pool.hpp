@@ -42,18 +42,18 @@ class DebugPool final : public detail::PagedStrategy {
   using Entry = detail::PageList::Entry;
 
   /// Checks the guards of a block and repairs them. Returns whether they were intact.
-  [[nodiscard]] bool note_guards(const Entry& entry);
+  [[nodiscard]] bool check_guards(const Entry& entry);
   void hold(const detail::ReleaseQueue::Entry& release);
   /// Frees held pages, oldest first, until at most left_bytes are held. Returns the bytes freed.
-  std::int64_t let_go(std::int64_t left_bytes);
-  void note_damage(const Entry& entry, const char* where, std::int64_t offset_bytes);
+  std::int64_t release_held(std::int64_t left_bytes);
+  void record_damage(const Entry& entry, const char* where, std::int64_t offset_bytes);
 
   std::int64_t alignment_bytes_;
   std::int64_t most_held_bytes_;
   std::int64_t held_bytes_ = 0;
   detail::PageList entries_;
   std::deque<std::uint32_t> held_;
-  Status complaint_;  // first damage not yet reported
+  Status first_damage_;  // first damage not yet reported
 };
 
 }  // namespace hearth

@@ -91,7 +91,7 @@ Acquire DevicePool::acquire(std::int64_t size_bytes, PoolKind kind, Block& out) 
 Acquire DevicePool::grow(std::uint32_t heap, std::int64_t size_bytes) {
   Acquire answer = add_room(heap, size_bytes);
   if (answer != Acquire::ok &&
-      (pages_grow_ ? give_back(heap, size_bytes, kHeapCount) : trim()) > 0) {
+      (pages_grow_ ? release_pages(heap, size_bytes, kHeapCount) : trim()) > 0) {
     ++counts_.rungs.trim_count;
     answer = add_room(heap, size_bytes);
   }
@@ -102,9 +102,9 @@ Acquire DevicePool::grow(std::uint32_t heap, std::int64_t size_bytes) {
   return answer;
 }
 
-std::int64_t DevicePool::give_back(std::uint32_t heap,
-                                   std::int64_t size_bytes,
-                                   std::uint32_t heap_count) {
+std::int64_t DevicePool::release_pages(std::uint32_t heap,
+                                       std::int64_t size_bytes,
+                                       std::uint32_t heap_count) {
   std::int64_t given_bytes = 0;
   for (std::uint32_t i = 0; i < heap_count && given_bytes < size_bytes; ++i) {
     const std::uint64_t completed = waiting_.completed(0);
@@ -187,7 +187,7 @@ Acquire DevicePool::lengthen(std::uint32_t heap, std::int64_t size_bytes) {
     const std::int64_t excess_bytes =
         counts_.total.reserved_bytes - heaps_[kScratchHeap].reserved_bytes() +
         grown.cheapest_room(size_bytes).size_bytes - most_reserved_bytes(size_bytes);
-    if (excess_bytes > 0 && give_back(heap, excess_bytes, kScratchHeap) > 0) {
+    if (excess_bytes > 0 && release_pages(heap, excess_bytes, kScratchHeap) > 0) {
       ++counts_.give_back_count;
     }
   }

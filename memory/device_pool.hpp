@@ -73,7 +73,7 @@ class DevicePool final : public detail::PagedStrategy {
   [[nodiscard]] Acquire fill_gap(std::uint32_t heap, const detail::BlockHeap::Room& room);
   /// Returns size_bytes of the first heap_count heaps' free memory to the provider, but not the
   /// free end of `heap`. Returns the number of bytes.
-  std::int64_t give_back(std::uint32_t heap, std::int64_t size_bytes, std::uint32_t heap_count);
+  std::int64_t release_pages(std::uint32_t heap, std::int64_t size_bytes, std::uint32_t heap_count);
   /// Limit of the reserved bytes with a further block of size_bytes. Above it, free bytes are
   /// returned before the pool grows.
   [[nodiscard]] std::int64_t most_reserved_bytes(std::int64_t size_bytes) const noexcept;

@@ -56,7 +56,7 @@ Status usable(std::byte* begin, std::int64_t size_bytes) {
 }
 
 // A fresh mapping over the old one releases the memory and makes the bytes inaccessible.
-Status take_back(std::byte* begin, std::int64_t size_bytes) {
+Status decommit(std::byte* begin, std::int64_t size_bytes) {
   const auto length = static_cast<std::size_t>(size_bytes);
   void* lost = ::mmap(begin, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (lost == MAP_FAILED) {
@@ -165,7 +165,7 @@ Status HostPageProvider::resize_page(Page& page, std::int64_t size_bytes) {
     HEARTH_TRY_STATUS(usable(page.data + page.size_bytes, more_bytes));
     collapse(page.data, page.size_bytes, rounded);
   } else if (more_bytes < 0) {
-    HEARTH_TRY_STATUS(take_back(page.data + rounded, -more_bytes));
+    HEARTH_TRY_STATUS(decommit(page.data + rounded, -more_bytes));
   }
   page.size_bytes = rounded;
   mapped_bytes_ += more_bytes;
@@ -184,7 +184,7 @@ Status HostPageProvider::make_gap(const Page& page,
   const auto reach = find_reach(page);
   HEARTH_ASSERT(reach != reaches_.end() && offset_bytes + size_bytes <= page.size_bytes,
                 "the gap lies in a page that grows");
-  HEARTH_TRY_STATUS(take_back(page.data + offset_bytes, size_bytes));
+  HEARTH_TRY_STATUS(decommit(page.data + offset_bytes, size_bytes));
   reach->gap_bytes += size_bytes;
   mapped_bytes_ -= size_bytes;
   return {};

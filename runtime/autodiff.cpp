@@ -13,7 +13,7 @@
 namespace hearth::detail {
 
 TapeScope::TapeScope() : tape_(make_intrusive<Tape>().detach()) {
-  note_open(*tape_);
+  record_open(*tape_);
 }
 
 TapeScope::~TapeScope() {

@@ -55,7 +55,7 @@ detail::PendingHelper Device::wait_terms() const {
   detail::PendingHelper terms = helper_of(endpoint());
   terms.help = nullptr;
   terms.observe = nullptr;
-  terms.whom = {};
+  terms.awaited_name = {};
   return terms;
 }
 
@@ -119,25 +119,25 @@ std::uint64_t Device::generation() const {
 
 void Device::restart(SourceLoc loc) const {
   restart_later(loc).get();
-  note_restart();
+  log_restart();
 }
 
 void Device::restart(std::chrono::nanoseconds limit, SourceLoc loc) const {
   restart_later(loc).get({.deadline = Deadline::in(limit)});
-  note_restart();
+  log_restart();
 }
 
 Pending<void> Device::restart_later(SourceLoc loc) const {
   DeviceEndpoint& endpoint = this->endpoint();
-  const ErrorRef given_up = endpoint.tables().failures().enter(std::make_shared<const Error>(
+  const ErrorRef restart_error = endpoint.tables().failures().enter(std::make_shared<const Error>(
       Error{.code = ErrorCode::device_lost,
             .text = fmt::format("device {} was restarted", endpoint.name()),
             .device = endpoint.name()}));
-  detail::mark_read(*given_up);  // a restart is no failure to report
-  return ask_later<RestartDevice>(endpoint, loc, given_up);
+  detail::mark_read(*restart_error);  // a restart is no failure to report
+  return ask_later<RestartDevice>(endpoint, loc, restart_error);
 }
 
-void Device::note_restart() const {
+void Device::log_restart() const {
   log().debug(
       [this] { return fmt::format("device {} restarted: generation {}", name(), generation()); });
 }

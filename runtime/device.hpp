@@ -176,7 +176,7 @@ class Device {
 
  private:
   [[nodiscard]] Pending<void> restart_later(SourceLoc loc) const;
-  void note_restart() const;
+  void log_restart() const;
   [[nodiscard]] Pending<void> sync_later(bool reports_failures, SourceLoc loc) const;
 
   IntrusivePtr<DeviceEndpoint> endpoint_;

@@ -131,11 +131,11 @@ Tensor lend(Tensor tensor,
     stream.unmake_tensor(detail::TensorAccess::release_impl(result));
     throw;
   }
-  detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
+  detail::TensorAccess::impl(result)->record_use(stream.id(), record.sequence);
   if (is_last) {
     stream.recycle(detail::TensorAccess::release_impl(tensor));
   } else {
-    impl.note_use(stream.id(), record.sequence);
+    impl.record_use(stream.id(), record.sequence);
   }
   if (stream.endpoint().tables().recorder.is_on()) {
     // A recording cannot follow what the borrower does: it reads the bytes once they are returned.

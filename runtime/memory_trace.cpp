@@ -42,7 +42,7 @@ MemoryTraceScope::MemoryTraceScope(const Runtime& runtime,
     refuse_trace(writable.error(), loc);
   }
   RuntimeTables& tables = tables_of(devices_.front());
-  if (tables.has_memory_trace.exchange(true, std::memory_order_acq_rel)) {  // partner: give_up
+  if (tables.has_memory_trace.exchange(true, std::memory_order_acq_rel)) {  // partner: abandon
     refuse_trace({.code = ErrorCode::invalid_argument,
                   .text = "memory trace: the runtime's memory is traced already"},
                  loc);
@@ -56,13 +56,13 @@ MemoryTraceScope::MemoryTraceScope(const Runtime& runtime,
     }
   } catch (...) {
     drop_events({devices_.data(), begun});
-    give_up();
+    abandon();
     throw;
   }
   is_open_ = true;
 }
 
-void MemoryTraceScope::give_up() noexcept {
+void MemoryTraceScope::abandon() noexcept {
   RuntimeTables& tables = tables_of(devices_.front());
   tables.trace().remove_reader();
   tables.has_memory_trace.store(false, std::memory_order_release);  // partner: the constructor
@@ -89,7 +89,7 @@ Status MemoryTraceScope::stop() {
       return error.shared_error();
     }
   }();
-  give_up();
+  abandon();
   return status;
 }
 

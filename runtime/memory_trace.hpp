@@ -49,7 +49,7 @@ class [[nodiscard]] MemoryTraceScope final {
  private:
   [[nodiscard]] Status write() const;
   /// Abandons the trace, so that another one may begin.
-  void give_up() noexcept;
+  void abandon() noexcept;
 
   std::vector<Device> devices_;
   std::filesystem::path file_;

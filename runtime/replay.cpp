@@ -85,11 +85,11 @@ void judge(ReplayRow& row, const PlayedRead& read, const Expected& expected) {
 }
 
 ReplayRow row_of(const OpTrace& trace, const PlayedRead& read, const ReplayOptions& options) {
-  const TraceOp& maker = trace.ops[read.maker];
+  const TraceOp& producer = trace.ops[read.producer];
   ReplayRow row{.op = read.op < trace.ops.size() ? read.op + 1 : 0,
                 .value = trace.describe(read.operand),
-                .made_by = trace.describe(maker),
-                .place = trace.place_of(maker)};
+                .made_by = trace.describe(producer),
+                .place = trace.place_of(producer)};
   row.tolerance = options.tolerance > 0 && is_float(read.operand.dtype)
                       ? options.tolerance
                       : replay_tolerance(read.operand.dtype);

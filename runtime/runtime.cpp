@@ -261,7 +261,7 @@ std::unique_ptr<detail::OwnedThread> Runtime::Impl::start_thread(
       *executor,
       detail::ThreadOptions{.name = endpoint->name(), .cores = options.cores},
       detail::OwnedThreadOptions{.subject = fmt::format("device {}", endpoint->name()),
-                                 .observe = [endpoint] { return endpoint->what_holder_does(); },
+                                 .observe = [endpoint] { return endpoint->describe_holder(); },
                                  .limit = shutdown_limit,
                                  .log = &tables->log},
       std::move(body));
@@ -338,7 +338,7 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
                                    [endpoint](Promise<std::string> answer) {
                                      endpoint->post(DescribeWaits{.answer = std::move(answer)});
                                    },
-                               .observe = [endpoint] { return endpoint->what_holder_does(); }});
+                               .observe = [endpoint] { return endpoint->describe_holder(); }});
   tables->log.debug([&] {
     return fmt::format("device {} opens: {}; cores {{{}}}, budget {} bytes",
                        info.name,

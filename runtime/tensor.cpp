@@ -57,7 +57,7 @@ void submit_read(const Tensor& tensor,
   stream.require_made(impl, op, loc);
   OpRecord record = record_about(stream, OpKind::readback, impl, loc);
   submit_ticket(stream, record, std::move(ticket));
-  impl.note_use(stream.id(), record.sequence);
+  impl.record_use(stream.id(), record.sequence);
 }
 
 // Kernels count on it: a byte of 2 would count as true in one kernel and as 2 in another.
@@ -194,7 +194,7 @@ Tensor Tensor::from_owned_bytes(const Device& device,
     stream.unmake_tensor(detail::TensorAccess::release_impl(result));
     throw;
   }
-  detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
+  detail::TensorAccess::impl(result)->record_use(stream.id(), record.sequence);
   return result;
 }
 
@@ -242,7 +242,7 @@ void Tensor::set_path(std::string_view path, bool is_of_model, SourceLoc loc) co
   const PathId id = impl.endpoint->tables().paths.intern(path);
   if (impl.path.load(std::memory_order_acquire) != id) {
     impl.path.store(id, std::memory_order_release);  // partner: loads for error texts
-    impl.endpoint->note_path(impl, id);
+    impl.endpoint->record_path(impl, id);
   }
   const std::uint64_t unnamed = is_of_model ? 0 : kUnseenWeight;
   if (impl.unnamed_weight.load(std::memory_order_acquire) != unnamed) {
@@ -393,7 +393,7 @@ void Tensor::publish(bool is_frozen, SourceLoc loc) const {
     record.set(RecordFlag::frozen);
   }
   stream.submit(record, {});
-  impl.note_use(stream.id(), record.sequence);
+  impl.record_use(stream.id(), record.sequence);
 }
 
 void Tensor::adopt(SourceLoc loc) {

@@ -25,7 +25,7 @@ detail::Trace& trace_of(const Device& device) {
 }
 
 // A lost device has its own line in the log; a closed one has done its work.
-void note_unfinished(const Device& device, const Exception& error) {
+void log_unfinished(const Device& device, const Exception& error) {
   const ErrorCode code = error.error().code;
   if (code != ErrorCode::device_lost && code != ErrorCode::device_closed) {
     device.log().warn(
@@ -41,14 +41,14 @@ void catch_up(const std::vector<Device>& devices, SourceLoc loc) {
     try {
       asked.emplace_back(&device, device.catch_up_later(loc));
     } catch (const Exception& error) {
-      note_unfinished(device, error);
+      log_unfinished(device, error);
     }
   }
   for (auto& [device, done] : asked) {
     try {
       std::move(done).get();
     } catch (const Exception& error) {
-      note_unfinished(*device, error);
+      log_unfinished(*device, error);
     }
   }
 }

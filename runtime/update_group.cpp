@@ -217,7 +217,7 @@ UpdateGroup::~UpdateGroup() {
   if (open_ == nullptr || device_.endpoint().is_closed()) {
     return;
   }
-  open_->is_given_up = true;
+  open_->is_discarded = true;
   try {
     // Discards the group here if its stream is the current one; else the next op there does, or the
     // actor when the stream ends.

@@ -39,7 +39,7 @@ class BasicDoorbell {
 
   /// Returns whether something was rung that take() has not returned yet. Threads: token holder
   /// only.
-  [[nodiscard]] bool has_news() const noexcept {
+  [[nodiscard]] bool has_rung() const noexcept {
     return (word_.load(std::memory_order_acquire) & ~kTimed) != 0;  // partners: ring, ring_inbox
   }
 

@@ -17,7 +17,7 @@ typename BasicDoorbell<Policy>::Ring BasicDoorbell<Policy>::ring(Lane& lane) noe
     if ((old & kStopped) != 0) {
       return Ring::stopped;
     }
-    Atomics::note_write(&lane.doorbell_next);
+    Atomics::record_write(&lane.doorbell_next);
     lane.doorbell_next = std::bit_cast<Lane*>(old & ~kFlags);
     // Only one ringer wakes a sleeper without a deadline. It sets `timed`, because the actor will
     // look.
@@ -54,7 +54,7 @@ typename BasicDoorbell<Policy>::Rung BasicDoorbell<Policy>::to_rung(std::uintptr
   Lane* newest = std::bit_cast<Lane*>(word & ~kFlags);
   Lane* oldest = nullptr;
   while (newest != nullptr) {
-    Atomics::note_write(&newest->doorbell_next);
+    Atomics::record_write(&newest->doorbell_next);
     Lane* next = newest->doorbell_next;
     newest->doorbell_next = oldest;
     oldest = newest;

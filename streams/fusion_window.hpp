@@ -72,11 +72,11 @@ class FusionWindow {
   /// record that fails or cannot be fused.
   void pass(const OpRecord& record, bool is_op) noexcept {
     if (count(record, is_op)) {
-      note_boundary();
+      record_boundary();
     }
   }
   /// Resets the counts at a program boundary.
-  void note_boundary() noexcept {
+  void record_boundary() noexcept {
     if (ops_ > 1) {
       lonely_ops_ = 0;
     } else if (ops_ == 1 && lonely_ops_ < kLonelyOps) {
@@ -91,7 +91,7 @@ class FusionWindow {
     return lonely_ops_ == kLonelyOps && ops_ == 0;
   }
   /// Notes that an op failed at its turn, which may depend on timing: the window is not whole.
-  void note_failure() noexcept { is_whole_ = false; }
+  void register_failure() noexcept { is_whole_ = false; }
   /// Ends the window; its records run singly. Returns whether it was a whole one, between two
   /// program boundaries.
   bool end(bool at_boundary) noexcept {
@@ -101,7 +101,7 @@ class FusionWindow {
     looked_ = 0;
     is_whole_ = false;
     if (at_boundary) {
-      note_boundary();
+      record_boundary();
     }
     return was_whole;
   }

@@ -88,7 +88,7 @@ class BasicLane {
   /// only.
   [[nodiscard]] const OpRecord& at(std::uint64_t ahead) const noexcept {
     const OpRecord& record = (*records_)[(consumed() + ahead) % kCapacity];
-    Atomics::note_read(&record);
+    Atomics::record_read(&record);
     return record;
   }
   /// Returns the blob of peek(ahead), which must exist. Threads: token holder only.
@@ -113,7 +113,7 @@ class BasicLane {
   [[nodiscard]] Turn finish_turn(std::uint64_t looked = 0) noexcept;
   /// Takes back a lane that finish_turn() released. Returns false if it was rung: the doorbell has
   /// it or is about to. Threads: token holder only.
-  [[nodiscard]] bool take_back() noexcept {
+  [[nodiscard]] bool reclaim() noexcept {
     const std::uint32_t old = rung_.exchange(1, std::memory_order_acq_rel);  // partner: needs_ring
     is_orphaned_ = is_orphaned_ || old == 2;
     return old == 0;

@@ -52,7 +52,7 @@ bool BasicLane<Policy>::reserve_blob(OpRecord& record, std::span<const std::byte
   if (start + need - blob_head_.load(std::memory_order_acquire) > kBlobBytes) {  // partner: pop
     return false;
   }
-  Atomics::note_write(blobs_->data() + start % kBlobBytes);
+  Atomics::record_write(blobs_->data() + start % kBlobBytes);
   std::memcpy(blobs_->data() + start % kBlobBytes, blob.data(), blob.size());
   record.blob_offset = static_cast<std::uint32_t>(start % kBlobBytes);
   blob_tail_ = start + need;
@@ -73,7 +73,7 @@ bool BasicLane<Policy>::try_push(OpRecord& record, std::span<const std::byte> bl
   }
   record.sequence = tail_local_ + 1;
   OpRecord& place = (*records_)[tail_local_ % kCapacity];
-  Atomics::note_write(&place);
+  Atomics::record_write(&place);
   place = record;
   ++tail_local_;
   tail_.store(tail_local_, std::memory_order_release);  // partner: front
@@ -116,7 +116,7 @@ const OpRecord* BasicLane<Policy>::peek(std::uint64_t ahead) noexcept {
 template <class Policy>
 const std::byte* BasicLane<Policy>::blob_of(const OpRecord& record) const noexcept {
   const std::byte* place = blobs_->data() + record.blob_offset;
-  Atomics::note_read(place);
+  Atomics::record_read(place);
   if (record.blob_size_bytes > kBlobBytes / 4) {
     const std::byte* heap = nullptr;
     std::memcpy(&heap, place, sizeof heap);
@@ -146,7 +146,7 @@ template <class Policy>
 void BasicLane<Policy>::pop() noexcept {
   const std::uint64_t head = consumed();
   const OpRecord& record = (*records_)[head % kCapacity];
-  Atomics::note_read(&record);
+  Atomics::record_read(&record);
   const bool has_blob = record.blob_size_bytes != 0;
   if (has_blob) {
     release_blob(record);

@@ -39,11 +39,11 @@ enum class RecordFlag : std::uint16_t {
   scalar_lhs =
       /// The left operand is the immediate (ScalarAttributes); the one input is the right operand.
   1,
-  scalar_rhs = 2,  ///< The right operand is the immediate.
-  exclusive = 4,   ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
-  update = 8,      ///< Expression: updates a parameter, as part of an update group.
-  frozen = 16,     ///< Publish: the tensor's bytes do not change as long as it lives.
-  again = 32,      ///< Elementwise op or view: recomputes a value for later ops.
+  scalar_rhs = 2,   ///< The right operand is the immediate.
+  exclusive = 4,    ///< Outputs live long (weights, optimizer state): the pool keeps them apart.
+  update = 8,       ///< Expression: updates a parameter, as part of an update group.
+  frozen = 16,      ///< Publish: the tensor's bytes do not change as long as it lives.
+  recomputes = 32,  ///< Elementwise op or view: recomputes a value for later ops.
 };
 
 /// Function that the program called, if its name differs from the kind's own: errors and traces

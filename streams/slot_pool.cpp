@@ -64,7 +64,7 @@ std::uint32_t SlotDirectory::lease(SlotPool& pool) {
   return first + 1;
 }
 
-void SlotDirectory::give_back(SlotId slot) noexcept {
+void SlotDirectory::release(SlotId slot) noexcept {
   SlotBlock& block = block_of(slot);
   SlotPool& pool = *block.owner;
   std::uint32_t old = pool.returned_.load(std::memory_order_acquire);
@@ -77,7 +77,7 @@ void SlotDirectory::give_back(SlotId slot) noexcept {
 }
 
 void SlotPool::refill() {
-  free_ = returned_.exchange(0, std::memory_order_acq_rel);  // partner: give_back
+  free_ = returned_.exchange(0, std::memory_order_acq_rel);  // partner: release
   if (free_ == 0) {
     free_ = directory_.lease(*this);
   }

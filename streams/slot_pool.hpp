@@ -48,7 +48,7 @@ class SlotDirectory {
   /// Takes over an ended lane's pool; slots may still return to it.
   void leave_pool(SlotPool* pool);
   /// Returns a slot to the pool that leased it. Threads: token holder only.
-  void give_back(SlotId slot) noexcept;
+  void release(SlotId slot) noexcept;
   [[nodiscard]] std::uint32_t block_count() const noexcept {
     return block_count_.load(std::memory_order_acquire);
   }

@@ -53,8 +53,8 @@ struct CpuBackend::Machine final : KernelMaker {
     KindFacts facts{.aliased_inputs = row.may_alias_mask,
                     .prologue_inputs = 1,  // input 0
                     .takes_epilogue = row.takes_epilogue};
-    for (const OpKind maker : row.makers) {
-      facts.prologue_makers.set(static_cast<std::size_t>(maker));
+    for (const OpKind producer : row.producers) {
+      facts.prologue_makers.set(static_cast<std::size_t>(producer));
     }
     return facts;
   }
@@ -144,21 +144,21 @@ Support CpuBackend::supports(const KernelCall& call) const {
 }
 
 Support CpuBackend::supports_prologue(const KernelCall& call) const {
-  const KernelCall& maker = *call.prologue->call;
+  const KernelCall& producer = *call.prologue->call;
   const TensorView& input = call.inputs[static_cast<std::size_t>(call.prologue->input)];
-  if (!facts().may_take_prologue(call.op.kind(), call.prologue->input, maker.op.kind()) ||
-      maker.prologue != nullptr || maker.outputs.size() != 1) {
+  if (!facts().may_take_prologue(call.op.kind(), call.prologue->input, producer.op.kind()) ||
+      producer.prologue != nullptr || producer.outputs.size() != 1) {
     return {.yes = false,
             .reason = fmt::format("{} takes no prologue for input {} of a call of {}",
                                   hearth::name(call.op.kind()),
                                   call.prologue->input,
-                                  hearth::name(maker.op.kind()))};
+                                  hearth::name(producer.op.kind()))};
   }
-  if (maker.outputs[0].dtype != input.dtype || !input.layout->contiguous ||
-      maker.outputs[0].element_count() != input.element_count()) {
+  if (producer.outputs[0].dtype != input.dtype || !input.layout->contiguous ||
+      producer.outputs[0].element_count() != input.element_count()) {
     return {.yes = false, .reason = "a prologue's result is the whole input"};
   }
-  if (Support support = supports(maker); !support.yes) {
+  if (Support support = supports(producer); !support.yes) {
     return support;
   }
   return machine_->row(call.op.kind()).supports_prologue(call, machine_->context);
@@ -188,7 +188,7 @@ Status CpuBackend::run(const KernelCall& call) {
                  .device = info_.name};
   }
   Status status = row.run(call, machine_->context);
-  machine_->scratch.give_back();
+  machine_->scratch.release();
   return status;
 }
 

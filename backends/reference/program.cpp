@@ -150,13 +150,13 @@ class Run {
     if (error) {
       tensors_ = before;
       for (const RecordedOp& op : ops) {
-        give_up(op.view(), error);
+        abandon(op.view(), error);
       }
     }
     return {};
   }
 
-  void give_up(const OpView& op, const ErrorRef& error) {
+  void abandon(const OpView& op, const ErrorRef& error) {
     const bool keeps_state = op_info(op.kind()).op_class == OpClass::optimizer;
     for (int i = 0; i < op.record().output_count; ++i) {
       const Operand output = op.output(i);

@@ -167,8 +167,8 @@ KernelFacts kernel_facts() noexcept {
     const bool folds = op_facts(kind).fusion == FusionClass::reduce;
     KindFacts& of_kind = facts.of(kind);
     of_kind.prologue_inputs = 1;  // input 0
-    const auto set = [&](OpKind maker, bool may_make) {
-      of_kind.prologue_makers[static_cast<std::size_t>(maker)] = may_make;
+    const auto set = [&](OpKind producer, bool may_make) {
+      of_kind.prologue_makers[static_cast<std::size_t>(producer)] = may_make;
     };
     set(OpKind::expression,
         is_pool || folds || kind == OpKind::matmul || kind == OpKind::attention);
@@ -180,11 +180,11 @@ KernelFacts kernel_facts() noexcept {
 
 Support supports(const KernelCall& call) {
   if (call.prologue != nullptr) {
-    const KernelCall& maker = *call.prologue->call;
+    const KernelCall& producer = *call.prologue->call;
     KernelCall op = call;
     op.prologue = nullptr;
-    const Support made = supports(maker);
-    return maker.outputs.size() != 1
+    const Support made = supports(producer);
+    return producer.outputs.size() != 1
                ? Support{.yes = false, .reason = "a prologue with several results"}
            : made.yes ? supports(op)
                       : made;

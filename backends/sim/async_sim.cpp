@@ -339,7 +339,7 @@ Result<CopyPart> AsyncSim::download(std::span<std::byte> to,
 std::uint64_t AsyncSim::completed(std::uint8_t stream) noexcept {
   const detail::MutexLock lock(mutex_);
   const std::uint64_t value = work_->ended(stream);
-  work_->note_known({.value = value, .stream = stream});
+  work_->record_known({.value = value, .stream = stream});
   return value;
 }
 
@@ -389,7 +389,7 @@ std::optional<Status> AsyncSim::progress(std::span<const TimelinePoint> any_of) 
                      .device = info_.name};
       }
       if (work_->has_ended(point)) {
-        work_->note_known(point);
+        work_->record_known(point);
         has_ended = true;
       }
     }
@@ -490,7 +490,7 @@ void AsyncSim::wake_waiters_of_lost() {
 
 Status AsyncSim::check_host_access(ByteRange range, bool writes) {
   const detail::MutexLock lock(mutex_);
-  return options_.schedule.checks_memory ? report(work_->note_host_access(range, writes))
+  return options_.schedule.checks_memory ? report(work_->record_host_access(range, writes))
                                          : Status();
 }
 

@@ -19,7 +19,7 @@ SimMachine::SimMachine(const SimMachineOptions& options)
 
 std::uint64_t SimMachine::submit(SimCommand command) {
   Engine& engine = engines_.at(static_cast<std::size_t>(command.engine));
-  unended_.insert(++submitted_);
+  running_.insert(++submitted_);
   engine.waiting.push_back({.number = submitted_, .command = std::move(command)});
   begin_what_can();
   return submitted_;
@@ -43,7 +43,7 @@ bool SimMachine::run_next(nanoseconds limit) {
 }
 
 bool SimMachine::has_ended(std::uint64_t number) const {
-  return number <= submitted_ && !unended_.contains(number);
+  return number <= submitted_ && !running_.contains(number);
 }
 
 bool SimMachine::can_begin(Entry& entry) const {
@@ -100,7 +100,7 @@ SimMachine::Engine* SimMachine::next_end() {
 
 void SimMachine::end(Engine& engine) {
   Entry ended = std::move(*std::exchange(engine.running, std::nullopt));
-  unended_.erase(ended.number);
+  running_.erase(ended.number);
   if (ended.command.effect) {
     ended.command.effect();
   }

@@ -80,7 +80,7 @@ class SimMachine {
   std::chrono::nanoseconds now_{0};
   std::uint64_t submitted_ = 0;
   std::vector<Engine> engines_;
-  std::unordered_set<std::uint64_t> unended_;
+  std::unordered_set<std::uint64_t> running_;
 };
 
 }  // namespace hearth::sim

@@ -136,7 +136,7 @@ bool WorkStreams::is_pending(ErrorCell cell) const {
   });
 }
 
-void WorkStreams::note_known(TimelinePoint point) {
+void WorkStreams::record_known(TimelinePoint point) {
   if (point.stream >= streams_.size()) {
     return;
   }
@@ -184,7 +184,7 @@ void WorkStreams::drop_effects(ByteRange range) {
   }
 }
 
-std::optional<ShadowReport> WorkStreams::note_host_access(ByteRange range, bool writes) {
+std::optional<ShadowReport> WorkStreams::record_host_access(ByteRange range, bool writes) {
   const std::span<const ByteRange> bytes(&range, 1);
   const std::span<const ByteRange> none;
   return shadow_.access(ShadowMemory::kHost,

@@ -62,7 +62,7 @@ class WorkStreams final {
 
   /// Records that the host knows the end of this point and of all earlier work that it depends on.
   /// Work that the host orders may reuse their bytes only from then on.
-  void note_known(TimelinePoint point);
+  void record_known(TimelinePoint point);
 
   void add_page(ByteRange page) { shadow_.add_page(page); }
   /// Shrinks or grows a page. Returns a fault if work may still use removed bytes; that work then
@@ -70,7 +70,7 @@ class WorkStreams final {
   [[nodiscard]] std::optional<ShadowReport> resize_page(ByteRange page, std::int64_t size_bytes);
   [[nodiscard]] std::optional<ShadowReport> remove_page(ByteRange page);
   /// Records an access of the host to device bytes by their address.
-  [[nodiscard]] std::optional<ShadowReport> note_host_access(ByteRange range, bool writes);
+  [[nodiscard]] std::optional<ShadowReport> record_host_access(ByteRange range, bool writes);
 
  private:
   struct Piece {

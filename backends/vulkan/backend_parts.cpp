@@ -112,12 +112,12 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
       const gpu::ByteSpan word{guard, guard + 4};
       HEARTH_TRY_STATUS(ops->begin_launch({&all, 1}, {&word, 1}));
       encoder->begin({});
-      HEARTH_TRY_STATUS(guards.look(launch.guards, cell_address(0), guard, *encoder));
+      HEARTH_TRY_STATUS(guards.scan(launch.guards, cell_address(0), guard, *encoder));
     }
     reads.push_back({guard, guard + 4});
   }
   HEARTH_TRY_STATUS(ops->begin_launch(reads, writes));
-  encoder->begin({.may_come_later = launch.may_come_later && shaders->has_pool(),
+  encoder->begin({.is_deferrable = launch.is_deferrable && shaders->has_pool(),
                   .cell = cell,
                   .guard = guard,
                   .keeps = launch.keeps});
@@ -136,10 +136,10 @@ Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms 
   }();
   constexpr std::uint64_t kSomeGuard = 4;
   if (is_update(call.op.record())) {
-    if (!terms.may_come_later && !std::exchange(has_guard_kernel, true)) {
+    if (!terms.is_deferrable && !std::exchange(has_guard_kernel, true)) {
       constexpr ErrorCell kSomeCell = 1;
       encoder->begin(terms);
-      HEARTH_TRY_STATUS(guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *encoder));
+      HEARTH_TRY_STATUS(guards.scan({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *encoder));
       guards.forget();  // nothing was recorded
     }
     LaunchTerms guarded = terms;
@@ -156,17 +156,17 @@ Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms 
 
 Status VulkanBackend::Parts::flush() {
   length.begin_anew();
-  return has_lost() ? Status(lost()) : note(ops->flush());
+  return has_lost() ? Status(lost()) : observe(ops->flush());
 }
 
 // A copy's dependencies have to be in the queue first. The queues may be one, and none may wait for
 // a batch that cannot be submitted.
 Status VulkanBackend::Parts::begin_copy() {
   HEARTH_TRY_STATUS(flush());
-  return note(ops->settle(options.wait_limit));
+  return observe(ops->settle(options.wait_limit));
 }
 
-bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) {
+bool VulkanBackend::Parts::drains_within(std::chrono::nanoseconds within) {
   const std::array semaphores{
       ops->semaphore(), transfers->uploads().semaphore(), transfers->downloads().semaphore()};
   const Deadline deadline = Deadline::in(within);

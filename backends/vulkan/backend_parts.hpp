@@ -1,5 +1,5 @@
 // The parts of a Vulkan backend, and the steps that its calls share: recording a loss, encoding a
-// launch as dispatches, waiting for submitted work. Threads: as VulkanBackend; note() and its
+// launch as dispatches, waiting for submitted work. Threads: as VulkanBackend; observe() and its
 // callees: any.
 #pragma once
 
@@ -31,11 +31,11 @@ namespace hearth::vulkan {
 
 inline constexpr ErrorCell kMostCells = 16384;
 /// Limit of the wait for submitted work when a device closes.
-inline constexpr std::chrono::seconds kLongestRest{2};
+inline constexpr std::chrono::seconds kDrainLimit{2};
 
-struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
+struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
   VulkanOptions options;
-  gpu::LeftBehind::Owner owner;  ///< Lifetime of the executor; empty without one.
+  gpu::AbandonedObjects::Owner owner;  ///< Lifetime of the executor; empty without one.
   std::shared_ptr<const VulkanDevice> device;
   BackendInfo info;
   const KernelFacts facts = facts_of_rows();
@@ -54,7 +54,7 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   /// A thread has seen the loss first, and queries the driver for the cause.
   std::atomic<bool> is_losing{false};
   std::atomic<bool> is_lost{false};
-  bool has_rested = false;
+  bool has_drained = false;
   /// Submitted work has not ended in time: memory that the queue may touch is kept.
   bool hangs = false;
   std::string why_lost;       ///< The driver's description of the loss; written before is_lost.
@@ -73,17 +73,17 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   }
   /// Records a loss, with the driver's description. Returns the status unchanged if it is no loss,
   /// or if another thread recorded the loss first.
-  [[nodiscard]] Status note(Status status) {
+  [[nodiscard]] Status observe(Status status) {
     if (status.has_value() || status.error().code != ErrorCode::device_lost ||
         is_losing.exchange(true, std::memory_order_acq_rel)) {
       return status;
     }
-    if (device->is_given_up() && !comes_to_rest(longest_rest())) {
+    if (device->is_abandoned() && !drains_within(drain_limit())) {
       pages->keep_all();  // running work may still touch memory that is freed from here on
     }
-    why_lost = device->is_given_up() ? status.error().text : device->fault_text();
+    why_lost = device->is_abandoned() ? status.error().text : device->fault_text();
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
-    if (device->is_given_up() || why_lost.empty()) {
+    if (device->is_abandoned() || why_lost.empty()) {
       return status;
     }
     Error error = status.error();
@@ -91,8 +91,8 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
     return error;
   }
   /// True if a driver in software has left a loop early; the device then counts as lost.
-  [[nodiscard]] bool has_left_a_loop() {
-    if (!compiler->has_left_a_loop()) [[likely]] {
+  [[nodiscard]] bool has_ended_loop_early() {
+    if (!compiler->has_ended_loop_early()) [[likely]] {
       return false;
     }
     if (!is_losing.exchange(true, std::memory_order_acq_rel)) {
@@ -104,8 +104,8 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
     }
     return true;
   }
-  [[nodiscard]] Result<CopyPart> noted(Result<CopyPart> part) {
-    static_cast<void>(note(part.status()));
+  [[nodiscard]] Result<CopyPart> observed(Result<CopyPart> part) {
+    static_cast<void>(observe(part.status()));
     return part;
   }
   /// Records the loss of a fault plan, of which the driver has no description.
@@ -115,18 +115,18 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
     return error;
   }
   /// At most half of the wait limit: a restart of the device waits for this one.
-  [[nodiscard]] std::chrono::nanoseconds longest_rest() const noexcept {
-    return std::min<std::chrono::nanoseconds>(kLongestRest, options.wait_limit / 2);
+  [[nodiscard]] std::chrono::nanoseconds drain_limit() const noexcept {
+    return std::min<std::chrono::nanoseconds>(kDrainLimit, options.wait_limit / 2);
   }
   [[nodiscard]] bool has_ended() noexcept override {
     return options.faults.lost_at_call == 0 && ops->is_settled() &&
-           comes_to_rest(std::chrono::nanoseconds(0));
+           drains_within(std::chrono::nanoseconds(0));
   }
   [[nodiscard]] std::int64_t size_bytes() const noexcept override {
     return pages->allocated_bytes();
   }
   /// Waits up to `within`. Returns true if all submitted work has ended, or can never end.
-  [[nodiscard]] bool comes_to_rest(std::chrono::nanoseconds within);
+  [[nodiscard]] bool drains_within(std::chrono::nanoseconds within);
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
     return cells.address() + sizeof(gpu::ErrorCellWords) * std::uint64_t{cell};

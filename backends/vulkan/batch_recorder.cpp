@@ -108,7 +108,7 @@ Status BatchRecorder::State::submit(Batch& batch) const {
   BatchClock::end(device, batch.commands, batch.queries);
   VkResult result = api.vkEndCommandBuffer(batch.commands);
   if (result != VK_SUCCESS) {
-    return device.give_up("vkEndCommandBuffer", result);
+    return device.abandon("vkEndCommandBuffer", result);
   }
   std::vector<VkSemaphore> semaphores;
   std::vector<std::uint64_t> values;
@@ -135,7 +135,7 @@ Status BatchRecorder::State::submit(Batch& batch) const {
   work.pSignalSemaphores = &target.semaphore;
   result = batch.hangs ? VK_SUCCESS : api.vkQueueSubmit(target.queue, 1, &work, VK_NULL_HANDLE);
   if (result != VK_SUCCESS) {
-    return device.give_up("vkQueueSubmit", result);
+    return device.abandon("vkQueueSubmit", result);
   }
   return {};
 }
@@ -147,7 +147,7 @@ void BatchRecorder::State::take(Batch& batch) noexcept {
     try {
       status = submit(batch);
     } catch (const std::exception&) {  // no memory for the lists
-      status = target.device->give_up("recording a batch", VK_ERROR_OUT_OF_HOST_MEMORY);
+      status = target.device->abandon("recording a batch", VK_ERROR_OUT_OF_HOST_MEMORY);
     }
     if (status.has_value()) {
       submitted.store(value, std::memory_order_release);  // partner: submitted()
@@ -260,7 +260,7 @@ bool BatchRecorder::hand_over(Batch& batch) {
     static_cast<void>(thread_->jobs->push({.batch = &batch, .reached = {}}));
   } catch (const std::exception&) {
     state_->fail(
-        state_->target.device->give_up("handing over a batch", VK_ERROR_OUT_OF_HOST_MEMORY));
+        state_->target.device->abandon("handing over a batch", VK_ERROR_OUT_OF_HOST_MEMORY));
     return true;
   }
   // Publishes thread_ too, which settle() reads on another thread.
@@ -292,7 +292,7 @@ Status BatchRecorder::settle(std::chrono::nanoseconds limit) {
 }
 
 // An idle thread needs a moment to end; a busy one gets no time.
-void BatchRecorder::leave_behind() noexcept {
+void BatchRecorder::abandon() noexcept {
   if (thread_ != nullptr) {
     thread_->jobs->close();
     thread_->thread.end(is_idle() ? Deadline::in(kLongestEnd)

@@ -107,7 +107,7 @@ class BatchRecorder final {
   [[nodiscard]] Status settle(std::chrono::nanoseconds limit);
   /// Ends the thread, or abandons it with the objects that it uses. Afterwards only const functions
   /// may be called, and settle() where is_idle().
-  void leave_behind() noexcept;
+  void abandon() noexcept;
 
  private:
   struct State;

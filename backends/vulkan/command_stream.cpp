@@ -146,7 +146,7 @@ Result<std::unique_ptr<Batch>> CommandStream::take_batch() {
 
 // A batch begins with a barrier, which makes earlier writes visible. For kernels it is the barrier
 // of the first dispatch.
-Status CommandStream::open_batch(LaunchAtHand launch) {
+Status CommandStream::open_batch(LaunchState launch) {
   if (has_open()) {
     return {};
   }
@@ -177,7 +177,7 @@ Status CommandStream::open_batch(LaunchAtHand launch) {
   open_ = std::move(batch);
   open_count_ = 0;
   has_barrier_ = true;
-  if (launch == LaunchAtHand::goes_on) {
+  if (launch == LaunchState::continues) {
     hazards_.barrier();
   } else {
     hazards_.clear();
@@ -203,9 +203,9 @@ void CommandStream::wait_for(VkSemaphore semaphore, std::uint64_t value) {
 
 // Continues a launch between two of its dispatches. The next batch begins with a barrier, and the
 // launch's bytes still count.
-Status CommandStream::go_on_in_next_batch() {
+Status CommandStream::continue_in_next_batch() {
   HEARTH_TRY_STATUS(flush());
-  return open_batch(LaunchAtHand::goes_on);
+  return open_batch(LaunchState::continues);
 }
 
 // The batch's launches count as issued, so later ones would read bytes that were never written. The
@@ -352,7 +352,7 @@ Result<std::uint64_t> CommandStream::store(std::span<const std::byte> parameters
   }
   while (begin + needed - ring_begin_ > size) {
     if (running_.empty()) {
-      HEARTH_TRY_STATUS(go_on_in_next_batch());
+      HEARTH_TRY_STATUS(continue_in_next_batch());
     }
     HEARTH_TRY_STATUS(wait_for_oldest());
   }

@@ -84,7 +84,7 @@ class CommandStream final {
   [[nodiscard]] std::uint64_t in_queue() const noexcept { return recorder_->submitted(); }
   /// Ends the recorder thread, before this stream is abandoned with memory that a hung queue may
   /// touch.
-  void leave_behind() noexcept { recorder_->leave_behind(); }
+  void abandon() noexcept { recorder_->abandon(); }
 
   /// For tests: later submissions never run, as on a hung queue.
   void hang() noexcept { hangs_ = true; }
@@ -110,10 +110,10 @@ class CommandStream final {
                 Work work,
                 VkPipelineLayout layout) noexcept
       : device_(std::move(device)), work_(work), layout_(layout), clock_(*device_) {}
-  /// State of the current launch when a batch begins: `goes_on` if it has dispatched a part.
-  enum class LaunchAtHand : std::uint8_t { none, goes_on };
-  [[nodiscard]] Status open_batch(LaunchAtHand launch = LaunchAtHand::none);
-  [[nodiscard]] Status go_on_in_next_batch();
+  /// State of the current launch when a batch begins: `continues` if it has dispatched a part.
+  enum class LaunchState : std::uint8_t { none, continues };
+  [[nodiscard]] Status open_batch(LaunchState launch = LaunchState::none);
+  [[nodiscard]] Status continue_in_next_batch();
   [[nodiscard]] Result<std::unique_ptr<Batch>> take_batch();
   /// Recycles batches that have ended.
   [[nodiscard]] Status retire();

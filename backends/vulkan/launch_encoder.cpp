@@ -16,14 +16,14 @@ Status LaunchEncoder::dispatch(const gpu::KernelKey& key,
                                gpu::KernelText text,
                                const gpu::ParameterBlock& parameters,
                                gpu::Grid grid) {
-  if (terms_.only_asks) {
+  if (terms_.only_queries) {
     is_compiling_ = is_compiling_ || !kernels_.has(key);
     return {};
   }
   // A launch that has recorded a dispatch has to be whole, so it waits for its kernels.
-  const bool may_come_later = terms_.may_come_later && dispatches_ == 0;
+  const bool is_deferrable = terms_.is_deferrable && dispatches_ == 0;
   HEARTH_TRY(const gpu::KernelHandle kernel,
-             may_come_later ? kernels_.kernel_if_made(key, text) : kernels_.kernel(key, text));
+             is_deferrable ? kernels_.kernel_if_made(key, text) : kernels_.kernel(key, text));
   if (kernel == gpu::KernelHandle::none) {
     is_compiling_ = true;
     terms_.records = false;  // later dispatches only request their kernels
@@ -37,12 +37,12 @@ Status LaunchEncoder::dispatch(const gpu::KernelKey& key,
 }
 
 // A deterministic runtime makes kernels at once, so no kernel stands in for another.
-bool LaunchEncoder::is_made_later(const gpu::KernelKey& key, gpu::KernelText text) {
+bool LaunchEncoder::is_compiled_later(const gpu::KernelKey& key, gpu::KernelText text) {
   if (limits().interprets_always) {
     return true;
   }
-  if (terms_.only_asks || dispatches_ > 0 || !kernels_.has_pool() ||
-      !(terms_.records || terms_.may_come_later)) {
+  if (terms_.only_queries || dispatches_ > 0 || !kernels_.has_pool() ||
+      !(terms_.records || terms_.is_deferrable)) {
     return false;
   }
   const Result<gpu::KernelHandle> made = kernels_.kernel_if_made(key, text);
@@ -77,7 +77,7 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   if (!terms_.records) {
     return kNowhere;
   }
-  memory_->give_back_after(ops_.open_value());  // a second call by one launch
+  memory_->release_after(ops_.open_value());  // a second call by one launch
   const std::int64_t half = (size_bytes + 63) / 64 * 64;
   Result<std::byte*> taken = memory_->take(half <= kMostTurnBytes ? 2 * half : size_bytes);
   const bool has_halves = half <= kMostTurnBytes && taken.has_value();

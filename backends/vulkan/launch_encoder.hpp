@@ -17,9 +17,9 @@ namespace hearth::vulkan {
 struct LaunchTerms {
   bool records = true;  ///< False: only makes kernels.
   /// Makes no kernel: is_compiling() reports whether one is missing.
-  bool only_asks = false;
+  bool only_queries = false;
   /// Records nothing while the first kernel is missing: is_compiling() then returns true.
-  bool may_come_later = false;
+  bool is_deferrable = false;
   std::uint64_t cell = 0;
   std::uint64_t guard = 0;
   std::span<const std::int8_t> keeps = {};
@@ -37,7 +37,7 @@ class LaunchEncoder final : public gpu::KernelEncoder {
   /// Takes scratch from this memory from here on.
   void use_scratch(ScratchMemory& memory) noexcept { memory_ = &memory; }
   /// Frees the launch's scratch at the end of the open batch.
-  void give_scratch_back() noexcept { memory_->give_back_after(ops_.open_value()); }
+  void release_scratch() noexcept { memory_->release_after(ops_.open_value()); }
   void begin(const LaunchTerms& terms) noexcept {
     terms_ = terms;
     is_compiling_ = false;
@@ -56,7 +56,7 @@ class LaunchEncoder final : public gpu::KernelEncoder {
                                            gpu::KernelText text,
                                            const gpu::ParameterBlock& parameters,
                                            gpu::Grid grid) override;
-  [[nodiscard]] bool is_made_later(const gpu::KernelKey& key, gpu::KernelText text) override;
+  [[nodiscard]] bool is_compiled_later(const gpu::KernelKey& key, gpu::KernelText text) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }

@@ -20,7 +20,7 @@ class OwnScratch final : public ScratchMemory {
 
   /// Errors: out_of_memory; those of Vulkan.
   [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override;
-  void give_back() noexcept override {}
+  void release() noexcept override {}
 
  private:
   struct Outgrown {

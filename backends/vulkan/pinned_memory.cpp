@@ -31,7 +31,7 @@ HostBytes PinnedMemory::take(std::size_t size) {
     held_.emplace(first, std::move(buffer));
   }
   return {std::shared_ptr<std::byte>(
-              first, [memory = shared_from_this()](std::byte* each) { memory->give_back(each); }),
+              first, [memory = shared_from_this()](std::byte* each) { memory->release(each); }),
           size};
 }
 
@@ -77,7 +77,7 @@ std::int64_t PinnedMemory::trim() noexcept {
 }
 
 // Frees the buffer if there is no host memory for its list entry.
-void PinnedMemory::give_back(const std::byte* first) noexcept {
+void PinnedMemory::release(const std::byte* first) noexcept {
   Buffer buffer;
   const hearth::detail::MutexLock lock(mutex_);
   const auto found = held_.find(first);

@@ -47,7 +47,7 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   static constexpr std::uint32_t kLeastLog = 16;  ///< 64 KiB
 
   [[nodiscard]] std::int64_t free_bytes() const noexcept HEARTH_REQUIRES(mutex_);
-  void give_back(const std::byte* first) noexcept HEARTH_EXCLUDES(mutex_);
+  void release(const std::byte* first) noexcept HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;
   mutable hearth::detail::Mutex mutex_;

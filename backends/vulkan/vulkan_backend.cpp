@@ -71,7 +71,7 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   if (options.executor != nullptr) {
     parts->owner = options.executor->life();
   }
-  parts->device->left_behind().sweep(parts->owner);
+  parts->device->abandoned_objects().sweep(parts->owner);
   parts->pages = std::make_unique<DevicePages>(parts->device);
   HEARTH_TRY(parts->ops,
              CommandStream::make(parts->device,
@@ -114,28 +114,28 @@ VulkanBackend::VulkanBackend(std::unique_ptr<Parts> parts) noexcept : parts_(std
 // A hung queue must not block the end of a runtime or a restart. Memory that the queue may touch is
 // kept until a later device of the runtime finds the queue drained.
 VulkanBackend::~VulkanBackend() {
-  come_to_rest();
+  drain();
   const std::shared_ptr<const VulkanDevice> device = parts_->device;
-  const gpu::LeftBehind::Owner owner = parts_->owner;
+  const gpu::AbandonedObjects::Owner owner = parts_->owner;
   const bool has_executor = parts_->options.executor != nullptr;
   if (parts_->hangs) {
     parts_->options.log = nullptr;  // the abandoned parts may outlive the log
     parts_->shaders->forget_log();
-    device->left_behind().keep(owner, std::move(parts_));
+    device->abandoned_objects().keep(owner, std::move(parts_));
   }
   if (!has_executor || !owner.expired()) {
-    device->left_behind().sweep(owner);
+    device->abandoned_objects().sweep(owner);
   }
 }
 
-void VulkanBackend::come_to_rest() noexcept {
+void VulkanBackend::drain() noexcept {
   Parts& p = *parts_;
-  if (std::exchange(p.has_rested, true) || p.comes_to_rest(p.longest_rest())) {
+  if (std::exchange(p.has_drained, true) || p.drains_within(p.drain_limit())) {
     return;
   }
   p.hangs = true;
   p.pages->keep_all();
-  p.ops->leave_behind();
+  p.ops->abandon();
   if (p.options.log != nullptr) {
     p.options.log->write(hearth::detail::LogLevel::warn, [&] {
       return fmt::format(
@@ -143,7 +143,7 @@ void VulkanBackend::come_to_rest() noexcept {
           "allocated until a later restart, trim() or opening of a device of this runtime finds it "
           "drained",
           p.info.name,
-          std::chrono::duration<double>(p.longest_rest()).count());
+          std::chrono::duration<double>(p.drain_limit()).count());
     });
   }
 }
@@ -192,10 +192,10 @@ Status VulkanBackend::prepare(const KernelCall& call) {
 }
 
 // Ignores a full pool: the launch that needs the kernel finds the same.
-void VulkanBackend::foresee(const KernelCall& call) {
+void VulkanBackend::precompile(const KernelCall& call) {
   if (parts_->shaders->has_pool() && supports(call).yes) {
     parts_->encoder->forget_dispatches();
-    static_cast<void>(parts_->encode_nothing(call, {.records = false, .may_come_later = true}));
+    static_cast<void>(parts_->encode_nothing(call, {.records = false, .is_deferrable = true}));
   }
 }
 
@@ -204,7 +204,7 @@ bool VulkanBackend::has_kernel(const KernelCall& call) {
   if (!supports(call).yes) {
     return true;
   }
-  parts_->encoder->begin({.records = false, .only_asks = true});
+  parts_->encoder->begin({.records = false, .only_queries = true});
   return !gpu::kernel_row(call.op.kind()).encode(call, *parts_->encoder).has_value() ||
          !parts_->encoder->is_compiling();
 }
@@ -212,7 +212,7 @@ bool VulkanBackend::has_kernel(const KernelCall& call) {
 Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> after) {
   Parts& p = *parts_;
   Issue issue;
-  issue.status = p.has_lost() ? Status(p.lost()) : p.note(p.wait_before(after));
+  issue.status = p.has_lost() ? Status(p.lost()) : p.observe(p.wait_before(after));
   issue.may_have_begun = false;
   for (const Launch& launch : batch) {
     if (!issue.status.has_value()) {
@@ -224,8 +224,8 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     }
     p.encoder->forget_dispatches();
     p.ops->time_as(launch.timed_as);
-    issue.status = p.note(p.encode(launch));
-    p.encoder->give_scratch_back();
+    issue.status = p.observe(p.encode(launch));
+    p.encoder->release_scratch();
     if (issue.status.has_value() && p.encoder->is_compiling()) {
       --p.submits;  // the launch is retried
       issue.status = Error{.code = ErrorCode::unsupported,
@@ -247,7 +247,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
       // The device waits for a shorter batch, and a thread would wake too late.
       using Recording = CommandStream::Recording;
       const Recording how = count < gpu::BatchLength::kMost ? Recording::here : Recording::beside;
-      if (Status status = p.note(p.ops->flush(how)); !status.has_value()) {
+      if (Status status = p.observe(p.ops->flush(how)); !status.has_value()) {
         issue.status = std::move(status);
         issue.may_have_begun = true;
         --issue.issued;
@@ -271,13 +271,13 @@ Result<CopyPart> VulkanBackend::upload(std::byte* to,
                                        std::span<const std::byte> from,
                                        std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(parts_->begin_copy());
-  return parts_->noted(parts_->transfers->upload(to, from, after));
+  return parts_->observed(parts_->transfers->upload(to, from, after));
 }
 Result<CopyPart> VulkanBackend::download(std::span<std::byte> to,
                                          const std::byte* from,
                                          std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(parts_->begin_copy());
-  return parts_->noted(parts_->transfers->download(to, from, after));
+  return parts_->observed(parts_->transfers->download(to, from, after));
 }
 void VulkanBackend::forget_target(std::span<std::byte> target) noexcept {
   parts_->transfers->forget_target(target);
@@ -292,7 +292,7 @@ std::int64_t VulkanBackend::pinned_bytes() const noexcept {
   return parts_->transfers->pinned_bytes();
 }
 std::int64_t VulkanBackend::trim() noexcept {
-  return parts_->device->left_behind().sweep(parts_->owner) + parts_->transfers->trim();
+  return parts_->device->abandoned_objects().sweep(parts_->owner) + parts_->transfers->trim();
 }
 
 // ---- time ----
@@ -305,11 +305,11 @@ std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
   const Result<std::uint64_t> value = stream == kOpStream       ? p.ops->completed()
                                       : stream == kUploadStream ? p.transfers->uploads().completed()
                                                                 : p.transfers->settle_piece();
-  static_cast<void>(p.note(value.status()));  // the next submit or wait reports a loss
+  static_cast<void>(p.observe(value.status()));  // the next submit or wait reports a loss
   if (p.ops->has_failed()) {
-    static_cast<void>(p.note(p.ops->failure()));
+    static_cast<void>(p.observe(p.ops->failure()));
   }
-  if (!value.has_value() || p.has_left_a_loop()) {
+  if (!value.has_value() || p.has_ended_loop_early()) {
     return stream == kOpStream ? p.known_ops : 0;
   }
   if (stream == kOpStream) {
@@ -330,13 +330,13 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
     }
     const bool is_settled = p.ops->is_settled();  // before has_failed() is read
     if (p.ops->has_failed()) {
-      return p.note(p.ops->failure());
+      return p.observe(p.ops->failure());
     }
     const Result<std::uint64_t> downloads = p.transfers->settle();
     const Result<Needs> reached =
         downloads.has_value() ? p.transfers->reached() : Result<Needs>(downloads.status());
     if (!reached.has_value()) {
-      return p.note(reached.status());
+      return p.observe(reached.status());
     }
     std::vector<VkSemaphore> waited;
     std::vector<std::uint64_t> values;
@@ -384,7 +384,7 @@ Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadl
           .device = p.info.name};
     }
     if (result != VK_SUCCESS && result != VK_TIMEOUT) {
-      return p.note(p.device->failed("vkWaitSemaphores", result));
+      return p.observe(p.device->failed("vkWaitSemaphores", result));
     }
   }
 }

@@ -71,7 +71,7 @@ class VulkanBackend final : public Backend,
   [[nodiscard]] static Result<std::unique_ptr<Backend>> open(VulkanOptions options);
   VulkanBackend(const VulkanBackend&) = delete;
   VulkanBackend& operator=(const VulkanBackend&) = delete;
-  /// Waits for submitted work, unless come_to_rest() already did.
+  /// Waits for submitted work, unless drain() already did.
   ~VulkanBackend() override;
 
   [[nodiscard]] const BackendInfo& info() const noexcept override;
@@ -82,7 +82,7 @@ class VulkanBackend final : public Backend,
   [[nodiscard]] BatchTimes* times() noexcept override { return this; }
   [[nodiscard]] Support supports(const KernelCall& call) const override;
   [[nodiscard]] Status prepare(const KernelCall& call) override;
-  void foresee(const KernelCall& call) override;
+  void precompile(const KernelCall& call) override;
   [[nodiscard]] bool has_kernel(const KernelCall& call) override;
   [[nodiscard]] Issue submit(std::span<const Launch> batch,
                              std::span<const TimelinePoint> after) override;
@@ -101,7 +101,7 @@ class VulkanBackend final : public Backend,
   std::int64_t trim() noexcept override;
   [[nodiscard]] std::uint64_t completed(std::uint8_t stream) noexcept override;
   [[nodiscard]] Status wait(std::span<const TimelinePoint> any_of, Deadline deadline) override;
-  void come_to_rest() noexcept override;
+  void drain() noexcept override;
   [[nodiscard]] Status cell_status(ErrorCell cell) override;
   [[nodiscard]] CompileCounts compile_counts() const noexcept override;
   [[nodiscard]] std::vector<LaunchTime> take_launch_times() override;

@@ -62,7 +62,7 @@ class TransferFigures {
       static_cast<void>(backend.completed(point.stream));
     }
   }
-  static void say(const char* name, const char* memory, std::vector<double> seconds) {
+  static void print_row(const char* name, const char* memory, std::vector<double> seconds) {
     std::ranges::sort(seconds);
     const double median = seconds[seconds.size() / 2];
     fmt::print(
@@ -92,8 +92,8 @@ class TransferFigures {
       there.read_into(std::as_writable_bytes(std::span(*target)), target).get();
       down.push_back(seconds_since(start));
     }
-    say("upload_256MiB", "ordinary", std::move(up));
-    say("download_256MiB", "ordinary", std::move(down));
+    print_row("upload_256MiB", "ordinary", std::move(up));
+    print_row("download_256MiB", "ordinary", std::move(down));
   }
 
   static void pinned(const std::string& name) {
@@ -116,8 +116,8 @@ class TransferFigures {
         });
         down.push_back(seconds_since(start));
       }
-      say("upload_256MiB", "host_bytes", std::move(up));
-      say("download_256MiB", "host_bytes", std::move(down));
+      print_row("upload_256MiB", "host_bytes", std::move(up));
+      print_row("download_256MiB", "host_bytes", std::move(down));
     }
     backend->pages().free_page(page);
   }

@@ -162,7 +162,7 @@ class DataLoader::Assembler {
                                          cursor.batch,
                                          cursor.epoch,
                                          dataset_.name());
-    if (!detail::tells_all(*cause)) {
+    if (!detail::describes_failure(*cause)) {
       return Error{.code = ErrorCode::worker_failed, .text = text, .cause = cause};
     }
     Error own = *cause;

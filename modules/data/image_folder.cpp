@@ -106,7 +106,7 @@ ImageFolder::ImageFolder(const fs::path& folder, ImageFolderOptions options, Sou
     : options_(std::move(options)) {
   check(options_, loc);
   list(folder, loc);
-  note_skipped(folder);
+  log_skipped(folder);
   is_scaled_ = options_.height > 0;
   if (!is_scaled_) {
     const Picture first = read_picture(files_.front(), options_.channels, loc);
@@ -165,7 +165,7 @@ void ImageFolder::list_class(const fs::path& folder, std::int64_t label, SourceL
 }
 
 // A data set has no runtime, so it logs to standard error.
-void ImageFolder::note_skipped(const fs::path& folder) const {
+void ImageFolder::log_skipped(const fs::path& folder) const {
   if (skipped_.empty()) {
     return;
   }

@@ -72,7 +72,7 @@ class ImageFolder final : public Dataset {
  private:
   void list(const std::filesystem::path& folder, SourceLoc loc);
   void list_class(const std::filesystem::path& folder, std::int64_t label, SourceLoc loc);
-  void note_skipped(const std::filesystem::path& folder) const;
+  void log_skipped(const std::filesystem::path& folder) const;
 
   ImageFolderOptions options_;
   bool is_scaled_ = false;

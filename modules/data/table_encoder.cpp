@@ -381,7 +381,7 @@ std::vector<std::int64_t> TableEncoder::codes_of(const Category& category,
   if (unknown_ == UnknownCategory::refuse) {
     refuse_table(fmt::format("{}; there were {}", found, fmt::join(category.texts, ", ")), loc);
   }
-  if (!category.has_told->exchange(true, std::memory_order_acq_rel)) {  // partner: itself
+  if (!category.has_warned->exchange(true, std::memory_order_acq_rel)) {  // partner: itself
     const std::string more =
         unknown_count == 1 ? ""
                            : fmt::format(", as the texts there of {} rows in all", unknown_count);

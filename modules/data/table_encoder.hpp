@@ -132,7 +132,7 @@ class TableEncoder final {
     std::string column;
     std::vector<std::string> texts;
     /// Whether the warning about an unknown text of this column was logged.
-    std::shared_ptr<std::atomic<bool>> has_told = std::make_shared<std::atomic<bool>>(false);
+    std::shared_ptr<std::atomic<bool>> has_warned = std::make_shared<std::atomic<bool>>(false);
   };
 
   TableEncoder() = default;

@@ -101,7 +101,7 @@ LoadedWeights load_weights(Model& model,
     loaded[i].set_path(refs[i].path);
   }
   if (!refs.empty()) {
-    file.note_load(refs.front().tensor->device());
+    file.record_load(refs.front().tensor->device());
   }
   for (std::size_t i = 0; i < refs.size(); ++i) {
     if (loaded[i].is_valid()) {

@@ -296,7 +296,7 @@ void SafetensorsFile::require_exactly(std::span<const NamedTensor> expected, Sou
   static_cast<void>(match(expected, {}, loc));
 }
 
-void SafetensorsFile::note_load(const Device& device) const {
+void SafetensorsFile::record_load(const Device& device) const {
   device.log().debug([&] {
     return fmt::format(
         "loaded {} tensors, {} bytes, from {} to {}{}",

@@ -144,7 +144,7 @@ class SafetensorsFile final {
   /// Whether write_safetensors() wrote this file and its checksum is correct.
   [[nodiscard]] bool is_verified() const noexcept { return checksum_ == Checksum::right; }
   /// Logs that all tensors were loaded to this device.
-  void note_load(const Device& device) const;
+  void record_load(const Device& device) const;
 
  private:
   enum class Checksum { none, foreign, right };

@@ -192,14 +192,14 @@ Status check_cover(const std::vector<SafetensorsFile::Entry>& entries, std::size
 // Observes parser events for properties that the parsed value loses.
 class JsonWatch {
  public:
-  bool look(int depth, Json::parse_event_t event, const Json& parsed) {
+  bool accept(int depth, Json::parse_event_t event, const Json& parsed) {
     constexpr int kMostDepth = 4;  // the deepest value of the format: a tensor's sizes
     if (depth > kMostDepth) {
       is_deep = true;
       return false;  // not stored, so that a hostile file uses no stack
     }
     if (event == Json::parse_event_t::key) {
-      note_key(depth, parsed.get_ref<const std::string&>());
+      record_key(depth, parsed.get_ref<const std::string&>());
     }
     return true;
   }
@@ -209,7 +209,7 @@ class JsonWatch {
   bool has_own_order = false;
 
  private:
-  void note_key(int depth, const std::string& key) {
+  void record_key(int depth, const std::string& key) {
     if (depth == 1) {
       twice = names_.insert(key).second ? twice : key;
       tensor_ = key;
@@ -226,15 +226,15 @@ class JsonWatch {
 };
 
 Result<Json> parse_json(std::string_view text, JsonWatch& watch) {
-  const auto look = [&watch](int depth, Json::parse_event_t event, Json& parsed) {
-    return watch.look(depth, event, parsed);
+  const auto accept = [&watch](int depth, Json::parse_event_t event, Json& parsed) {
+    return watch.accept(depth, event, parsed);
   };
   if (text.find('\0') != text.npos) {  // the parser would stop here without an error
     return bad("the header is not JSON: it has a zero byte");
   }
   Json root;
   try {
-    root = Json::parse(text, look);
+    root = Json::parse(text, accept);
   } catch (const Json::exception& error) {
     return bad("the header is not JSON: {}", json_fault(error));
   }

@@ -246,7 +246,7 @@ LoadedTraining read_parts(const TrainingParts& parts,
   }
   require_values(loaded.tensors, loc);
   if (!expected.empty()) {
-    content.note_load(expected.front().tensor.device());
+    content.record_load(expected.front().tensor.device());
   }
   return loaded;
 }

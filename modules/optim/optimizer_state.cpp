@@ -91,10 +91,10 @@ void OptimizerState::require_steps_told(SourceLoc loc) {
 void OptimizerState::prepare(std::span<const ParameterRef> parameters, SourceLoc loc) {
   require_there(loc);
   settle();
-  if (is_in_doubt_) {
+  if (has_failed_first_step_) {
     settle(true);  // a later step may have succeeded with these tensors
   }
-  if (!paths_.empty() && !is_in_doubt_) {
+  if (!paths_.empty() && !has_failed_first_step_) {
     const bool is_same =
         std::ranges::equal(parameters, paths_, {}, &ParameterRef::path, std::identity{});
     if (!is_same) {
@@ -169,9 +169,9 @@ void OptimizerState::make_tensors(std::span<const ParameterRef> parameters, Sour
   is_trained_ = std::move(is_trained);
   settings_ = std::move(settings);
   skipped_.assign(parameters.size(), 0);
-  answers_later_ = counts_on_device(parameters.front().tensor->device());
+  is_asynchronous_ = counts_on_device(parameters.front().tensor->device());
   counts_.clear();
-  is_in_doubt_ = false;
+  has_failed_first_step_ = false;
 }
 
 std::vector<Tensor> OptimizerState::tensors_of(const ParameterRef& parameter, SourceLoc loc) const {
@@ -294,8 +294,8 @@ void OptimizerState::require_fit(std::span<const ParameterRef> parameters,
 }
 
 void OptimizerState::settle(bool waits) {
-  while (!under_way_.empty() && (waits || under_way_.front().outcome.is_ready())) {
-    const UnderWay& first = under_way_.front();
+  while (!steps_in_flight_.empty() && (waits || steps_in_flight_.front().outcome.is_ready())) {
+    const StepInFlight& first = steps_in_flight_.front();
     if (const Status wait = detail::PendingAccess::peek(first.outcome); !first.outcome.is_ready()) {
       wait.value();  // throws: the wait timed out, and the step's outcome is unknown
     }
@@ -307,8 +307,8 @@ void OptimizerState::settle(bool waits) {
         ++skipped_[parameter];
       }
     }
-    is_in_doubt_ = !status.has_value() && step_count_ == 0;
-    under_way_.erase(under_way_.begin());
+    has_failed_first_step_ = !status.has_value() && step_count_ == 0;
+    steps_in_flight_.erase(steps_in_flight_.begin());
   }
 }
 
@@ -318,8 +318,8 @@ std::int64_t OptimizerState::step_count() {
   return step_count_;
 }
 
-void OptimizerState::note_skipped(std::span<const ParameterRef> parameters,
-                                  const Gradients& gradients) {
+void OptimizerState::record_skipped(std::span<const ParameterRef> parameters,
+                                    const Gradients& gradients) {
   skipped_now_.clear();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const bool is_updated = parameters[i].is_trained() && gradients.has_gradient(i);
@@ -332,7 +332,7 @@ void OptimizerState::note_skipped(std::span<const ParameterRef> parameters,
 void OptimizerState::count_updates(std::span<const ParameterRef> parameters,
                                    const Gradients& gradients,
                                    SourceLoc loc) {
-  if (!answers_later_) {
+  if (!is_asynchronous_) {
     return;
   }
   if (counts_.empty()) {
@@ -343,7 +343,7 @@ void OptimizerState::count_updates(std::span<const ParameterRef> parameters,
     }
     counts_.assign(parameters.front().tensor->device(), updates, loc);
   }
-  note_skipped(parameters, gradients);
+  record_skipped(parameters, gradients);
   counts_.leave_out(skipped_now_);
 }
 
@@ -390,7 +390,7 @@ void OptimizerState::set_step_count(std::int64_t count,
                    std::memory_order_release);  // partner: the callback of a later commit()
   skipped_ = std::move(by_parameter);
   counts_.clear();
-  is_in_doubt_ = false;
+  has_failed_first_step_ = false;
 }
 
 Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
@@ -402,7 +402,7 @@ Pending<StepReport> OptimizerState::commit(UpdateGroup& group,
   Promise<void> outcome(group.pending_options());
   Promise<StepReport> promise(group.pending_options());
   Pending<StepReport> pending = promise.pending();
-  under_way_.push_back({.outcome = outcome.pending(), .skipped = skipped_now_});
+  steps_in_flight_.push_back({.outcome = outcome.pending(), .skipped = skipped_now_});
   // In a joint step, the trainer that decides reports the failure.
   const std::shared_ptr<LostReports> lost = joint.decision ? nullptr : lost_;
   group.commit(

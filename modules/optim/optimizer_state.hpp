@@ -117,7 +117,7 @@ class OptimizerState final {
   void update_each(std::span<const ParameterRef> parameters,
                    const Gradients& gradients,
                    Update update) {
-    note_skipped(parameters, gradients);
+    record_skipped(parameters, gradients);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i].is_trained() && gradients.has_gradient(i)) {
         const detail::SoleName sole(parameters[i]);
@@ -153,7 +153,7 @@ class OptimizerState final {
   }
 
   /// A step whose outcome is not known yet.
-  struct UnderWay {
+  struct StepInFlight {
     Pending<void> outcome;
     std::vector<std::size_t> skipped;  ///< Parameters that the step leaves alone.
   };
@@ -162,9 +162,9 @@ class OptimizerState final {
   /// Errors: ArgumentError otherwise.
   void require_there(SourceLoc loc) const;
   /// Collects known outcomes. Waits for the others on a synchronous device.
-  void settle() { settle(!answers_later_); }
+  void settle() { settle(!is_asynchronous_); }
   void settle(bool waits);
-  void note_skipped(std::span<const ParameterRef> parameters, const Gradients& gradients);
+  void record_skipped(std::span<const ParameterRef> parameters, const Gradients& gradients);
   void make_tensors(std::span<const ParameterRef> parameters, SourceLoc loc);
   /// Creates the tensors of one parameter, by slot; empty if it is not trained.
   [[nodiscard]] std::vector<Tensor> tensors_of(const ParameterRef& parameter, SourceLoc loc) const;
@@ -189,9 +189,9 @@ class OptimizerState final {
   std::vector<std::size_t> skipped_now_;  ///< Parameters that the step being built leaves alone.
   /// Whether the first step failed. Its tensors may be the cause (no memory for them), so prepare()
   /// recreates them.
-  bool is_in_doubt_ = false;
-  std::vector<UnderWay> under_way_;  ///< In submission order.
-  bool answers_later_ = false;       ///< Whether the parameters' device is asynchronous.
+  bool has_failed_first_step_ = false;
+  std::vector<StepInFlight> steps_in_flight_;  ///< In submission order.
+  bool is_asynchronous_ = false;               ///< Whether the parameters' device is asynchronous.
   detail::DeviceCounts counts_;
   /// Copy of step_count_ that advances when a step completes. Reports take their number from it.
   std::shared_ptr<std::atomic<std::int64_t>> reported_ =

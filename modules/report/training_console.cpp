@@ -88,7 +88,7 @@ void TrainingConsole::open_screen() {
   screen_ = detail::TerminalScreen::open(out_, why);
   if (!screen_) {
     style_ = by_output(out_);
-    say("no dashboard: " + why);
+    print_line("no dashboard: " + why);
   }
 }
 
@@ -200,7 +200,7 @@ void TrainingConsole::end_epoch(const TrainingHistory& history,
   write(line + fmt::format("  {:.0f} samples/s\n", epoch.samples_per_s()));
 }
 
-void TrainingConsole::say(const std::string& line) {
+void TrainingConsole::print_line(const std::string& line) {
   write(line + "\n");
 }
 

@@ -104,7 +104,7 @@ class TrainingConsole final {
                  const EpochRecord& epoch,
                  const std::string& ending = {});
   /// Prints a message as a line of its own.
-  void say(const std::string& line);
+  void print_line(const std::string& line);
 
  private:
   void write(const std::string& text);

@@ -124,17 +124,17 @@ class Round final {
       is_broken_.store(true, std::memory_order_release);  // partner: the load below
     }
     if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      give_back(is_broken_.load(std::memory_order_acquire)
-                    ? Status(Error{.code = ErrorCode::collective_failed,
-                                   .text = "a device stopped in the middle of a collective",
-                                   .cause = failure_})
-                    : Status());
+      return_regions(is_broken_.load(std::memory_order_acquire)
+                         ? Status(Error{.code = ErrorCode::collective_failed,
+                                        .text = "a device stopped in the middle of a collective",
+                                        .cause = failure_})
+                         : Status());
     }
   }
   /// Sets the reason for which the caller could not post all chunks. Called before the caller's own
   /// finish_chunk().
-  void note_failure(ErrorRef error) noexcept { failure_ = std::move(error); }
-  void give_back(const Status& status) {
+  void register_failure(ErrorRef error) noexcept { failure_ = std::move(error); }
+  void return_regions(const Status& status) {
     for (LentRegion& region : regions_) {
       region.done(status);
     }
@@ -223,7 +223,7 @@ void start(std::vector<LentRegion> regions,
            Collective::Finished finished) {
   const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
   if (!checked.has_value() || size == 0) {
-    Round(std::move(regions), std::move(finished), 1).give_back(checked);
+    Round(std::move(regions), std::move(finished), 1).return_regions(checked);
     return;
   }
   const std::size_t count = std::clamp<std::size_t>(size / kLeastChunkBytes, 1, regions.size());
@@ -242,7 +242,7 @@ void start(std::vector<LentRegion> regions,
           [chunk = std::move(chunks[index])]() mutable { chunk.run(); });
     }
   } catch (...) {
-    round->note_failure(detail::error_of_current_exception());
+    round->register_failure(detail::error_of_current_exception());
   }
   round->finish_chunk(true);  // the regions were valid until here
 }

@@ -17,15 +17,15 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
       continue;
     }
     const std::int64_t count = form.shape.element_count();
-    const bool stands_alone = 2 * count * size_bytes(form.dtype) >= bucket_bytes;
-    if (!is_open || stands_alone || buckets_.back().dtype != form.dtype) {
+    const bool runs_alone = 2 * count * size_bytes(form.dtype) >= bucket_bytes;
+    if (!is_open || runs_alone || buckets_.back().dtype != form.dtype) {
       buckets_.push_back({.dtype = form.dtype, .element_count = 0, .entries = {}});
     }
     GradientBucket& bucket = buckets_.back();
     places_[index] = BucketPlace{buckets_.size() - 1, bucket.entries.size()};
     bucket.entries.push_back({.parameter = index, .offset = bucket.element_count, .count = count});
     bucket.element_count += count;
-    is_open = !stands_alone && bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
+    is_open = !runs_alone && bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
   }
 }
 

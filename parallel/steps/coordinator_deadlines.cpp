@@ -13,9 +13,9 @@ namespace hearth {
 Deadline CoordinatorLoop::next_deadline() const {
   Deadline earliest = Deadline::never();
   for (const auto& [number, step] : steps_) {
-    earliest = std::min({earliest, step.prepared_wait.next_look(), step.end_deadline});
+    earliest = std::min({earliest, step.prepared_wait.next_check(), step.end_deadline});
     for (const auto& [index, bucket] : step.buckets) {
-      earliest = std::min(earliest, bucket.wait.next_look());
+      earliest = std::min(earliest, bucket.wait.next_check());
     }
     for (const ReducingBucket& bucket : step.reducing) {
       earliest = std::min(earliest, bucket.deadline);
@@ -24,10 +24,10 @@ Deadline CoordinatorLoop::next_deadline() const {
   return earliest;
 }
 
-bool RankWait::is_over(const std::vector<RankProgress>& progress,
-                       const std::vector<std::size_t>& missing,
-                       Deadline last) {
-  if (!look_.has_passed()) {
+bool RankWait::has_expired(const std::vector<RankProgress>& progress,
+                           const std::vector<std::size_t>& missing,
+                           Deadline last) {
+  if (!next_check_.has_passed()) {
     return false;
   }
   std::uint64_t now = 0;
@@ -39,39 +39,41 @@ bool RankWait::is_over(const std::vector<RankProgress>& progress,
     return true;
   }
   seen_ = now;
-  look_ = is_first ? end_ : Deadline::in(half_);
-  end_ = look_;
+  next_check_ = is_first ? end_ : Deadline::in(half_);
+  end_ = next_check_;
   return false;
 }
 
 // A rank that compiles its first kernels counts as progress. A rank that never arrives delays the
 // others at most by the time that a step may take, counted from its turn.
-bool CoordinatorLoop::is_over(const Step& step,
-                              RankWait& wait,
-                              const std::vector<std::size_t>& missing) const {
-  return !wait.next_look().is_never() &&
-         wait.is_over(progress_, missing, std::max(step.whole, next_whole_));
+bool CoordinatorLoop::has_expired(const Step& step,
+                                  RankWait& wait,
+                                  const std::vector<std::size_t>& missing) const {
+  return !wait.next_check().is_never() &&
+         wait.has_expired(progress_, missing, std::max(step.whole, next_whole_));
 }
 
 void CoordinatorLoop::expire() {
   for (auto& [number, opened] : steps_) {
     Step& step = opened;  // clang 14 captures no structured binding
     const auto overdue = std::ranges::find_if(step.buckets, [&](auto& entry) {
-      return is_over(step, entry.second.wait, coordinator::missing_from(entry.second.regions));
+      return has_expired(step, entry.second.wait, coordinator::missing_from(entry.second.regions));
     });
     if (overdue != step.buckets.end()) {
-      give_up(step,
-              coordinator::missing_from(overdue->second.regions),
-              fmt::format("bucket {} of {}", overdue->first, options_.bucket_count),
-              options_.deadline);
-    } else if (is_over(step, step.prepared_wait, coordinator::missing_from(step.prepared))) {
-      give_up(step, coordinator::missing_from(step.prepared), "its update", options_.deadline);
+      abandon_ranks(step,
+                    coordinator::missing_from(overdue->second.regions),
+                    fmt::format("bucket {} of {}", overdue->first, options_.bucket_count),
+                    options_.deadline);
+    } else if (has_expired(step, step.prepared_wait, coordinator::missing_from(step.prepared))) {
+      abandon_ranks(
+          step, coordinator::missing_from(step.prepared), "its update", options_.deadline);
     } else if (step.end_deadline.has_passed()) {
       step.end_deadline = Deadline::never();
-      give_up(step,
-              unfinished(step),
-              step.decision->is_committed() ? "the end of its update" : "its end after a failure",
-              step.end_limit);
+      abandon_ranks(
+          step,
+          unfinished(step),
+          step.decision->is_committed() ? "the end of its update" : "its end after a failure",
+          step.end_limit);
     }
     recall(step);
   }
@@ -80,7 +82,7 @@ void CoordinatorLoop::expire() {
 std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
-    if (!step.ranks[rank].is_finished && !step.ranks[rank].is_given_up) {
+    if (!step.ranks[rank].is_finished && !step.ranks[rank].is_abandoned) {
       ranks.push_back(rank);
     }
   }
@@ -90,7 +92,7 @@ std::vector<std::size_t> CoordinatorLoop::unfinished(const Step& step) {
 // A hanging engine names no rank: all its loans are recalled, and all ranks are abandoned.
 void CoordinatorLoop::recall(Step& step) {
   std::erase_if(step.reducing, [](const ReducingBucket& bucket) {
-    return bucket.is_over->load(std::memory_order_acquire);  // partner: reduce
+    return bucket.has_ended->load(std::memory_order_acquire);  // partner: reduce
   });
   const auto is_late = [](const ReducingBucket& bucket) { return bucket.deadline.has_passed(); };
   const auto first = std::ranges::find_if(step.reducing, is_late);
@@ -103,10 +105,10 @@ void CoordinatorLoop::recall(Step& step) {
                           fmt::format("bucket {} of {}", first->index, options_.bucket_count),
                           "the engine",
                           options_.deadline);
-  note_hang(step, {}, error);
+  record_hang(step, {}, error);
   fail(step, error);
   recall_loans(step, error);
-  give_up_all(step);
+  abandon_all_ranks(step);
   decide(step);
 }
 
@@ -119,22 +121,22 @@ void CoordinatorLoop::recall_loans(Step& step, const ErrorRef& error) {
   step.reducing.clear();
 }
 
-void CoordinatorLoop::give_up(Step& step,
-                              const std::vector<std::size_t>& missing,
-                              const std::string& what,
-                              std::chrono::nanoseconds limit) {
+void CoordinatorLoop::abandon_ranks(Step& step,
+                                    const std::vector<std::size_t>& missing,
+                                    const std::string& what,
+                                    std::chrono::nanoseconds limit) {
   const ErrorRef error = late(step, what, coordinator::names_of(*step.names, missing), limit);
-  note_hang(step, missing, error);
+  record_hang(step, missing, error);
   for (const std::size_t rank : missing) {
-    step.ranks[rank].is_given_up = true;
+    step.ranks[rank].is_abandoned = true;
   }
   fail(step, error);
   decide(step);
 }
 
-void CoordinatorLoop::note_hang(const Step& late,
-                                const std::vector<std::size_t>& missing,
-                                const ErrorRef& error) {
+void CoordinatorLoop::record_hang(const Step& late,
+                                  const std::vector<std::size_t>& missing,
+                                  const ErrorRef& error) {
   for (const std::size_t rank : missing) {
     if (std::ranges::find(trouble_.missing, static_cast<int>(rank)) == trouble_.missing.end()) {
       trouble_.missing.push_back(static_cast<int>(rank));
@@ -155,7 +157,7 @@ void CoordinatorLoop::note_hang(const Step& late,
     recall_loans(step, error);
     if (&step != &late) {
       fail(step, refusal_);
-      give_up_all(step);
+      abandon_all_ranks(step);
       decide(step);
     }
   }
@@ -166,10 +168,10 @@ void CoordinatorLoop::forget_deadlines(Step& step) {
   step.end_deadline = Deadline::never();
 }
 
-void CoordinatorLoop::give_up_all(Step& step) {
+void CoordinatorLoop::abandon_all_ranks(Step& step) {
   forget_deadlines(step);
   for (RankState& rank : step.ranks) {
-    rank.is_given_up = true;
+    rank.is_abandoned = true;
   }
 }
 

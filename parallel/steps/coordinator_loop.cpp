@@ -16,22 +16,22 @@ namespace {
 // by a throw for example, ends the step as well.
 class BucketEnd final {
  public:
-  BucketEnd(CoordinatorInbox inbox, std::int64_t step, std::shared_ptr<std::atomic<bool>> is_over)
-      : inbox_(std::move(inbox)), step_(step), is_over_(std::move(is_over)) {}
+  BucketEnd(CoordinatorInbox inbox, std::int64_t step, std::shared_ptr<std::atomic<bool>> has_ended)
+      : inbox_(std::move(inbox)), step_(step), has_ended_(std::move(has_ended)) {}
   BucketEnd(BucketEnd&&) noexcept = default;
   BucketEnd& operator=(BucketEnd&&) noexcept = delete;
   BucketEnd(const BucketEnd&) = delete;
   BucketEnd& operator=(const BucketEnd&) = delete;
   ~BucketEnd() {
-    if (is_over_ != nullptr) {
+    if (has_ended_ != nullptr) {
       (*this)(Error{.code = ErrorCode::collective_failed,
                     .text = "the engine dropped a bucket: it never called `finished`"});
     }
   }
 
   void operator()(const Status& status) {
-    if (const auto is_over = std::exchange(is_over_, nullptr)) {
-      is_over->store(true, std::memory_order_release);  // partner: reduce, expire
+    if (const auto has_ended = std::exchange(has_ended_, nullptr)) {
+      has_ended->store(true, std::memory_order_release);  // partner: reduce, expire
       if (!status.has_value()) {
         inbox_.abort(step_, status.shared_error());
       }
@@ -41,7 +41,7 @@ class BucketEnd final {
  private:
   CoordinatorInbox inbox_;
   std::int64_t step_;
-  std::shared_ptr<std::atomic<bool>> is_over_;  // null: the engine has answered
+  std::shared_ptr<std::atomic<bool>> has_ended_;  // null: the engine has answered
 };
 
 // The engine's exception that is being handled, as an error.
@@ -110,7 +110,7 @@ void CoordinatorLoop::handle(message::Begin begin) {
     fail(step, refusal_);
   }
   if (trouble_.has_hang) {
-    give_up_all(step);
+    abandon_all_ranks(step);
     decide(step);
   }
 }
@@ -190,7 +190,7 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     return;
   }
   if (arrival.loss) {
-    note_loss(step, arrival);
+    record_loss(step, arrival);
   }
   if (!arrival.region.has_value()) {
     fail(step, arrival.region.shared_error());
@@ -228,7 +228,7 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
   }
 }
 
-void CoordinatorLoop::note_loss(Step& step, const BucketArrival& arrival) {
+void CoordinatorLoop::record_loss(Step& step, const BucketArrival& arrival) {
   const Result<double>& loss = *arrival.loss;
   if (!loss.has_value()) {
     fail(step, loss.shared_error());
@@ -294,26 +294,26 @@ void CoordinatorLoop::reduce(std::int64_t number,
   statistics_.early_buckets += bucket.is_early ? 1 : 0;
   statistics_.bytes += bucket.regions.front().bytes().size();
   std::erase_if(step.reducing, [](const ReducingBucket& each) {
-    return each.is_over->load(std::memory_order_acquire);  // partner: `finished` below
+    return each.has_ended->load(std::memory_order_acquire);  // partner: `finished` below
   });
-  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  const auto has_ended = std::make_shared<std::atomic<bool>>(false);
   step.reducing.push_back({.index = index,
                            .loans = {bucket.regions.begin(), bucket.regions.end()},
-                           .is_over = is_over,
+                           .has_ended = has_ended,
                            .deadline = Deadline::in(options_.deadline)});
   try {
     engine_.all_reduce(std::move(bucket.regions),
                        ReduceOp::sum,
-                       BucketEnd(CoordinatorInbox(mailbox_), number, is_over));
+                       BucketEnd(CoordinatorInbox(mailbox_), number, has_ended));
   } catch (...) {  // a program may implement the engine
-    end_thrown(step, *is_over, engine_threw());
+    end_thrown(step, *has_ended, engine_threw());
   }
 }
 
 // The engine has ended with the bucket, even if it kept regions of it. No rank is late, so none is
 // abandoned.
-void CoordinatorLoop::end_thrown(Step& step, std::atomic<bool>& is_over, const ErrorRef& error) {
-  is_over.store(true, std::memory_order_release);  // partner: recall
+void CoordinatorLoop::end_thrown(Step& step, std::atomic<bool>& has_ended, const ErrorRef& error) {
+  has_ended.store(true, std::memory_order_release);  // partner: recall
   fail(step, error);
   for (const LoanRecall& loan : step.reducing.back().loans) {
     loan.recall(step.failure);  // has no effect on regions that the engine has returned
@@ -425,7 +425,7 @@ std::string CoordinatorLoop::describe() const {
                       detail::time_left(bucket.wait.end()));
     }
     for (const ReducingBucket& bucket : step.reducing) {
-      if (!bucket.is_over->load(std::memory_order_acquire)) {  // partner: reduce
+      if (!bucket.has_ended->load(std::memory_order_acquire)) {  // partner: reduce
         text += fmt::format("\n    step {}, bucket {} waits for the engine: {}",
                             number,
                             bucket.index,
@@ -462,7 +462,7 @@ void CoordinatorLoop::handle(message::Rejoin rejoin) {
 // rank means that it has happened. A rank that did not follow is a straggler (close).
 void CoordinatorLoop::decide(Step& step) {
   const auto is_settled = [](const RankState& rank) {
-    return rank.is_finished || rank.is_given_up;
+    return rank.is_finished || rank.is_abandoned;
   };
   if (step.outcome.is_fulfilled() || !std::ranges::all_of(step.ranks, is_settled)) {
     return;
@@ -509,9 +509,9 @@ void CoordinatorLoop::decide(Step& step) {
 // model again.
 void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
   const std::vector<RankState>& ranks = found->second.ranks;
-  const bool is_over = std::ranges::all_of(ranks, &RankState::is_finished);
+  const bool are_finished = std::ranges::all_of(ranks, &RankState::is_finished);
   const auto committed = std::ranges::count(ranks, nullptr, &RankState::error);
-  const bool is_divided = is_over && committed != 0 && committed != std::ssize(ranks);
+  const bool is_divided = are_finished && committed != 0 && committed != std::ssize(ranks);
   if (is_divided) {
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       if (ranks[rank].error) {
@@ -524,14 +524,14 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
              "{} did not commit step {}, which others did",
              found->second.names->at(static_cast<std::size_t>(trouble_.stragglers.front())),
              found->first),
-         .cause = coordinator::in_no_book(found->second.failure)});
+         .cause = coordinator::without_failure_entry(found->second.failure)});
     mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);
     }
   }
   decide(found->second);
-  if (is_over) {
+  if (are_finished) {
     steps_.erase(found);
   }
 }

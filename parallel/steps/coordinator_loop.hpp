@@ -94,13 +94,13 @@ inline ErrorRef shared(Error error) {
 
 /// Copies the error without its entry in the failure book: a step that is refused because of it
 /// counts as a failure of its own.
-inline ErrorRef in_no_book(const ErrorRef& error) {
+inline ErrorRef without_failure_entry(const ErrorRef& error) {
   if (!error) {
     return error;
   }
   Error copy = *error;
   copy.failure = nullptr;
-  copy.cause = in_no_book(copy.cause);
+  copy.cause = without_failure_entry(copy.cause);
   return shared(std::move(copy));
 }
 
@@ -133,20 +133,20 @@ class RankWait final {
   /// An inactive wait.
   RankWait() = default;
   explicit RankWait(std::chrono::nanoseconds limit) noexcept
-      : half_(limit / 2), look_(Deadline::in(limit / 2)), end_(Deadline::in(limit)) {}
+      : half_(limit / 2), next_check_(Deadline::in(limit / 2)), end_(Deadline::in(limit)) {}
 
-  /// When to call is_over() next.
-  [[nodiscard]] Deadline next_look() const noexcept { return look_; }
+  /// When to call has_expired() next.
+  [[nodiscard]] Deadline next_check() const noexcept { return next_check_; }
   /// When the wait ends if no missing rank makes progress.
   [[nodiscard]] Deadline end() const noexcept { return end_; }
   /// Updates the wait. `last`: the time after which progress no longer extends it.
-  [[nodiscard]] bool is_over(const std::vector<RankProgress>& progress,
-                             const std::vector<std::size_t>& missing,
-                             Deadline last);
+  [[nodiscard]] bool has_expired(const std::vector<RankProgress>& progress,
+                                 const std::vector<std::size_t>& missing,
+                                 Deadline last);
 
  private:
   std::chrono::nanoseconds half_{0};
-  Deadline look_ = Deadline::never();
+  Deadline next_check_ = Deadline::never();
   Deadline end_ = Deadline::never();
   /// Sum of progress at the last look; empty before the first.
   std::optional<std::uint64_t> seen_;
@@ -173,12 +173,12 @@ class CoordinatorLoop final {
     std::size_t index = 0;
     std::vector<LoanRecall> loans;  ///< By rank.
     std::shared_ptr<std::atomic<bool>>
-        is_over;  ///< Set by the engine. It sends no message and wakes no thread.
+        has_ended;  ///< Set by the engine. It sends no message and wakes no thread.
     Deadline deadline = Deadline::never();
   };
   struct RankState {
     bool is_finished = false;
-    bool is_given_up = false;  ///< The rank missed a deadline; the step ends without it.
+    bool is_abandoned = false;  ///< The rank missed a deadline; the step ends without it.
     ErrorRef error;
     double loss = 0;
     LossKind loss_kind = LossKind::none;
@@ -225,14 +225,14 @@ class CoordinatorLoop final {
 
   /// Describes what the open steps wait for, for the watchdog.
   [[nodiscard]] std::string describe() const;
-  void note_loss(Step& step, const BucketArrival& arrival);
+  void record_loss(Step& step, const BucketArrival& arrival);
   /// Fails a step whose ranks disagree on LossKind, or whose weights sum to 0.
   void check_weights(std::int64_t number, Step& step);
   /// Sum of the weights; nullopt where the losses are means.
   [[nodiscard]] static std::optional<double> weight_of(const Step& step);
   void reduce(std::int64_t number, Step& step, std::size_t index, WaitingBucket bucket);
   /// Ends the step after the engine threw on its newest bucket.
-  void end_thrown(Step& step, std::atomic<bool>& is_over, const ErrorRef& error);
+  void end_thrown(Step& step, std::atomic<bool>& has_ended, const ErrorRef& error);
   /// Ends the step with its first error. The rank that holds the error still has time to finish.
   void fail(Step& step, const ErrorRef& error);
   /// Starts the deadline by which all ranks must have finished the step.
@@ -242,16 +242,18 @@ class CoordinatorLoop final {
   static void settle(Step& step);
   /// Called when all sweeps have ended. Sends each waiting rank the parameters that no rank uses.
   static void answer_unused(Step& step);
-  static void give_up_all(Step& step);
+  static void abandon_all_ranks(Step& step);
   static void forget_deadlines(Step& step);
   static void recall_loans(Step& step, const ErrorRef& error);
   /// Records a hang as trouble: all other open steps fail, and wait for no rank.
-  void note_hang(const Step& late, const std::vector<std::size_t>& missing, const ErrorRef& error);
+  void record_hang(const Step& late,
+                   const std::vector<std::size_t>& missing,
+                   const ErrorRef& error);
   /// Abandons ranks that missed a deadline.
-  void give_up(Step& step,
-               const std::vector<std::size_t>& missing,
-               const std::string& what,
-               std::chrono::nanoseconds limit);
+  void abandon_ranks(Step& step,
+                     const std::vector<std::size_t>& missing,
+                     const std::string& what,
+                     std::chrono::nanoseconds limit);
   [[nodiscard]] static std::vector<std::size_t> unfinished(const Step& step);
   /// False for a rank that was renumbered too late: its messages are ignored.
   [[nodiscard]] static bool has_rank(const Step& step, int rank) {
@@ -265,9 +267,9 @@ class CoordinatorLoop final {
                               const std::string& who,
                               std::chrono::nanoseconds limit);
   /// Whether the wait for these ranks has ended.
-  [[nodiscard]] bool is_over(const Step& step,
-                             RankWait& wait,
-                             const std::vector<std::size_t>& missing) const;
+  [[nodiscard]] bool has_expired(const Step& step,
+                                 RankWait& wait,
+                                 const std::vector<std::size_t>& missing) const;
   [[nodiscard]] Deadline next_deadline() const;
   void expire();
   /// Fulfils the promise once every rank has finished or is abandoned.

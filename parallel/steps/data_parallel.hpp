@@ -320,7 +320,7 @@ class DataParallel<Model, Shard> final {
     for (const Pending<R>& each : pending) {
       is_late.push_back(!each.is_ready());
     }
-    trainer_.note_late(is_late);
+    trainer_.record_late(is_late);
     const Deadline now = Deadline::in(std::chrono::nanoseconds::zero());
     for (const Pending<R>& each : pending) {
       // marked as read: the first failure stands for all

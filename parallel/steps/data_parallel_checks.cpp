@@ -81,10 +81,10 @@ Pending<void> ask(const Device& device) {
   return device.catch_up_later();
 }
 
-void tell_hang(Log& log,
-               const DeviceWorker& worker,
-               std::chrono::nanoseconds limit,
-               std::string_view what) {
+void log_hang(Log& log,
+              const DeviceWorker& worker,
+              std::chrono::nanoseconds limit,
+              std::string_view what) {
   log.warn(fmt::format(
       "DataParallel: rank {} on {} hangs, it did not answer for {} after its deadline; {}",
       worker.rank(),
@@ -124,7 +124,7 @@ void throw_hang(const DeviceWorker& worker, std::chrono::nanoseconds limit) {
             .device = worker.device().name()});
 }
 
-void tell_mended(const std::vector<Device>& devices) {
+void log_recovery(const std::vector<Device>& devices) {
   devices.front().log().debug([&] {
     return fmt::format("DataParallel: recovered: {}", fmt::join(rank_names(devices), ", "));
   });

@@ -27,12 +27,12 @@ void require_runtime(const Device& device);
 /// Sends a question to `device` on a stream of its own. Callers must wait with a limit.
 [[nodiscard]] Pending<void> ask(const Device& device);
 /// Logs that a worker counts as lost, and what happens to its rank.
-void tell_hang(Log& log,
-               const DeviceWorker& worker,
-               std::chrono::nanoseconds limit,
-               std::string_view what);
+void log_hang(Log& log,
+              const DeviceWorker& worker,
+              std::chrono::nanoseconds limit,
+              std::string_view what);
 /// Logs at debug level where the ranks are now. `devices`: at least one.
-void tell_mended(const std::vector<Device>& devices);
+void log_recovery(const std::vector<Device>& devices);
 /// Throws deadline_exceeded: a rank that should save did not complete `what`.
 [[noreturn]] void throw_late_writer(const DeviceWorker& worker,
                                     std::chrono::nanoseconds limit,

@@ -86,7 +86,7 @@ void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
   }
 }
 
-void GradientExchange::note_unused(std::size_t parameter) {
+void GradientExchange::record_unused(std::size_t parameter) {
   if (plan_.place_of(parameter)) {
     unused_.push_back(parameter);
   }
@@ -94,7 +94,7 @@ void GradientExchange::note_unused(std::size_t parameter) {
 
 void GradientExchange::add_zeros(std::size_t parameter_count) {
   for (std::size_t parameter = 0; parameter < parameter_count; ++parameter) {
-    note_unused(parameter);
+    record_unused(parameter);
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const GradientBucket& bucket = plan_.buckets()[i];

@@ -46,7 +46,7 @@ class GradientExchange final {
   /// are added in the same way.
   void add(std::size_t parameter, Tensor& gradient);
   /// Notes that this rank's loss does not use the parameter: its gradient is zeros.
-  void note_unused(std::size_t parameter);
+  void record_unused(std::size_t parameter);
   /// Adds zeros for every value of the plan, and notes all parameters as unused: for a rank without
   /// samples.
   void add_zeros(std::size_t parameter_count);

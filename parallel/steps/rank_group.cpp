@@ -119,7 +119,7 @@ RankGroup::Rank& RankGroup::good() const {
   return **found;
 }
 
-void RankGroup::note_late(const std::vector<bool>& is_late) {
+void RankGroup::record_late(const std::vector<bool>& is_late) {
   for (std::size_t index = 0; index < is_late.size(); ++index) {
     ranks_[index]->is_late = ranks_[index]->is_late || is_late[index];
   }
@@ -186,7 +186,7 @@ void RankGroup::mark_stale(const std::vector<int>& stragglers) {
 
 void RankGroup::part_from(Rank& rank, std::string_view what) const {
   if (rank.is_hung) {
-    detail::tell_hang(runtime_.log(), rank.worker, hang_limit_, what);
+    detail::log_hang(runtime_.log(), rank.worker, hang_limit_, what);
     rank.worker.end(Deadline::in(std::chrono::nanoseconds::zero()));
   }
 }

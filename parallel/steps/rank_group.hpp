@@ -84,7 +84,7 @@ class RankGroup final {
   [[nodiscard]] ErrorRef mend(const std::function<CoordinatorTrouble()>& trouble,
                               std::chrono::nanoseconds limit);
   /// Sets for each rank whether it missed the deadline of its last task.
-  void note_late(const std::vector<bool>& is_late);
+  void record_late(const std::vector<bool>& is_late);
   /// Restores equal state after a change that every rank was to make and some failed; `stragglers`
   /// fell behind before. The next mend() gives the failed ranks the state of one that succeeded,
   /// or, if all failed, gives the others the state of good().

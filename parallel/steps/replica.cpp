@@ -407,7 +407,7 @@ RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
   Gradients gradients = sweep(count - 1, last).gradients;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (!gradients.is_reached(i) && (before.empty() || !before.is_reached(i))) {
-      exchange.note_unused(i);
+      exchange.record_unused(i);
     }
   }
   return {.gradients = std::move(gradients), .has_mean_loss = !weight_so_far.is_valid()};

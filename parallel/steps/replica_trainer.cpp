@@ -192,8 +192,8 @@ std::shared_ptr<RankReplica> ReplicaTrainer::replica(std::size_t rank) const {
   return parts_->ranks[rank].replica;
 }
 
-void ReplicaTrainer::note_late(const std::vector<bool>& is_late) {
-  parts_->ranks.note_late(is_late);
+void ReplicaTrainer::record_late(const std::vector<bool>& is_late) {
+  parts_->ranks.record_late(is_late);
 }
 
 Deadline ReplicaTrainer::step_deadline() const {
@@ -221,7 +221,7 @@ std::vector<Status> ReplicaTrainer::run_on_ranks(
   for (const Pending<void>& each : pending) {
     is_late.push_back(!each.is_ready());
   }
-  note_late(is_late);
+  record_late(is_late);
   return outcomes;
 }
 
@@ -474,7 +474,7 @@ void ReplicaTrainer::mend() {
   if (!all.loss && !all.ranks.has_hung()) {
     const std::vector<Device> devices = all.ranks.devices();
     all.coordinator.rejoin(detail::rank_names(devices), detail::rank_progress(devices));
-    detail::tell_mended(all.ranks.devices());
+    detail::log_recovery(all.ranks.devices());
   }
 }
 

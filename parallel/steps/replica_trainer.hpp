@@ -59,7 +59,7 @@ class ReplicaTrainer final {
   [[nodiscard]] DeviceWorker& worker(std::size_t rank) const;
   [[nodiscard]] std::shared_ptr<RankReplica> replica(std::size_t rank) const;
   /// Sets for each rank whether it missed the deadline of its last task.
-  void note_late(const std::vector<bool>& is_late);
+  void record_late(const std::vector<bool>& is_late);
   /// Deadline of a caller's wait: later than the worker's, which is later than the lane's.
   [[nodiscard]] Deadline step_deadline() const;
 

@@ -162,7 +162,7 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
     }
   }
   if (!ports_.validate && !options.metrics.empty()) {
-    console_.say("there are no validation data: no metrics are computed");
+    console_.print_line("there are no validation data: no metrics are computed");
   }
   take_folder();
   const bool resumes = options.resume && has_state();
@@ -176,7 +176,8 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
   if (resumes) {
     resume();
   } else if (options.resume) {
-    console_.say(fmt::format("nothing to resume in {}: a new run begins", options.folder.string()));
+    console_.print_line(
+        fmt::format("nothing to resume in {}: a new run begins", options.folder.string()));
   }
 }
 
@@ -375,7 +376,7 @@ std::string TrainingRun::watched_name() const {
   return ports_.validate ? "the validation loss" : "the training loss";
 }
 
-void TrainingRun::note_confusion(const EvaluationFigures& figures) {
+void TrainingRun::record_confusion(const EvaluationFigures& figures) {
   for (std::size_t i = 0; i < options_.metrics.size(); ++i) {
     const EvaluationMetric& metric = options_.metrics[i];
     if (metric.class_count > 0 && i < figures.statistics.size()) {
@@ -463,7 +464,7 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
     for (const std::size_t column : columns_) {
       epoch.metrics.push_back(figures->metrics[column]);
     }
-    note_confusion(*figures);
+    record_confusion(*figures);
   }
   for (const TrainerCallback& callback : options_.callbacks) {
     if (callback.on_epoch) {
@@ -531,7 +532,7 @@ std::string TrainingRun::best_text() const {
 }
 
 // A stopped run has already printed its reason in the line of its epoch.
-void TrainingRun::say_end() {
+void TrainingRun::print_end() {
   std::string line;
   if (result_.reason == EndReason::no_progress) {
     line = fmt::format("stopped early: {} has not improved for {} epochs",
@@ -548,9 +549,9 @@ void TrainingRun::say_end() {
   if (best_epoch_) {
     line += fmt::format("; best: {} in epoch {}", best_text(), *best_epoch_);
   }
-  console_.say(line);
+  console_.print_line(line);
   if (!options_.folder.empty()) {
-    console_.say("weights and report: " + options_.folder.string());
+    console_.print_line("weights and report: " + options_.folder.string());
   }
 }
 
@@ -575,7 +576,7 @@ TrainingResult TrainingRun::run() {
   result_.best_epoch = best_epoch_;
   result_.best_value = best_.best();
   write_figures(true);
-  say_end();
+  print_end();
   console_.close();  // while an interrupt signal is still only a request
   result_.history = std::move(history_);
   return std::move(result_);

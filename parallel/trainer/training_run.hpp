@@ -137,7 +137,7 @@ class TrainingRun final {
   /// Updates the best epoch, early stopping and the rate with an epoch's figure. Returns whether it
   /// is the best.
   bool observe(const EpochRecord& epoch);
-  void note_confusion(const EvaluationFigures& figures);
+  void record_confusion(const EvaluationFigures& figures);
 
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t steps_before(const LoaderCursor& cursor) const;
@@ -166,7 +166,7 @@ class TrainingRun final {
   /// Text such as "validation loss 0.1234", of the best epoch.
   [[nodiscard]] std::string best_text() const;
   /// Prints the last lines.
-  void say_end();
+  void print_end();
   [[nodiscard]] double watched(const EpochRecord& epoch) const;
   /// Column of the watched metric among the shown ones.
   [[nodiscard]] std::size_t watched_column() const;
@@ -209,7 +209,7 @@ class TrainingRun final {
   TrainingResult result_;
   Words saved_settings_;           ///< Settings of the resumed run.
   bool is_epoch_trained_ = false;  ///< The first epoch needs only its validation.
-  bool is_over_ = false;
+  bool is_finished_ = false;
   bool has_replaced_old_run_ = false;  ///< True also for a resumed run.
   std::vector<std::chrono::nanoseconds> step_times_;
   std::int64_t sample_count_ = 0;

@@ -64,7 +64,7 @@ void TrainingRun::take_folder() {
   }
   lock_ = lock_folder(options_.folder, where_);
   if (!lock_->is_held()) {
-    console_.say(
+    console_.print_line(
         fmt::format("{}: this file system has no locks: see to it that no other run writes "
                     "there",
                     options_.folder.string()));
@@ -172,7 +172,7 @@ void TrainingRun::write_figures(bool is_last) {
                               where_);
   };
   write("metrics.csv", csv_of(history_));
-  is_over_ = is_last;
+  is_finished_ = is_last;
   TrainingReport report{.title = options_.title,
                         .facts = facts(),
                         .history = history_,

@@ -160,7 +160,7 @@ std::string TrainingRun::changes_since(const Words& saved) const {
 }
 
 Words TrainingRun::facts() const {
-  Words facts{{"state", std::string(is_over_ ? name(result_.reason) : "under way")},
+  Words facts{{"state", std::string(is_finished_ ? name(result_.reason) : "under way")},
               {"epochs", fmt::format("{} of {}", history_.epochs.size(), options_.epochs)}};
   if (best_epoch_) {
     facts.emplace_back("best epoch", fmt::format("{}, {}", *best_epoch_, best_text()));

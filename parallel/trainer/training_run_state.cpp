@@ -196,7 +196,7 @@ void TrainingRun::take_state(const std::string& text) {
       static_cast<void>(observe(epoch));
     }
   } else {
-    console_.say(
+    console_.print_line(
         fmt::format("the run watched {}, and watches {} now: the best epoch is chosen again",
                     name,
                     watched_name()));
@@ -276,13 +276,14 @@ void TrainingRun::resume() {
   result_.resumed_at = at;
   const std::string changes = changes_since(saved_settings_);
   if (epoch_ > options_.epochs) {
-    console_.say(fmt::format("nothing left to train: the run in {} has had {} epochs",
-                             options_.folder.string(),
-                             epoch_ - 1));
+    console_.print_line(fmt::format("nothing left to train: the run in {} has had {} epochs",
+                                    options_.folder.string(),
+                                    epoch_ - 1));
   } else if (is_epoch_trained_) {
-    console_.say(fmt::format("resumed at the end of epoch {}{}", epoch_, changes));
+    console_.print_line(fmt::format("resumed at the end of epoch {}{}", epoch_, changes));
   } else {
-    console_.say(fmt::format("resumed at epoch {}, batch {}{}", epoch_, at.batch + 1, changes));
+    console_.print_line(
+        fmt::format("resumed at epoch {}, batch {}{}", epoch_, at.batch + 1, changes));
   }
 }
 

@@ -33,11 +33,11 @@ DeviceWorker::DeviceWorker(const Runtime& runtime, const Device& device, WorkerO
       subject_(fmt::format("worker {} on {}", options.rank, device.name())),
       watchdog_(&runtime.watchdog()) {
   // A function may run for long, so the worker's state is observed from outside.
-  const auto look = [desk = desk_] { return desk->look(); };
-  std::shared_ptr<const void> witness =
-      watchdog_->watch({.name = subject_,
-                        .ask = [look](Promise<std::string> answer) { answer.set_value(look()); },
-                        .observe = look});
+  const auto describe = [desk = desk_] { return desk->describe(); };
+  std::shared_ptr<const void> witness = watchdog_->watch(
+      {.name = subject_,
+       .ask = [describe](Promise<std::string> answer) { answer.set_value(describe()); },
+       .observe = describe});
   auto body = [desk = desk_,
                device,
                options,
@@ -58,7 +58,7 @@ DeviceWorker::DeviceWorker(const Runtime& runtime, const Device& device, WorkerO
       detail::ThreadOptions{.name = fmt::format("worker:{}", options.rank),
                             .cores = device.cores()},
       detail::OwnedThreadOptions{.subject = subject_,
-                                 .observe = look,
+                                 .observe = describe,
                                  .limit = options.shutdown_limit,
                                  .log = &runtime.log()},
       std::move(body));
@@ -87,7 +87,7 @@ void DeviceWorker::post(Job job) {
   }
 }
 
-std::string DeviceWorker::Desk::look() const {
+std::string DeviceWorker::Desk::describe() const {
   return fmt::format("{}; {} functions wait",
                      is_running.load(std::memory_order_acquire) ? "runs one" : "is idle",
                      jobs.size());
@@ -97,7 +97,7 @@ void DeviceWorker::Desk::work(WorkerContext& context) {
   const GeneratorScope generator(context.generator);
   while (std::optional<Job> job = jobs.pop(Deadline::never())) {
     if (!context.stop.stop_requested()) {
-      is_running.store(true, std::memory_order_release);  // partner: look
+      is_running.store(true, std::memory_order_release);  // partner: describe
       context.where = {};
       (*job)(context);
       is_running.store(false, std::memory_order_release);
@@ -116,7 +116,7 @@ ErrorRef WorkerContext::failure() const {
   } catch (const Exception& exception) {
     cause = exception.shared_error();
     detail::mark_unread(*cause);  // the function read it, and rethrows it
-    if (detail::tells_all(*cause)) {
+    if (detail::describes_failure(*cause)) {
       const bool is_of_file = dynamic_cast<const FileError*>(&exception) != nullptr;
       return device.failures().enter(own_error(cause, *this, is_of_file));
     }

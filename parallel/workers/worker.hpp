@@ -125,7 +125,7 @@ class DeviceWorker final {
     detail::Mailbox<Job> jobs;
     std::atomic<bool> is_running{false};
 
-    [[nodiscard]] std::string look() const;
+    [[nodiscard]] std::string describe() const;
     void work(WorkerContext& context);
   };
 

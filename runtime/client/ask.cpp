@@ -17,9 +17,9 @@ detail::PendingHelper helper_of(DeviceEndpoint& endpoint) noexcept {
       .observe =
           [](void* object) {
             auto& asked = *static_cast<DeviceEndpoint*>(object);
-            return asked.doorbell.is_free() ? std::string() : asked.what_holder_does();
+            return asked.doorbell.is_free() ? std::string() : asked.describe_holder();
           },
-      .whom = endpoint.name(),
+      .awaited_name = endpoint.name(),
       .watchdog = endpoint.tables().watchdog,
       .limit = endpoint.tables().wait_limit,
   };

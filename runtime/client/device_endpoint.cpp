@@ -62,18 +62,18 @@ Error DeviceEndpoint::closed_error(SourceLoc loc) const {
       .location = loc};
 }
 
-DeviceEndpoint::Sight DeviceEndpoint::sight() noexcept {
+DeviceEndpoint::LastSeen DeviceEndpoint::last_seen() noexcept {
   const std::uint64_t record =
-      progress_.record.load(std::memory_order_acquire);  // partner: note_record
+      progress_.record.load(std::memory_order_acquire);  // partner: publish_progress
   const std::uint64_t lane = progress_.lane.load(std::memory_order_acquire);
   // Two streams may run ops of one kind and number.
   const std::uint64_t progress = record ^ (lane * 0x9e3779b97f4a7c15U);
   const detail::TimePoint now = detail::current_context().clock().now();
-  const detail::MutexLock lock(sight_mutex_);
-  if (sight_.progress != progress || progress == 0) {
-    sight_ = {progress, now};
+  const detail::MutexLock lock(last_seen_mutex_);
+  if (last_seen_.progress != progress || progress == 0) {
+    last_seen_ = {progress, now};
   }
-  return sight_;
+  return last_seen_;
 }
 
 std::uint64_t DeviceEndpoint::record_progress() noexcept {
@@ -85,8 +85,8 @@ std::uint64_t DeviceEndpoint::record_progress() noexcept {
         std::min(detail::current_context().clock().now(), begin + kLongestCompilation);
     time = static_cast<std::uint64_t>(seen.time_since_epoch().count());
   }
-  return sight().progress + time +
-         progress_.work_ended.load(std::memory_order_acquire);  // partner: note_work_ended
+  return last_seen().progress + time +
+         progress_.work_ended.load(std::memory_order_acquire);  // partner: record_work_ended
 }
 
 // Each device counts once, whatever number of lanes waits for it. The list lies on the stack
@@ -109,7 +109,7 @@ std::uint64_t DeviceEndpoint::progress() noexcept {
   return sum;
 }
 
-void DeviceEndpoint::note_awaited(DeviceEndpoint& device) {
+void DeviceEndpoint::record_awaited(DeviceEndpoint& device) {
   const detail::MutexLock lock(awaited_mutex_);
   awaited_.emplace_back(&device);
 }
@@ -125,16 +125,16 @@ void DeviceEndpoint::forget_awaited(const DeviceEndpoint& device) noexcept {
   }
 }
 
-std::string DeviceEndpoint::what_holder_does() noexcept {
+std::string DeviceEndpoint::describe_holder() noexcept {
   if (doorbell.is_free()) {
     return "no thread works for it";
   }
   const std::uint64_t record =
-      progress_.record.load(std::memory_order_acquire);  // partner: note_record
+      progress_.record.load(std::memory_order_acquire);  // partner: publish_progress
   const SourceLoc call = tables_->sources.location(
-      SourceId{progress_.source.load(std::memory_order_acquire)});  // partner: note_record
+      SourceId{progress_.source.load(std::memory_order_acquire)});  // partner: publish_progress
   const std::chrono::duration<double> time =
-      detail::current_context().clock().now() - sight().since;
+      detail::current_context().clock().now() - last_seen().since;
   return fmt::format(
       "thread number {} works for it and has been at op number {} of stream {}, {}{}, for {:.3f} s "
       "or longer",
@@ -188,17 +188,17 @@ void DeviceEndpoint::post_drop(const TensorImpl& impl) noexcept {
     return;
   }
   if (tables_->recorder.is_on()) {
-    tables_->recorder.note_drop(*this, LaneId{}, impl.operand(Use::read_last));
+    tables_->recorder.record_drop(*this, LaneId{}, impl.operand(Use::read_last));
   }
   post(DropOutside{.slot = impl.slot, .uses = impl.last_uses(LaneId{})});
 }
 
-void DeviceEndpoint::note_path(const TensorImpl& impl, PathId path) {
+void DeviceEndpoint::record_path(const TensorImpl& impl, PathId path) {
   const detail::MutexLock lock(paths_mutex_);
-  paths_.insert_or_assign(impl.slot.value, NotedPath{impl.generation, path});
+  paths_.insert_or_assign(impl.slot.value, RecordedPath{impl.generation, path});
 }
 
-PathId DeviceEndpoint::noted_path(SlotId slot, std::uint32_t generation) {
+PathId DeviceEndpoint::recorded_path(SlotId slot, std::uint32_t generation) {
   const detail::MutexLock lock(paths_mutex_);
   const auto known = paths_.find(slot.value);
   return known != paths_.end() && known->second.generation == generation ? known->second.path

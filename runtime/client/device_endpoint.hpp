@@ -96,15 +96,15 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   }
   /// Publishes the record that the token holder runs, for the watchdog. Threads: token holder only.
   /// Cost: three stores.
-  void note_record(LaneId lane, const OpRecord& record) noexcept {
+  void publish_progress(LaneId lane, const OpRecord& record) noexcept {
     progress_.source.store(record.source.value,
-                           std::memory_order_release);  // partner: what_holder_does
+                           std::memory_order_release);  // partner: describe_holder
     progress_.record.store(
         (static_cast<std::uint64_t>(record.kind) << kSequenceBits) | record.sequence,
-        std::memory_order_release);                               // partner: sight
-    progress_.lane.store(lane.value, std::memory_order_release);  // partner: sight
+        std::memory_order_release);                               // partner: last_seen
+    progress_.lane.store(lane.value, std::memory_order_release);  // partner: last_seen
   }
-  void note_holder() noexcept {
+  void publish_holder() noexcept {
     progress_.holder.store(detail::current_context().id().value, std::memory_order_release);
   }
   /// Call before the token is released.
@@ -114,7 +114,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     return progress_.holder.load(std::memory_order_acquire) == detail::current_context().id().value;
   }
   /// Counts completed work of an asynchronous device. Threads: token holder only.
-  void note_work_ended() noexcept {
+  void record_work_ended() noexcept {
     progress_.work_ended.fetch_add(1, std::memory_order_acq_rel);  // partner: record_progress
   }
   /// Marks that the token holder waits for a kernel compilation. Time then passes without records
@@ -138,20 +138,20 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
     DeviceEndpoint& endpoint_;
   };
   /// Returns a number that changes when the token holder begins a record and when work of an
-  /// asynchronous device completes. Periodic calls also let what_holder_does() report how long the
+  /// asynchronous device completes. Periodic calls also let describe_holder() report how long the
   /// holder has been at the same record.
-  [[nodiscard]] std::uint64_t record_progress() noexcept HEARTH_EXCLUDES(sight_mutex_);
+  [[nodiscard]] std::uint64_t record_progress() noexcept HEARTH_EXCLUDES(last_seen_mutex_);
   /// Like record_progress(), but also changes with the progress of devices whose bytes a lane here
   /// awaits, transitively. Devices that wait for one another in a cycle have no progress but their
   /// records.
-  [[nodiscard]] std::uint64_t progress() noexcept HEARTH_EXCLUDES(sight_mutex_, awaited_mutex_);
+  [[nodiscard]] std::uint64_t progress() noexcept HEARTH_EXCLUDES(last_seen_mutex_, awaited_mutex_);
   /// Notes that a lane here begins or ends its wait for bytes of `device`. Threads: token holder
   /// only.
-  void note_awaited(DeviceEndpoint& device) HEARTH_EXCLUDES(awaited_mutex_);
+  void record_awaited(DeviceEndpoint& device) HEARTH_EXCLUDES(awaited_mutex_);
   void forget_awaited(const DeviceEndpoint& device) noexcept HEARTH_EXCLUDES(awaited_mutex_);
   /// Describes, as seen from outside, which thread holds the token, at which record and for how
   /// long.
-  [[nodiscard]] std::string what_holder_does() noexcept HEARTH_EXCLUDES(sight_mutex_);
+  [[nodiscard]] std::string describe_holder() noexcept HEARTH_EXCLUDES(last_seen_mutex_);
 
   /// Call after a push that must ring. Links the lane and wakes the actor if needed.
   void ring(Lane& lane) noexcept;
@@ -163,9 +163,9 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   /// Sends a tensor's drop for a thread that has no lane here, or that ends while its lane is full.
   void post_drop(const TensorImpl& impl) noexcept;
   /// Notes a path that a program gave a tensor by name; memory snapshots show it.
-  void note_path(const TensorImpl& impl, PathId path) HEARTH_EXCLUDES(paths_mutex_);
+  void record_path(const TensorImpl& impl, PathId path) HEARTH_EXCLUDES(paths_mutex_);
   /// The path last noted for a tensor; 0 = none.
-  [[nodiscard]] PathId noted_path(SlotId slot, std::uint32_t generation)
+  [[nodiscard]] PathId recorded_path(SlotId slot, std::uint32_t generation)
       HEARTH_EXCLUDES(paths_mutex_);
   /// Takes everything posted so far. Threads: token holder only.
   [[nodiscard]] std::vector<DeviceMessage> take_inbox();
@@ -219,23 +219,23 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   Progress progress_;
   /// The record at which an observer last saw the token holder, and since when. The holder itself
   /// writes no time: reading the clock costs a fifth of a small op.
-  struct Sight {
+  struct LastSeen {
     std::uint64_t progress = 0;  ///< 0 = not seen yet
     detail::TimePoint since = {};
   };
-  [[nodiscard]] Sight sight() noexcept HEARTH_EXCLUDES(sight_mutex_);
-  detail::Mutex sight_mutex_;
-  Sight sight_ HEARTH_GUARDED_BY(sight_mutex_);
+  [[nodiscard]] LastSeen last_seen() noexcept HEARTH_EXCLUDES(last_seen_mutex_);
+  detail::Mutex last_seen_mutex_;
+  LastSeen last_seen_ HEARTH_GUARDED_BY(last_seen_mutex_);
   using Endpoints = std::vector<IntrusivePtr<DeviceEndpoint>>;
   detail::Mutex awaited_mutex_;
   Endpoints awaited_ HEARTH_GUARDED_BY(awaited_mutex_);  ///< one entry for each waiting lane
-  struct NotedPath {
+  struct RecordedPath {
     std::uint32_t generation = 0;
     PathId path;
   };
   detail::Mutex paths_mutex_;
   /// Keyed by slot, so the map holds no more entries than tensors that had a path at one time.
-  std::unordered_map<std::uint32_t, NotedPath> paths_ HEARTH_GUARDED_BY(paths_mutex_);
+  std::unordered_map<std::uint32_t, RecordedPath> paths_ HEARTH_GUARDED_BY(paths_mutex_);
   mutable detail::Mutex peaks_mutex_;
   std::optional<DevicePeaks> peaks_ HEARTH_GUARDED_BY(peaks_mutex_);
   std::atomic<float> additions_per_byte_;

@@ -72,7 +72,7 @@ struct SetPriority {
 
 /// Cancels the lane's records up to number `through` that have not begun, and those that its stop
 /// covers. The actor then rechecks what the lane waits for.
-struct GiveUp {
+struct CancelRecords {
   LaneId lane;
   std::uint64_t through = 0;
 };
@@ -138,10 +138,10 @@ struct AwaitIdle {
   Promise<void> answer;
 };
 /// Starts a new generation on a fresh backend. On receipt the old generation is lost, with the
-/// error `given_up`.
+/// error `restart_error`.
 struct RestartDevice {
   static constexpr const char* kSubject = "a restart";
-  ErrorRef given_up;
+  ErrorRef restart_error;
   Promise<void> answer;
 };
 
@@ -164,7 +164,7 @@ using DeviceMessage = std::variant<DropOutside,
                                    RecallLoan,
                                    RunOnLoan,
                                    SetPriority,
-                                   GiveUp,
+                                   CancelRecords,
                                    SettleUpdate,
                                    StopDevice,
                                    WorkEnded,

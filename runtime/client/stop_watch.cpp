@@ -10,9 +10,9 @@ namespace hearth {
 // Copies first: while the message is posted the actor may destroy the watch, and this object with
 // it.
 void StopWatch::Notify::operator()() const noexcept {
-  const IntrusivePtr<DeviceEndpoint> whom = endpoint;
+  const IntrusivePtr<DeviceEndpoint> receiver = endpoint;
   const LaneId lane_id = lane;
-  whom->post(GiveUp{.lane = lane_id, .through = 0});
+  receiver->post(CancelRecords{.lane = lane_id, .through = 0});
 }
 
 StopWatch::StopWatch(std::stop_token stop, IntrusivePtr<DeviceEndpoint> endpoint, LaneId lane)

@@ -134,20 +134,21 @@ void StreamState::push_waiting(OpRecord& record, std::span<const std::byte> blob
 // Queued drops follow, since the op is noted with its number, which is its place in the lane.
 void StreamState::submit_recorded(OpRecord& record, std::span<const std::byte> blob) {
   Recorder& recorder = endpoint_->tables().recorder;
-  OpRecord noted = record;
-  noted.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
-  const OpView op(noted, blob.data());
-  for (Recorder::Stranger& stranger : recorder.admit_strangers(*endpoint_, lane_id_, op)) {
+  OpRecord recorded = record;
+  recorded.blob_size_bytes = static_cast<std::uint32_t>(blob.size());
+  const OpView op(recorded, blob.data());
+  for (Recorder::UnrecordedInput& unrecorded :
+       recorder.admit_unrecorded_inputs(*endpoint_, lane_id_, op)) {
     OpRecord read;
     read.kind = OpKind::readback;
     read.input_count = 1;
     read.source = record.source;
-    read.operands[0] = stranger.operand;
+    read.operands[0] = unrecorded.operand;
     read.operands[0].use = Use::read;
-    const TicketAttributes attributes{.ticket = stranger.read.get()};
+    const TicketAttributes attributes{.ticket = unrecorded.read.get()};
     std::memcpy(read.immediate, &attributes, sizeof attributes);
     push_waiting(read, {});
-    static_cast<void>(stranger.read.release());
+    static_cast<void>(unrecorded.read.release());
   }
   while (must_flush() && !flush()) {
     wait_for_room(record);
@@ -199,14 +200,14 @@ void StreamState::wait_for_room(const OpRecord& record) {
     if (stop.stop_requested()) {
       throw_full(record, {.code = ErrorCode::cancelled, .text = " until a stop was requested"});
     }
-    if (detail::current_context().parker().park(std::min(limit.next_look(), end)) ==
+    if (detail::current_context().parker().park(std::min(limit.next_check(), end)) ==
         detail::Wake::deadline) {
       Error error{.code = ErrorCode::deadline_exceeded, .text = ""};
       if (end.has_passed()) {
         error.text = " until its deadline";
         throw_full(record, std::move(error));
       }
-      if (limit.is_over(endpoint_->progress())) {
+      if (limit.has_expired(endpoint_->progress())) {
         watchdog.attach_report(error, kSubject);
         throw_full(record, std::move(error));
       }
@@ -266,7 +267,7 @@ bool StreamState::push_limits() {
 void StreamState::cancel() noexcept {
   const std::uint64_t pushed = lane_.pushed_seen();
   if (lane_.consumed() < pushed) {
-    endpoint_->post(GiveUp{.lane = lane_id_, .through = pushed});
+    endpoint_->post(CancelRecords{.lane = lane_id_, .through = pushed});
   }
 }
 
@@ -312,7 +313,7 @@ bool StreamState::push_drop(TensorImpl& impl) {
     is_pushed = push(record, std::as_bytes(std::span(&blob, 1)));
   }
   if (is_pushed && endpoint_->tables().recorder.is_on()) {
-    endpoint_->tables().recorder.note_drop(*endpoint_, lane_id_, record.operands[0]);
+    endpoint_->tables().recorder.record_drop(*endpoint_, lane_id_, record.operands[0]);
   }
   return is_pushed;
 }

@@ -47,7 +47,7 @@ struct OpenGroup {
   /// Options of its last Adam update, and the scalars derived from them.
   std::optional<AdamUpdate> adam_options = {};
   std::array<double, 8> adam_scalars = {};
-  bool is_given_up = false;  ///< destroyed, but its stream has not sent the discard yet
+  bool is_discarded = false;  ///< destroyed, but its stream has not sent the discard yet
 
   [[nodiscard]] bool makes(const TensorImpl& tensor) const noexcept {
     return made.has(name_of(tensor));
@@ -105,7 +105,7 @@ class StreamState final : public Sink {
   [[nodiscard]] bool has_open_group() const noexcept { return open_group_ != nullptr; }
   /// The update group open here, or nullptr. Discards one that was destroyed.
   [[nodiscard]] const OpenGroup* open_group() {
-    if (open_group_ != nullptr && open_group_->is_given_up) {
+    if (open_group_ != nullptr && open_group_->is_discarded) {
       discard_group();
     }
     return open_group_.get();

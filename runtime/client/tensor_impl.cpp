@@ -7,7 +7,7 @@ void TensorImpl::freeze() noexcept {
   has_many_users.store(true, std::memory_order_release);
 }
 
-void TensorImpl::note_use(LaneId lane, std::uint64_t sequence) noexcept {
+void TensorImpl::record_use(LaneId lane, std::uint64_t sequence) noexcept {
   if (has_many_users.load(std::memory_order_acquire)) {
     return;  // its drop waits for all lanes, so threads that share it write nothing
   }

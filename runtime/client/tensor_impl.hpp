@@ -51,7 +51,7 @@ struct TensorImpl {
   IntrusivePtr<DeviceEndpoint> endpoint;
 
   /// Notes that record `sequence` of `lane` uses the tensor. Threads: the lane's.
-  void note_use(LaneId lane, std::uint64_t sequence) noexcept;
+  void record_use(LaneId lane, std::uint64_t sequence) noexcept;
   /// Marks the tensor as used by many lanes. No later use is noted, and its memory is never reused
   /// in place. Threads: one, before others use it.
   void freeze() noexcept;

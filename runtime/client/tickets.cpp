@@ -10,7 +10,7 @@
 
 namespace hearth {
 
-std::string what_was_thrown() {
+std::string current_exception_text() {
   try {
     throw;
   } catch (const std::exception& thrown) {
@@ -20,11 +20,11 @@ std::string what_was_thrown() {
   }
 }
 
-ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept {
+ErrorRef log_thrown(DeviceEndpoint& endpoint, const char* thrower) noexcept {
   try {
     auto error = std::make_shared<const Error>(
         Error{.code = ErrorCode::worker_failed,
-              .text = fmt::format("{} threw: {}", whom, what_was_thrown()),
+              .text = fmt::format("{} threw: {}", thrower, current_exception_text()),
               .device = endpoint.name()});
     const std::string line = fmt::format("device {}: {}", endpoint.name(), error->text);
     endpoint.tables().log.write_counted(detail::LogLevel::error, line, [&line] { return line; });

@@ -103,22 +103,22 @@ template <class Ticket>
 }
 
 /// The text of the exception being handled, of any type.
-[[nodiscard]] std::string what_was_thrown();
-/// Converts the exception being handled, thrown by `whom`, to an error and logs it.
-[[nodiscard]] ErrorRef note_thrown(DeviceEndpoint& endpoint, const char* whom) noexcept;
+[[nodiscard]] std::string current_exception_text();
+/// Converts the exception being handled, thrown by `thrower`, to an error and logs it.
+[[nodiscard]] ErrorRef log_thrown(DeviceEndpoint& endpoint, const char* thrower) noexcept;
 
-/// Calls a callback of the program, which `whom` owns. An exception from it ends nothing here: it
-/// is logged and returned, for callers with a tensor to poison.
+/// Calls a callback of the program, which `thrower` owns. An exception from it ends nothing here:
+/// it is logged and returned, for callers with a tensor to poison.
 template <class Listener, class... Args>
 ErrorRef notify(DeviceEndpoint& endpoint,
-                const char* whom,
+                const char* thrower,
                 Listener& listener,
                 Args&&... args) noexcept {
   try {
     listener(std::forward<Args>(args)...);
     return nullptr;
   } catch (...) {
-    return note_thrown(endpoint, whom);
+    return log_thrown(endpoint, thrower);
   }
 }
 

@@ -42,7 +42,7 @@ void submit_export(const Tensor& from,
   record.path = impl.path.load(std::memory_order_acquire);
   record.operands[0] = impl.operand(Use::read);
   submit_ticket(stream, record, std::move(ticket));
-  impl.note_use(stream.id(), record.sequence);
+  impl.record_use(stream.id(), record.sequence);
   impl.endpoint->wake_if_free();  // no reader runs this device's loop, so its actor must
 }
 
@@ -107,7 +107,7 @@ Tensor Tensor::to(const Device& device, SourceLoc loc) const {
     }
     throw;
   }
-  detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
+  detail::TensorAccess::impl(result)->record_use(stream.id(), record.sequence);
   if (tape != nullptr) {
     tape->did_record({&result, 1});
   }

@@ -50,7 +50,7 @@ void DeviceActor::thread_main() {
   while (true) {
     if (endpoint_->doorbell.try_claim()) {
       if (std::exchange(is_idle, false)) {
-        let_failures_go();
+        release_failures();
       }
       run(nullptr, nullptr, Deadline::never());
       if (has_stopped_) {
@@ -62,10 +62,10 @@ void DeviceActor::thread_main() {
   }
 }
 
-void DeviceActor::let_failures_go() {
+void DeviceActor::release_failures() {
   queues_.for_each([](LaneState& lane) {
-    for (NotedFailure& noted : lane.failures) {
-      noted.carrier = nullptr;
+    for (UnreadFailure& unread : lane.failures) {
+      unread.carrier = nullptr;
     }
   });
 }
@@ -110,7 +110,7 @@ void DeviceActor::run_borrowed(UntilFn until, const void* context, Deadline dead
 // join; (6) the end of a shutdown; (7) a turn of the next lane. Without a runnable lane, or once
 // the borrower's condition holds, the loop releases the token.
 void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noexcept {
-  endpoint_->note_holder();
+  endpoint_->publish_holder();
   bool has_worked = false;  // before that, no deadline needs a clock read
   while (true) {
     detail::schedule_point();
@@ -176,7 +176,7 @@ bool DeviceActor::try_leave(bool is_borrower) noexcept {
   if (has_work) {
     endpoint.doorbell.release_with_work();
   } else if (!endpoint.doorbell.try_release()) {
-    endpoint.note_holder();  // a ring came first
+    endpoint.publish_holder();  // a ring came first
     return false;
   }
   if (has_work || leaves_duties) {
@@ -254,7 +254,7 @@ void DeviceActor::end_waits() {
 
 [[gnu::always_inline]] inline bool DeviceActor::take_record(LaneState& lane,
                                                             const OpRecord& record) {
-  endpoint_->note_record(lane.id, record);
+  endpoint_->publish_progress(lane.id, record);
   const OpView op(record, lane.lane->peek_blob(lane.window.looked()));
   if (windows_.looks_ahead()) {
     if (lane.window.is_done(record)) {
@@ -262,7 +262,7 @@ void DeviceActor::end_waits() {
       after_record();
       return true;
     }
-    if (windows_.look(lane, op) != WindowRunner::Look::alone) {
+    if (windows_.admit(lane, op) != WindowRunner::Admission::alone) {
       after_record();  // wakes lanes that waited for a view
       return true;
     }
@@ -279,7 +279,7 @@ void DeviceActor::end_waits() {
     return false;
   }
   if (windows_.looks_ahead()) {
-    WindowRunner::note_done(lane, record);
+    WindowRunner::on_record_done(lane, record);
   }
   queues_.finish_record(lane);
   after_record();
@@ -296,7 +296,7 @@ void DeviceActor::take_turn(LaneState& lane, UntilFn until, const void* context)
     if (record == nullptr || !take_record(lane, *record)) {
       break;
     }
-    if (endpoint_->doorbell.has_news()) {
+    if (endpoint_->doorbell.has_rung()) {
       break;  // another lane or a message came: a long turn must not delay it
     }
     if (queues_.ready().has_before(lane.priority)) {
@@ -350,7 +350,7 @@ bool DeviceActor::run_held(bool is_enough) {
     return false;
   }
   if (is_enough) {
-    join_.let_go();
+    join_.release_all();
     return false;
   }
   if (!queues_.ready().empty() && !queues_.join().is_due()) {
@@ -370,11 +370,11 @@ void DeviceActor::finish_aftermath() {
   dispatch_.end_aftermath();
   queues_.unpark_all(dispatch_.woken);
   records_.drops.take_late_drops();
-  if (dispatch_.take_noted()) {
+  if (dispatch_.take_new_failure()) {
     keeps_failures_.store(true, std::memory_order_release);  // partner: sleep
   }
   if (dispatch_.lost() && !is_lost_) {
-    note_loss();
+    record_loss();
   }
 }
 

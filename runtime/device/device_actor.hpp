@@ -90,14 +90,14 @@ class DeviceActor final : public DeviceLoop {
   /// Fails the wait of a lane whose deadline has passed.
   void expire(LaneState& lane);
   /// Handles the waiter's message that work has ended, or that the device is lost.
-  void note_work_ended(const WorkEnded& ended);
+  void record_work_ended(const WorkEnded& ended);
   /// Ends this generation: all further work fails with `error`, unless the device is lost already.
   void lose(ErrorRef error);
   /// Begins a new generation on a fresh backend; what the old one still owns is lost. Errors: those
   /// of opening the device.
   void restart();
   /// Notifies every waiter of a lost device.
-  void note_loss();
+  void record_loss();
   void become_lost();
   void notify_watchers(LaneState& lane);
   void close_lane(LaneState& lane);
@@ -107,7 +107,7 @@ class DeviceActor final : public DeviceLoop {
   [[nodiscard]] bool sleep(int& timed_sleeps, std::uint64_t& seen_records);
   /// Releases failures after an idle moment without sync(): those without another holder are
   /// logged.
-  void let_failures_go();
+  void release_failures();
   [[nodiscard]] MemoryStatistics memory() const;
   /// Gives memory blocks the program's names of their tensors, for memory traces.
   void name_blocks();

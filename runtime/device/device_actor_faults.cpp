@@ -17,11 +17,11 @@ void DeviceActor::lose(ErrorRef error) {
 }
 
 // The error of a device that is lost while it works names the op that was running.
-void DeviceActor::note_work_ended(const WorkEnded& ended) {
+void DeviceActor::record_work_ended(const WorkEnded& ended) {
   if (ended.generation != endpoint_->generation()) {
     return;
   }
-  completions_.note_answer();
+  completions_.record_wait_end();
   if (ended.status.has_value() || dispatch_.lost()) {
     return;
   }
@@ -36,10 +36,10 @@ void DeviceActor::note_work_ended(const WorkEnded& ended) {
   }
   dispatch_.lose(
       endpoint_->tables().failures().enter(std::make_shared<const Error>(std::move(lost))));
-  note_loss();
+  record_loss();
 }
 
-void DeviceActor::note_loss() {
+void DeviceActor::record_loss() {
   endpoint_->tables().log.error(
       fmt::format("device {} is lost: {}", endpoint_->name(), dispatch_.lost()->to_string()));
   become_lost();

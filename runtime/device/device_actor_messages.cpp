@@ -52,18 +52,18 @@ void DeviceActor::receive(DeviceMessage& message) {
                    [this](const RecallLoan& recall) { records_.loans.recall(recall); },
                    [this](RunOnLoan& run) { records_.loans.run(run); },
                    [this](const SetPriority& set) { queues_.set_priority(set.lane, set.priority); },
-                   [this](const GiveUp& give) { records_.give_up(give); },
+                   [this](const CancelRecords& give) { records_.cancel(give); },
                    [this](const SettleUpdate& settle) { records_.groups.settle(settle.lane); },
                    [this](const StopDevice& stop) {
                      is_stopping_ = true;
                      stop_limit_ = stop.limit;
                    },
-                   [this](const WorkEnded& ended) { note_work_ended(ended); },
+                   [this](const WorkEnded& ended) { record_work_ended(ended); },
                    [this](DescribeWaits& ask) { ask.answer.set_value(report_.describe()); },
                    [this](DeviceQuestion& question) { keep_question(std::move(question)); }},
         message);
   } catch (...) {
-    static_cast<void>(note_thrown(*endpoint_, "a control message"));
+    static_cast<void>(log_thrown(*endpoint_, "a control message"));
   }
 }
 
@@ -71,7 +71,7 @@ void DeviceActor::receive(DeviceMessage& message) {
 // idle.
 void DeviceActor::keep_question(DeviceQuestion question) {
   if (const auto* restart = std::get_if<RestartDevice>(&question)) {
-    lose(restart->given_up);  // now: work queued before it belongs to the ending generation
+    lose(restart->restart_error);  // now: work queued before it belongs to the ending generation
   }
   questions_.push_back(std::move(question));
   question_turns_ = 0;
@@ -121,7 +121,7 @@ void DeviceActor::answer(DeviceQuestion& question) {
 
 void DeviceActor::name_blocks() {
   handles_.name_blocks([this](SlotId slot, std::uint32_t generation) {
-    return endpoint_->noted_path(slot, generation);
+    return endpoint_->recorded_path(slot, generation);
   });
 }
 

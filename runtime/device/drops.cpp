@@ -122,7 +122,7 @@ void Drops::settle(std::vector<DeferredDrop>& drops, LaneId watcher) {
 Step Drops::adopt(LaneState& lane, const OpView& op) {
   const Operand operand = op.input(0);
   Slot& slot = handles_.slot(operand.slot);
-  const bool is_made = !is_unborn(slot, operand);
+  const bool is_made = !is_uncreated(slot, operand);
   std::vector<DeferredDrop::Use> uses;
   if (op.record().blob_size_bytes > 0) {
     uses = uses_of_drop(op.attributes<LastUsesBlob>());

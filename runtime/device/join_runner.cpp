@@ -13,12 +13,12 @@ OpView front_of(const LaneState& lane) {
 
 bool JoinRunner::hold(LaneState& lane, const OpView& op) {
   const std::int64_t most =
-      lane.in_group || Records::is_over(lane) ? 1 : dispatch_.joinable_calls(op);
+      lane.in_group || Records::is_expired(lane) ? 1 : dispatch_.joinable_calls(op);
   if (most <= 1) {
     return false;
   }
-  RowJoin::note_joinable(lane);
-  if (!queues_.join().has_company()) {
+  RowJoin::reset_turns_without_join(lane);
+  if (!queues_.join().has_join_candidates()) {
     return false;
   }
   queues_.join().hold(lane, most);
@@ -26,7 +26,7 @@ bool JoinRunner::hold(LaneState& lane, const OpView& op) {
   return true;
 }
 
-void JoinRunner::let_go() {
+void JoinRunner::release_all() {
   for (LaneState* lane : queues_.join().take_all()) {
     lane->is_ready = false;
     queues_.make_ready(*lane);
@@ -38,7 +38,7 @@ void JoinRunner::let_go() {
 void JoinRunner::run_group() {
   const std::vector<LaneState*>& lanes =
       queues_.join().take_group([this](LaneState& a, LaneState& b) {
-        return !Records::is_over(a) && !Records::is_over(b) &&
+        return !Records::is_expired(a) && !Records::is_expired(b) &&
                dispatch_.are_alike(front_of(a), front_of(b));
       });
   const std::size_t run = lanes.size() > 1 ? dispatch_.run_joined(lanes) : 0;
@@ -47,7 +47,7 @@ void JoinRunner::run_group() {
     lane.is_ready = false;
     // An op that did not run with the others runs alone, with its own outcome.
     if (i < run || records_.consume(lane, front_of(lane)) == Step::consumed) {
-      WindowRunner::note_done(lane, *lane.lane->front());  // as for a lane that was not held
+      WindowRunner::on_record_done(lane, *lane.lane->front());  // as for a lane that was not held
       queues_.finish_record(lane);
     }
     queues_.make_ready(lane);

@@ -17,7 +17,7 @@ class JoinRunner final {
   /// lane.
   [[nodiscard]] bool hold(LaneState& lane, const OpView& op);
   /// Releases all held lanes.
-  void let_go();
+  void release_all();
   /// Runs the op that was held longest, with those like it.
   void run_group();
 

@@ -120,7 +120,7 @@ bool Loans::await_copy(
     return await_bytes(op, lane, storage, error);
   }
   lane.lending = std::move(storage);
-  step = go_on_later(lane, in_flight_, queues_);
+  step = resume_later(lane, in_flight_, queues_);
   return false;
 }
 
@@ -156,7 +156,7 @@ void Loans::run(RunOnLoan& run) {
     if (lane != nullptr && !lane->loan.error) {
       lane->loan.error = std::make_shared<const Error>(
           Error{.code = ErrorCode::worker_failed,
-                .text = fmt::format("work on lent bytes threw: {}", what_was_thrown())});
+                .text = fmt::format("work on lent bytes threw: {}", current_exception_text())});
     }
   }
 }

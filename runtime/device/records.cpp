@@ -13,7 +13,7 @@ namespace hearth {
 
 Step Records::consume(LaneState& lane, const OpView& op) {
   try {
-    if (lane.limits.is_set() && is_given_up(lane, op)) {
+    if (lane.limits.is_set() && cancel_if_expired(lane, op)) {
       return Step::consumed;
     }
     const OpClass op_class = op_info(op.kind()).op_class;
@@ -36,9 +36,9 @@ Step Records::consume(LaneState& lane, const OpView& op) {
     const ErrorRef error = dispatch_.thrown_by(op, lane.id);
     forget_waits(lane);
     if (lane.in_group && op.kind() == OpKind::group_end) {
-      groups.give_up(lane, error);
+      groups.abandon(lane, error);
     } else if (op.kind() == OpKind::drop) {
-      dispatch_.note_mistake("a drop");  // the tensor leaks: other records may still read it
+      dispatch_.log_mistake("a drop");  // the tensor leaks: other records may still read it
       return Step::consumed;
     } else if (lane.in_group && is_update(op.record())) {
       lane.group_refusal = error;  // a group without one of its records must not run
@@ -60,8 +60,8 @@ void Records::forget_waits(LaneState& lane) noexcept {
 
 Step Records::run_op(LaneState& lane, const OpView& view) {
   const ResolvedOp op = dispatch_.resolve(view, lane.id);
-  if (Slot* const unborn = op.unborn()) [[unlikely]] {
-    return wait_for_input(lane, view, *unborn);
+  if (Slot* const uncreated = op.uncreated()) [[unlikely]] {
+    return wait_for_input(lane, view, *uncreated);
   }
   if (op.kind() == OpKind::lend) {
     return loans.lend(lane, op);
@@ -81,14 +81,14 @@ Step Records::run_op(LaneState& lane, const OpView& view) {
   return step_after(dispatch_.run(op, lane, queues_.on_shortage(lane)), lane);
 }
 
-Step Records::come_again(LaneState& lane, Ran ran) {
-  return ran == Ran::in_part ? go_on_later(lane, in_flight_, queues_)
+Step Records::keep_for_retry(LaneState& lane, Ran ran) {
+  return ran == Ran::in_part ? resume_later(lane, in_flight_, queues_)
                              : queues_.park_for_memory(lane);
 }
 
-Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& unborn) {
+Step Records::wait_for_input(LaneState& lane, const OpView& op, Slot& uncreated) {
   if (!lane.has_expired) {
-    queues_.park_on(unborn, lane);
+    queues_.park_on(uncreated, lane);
     return Step::parked;
   }
   const ErrorRef error =
@@ -163,7 +163,7 @@ Step Records::sync(LaneState& lane, const OpView& op) {
   if (ticket_in<SyncTicket>(op)->reports_failures) {
     const auto failures = std::exchange(lane.failures, {});
     const auto unread = std::ranges::find_if(
-        failures, [](const NotedFailure& each) { return !each.failure->is_read(); });
+        failures, [](const UnreadFailure& each) { return !each.failure->is_read(); });
     if (!error && unread != failures.end()) {
       // Passes the carrier itself, so that the failure ends with this reader's answer.
       error = unread->carrier ? unread->carrier : unread->failure->error();
@@ -176,7 +176,7 @@ Step Records::sync(LaneState& lane, const OpView& op) {
 
 // ---- limits ----
 
-bool Records::is_given_up(LaneState& lane, const OpView& op) {
+bool Records::cancel_if_expired(LaneState& lane, const OpView& op) {
   const bool is_begin = op.kind() == OpKind::group_begin;
   const bool moves_bytes =
       op.kind() == OpKind::upload || op.kind() == OpKind::readback || op.kind() == OpKind::lend;
@@ -184,28 +184,28 @@ bool Records::is_given_up(LaneState& lane, const OpView& op) {
   if (lane.in_group || !may_be) {
     return false;
   }
-  const std::optional<GivenUp> given_up = lane.limits.over(op.record().sequence);
-  if (!given_up) {
+  const std::optional<CancelReason> reason = lane.limits.over(op.record().sequence);
+  if (!reason) {
     return false;
   }
-  const Error why = error_of(*given_up);
+  const Error why = error_of(*reason);
   if (is_begin) {
     // The group is still read, so that it has an end; the end leaves everything unchanged.
     lane.group_refusal = dispatch_.with_provenance(why, op, lane.id);
     return false;
   }
   forget_waits(lane);
-  const ErrorRef error = dispatch_.give_up(op, lane, why);
+  const ErrorRef error = dispatch_.cancel(op, lane, why);
   reject_ticket(endpoint_, op, error);
   return true;
 }
 
-bool Records::is_over(LaneState& lane) noexcept {
+bool Records::is_expired(LaneState& lane) noexcept {
   const OpRecord* const next = lane.lane->front();
   return lane.limits.is_set() && next != nullptr && lane.limits.over(next->sequence).has_value();
 }
 
-void Records::give_up(const GiveUp& give) {
+void Records::cancel(const CancelRecords& give) {
   if (endpoint_.lanes.find(give.lane) == nullptr) {
     return;  // it has ended
   }

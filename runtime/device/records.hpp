@@ -41,27 +41,27 @@ class Records final {
   /// Consumes the record at the lane's front, which the caller then removes, or parks the lane.
   [[nodiscard]] Step consume(LaneState& lane, const OpView& op);
   /// Whether the stream's limits cancel the lane's next record. Changes nothing.
-  [[nodiscard]] static bool is_over(LaneState& lane) noexcept;
+  [[nodiscard]] static bool is_expired(LaneState& lane) noexcept;
 
   // ---- messages about waiting records ----
   void accept_transfer(TransferArrived& arrival);
-  void give_up(const GiveUp& give);
+  void cancel(const CancelRecords& give);
 
  private:
   [[nodiscard]] Step consume_lifetime(LaneState& lane, const OpView& op);
   /// Cancels the record if the stream's limits require it, and returns whether it did. Lifetimes
   /// and open update groups are never cancelled.
-  [[nodiscard]] bool is_given_up(LaneState& lane, const OpView& op);
+  [[nodiscard]] bool cancel_if_expired(LaneState& lane, const OpView& op);
   static void forget_waits(LaneState& lane) noexcept;
   [[nodiscard]] Step run_op(LaneState& lane, const OpView& view);
   [[nodiscard]] Step step_after(Ran ran, LaneState& lane) {
-    const bool is_over = ran == Ran::done || ran == Ran::failed;
-    return is_over ? Step::consumed : come_again(lane, ran);
+    const bool is_consumed = ran == Ran::done || ran == Ran::failed;
+    return is_consumed ? Step::consumed : keep_for_retry(lane, ran);
   }
   /// Keeps the record at the lane's front after a shortage of memory or a partial copy.
-  [[nodiscard]] Step come_again(LaneState& lane, Ran ran);
+  [[nodiscard]] Step keep_for_retry(LaneState& lane, Ran ran);
   /// Continues run_op() for an op with an input that is not created yet.
-  [[nodiscard]] Step wait_for_input(LaneState& lane, const OpView& op, Slot& unborn);
+  [[nodiscard]] Step wait_for_input(LaneState& lane, const OpView& op, Slot& uncreated);
   /// Fails a record whose wait for the device exceeded its limit.
   [[nodiscard]] Step fail_hung(LaneState& lane, const OpView& op);
   [[nodiscard]] Step upload(LaneState& lane, const OpView& op);

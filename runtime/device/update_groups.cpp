@@ -15,10 +15,10 @@ ErrorRef cancelled(const char* text) {
 
 /// The first tensor that an update replaces and that no record has created yet. An abandoned update
 /// keeps the old value of that tensor, so it waits for its creation. The gradient does not matter.
-Slot* unborn_replaced(const ResolvedOp& update) {
+Slot* uncreated_replaced(const ResolvedOp& update) {
   constexpr int kGradient = 1;
   for (int i = 0; i < update.input_count(); ++i) {
-    if (i != kGradient && is_unborn(update.slot(i), update.op().input(i))) {
+    if (i != kGradient && is_uncreated(update.slot(i), update.op().input(i))) {
       return &update.slot(i);
     }
   }
@@ -32,13 +32,13 @@ void UpdateGroups::keep(LaneState& lane, const OpView& op) {
   kept.push_back({op.record(), RecordBlob({op.blob(), op.record().blob_size_bytes})});
 }
 
-Slot* UpdateGroups::find_unborn(const LaneState& lane) {
+Slot* UpdateGroups::find_uncreated(const LaneState& lane) {
   const bool is_refused = lane.group_refusal != nullptr;
   for (const GroupRecord& entry : lane.group) {
     const OpView update(entry.record, entry.blob.data());
     const ResolvedOp resolved = dispatch_.resolve(update, lane.id);
-    if (Slot* const unborn = is_refused ? unborn_replaced(resolved) : resolved.unborn()) {
-      return unborn;
+    if (Slot* const uncreated = is_refused ? uncreated_replaced(resolved) : resolved.uncreated()) {
+      return uncreated;
     }
   }
   return nullptr;
@@ -85,14 +85,14 @@ void UpdateGroups::report(const OpView& op, LaneState& lane, LateFailures guards
 // it; then the group runs or is abandoned, and its reader is notified. The lane may come here
 // several times, until it does not park.
 Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
-  Slot* const unborn = find_unborn(lane);
-  if (unborn != nullptr && !lane.has_expired) {
-    queues_.park_on(*unborn, lane);
+  Slot* const uncreated = find_uncreated(lane);
+  if (uncreated != nullptr && !lane.has_expired) {
+    queues_.park_on(*uncreated, lane);
     return Step::parked;
   }
   const bool is_refused = lane.group_refusal != nullptr;
   Waited waited = Waited::ended;
-  if (unborn == nullptr && !is_refused) {
+  if (uncreated == nullptr && !is_refused) {
     waited = wait_for_failures(lane, op);
     if (waited == Waited::ended && !lane.prepared && (in_flight_.is_full() || lane.awaited_work)) {
       waited = wait_for_work(lane, in_flight_.room(), in_flight_, queues_);
@@ -105,13 +105,13 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
   GroupTicket* const ticket = ticket_in<GroupTicket>(op);
   if (ticket == nullptr) {
     static_cast<void>(end(lane,
-                          unborn != nullptr ? report_.late(op, lane, kUnborn)
-                                            : cancelled("the update group was not committed"),
+                          uncreated != nullptr ? report_.late(op, lane, kUnborn)
+                                               : cancelled("the update group was not committed"),
                           nullptr));
     return Step::consumed;
   }
   try {
-    if (unborn != nullptr && !is_refused) {
+    if (uncreated != nullptr && !is_refused) {
       status = report_.late(op, lane, kUnborn);
     } else if (waited == Waited::hangs) {
       status = report_.hung(op, lane);
@@ -136,14 +136,14 @@ Step UpdateGroups::finish(LaneState& lane, const OpView& op) {
     return Step::consumed;
   }
   if (is_own) {
-    dispatch_.note_failure(status.shared_error(), lane);
+    dispatch_.register_failure(status.shared_error(), lane);
   }
   const auto done = take_ticket<GroupTicket>(op);
   notify(endpoint_, "the caller that waits for an update", done->finish, status.shared_error());
   return Step::consumed;
 }
 
-void UpdateGroups::give_up(LaneState& lane, const ErrorRef& error) {
+void UpdateGroups::abandon(LaneState& lane, const ErrorRef& error) {
   lane.group_refusal = nullptr;
   static_cast<void>(end(lane, error, nullptr));
 }
@@ -163,7 +163,7 @@ Status UpdateGroups::end(LaneState& lane, Status status, const LateFailures& gua
     try {
       drops_.drop(lane, OpView(entry.record, entry.blob.data()));
     } catch (...) {
-      dispatch_.note_mistake("a drop behind an update");  // the update has its outcome
+      dispatch_.log_mistake("a drop behind an update");  // the update has its outcome
     }
   }
   return status;

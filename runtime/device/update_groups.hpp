@@ -40,7 +40,7 @@ class UpdateGroups final {
   /// Handles group_end: runs or abandons the lane's group.
   [[nodiscard]] Step finish(LaneState& lane, const OpView& op);
   /// Abandons the lane's group: its new tensors keep the old values.
-  void give_up(LaneState& lane, const ErrorRef& error);
+  void abandon(LaneState& lane, const ErrorRef& error);
   /// Wakes a lane that waits for the decision on its update.
   void settle(LaneId id);
   /// Abandons the open group of a lane that ends.
@@ -49,7 +49,7 @@ class UpdateGroups final {
  private:
   /// The first operand of the group that no record has created yet and that the group must wait
   /// for.
-  [[nodiscard]] Slot* find_unborn(const LaneState& lane);
+  [[nodiscard]] Slot* find_uncreated(const LaneState& lane);
   /// Kernels on which the group depends and whose outcome the host does not know: the device
   /// decides by them. Null if there are none.
   [[nodiscard]] LateFailures open_failures(const LaneState& lane);

@@ -182,11 +182,11 @@ class CaptureBuilder {
       result = op_expression(builder_, op, inputs, constants, {&type, 1})[0];
     }
     values_.emplace(name_of(out), builder_.convert(result, compute_type(out.dtype)));
-    note_gradient(op, out);
+    record_gradient(op, out);
   }
 
   // Notes the first op that ends the gradients of everything before it.
-  void note_gradient(const OpView& op, const Operand& out) {
+  void record_gradient(const OpView& op, const Operand& out) {
     bool follows = false;
     for (int i = 0; i < op.record().input_count; ++i) {
       follows = follows || followers_.contains(name_of(op.input(i)));
@@ -257,13 +257,13 @@ class CaptureDevice final : public DeviceLoop {
   void run_borrowed(UntilFn until, const void* context, Deadline /*deadline*/) noexcept override {
     do {
       drain(endpoint_->doorbell.take().lanes);
-    } while (!until(context) && endpoint_->doorbell.has_news());
+    } while (!until(context) && endpoint_->doorbell.has_rung());
     while (!endpoint_->doorbell.try_release()) {
       drain(endpoint_->doorbell.take().lanes);
     }
   }
   /// Notes that a composed op begins, or ends if `called` is empty. Ops in between get its name.
-  void note_call(std::string_view called) {
+  void record_call(std::string_view called) {
     call_depth_ += called.empty() ? -1 : 1;
     if (call_depth_ == (called.empty() ? 0 : 1)) {
       take_all();
@@ -301,7 +301,7 @@ class CaptureDevice final : public DeviceLoop {
     try {
       builder.consume(op);
     } catch (...) {
-      failure_ = note_thrown(*endpoint_, "a capture");
+      failure_ = log_thrown(*endpoint_, "a capture");
     }
     if (const ErrorRef why = error()) {
       reject_ticket(*endpoint_, op, why);
@@ -324,7 +324,7 @@ class CaptureDevice final : public DeviceLoop {
 class CallNames final {
  public:
   explicit CallNames(CaptureDevice& device)
-      : listener_([&device](std::string_view called) { device.note_call(called); }),
+      : listener_([&device](std::string_view called) { device.record_call(called); }),
         outer_(std::exchange(current_context().call_listener(), &listener_)) {}
   CallNames(const CallNames&) = delete;
   CallNames& operator=(const CallNames&) = delete;

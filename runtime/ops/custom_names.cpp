@@ -53,9 +53,9 @@ class NameCheck final {
                operand,
                fmt::join(names, ", "));
       }
-      if (const auto [maker, is_new] = makers_.emplace(name, operand); !is_new) {
+      if (const auto [producer, is_new] = producers_.emplace(name, operand); !is_new) {
         refuse("'{}' and '{}' are no names beside one another: the text has '{}' for both",
-               maker->second,
+               producer->second,
                operand,
                name);
       }
@@ -74,8 +74,8 @@ class NameCheck final {
  private:
   const std::string& op_;
   SourceLoc loc_;
-  std::map<std::string, std::string> taken_;   // what each name denotes
-  std::map<std::string, std::string> makers_;  // the operand from which each name is derived
+  std::map<std::string, std::string> taken_;      // what each name denotes
+  std::map<std::string, std::string> producers_;  // the operand from which each name is derived
 };
 
 }  // namespace

@@ -243,16 +243,16 @@ using LastUses = std::uint64_t;
 }
 
 // Releases the inputs or notes their uses.
-void note_uses(const Submission& submission,
-               LastUses last_uses,
-               StreamState& stream,
-               std::uint64_t sequence) {
+void record_uses(const Submission& submission,
+                 LastUses last_uses,
+                 StreamState& stream,
+                 std::uint64_t sequence) {
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     if (i < 64 && ((last_uses >> i) & 1U) != 0) {
       stream.recycle(detail::TensorAccess::release_impl(
           *submission.inputs[i].movable()));  // the record is its drop
     } else {
-      detail::TensorAccess::impl(submission.inputs[i].tensor())->note_use(stream.id(), sequence);
+      detail::TensorAccess::impl(submission.inputs[i].tensor())->record_use(stream.id(), sequence);
     }
   }
 }
@@ -270,7 +270,7 @@ void submit_on_stream(DeviceEndpoint& endpoint,
     require_made(stream, submission);
   }
   if (const WeightWatch* const watch = stream.weight_watch(); watch != nullptr) [[unlikely]] {
-    watch->look_at(submission);
+    watch->inspect(submission);
   }
   Tape* tape = tape_of(submission);
   if (tape != nullptr) {
@@ -311,9 +311,9 @@ void submit_on_stream(DeviceEndpoint& endpoint,
     }
     throw;
   }
-  note_uses(submission, last_uses, stream, record.sequence);
+  record_uses(submission, last_uses, stream, record.sequence);
   for (const Tensor& result : results) {
-    detail::TensorAccess::impl(result)->note_use(stream.id(), record.sequence);
+    detail::TensorAccess::impl(result)->record_use(stream.id(), record.sequence);
   }
   if (tape != nullptr) {
     tape->did_record(results);

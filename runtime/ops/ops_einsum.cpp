@@ -140,7 +140,7 @@ class Einsum final {
       fail(ErrorCode::invalid_argument,
            fmt::format("names {} operands, got {}", sources_.size(), inputs_.size()));
     }
-    note_sizes();
+    record_sizes();
     if (arrow == std::string::npos) {
       output_ = letters_that_occur_once();
     } else {
@@ -186,7 +186,7 @@ class Einsum final {
     return labels;
   }
 
-  void note_sizes() {
+  void record_sizes() {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       const Shape shape = inputs_[i].tensor().shape();
       for (std::size_t axis = 0; axis < sources_[i].size(); ++axis) {

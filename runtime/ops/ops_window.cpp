@@ -42,7 +42,7 @@ TensorSpec given(const Arg& row) {
 }
 
 // Replaces the image's shape in conv2d's error by the shape of the row that the program passed.
-std::string told_of_row(std::string text, std::string_view name, const TensorSpec& row) {
+std::string with_row_shape(std::string text, std::string_view name, const TensorSpec& row) {
   const Shape& shape = row.shape;
   const auto of = [&](const Shape& its) {
     return fmt::format("{} {}", name, describe(row.dtype, its));
@@ -67,9 +67,10 @@ Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOpt
           bias == nullptr ? conv2d(from, by, of_pictures) : conv2d(from, by, *bias, of_pictures);
       return squeeze(Arg(std::move(result), loc), 2);
     } catch (const ArgumentError& mistake) {
-      Error told = mistake.error();
-      told.text = told_of_row(told_of_row(std::move(told.text), "x", row), "w", window);
-      throw_error(std::move(told));
+      Error restated = mistake.error();
+      restated.text =
+          with_row_shape(with_row_shape(std::move(restated.text), "x", row), "w", window);
+      throw_error(std::move(restated));
     }
   });
 }

@@ -23,7 +23,7 @@ using detail::ticket_of;
 namespace {
 
 // Notes settings of the environment, except for folders, which are private.
-void note_settings(std::map<std::string, std::string>& notes) {
+void record_settings(std::map<std::string, std::string>& notes) {
   const detail::Settings settings = detail::Settings::from_environment();
   for (const detail::Setting setting : {detail::Setting::log_level, detail::Setting::cpu_devices}) {
     if (const auto& text = settings.text(setting)) {
@@ -48,7 +48,7 @@ Status Recorder::start(std::span<const Device> devices, const RecordOptions& opt
   auto state = std::make_unique<State>();
   state->options = options;
   state->trace.notes = options.notes;
-  note_settings(state->trace.notes);
+  record_settings(state->trace.notes);
   for (const Device& device : devices) {
     state->devices.emplace(device.endpoint().key(),
                            static_cast<std::uint32_t>(state->trace.devices.size()));
@@ -176,7 +176,7 @@ std::uint32_t Recorder::path_of(State& state, PathId path) const {
   return place->second;
 }
 
-void Recorder::note_expression(State& state, TraceOp& op) const {
+void Recorder::record_expression(State& state, TraceOp& op) const {
   if (op.record.kind != OpKind::expression) {
     return;
   }
@@ -293,9 +293,8 @@ TraceOp upload_of(const Operand& operand, std::uint32_t device, LaneId lane) {
 
 // Phases: under the lock, number the strangers and add an upload for each; outside of it, allocate
 // memory for their bytes.
-std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& endpoint,
-                                                          LaneId lane,
-                                                          const OpView& op) {
+std::vector<Recorder::UnrecordedInput> Recorder::admit_unrecorded_inputs(
+    const DeviceEndpoint& endpoint, LaneId lane, const OpView& op) {
   std::vector<std::pair<Operand, Mark>> admitted;
   {
     const detail::MutexLock lock(mutex_);
@@ -318,7 +317,7 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       return {};  // a replay generates their values
     }
   }
-  std::vector<Stranger> strangers;
+  std::vector<UnrecordedInput> unrecorded;
   for (const auto& [operand, mark] : admitted) {
     const std::int64_t size =
         shapes_.shape(operand.shape).element_count() * size_bytes(operand.dtype);
@@ -328,9 +327,9 @@ std::vector<Recorder::Stranger> Recorder::admit_strangers(const DeviceEndpoint& 
       end_early(bytes.error());
       break;
     }
-    strangers.push_back({operand, read_for(mark, std::move(bytes).value())});
+    unrecorded.push_back({operand, read_for(mark, std::move(bytes).value())});
   }
-  return strangers;
+  return unrecorded;
 }
 
 // The stream pushes this read before the op that uses the stranger. The op may overwrite the bytes
@@ -369,16 +368,16 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
       leave_out(state, *device, lane, op);
       return std::nullopt;
     }
-    TraceOp noted = copy_of(op, *device, lane, sequence);
-    noted.record.source.value = place_of(state, op.record().source);
-    noted.record.path.value = path_of(state, op.record().path);
-    note_expression(state, noted);
-    add_operands(state, noted, op);
+    TraceOp recorded = copy_of(op, *device, lane, sequence);
+    recorded.record.source.value = place_of(state, op.record().source);
+    recorded.record.path.value = path_of(state, op.record().path);
+    record_expression(state, recorded);
+    add_operands(state, recorded, op);
     if (bytes.value()) {
-      noted.data = state.add_data(std::move(*bytes.value()));
+      recorded.data = state.add_data(std::move(*bytes.value()));
     }
-    note_kind(state, noted, op);
-    mark = Mark{recording_, add(state, std::move(noted))};
+    record_kind(state, recorded, op);
+    mark = Mark{recording_, add(state, std::move(recorded))};
   }
   listen(op, mark);
   return mark;
@@ -386,7 +385,7 @@ std::optional<Recorder::Mark> Recorder::note(const DeviceEndpoint& endpoint,
 
 // Remembers what later ops refer to: the read of a copy's source half, the op that lent bytes, and
 // open update groups. Called before the op is added, so its index is the number of earlier ops.
-void Recorder::note_kind(State& state, TraceOp& op, const OpView& from) {
+void Recorder::record_kind(State& state, TraceOp& op, const OpView& from) {
   const auto place = static_cast<std::uint32_t>(state.trace.ops.size());
   const std::pair lane(op.device, op.lane);
   switch (from.kind()) {
@@ -427,9 +426,9 @@ void Recorder::cancel(const Mark& mark) {
   }
 }
 
-void Recorder::note_drop(const DeviceEndpoint& endpoint,
-                         LaneId lane,
-                         const Operand& operand) noexcept {
+void Recorder::record_drop(const DeviceEndpoint& endpoint,
+                           LaneId lane,
+                           const Operand& operand) noexcept {
   try {
     const detail::MutexLock lock(mutex_);
     if (const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt) {

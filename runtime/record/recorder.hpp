@@ -37,7 +37,7 @@ class Recorder {
   };
   /// A tensor that existed before the recording: it is entered as an upload, whose bytes come from
   /// a read pushed before the op.
-  struct Stranger {
+  struct UnrecordedInput {
     Operand operand;
     std::unique_ptr<ReadTicket> read;
   };
@@ -61,9 +61,9 @@ class Recorder {
   // ---- for streams, before they push ----
   /// The inputs whose production was not recorded, each with a read to push first if its bytes are
   /// recorded.
-  [[nodiscard]] std::vector<Stranger> admit_strangers(const DeviceEndpoint& endpoint,
-                                                      LaneId lane,
-                                                      const OpView& op);
+  [[nodiscard]] std::vector<UnrecordedInput> admit_unrecorded_inputs(const DeviceEndpoint& endpoint,
+                                                                     LaneId lane,
+                                                                     const OpView& op);
   /// Notes an op that gets this sequence number; hooks its ticket, if it has one.
   [[nodiscard]] std::optional<Mark> note(const DeviceEndpoint& endpoint,
                                          LaneId lane,
@@ -73,15 +73,15 @@ class Recorder {
   void cancel(const Mark& mark);
   /// Notes a pushed drop. One that does not fit into memory is omitted: the tensor then lives to
   /// the end of the trace.
-  void note_drop(const DeviceEndpoint& endpoint, LaneId lane, const Operand& operand) noexcept;
+  void record_drop(const DeviceEndpoint& endpoint, LaneId lane, const Operand& operand) noexcept;
 
   // ---- for the device ----
   /// Notes that an op has failed. If no read reports the failure, the trace gets a read of the op's
   /// result.
-  void note_failure(const DeviceEndpoint& endpoint,
-                    LaneId lane,
-                    std::uint64_t sequence,
-                    const Error& error) noexcept;
+  void register_failure(const DeviceEndpoint& endpoint,
+                        LaneId lane,
+                        std::uint64_t sequence,
+                        const Error& error) noexcept;
 
  private:
   struct Name {  // of a tensor in this runtime
@@ -108,8 +108,8 @@ class Recorder {
   [[nodiscard]] std::uint32_t place_of(State& state, SourceId source) const;
   [[nodiscard]] std::uint32_t path_of(State& state, PathId path) const;
   /// Notes the expression of an op of that kind, found by its number in the runtime's table.
-  void note_expression(State& state, TraceOp& op) const;
-  static void note_kind(State& state, TraceOp& op, const OpView& from);
+  void record_expression(State& state, TraceOp& op) const;
+  static void record_kind(State& state, TraceOp& op, const OpView& from);
   /// Appends an op; ends the recording if it grows too large.
   std::size_t add(State& state, TraceOp op);
   void end_early(State& state, std::string_view why);

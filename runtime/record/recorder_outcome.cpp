@@ -42,7 +42,7 @@ namespace {
 
 // Returns whether an op was cancelled by its stream's limits, or by the end of the device. Such an
 // error is no failure of the op whose result was to be read.
-bool is_given_up(const Error& error) noexcept {
+bool is_cancellation(const Error& error) noexcept {
   switch (error.code) {
     case ErrorCode::cancelled:
     case ErrorCode::deadline_exceeded:
@@ -70,7 +70,7 @@ void Recorder::finish(const Mark& mark,
     }
     State& state = *state_;
     TraceOp& op = state.trace.ops[mark.op];
-    if (error && op.record.kind == OpKind::readback && is_given_up(*error)) {
+    if (error && op.record.kind == OpKind::readback && is_cancellation(*error)) {
       return;  // its outcome stays unknown
     }
     op.outcome = error ? TraceOutcome::failed : TraceOutcome::ok;
@@ -95,10 +95,10 @@ void Recorder::finish(const Mark& mark,
   }
 }
 
-void Recorder::note_failure(const DeviceEndpoint& endpoint,
-                            LaneId lane,
-                            std::uint64_t sequence,
-                            const Error& error) noexcept {
+void Recorder::register_failure(const DeviceEndpoint& endpoint,
+                                LaneId lane,
+                                std::uint64_t sequence,
+                                const Error& error) noexcept {
   constexpr std::size_t kMostFailures = 16;
   try {
     const detail::MutexLock lock(mutex_);

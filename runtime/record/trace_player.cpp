@@ -49,7 +49,7 @@ std::vector<std::byte> made_up(DType dtype, const Shape& shape, std::uint32_t nu
 }
 
 // Returns whether another component ended the group, not its own ops.
-bool was_given_up(const TraceOp& end) {
+bool was_ended_from_outside(const TraceOp& end) {
   return end.outcome == TraceOutcome::discarded ||
          (end.outcome == TraceOutcome::failed &&
           (end.error == ErrorCode::cancelled || end.error == ErrorCode::worker_failed ||
@@ -63,7 +63,7 @@ class Player {
         devices_(devices),
         options_(options),
         values_(1),
-        makers_(1),
+        producers_(1),
         is_known_{true} {}
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -146,9 +146,9 @@ class Player {
 
   // A value's number in the trace is its index here: the checker has verified that the numbers
   // count up.
-  void add_value(Tensor tensor, std::size_t maker, bool is_known) {
+  void add_value(Tensor tensor, std::size_t producer, bool is_known) {
     values_.push_back(std::move(tensor));
-    makers_.push_back(maker);
+    producers_.push_back(producer);
     is_known_.push_back(is_known);
   }
 
@@ -256,7 +256,7 @@ class Player {
         break;
       case OpKind::group_end: {
         const std::unique_ptr<UpdateGroup> group = std::move(groups_[lane]);
-        if (!was_given_up(op)) {
+        if (!was_ended_from_outside(op)) {
           groups_waiting_.emplace_back(index, group->commit());
         }
         break;
@@ -337,15 +337,17 @@ class Player {
   }
 
   void read(std::size_t index, std::uint32_t number) {
-    const TraceOp& maker = trace_.ops[makers_[number]];
+    const TraceOp& producer = trace_.ops[producers_[number]];
     Operand operand;
-    for (int i = 0; i < maker.record.output_count; ++i) {
-      if (maker.view().output(i).slot.value == number) {
-        operand = maker.view().output(i);
+    for (int i = 0; i < producer.record.output_count; ++i) {
+      if (producer.view().output(i).slot.value == number) {
+        operand = producer.view().output(i);
       }
     }
-    played_.reads.push_back(
-        {.op = index, .maker = makers_[number], .operand = operand, .is_known = is_known_[number]});
+    played_.reads.push_back({.op = index,
+                             .producer = producers_[number],
+                             .operand = operand,
+                             .is_known = is_known_[number]});
     // A failed read returns no bytes: one element shows whether it fails again, without the memory
     // of the whole value.
     const bool has_failed =
@@ -377,7 +379,7 @@ class Player {
   std::map<Lane, Stream> streams_;
   std::map<Lane, std::unique_ptr<UpdateGroup>> groups_;
   std::vector<Tensor> values_;
-  std::vector<std::size_t> makers_;
+  std::vector<std::size_t> producers_;
   std::vector<bool> is_known_;
   std::vector<bool> copies_;  // by op from 1: its bytes go to another device
   std::map<std::uint32_t, std::pair<Tensor, bool>> copied_;

@@ -27,8 +27,8 @@ struct PlayOptions {
 struct PlayedRead {
   std::size_t op =
       0;  ///< The index of the readback in the trace, from 0; ops.size() for those at the end.
-  std::size_t maker = 0;  ///< The index of the op that made the value.
-  Operand operand;        ///< The value's operand in the trace.
+  std::size_t producer = 0;  ///< The index of the op that made the value.
+  Operand operand;           ///< The value's operand in the trace.
   std::vector<std::byte> bytes = {};
   ErrorRef error = {};
   /// All bytes that it depends on are in the trace, so a comparison is meaningful.

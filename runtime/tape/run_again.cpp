@@ -67,7 +67,8 @@ Tensor run_again(const TapeNode& node,
        .location = node.location,
        .inputs = args,
        .attributes = attributes.subspan(node.first_attribute_byte, node.attribute_size_bytes),
-       .flags = static_cast<std::uint16_t>(node.flags | static_cast<unsigned>(RecordFlag::again))},
+       .flags =
+           static_cast<std::uint16_t>(node.flags | static_cast<unsigned>(RecordFlag::recomputes))},
       dtype,
       shape);
 }

@@ -144,7 +144,7 @@ std::uint8_t Tape::save_operands(const Submission& submission,
 // it: x * w with a tracked w saves x, not w.
 void Tape::will_record(const Submission& submission, PathId layer) {
   if (region_ != kNoNode) [[unlikely]] {
-    note_in_region(submission);
+    record_in_region(submission);
     return;
   }
   const bool is_left_number =

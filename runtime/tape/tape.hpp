@@ -154,7 +154,7 @@ class Tape final : public RefCounted<Tape> {
   void require_swept(const Tensor& output, SourceLoc loc) const;
   void sweep_node(std::uint32_t index, const GradientHook& on_ready);
   /// Inside a region: adds edges for the op's gradients.
-  void note_in_region(const Submission& submission);
+  void record_in_region(const Submission& submission);
   /// Reruns the function behind the node, sweeps what it records, and discards it.
   void sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready);
   /// Discards all nodes behind this one, which is being swept.
@@ -169,7 +169,7 @@ class Tape final : public RefCounted<Tape> {
   /// Makes a gradient of the whole from parts that do not cover it.
   void accumulate_rest(std::vector<TapePart> parts);
   /// Concatenates parts that are sorted and do not overlap, with zeros in the gaps.
-  [[nodiscard]] Tensor put_together(std::vector<TapePart> parts) const;
+  [[nodiscard]] Tensor assemble(std::vector<TapePart> parts) const;
   /// Takes the gradient that a node has accumulated.
   [[nodiscard]] Tensor take_gradient(std::uint32_t node);
 

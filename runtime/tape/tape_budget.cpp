@@ -48,13 +48,13 @@ bool TapeBudget::can_recompute(std::uint32_t node, int depth) const noexcept {
     return false;
   }
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
-    const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    if (maker == detail::Tape::kNoNode) {
+    const std::uint32_t producer = tape_->edges_[made.first_edge + input].node;
+    if (producer == detail::Tape::kNoNode) {
       if (!saves_input(made, input)) {
         return false;
       }
-    } else if (tape_->nodes_[maker].leaf == detail::Tape::kNoNode && !has_value_by(maker, node) &&
-               !can_recompute(maker, depth - 1)) {
+    } else if (tape_->nodes_[producer].leaf == detail::Tape::kNoNode &&
+               !has_value_by(producer, node) && !can_recompute(producer, depth - 1)) {
       return false;
     }
   }
@@ -86,9 +86,9 @@ void TapeBudget::did_record(const Tensor& result) {
   values_.back().layout = detail::TensorAccess::impl(result)->layout;
   values_.back().dtype = detail::TensorAccess::impl(result)->dtype;
   for (; registered_places_ < tape_->saved_.size(); ++registered_places_) {
-    const std::uint32_t maker = tape_->saved_nodes_[registered_places_];
-    if (maker != detail::Tape::kNoNode) {
-      keep(maker, registered_places_);
+    const std::uint32_t producer = tape_->saved_nodes_[registered_places_];
+    if (producer != detail::Tape::kNoNode) {
+      keep(producer, registered_places_);
     }
   }
   enforce();
@@ -124,9 +124,9 @@ std::vector<Tensor> TapeBudget::inputs_of(std::uint32_t node) {
   const TapeNode made = tape_->nodes_[node];
   std::vector<Tensor> inputs;
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
-    const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    if (maker != detail::Tape::kNoNode) {
-      inputs.push_back(value_of(maker));
+    const std::uint32_t producer = tape_->edges_[made.first_edge + input].node;
+    if (producer != detail::Tape::kNoNode) {
+      inputs.push_back(value_of(producer));
       continue;
     }
     inputs.push_back(tape_->saved_[place_of_input(made, input)]);
@@ -162,9 +162,9 @@ Tensor TapeBudget::value_of(std::uint32_t node) {
 }
 
 void TapeBudget::restore(std::size_t place) {
-  const std::uint32_t maker = tape_->saved_nodes_[place];
-  HEARTH_ASSERT(maker != detail::Tape::kNoNode, "what is dropped was made by a node");
-  tape_->saved_[place] = value_of(maker);
+  const std::uint32_t producer = tape_->saved_nodes_[place];
+  HEARTH_ASSERT(producer != detail::Tape::kNoNode, "what is dropped was made by a node");
+  tape_->saved_[place] = value_of(producer);
 }
 
 void TapeBudget::forget_behind(std::uint32_t node) {
@@ -178,12 +178,12 @@ void TapeBudget::forget_behind(std::uint32_t node) {
   }
   registered_places_ = static_cast<std::uint32_t>(end);
   for (std::uint32_t place = 0; place < registered_places_; ++place) {
-    const std::uint32_t maker = tape_->saved_nodes_[place];
-    Value* const base = maker != detail::Tape::kNoNode ? &values_[base_of(maker)] : nullptr;
+    const std::uint32_t producer = tape_->saved_nodes_[place];
+    Value* const base = producer != detail::Tape::kNoNode ? &values_[base_of(producer)] : nullptr;
     if (base != nullptr && !base->is_kept && tape_->saved_[place].is_valid() &&
-        tape_->nodes_[base_of(maker)].leaf == detail::Tape::kNoNode) {
+        tape_->nodes_[base_of(producer)].leaf == detail::Tape::kNoNode) {
       base->is_kept = true;
-      kept_bytes_ += size_bytes_of(base_of(maker));
+      kept_bytes_ += size_bytes_of(base_of(producer));
     }
   }
   next_candidate_ = 0;

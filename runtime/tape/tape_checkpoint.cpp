@@ -74,7 +74,7 @@ bool Tape::begin_region() {
   return true;
 }
 
-void Tape::note_in_region(const Submission& submission) {
+void Tape::record_in_region(const Submission& submission) {
   TapeNode& node = nodes_[region_];
   if (node.edge_count == 0) {
     node.location = submission.location;
@@ -86,9 +86,9 @@ void Tape::note_in_region(const Submission& submission) {
                         .node = TensorAccess::node(tensor),
                         .dtype = TensorAccess::impl(tensor)->dtype});
       ++node.edge_count;
-      TapeNode& maker = nodes_[TensorAccess::node(tensor)];
-      if (maker.leaf != kNoNode && maker.first_consumer == kNoNode) {
-        maker.first_consumer = region_;
+      TapeNode& producer = nodes_[TensorAccess::node(tensor)];
+      if (producer.leaf != kNoNode && producer.first_consumer == kNoNode) {
+        producer.first_consumer = region_;
       }
     }
   }

@@ -32,7 +32,7 @@ void forget_closed(CurrentTapes& tapes) {
 
 }  // namespace
 
-void note_open(Tape& tape) {
+void record_open(Tape& tape) {
   CurrentTapes& tapes = current_tapes();
   forget_closed(tapes);
   tapes.open.emplace_back(&tape);

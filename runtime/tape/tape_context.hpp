@@ -26,7 +26,7 @@ struct TrafficLimits {
 };
 
 /// Pushes a tape on this thread's stack of open ones, until it closes.
-void note_open(Tape& tape);
+void record_open(Tape& tape);
 /// Removes closed tapes. Call after one has closed.
 void forget_closed_tapes();
 /// The innermost open tape of this thread, or null.

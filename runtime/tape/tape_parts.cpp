@@ -53,23 +53,23 @@ void Tape::accumulate_part(TapePart part) {
     parts_.erase(node);
   }
   const SourceLoc location = all[0].location;
-  accumulate(node, put_together(std::move(all)), location);
+  accumulate(node, assemble(std::move(all)), location);
 }
 
 // If a permute made the whole, concatenates in the order of the permute's input, so that the
 // gradient is contiguous after it.
-Tensor Tape::put_together(std::vector<TapePart> parts) const {
-  const TapeNode& maker = nodes_[parts[0].node];
+Tensor Tape::assemble(std::vector<TapePart> parts) const {
+  const TapeNode& producer = nodes_[parts[0].node];
   const SourceLoc loc = parts[0].location;
   int axis = parts[0].axis;
   const auto rank = static_cast<std::size_t>(parts[0].whole.rank());
   std::array<int, kMaxRank> axes{};
   std::array<int, kMaxRank> inverse{};
-  const bool is_permuted = maker.leaf == kNoNode && maker.kind == OpKind::permute;
+  const bool is_permuted = producer.leaf == kNoNode && producer.kind == OpKind::permute;
   if (is_permuted) {
     PermuteAttributes forward;
-    HEARTH_ASSERT(maker.attribute_size_bytes == sizeof(forward), "attributes of another kind");
-    std::memcpy(&forward, attribute_bytes_.data() + maker.first_attribute_byte, sizeof(forward));
+    HEARTH_ASSERT(producer.attribute_size_bytes == sizeof(forward), "attributes of another kind");
+    std::memcpy(&forward, attribute_bytes_.data() + producer.first_attribute_byte, sizeof(forward));
     for (std::size_t i = 0; i < rank; ++i) {
       axes[i] = forward.axes[i];
       inverse[forward.axes[i]] = static_cast<int>(i);
@@ -112,7 +112,7 @@ void Tape::accumulate_rest(std::vector<TapePart> parts) {
   const std::uint32_t node = parts[0].node;
   const SourceLoc location = parts[0].location;
   if (parts.size() > 1 && are_apart(parts)) {
-    accumulate(node, put_together(std::move(parts)), location);
+    accumulate(node, assemble(std::move(parts)), location);
     return;
   }
   for (TapePart& part : parts) {

@@ -61,11 +61,11 @@ void TapeTraffic::did_record() {
   for (std::size_t place = tape_->nodes_[first].first_saved; place < tape_->saved_.size();
        ++place) {
     if (is_worth(place)) {
-      const std::uint32_t maker = tape_->saved_nodes_[place];
-      const TapeNode& made = tape_->nodes_[maker];
+      const std::uint32_t producer = tape_->saved_nodes_[place];
+      const TapeNode& made = tape_->nodes_[producer];
       // Then all its users are in reach.
-      if (maker >= first && can_run_again(made) && !is_view(made.kind)) {
-        consider(maker, place);
+      if (producer >= first && can_run_again(made) && !is_view(made.kind)) {
+        consider(producer, place);
       }
     }
   }
@@ -100,18 +100,19 @@ bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
     while (end_of_saved(tape_->nodes_[user]) <= place) {
       ++user;
     }
-    std::uint32_t maker = tape_->saved_nodes_[place];
-    if (!tape_->saved_[place].is_valid() || maker == detail::Tape::kNoNode) {
+    std::uint32_t producer = tape_->saved_nodes_[place];
+    if (!tape_->saved_[place].is_valid() || producer == detail::Tape::kNoNode) {
       continue;
     }
-    if (maker == node && op_facts(tape_->nodes_[user].kind).fusion != FusionClass::elementwise) {
+    if (producer == node && op_facts(tape_->nodes_[user].kind).fusion != FusionClass::elementwise) {
       return false;
     }
-    const bool is_itself = maker == node;
-    while (maker != detail::Tape::kNoNode && maker > node && is_view(tape_->nodes_[maker].kind)) {
-      maker = tape_->edges_[tape_->nodes_[maker].first_edge].node;
+    const bool is_itself = producer == node;
+    while (producer != detail::Tape::kNoNode && producer > node &&
+           is_view(tape_->nodes_[producer].kind)) {
+      producer = tape_->edges_[tape_->nodes_[producer].first_edge].node;
     }
-    if (maker == node && !is_itself) {
+    if (producer == node && !is_itself) {
       return false;
     }
   }
@@ -119,32 +120,33 @@ bool TapeTraffic::is_for_elementwise_ops(std::uint32_t node) const noexcept {
 }
 
 // A value's users come after its producer, so no earlier entry belongs to one of them.
-const TapeTraffic::Held* TapeTraffic::find_held(std::uint32_t maker) const noexcept {
-  for (auto held = held_.rbegin(); held != held_.rend() && held->user > maker; ++held) {
-    if (held->maker == maker) {
+const TapeTraffic::Held* TapeTraffic::find_held(std::uint32_t producer) const noexcept {
+  for (auto held = held_.rbegin(); held != held_.rend() && held->user > producer; ++held) {
+    if (held->producer == producer) {
       return &*held;
     }
   }
   return nullptr;
 }
 
-const Tensor* TapeTraffic::find(std::uint32_t maker) const noexcept {
-  const auto again = std::ranges::find(again_, maker, [](const auto& each) { return each.first; });
+const Tensor* TapeTraffic::find(std::uint32_t producer) const noexcept {
+  const auto again =
+      std::ranges::find(again_, producer, [](const auto& each) { return each.first; });
   if (again != again_.end()) {
     return &again->second;
   }
-  const Held* const held = find_held(maker);
+  const Held* const held = find_held(producer);
   return held != nullptr ? &held->value : nullptr;
 }
 
-const Tensor* TapeTraffic::find_kept(std::uint32_t maker) const noexcept {
+const Tensor* TapeTraffic::find_kept(std::uint32_t producer) const noexcept {
   for (std::size_t place = tape_->saved_.size(), back = 0; place-- > 0 && back < kPlacesBack;
        ++back) {
-    if (tape_->saved_nodes_[place] == maker && tape_->saved_[place].is_valid()) {
+    if (tape_->saved_nodes_[place] == producer && tape_->saved_[place].is_valid()) {
       return &tape_->saved_[place];
     }
   }
-  return find(maker);
+  return find(producer);
 }
 
 // A value expanded from fewer elements counts whole; a slice counts the elements read.
@@ -186,9 +188,9 @@ bool TapeTraffic::follow_inputs(std::uint32_t node, Chain& chain) const {
   }
   const bool may_go_on = !is_view(made.kind) || keeps_order(made.kind);
   for (std::uint32_t input = 0; input < made.edge_count; ++input) {
-    const std::uint32_t maker = tape_->edges_[made.first_edge + input].node;
-    if (maker != detail::Tape::kNoNode) {
-      if (!(may_go_on || is_at_hand(maker)) || !follow(maker, chain)) {
+    const std::uint32_t producer = tape_->edges_[made.first_edge + input].node;
+    if (producer != detail::Tape::kNoNode) {
+      if (!(may_go_on || is_at_hand(producer)) || !follow(producer, chain)) {
         return false;
       }
       continue;
@@ -229,7 +231,9 @@ void TapeTraffic::drop(std::uint32_t node, const Chain& chain) {
 
 void TapeTraffic::keep_for(std::uint32_t user, const Chain& chain) {
   for (const std::uint32_t base : chain.bases) {
-    const auto is_there = [&](const Held& each) { return each.maker == base && each.user <= user; };
+    const auto is_there = [&](const Held& each) {
+      return each.producer == base && each.user <= user;
+    };
     auto held = held_.rbegin();
     while (held != held_.rend() && held->user > base && !is_there(*held)) {
       ++held;

@@ -45,7 +45,7 @@ class TapeTraffic final {
   /// A value kept for a user of another value that is computed from it.
   struct Held {
     std::uint32_t user = 0;
-    std::uint32_t maker = 0;
+    std::uint32_t producer = 0;
     Tensor value;
   };
   /// How a value is recomputed from available ones.
@@ -63,11 +63,11 @@ class TapeTraffic final {
 
   [[nodiscard]] bool is_worth(std::size_t place) const noexcept;
   [[nodiscard]] bool is_for_elementwise_ops(std::uint32_t node) const noexcept;
-  [[nodiscard]] const Held* find_held(std::uint32_t maker) const noexcept;
+  [[nodiscard]] const Held* find_held(std::uint32_t producer) const noexcept;
   /// A held or recomputed value; null if neither.
-  [[nodiscard]] const Tensor* find(std::uint32_t maker) const noexcept;
+  [[nodiscard]] const Tensor* find(std::uint32_t producer) const noexcept;
   /// A held, recomputed or recently saved value; null if none.
-  [[nodiscard]] const Tensor* find_kept(std::uint32_t maker) const noexcept;
+  [[nodiscard]] const Tensor* find_kept(std::uint32_t producer) const noexcept;
   [[nodiscard]] bool follow(std::uint32_t node, Chain& chain) const;
   [[nodiscard]] bool follow_inputs(std::uint32_t node, Chain& chain) const;
   [[nodiscard]] bool is_at_hand(std::uint32_t node) const noexcept;

@@ -52,9 +52,10 @@ const TapeEdge& VjpNode::edge(int operand) const noexcept {
 }
 
 bool VjpNode::is_permuted(int operand) const noexcept {
-  const std::uint32_t maker = edge(operand).node;
-  return maker != detail::Tape::kNoNode && tape_->nodes_[maker].leaf == detail::Tape::kNoNode &&
-         tape_->nodes_[maker].kind == OpKind::permute;
+  const std::uint32_t producer = edge(operand).node;
+  return producer != detail::Tape::kNoNode &&
+         tape_->nodes_[producer].leaf == detail::Tape::kNoNode &&
+         tape_->nodes_[producer].kind == OpKind::permute;
 }
 
 bool VjpNode::needs(int operand) const noexcept {

@@ -70,7 +70,7 @@ bool WeightWatch::is_unnamed_member(const Tensor& tensor) const noexcept {
          !std::ranges::binary_search(model_.named, &tensor, std::less<>());
 }
 
-void WeightWatch::look_at(const Submission& submission) const {
+void WeightWatch::inspect(const Submission& submission) const {
   for (const Arg& input : submission.inputs) {
     const Tensor& tensor = input.tensor();
     TensorImpl& weight = *TensorAccess::impl(tensor);
@@ -79,14 +79,14 @@ void WeightWatch::look_at(const Submission& submission) const {
     const bool is_known = seen == 0 && weight.path.load(std::memory_order_acquire).value != 0;
     if (!is_known && TensorAccess::tape(tensor) == nullptr && is_unnamed_member(tensor)) {
       weight.unnamed_weight.store(0, std::memory_order_release);  // partner: other watches
-      tell(submission, weight, true);
+      report(submission, weight, true);
       continue;
     }
     if (seen == kUnseenWeight) {
       weight.unnamed_weight.store(number_, std::memory_order_release);  // partner: other watches
     } else if (seen != 0 && seen != number_) {
       weight.unnamed_weight.store(0, std::memory_order_release);
-      tell(submission, weight, false);
+      report(submission, weight, false);
     }
   }
 }
@@ -102,9 +102,9 @@ std::string WeightWatch::explain(const Tensor& operand) const {
       model_.name);
 }
 
-void WeightWatch::tell(const Submission& submission,
-                       const TensorImpl& weight,
-                       bool is_member) const {
+void WeightWatch::report(const Submission& submission,
+                         const TensorImpl& weight,
+                         bool is_member) const {
   weight.endpoint->tables().log.write_counted(
       LogLevel::warn, fmt::format("a weight that is not in {}", model_.name), [&] {
         const std::string use =

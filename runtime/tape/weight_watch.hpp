@@ -39,7 +39,7 @@ class WeightWatch final {
   void watch(std::span<const Tensor> leaves, SourceLoc loc);
   /// Logs a warning for an input that is an unnamed weight or an unnamed member of the model. Of
   /// each model's warnings it logs the first, the tenth, the hundredth and so on.
-  void look_at(const Submission& submission) const;
+  void inspect(const Submission& submission) const;
   /// Explains an operand on another device than the model: it is a member that the model does not
   /// name. Empty if it is no such member.
   [[nodiscard]] std::string explain(const Tensor& operand) const;
@@ -48,7 +48,7 @@ class WeightWatch final {
   /// Returns whether the tensor is a member of the model, or of a module in it, that the walk has
   /// not named.
   [[nodiscard]] bool is_unnamed_member(const Tensor& tensor) const noexcept;
-  void tell(const Submission& submission, const TensorImpl& weight, bool is_member) const;
+  void report(const Submission& submission, const TensorImpl& weight, bool is_member) const;
 
   ModelPlaces model_;
   const std::uint64_t number_;

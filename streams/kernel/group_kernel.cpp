@@ -98,7 +98,7 @@ bool is_row_kind(OpKind kind, DType dtype) noexcept {
 
 // A max or min of no elements fails, but rows are never empty (row_length()). Dropout takes its
 // words by the position in the whole tensor, which all results of a group share.
-bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
+bool may_join_group(OpKind kind, DType dtype) noexcept {
   static const std::array<bool, kOpKindCount> kStands = [] {
     std::array<bool, kOpKindCount> stands{};
     for (int i = 0; i < kOpKindCount; ++i) {
@@ -114,7 +114,7 @@ bool may_stand_in_group(OpKind kind, DType dtype) noexcept {
          is_row_kind(kind, dtype);
 }
 
-bool may_stand_in_group(const Expression& expression) noexcept {
+bool may_join_group(const Expression& expression) noexcept {
   return !expression.may_fail && expression.kernel.outputs.size() == 1;
 }
 
@@ -141,7 +141,7 @@ bool may_end_chain(OpKind kind) noexcept {
   return op_facts(kind).fusion == FusionClass::reduce && is_row_kind(kind, DType::f32);
 }
 
-bool may_show_anchor(OpKind kind) noexcept {
+bool may_view_anchor(OpKind kind) noexcept {
   return kind == OpKind::gather || kind == OpKind::index_select;
 }
 
@@ -260,7 +260,7 @@ class GroupBody {
       operands.push_back(
           widened(source.is_made ? made_[source.number] : from_outside_[source.number]));
     }
-    if (op.role == GroupRole::shows) {
+    if (op.role == GroupRole::views) {
       return operands[0];
     }
     if (runs_along_rows(op.op.kind())) {

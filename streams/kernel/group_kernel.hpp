@@ -36,7 +36,7 @@ enum class GroupRole : std::uint8_t {
   computes,
   /// The first op, such as a matrix product; the others process its result before it is stored.
   anchor,
-  shows,     ///< A view of its source: the same value to the kernel.
+  views,     ///< A view of its source: the same value to the kernel.
   unneeded,  ///< Its result is not needed, nor anything computed from it: not part of the kernel.
 };
 
@@ -67,9 +67,9 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 /// Returns whether an op of this kind may be in a group. Each element of its result must depend
 /// only on the elements at its position, on scalars and on its row-major position. It must not fail
 /// because of its data.
-[[nodiscard]] bool may_stand_in_group(OpKind kind, DType dtype) noexcept;
+[[nodiscard]] bool may_join_group(OpKind kind, DType dtype) noexcept;
 /// Returns whether an op of kind `expression`, captured by a program, may be in a group.
-[[nodiscard]] bool may_stand_in_group(const Expression& expression) noexcept;
+[[nodiscard]] bool may_join_group(const Expression& expression) noexcept;
 /// Returns whether other ops may process this kind's result before it is stored. Such kinds are
 /// matrix products, convolutions and their input gradients, pools, attention, gathers, and the
 /// losses of a cross entropy.
@@ -79,7 +79,7 @@ inline constexpr std::int64_t kLongestGroupRow = 8192;
 [[nodiscard]] bool may_end_chain(OpKind kind) noexcept;
 /// Returns whether the ops of a group may see the anchor's result in another shape. An embedding's
 /// result is a list of rows to its gather.
-[[nodiscard]] bool may_show_anchor(OpKind kind) noexcept;
+[[nodiscard]] bool may_view_anchor(OpKind kind) noexcept;
 /// Returns whether the kind reads whole rows: reductions, and softmax and its kin.
 [[nodiscard]] bool runs_along_rows(OpKind kind) noexcept;
 /// Returns the axes of the first input that such an op reads whole, one bit each.

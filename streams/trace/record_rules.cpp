@@ -23,8 +23,8 @@ constexpr auto kScalarFlags = static_cast<std::uint16_t>(RecordFlag::scalar_lhs)
                               static_cast<std::uint16_t>(RecordFlag::scalar_rhs);
 constexpr auto kUpdateFlag = static_cast<std::uint16_t>(RecordFlag::update);
 constexpr auto kFrozenFlag = static_cast<std::uint16_t>(RecordFlag::frozen);
-constexpr auto kAgainFlag = static_cast<std::uint16_t>(RecordFlag::again);
-constexpr auto kKnownFlags = kScalarFlags | kUpdateFlag | kFrozenFlag | kAgainFlag |
+constexpr auto kRecomputesFlag = static_cast<std::uint16_t>(RecordFlag::recomputes);
+constexpr auto kKnownFlags = kScalarFlags | kUpdateFlag | kFrozenFlag | kRecomputesFlag |
                              static_cast<std::uint16_t>(RecordFlag::exclusive);
 
 bool may_run_again(OpKind kind) noexcept {
@@ -493,7 +493,8 @@ Status check_form(const OpRecord& record, std::size_t blob_size_bytes) {
       (scalars != 0 && !takes_scalar) ||
       ((record.flags & kUpdateFlag) != 0 && record.kind != OpKind::expression) ||
       ((record.flags & kFrozenFlag) != 0 && record.kind != OpKind::publish) ||
-      ((record.flags & kAgainFlag) != 0 && !may_run_again(record.kind)) || !name_fits(record)) {
+      ((record.flags & kRecomputesFlag) != 0 && !may_run_again(record.kind)) ||
+      !name_fits(record)) {
     return bad_attribute(record.kind, fmt::format("the flags {:#x} do not fit it", record.flags));
   }
   const Counts counts = counts_of(record);

@@ -92,7 +92,7 @@ TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
     EXPECT_THAT(settled.error().text,
                 HasSubstr(call % 2 == 1 ? "vkEndCommandBuffer" : "vkQueueSubmit"));
     EXPECT_TRUE(all->has_failed());
-    EXPECT_TRUE(device_->is_given_up());
+    EXPECT_TRUE(device_->is_abandoned());
     EXPECT_EQ(all->in_queue(), (call - 1) / 2);
     EXPECT_FALSE(add(*all, Recording::here).has_value());
     EXPECT_FALSE(all->flush().has_value());

@@ -311,7 +311,7 @@ class DeviceScratch final : public ScratchMemory {
     pages_.resize(static_cast<std::size_t>(size_bytes) / sizeof(Line) + 1);
     return pages_.front().bytes;
   }
-  void give_back() noexcept override { out_bytes = 0; }
+  void release() noexcept override { out_bytes = 0; }
 
   bool refuses = false;
   std::int64_t out_bytes = 0;

@@ -24,13 +24,13 @@ namespace {
 
 constexpr DType kFloats[] = {DType::f32, DType::f64, DType::f16, DType::bf16};
 
-void expect_same(Backend& device, const MadeCall& made, const std::string& what) {
+void expect_same(Backend& device, const PrologueCall& made, const std::string& what) {
   const std::vector<std::byte> expected = made.singly(device);
   const std::vector<std::byte> result = made.as_one(device);
   const auto apart = std::ranges::mismatch(result, expected).in1 - result.begin();
   ASSERT_TRUE(result == expected) << what << ": byte " << apart << " of " << result.size();
 }
-void expect_taken(Backend& device, const MadeCall& made, const std::string& what) {
+void expect_taken(Backend& device, const PrologueCall& made, const std::string& what) {
   const Support support = device.supports(made.call());
   ASSERT_TRUE(support.yes) << what << ": " << support.reason;
   expect_same(device, made, what);
@@ -100,7 +100,7 @@ TEST(CpuPrologue, ProductsOfAMadeLeftSideHaveTheBitsOfTwoCalls) {
   for (const Product& each : products()) {
     for (const DType dtype : kFloats) {
       for (const MakerKind kind : {MakerKind::silu, MakerKind::norm, MakerKind::softmax}) {
-        const auto maker = maker_of(kind, dtype, {each.m, each.k});
+        const auto producer = maker_of(kind, dtype, {each.m, each.k});
         for (const bool has_epilogue : {false, true}) {
           OwnedCall op(OpKind::matmul,
                        {{dtype, {each.m, each.k}}, {dtype, {each.k, each.n}}},
@@ -109,7 +109,7 @@ TEST(CpuPrologue, ProductsOfAMadeLeftSideHaveTheBitsOfTwoCalls) {
           if (has_epilogue) {
             op.with_relu({each.n});
           }
-          const MadeCall made(*maker, op);
+          const PrologueCall made(*producer, op);
           for (const auto& device : devices) {
             expect_taken(*device,
                          made,
@@ -203,16 +203,16 @@ TEST(CpuPrologue, PoolsOfAConvolutionHaveTheBitsOfTwoCalls) {
       for (const OpKind kind : {OpKind::max_pool2d, OpKind::avg_pool2d}) {
         for (const Behind before : {Behind::nothing, Behind::relu, Behind::relu_of_sum}) {
           for (const Behind behind : {Behind::nothing, Behind::relu_of_sum}) {
-            OwnedCall maker(OpKind::conv2d,
-                            {{dtype, each.x}, {dtype, each.w}, {dtype, {each.w[0]}}},
-                            dtype,
-                            each.made());
-            maker.with(each.conv);
-            put_behind(maker, before, each.w[0]);
+            OwnedCall producer(OpKind::conv2d,
+                               {{dtype, each.x}, {dtype, each.w}, {dtype, {each.w[0]}}},
+                               dtype,
+                               each.made());
+            producer.with(each.conv);
+            put_behind(producer, before, each.w[0]);
             OwnedCall op(kind, {{dtype, each.made()}}, dtype, each.y());
             op.with(each.pool);
             put_behind(op, behind, each.w[0]);
-            const MadeCall made(maker, op);
+            const PrologueCall made(producer, op);
             for (const auto& device : devices) {
               expect_taken(*device,
                            made,
@@ -237,14 +237,14 @@ TEST(CpuPrologue, PoolsOfAMadeInputHaveTheBitsOfTwoCalls) {
     for (const DType dtype : kFloats) {
       for (const OpKind kind : {OpKind::max_pool2d, OpKind::avg_pool2d}) {
         const Shape x = each.made();
-        OwnedCall maker(
+        OwnedCall producer(
             OpKind::expression, {{dtype, x}, {dtype, {x[3]}}, {dtype, {x[1], 1, 1}}}, dtype, x);
-        maker.with(ExpressionAttributes{}).with(silu_expression(dtype));
+        producer.with(ExpressionAttributes{}).with(silu_expression(dtype));
         for (const Behind behind : {Behind::nothing, Behind::relu_of_sum}) {
           OwnedCall op(kind, {{dtype, x}}, dtype, each.y());
           op.with(each.pool);
           put_behind(op, behind, each.w[0]);
-          const MadeCall made(maker, op);
+          const PrologueCall made(producer, op);
           for (const auto& device : devices) {
             expect_same(*device,
                         made,
@@ -265,14 +265,14 @@ TEST(CpuPrologue, PoolsMakeAnInputThatLeavesTheCaches) {
   const auto devices = devices_here();
   for (const std::int64_t pictures : {1, 36}) {
     const Shape x{pictures, 4, 130, 128};
-    OwnedCall maker(OpKind::expression,
-                    {{DType::f32, x}, {DType::f32, {4, 1, 1}}, {DType::f32, {4, 1, 1}}},
-                    DType::f32,
-                    x);
-    maker.with(ExpressionAttributes{}).with(silu_expression(DType::f32));
+    OwnedCall producer(OpKind::expression,
+                       {{DType::f32, x}, {DType::f32, {4, 1, 1}}, {DType::f32, {4, 1, 1}}},
+                       DType::f32,
+                       x);
+    producer.with(ExpressionAttributes{}).with(silu_expression(DType::f32));
     OwnedCall op(OpKind::max_pool2d, {{DType::f32, x}}, DType::f32, {pictures, 4, 65, 64});
     op.with(PoolAttributes{});
-    const MadeCall made(maker, op);
+    const PrologueCall made(producer, op);
     for (const auto& device : devices) {
       EXPECT_EQ(device->supports(made.call()).yes, pictures == 36);
       expect_same(*device, made, fmt::format("{} pictures", pictures));
@@ -287,15 +287,15 @@ TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
   cpu::CpuBackend shared({.cores = {cores.front(), cores.back()}});
   for (const Pooled& each : pooled()) {
     for (const Behind before : {Behind::nothing, Behind::relu_of_sum}) {
-      OwnedCall maker(OpKind::conv2d,
-                      {{DType::f32, each.x}, {DType::f32, each.w}, {DType::f32, {each.w[0]}}},
-                      DType::f32,
-                      each.made());
-      maker.with(each.conv);
-      put_behind(maker, before, each.w[0]);
+      OwnedCall producer(OpKind::conv2d,
+                         {{DType::f32, each.x}, {DType::f32, each.w}, {DType::f32, {each.w[0]}}},
+                         DType::f32,
+                         each.made());
+      producer.with(each.conv);
+      put_behind(producer, before, each.w[0]);
       OwnedCall op(OpKind::max_pool2d, {{DType::f32, each.made()}}, DType::f32, each.y());
       op.with(each.pool);
-      const MadeCall made(maker, op);
+      const PrologueCall made(producer, op);
       const auto expected = made.singly(alone);
       for (int i = 0; i < 200; ++i) {
         const auto result = made.as_one(shared);
@@ -314,7 +314,7 @@ TEST(CpuPrologue, ProductsOfLeadingAxesAndOtherLayoutsHaveTheBitsOfTwoCalls) {
   for (const Shape& rows : {Shape{2, 3, 5, 96}, Shape{1, 200, 2, 96}, Shape{3, 1, 1, 96}}) {
     for (const MakerKind kind : {MakerKind::silu, MakerKind::norm}) {
       for (const bool is_turned : {false, true}) {
-        const auto maker = maker_of(kind, DType::f32, rows);
+        const auto producer = maker_of(kind, DType::f32, rows);
         OwnedCall op(OpKind::matmul,
                      {{DType::f32, rows}, {DType::f32, {96, 40}}, {DType::f32, {40}}},
                      DType::f32,
@@ -322,7 +322,7 @@ TEST(CpuPrologue, ProductsOfLeadingAxesAndOtherLayoutsHaveTheBitsOfTwoCalls) {
         if (is_turned) {
           op.with_layout(1, turned);
         }
-        const MadeCall made(*maker, op);
+        const PrologueCall made(*producer, op);
         for (const auto& device : devices) {
           expect_taken(*device, made, rows.to_string());
         }
@@ -340,11 +340,11 @@ TEST(CpuPrologue, AMakerMayKnowPlaces) {
   builder.output(x * sin(place));
   const Expression expression = expression_of(builder.take());
   for (const std::int64_t rows : {3, 70, 300}) {
-    OwnedCall maker(OpKind::expression, {{DType::f32, {rows, 90}}}, DType::f32, {rows, 90});
-    maker.with(ExpressionAttributes{}).with(expression);
+    OwnedCall producer(OpKind::expression, {{DType::f32, {rows, 90}}}, DType::f32, {rows, 90});
+    producer.with(ExpressionAttributes{}).with(expression);
     OwnedCall op(
         OpKind::matmul, {{DType::f32, {rows, 90}}, {DType::f32, {90, 33}}}, DType::f32, {rows, 33});
-    const MadeCall made(maker, op);
+    const PrologueCall made(producer, op);
     for (const auto& device : devices) {
       expect_taken(*device, made, fmt::format("{} rows", rows));
     }
@@ -353,17 +353,17 @@ TEST(CpuPrologue, AMakerMayKnowPlaces) {
 
 TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
   cpu::CpuBackend device(serial_device());
-  const auto maker = maker_of(MakerKind::silu, DType::f32, {4, 8});
+  const auto producer = maker_of(MakerKind::silu, DType::f32, {4, 8});
   const auto expect_refused =
       [&](const OwnedCall& made_by, const OwnedCall& op, const std::string& reason) {
-        const Support support = device.supports(MadeCall(made_by, op).call());
+        const Support support = device.supports(PrologueCall(made_by, op).call());
         EXPECT_FALSE(support.yes);
         EXPECT_THAT(support.reason, ::testing::HasSubstr(reason));
       };
 
   OwnedCall batches(
       OpKind::matmul, {{DType::f32, {1, 4, 8}}, {DType::f32, {3, 8, 5}}}, DType::f32, {3, 4, 5});
-  expect_refused(*maker, batches, "several products");
+  expect_refused(*producer, batches, "several products");
 
   OwnedCall product(
       OpKind::matmul, {{DType::f32, {8, 4}}, {DType::f32, {4, 5}}}, DType::f32, {8, 5});
@@ -384,7 +384,7 @@ TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
   expect_refused(fails, product, "may not fail");
 
   OwnedCall sum(OpKind::add, {{DType::f32, {4, 8}}, {DType::f32, {4, 8}}}, DType::f32, {4, 8});
-  expect_refused(*maker, sum, "add takes no prologue for input 0");
+  expect_refused(*producer, sum, "add takes no prologue for input 0");
 
   OwnedCall convolution(OpKind::conv2d,
                         {{DType::f32, {1, 8, 90, 90}}, {DType::f32, {8, 8, 3, 3}}},
@@ -399,11 +399,11 @@ TEST(CpuPrologue, CallsThatWouldLoseOrFailAreRefused) {
 
 TEST(CpuPrologue, TheOracleMakesTheInputFirst) {
   reference::ReferenceBackend oracle;
-  const auto maker = maker_of(MakerKind::norm, DType::f16, {6, 8});
+  const auto producer = maker_of(MakerKind::norm, DType::f16, {6, 8});
   OwnedCall op(OpKind::matmul, {{DType::f16, {6, 8}}, {DType::f16, {8, 5}}}, DType::f16, {6, 5});
   op.with_relu({5});
   EXPECT_TRUE(oracle.facts().may_take_prologue(OpKind::matmul, 0, OpKind::expression));
-  expect_taken(oracle, MadeCall(*maker, op), "norm and product");
+  expect_taken(oracle, PrologueCall(*producer, op), "norm and product");
 
   OwnedCall convolution(OpKind::conv2d,
                         {{DType::f32, {2, 3, 8, 8}}, {DType::f32, {4, 3, 3, 3}}},
@@ -412,14 +412,14 @@ TEST(CpuPrologue, TheOracleMakesTheInputFirst) {
   convolution.with(ConvAttributes{}).with_plain_relu();
   OwnedCall pool(OpKind::max_pool2d, {{DType::f32, {2, 4, 6, 6}}}, DType::f32, {2, 4, 3, 3});
   pool.with(PoolAttributes{});
-  expect_taken(oracle, MadeCall(convolution, pool), "convolution and pool");
+  expect_taken(oracle, PrologueCall(convolution, pool), "convolution and pool");
 }
 
 // Shadow memory detects operands outside the device's pages, those of the prologue too.
 TEST(CpuPrologue, TheSimLooksAtWhatTheMakerReads) {
-  const auto maker = maker_of(MakerKind::norm, DType::f32, {6, 8});
+  const auto producer = maker_of(MakerKind::norm, DType::f32, {6, 8});
   OwnedCall op(OpKind::matmul, {{DType::f32, {6, 8}}, {DType::f32, {8, 5}}}, DType::f32, {6, 5});
-  const MadeCall made(*maker, op);
+  const PrologueCall made(*producer, op);
   sim::SimBackend plain(sim::SimOptions{});
   EXPECT_TRUE(plain.facts().may_take_prologue(OpKind::matmul, 0, OpKind::expression));
   expect_taken(plain, made, "norm and product");

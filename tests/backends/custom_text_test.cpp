@@ -99,7 +99,7 @@ struct TextNames {
   std::set<std::string> in_macros;
 };
 
-void note_macro(const std::string& line, TextNames& names) {
+void record_macro(const std::string& line, TextNames& names) {
   const std::size_t begin = line.find(' ') + 1;
   const std::size_t end = std::min(line.find_first_of(" (", begin), line.size());
   names.all.insert(line.substr(begin, end - begin));
@@ -117,7 +117,7 @@ TextNames names_in(const std::string& text) {
   for (std::string line; std::getline(lines, line);) {
     line = line.substr(0, line.find("//"));
     if (line.starts_with("#define ") || line.starts_with("#ifdef ")) {
-      note_macro(line, names);
+      record_macro(line, names);
     }
     if (line.starts_with('#')) {
       continue;

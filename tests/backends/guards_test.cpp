@@ -41,7 +41,7 @@ TEST(Guards, AWordIsKnownOnceItsKernelsAreDispatched) {
   Guards guards;
   Counting encoder;
   const std::array<ErrorCell, 2> cells{3, 4};
-  EXPECT_TRUE(guards.look(cells, 64, 8, encoder).has_value());
+  EXPECT_TRUE(guards.scan(cells, 64, 8, encoder).has_value());
   EXPECT_EQ(guards.known(cells), 8U);
   EXPECT_EQ(guards.known(std::span(cells).first(1)), 0U);
   guards.forget();
@@ -53,7 +53,7 @@ TEST(Guards, AWordWhoseKernelFailedIsNotKnown) {
   for (const int failing : {1, 2}) {
     Guards guards;
     Counting encoder(failing);
-    EXPECT_FALSE(guards.look(many, 64, 8, encoder).has_value());
+    EXPECT_FALSE(guards.scan(many, 64, 8, encoder).has_value());
     EXPECT_EQ(encoder.dispatches, failing);
     EXPECT_EQ(guards.known(many), 0U) << "nobody writes it";
   }

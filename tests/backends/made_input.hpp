@@ -165,12 +165,12 @@ class OwnedCall {
   bool has_epilogue_ = false;
 };
 
-/// A call of `op` whose input 0 is the result of `maker`.
-class MadeCall {
+/// A call of `op` whose input 0 is the result of `producer`.
+class PrologueCall {
  public:
-  MadeCall(const OwnedCall& maker, const OwnedCall& op)
-      : maker_(maker), op_(op), maker_call_(maker.call()), op_call_(op.call()) {
-    made_ = maker.result().view();
+  PrologueCall(const OwnedCall& producer, const OwnedCall& op)
+      : producer_(producer), op_(op), maker_call_(producer.call()), op_call_(op.call()) {
+    made_ = producer.result().view();
     inputs_.assign(op_call_.inputs.begin(), op_call_.inputs.end());
     inputs_[0].data = made_.data;
     op_call_.inputs = inputs_;
@@ -182,9 +182,9 @@ class MadeCall {
     joined_maker_.outputs = std::span(&open_, 1);
     prologue_ = {.call = &joined_maker_, .input = 0};
   }
-  MadeCall(const MadeCall&) = delete;
-  MadeCall& operator=(const MadeCall&) = delete;
-  ~MadeCall() = default;
+  PrologueCall(const PrologueCall&) = delete;
+  PrologueCall& operator=(const PrologueCall&) = delete;
+  ~PrologueCall() = default;
 
   /// Both calls as one.
   [[nodiscard]] KernelCall call() const {
@@ -203,13 +203,13 @@ class MadeCall {
   }
   [[nodiscard]] std::vector<std::byte> as_one(Backend& device) const {
     clear(op_.result());
-    clear(maker_.result());
+    clear(producer_.result());
     run_call(device, call()).value();
     return bytes_of(op_.result());
   }
 
  private:
-  const OwnedCall& maker_;
+  const OwnedCall& producer_;
   const OwnedCall& op_;
   KernelCall maker_call_;
   KernelCall op_call_;

@@ -36,18 +36,18 @@ TEST(ProgramCache, FindsAKernelThatLastsByItsAddressUntilItsProgramMadeRoom) {
 TEST(ProgramCache, KeepsWhatACallHasFoundWhileItMakesAnother) {
   ProgramCache programs;
   constexpr std::size_t kMost = ProgramCache::kMostPrograms;
-  const KernelIR maker = plus(0);
+  const KernelIR producer = plus(0);
   for (std::size_t i = 1; i < kMost; ++i) {
     static_cast<void>(programs.find(plus(i), i, machine_isa()).value());
   }
-  static_cast<void>(programs.find_lasting(maker, 0, machine_isa()).value());
+  static_cast<void>(programs.find_lasting(producer, 0, machine_isa()).value());
   for (std::size_t i = 1; i < kMost; ++i) {
     static_cast<void>(programs.find(plus(i), i, machine_isa()).value());
   }
-  const TileProgram* const found = programs.find_lasting(maker, 0, machine_isa()).value();
+  const TileProgram* const found = programs.find_lasting(producer, 0, machine_isa()).value();
   const TileProgram* const made = programs.find(plus(kMost), kMost, machine_isa()).value();
   EXPECT_NE(made, found);
-  EXPECT_EQ(programs.find_lasting(maker, 0, machine_isa()).value(), found);
+  EXPECT_EQ(programs.find_lasting(producer, 0, machine_isa()).value(), found);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TEST_F(FileSync, ADeviceThatTakesNothingIsGivenUp) {
 int sync_instead(int number) {
   return sync(number);
 }
-void note_rename() {
+void record_rename() {
   calls.names.emplace_back("rename");
 }
 
@@ -124,6 +124,6 @@ extern "C" int fsync(int number) {
 }
 
 extern "C" int rename(const char* from, const char* to) noexcept {
-  hearth::testing::note_rename();
+  hearth::testing::record_rename();
   return static_cast<int>(::syscall(SYS_rename, from, to));
 }

@@ -42,12 +42,12 @@ class ProgressLimitTest : public ::testing::Test {
 TEST_F(ProgressLimitTest, WithoutProgressItIsOverAtTheLimit) {
   run([&] {
     ProgressLimit limit(8s, 1);
-    EXPECT_EQ(limit.next_look().left(), 1s);
+    EXPECT_EQ(limit.next_check().left(), 1s);
     pass(7s);
-    EXPECT_FALSE(limit.is_over(1));
+    EXPECT_FALSE(limit.has_expired(1));
     EXPECT_EQ(limit.deadline().left(), 1s);
     pass(1s);
-    EXPECT_TRUE(limit.is_over(1));
+    EXPECT_TRUE(limit.has_expired(1));
   });
 }
 
@@ -56,7 +56,7 @@ TEST_F(ProgressLimitTest, ProgressBeginsItAnewHoweverOften) {
     ProgressLimit limit(8s, 0);
     for (std::uint64_t progress = 1; progress < 100; ++progress) {
       pass(7s);
-      EXPECT_FALSE(limit.is_over(progress));
+      EXPECT_FALSE(limit.has_expired(progress));
       EXPECT_EQ(limit.deadline().left(), 8s);
     }
   });
@@ -66,7 +66,7 @@ TEST_F(ProgressLimitTest, NoLimitNeverEnds) {
   run([&] {
     ProgressLimit limit(std::chrono::nanoseconds::max(), 0);
     pass(1000h);
-    EXPECT_FALSE(limit.is_over(0));
+    EXPECT_FALSE(limit.has_expired(0));
     EXPECT_TRUE(limit.deadline().is_never());
   });
 }

@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 // Musters until `wanted` threads are present; returns their final number.
 int muster_until(StandbyCrew& crew, int wanted) {
   const Deadline deadline = Deadline::in(20s);
-  int count = crew.muster();
+  int count = crew.request_threads();
   while (count != wanted && !deadline.has_passed()) {
-    count = crew.muster();
+    count = crew.request_threads();
   }
   return count;
 }
@@ -60,7 +60,7 @@ TEST(StandbyCrew, RunsEachShareOnceWhetherItIsAwakeOrNot) {
   int times = 0;
   while (times < 20'000 || (has_others && work.on_others.load() == 0 && !deadline.has_passed())) {
     for (int count = 1; count <= 4; ++count) {
-      static_cast<void>(crew.muster());
+      static_cast<void>(crew.request_threads());
       crew.run(count, &Work::share, &work);
     }
     times += 4;
@@ -79,27 +79,27 @@ TEST(StandbyCrew, IsWokenByABurstAndSleepsAgain) {
   ThreadExecutor executor;
   StandbyCrew crew(executor, {}, 1);
   for (int i = 1; i < StandbyCrew::kBurst; ++i) {
-    EXPECT_EQ(crew.muster(), 1);
+    EXPECT_EQ(crew.request_threads(), 1);
   }
   EXPECT_EQ(muster_until(crew, 2), 2);
   Work work;
   const Deadline deadline = Deadline::in(20s);
   while (work.on_others.load() == 0 && !deadline.has_passed()) {
-    static_cast<void>(crew.muster());
+    static_cast<void>(crew.request_threads());
     crew.run(2, &Work::share, &work);
   }
   EXPECT_GT(work.on_others.load(), 0) << "the crew took a share";
-  while (crew.muster() != 1 && !deadline.has_passed()) {
+  while (crew.request_threads() != 1 && !deadline.has_passed()) {
     rest(2 * StandbyCrew::kLinger);
   }
-  EXPECT_EQ(crew.muster(), 1) << "it sleeps";
+  EXPECT_EQ(crew.request_threads(), 1) << "it sleeps";
 }
 
 TEST(StandbyCrew, IsNotWokenByWorkThatComesNowAndThen) {
   ThreadExecutor executor;
   StandbyCrew crew(executor, {}, 1);
   for (int i = 0; i < 3 * StandbyCrew::kBurst; ++i) {
-    EXPECT_EQ(crew.muster(), 1);
+    EXPECT_EQ(crew.request_threads(), 1);
     rest(2 * StandbyCrew::kGap);
   }
 }
@@ -111,7 +111,7 @@ TEST(StandbyCrew, EndsWhateverItDoes) {
     const StandbyCrew never(executor, {}, 2);
     StandbyCrew waking(executor, {}, 2);
     for (int i = 0; i < StandbyCrew::kBurst + round; ++i) {
-      static_cast<void>(waking.muster());
+      static_cast<void>(waking.request_threads());
     }
     if (round % 10 == 0) {
       StandbyCrew awake(executor, {}, 1);
@@ -142,7 +142,7 @@ TEST(StandbyCrew, WithoutThreadsTheCallerWorksAloneAndItIsSaidOnce) {
   Work work;
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3 * StandbyCrew::kBurst; ++i) {
-    EXPECT_EQ(crew.muster(), 1);
+    EXPECT_EQ(crew.request_threads(), 1);
     crew.run(1, &Work::share, &work);
   }
   const std::string said = ::testing::internal::GetCapturedStderr();

@@ -21,7 +21,7 @@ class WatchdogTest : public ::testing::Test {
   }
   [[nodiscard]] Promise<int> promise(std::string subject) const {
     return Promise<int>(PendingOptions{.subject = std::move(subject),
-                                       .helper = {.whom = "sim:7", .watchdog = watchdog_}});
+                                       .helper = {.awaited_name = "sim:7", .watchdog = watchdog_}});
   }
 
   ManualExecutor executor_;

@@ -69,7 +69,7 @@ Run run_of(Input input) {
   const int flags = bytes.pick(16);
   run.values = !run.has_faults() && flags % 2 == 0 ? Values::smooth : Values::exact;
   run.plan.trains = flags / 2 % 2 == 0;
-  run.plan.gives_up = run.has_faults() && run.plan.is_of_ops() && flags / 4 == 0;
+  run.plan.cancels = run.has_faults() && run.plan.is_of_ops() && flags / 4 == 0;
   const std::size_t most_bytes = run.plan.hangs ? 60 : 300;
   run.program = bytes.rest().first(std::min(bytes.left(), most_bytes));
   return run;
@@ -122,7 +122,7 @@ std::vector<std::string> run_program(const Run& run, detail::Executor* executor)
                                    {.values = run.values,
                                     .trains = run.plan.trains,
                                     .restarts = run.plan.restarts,
-                                    .gives_up = run.plan.gives_up,
+                                    .cancels = run.plan.cancels,
                                     .most_threads = executor != nullptr ? 3 : 1});
     program.run();
     std::optional<OpTrace> trace;

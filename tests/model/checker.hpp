@@ -141,7 +141,7 @@ class Checker {
   [[nodiscard]] bool has_been_here();
   [[nodiscard]] std::size_t decide(const Decision& fresh);
   [[nodiscard]] bool advance();
-  void note_failure(std::string text);
+  void register_failure(std::string text);
   [[nodiscard]] std::string story(const std::string& text) const;
   void end_fibers();
 

@@ -157,7 +157,7 @@ TEST(Checker, OneOfTwoComparesWins) {
       std::uint32_t expected = 0;
       if (two->x.compare_exchange_strong(expected, who, kBoth, kAcquire)) {
         two->y.fetch_add(1, kBoth);
-        Atomics::note_write(&two->plain);
+        Atomics::record_write(&two->plain);
       }
     };
     return Program{.threads = {[=] { claim(1); }, [=] { claim(2); }}, .at_end = [=, &winners] {
@@ -172,13 +172,13 @@ TEST(Checker, OneOfTwoComparesWins) {
 Program hand_over_plain_memory(std::memory_order store, std::memory_order load) {
   const auto two = std::make_shared<Two>();
   return {.threads = {[=] {
-                        Atomics::note_write(&two->plain);
+                        Atomics::record_write(&two->plain);
                         two->x.store(1, store);
                       },
                       [=] {
                         if (two->x.load(load) == 1) {
-                          Atomics::note_read(&two->plain);
-                          Atomics::note_write(&two->plain);
+                          Atomics::record_read(&two->plain);
+                          Atomics::record_write(&two->plain);
                         }
                       }}};
 }
@@ -198,11 +198,11 @@ TEST(Checker, AnAccessAfterAReleaseIsNotCarriedByIt) {
     const auto two = std::make_shared<Two>();
     return Program{.threads = {[=] {
                                  two->x.store(1, kRelease);
-                                 Atomics::note_write(&two->plain);
+                                 Atomics::record_write(&two->plain);
                                },
                                [=] {
                                  if (two->x.load(kAcquire) == 1) {
-                                   Atomics::note_read(&two->plain);
+                                   Atomics::record_read(&two->plain);
                                  }
                                }}};
   });

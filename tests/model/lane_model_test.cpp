@@ -70,7 +70,7 @@ struct SmallDevice {
   void consume(SmallLane& from) {
     std::uint32_t& last = taken.at(from.id().value - 1);
     while (const OpRecord* record = from.front()) {
-      Atomics::note_write(&last);
+      Atomics::record_write(&last);
       require(record->source.value == last + 1, "a record came out of order");
       if (has_blobs) {
         std::uint32_t in_blob = 0;
@@ -96,7 +96,7 @@ struct SmallDevice {
       }
       turn = lane_in_hand.finish_turn(looked);
       if (turn == SmallLane::Turn::empty && looked > 0) {
-        if (!lane_in_hand.take_back()) {
+        if (!lane_in_hand.reclaim()) {
           return;  // the doorbell has it, or soon will
         }
         consume(lane_in_hand);
@@ -104,7 +104,7 @@ struct SmallDevice {
       }
     }
     if (turn == SmallLane::Turn::empty && lane_in_hand.is_orphaned()) {
-      Atomics::note_write(&is_orphan_seen);
+      Atomics::record_write(&is_orphan_seen);
       require(!is_orphan_seen, "an orphan was closed twice");
       is_orphan_seen = true;
     }
@@ -115,14 +115,14 @@ struct SmallDevice {
     for (;;) {
       const SmallDoorbell::Rung rung = doorbell.take();
       if (rung.inbox) {
-        Atomics::note_write(&inbox);
+        Atomics::record_write(&inbox);
         ++inbox;
       }
       for (SmallLane* ready = rung.lanes; ready != nullptr;) {
         SmallLane* const next = ready->doorbell_next;
         if (counts_rings) {
           std::uint32_t& count = taken.at(ready->id().value - 1);
-          Atomics::note_write(&count);
+          Atomics::record_write(&count);
           ++count;
         } else {
           take_turns(*ready);

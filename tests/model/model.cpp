@@ -168,12 +168,12 @@ void Checker::step_threads() {
     }
     if (enabled == 0) {
       if (!wake_by_deadline()) {
-        note_failure("a lost wake: nobody can go on, and somebody sleeps");
+        register_failure("a lost wake: nobody can go on, and somebody sleeps");
       }
       continue;
     }
     if (log_.size() > static_cast<std::size_t>(options_.max_steps)) {
-      note_failure("more steps than an execution may have: somebody polls without end");
+      register_failure("more steps than an execution may have: somebody polls without end");
       return;
     }
     const ThreadIndex next = choose(enabled);
@@ -331,14 +331,14 @@ void Checker::put_to_sleep_or_not(ThreadIndex index) {
 
 // ---- failures ----
 
-void Checker::note_failure(std::string text) {
+void Checker::register_failure(std::string text) {
   if (!failure_) {
     failure_ = std::move(text);
   }
 }
 
 void Checker::fail(std::string text) {
-  note_failure(std::move(text));
+  register_failure(std::move(text));
   if (running_ == kSetup) {
     throw Refused(*failure_);
   }

@@ -190,8 +190,8 @@ struct Atomics {
   template <class T>
   using Atomic = model::Atomic<T>;
 
-  static void note_read(const void* memory) { detail::access(memory, false); }
-  static void note_write(const void* memory) { detail::access(memory, true); }
+  static void record_read(const void* memory) { detail::access(memory, false); }
+  static void record_write(const void* memory) { detail::access(memory, true); }
 };
 
 }  // namespace hearth::model

@@ -71,10 +71,10 @@ Program hand_over() {
   const auto bed = std::make_shared<Bed>();
   return {.threads = {[=] {
                         bed->parker.park(Sleep::for_ever);
-                        Atomics::note_read(&bed->plain);
+                        Atomics::record_read(&bed->plain);
                       },
                       [=] {
-                        Atomics::note_write(&bed->plain);
+                        Atomics::record_write(&bed->plain);
                         bed->parker.unpark();
                       }}};
 }
@@ -123,7 +123,7 @@ struct Counted final : RefCounted<Counted, Atomics> {
   Counted& operator=(const Counted&) = delete;
   // The last holder destroys an object that all threads have used.
   ~Counted() {
-    Atomics::note_write(&plain);
+    Atomics::record_write(&plain);
     ++*deaths;
   }
 
@@ -141,9 +141,9 @@ Program share(int threads) {
     const auto handle = std::make_shared<IntrusivePtr<Counted>>(first);
     program.threads.push_back([handle] {
       IntrusivePtr<Counted> copy = *handle;
-      Atomics::note_read(&copy->plain);
+      Atomics::record_read(&copy->plain);
       *handle = nullptr;
-      Atomics::note_read(&copy->plain);
+      Atomics::record_read(&copy->plain);
     });
   }
   first = nullptr;
@@ -176,12 +176,12 @@ Program look_whether_alone() {
   (*object)->deaths = deaths.get();
   const auto other = std::make_shared<IntrusivePtr<Counted>>(*object);
   return {.threads = {[=] {
-                        Atomics::note_read(&(*other)->plain);
+                        Atomics::record_read(&(*other)->plain);
                         *other = nullptr;
                       },
                       [=] {
                         if ((*object)->use_count() == 1) {
-                          Atomics::note_write(&(*object)->plain);
+                          Atomics::record_write(&(*object)->plain);
                         }
                         *object = nullptr;
                       }},

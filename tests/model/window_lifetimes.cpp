@@ -22,7 +22,7 @@ Byte WindowModel::unborn_operand(int lane, Byte record) {
       end_window(maker, End::cut, "the other lane uses what it makes");
     }
     const TensorState state = tensor_of(operand).state;
-    if (state == TensorState::unborn || state == TensorState::pending) {
+    if (state == TensorState::uncreated || state == TensorState::pending) {
       return operand;
     }
   }
@@ -130,7 +130,7 @@ void WindowModel::notify_watchers(int lane) {
     }
     if (watcher.deferred == 0 && watcher.orphaned && watcher.consumed == watcher.pushed &&
         !watcher.closed) {
-      take_back(other);  // its turn ends it
+      reclaim(other);  // its turn ends it
     }
   }
 }

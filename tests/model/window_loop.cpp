@@ -57,7 +57,7 @@ bool WindowModel::pass() {
     end_turn(std::exchange(state_->turn_of, kNone));
     return true;
   }
-  const bool had_news = has_news();
+  const bool had_rung = has_rung();
   collect();
   if (close_windows_for_duties() || serve_memory_waits() || end_lingers() || answer() ||
       finish_stop()) {
@@ -67,7 +67,7 @@ bool WindowModel::pass() {
     leave();
     return true;
   }
-  return had_news;
+  return had_rung;
 }
 
 bool WindowModel::turn(int lane) {
@@ -346,7 +346,7 @@ void WindowModel::make_ready(int lane) {
 }
 
 // A lane that lingers is its producer's to ring: the actor takes it as the producer would.
-void WindowModel::take_back(int lane) {
+void WindowModel::reclaim(int lane) {
   LaneNow& a = lane_of(lane);
   if (!rules_.takes_lane_back) {
     make_ready(lane);

@@ -59,7 +59,7 @@ struct WindowRules {
   bool retiring_wakes = true;       ///< for the points of their inputs and of blocks they reuse
 };
 
-enum class TensorState : Byte { unborn, pending, live, poisoned, gone };
+enum class TensorState : Byte { uncreated, pending, live, poisoned, gone };
 enum class Park : Byte { none, slot, lanes, memory, flight };
 enum class Linger : Byte { none, armed, passed };
 enum class Producer : Byte {
@@ -111,7 +111,7 @@ struct LaneNow {
   bool pushed_late = false;         ///< it had checked before the device closed
 };
 struct TensorNow {
-  TensorState state = TensorState::unborn;
+  TensorState state = TensorState::uncreated;
   Byte block = kNone;  ///< kNone while live: the value has no memory
 };
 struct BatchNow {
@@ -208,7 +208,7 @@ class WindowModel {
   void ring(int lane);
   void ring_inbox();
   void wake_actor();
-  [[nodiscard]] bool has_news() const;
+  [[nodiscard]] bool has_rung() const;
   [[nodiscard]] bool is_over(int lane, int record) const;
   [[nodiscard]] bool has_room(int lane) const;
 
@@ -239,7 +239,7 @@ class WindowModel {
   void make_ready(int lane);
   void park(int lane, Park why, Byte awaited);
   void unpark(int lane);
-  void take_back(int lane);
+  void reclaim(int lane);
 
   // window_records.cpp: effects of records
   enum class Step : Byte { consumed, joined, parked, put_off };

@@ -32,14 +32,14 @@ WindowPlan::WindowPlan(const WindowProgram& program) {
     parse(lane, program.text.at(static_cast<std::size_t>(lane)));
   }
   for (int lane = 0; lane < kLanes; ++lane) {
-    note_uses(lane);
+    record_uses(lane);
   }
   if (program.dropped_outside != 0) {
     dropped_outside = tensor_of(program.dropped_outside);
   }
   for (int lane = 0; lane < kLanes; ++lane) {
-    note_needs(lane);
-    note_windows(lane, program.ring / 2);
+    record_needs(lane);
+    record_windows(lane, program.ring / 2);
   }
 }
 
@@ -107,7 +107,7 @@ void WindowPlan::parse(int lane, std::string_view text) {
   }
 }
 
-void WindowPlan::note_uses(int lane) {
+void WindowPlan::record_uses(int lane) {
   for (Byte i = 0; i < length(lane); ++i) {
     const WindowRecord& record = this->record(lane, i);
     if (record.out != kNone) {
@@ -141,7 +141,7 @@ Byte WindowPlan::awaited(Byte tensor, int lane, int other) const {
 }
 
 // A program names only submitted tensors; a drop or an adoption follows all uses.
-void WindowPlan::note_needs(int lane) {
+void WindowPlan::record_needs(int lane) {
   const int other = 1 - lane;
   for (Byte i = 0; i < length(lane); ++i) {
     const WindowRecord& record = this->record(lane, i);
@@ -164,7 +164,7 @@ void WindowPlan::note_needs(int lane) {
 
 // Derived from program order alone, without the actor's code: the checker compares the actor's
 // plans with these. Records after the last boundary are never planned.
-void WindowPlan::note_windows(int lane, int most_records) {
+void WindowPlan::record_windows(int lane, int most_records) {
   std::vector<Range>& found = windows.at(static_cast<std::size_t>(lane));
   int ops = 0;
   int records = 0;

@@ -115,9 +115,9 @@ class WindowPlan {
  private:
   void parse(int lane, std::string_view text);
   [[nodiscard]] Byte tensor_of(char letter);
-  void note_uses(int lane);
-  void note_needs(int lane);
-  void note_windows(int lane, int most_records);
+  void record_uses(int lane);
+  void record_needs(int lane);
+  void record_windows(int lane, int most_records);
 
   std::array<std::vector<std::string>, kLanes> words_;
 };

@@ -79,21 +79,21 @@ WindowModel::Step WindowModel::consume_op(int lane, Byte record) {
   if (record < a.single_until) {
     return run_single(lane, record);
   }
-  const Byte unborn = unborn_operand(lane, record);
+  const Byte uncreated = unborn_operand(lane, record);
   if (a.consumed + a.looked != record) {
     return Step::put_off;  // a cut elsewhere returned to this lane
   }
   const bool leaves_window =
-      unborn != kNone ? rules_.park_ends_window
-                      : is_poisoned(static_cast<Byte>(lane), record) && rules_.poison_stays_out;
+      uncreated != kNone ? rules_.park_ends_window
+                         : is_poisoned(static_cast<Byte>(lane), record) && rules_.poison_stays_out;
   if (leaves_window && a.looked > 0) {
-    end_window(lane, End::cut, unborn != kNone ? "it parks" : "poison follows");
+    end_window(lane, End::cut, uncreated != kNone ? "it parks" : "poison follows");
     if (a.consumed != record) {
       return Step::put_off;
     }
   }
-  if (unborn != kNone) {
-    park(lane, Park::slot, unborn);
+  if (uncreated != kNone) {
+    park(lane, Park::slot, uncreated);
     return Step::parked;
   }
   if (leaves_window) {
@@ -180,9 +180,9 @@ WindowModel::Step WindowModel::consume_drop(int lane, Byte record) {
 }
 
 WindowModel::Step WindowModel::consume_read(int lane, Byte record) {
-  const Byte unborn = unborn_operand(lane, record);
-  if (unborn != kNone) {
-    park(lane, Park::slot, unborn);
+  const Byte uncreated = unborn_operand(lane, record);
+  if (uncreated != kNone) {
+    park(lane, Park::slot, uncreated);
     return Step::parked;
   }
   if (is_poisoned(static_cast<Byte>(lane), record)) {
@@ -198,9 +198,9 @@ WindowModel::Step WindowModel::consume_read(int lane, Byte record) {
 
 WindowModel::Step WindowModel::consume_adopt(int lane, Byte record) {
   const Byte tensor = plan_.record(lane, record).in[0];
-  const Byte unborn = unborn_operand(lane, record);
-  if (unborn != kNone) {
-    park(lane, Park::slot, unborn);
+  const Byte uncreated = unborn_operand(lane, record);
+  if (uncreated != kNone) {
+    park(lane, Park::slot, uncreated);
     return Step::parked;
   }
   if (!are_done(tensor, lane, lane, true)) {
@@ -221,9 +221,9 @@ WindowModel::Step WindowModel::consume_group_end(int lane, Byte record) {
       continue;
     }
     ops |= bit_of(i);
-    const Byte unborn = unborn_operand(lane, i);
-    if (unborn != kNone) {
-      park(lane, Park::slot, unborn);
+    const Byte uncreated = unborn_operand(lane, i);
+    if (uncreated != kNone) {
+      park(lane, Park::slot, uncreated);
       return Step::parked;
     }
     has_poison = has_poison || is_poisoned(static_cast<Byte>(lane), i);
@@ -270,9 +270,9 @@ bool WindowModel::must_fail(int lane) {
 }
 
 WindowModel::Step WindowModel::run_single(int lane, Byte record) {
-  const Byte unborn = unborn_operand(lane, record);
-  if (unborn != kNone) {
-    park(lane, Park::slot, unborn);
+  const Byte uncreated = unborn_operand(lane, record);
+  if (uncreated != kNone) {
+    park(lane, Park::slot, uncreated);
     return Step::parked;
   }
   if (is_poisoned(static_cast<Byte>(lane), record) || plan_.record(lane, record).fails) {
@@ -371,13 +371,13 @@ void WindowModel::issue_window(int lane) {
   }
   for (int i = a.consumed; i < a.consumed + a.looked; ++i) {
     if (plan_.record(lane, i).kind == Kind::op && !has(a.shown, i)) {
-      tensor_of(plan_.record(lane, i).out).state = TensorState::unborn;
+      tensor_of(plan_.record(lane, i).out).state = TensorState::uncreated;
     }
   }
   say([&] { return "the ops in the window of " + name_of(lane) + " run one by one"; });
   a.single_until = static_cast<Byte>(a.consumed + a.looked);
   a.looked = 0;
-  take_back(lane);
+  reclaim(lane);
 }
 
 // The records are popped before their drops run, because drops may look at this lane's progress

@@ -249,7 +249,7 @@ void WindowModel::wake_actor() {
   }
 }
 
-bool WindowModel::has_news() const {
+bool WindowModel::has_rung() const {
   const auto is_linked = [](const LaneNow& lane) { return lane.linked; };
   const auto is_complete = [](const BatchNow& batch) { return batch.phase == Phase::complete; };
   return std::ranges::any_of(state_->lanes, is_linked) ||
@@ -269,7 +269,7 @@ bool WindowModel::step_actor() {
   if (actor != Actor::awake && actor != Actor::drowsy) {
     return false;
   }
-  if (state_->token_free && has_news()) {
+  if (state_->token_free && has_rung()) {
     actor = Actor::awake;
     return true;
   }

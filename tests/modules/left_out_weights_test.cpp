@@ -209,14 +209,16 @@ TEST(LeftOutWeights, AreNoOthers) {
       optimizer.step(model, std::move(result.gradients)).get();
     }
     // Two models that train alternately: the first step of one uses the other before it is walked.
-    const Linear maker = linear(device, generator);
+    const Linear producer = linear(device, generator);
     const WithLazyStatistics judge{linear(device, generator), {}};
     const Tensor noise = ones(device, {2, 4});
     for (int step = 0; step < 3; ++step) {
-      static_cast<void>(value_and_grad(
-          judge, [&](const auto& net) { return mean(net.first.forward(maker.forward(noise))); }));
-      static_cast<void>(value_and_grad(
-          maker, [&](const auto& net) { return mean(judge.first.forward(net.forward(noise))); }));
+      static_cast<void>(value_and_grad(judge, [&](const auto& net) {
+        return mean(net.first.forward(producer.forward(noise)));
+      }));
+      static_cast<void>(value_and_grad(producer, [&](const auto& net) {
+        return mean(judge.first.forward(net.forward(noise)));
+      }));
     }
     // A loss in which a model takes part without its own gradient is no mistake.
     const Linear other = linear(device, generator);

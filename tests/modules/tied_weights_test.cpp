@@ -195,14 +195,14 @@ TEST(TiedWeights, StayTiedOnTheWayToAnotherThreadAndAreAtHomeThere) {
   TestRuntime test;
   constexpr std::int64_t kCount = 1 << 18;
   detail::Mailbox<Tied> back;
-  const std::unique_ptr<detail::Joinable> maker =
+  const std::unique_ptr<detail::Joinable> producer =
       test.runtime.executor().spawn({.name = "maker"}, [&] {
         Tied made = tied_ones(test.cpu, {kCount});
         publish(made);
         back.push(std::move(made));
       });
   std::optional<Tied> model = back.pop(Deadline::in(kDefaultWait));
-  maker->join();
+  producer->join();
   ASSERT_TRUE(model.has_value());
   adopt(*model);
   EXPECT_TRUE(is_tied(*model));

@@ -282,7 +282,7 @@ class OnATerminal : public ::testing::Test {
     read_until([] { return false; });
     int status = 0;
     waitpid(child_, &status, 0);
-    note_modes();
+    record_modes();
     return status;
   }
   /// Expects the original state of the terminal.
@@ -332,7 +332,7 @@ class OnATerminal : public ::testing::Test {
     return true;
   }
 
-  void note_modes() {
+  void record_modes() {
     termios now{};
     is_echoing_ = tcgetattr(terminal_, &now) == 0 &&
                   (now.c_lflag & (ECHO | ICANON)) == (before_.c_lflag & (ECHO | ICANON));

@@ -312,8 +312,8 @@ TEST(TrainingConsole, ALineThatCannotBeWrittenIsReportedOnce) {
   ::testing::internal::CaptureStderr();
   {
     TrainingConsole console({.style = ConsoleStyle::plain, .out = full}, 3);
-    console.say("one");
-    console.say("two");
+    console.print_line("one");
+    console.print_line("two");
   }
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "hearth: the lines of a training cannot be written: No space left on device; it goes "

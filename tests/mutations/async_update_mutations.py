@@ -63,7 +63,7 @@ ASYNC_UPDATES = [
      ["modules_test"]),
     ("a step waits for the one before where the device counts",
      "modules/optim/optimizer_state.hpp",
-     "void settle() { settle(!answers_later_); }",
+     "void settle() { settle(!is_asynchronous_); }",
      "void settle() { settle(true); }",
      ["modules_test"]),
 ]

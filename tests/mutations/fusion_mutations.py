@@ -10,12 +10,15 @@ FUSION = [
      TESTS),
     ("what is made once more by its own record is ended by the group too",
      "runtime/device/fusion/group_settle.cpp",
-     "end.is_own = end.is_own || end.ahead == made.ahead;",
-     "end.is_own = end.is_own && end.ahead == made.ahead;",
+     "end.is_own = end.is_own || end.ahead == member.ahead;",
+     "end.is_own = end.is_own && end.ahead == member.ahead;",
      TESTS),
     ("what is made once more by its own record loses what it reads",
      "runtime/device/fusion/group_settle.cpp",
-     "  pass(made.op, made.ahead);\n}\n\n// From the last op",
+     "  pass(member.op, member.ahead);\n"
+     "}\n"
+     "\n"
+     "// From the last op",
      "}\n\n// From the last op",
      TESTS),
     ("what is handed on is another's, too",
@@ -30,8 +33,10 @@ FUSION = [
      TESTS),
     ("a value of a row is handed on as if it filled it",
      "runtime/device/fusion/group_gather.cpp",
-     "  if (made.extent != GroupExtent::full) {\n    return Obstacle::part_result;",
-     "  if (made.extent == GroupExtent::cell) {\n    return Obstacle::part_result;",
+     "  if (member.extent != GroupExtent::full) {\n"
+     "    return Obstacle::part_result;",
+     "  if (member.extent == GroupExtent::cell) {\n"
+     "    return Obstacle::part_result;",
      TESTS),
     ("a product that others could join is taken with what it reads",
      "runtime/device/fusion/group_gather.cpp",
@@ -65,10 +70,14 @@ FUSION = [
      TESTS),
     ("ops that nobody needs leave their numbers in the kernel's list",
      "runtime/device/fusion/group_settle.cpp",
-     "    group_.parameters += group_parameter_count(made.op);\n    for (const GroupSource& source : sources_of(made)) {\n"
-     "      if (!source.is_made) {\n        is_read",
-     "    group_.parameters += 1;\n    for (const GroupSource& source : sources_of(made)) {\n"
-     "      if (!source.is_made) {\n        is_read",
+     "    group_.parameters += group_parameter_count(member.op);\n"
+     "    for (const GroupSource& source : sources_of(member)) {\n"
+     "      if (!source.is_made) {\n"
+     "        is_read",
+     "    group_.parameters += 1;\n"
+     "    for (const GroupSource& source : sources_of(member)) {\n"
+     "      if (!source.is_made) {\n"
+     "        is_read",
      TESTS),
     ("a product that others could join is taken",
      "runtime/device/fusion/group_gather.cpp",
@@ -107,8 +116,8 @@ FUSION = [
      TESTS),
     ("a result of single elements alone counts as whole",
      "runtime/device/fusion/group_runner.cpp",
-     "  return made.role == FusedGroup::Role::anchor;",
-     "  return made.role != FusedGroup::Role::shows;",
+     "  return member.role == FusedGroup::Role::anchor;",
+     "  return member.role != FusedGroup::Role::views;",
      TESTS),
     ("ends that come later are forgotten",
      "runtime/device/fusion/group_runner.cpp",
@@ -122,8 +131,8 @@ FUSION = [
      TESTS),
     ("a result does not know the kernels that it depends on",
      "runtime/device/dispatch/dispatch_fused.cpp",
-     "if ((made.needs >> (first + i) & 1U) != 0) {",
-     "if ((made.needs >> (first + i) & 2U) != 0) {",
+     "if ((member.needs >> (first + i) & 1U) != 0) {",
+     "if ((member.needs >> (first + i) & 2U) != 0) {",
      TESTS),
     ("forms with one hash are one",
      "runtime/device/fusion/plan_store.cpp",

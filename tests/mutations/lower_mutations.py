@@ -156,7 +156,7 @@ LOWER = [
      ["memory_test"]),
     ("what rests stays apart where nothing else fits",
      "memory/block_heap.cpp",
-     "  if (index == kNone && any_rests_) {",
+     "  if (index == kNone && has_cached_) {",
      "  if (false) {",
      ["memory_test"]),
     ("a piece that rests forgets a later use",

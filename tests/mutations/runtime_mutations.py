@@ -53,7 +53,7 @@ RUNTIME = [
     ("a failed kernel does not poison",
      "runtime/device/dispatch/dispatch.cpp",
      "  if (!status.has_value()) {\n"
-     "    return fail_or_put_off(op, lane, status);\n"
+     "    return fail_or_defer(op, lane, status);\n"
      "  }\n"
      "  make_outputs(op.op(), lane, outputs.all());\n",
      "  make_outputs(op.op(), lane, outputs.all());\n",
@@ -65,7 +65,7 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("what a lane needs is asked for again",
      "runtime/device/fusion/dispatch_ahead.cpp",
-     "    if (sequence < lane.foreseen) {\n",
+     "    if (sequence < lane.precompiled_until) {\n",
      "    if (sequence == 0) {\n",
      ["runtime_actor_test"]),
     ("a group waits for no kernel of its own",
@@ -220,9 +220,9 @@ RUNTIME = [
     ("an op does not wait for its operand's creation",
      "runtime/device/records.cpp",
      "  if (!lane.has_expired) {\n"
-     "    queues_.park_on(unborn, lane);\n",
+     "    queues_.park_on(uncreated, lane);\n",
      "  if (lane.id.value == 0) {\n"
-     "    queues_.park_on(unborn, lane);\n",
+     "    queues_.park_on(uncreated, lane);\n",
      ["runtime_actor_test", "stress_test"]),
     ("gradients replace instead of adding up",
      "runtime/tape/tape.cpp",
@@ -241,8 +241,9 @@ RUNTIME = [
     ("a read on another stream is no use",
      "runtime/tensor.cpp",
      "  submit_ticket(stream, record, std::move(ticket));\n"
-     "  impl.note_use(stream.id(), record.sequence);\n"
-     "}\n\n"
+     "  impl.record_use(stream.id(), record.sequence);\n"
+     "}\n"
+     "\n"
      "// Kernels count on it",
      "  submit_ticket(stream, record, std::move(ticket));\n"
      "}\n\n"
@@ -358,8 +359,8 @@ RUNTIME = [
      ["runtime_actor_test", "stress_test"]),
     ("a parked record waits beyond the deadline of its stream",
      "runtime/device/lanes/lane_queues.cpp",
-     "  park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));",
-     "  park(lane, reason, lane.limit->next_look());",
+     "  park(lane, reason, std::min(lane.limit->next_check(), end_of(lane)));",
+     "  park(lane, reason, lane.limit->next_check());",
      ["runtime_actor_test"]),
     ("the progress of the device that sends is not looked at",
      "runtime/device/lanes/lane_queues.cpp",
@@ -368,8 +369,8 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("sync throws a failure that was read",
      "runtime/device/records.cpp",
-     "[](const NotedFailure& each) { return !each.failure->is_read(); }",
-     "[](const NotedFailure&) { return true; }",
+     "[](const UnreadFailure& each) { return !each.failure->is_read(); }",
+     "[](const UnreadFailure&) { return true; }",
      ["runtime_actor_test"]),
     ("a drop forgets the guests",
      "runtime/device/drops.hpp",
@@ -515,8 +516,11 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("a lane that was rung meanwhile is taken back",
      "runtime/device/lanes/lane_queues.cpp",
-     "    if (lane.lane->take_back()) {\n      make_ready(lane);\n    }\n",
-     "    static_cast<void>(lane.lane->take_back());\n    make_ready(lane);\n",
+     "    if (lane.lane->reclaim()) {\n"
+     "      make_ready(lane);\n"
+     "    }\n",
+     "    static_cast<void>(lane.lane->reclaim());\n"
+     "    make_ready(lane);\n",
      ["runtime_actor_test", "stress_test"]),
     ("the window of a stream that is gone stays open",
      "runtime/device/device_actor.cpp",
@@ -526,11 +530,11 @@ RUNTIME = [
     ("a drop overtakes the ops of its window",
      "runtime/device/lanes/window_runner.cpp",
      "  if (!lane.window.is_open()) {\n"
-     "    return Look::alone;\n"
+     "    return Admission::alone;\n"
      "  }\n"
      "  settle(",
      "  if (op.kind() == OpKind::drop) {\n"
-     "    return Look::alone;\n"
+     "    return Admission::alone;\n"
      "  }\n"
      "  settle(",
      ["runtime_actor_test"]),
@@ -546,8 +550,10 @@ RUNTIME = [
      ["runtime_actor_test"]),
     ("a cut begins the counts of a window anew",
      "streams/fusion_window.hpp",
-     "    if (at_boundary) {\n      note_boundary();",
-     "    if (at_boundary || was_whole || !is_whole_) {\n      note_boundary();",
+     "    if (at_boundary) {\n"
+     "      record_boundary();",
+     "    if (at_boundary || was_whole || !is_whole_) {\n"
+     "      record_boundary();",
      ["runtime_actor_test"]),
     ("drops do not fill a window",
      "streams/fusion_window.hpp",
@@ -586,8 +592,8 @@ RUNTIME = [
      ["runtime_ops_test"]),
     ("a drop of a tensor that has guests goes with a group",
      "runtime/device/fusion/group_gather.cpp",
-     "op.record().blob_size_bytes != 0 || !dispatch_.guests.empty() || group_.made.empty()",
-     "op.record().blob_size_bytes != 0 || group_.made.empty()",
+     "op.record().blob_size_bytes != 0 || !dispatch_.guests.empty() || group_.members.empty()",
+     "op.record().blob_size_bytes != 0 || group_.members.empty()",
      ["runtime_actor_test"]),
     ("the device is asked for its copies last",
      "runtime/device/dispatch/in_flight.cpp",

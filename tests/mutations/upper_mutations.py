@@ -11,7 +11,7 @@ UPPER = [
     ("a rank that never comes is waited for",
      "parallel/steps/coordinator_deadlines.cpp",
      "    for (const auto& [index, bucket] : step.buckets) {\n"
-     "      earliest = std::min(earliest, bucket.wait.next_look());\n"
+     "      earliest = std::min(earliest, bucket.wait.next_check());\n"
      "    }\n",
      "",
      ["parallel_test", "parallel_faults_test"]),
@@ -83,8 +83,8 @@ UPPER = [
      ["modules_test"]),
     ("the state that a lost first step made is kept",
      "modules/optim/optimizer_state.cpp",
-     "is_in_doubt_ = !status.has_value() && step_count_ == 0;",
-     "is_in_doubt_ = false;",
+     "has_failed_first_step_ = !status.has_value() && step_count_ == 0;",
+     "has_failed_first_step_ = false;",
      ["modules_test"]),
     ("a name that stands twice hides its first tensor",
      "modules/formats/safetensors_header.cpp",
@@ -103,8 +103,8 @@ UPPER = [
      ["modules_test"]),
     ("buckets mix types",
      "parallel/steps/bucket_plan.cpp",
-     "if (!is_open || stands_alone || buckets_.back().dtype != form.dtype) {",
-     "if (!is_open || stands_alone) {",
+     "if (!is_open || runs_alone || buckets_.back().dtype != form.dtype) {",
+     "if (!is_open || runs_alone) {",
      ["parallel_test"]),
     ("a chunk that no device ran counts as done",
      "parallel/collectives/inproc_collective.cpp",
@@ -139,7 +139,9 @@ UPPER = [
      ["parallel_test", "parallel_faults_test"]),
     ("a rank without samples seems to use every parameter",
      "parallel/steps/gradient_exchange.cpp",
-     "    note_unused(parameter);\n  }\n  for",
+     "    record_unused(parameter);\n"
+     "  }\n"
+     "  for",
      "    static_cast<void>(parameter);\n  }\n  for",
      ["parallel_test"]),
     ("a rank whose device was restarted keeps its place",
@@ -184,7 +186,7 @@ UPPER = [
      ["modules_test"]),
     ("a small gradient joins one that stands alone",
      "parallel/steps/bucket_plan.cpp",
-     "is_open = !stands_alone && bucket",
+     "is_open = !runs_alone && bucket",
      "is_open = bucket",
      ["parallel_test"]),
 ]

@@ -60,7 +60,7 @@ class Hall {
   Hall(const Hall&) = delete;
   Hall& operator=(const Hall&) = delete;
   ~Hall() {  // so that a failed test does not hang
-    let_go();
+    unblock();
   }
   void hang() const { static_cast<void>(released_->wait({.deadline = Deadline::never()})); }
   DataParallelReport step(int number) {
@@ -99,7 +99,7 @@ class Hall {
       return 1;
     }));
   }
-  void let_go() {
+  void unblock() {
     if (!released_->is_ready()) {
       release_.set_value();
     }
@@ -222,7 +222,7 @@ TEST(DataParallelLateRank, OneThatHangsInAnUpdateOrAnEvaluationIsMendedBeforeThe
         EXPECT_LT(Hall::time_of([&] { hall.step(1); }), 4s);
         EXPECT_EQ(hall.trainer->world(), policy == DeviceLossPolicy::shrink ? kWorld - 1 : kWorld);
         EXPECT_TRUE(has_equal_replicas(*hall.trainer));
-        hall.let_go();
+        hall.unblock();
         hall.step(2);
         EXPECT_TRUE(has_equal_replicas(*hall.trainer)) << "whoever comes back changes nothing";
       });
@@ -269,7 +269,7 @@ TEST(DataParallelLateRank, UnderStopOneThatComesBackGetsTheStateOfTheOthers) {
     hall.step(0);
     EXPECT_THAT(Hall::error_of([&] { hall.hang_in_update(); }), HasSubstr("the deadline passed"));
     EXPECT_THAT(Hall::error_of([&] { hall.step(1); }), HasSubstr("hangs"));
-    hall.let_go();
+    hall.unblock();
     hall.step(1);
     EXPECT_EQ(hall.trainer->world(), kWorld);
     EXPECT_TRUE(has_equal_replicas(*hall.trainer));

@@ -111,10 +111,10 @@ Hall::Hall(detail::Executor* executor, Fault fault, TrainingOptions training)
 }
 
 Hall::~Hall() {
-  let_go();
+  unblock();
 }
 
-void Hall::let_go() {
+void Hall::unblock() {
   if (!released_->is_ready()) {
     release_.set_value();
     control_.release.set_value();
@@ -205,7 +205,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
       EXPECT_LT(detail::current_context().clock().now() - start, kMostOfAStep) << "step " << step;
       if (!result.errors.empty() ||
           (has_late_failure && options.policy == DeviceLossPolicy::stop)) {
-        hall.let_go();
+        hall.unblock();
       }
     }
     if (loses_last && options.policy == DeviceLossPolicy::stop) {  // reported by the next call
@@ -240,7 +240,7 @@ Trained train_in(Hall& hall, const TrainingOptions& options) {
       look(trainer, options.is_mixed, result);
     }
   }
-  hall.let_go();
+  hall.unblock();
   if (result.met_fault) {
     expect_no_leak(hall);
   }

@@ -111,10 +111,10 @@ class Hall {
   /// A trainer on all devices except the last.
   [[nodiscard]] Trainer trainer(const TrainingOptions& options) const;
   [[nodiscard]] Trainer trainer_of(TinyNet model, int world, const TrainingOptions& options) const;
-  /// For pranks: waits until let_go().
+  /// For pranks: waits until unblock().
   void hang() const { static_cast<void>(released_->wait({.deadline = Deadline::never()})); }
   /// Ends all hangs.
-  void let_go();
+  void unblock();
   /// Whether the hung kernel, or the prank, has begun.
   [[nodiscard]] bool has_begun() const;
   /// Later kernels do not hang.

@@ -49,7 +49,7 @@ class CompilingBackend final : public testing::ForwardingBackend {
   CompilingBackend(std::unique_ptr<Backend> inner, Compiled& compiled)
       : ForwardingBackend(std::move(inner)), compiled_(compiled) {}
 
-  void foresee(const KernelCall& call) override {
+  void precompile(const KernelCall& call) override {
     compiled_.foreseen.push_back(kernel_of(call));
     compiled_.made.insert(kernel_of(call));
   }
@@ -59,7 +59,7 @@ class CompilingBackend final : public testing::ForwardingBackend {
   [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
     const std::string kernel = kernel_of(launch.call);
     if (!compiled_.made.contains(kernel)) {
-      if (launch.may_come_later) {
+      if (launch.is_deferrable) {
         Issue issue = refused({.code = ErrorCode::unsupported, .text = "it is being compiled"});
         issue.is_compiling = true;
         return issue;

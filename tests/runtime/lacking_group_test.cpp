@@ -53,7 +53,7 @@ class LackingBackend final : public testing::ForwardingBackend {
       }
       std::fill_n(scratch.value(), lack_.scratch_bytes, std::byte{1});
       Issue issue = ForwardingBackend::submit_one(launch, after);
-      scratch_->give_back();
+      scratch_->release();
       return issue;
     }
     return ForwardingBackend::submit_one(launch, after);

@@ -224,7 +224,7 @@ TEST(Lend, AWaitAfterALoanHasItsFullTime) {
     Lent lent = lend_out(first);
     const Tensor late = first + 1;
     pass(50s);
-    held->let_go();
+    held->unblock();
     LentRegion region = std::move(lent.region).get();
     region.done();
     EXPECT_EQ(late.item(), 2);

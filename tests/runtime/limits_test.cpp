@@ -36,7 +36,7 @@ TEST_P(GivenUp, RequestsRunNoKernel) {
       answers.push_back(request(world));
     }
     give_up();
-    client.held.let_go();
+    client.held.unblock();
     for (const Tensor& answer : answers) {
       const Error error = read_error(answer);
       EXPECT_EQ(error.code, GetParam().code);
@@ -77,7 +77,7 @@ TEST_P(GivenUp, TheStreamServesTheNextRequest) {
       give_up();
       stream.set_limits({.deadline = Deadline::in(1h)});
       const Tensor next = request(world);
-      held->let_go();
+      held->unblock();
       EXPECT_THAT(next.to_vector<float>(), ElementsAre(3, 5));
       EXPECT_EQ(read_error(late).code, GetParam().code);
       stream.set_limits({});
@@ -91,13 +91,13 @@ TEST_P(GivenUp, AnEarlierCauseIsKept) {
   stepped(options, [](const World& world) {
     HeldClient client(world);
     const Tensor failed = world.f32({1}) + 1;
-    client.held.let_go();
+    client.held.unblock();
     EXPECT_EQ(read_error(failed).code, ErrorCode::kernel_failed);
     HeldStream again(world.device);
     const auto give_up = GetParam().arm(client.stream);
     const Tensor depends = failed * 2;
     give_up();
-    again.let_go();
+    again.unblock();
     EXPECT_EQ(read_error(depends).code, ErrorCode::kernel_failed);
   });
 }
@@ -116,7 +116,7 @@ TEST_P(GivenUp, AnOpThatWaitsForAnotherStreamWaitsNoLonger) {
     const detail::TimePoint start = testing::now();
     EXPECT_EQ(read_error(waits).code, GetParam().code);
     EXPECT_LE(testing::now() - start, 1ms);
-    needed.let_go();
+    needed.unblock();
     stream.set_limits({});
     EXPECT_THAT(needed.tensor.to_vector<float>({.deadline = Deadline::in(1s)}), ElementsAre(1, 2))
         << "the other's stays";
@@ -145,7 +145,7 @@ TEST_P(GivenUp, AnOpThatWaitsForAnotherDeviceWaitsNoLonger) {
       EXPECT_EQ(read_error(needed).code, GetParam().code);
     }
     EXPECT_LE(testing::now() - start, 1ms);
-    held->let_go();
+    held->unblock();
     world.device.sync();
     needed = Tensor();
     EXPECT_EQ(live_tensors(other), 0);
@@ -159,7 +159,7 @@ TEST_P(GivenUp, ACopyToAnotherDeviceCarriesTheReason) {
     const auto give_up = GetParam().arm(client.stream);
     const Tensor copy = world.f32({1, 2}).to(other);
     give_up();
-    client.held.let_go();
+    client.held.unblock();
     EXPECT_EQ(read_error(copy).code, GetParam().code);
   });
 }
@@ -184,7 +184,7 @@ TEST(Limits, AFullStreamThrowsAtItsDeadline) {
       EXPECT_THAT(error.error().location.file, HasSubstr("limits_test.cpp"));
       EXPECT_TRUE(error.error().report.empty());
     }
-    client.held.let_go();
+    client.held.unblock();
     client.stream.set_limits({.deadline = Deadline::in(1s)});
     EXPECT_EQ(zeros(world.device, {1}).item(), 0) << "the stream goes on";
   });
@@ -212,7 +212,7 @@ TEST(Limits, AFullStreamThrowsAtAStop) {
       EXPECT_THAT(error.what(), HasSubstr("stayed full until a stop was requested"));
     }
     stopper->join();
-    client.held.let_go();
+    client.held.unblock();
   });
 }
 
@@ -233,7 +233,7 @@ TEST(Limits, AnOpThatAFullStreamRefusesKeepsNothingForItsGradient) {
             DeadlineExceeded);
         EXPECT_THROW(kept.push_back(square(operand)), DeadlineExceeded);
       }
-      client.held.let_go();
+      client.held.unblock();
       client.stream.set_limits({.deadline = Deadline::in(1s)});
       world.device.sync();
       EXPECT_EQ(live_tensors(world.device), 2) << "x, and what held the stream";
@@ -255,7 +255,7 @@ TEST(Limits, ACancelMakesRoomInAFullStream) {
       kept.push_back(zeros(world.device, {1}));
     }
     client.stream.cancel();
-    client.held.let_go();
+    client.held.unblock();
     for (int i = 0; i < 250; ++i) {
       kept.push_back(zeros(world.device, {1}));
     }
@@ -276,7 +276,7 @@ TEST(Limits, AReadWaitsUntilTheDeadlineOfItsStream) {
     EXPECT_EQ(testing::now() - start, 5ms);
     EXPECT_THROW(static_cast<void>(sum(answer).item()), DeadlineExceeded);
     EXPECT_EQ(testing::now() - start, 5ms);
-    client.held.let_go();
+    client.held.unblock();
     client.stream.set_limits({});
     EXPECT_THAT(answer.to_vector<float>(), ElementsAre(3, 5)) << "it was submitted before";
   });
@@ -293,7 +293,7 @@ TEST(Limits, ToVectorAndItemTakeADeadline) {
     EXPECT_EQ(testing::now() - start, 5ms);
     EXPECT_THROW(static_cast<void>(total.item({.deadline = Deadline::in(2ms)})), DeadlineExceeded);
     EXPECT_EQ(testing::now() - start, 7ms);
-    client.held.let_go();
+    client.held.unblock();
     EXPECT_THAT(answer.to_vector<float>({.deadline = Deadline::in(1s)}), ElementsAre(3, 5));
     EXPECT_EQ(total.item<int>({.deadline = Deadline::in(1s)}), 8);
   });
@@ -323,7 +323,7 @@ TEST_P(GivenUp, AReaderWhoWaitsLearnsOfItAtOnce) {
     ASSERT_TRUE(detail::PendingAccess::is_ready_by(is_armed, Deadline::in(1s)));
     give_up();
     reader->join();
-    needed.let_go();
+    needed.unblock();
   });
 }
 

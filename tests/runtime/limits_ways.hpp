@@ -26,7 +26,7 @@ namespace hearth::testing {
   return relu(world.f32({1, 2}) * 2 + 1);
 }
 
-/// A stream that is the current one, and held up by a loan until held.let_go().
+/// A stream that is the current one, and held up by a loan until held.unblock().
 struct HeldClient {
   explicit HeldClient(const World& world)
       : stream(world.device), scope(stream), held(world.device) {}
@@ -36,7 +36,7 @@ struct HeldClient {
   HeldStream held;
 };
 
-/// A tensor of {1, 2} from a separate stream that is computed once let_go() is called.
+/// A tensor of {1, 2} from a separate stream that is computed once unblock() is called.
 class LateTensor {
  public:
   explicit LateTensor(const World& world) : stream_(world.device) {
@@ -44,7 +44,7 @@ class LateTensor {
     held_.emplace(world.device);
     tensor = world.f32({1, 2});
   }
-  void let_go() { held_->let_go(); }
+  void unblock() { held_->unblock(); }
 
  private:
   Stream stream_;

@@ -39,7 +39,7 @@ TEST_P(GivenUpWhole, AnUpdateThatHasNotBegunLeavesEverythingAsItWas) {
     Tensor other = world.f32({3, 4});
     trained.add_to(group, other);  // submitted after the cancel
     const Pending<void> done = group.commit();
-    client.held.let_go();
+    client.held.unblock();
     const Status status = done.wait();
     ASSERT_EQ(code_of(status), GetParam().code);
     EXPECT_EQ(status.error().op, "update group");
@@ -66,10 +66,10 @@ TEST_P(GivenUpWhole, AnUpdateThatHasNotBegunKeepsAParameterThatIsStillToCome) {
     group.sgd(parameter.tensor, world.f32({1, 1}), none, {.learning_rate = 1});
     const Pending<void> done = group.commit();
     give_up();
-    own.let_go();
+    own.unblock();
     pass(1ms);
     EXPECT_FALSE(done.is_ready());
-    parameter.let_go();
+    parameter.unblock();
     EXPECT_EQ(code_of(done.wait()), GetParam().code);
     stream.set_limits({});
     EXPECT_THAT(parameter.tensor.to_vector<float>(), ElementsAre(1, 2));
@@ -112,7 +112,7 @@ TEST_P(GivenUpWhole, AJointUpdateThatHasNotBegunSaysNoToAll) {
                     prepared.set_value(update.status());
                   }});
     give_up();
-    client.held.let_go();
+    client.held.unblock();
     EXPECT_EQ(code_of(answer.get({.deadline = Deadline::in(1s)})), GetParam().code);
     EXPECT_EQ(code_of(end.get({.deadline = Deadline::in(1s)})), GetParam().code);
     EXPECT_FALSE(decision->commit());
@@ -131,7 +131,7 @@ TEST(Limits, AnOpenGroupGetsItsEndThoughTheDeadlineHasPassed) {
     std::vector<Tensor> kept;
     const auto waker = world.spawn("waker", [&] {
       pass(20ms);
-      client.held.let_go();
+      client.held.unblock();
     });
     {
       UpdateGroup group(world.device);
@@ -167,7 +167,7 @@ TEST_P(GivenUpWhole, MemoryIsGivenBackAndTensorsMayMoveOn) {
       Tensor dropped = request(world);
       dropped = std::move(dropped) + 1;
       give_up();
-      held->let_go();
+      held->unblock();
       stream.set_limits({});
       handed = std::move(handed) + 1;
       EXPECT_THAT(handed.to_vector<float>(), ElementsAre(2, 3));
@@ -189,7 +189,7 @@ TEST_P(GivenUpWhole, ALoanThatHasNotBegunIsRefusedAndOneThatHasGoesOn) {
         Deadline::never());
     give_up();
     EXPECT_TRUE(client.held.region().is_valid());
-    client.held.let_go();
+    client.held.unblock();
     EXPECT_EQ(code_of(taker.get({.deadline = Deadline::in(1s)})), GetParam().code);
     EXPECT_EQ(read_error(lent).code, GetParam().code);
     client.stream.set_limits({});
@@ -219,7 +219,7 @@ TEST(Limits, SyncWaitsForWhatWasGivenUpToo) {
     const Pending<void> done = world.device.sync_later();
     pass(1ms);
     EXPECT_FALSE(done.is_ready());
-    client.held.let_go();
+    client.held.unblock();
     EXPECT_TRUE(done.wait().has_value()) << "nothing failed: it was given up";
   });
 }
@@ -250,7 +250,7 @@ TEST(Limits, OtherStreamsNoticeNothing) {
       HeldStream held(world.device);
       const Tensor late = weights + 1;
       stream.cancel();
-      held.let_go();
+      held.unblock();
       EXPECT_EQ(read_error(late).code, ErrorCode::cancelled);
     }
     EXPECT_THAT((weights + 1).to_vector<float>(), ElementsAre(2, 3));

@@ -115,7 +115,7 @@ TEST(Shutdown, ALoanThatEndsMeanwhileLetsTheRestRun) {
     const Pending<std::vector<std::byte>> read = x.read_bytes();
     const auto lender = runtime->executor().spawn({.name = "borrower"}, [&] {
       pass(3s);
-      held.let_go();
+      held.unblock();
     });
     const detail::TimePoint start = testing::now();
     runtime.reset();
@@ -133,7 +133,7 @@ TEST(Shutdown, TheLargestDurationMeansNoLimit) {
         const Pending<std::vector<std::byte>> read = x.read_bytes();
         const auto lender = runtime->executor().spawn({.name = "borrower"}, [&] {
           pass(3h);
-          held.let_go();
+          held.unblock();
         });
         const detail::TimePoint start = testing::now();
         runtime.reset();
@@ -149,7 +149,7 @@ TEST(Shutdown, ThePassedLimitEndsQueuedWorkToo) {
       [](std::optional<Runtime>& runtime, const Device& device) {
         HeldStream held(device);
         const Pending<double> value = zeros(device, {1}).item_later();
-        held.let_go();  // so that the actor sees this and the close at once
+        held.unblock();  // so that the actor sees this and the close at once
         runtime.reset();
         EXPECT_EQ(testing::code_of(value.wait()), ErrorCode::device_closed);
       },

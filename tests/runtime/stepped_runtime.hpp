@@ -129,7 +129,7 @@ inline void pass(std::chrono::nanoseconds duration) {
   return detail::current_context().clock().now();
 }
 
-/// The calling thread's current stream, held up by a loan until let_go().
+/// The calling thread's current stream, held up by a loan until unblock().
 class HeldStream {
  public:
   explicit HeldStream(const Device& device, Deadline deadline = Deadline::never()) {
@@ -141,7 +141,7 @@ class HeldStream {
         deadline);
     region_ = std::move(pending).get();
   }
-  void let_go() { region_.done(); }
+  void unblock() { region_.done(); }
   [[nodiscard]] LentRegion& region() { return region_; }
   [[nodiscard]] Tensor& tensor() { return tensor_; }
 

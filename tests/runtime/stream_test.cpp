@@ -148,7 +148,7 @@ TEST(Stream, OpsOfOneStreamRunInProgramOrder) {
       results.push_back(zeros(device, {wanted.back()}));
     }
     EXPECT_THAT(sizes, ::testing::IsEmpty());
-    held.let_go();
+    held.unblock();
     device.sync();
     EXPECT_EQ(sizes, wanted);
   });
@@ -175,7 +175,7 @@ TEST(Stream, ALoanHoldsUpItsOwnStreamOnly) {
       behind = world.f32({1});
     }
     EXPECT_EQ(world.f32({2}).item(), 2);
-    held->let_go();
+    held->unblock();
     EXPECT_EQ(behind.item(), 1);
   });
 }
@@ -193,7 +193,7 @@ void fill_until_refused(const World& world, const std::function<Tensor()>& push)
     EXPECT_THAT(error.what(), HasSubstr("stayed full"));
     EXPECT_EQ(testing::now() - start, kDefaultWait);
   }
-  held.let_go();
+  held.unblock();
   EXPECT_EQ(push().rank(), 1) << "the stream goes on";
   world.device.sync();
 }

@@ -236,7 +236,7 @@ TEST(UpdateGroup, AnOperandThatNeverComesAbandonsTheGroup) {
     const Status status = group.commit().wait({.deadline = Deadline::in(1h)});
     ASSERT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
     EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(1, 2));
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(late.to_vector<float>(), ElementsAre(1, 1));
   });
 }
@@ -258,7 +258,7 @@ TEST(UpdateGroup, AParameterThatNeverComesIsPoisonedNotGuessed) {
     group.sgd(late, world.f32({1, 1}), none, kPlain);
     EXPECT_FALSE(group.commit().wait({.deadline = Deadline::in(1h)}).has_value());
     EXPECT_EQ(testing::read_error(late).code, ErrorCode::deadline_exceeded);
-    held->let_go();
+    held->unblock();
     world.device.sync();
   });
 }

@@ -34,12 +34,12 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
       figures.ops,
       figures.right,
       figures.poisoned,
-      figures.given_up,
+      figures.cancelled,
       figures.lost,
       figures.hung,
       figures.restarted,
       figures.steps,
-      figures.steps_given_up,
+      figures.steps_cancelled,
       figures.steps_kept_late,
       figures.steps_torn);
   if (number_from("RANDOM_COVERAGE", 0) != 0) {
@@ -49,11 +49,11 @@ TEST(RandomFaults, EveryTensorIsRightOrPoisonedWithCause) {
   }
   EXPECT_GT(figures.right, figures.poisoned);
   for (const std::uint64_t reached : {figures.poisoned,
-                                      figures.given_up,
+                                      figures.cancelled,
                                       figures.lost,
                                       figures.hung,
                                       figures.restarted,
-                                      figures.steps_given_up,
+                                      figures.steps_cancelled,
                                       figures.steps_kept_late,
                                       figures.steps_torn}) {
     EXPECT_GT(reached, 0U);

@@ -185,14 +185,14 @@ void cancel_what_waits(ManualExecutor& executor) {
   {
     Stream stream(device);
     Tensor needed;
-    const auto maker = executor.spawn({.name = "maker"}, [&] {
+    const auto producer = executor.spawn({.name = "maker"}, [&] {
       Tensor made = Tensor::from(device, Values{0}, Shape{1});
       for (int i = 0; i < 40; ++i) {
         made = std::move(made) + 1.0;
       }
       needed = std::move(made);
     });
-    maker->join();
+    producer->join();
     const auto other = executor.spawn({.name = "other"}, [&stream] { stream.cancel(); });
     const StreamScope scope(stream);
     const Tensor waits = needed + 1.0;

@@ -67,10 +67,10 @@ TEST_F(DoorbellTest, TheInboxWakesATimedSleeperToo) {
 TEST_F(DoorbellTest, TheTokenIsNotGivenBackWhileLanesAreRung) {
   ASSERT_TRUE(doorbell.try_claim());
   static_cast<void>(doorbell.ring(first));
-  EXPECT_TRUE(doorbell.has_news());
+  EXPECT_TRUE(doorbell.has_rung());
   EXPECT_FALSE(doorbell.try_release());
   static_cast<void>(doorbell.take());
-  EXPECT_FALSE(doorbell.has_news());
+  EXPECT_FALSE(doorbell.has_rung());
   EXPECT_TRUE(doorbell.try_release());
 }
 

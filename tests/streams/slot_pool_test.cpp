@@ -28,7 +28,7 @@ TEST(SlotPool, AReturnedSlotComesAgainWithAHigherGeneration) {
     const SlotPool::Name name = pool.take();
     EXPECT_GT(name.generation, generation[name.slot.value]);
     generation[name.slot.value] = name.generation;
-    directory.give_back(name.slot);
+    directory.release(name.slot);
   }
   EXPECT_EQ(directory.block_count(), 1U) << "returned slots are used before a new block is leased";
 }
@@ -52,7 +52,7 @@ TEST(SlotPool, ASlotReturnsToThePoolThatLeasedIt) {
     of_mine.insert(mine.take().slot.value);
   }
   for (const std::uint32_t slot : of_mine) {
-    directory.give_back(SlotId{slot});
+    directory.release(SlotId{slot});
   }
   for (std::uint32_t i = 0; i < kSlotsPerBlock; ++i) {
     EXPECT_FALSE(of_mine.contains(other.take().slot.value));
@@ -67,7 +67,7 @@ TEST(SlotPool, ANewLaneTakesThePoolOfAnEndedOne) {
   directory.leave_pool(pool);
   ASSERT_EQ(directory.take_pool(), pool);
   EXPECT_NE(pool->take().slot, queued.slot) << "the ended lane's record still names it";
-  directory.give_back(queued.slot);
+  directory.release(queued.slot);
   EXPECT_EQ(directory.block_count(), 1U);
 }
 
@@ -88,7 +88,7 @@ TEST(SlotPool, ASetIsItsModel) {
       continue;
     }
     const std::size_t which = random() % out.size();
-    directory.give_back(out[which]);
+    directory.release(out[which]);
     taken.erase(out[which].value);
     out[which] = out.back();
     out.pop_back();

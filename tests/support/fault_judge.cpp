@@ -9,7 +9,7 @@ const Error& root_of(const Error& error) {
   return error.cause ? root_of(*error.cause) : error;
 }
 /// The error of an update group that its stream cancelled before it began.
-bool was_given_up_whole(const Error& error) {
+bool was_cancelled_whole(const Error& error) {
   return error.op == "update group" && error.text.starts_with("cancelled before it ran");
 }
 bool is_of_a_program(const Error& error) {
@@ -22,7 +22,7 @@ bool is_of_a_read(const Error& error) {
   const bool is_late_wait = error.op.empty() && error.code == ErrorCode::deadline_exceeded;
   return (error.op == "readback" || is_late_wait) && !is_of_a_program(error);
 }
-bool is_given_up(const Error& error) {
+bool is_cancellation(const Error& error) {
   return error.code == ErrorCode::cancelled || error.code == ErrorCode::deadline_exceeded;
 }
 /// Whether it waited for an event that its stream has not reached.
@@ -57,24 +57,24 @@ int replaced_by(int output) {
 
 }  // namespace
 
-void FaultJudge::say(std::size_t node, const std::string& what) {
+void FaultJudge::report(std::size_t node, const std::string& what) {
   wrong_.push_back("tensor " + std::to_string(node) + " " + what);
 }
 
-void FaultJudge::say_step(std::size_t step, const std::string& what) {
+void FaultJudge::report_step(std::size_t step, const std::string& what) {
   wrong_.push_back("step " + std::to_string(step) + " " + what);
 }
 
 void FaultJudge::judge_errors(std::uint64_t submitted) {
   for (const Observation& seen : program_.observations()) {
     if (seen.error) {
-      look_at(*seen.error, seen.node);
+      check_error(*seen.error, seen.node);
     }
   }
   for (const Step& step : program_.steps()) {
     updated_.push_back(step.is_committed && !step.error ? step.members.size() : 0);
     if (step.error) {
-      look_at(*step.error, step.members.front().first_result);
+      check_error(*step.error, step.members.front().first_result);
     }
   }
   if (!plan_.is_of_ops()) {
@@ -93,17 +93,17 @@ void FaultJudge::judge_errors(std::uint64_t submitted) {
   }
 }
 
-void FaultJudge::look_at(const Error& error, std::size_t node) {
+void FaultJudge::check_error(const Error& error, std::size_t node) {
   const Error& root = root_of(error);
   const bool may_be_lost = plan_.loses || plan_.restarts;
   const bool is_planned =
       (plan_.faults.failing_allocation > 0 && root.code == ErrorCode::out_of_memory) ||
       (may_be_lost && root.code == ErrorCode::device_lost) ||
       (plan_.hangs && root.code == ErrorCode::deadline_exceeded) ||
-      (plan_.gives_up && is_given_up(root)) ||
+      (plan_.cancels && is_cancellation(root)) ||
       root.text.find("by the fault plan") != std::string::npos;
   if (!is_planned) {
-    say(node, "failed though nothing was planned: " + error.to_string());
+    report(node, "failed though nothing was planned: " + error.to_string());
   }
   if (!plan_.is_of_ops()) {
     return;
@@ -117,7 +117,7 @@ void FaultJudge::look_at(const Error& error, std::size_t node) {
     return;
   }
   if (!is_of_a_program(root) || !descends(node, node_at(root.location.line))) {
-    return say(node, "is poisoned by something else: " + error.to_string());
+    return report(node, "is poisoned by something else: " + error.to_string());
   }
   failed_.insert(node_at(root.location.line));
 }
@@ -152,7 +152,7 @@ void FaultJudge::judge_nodes() {
       continue;
     }
     if (poisoned[seen.node] != (seen.error != nullptr)) {
-      say(seen.node, seen.error ? "is poisoned without a cause" : "has values, and no right to");
+      report(seen.node, seen.error ? "is poisoned without a cause" : "has values, and no right to");
     }
   }
 }
@@ -164,7 +164,7 @@ FaultJudge::Name FaultJudge::name_of(const TraceOp& op) const {
 // Checks the trace in the order of the pushed ops.
 void FaultJudge::judge_trace() {
   Verdicts values(1);
-  Verdicts handed_on(1);  // what an op that computes from the value inherits
+  Verdicts inherited(1);  // what an op that computes from the value inherits
   Verdicts by_op;
   Verdicts reads;
   std::map<std::pair<std::uint32_t, std::uint64_t>, Group> groups;  // open groups
@@ -174,7 +174,7 @@ void FaultJudge::judge_trace() {
     Verdict verdict = roots_.contains(name_of(op)) ? Verdict::poisoned : Verdict::right;
     for (int i = 0; i < op.record.input_count; ++i) {
       const std::uint32_t value = op.view().input(i).slot.value;
-      verdict = std::max(verdict, computes ? handed_on[value] : values[value]);
+      verdict = std::max(verdict, computes ? inherited[value] : values[value]);
     }
     if (op.copied_from != 0) {
       verdict = std::max(verdict, by_op[op.copied_from - 1]);
@@ -182,14 +182,14 @@ void FaultJudge::judge_trace() {
     by_op.push_back(verdict);
     values.insert(values.end(), op.record.output_count, verdict);
     const bool is_either = verdict == Verdict::poisoned && may_be_made_twice(*trace_, op);
-    handed_on.insert(
-        handed_on.end(), op.record.output_count, is_either ? Verdict::either : verdict);
+    inherited.insert(
+        inherited.end(), op.record.output_count, is_either ? Verdict::either : verdict);
     if (is_update(op.record)) {
       groups[lane].push_back(&op);
     } else if (op.record.kind == OpKind::group_end) {
-      for (const auto& [value, result] : judge_group(groups[lane], values, handed_on)) {
+      for (const auto& [value, result] : judge_group(groups[lane], values, inherited)) {
         values[value] = result;
-        handed_on[value] = result;
+        inherited[value] = result;
       }
       groups.erase(lane);
     } else if (op.record.kind == OpKind::readback) {
@@ -205,9 +205,9 @@ void FaultJudge::judge_trace() {
     const Verdict verdict = reads[reads.size() - looks.size() + i];
     const Verdict seen = looks[i].error ? Verdict::poisoned : Verdict::right;
     if (verdict != Verdict::either && verdict != seen) {
-      say(looks[i].node,
-          looks[i].error ? "is poisoned without a cause: " + looks[i].error->to_string()
-                         : "has values, and no right to");
+      report(looks[i].node,
+             looks[i].error ? "is poisoned without a cause: " + looks[i].error->to_string()
+                            : "has values, and no right to");
     }
   }
 }
@@ -216,13 +216,13 @@ void FaultJudge::judge_trace() {
 // poisoned: the overwritten bytes are lost.
 FaultJudge::Results FaultJudge::judge_group(const Group& ops,
                                             const Verdicts& values,
-                                            const Verdicts& handed_on) {
+                                            const Verdicts& inherited) {
   const std::size_t first = node_at(trace_->places[ops.front()->record.source.value].line);
   std::size_t number = 0;
   while (program_.steps()[number].members.front().first_result != first) {
     ++number;
   }
-  const bool is_torn = judge_step(number, ops, handed_on);
+  const bool is_torn = judge_step(number, ops, inherited);
   torn_ += is_torn ? 1U : 0U;
   const bool keeps = updated_[number] == 0 && !is_torn;
   const Verdict made = is_torn ? Verdict::poisoned : Verdict::right;
@@ -237,25 +237,25 @@ FaultJudge::Results FaultJudge::judge_group(const Group& ops,
   return results;
 }
 
-bool FaultJudge::judge_step(std::size_t number, const Group& ops, const Verdicts& handed_on) {
+bool FaultJudge::judge_step(std::size_t number, const Group& ops, const Verdicts& inherited) {
   const Step& step = program_.steps()[number];
   Verdict inputs = Verdict::right;
   for (const TraceOp* op : ops) {
     for (int i = 0; i < op->record.input_count; ++i) {
-      inputs = std::max(inputs, handed_on[op->view().input(i).slot.value]);
+      inputs = std::max(inputs, inherited[op->view().input(i).slot.value]);
     }
   }
   const bool has_bad_input = inputs == Verdict::poisoned;
   const auto root =
       std::ranges::find_if(ops, [&](const TraceOp* op) { return roots_.contains(name_of(*op)); });
   if (step.is_committed && has_bad_input && !step.error) {
-    say_step(number, "was made although something it takes is poisoned");
+    report_step(number, "was made although something it takes is poisoned");
     return false;
   }
   if (root == ops.end()) {
     if (step.is_committed && inputs == Verdict::right && step.error &&
-        !was_given_up_whole(root_of(*step.error))) {
-      say_step(number, "was given up without a cause: " + step.error->to_string());
+        !was_cancelled_whole(root_of(*step.error))) {
+      report_step(number, "was given up without a cause: " + step.error->to_string());
     }
     return false;
   }
@@ -263,10 +263,10 @@ bool FaultJudge::judge_step(std::size_t number, const Group& ops, const Verdicts
   const bool has_begun = roots_.at(name_of(**root)) == ErrorCode::kernel_failed &&
                          plan_.faults.failing_compiles.empty() && root != ops.begin();
   if (has_bad_input && has_begun) {
-    say_step(number, "was begun although something it takes is poisoned");
+    report_step(number, "was begun although something it takes is poisoned");
   }
   if (!step.error) {
-    say_step(number, "says that it was made, and an op of it failed");
+    report_step(number, "says that it was made, and an op of it failed");
   }
   updated_[number] = 0;
   return has_begun;
@@ -293,15 +293,16 @@ void FaultJudge::judge_whole_device() {
   for (std::size_t i = 0; i < program_.observations().size(); ++i) {
     const Observation& seen = program_.observations()[i];
     if (seen.error && !may[seen.node] && !(waits && is_kept_waiting(*seen.error))) {
-      say(seen.node, "has nothing to do with the device that failed: " + seen.error->to_string());
+      report(seen.node,
+             "has nothing to do with the device that failed: " + seen.error->to_string());
     }
     if (i < before) {
       is_lost = is_lost || (plan_.loses && seen.error);
     } else if (is_lost && !seen.error && nodes[seen.node].device == 0 && !nodes[seen.node].is_new) {
-      say(seen.node, "has outlived its device");
+      report(seen.node, "has outlived its device");
     }
     if (i >= old && !seen.error && must[seen.node]) {
-      say(seen.node, "has outlived the restart of its device");
+      report(seen.node, "has outlived the restart of its device");
     }
   }
   judge_steps_of_whole_device(may, must);
@@ -332,10 +333,10 @@ void FaultJudge::judge_steps_of_whole_device(const std::vector<bool>& may,
       }
     }
     if (step.error && !may_fail && !(waits && is_kept_waiting(*step.error))) {
-      say_step(i, "has nothing to do with the device that failed: " + step.error->to_string());
+      report_step(i, "has nothing to do with the device that failed: " + step.error->to_string());
     }
     if (step.is_committed && !step.error && must_fail) {
-      say_step(i, "was made although something it takes is lost");
+      report_step(i, "was made although something it takes is lost");
     }
     // A lost device may have computed and passed on some results before it was lost.
     if (step.error && (step.error->code == ErrorCode::deadline_exceeded ||
@@ -377,14 +378,14 @@ void FaultJudge::judge_values(const std::vector<Tensor>& expected) {
   for (const Observation& seen : program_.observations()) {
     if (!seen.error && !is_unclear[seen.node] &&
         seen.bytes != expected[seen.node].read_bytes().get()) {
-      say(seen.node, "has other values than the reference");
+      report(seen.node, "has other values than the reference");
     }
   }
 }
 
 std::size_t FaultJudge::most_failures(std::uint64_t submitted) const {
   const FaultPlan& faults = plan_.faults;
-  std::size_t most = plan_.gives_up || plan_.keeps_failing
+  std::size_t most = plan_.cancels || plan_.keeps_failing
                          ? program_.observations().size() + program_.steps().size()
                          : faults.failing_compiles.size();
   most +=

@@ -28,7 +28,7 @@ struct Plan {
   bool checks = false;  ///< Kernels may fail while they run, and gradients pass such kernels.
   bool graphs = false;
   bool keeps_failing = false;  ///< An op whose kernel was not compiled fails each time.
-  bool gives_up = false;       ///< Any op may carry `cancelled` or `deadline_exceeded`.
+  bool cancels = false;        ///< Any op may carry `cancelled` or `deadline_exceeded`.
   bool has_page_each = false;  ///< A page for each tensor, so that any allocation may fail.
 
   /// A loss or a hang is judged by device instead.
@@ -61,18 +61,18 @@ class FaultJudge {
   using Verdicts = std::vector<Verdict>;
   using Results = std::map<std::uint32_t, Verdict>;  // by value
 
-  void say(std::size_t node, const std::string& what);
-  void say_step(std::size_t step, const std::string& what);
-  void look_at(const Error& error, std::size_t node);
+  void report(std::size_t node, const std::string& what);
+  void report_step(std::size_t step, const std::string& what);
+  void check_error(const Error& error, std::size_t node);
   [[nodiscard]] bool descends(std::size_t node, std::size_t from) const;
   void judge_nodes();
   void judge_trace();
   /// Returns the verdicts on the values that the group makes.
   [[nodiscard]] Results judge_group(const Group& ops,
                                     const Verdicts& values,
-                                    const Verdicts& handed_on);
+                                    const Verdicts& inherited);
   /// Returns whether the step is torn: the tensors that it replaces are lost.
-  [[nodiscard]] bool judge_step(std::size_t number, const Group& ops, const Verdicts& handed_on);
+  [[nodiscard]] bool judge_step(std::size_t number, const Group& ops, const Verdicts& inherited);
   void judge_whole_device();
   /// Whether a stream of the other device may wait for the device that hangs.
   [[nodiscard]] bool waits_for_hang(const std::vector<bool>& may) const;

@@ -102,7 +102,7 @@ std::vector<std::string> judge_program(const FaultyRun& run,
                          .restarts = run.plan.restarts,
                          .checks = run.plan.checks,
                          .graphs = run.plan.graphs,
-                         .gives_up = run.plan.gives_up,
+                         .cancels = run.plan.cancels,
                          .most_threads = 3});
   program.run();
   std::optional<OpTrace> trace;
@@ -171,7 +171,7 @@ FaultyRun faulty_run_of(std::span<const std::byte> input) {
   plan.trains = flags % 2 == 0;
   pick_faults(bytes, plan);
   plan.restarts = !plan.is_of_ops() && flags / 2 % 2 == 0;
-  plan.gives_up = plan.is_of_ops() && flags / 4 % 3 == 0;
+  plan.cancels = plan.is_of_ops() && flags / 4 % 3 == 0;
   plan.graphs = flags / 12 == 2 && run.values == Values::exact && plan.trains;
   run.faults = plan.faults;
   run.program = bytes.rest();
@@ -186,11 +186,11 @@ void FaultFigures::count(const RandomProgram& program, const Plan& plan, const F
   for (std::size_t i = 0; i < updated.size(); ++i) {
     const Step& step = program.steps()[i];
     ++steps;
-    steps_given_up += step.error && updated[i] == 0 ? 1U : 0U;
+    steps_cancelled += step.error && updated[i] == 0 ? 1U : 0U;
     steps_kept_late += step.error && updated[i] == 0 && plan.checks ? 1U : 0U;
   }
   for (const Observation& seen : program.observations()) {
-    given_up += seen.error && seen.error->text.starts_with("cancelled before it ran") ? 1U : 0U;
+    cancelled += seen.error && seen.error->text.starts_with("cancelled before it ran") ? 1U : 0U;
   }
   bool has_error = false;
   for (const Observation& seen : program.last_look()) {

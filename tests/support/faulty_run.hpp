@@ -33,9 +33,9 @@ struct FaultFigures {
   std::uint64_t lost = 0;
   std::uint64_t hung = 0;
   std::uint64_t restarted = 0;
-  std::uint64_t given_up = 0;
+  std::uint64_t cancelled = 0;
   std::uint64_t steps = 0;
-  std::uint64_t steps_given_up = 0;
+  std::uint64_t steps_cancelled = 0;
   std::uint64_t steps_torn = 0;
   std::uint64_t steps_kept_late = 0;  ///< After kernels that failed while they ran, or may have.
   RandomProgram::Coverage coverage = {};

@@ -49,7 +49,7 @@ class ForwardingBackend : public Backend, public KernelMaker, public CopyEngine 
   [[nodiscard]] Status wait(Points any_of, Deadline deadline) override {
     return inner_->wait(any_of, deadline);
   }
-  void come_to_rest() noexcept override { inner_->come_to_rest(); }
+  void drain() noexcept override { inner_->drain(); }
   [[nodiscard]] Status cell_status(ErrorCell cell) override { return inner_->cell_status(cell); }
 
   // ---- KernelMaker ----
@@ -57,7 +57,7 @@ class ForwardingBackend : public Backend, public KernelMaker, public CopyEngine 
   [[nodiscard]] Status prepare(const KernelCall& call) override {
     return inner_->kernels().prepare(call);
   }
-  void foresee(const KernelCall& call) override { inner_->kernels().foresee(call); }
+  void precompile(const KernelCall& call) override { inner_->kernels().precompile(call); }
   [[nodiscard]] bool has_kernel(const KernelCall& call) override {
     return inner_->kernels().has_kernel(call);
   }

@@ -25,13 +25,13 @@ constexpr std::size_t kMostValues = 12;
 constexpr std::size_t kMostKept = 40;
 
 /// State that the graphs of a program share.
-struct Telling {
+struct StoryWriter {
   std::uint32_t line = 0;
   GraphFigures* figures = nullptr;
   std::vector<std::string>* story = nullptr;
 
   [[nodiscard]] SourceLoc next() { return {kFile, ++line}; }
-  void tell(std::string_view name, const Tensor& x, const Tensor& made) const {
+  void write(std::string_view name, const Tensor& x, const Tensor& made) const {
     if (figures != nullptr) {
       ++figures->ops;
     }
@@ -72,7 +72,7 @@ std::size_t pick_place(ByteReader& bytes, const Tensors& values) {
 }
 
 /// Makes `op_count` ops from the bytes, each of earlier values; some values are dropped.
-void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, Telling& telling) {
+void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, StoryWriter& writer) {
   const std::span<const GraphOp> ops = graph_ops();
   for (int i = 0; i < op_count; ++i) {
     std::size_t which = static_cast<std::size_t>(bytes.pick(static_cast<int>(ops.size())));
@@ -85,9 +85,9 @@ void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, Telli
     if (op.may_fail && !may_fail) {
       continue;
     }
-    GraphDraft draft(bytes, values, telling.next());
+    GraphDraft draft(bytes, values, writer.next());
     Tensor made = make_graph_op(op, draft, x);
-    telling.tell(op.name, x, made);
+    writer.write(op.name, x, made);
     if (bytes.pick(4) == 0 && values.size() > 2) {
       values.erase(values.begin() + static_cast<std::ptrdiff_t>(place));
     }
@@ -101,7 +101,7 @@ void grow(ByteReader& bytes, Tensors& values, int op_count, bool may_fail, Telli
 }
 
 /// Makes ops in a checkpoint, whose result is the last value.
-void grow_again(ByteReader& bytes, Tensors& values, Telling& telling) {
+void grow_again(ByteReader& bytes, Tensors& values, StoryWriter& writer) {
   Bytes recipe;
   for (int i = 0; i < 24; ++i) {
     recipe.push_back(static_cast<std::byte>(bytes.pick(256)));
@@ -112,8 +112,8 @@ void grow_again(ByteReader& bytes, Tensors& values, Telling& telling) {
   const auto again = [](const Tensors& in, const Bytes& recipe_of, std::uint32_t line) {
     ByteReader inner(recipe_of);
     Tensors made = in;
-    Telling telling_inner{.line = line};
-    grow(inner, made, 3, false, telling_inner);
+    StoryWriter inner_writer{.line = line};
+    grow(inner, made, 3, false, inner_writer);
     for (Tensor& each : made) {
       if (is_float(each.dtype())) {
         continue;
@@ -122,10 +122,10 @@ void grow_again(ByteReader& bytes, Tensors& values, Telling& telling) {
     }
     return mul({made.back(), {kFile, line}}, {0.5, {kFile, line}});
   };
-  const std::uint32_t line = telling.line + 1;
-  telling.line += 4;
+  const std::uint32_t line = writer.line + 1;
+  writer.line += 4;
   Tensor made = checkpoint(again, given, recipe, line);
-  telling.tell("checkpoint", given.back(), made);
+  writer.write("checkpoint", given.back(), made);
   values.push_back(std::move(made));
 }
 
@@ -141,8 +141,8 @@ Tensor latest_float(const Tensors& values) {
 
 class Program {
  public:
-  Program(const Device& device, std::span<const std::byte> bytes, Telling telling)
-      : device_(device), bytes_(bytes), telling_(telling) {}
+  Program(const Device& device, std::span<const std::byte> bytes, StoryWriter writer)
+      : device_(device), bytes_(bytes), writer_(writer) {}
 
   std::vector<GraphResult> run() {
     make_leaves();
@@ -202,7 +202,7 @@ class Program {
   }
 
   Tensor make_leaf(const Shape& shape, DType type) {
-    const SourceLoc loc = telling_.next();
+    const SourceLoc loc = writer_.next();
     std::mt19937_64 random(static_cast<std::uint64_t>(bytes_.pick(256)));
     std::vector<float> numbers(static_cast<std::size_t>(shape.element_count()));
     for (float& number : numbers) {
@@ -210,12 +210,12 @@ class Program {
     }
     Tensor leaf = Tensor::from(device_, std::move(numbers), shape, loc);
     leaf = type == DType::f32 ? leaf : cast({std::move(leaf), loc}, type);
-    telling_.tell("leaf", leaf, leaf);
+    writer_.write("leaf", leaf, leaf);
     return leaf;
   }
 
   void run_plainly() {
-    grow(bytes_, values_, 2 + bytes_.pick(12), may_fail_, telling_);
+    grow(bytes_, values_, 2 + bytes_.pick(12), may_fail_, writer_);
     keep(values_);
   }
 
@@ -236,14 +236,14 @@ class Program {
     }
     Tensors inner;
     const int op_count = 1 + bytes_.pick(8);
-    const SourceLoc loc = telling_.next();
+    const SourceLoc loc = writer_.next();
     Tensors gradients = grad(
         [&](const Tensors& tracked) {
           Tensors values = tracked;
-          grow(bytes_, values, way == 6 ? op_count / 2 : op_count, may_fail_, telling_);
+          grow(bytes_, values, way == 6 ? op_count / 2 : op_count, may_fail_, writer_);
           if (way == 6) {
-            grow_again(bytes_, values, telling_);
-            grow(bytes_, values, op_count / 2, may_fail_, telling_);
+            grow_again(bytes_, values, writer_);
+            grow(bytes_, values, op_count / 2, may_fail_, writer_);
           }
           Tensor last = latest_float(values);
           if (!last.is_valid()) {
@@ -252,16 +252,16 @@ class Program {
           if (bytes_.pick(3) == 0) {
             inner.push_back(values.back().detach());
           }
-          GraphDraft draft(bytes_, values, telling_.next());
+          GraphDraft draft(bytes_, values, writer_.next());
           Tensor loss = graph_loss(draft, last);
-          telling_.tell("loss", last, loss);
+          writer_.write("loss", last, loss);
           inner.push_back(loss.detach());
           return loss;
         },
         inputs,
         loc);
-    if (telling_.figures != nullptr) {
-      ++telling_.figures->sweeps;
+    if (writer_.figures != nullptr) {
+      ++writer_.figures->sweeps;
     }
     keep(inner);
     keep(gradients);
@@ -291,9 +291,9 @@ class Program {
       } catch (const DeviceError& error) {
         result.error = text_of(error.error());
       }
-      if (telling_.figures != nullptr) {
-        ++telling_.figures->results;
-        telling_.figures->failed += result.error.empty() ? 0U : 1U;
+      if (writer_.figures != nullptr) {
+        ++writer_.figures->results;
+        writer_.figures->failed += result.error.empty() ? 0U : 1U;
       }
     }
     return results;
@@ -301,7 +301,7 @@ class Program {
 
   Device device_;
   ByteReader bytes_;
-  Telling telling_;
+  StoryWriter writer_;
   bool may_fail_ = false;
   Tensors leaves_;
   Tensors values_;

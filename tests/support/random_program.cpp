@@ -91,7 +91,7 @@ void RandomProgram::take_steps(std::size_t bytes_to_leave) {
   }
   while (bytes_.left() > bytes_to_leave) {
     const auto choice = static_cast<std::size_t>(pick(64));
-    if (options_.gives_up && choice >= 44) {
+    if (options_.cancels && choice >= 44) {
       limit(streams[choice % 4]);
     }
     const StreamScope first(streams[choice % 2]);

@@ -76,8 +76,8 @@ struct ProgramOptions {
   /// Steps include graphs of ops. Their smooth values need devices with equal bits, because a
   /// rounding can make them jump.
   bool graphs = false;
-  bool gives_up = false;  ///< Streams get deadlines and stops, and are cancelled.
-  int most_threads = 1;   ///< Concurrent threads, at most.
+  bool cancels = false;  ///< Streams get deadlines and stops, and are cancelled.
+  int most_threads = 1;  ///< Concurrent threads, at most.
 };
 
 /// A disturbance relative to each input; exact inputs stay.
@@ -163,7 +163,7 @@ class RandomProgram {
   void update(std::size_t a);
   void draw_graph(std::size_t a);
   [[nodiscard]] Step pick_step(std::size_t a);
-  void note_step(Step step);
+  void record_step(Step step);
   void learn(Step& step);
   void drop(std::size_t i);
   void read(std::size_t i);

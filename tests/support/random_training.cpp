@@ -192,7 +192,7 @@ Step RandomProgram::pick_step(std::size_t a) {
   return step;
 }
 
-void RandomProgram::note_step(Step step) {
+void RandomProgram::record_step(Step step) {
   Work work{.operands = {}, .first_result = nodes_.size(), .make = {}, .step = steps_.size()};
   for (Step::Member& member : step.members) {
     const std::size_t device = nodes_[member.parameter].device;
@@ -223,7 +223,7 @@ void RandomProgram::update(std::size_t a) {
     return apply(random_op("abs"), {a});
   }
   ++coverage_["step"];
-  note_step(pick_step(a));
+  record_step(pick_step(a));
   Step& step = steps_.back();
   Tensors taken;
   for (const std::size_t operand : works_.back().operands) {

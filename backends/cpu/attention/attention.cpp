@@ -47,7 +47,7 @@ class Forward {
 
   Status run(KernelContext& context) {
     HEARTH_TRY_STATUS(epilogue_.start(call_, context));
-    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context));
+    HEARTH_TRY_STATUS(producer_.start(call_.prologue, context));
     const auto scores =
         static_cast<double>(sizes_.unit_count() * sizes_.rows()) * static_cast<double>(sizes_.keys);
     const double flops = 2 * scores * static_cast<double>(sizes_.width + sizes_.value_width);
@@ -61,17 +61,17 @@ class Forward {
       if (epilogue_.is_there()) {
         epilogue.emplace(epilogue_);
       }
-      std::optional<PrologueRows::Part> maker;
-      if (maker_.is_there()) {
-        maker.emplace(maker_, nullptr);  // a producer without row buffers needs no memory
+      std::optional<PrologueRows::Part> producer;
+      if (producer_.is_there()) {
+        producer.emplace(producer_, nullptr);  // a producer without row buffers needs no memory
       }
       const Memory memory = lay_out(scratch + begin / grain * share);
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t unit = block / blocks_;
         const std::int64_t first = block % blocks_ * kAttentionRows;
         const std::int64_t count = std::min(block_rows_, sizes_.rows() - first);
-        if (maker) {
-          make_queries(memory, *maker, unit, first, count);
+        if (producer) {
+          make_queries(memory, *producer, unit, first, count);
         } else {
           load_queries(memory, unit, first, count);
         }
@@ -148,12 +148,12 @@ class Forward {
   }
   // Units are consecutive, as are the rows of each.
   void make_queries(const Memory& memory,
-                    PrologueRows::Part& maker,
+                    PrologueRows::Part& producer,
                     std::int64_t unit,
                     std::int64_t first,
                     std::int64_t count) const {
     const std::int64_t row = unit * sizes_.rows() + first;
-    maker.make(memory.made, row * sizes_.width, (row + count) * sizes_.width);
+    producer.make(memory.made, row * sizes_.width, (row + count) * sizes_.width);
     if (dtype_ != dtype_of<T>) {
       kernels_.load(memory.made, dtype_, memory.queries, count * sizes_.width);
     }
@@ -172,19 +172,19 @@ class Forward {
     const std::int64_t visible = sizes_.visible_keys(first, count);
     for (std::int64_t key = 0; key < visible; key += kAttentionKeys) {
       const std::int64_t keys = std::min(kAttentionKeys, sizes_.keys - key);
-      const BlockSight sight(sizes_, first, count, key, keys);
-      make_scores(memory, unit, sight, {count, keys}, key);
+      const VisibleKeys key_counts(sizes_, first, count, key, keys);
+      make_scores(memory, unit, key_counts, {count, keys}, key);
       for (std::int64_t i = 0; i < count; ++i) {
-        weigh_row(memory, unit, first + i, key, sight, i, tops, totals);
+        weigh_row(memory, unit, first + i, key, key_counts, i, tops, totals);
       }
-      add_values(memory, unit, sight, {count, keys}, key);
+      add_values(memory, unit, key_counts, {count, keys}, key);
     }
     finish(memory, unit, first, count, tops, totals);
   }
 
   void make_scores(const Memory& memory,
                    std::int64_t unit,
-                   const BlockSight& sight,
+                   const VisibleKeys& key_counts,
                    BlockSize size,
                    std::int64_t key) const {
     GemmOperand keys = k_.head(unit / sizes_.key_heads, unit % sizes_.key_heads);
@@ -218,7 +218,7 @@ class Forward {
                        .c_step = score_step_},
                       kernels_,
                       [&](std::int64_t i, std::int64_t count) {
-                        return BlockNeed{0, sizes_.width, sight.most_of(i, count)};
+                        return BlockNeed{0, sizes_.width, key_counts.most_of(i, count)};
                       });
   }
 
@@ -226,17 +226,17 @@ class Forward {
                  std::int64_t unit,
                  std::int64_t row,
                  std::int64_t key,
-                 const BlockSight& sight,
+                 const VisibleKeys& key_counts,
                  std::int64_t i,
                  std::array<T, kAttentionRows>& tops,
                  std::array<double, kAttentionRows>& totals) const {
     const auto at = static_cast<std::size_t>(i);
     T* const scores = memory.scores + i * score_step_;
-    const std::int64_t seen = sight.seen(i);
+    const std::int64_t seen = key_counts.seen(i);
     const T* const mask = mask_row(mask_, sizes_, unit, row, key, seen, kernels_, memory.mask);
     const T before = tops[at];
     const AttentionRow<T> weighed =
-        loops_.weigh(scores, mask, seen, score_step<T>(sight.most()), before);
+        loops_.weigh(scores, mask, seen, score_step<T>(key_counts.most()), before);
     tops[at] = weighed.top;
     if (weighed.top == before || before == -std::numeric_limits<T>::infinity()) {
       totals[at] += weighed.sum;
@@ -249,7 +249,7 @@ class Forward {
 
   void add_values(const Memory& memory,
                   std::int64_t unit,
-                  const BlockSight& sight,
+                  const VisibleKeys& key_counts,
                   BlockSize size,
                   std::int64_t key) const {
     GemmOperand values = v_.head(unit / sizes_.key_heads, unit % sizes_.key_heads);
@@ -262,7 +262,7 @@ class Forward {
       thin.w_step = values.row_step;
       thin.y = memory.product;
       thin.y_step = sizes_.value_width;
-      thin.depth = sight.most();
+      thin.depth = key_counts.most();
       thin.columns = sizes_.value_width;
       thin.rows = static_cast<int>(size.rows);
       kernels_.thin_axpy(thin, values.dtype);
@@ -281,7 +281,7 @@ class Forward {
                        .accumulates = true},
                       kernels_,
                       [&](std::int64_t i, std::int64_t count) {
-                        return BlockNeed{0, sight.most_of(i, count), sizes_.value_width};
+                        return BlockNeed{0, key_counts.most_of(i, count), sizes_.value_width};
                       });
   }
 
@@ -321,7 +321,7 @@ class Forward {
   HeadTensor mask_;
   DType dtype_;  // of the result
   EpilogueRows epilogue_;
-  PrologueRows maker_;  ///< Prologue of the queries.
+  PrologueRows producer_;  ///< Prologue of the queries.
   T* statistics_ = nullptr;
   std::int64_t blocks_ = 0;
   std::int64_t block_rows_ = 0;
@@ -345,7 +345,7 @@ namespace {
 
 // A prologue may produce the queries: each block of them is read once, while keys and values are
 // read once for each block.
-Support supports_maker(const KernelCall& call, const KernelContext& context) {
+Support supports_producer(const KernelCall& call, const KernelContext& context) {
   if (call.op.record().output_count != 1) {
     return {.yes = false,
             .reason = "attention that keeps its statistics reads its queries from memory"};
@@ -356,14 +356,14 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
 }  // namespace
 
 std::span<const KernelRow> attention_rows() noexcept {
-  static constexpr std::array kMakers = {OpKind::expression};
+  static constexpr std::array kProducers = {OpKind::expression};
   static constexpr KernelRow kRows[] = {
       {.kind = OpKind::attention,
        .run = run_attention,
        .supports = nullptr,
        .takes_epilogue = true,
-       .makers = kMakers,
-       .supports_prologue = &supports_maker},
+       .producers = kProducers,
+       .supports_prologue = &supports_producer},
       {.kind = OpKind::attention_backward, .run = run_attention_backward, .supports = nullptr},
   };
   return kRows;

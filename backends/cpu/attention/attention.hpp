@@ -27,14 +27,14 @@ struct BlockSize {
 };
 
 /// Numbers of keys of a block that its rows see under the causal mask.
-class BlockSight {
+class VisibleKeys {
  public:
   /// Rows [first, first + count), count ≤ kAttentionRows, and keys [key, key + keys).
-  BlockSight(const AttentionSizes& sizes,
-             std::int64_t first,
-             std::int64_t count,
-             std::int64_t key,
-             std::int64_t keys) noexcept
+  VisibleKeys(const AttentionSizes& sizes,
+              std::int64_t first,
+              std::int64_t count,
+              std::int64_t key,
+              std::int64_t keys) noexcept
       : count_(count) {
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t seen =

@@ -287,25 +287,25 @@ class Backward {
                  std::int64_t keys,
                  Wanted wanted,
                  const KeySums* sums) const {
-    const BlockSight sight(sizes_, rows.first, rows.count, key, keys);
-    const std::int64_t seen_step = score_step<T>(sight.most());
+    const VisibleKeys key_counts(sizes_, rows.first, rows.count, key, keys);
+    const std::int64_t seen_step = score_step<T>(key_counts.most());
     const GemmOperand k = block_of(k_, rows.unit, key);
     const GemmOperand v = block_of(v_, rows.unit, key);
     multiply_scores(
-        memory, sight, {rows.count, keys}, memory.queries, sizes_.width, k, memory.weights);
+        memory, key_counts, {rows.count, keys}, memory.queries, sizes_.width, k, memory.weights);
     for (std::int64_t i = 0; i < rows.count; ++i) {
       const T* const mask = mask_row(
-          mask_, sizes_, rows.unit, rows.first + i, key, sight.seen(i), kernels_, memory.mask);
+          mask_, sizes_, rows.unit, rows.first + i, key, key_counts.seen(i), kernels_, memory.mask);
       loops_.weigh_again(memory.weights + i * score_step_,
                          mask,
-                         sight.seen(i),
+                         key_counts.seen(i),
                          seen_step,
                          rows.statistics[static_cast<std::size_t>(2 * i)],
                          rows.statistics[static_cast<std::size_t>(2 * i + 1)]);
     }
     if (wanted.of_keys) {
       add_of_keys(memory,
-                  sight,
+                  key_counts,
                   {rows.count, keys},
                   memory.weights,
                   memory.gradient,
@@ -313,7 +313,7 @@ class Backward {
                   sums->of_values + (key - sums->first) * sizes_.value_width);
     }
     multiply_scores(memory,
-                    sight,
+                    key_counts,
                     {rows.count, keys},
                     memory.gradient,
                     sizes_.value_width,
@@ -322,7 +322,7 @@ class Backward {
     for (std::int64_t i = 0; i < rows.count; ++i) {
       loops_.of_scores(memory.of_scores + i * score_step_,
                        memory.weights + i * score_step_,
-                       sight.seen(i),
+                       key_counts.seen(i),
                        seen_step,
                        rows.means[static_cast<std::size_t>(i)]);
     }
@@ -339,12 +339,12 @@ class Backward {
                          .accumulates = true},
                         kernels_,
                         [&](std::int64_t i, std::int64_t count) {
-                          return BlockNeed{0, sight.most_of(i, count), sizes_.width};
+                          return BlockNeed{0, key_counts.most_of(i, count), sizes_.width};
                         });
     }
     if (wanted.of_keys) {
       add_of_keys(memory,
-                  sight,
+                  key_counts,
                   {rows.count, keys},
                   memory.of_scores,
                   memory.queries,
@@ -355,7 +355,7 @@ class Backward {
 
   /// scores = rows·matrixᵀ where a row sees the key. Rows have `width` elements.
   void multiply_scores(const Memory& memory,
-                       const BlockSight& sight,
+                       const VisibleKeys& key_counts,
                        BlockSize size,
                        const T* rows,
                        std::int64_t width,
@@ -376,13 +376,13 @@ class Backward {
                        .c_step = score_step_},
                       kernels_,
                       [&](std::int64_t i, std::int64_t count) {
-                        return BlockNeed{0, width, sight.most_of(i, count)};
+                        return BlockNeed{0, width, key_counts.most_of(i, count)};
                       });
   }
 
   /// sums += scoresᵀ·rows, over the rows that see a key.
   void add_of_keys(const Memory& memory,
-                   const BlockSight& sight,
+                   const VisibleKeys& key_counts,
                    BlockSize size,
                    const T* scores,
                    const T* rows,
@@ -391,7 +391,7 @@ class Backward {
     const BlockPanels<T> panels{size.rows, width};
     panels.pack(
         {reinterpret_cast<const std::byte*>(rows), dtype_of<T>, width, 1}, kernels_, memory.panels);
-    multiply_block<T>({.rows = std::min(size.keys, sight.most()),
+    multiply_block<T>({.rows = std::min(size.keys, key_counts.most()),
                        .a = scores,
                        .a_depth_step = score_step_,
                        .b = memory.panels,
@@ -401,7 +401,7 @@ class Backward {
                        .accumulates = true},
                       kernels_,
                       [&](std::int64_t i, std::int64_t /*count*/) {
-                        return BlockNeed{sight.first_to_see(i), size.rows, width};
+                        return BlockNeed{key_counts.first_to_see(i), size.rows, width};
                       });
   }
 

@@ -6,7 +6,7 @@ namespace {
 
 // Built without contraction: the product is rounded before the sum.
 template <ProductSum sum, class T>
-T put_together(T product, T rest) noexcept {
+T combine(T product, T rest) noexcept {
   if constexpr (sum == ProductSum::plus) {
     return product + rest;
   } else if constexpr (sum == ProductSum::minus) {
@@ -30,7 +30,7 @@ void run(
   for (std::int64_t i = 0; i < count; ++i) {
     const T product = (one_a ? first_x : x[i]) * y[i];
     const T rest = one_c ? first_z : z[i];
-    to[i] = put_together<sum>(product, has_d ? rest * w[i] : rest);
+    to[i] = combine<sum>(product, has_d ? rest * w[i] : rest);
   }
 }
 

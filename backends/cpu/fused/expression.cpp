@@ -73,7 +73,7 @@ class Launch {
     }
     if (program_.may_fail) {
       for (const ExpressionCall& call : calls) {
-        HEARTH_TRY_STATUS(look_at(call));
+        HEARTH_TRY_STATUS(check_call(call));
       }
     }
     if (calls.size() == 1) {
@@ -90,7 +90,7 @@ class Launch {
 
  private:
   // Each part finds its first undefined place; the first of all is evaluated again for its values.
-  Status look_at(const ExpressionCall& call) {
+  Status check_call(const ExpressionCall& call) {
     const TileCall tiles(program_, call, isa_);
     if (tiles.count() == 0) {
       return {};

@@ -27,7 +27,7 @@ struct ExpressionCall {
   std::span<const ScalarAttributes> parameters = {};  ///< Values of the kernel's parameters.
   int row_axes = 0;  ///< Row kernels: number of trailing axes that form a row.
   /// Results go to a core's cached memory, piece by piece: no store bypasses the caches.
-  bool stays_near = false;
+  bool stays_cached = false;
 };
 
 /// Runs a kernel on each of the sets. Requires a kernel that passes verify(); `hash` is its hash,

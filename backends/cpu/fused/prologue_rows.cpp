@@ -17,7 +17,7 @@ Support no(const char* reason) {
 Support PrologueRows::supports(const Prologue& prologue,
                                std::int64_t row_elements,
                                const KernelContext& context) {
-  const KernelCall& maker = *prologue.call;
+  const KernelCall& producer = *prologue.call;
   PrologueRows rows;
   if (const Status status = rows.start(&prologue, context); !status.has_value()) {
     return {.yes = false, .reason = status.error().text};
@@ -36,7 +36,7 @@ Support PrologueRows::supports(const Prologue& prologue,
   if (!rows.program_->is_pointwise) {
     return no("a prologue works on each element by itself, or on rows");
   }
-  return maker.outputs[0].element_count() > 0 && rows.tiles_->suits_blocks()
+  return producer.outputs[0].element_count() > 0 && rows.tiles_->suits_blocks()
              ? no("the prologue reads an operand along its columns")
              : Support{};
 }
@@ -45,24 +45,24 @@ Status PrologueRows::start(const Prologue* prologue, const KernelContext& contex
   if (prologue == nullptr || prologue->call->expression == nullptr) {
     return {};
   }
-  const KernelCall& maker = *prologue->call;
-  const Expression& expression = *maker.expression;
+  const KernelCall& producer = *prologue->call;
+  const Expression& expression = *producer.expression;
   HEARTH_TRY(program_,
              context.programs->find_lasting(expression.kernel, expression.hash, context.isa));
   isa_ = context.isa;
-  parameters_.emplace(maker.op, expression);
-  call_ = {.inputs = maker.inputs,
-           .outputs = maker.outputs,
+  parameters_.emplace(producer.op, expression);
+  call_ = {.inputs = producer.inputs,
+           .outputs = producer.outputs,
            .parameters = parameters_->all(),
-           .row_axes = static_cast<int>(maker.op.attributes<ExpressionAttributes>().row_axes),
-           .stays_near = true};
+           .row_axes = static_cast<int>(producer.op.attributes<ExpressionAttributes>().row_axes),
+           .stays_cached = true};
   if (!program_->has_rows) {
     tiles_.emplace(*program_, call_, isa_);
     return {};
   }
   HEARTH_TRY(const RowCall rows, RowCall::make(*program_, call_, isa_));
   rows_.emplace(rows);
-  const Shape& shape = maker.outputs[0].shape();
+  const Shape& shape = producer.outputs[0].shape();
   for (int axis = shape.rank() - call_.row_axes; axis < shape.rank(); ++axis) {
     row_elements_ *= shape[axis];
   }

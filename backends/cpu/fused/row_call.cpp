@@ -22,7 +22,7 @@ std::int64_t whole_cache_lines(std::int64_t bytes) noexcept {
 }
 
 /// Whether these axes are contiguous.
-bool lie_without_gaps(const Shape& shape, const Strides& strides, int begin, int end) noexcept {
+bool are_dense(const Shape& shape, const Strides& strides, int begin, int end) noexcept {
   std::int64_t step = 1;
   for (int axis = end - 1; axis >= begin; --axis) {
     if (shape[axis] != 1 && strides[static_cast<std::size_t>(axis)] != step) {
@@ -103,15 +103,15 @@ Status RowCall::look_at_input(std::size_t input) {
   }
   const Strides& strides = strides_[input];
   const int axes = is_of_rows_[input] ? kept_axes_ : space_.rank();
-  if (lie_without_gaps(space_, strides, 0, axes)) {
-    lies_[input] = Lie::straight;
-  } else if (!is_of_rows_[input] && lie_without_gaps(space_, strides, kept_axes_, axes) &&
+  if (are_dense(space_, strides, 0, axes)) {
+    access_kinds_[input] = AccessKind::straight;
+  } else if (!is_of_rows_[input] && are_dense(space_, strides, kept_axes_, axes) &&
              std::all_of(strides.begin(), strides.begin() + kept_axes_, [](std::int64_t step) {
                return step == 0;
              })) {
-    lies_[input] = Lie::repeated;
+    access_kinds_[input] = AccessKind::repeated;
   } else {
-    lies_[input] = Lie::strided;
+    access_kinds_[input] = AccessKind::strided;
   }
   return {};
 }
@@ -125,9 +125,9 @@ void RowCall::find_shares() noexcept {
     }
     const std::int64_t bytes =
         rows_ * width(program_.outputs[o].is_of_rows) * size_bytes(output.dtype);
-    is_streamed_[o] = shared == 0 && !call_.stays_near && bytes >= MoveLoops::kStreamBytes;
+    is_streamed_[o] = shared == 0 && !call_.stays_cached && bytes >= MoveLoops::kStreamBytes;
     is_fresh_[o] = shared == 0;
-    is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
+    is_computed_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
   }
 }
@@ -167,14 +167,14 @@ void RowCall::fetch_ahead(TileRun& run,
                           std::int64_t count) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = width(is_of_rows_[i]) * size_bytes(call_.inputs[i].dtype);
-    if (lies_[i] == Lie::straight) {
+    if (access_kinds_[i] == AccessKind::straight) {
       run.add_next(call_.inputs[i].data + row * size, count * size, false);
     }
   }
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const std::int64_t size =
         width(program_.outputs[o].is_of_rows) * size_bytes(call_.outputs[o].dtype);
-    if (is_made_in_place_[o] && is_fresh_[o]) {
+    if (is_computed_in_place_[o] && is_fresh_[o]) {
       run.add_next(place_of(o, goal, row), count * size, true);
     }
   }
@@ -186,13 +186,13 @@ void RowCall::set_inputs(TileRun& run, std::int64_t row, std::int64_t count, boo
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const TensorView& view = call_.inputs[i];
     const bool is_one = is_of_rows_[i] && count == 1;
-    if (lies_[i] == Lie::straight) {
+    if (access_kinds_[i] == AccessKind::straight) {
       run.set_input(i, view.data + row * width(is_of_rows_[i]) * size_bytes(view.dtype), is_one);
-    } else if (lies_[i] == Lie::repeated && count == 1) {
+    } else if (access_kinds_[i] == AccessKind::repeated && count == 1) {
       run.set_input(i, view.data, false);
     } else {
       std::byte* const room = run.room_of(i);
-      if (is_first || lies_[i] == Lie::strided) {
+      if (is_first || access_kinds_[i] == AccessKind::strided) {
         gather(i, row, count, room);
       }
       run.set_input(i, room, is_one);
@@ -234,7 +234,7 @@ std::byte* RowCall::place_of(std::size_t output,
 
 void RowCall::set_outputs(TileRun& run, const Goal& goal, std::int64_t row) const {
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
-    if (is_made_in_place_[o]) {
+    if (is_computed_in_place_[o]) {
       run.set_output(o, place_of(o, goal, row));
     } else {
       run.set_output_in_tile(o);

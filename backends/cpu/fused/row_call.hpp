@@ -39,7 +39,7 @@ class RowCall {
     run_to(nullptr, memory, begin, end);
   }
   /// Runs rows [begin, end), and stores those of output 0 from `to` on. Requires a call with
-  /// stays_near and one output.
+  /// stays_cached and one output.
   void make(std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) const {
     run_to(to, memory, begin, end);
   }
@@ -51,7 +51,7 @@ class RowCall {
     std::int64_t first = 0;
   };
 
-  enum class Lie : std::uint8_t {
+  enum class AccessKind : std::uint8_t {
     straight,  ///< In the order of the rows.
     repeated,  ///< One contiguous row, shared by all.
     strided,
@@ -85,10 +85,10 @@ class RowCall {
   std::int64_t length_ = 0;   ///< Elements of a row.
   std::int64_t at_once_ = 1;  ///< Rows of a tile.
   std::array<bool, TileProgram::kMostInputs> is_of_rows_{};
-  std::array<Lie, TileProgram::kMostInputs> lies_{};
+  std::array<AccessKind, TileProgram::kMostInputs> access_kinds_{};
   std::array<Strides, TileProgram::kMostInputs> strides_{};
   std::array<bool, TileProgram::kMostOutputs> is_fresh_{};  ///< No input shares its bytes.
-  std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};
+  std::array<bool, TileProgram::kMostOutputs> is_computed_in_place_{};
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;
 };

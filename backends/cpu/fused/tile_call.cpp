@@ -92,7 +92,7 @@ std::int64_t TileCall::flat_count(const TileProgram& program, const ExpressionCa
 void TileCall::lay_flat() noexcept {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const bool is_one = count_ != 1 && call_.inputs[i].element_count() == 1;
-    lies_[i] = is_one ? Lie::one : Lie::linear;
+    access_kinds_[i] = is_one ? AccessKind::one : AccessKind::linear;
     base_[i] = call_.inputs[i].data;
   }
 }
@@ -118,21 +118,22 @@ Strides TileCall::strides_of(std::size_t operand) {
   }
   if (is_input) {
     base_[operand] = view.data + start * size_bytes(view.dtype);
-    lies_[operand] = is_linear ? Lie::strided : Lie::mapped;
+    access_kinds_[operand] = is_linear ? AccessKind::strided : AccessKind::mapped;
   }
   return is_linear ? strides : Strides{};
 }
 
 // Layout of an operand in the space with merged axes.
-TileCall::Lie TileCall::lie_of(std::size_t operand) const {
-  const bool is_mapped = operand < call_.inputs.size() && lies_[operand] == Lie::mapped;
+TileCall::AccessKind TileCall::access_kind_of(std::size_t operand) const {
+  const bool is_mapped =
+      operand < call_.inputs.size() && access_kinds_[operand] == AccessKind::mapped;
   if (is_mapped || space_->is_linear(operand)) {
-    return is_mapped ? Lie::mapped : Lie::linear;
+    return is_mapped ? AccessKind::mapped : AccessKind::linear;
   }
   const Strides& stride = space_->stride[operand];
   const bool is_one = std::all_of(
       stride.begin(), stride.begin() + space_->rank, [](std::int64_t step) { return step == 0; });
-  return is_one ? Lie::one : Lie::strided;
+  return is_one ? AccessKind::one : AccessKind::strided;
 }
 
 void TileCall::find_space() {
@@ -148,13 +149,13 @@ void TileCall::find_space() {
   bool is_along_rows = false;
   for (std::size_t i = 0; i < operand_count; ++i) {
     const std::int64_t step = space_->inner_stride(i);
-    const Lie lie = lie_of(i);
+    const AccessKind lie = access_kind_of(i);
     is_along_rows = is_along_rows || (step != 0 && step != 1 && space_->rank > 1);
     if (i < call_.inputs.size()) {
-      lies_[i] = lie;
-      is_flat = is_flat && (lie == Lie::linear || lie == Lie::one);
+      access_kinds_[i] = lie;
+      is_flat = is_flat && (lie == AccessKind::linear || lie == AccessKind::one);
     } else {
-      is_flat = is_flat && lie == Lie::linear;
+      is_flat = is_flat && lie == AccessKind::linear;
     }
   }
   order_ = is_flat ? Order::flat : is_along_rows ? Order::blocks : Order::rows;
@@ -169,19 +170,19 @@ void TileCall::find_shares() {
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
       shared |= call_.inputs[i].data == output.data ? 1U << i : 0U;
     }
-    is_streamed_[o] = shared == 0 && !call_.stays_near &&
+    is_streamed_[o] = shared == 0 && !call_.stays_cached &&
                       count_ * size_bytes(output.dtype) >= MoveLoops::kStreamBytes;
     is_fresh_[o] = shared == 0;
-    is_made_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
+    is_computed_in_place_[o] = !is_streamed_[o] && (shared & program_.outputs[o].read_after) == 0;
     has_streams_ = has_streams_ || is_streamed_[o];
   }
   // An instruction whose operands are all in memory needs no tiles.
   is_one_pass_ = program_.body.size() == 1;
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
-    is_one_pass_ = is_one_pass_ && is_made_in_place_[o];
+    is_one_pass_ = is_one_pass_ && is_computed_in_place_[o];
   }
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-    is_one_pass_ = is_one_pass_ && lies_[i] == Lie::linear;
+    is_one_pass_ = is_one_pass_ && access_kinds_[i] == AccessKind::linear;
   }
   // A single wrapped loop prefetches its operands and stores past the caches on its own. It can
   // write only one result, even if two outputs have the same value.
@@ -189,7 +190,7 @@ void TileCall::find_shares() {
       order_ == Order::flat && call_.outputs.size() == 1) {
     is_one_pass_ = fetches_itself_ = true;
     streams_itself_ = is_streamed_[0];
-    is_made_in_place_[0] = true;
+    is_computed_in_place_[0] = true;
     is_streamed_[0] = false;
   }
 }
@@ -290,7 +291,7 @@ bool TileCall::find_undefined(TileRun& run,
 
 void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-    const bool is_one = lies_[i] == Lie::one;
+    const bool is_one = access_kinds_[i] == AccessKind::one;
     const std::int64_t place = is_one ? 0 : at - first_of(i);
     run.set_input(i, base_[i] + place * size_bytes(call_.inputs[i].dtype), is_one);
   }
@@ -299,13 +300,13 @@ void TileCall::set_flat_inputs(TileRun& run, std::int64_t at) const {
 void TileCall::fetch_ahead(TileRun& run, std::int64_t at, std::int64_t count) const {
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = size_bytes(call_.inputs[i].dtype);
-    if (lies_[i] == Lie::linear) {
+    if (access_kinds_[i] == AccessKind::linear) {
       run.add_next(base_[i] + (at - first_of(i)) * size, count * size, false);
     }
   }
   for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
     const std::int64_t size = size_bytes(call_.outputs[o].dtype);
-    if (is_made_in_place_[o] && is_fresh_[o]) {
+    if (is_computed_in_place_[o] && is_fresh_[o]) {
       run.add_next(result(o, at), count * size, true);
     }
   }
@@ -325,7 +326,7 @@ void TileCall::run_flat(TileRun& run, std::int64_t begin, std::int64_t end) cons
       fetch_ahead(run, begin + count, std::min(count, end - begin - count));
     }
     for (std::size_t o = 0; o < call_.outputs.size(); ++o) {
-      if (is_made_in_place_[o]) {
+      if (is_computed_in_place_[o]) {
         run.set_output(o, result(o, begin));
       } else {
         run.set_output_in_tile(o);
@@ -410,14 +411,14 @@ void TileCall::set_inputs(TileRun& run, const Block& block, const TilePlace& pla
   for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
     const std::int64_t size = size_bytes(call_.inputs[i].dtype);
     const std::int64_t step = space_->inner_stride(i);
-    const bool is_one = lies_[i] == Lie::one || (step == 0 && block.rows == 1);
-    if (lies_[i] != Lie::mapped && (is_one || is_straight(i, block))) {
+    const bool is_one = access_kinds_[i] == AccessKind::one || (step == 0 && block.rows == 1);
+    if (access_kinds_[i] != AccessKind::mapped && (is_one || is_straight(i, block))) {
       const std::int64_t offset = place.offset[i] + block.column * step - first_of(i);
       run.set_input(i, base_[i] + offset * size, is_one);
       continue;
     }
     std::byte* const room = run.room_of(i);
-    if (lies_[i] == Lie::mapped) {
+    if (access_kinds_[i] == AccessKind::mapped) {
       gather_mapped(i, block, room);
     } else if (!space_->repeats(i, 0, space_->rank - 1) || block.columns != space_->inner_size()) {
       gather(i, block, room);
@@ -483,7 +484,7 @@ void TileCall::run_block(TileRun& run, const Block& block, const TilePlace& plac
     if (is_straight(operand, block)) {
       straight[o] = result(o, place.offset[operand] + block.column);
     }
-    if (straight[o] != nullptr && is_made_in_place_[o]) {
+    if (straight[o] != nullptr && is_computed_in_place_[o]) {
       run.set_output(o, straight[o]);
     } else {
       run.set_output_in_tile(o);

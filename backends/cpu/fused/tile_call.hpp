@@ -41,11 +41,11 @@ class TileCall {
   /// Requires an input 0 in that order. Pieces of one run may follow one another.
   void run_piece(TileRun& run, const std::byte* made, std::int64_t begin, std::int64_t end);
   /// Runs elements [begin, end), and stores those of output 0 from `to` on, which may equal `made`.
-  /// Requires a call with stays_near and one output.
+  /// Requires a call with stays_cached and one output.
   void run_piece(
       TileRun& run, const std::byte* made, std::byte* to, std::int64_t begin, std::int64_t end);
   /// Computes elements [begin, end) of output 0 in row-major order, from `to` on. Requires a call
-  /// with stays_near and one output.
+  /// with stays_cached and one output.
   void make_piece(TileRun& run, std::byte* to, std::int64_t begin, std::int64_t end);
   /// Whether an operand is contiguous along another axis than the last, which suits blocks, not
   /// pieces.
@@ -68,11 +68,11 @@ class TileCall {
     std::int64_t rows = 1;
     std::int64_t columns = 0;
   };
-  enum class Lie : std::uint8_t { linear, one, strided, mapped };
+  enum class AccessKind : std::uint8_t { linear, one, strided, mapped };
 
   void lay_flat() noexcept;
   [[nodiscard]] Strides strides_of(std::size_t operand);
-  [[nodiscard]] Lie lie_of(std::size_t operand) const;
+  [[nodiscard]] AccessKind access_kind_of(std::size_t operand) const;
   void find_space();
   void find_shares();
   [[nodiscard]] TilePlaces places_of(const Block& block) const;
@@ -107,14 +107,14 @@ class TileCall {
   Shape shape_;  ///< Shape of the work.
   std::int64_t count_ = 0;
   Order order_ = Order::flat;
-  std::array<Lie, TileProgram::kMostInputs> lies_{};
+  std::array<AccessKind, TileProgram::kMostInputs> access_kinds_{};
   std::array<const std::byte*, TileProgram::kMostInputs> base_{};
   std::int64_t first_ = 0;         ///< Piece: place of the element at base_[0].
   std::byte* result_ = nullptr;    ///< Destination of a piece of output 0, if set,
   std::int64_t first_result_ = 0;  ///< and the place of its first element.
   std::array<bool, TileProgram::kMostOutputs> is_fresh_{};  ///< No input shares its bytes.
   /// In the output's own memory, if contiguous.
-  std::array<bool, TileProgram::kMostOutputs> is_made_in_place_{};
+  std::array<bool, TileProgram::kMostOutputs> is_computed_in_place_{};
   std::array<bool, TileProgram::kMostOutputs> is_streamed_{};
   bool has_streams_ = false;
   bool is_one_pass_ = false;

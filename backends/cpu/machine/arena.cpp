@@ -84,8 +84,8 @@ void Arena::fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void*
   });
 }
 
-int Arena::muster() noexcept {
-  return impl_->crew.muster();
+int Arena::request_threads() noexcept {
+  return impl_->crew.request_threads();
 }
 
 void Arena::share_out(int threads, ShareFn fn, const void* context) noexcept {

@@ -50,7 +50,7 @@ class Arena {
 
   /// Returns the number of threads that can share a loop that is too short to wake one. It exceeds
   /// 1 while such loops follow one another closely. For loops of some microseconds.
-  [[nodiscard]] int awake_threads() noexcept { return impl_ == nullptr ? 1 : muster(); }
+  [[nodiscard]] int awake_threads() noexcept { return impl_ == nullptr ? 1 : request_threads(); }
 
   /// Calls body(begin, end, thread) for ranges of `grain` items that cover [0, count); the last
   /// range may be shorter. Runs on awake threads, numbered below `threads`. Even threads take
@@ -115,7 +115,7 @@ class Arena {
   };
   using ShareFn = void (*)(const void* context, int index, int count);
   void fork(std::int64_t count, std::int64_t grain, RangeFn fn, const void* context);
-  [[nodiscard]] int muster() noexcept;
+  [[nodiscard]] int request_threads() noexcept;
   void share_out(int threads, ShareFn fn, const void* context) noexcept;
 
   struct Impl;

@@ -44,7 +44,7 @@ struct KernelRow {
   JoinFn joinable_calls = nullptr;   ///< KernelMaker::joinable_calls; nullptr: 1.
   bool takes_epilogue = false;       ///< Accepts an epilogue that passes supports_epilogue().
   /// Kinds whose calls may produce input 0 (Prologue), if supports_prologue accepts the call.
-  std::span<const OpKind> makers = {};
+  std::span<const OpKind> producers = {};
   PrologueFn supports_prologue = nullptr;
 };
 

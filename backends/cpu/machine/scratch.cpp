@@ -24,7 +24,7 @@ Result<std::byte*> PageScratch::take(std::int64_t size_bytes) {
 }
 
 Result<std::byte*> Scratch::take_large(std::int64_t size_bytes) {
-  give_back();
+  release();
   Result<std::byte*> taken = memory_->take(size_bytes);
   is_taken_ = taken.has_value();
   return taken;

@@ -24,7 +24,7 @@ class PageScratch final : public ScratchMemory {
   ~PageScratch() override;
 
   [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override;
-  void give_back() noexcept override {}
+  void release() noexcept override {}
 
  private:
   PageProvider& pages_;
@@ -42,16 +42,16 @@ class Scratch {
   ~Scratch() = default;
 
   void use(ScratchMemory& memory) noexcept { memory_ = &memory; }
-  /// Takes memory, aligned to 64 and uninitialised, valid until the next take_all() or give_back().
+  /// Takes memory, aligned to 64 and uninitialised, valid until the next take_all() or release().
   /// Errors: out_of_memory.
   [[nodiscard]] Result<std::byte*> take_all(std::int64_t size_bytes) {
     return size_bytes <= kSmallBytes ? Result<std::byte*>(small_.data()) : take_large(size_bytes);
   }
   /// Releases the memory at the end of a kernel, even if it took none.
-  void give_back() noexcept {
+  void release() noexcept {
     if (is_taken_) {
       is_taken_ = false;
-      memory_->give_back();
+      memory_->release();
     }
   }
 

@@ -21,7 +21,7 @@ Status EpilogueRows::start(const KernelCall& call, const KernelContext& context)
   call_ = {.inputs = std::span(inputs_).first(epilogue.inputs.size() + 1),
            .outputs = call.outputs,
            .parameters = epilogue.parameters,
-           .stays_near = call.outputs[0].data == nullptr};
+           .stays_cached = call.outputs[0].data == nullptr};
   tiles_.emplace(*program_, call_, isa_);
   return {};
 }

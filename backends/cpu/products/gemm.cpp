@@ -29,9 +29,9 @@ constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
 // producer.
 template <class T>
 std::int64_t made_bytes(const GemmPlan& plan, const Gemm<T>& gemm, std::int64_t k) {
-  const bool is_laid_out = plan.makes_before && plan.reads_a;  // memory for all of a
+  const bool is_laid_out = plan.produces_before && plan.reads_a;  // memory for all of a
   return gemm.rows.memory_bytes +
-         (is_laid_out ? 0 : whole_lines(plan.made_rows() * k * size_bytes(gemm.a.dtype)));
+         (is_laid_out ? 0 : whole_lines(plan.produced_rows() * k * size_bytes(gemm.a.dtype)));
 }
 
 template <class T>
@@ -48,8 +48,8 @@ class Piece {
     if (gemm.rows.is_there()) {
       scratch += whole_lines(plan_.b_copies() * plan_.b_elements(gemm.k) *
                              static_cast<std::int64_t>(sizeof(T)));
-      makers_ = PartMemory(scratch, gemm.rows.threads, made_bytes(plan_, gemm, gemm.k));
-      left_ = {made_operand(reinterpret_cast<const std::byte*>(a_))};
+      producers_ = PartMemory(scratch, gemm.rows.threads, made_bytes(plan_, gemm, gemm.k));
+      left_ = {produced_operand(reinterpret_cast<const std::byte*>(a_))};
     }
   }
 
@@ -91,7 +91,7 @@ class Piece {
     std::int64_t first_row = 0;
   };
 
-  [[nodiscard]] GemmOperand made_operand(const std::byte* data) const {
+  [[nodiscard]] GemmOperand produced_operand(const std::byte* data) const {
     return {data, gemm_.a.dtype, gemm_.k, 1};
   }
   // Computes panels of rows by the producer, in the memory of the part.
@@ -99,7 +99,7 @@ class Piece {
     const std::int64_t row = panels.first * plan_.panel_rows;
     std::byte* const to = memory + gemm_.rows.memory_bytes;
     gemm_.rows.run(memory, to, row, row + rows_in(panels));
-    return {made_operand(to), row};
+    return {produced_operand(to), row};
   }
 
   // Runs tasks of whole rows. More tasks than keep the cores busy would only read b more often.
@@ -121,9 +121,9 @@ class Piece {
 
   // Runs each chunk of rows through the whole depth.
   void finish_chunks(Span rows, T* chunk) {
-    std::optional<PartMemory::Part> maker;
-    if (plan_.makes_chunks) {
-      maker.emplace(makers_);
+    std::optional<PartMemory::Part> producer;
+    if (plan_.produces_chunks) {
+      producer.emplace(producers_);
     }
     Ahead ahead;
     for (std::int64_t row = rows.first; row < rows.last; row += plan_.chunk_panels) {
@@ -136,7 +136,7 @@ class Piece {
         add_result(next, ahead);
       }
       ahead.share(tiles_of(now) * parts(gemm_.k, plan_.block_depth));
-      const Left left = maker.has_value() ? make(now, maker->data()) : left_;
+      const Left left = producer.has_value() ? make(now, producer->data()) : left_;
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
         multiply_chunk(left, chunk, now, k, ahead);
       }
@@ -280,7 +280,7 @@ class Piece {
   }
 
   void pack(Arena* arena) {
-    const bool packs_a = plan_.makes_before || (!plan_.reads_a && plan_.chunk_panels == 0);
+    const bool packs_a = plan_.produces_before || (!plan_.reads_a && plan_.chunk_panels == 0);
     const std::int64_t a_tasks = packs_a ? parts(plan_.row_panels, kPanelGroup) : 0;
     const bool packs_b = !has_b_ && !packs_blocks_ && (is_b_kept_ || !plan_.packs_in_task);
     const std::int64_t b_tasks = packs_b ? parts(plan_.column_panels, kPanelGroup) : 0;
@@ -307,23 +307,23 @@ class Piece {
 
   // Computed rows come a panel at a time, which stays in the cache until it is packed.
   void pack_group_of_a(Span panels) const {
-    if (!plan_.makes_before) {
+    if (!plan_.produces_before) {
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
         pack_a(left_, panels, k, block_of_a(panels.first, k));
       }
       return;
     }
-    const PartMemory::Part maker(makers_);
+    const PartMemory::Part producer(producers_);
     if (plan_.reads_a) {
       const std::int64_t row = panels.first * plan_.panel_rows;
-      gemm_.rows.run(maker.data(),
+      gemm_.rows.run(producer.data(),
                      reinterpret_cast<std::byte*>(a_ + row * gemm_.k),
                      row,
                      row + rows_in(panels));
       return;
     }
     for (std::int64_t panel = panels.first; panel < panels.last; ++panel) {
-      const Left left = make({panel, panel + 1}, maker.data());
+      const Left left = make({panel, panel + 1}, producer.data());
       for (std::int64_t k = 0; k < gemm_.k; k += plan_.block_depth) {
         pack_a(left, {panel, panel + 1}, k, block_of_a(panel, k));
       }
@@ -475,7 +475,7 @@ class Piece {
   const TileKernels<T>& kernels_;
   GemmPlan plan_;
   Left left_ = {};
-  PartMemory makers_ = {};
+  PartMemory producers_ = {};
   T* a_ = nullptr;
   T* packed_b_ = nullptr;      // target of packing: the panels of a task, or
   const T* b_ = nullptr;       // all panels
@@ -490,7 +490,7 @@ std::int64_t part_count(double flops) noexcept {
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops), 1, kMaxParts);
 }
 
-bool comes_to_rows_once(std::int64_t n, std::int64_t k) noexcept {
+bool reads_rows_once(std::int64_t n, std::int64_t k) noexcept {
   return n <= kPiece && k <= kPiece;
 }
 

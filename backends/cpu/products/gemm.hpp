@@ -70,7 +70,7 @@ struct RowOrigin {
 
 /// Producer of rows of a product's left side, in place of memory: computes each row once, on any
 /// thread.
-struct MadeRows {
+struct ProducedRows {
   /// Computes rows [begin, end), contiguously from `to` on.
   using Make = void (*)(
       const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end);
@@ -84,8 +84,8 @@ struct MadeRows {
 
   [[nodiscard]] bool is_there() const noexcept { return make != nullptr; }
   /// Returns the producer for a part of the product that begins at that row.
-  [[nodiscard]] MadeRows at(std::int64_t row) const noexcept {
-    MadeRows part = *this;
+  [[nodiscard]] ProducedRows at(std::int64_t row) const noexcept {
+    ProducedRows part = *this;
     part.first += row;
     return part;
   }
@@ -108,19 +108,19 @@ struct Gemm {
   const T* bias = nullptr;
   bool accumulate = false;
   BlockSink sink = {};
-  MadeRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
+  ProducedRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
 };
 
 /// Whether run_gemm() visits each row of a product of n columns and depth k once, so that a
 /// prologue can compute it then.
-[[nodiscard]] bool comes_to_rows_once(std::int64_t n, std::int64_t k) noexcept;
+[[nodiscard]] bool reads_rows_once(std::int64_t n, std::int64_t k) noexcept;
 
 /// Returns the scratch bytes of run_gemm().
 template <class T>
 [[nodiscard]] std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm,
                                               const TileKernels<T>& kernels) noexcept;
 
-/// Runs the product. Its rows may come from a prologue if comes_to_rows_once(). arena == nullptr:
+/// Runs the product. Its rows may come from a prologue if reads_rows_once(). arena == nullptr:
 /// runs on this thread alone, and caches no packed operand.
 template <class T>
 void run_gemm(const Gemm<T>& gemm, const TileKernels<T>& kernels, std::byte* scratch, Arena* arena);

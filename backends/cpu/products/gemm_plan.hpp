@@ -31,8 +31,8 @@ struct GemmPlan {
   std::int64_t chunk_panels = 0;
   /// Chunks run one after the other through the whole depth; else by block of depth.
   bool finishes_chunks = false;
-  bool makes_chunks = false;  ///< A prologue computes rows of a for each chunk,
-  bool makes_before = false;  ///< or all of them, packed or laid out before the tiles.
+  bool produces_chunks = false;  ///< A prologue computes rows of a for each chunk,
+  bool produces_before = false;  ///< or all of them, packed or laid out before the tiles.
 
   /// Plans a piece of the product of this size.
   template <class T>
@@ -54,17 +54,17 @@ struct GemmPlan {
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const std::int64_t count = part_count(flops);
-    const bool is_made = gemm.rows.is_there();
+    const bool has_producer = gemm.rows.is_there();
     packs_in_task = m <= kFewRows && column_panels >= count;
     if (packs_in_task) {
       across = std::min(count, kMaxPackingTasks);
       reads_b = m <= kRowsOverPanels && b.dtype == dtype_of<T> && b.column_step == 1 &&
                 b.constant == nullptr && n % panel_columns == 0 &&
                 k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
-    } else if (n <= (has_sink || is_made ? kFewColumnsOfMore : kFewColumns)) {
+    } else if (n <= (has_sink || has_producer ? kFewColumnsOfMore : kFewColumns)) {
       plan_rows(n, k, has_sink, count, static_cast<std::int64_t>(sizeof(T)));
-      if (is_made) {  // a row takes the whole depth at once, although all of b is read for it
-        makes_chunks = finishes_chunks = true;
+      if (has_producer) {  // a row takes the whole depth at once, although all of b is read for it
+        produces_chunks = finishes_chunks = true;
         const std::int64_t most = kMadeBytes / (panel_rows * k * size_bytes(a.dtype));
         chunk_panels = even_part(row_panels, std::clamp<std::int64_t>(most, 1, chunk_panels));
       }
@@ -75,14 +75,14 @@ struct GemmPlan {
       across = std::clamp<std::int64_t>(wanted, 1, std::min(count, column_panels));
       down = std::clamp<std::int64_t>(parts(count, across), 1, row_panels);
     }
-    makes_before = is_made && !makes_chunks;
+    produces_before = has_producer && !produces_chunks;
   }
 
   /// Elements of the packed a, or of a chunk for each task; if a is read in place, of its computed
   /// rows.
   [[nodiscard]] std::int64_t a_elements(std::int64_t k) const {
     if (reads_a) {
-      return makes_before ? row_panels * panel_rows * k : 0;
+      return produces_before ? row_panels * panel_rows * k : 0;
     }
     return chunk_panels > 0 ? down * chunk_elements() : row_panels * panel_rows * k;
   }
@@ -99,8 +99,8 @@ struct GemmPlan {
   }
   [[nodiscard]] std::int64_t b_copies() const { return packs_in_task ? across : 1; }
   /// Rows computed at once, to be packed or read.
-  [[nodiscard]] std::int64_t made_rows() const {
-    return makes_chunks ? chunk_panels * panel_rows : panel_rows;
+  [[nodiscard]] std::int64_t produced_rows() const {
+    return produces_chunks ? chunk_panels * panel_rows : panel_rows;
   }
 
   [[nodiscard]] static constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {

@@ -15,7 +15,7 @@ constexpr double kLargeProductFlops = 64e6;
 // The products of a call: the last two axes of each operand, and the steps of the leading axes.
 class Batch {
  public:
-  Batch(const KernelCall& call, std::byte* result, BlockSink sink, const MadeRows& rows) {
+  Batch(const KernelCall& call, std::byte* result, BlockSink sink, const ProducedRows& rows) {
     const TensorView& a = call.inputs[0];
     const TensorView& b = call.inputs[1];
     const Shape& shape = call.outputs[0].shape();
@@ -137,7 +137,7 @@ Status run_batch(const Batch& batch, KernelContext& context) {
 
 // Producer of the rows of the left side. If the producer works on rows, its rows are those of the
 // left side.
-class RowMaker {
+class RowProducer {
  public:
   [[nodiscard]] Status start(const KernelCall& call, const KernelContext& context) {
     row_elements_ = last_size(call.inputs[0]);
@@ -148,33 +148,33 @@ class RowMaker {
         origins_[origin_count_++] = {each.data, row_elements_ * size_bytes(each.dtype)};
       }
     }
-    return maker_.start(call.prologue, context);
+    return producer_.start(call.prologue, context);
   }
   [[nodiscard]] static std::int64_t last_size(const TensorView& view) {
     return view.shape()[view.shape().rank() - 1];
   }
-  [[nodiscard]] MadeRows rows() const {
-    if (!maker_.is_there()) {
+  [[nodiscard]] ProducedRows rows() const {
+    if (!producer_.is_there()) {
       return {};
     }
     return {.make = &make,
             .context = this,
-            .memory_bytes = whole_lines(maker_.part_bytes()),
+            .memory_bytes = whole_lines(producer_.part_bytes()),
             .threads = threads_,
             .grain = std::max<std::int64_t>(
-                1, maker_.grain() / std::max<std::int64_t>(row_elements_, 1)),
+                1, producer_.grain() / std::max<std::int64_t>(row_elements_, 1)),
             .origins = std::span(origins_).first(origin_count_)};
   }
 
  private:
   static void make(
       const void* context, std::byte* memory, std::byte* to, std::int64_t begin, std::int64_t end) {
-    const auto* const self = static_cast<const RowMaker*>(context);
-    PrologueRows::Part(self->maker_, memory)
+    const auto* const self = static_cast<const RowProducer*>(context);
+    PrologueRows::Part(self->producer_, memory)
         .make(to, begin * self->row_elements_, end * self->row_elements_);
   }
 
-  PrologueRows maker_;
+  PrologueRows producer_;
   std::int64_t row_elements_ = 0;
   std::int64_t threads_ = 1;
   std::size_t origin_count_ = 0;
@@ -183,19 +183,19 @@ class RowMaker {
 };
 
 Status matmul(const KernelCall& call, KernelContext& context) {
-  RowMaker maker;
+  RowProducer producer;
   if (call.prologue != nullptr) {
-    HEARTH_TRY_STATUS(maker.start(call, context));
+    HEARTH_TRY_STATUS(producer.start(call, context));
   }
   if (call.epilogue == nullptr) {
-    return run_batch(Batch(call, call.outputs[0].data, {}, maker.rows()), context);
+    return run_batch(Batch(call, call.outputs[0].data, {}, producer.rows()), context);
   }
   HEARTH_TRY(const EpilogueBlocks blocks, EpilogueBlocks::make(call, context));
-  return run_batch(Batch(call, blocks.result(), blocks.sink(), maker.rows()), context);
+  return run_batch(Batch(call, blocks.result(), blocks.sink(), producer.rows()), context);
 }
 
 // Requires one product: all leading axes of the left side merge into its rows.
-Support supports_maker(const KernelCall& call, const KernelContext& context) {
+Support supports_producer(const KernelCall& call, const KernelContext& context) {
   if (call.inputs[0].dtype == DType::i8) {
     return {.yes = false, .reason = "the left side of a product of i8 has a kernel of its own"};
   }
@@ -205,7 +205,7 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
       return {.yes = false, .reason = "the left side of several products has a kernel of its own"};
     }
   }
-  return PrologueRows::supports(*call.prologue, RowMaker::last_size(call.inputs[0]), context);
+  return PrologueRows::supports(*call.prologue, RowProducer::last_size(call.inputs[0]), context);
 }
 
 // A thin product computes each row on its own, so a row's bits do not depend on the others.
@@ -222,15 +222,15 @@ std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
   return std::max<std::int64_t>(1, rows / a.shape()[0]);
 }
 
-constexpr std::array kMakers = {OpKind::expression};
+constexpr std::array kProducers = {OpKind::expression};
 
 constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
                                 .run = &matmul,
                                 .supports = nullptr,
                                 .joinable_calls = &joinable_matmuls,
                                 .takes_epilogue = true,
-                                .makers = kMakers,
-                                .supports_prologue = &supports_maker}};
+                                .producers = kProducers,
+                                .supports_prologue = &supports_producer}};
 
 }  // namespace
 

@@ -57,7 +57,7 @@ class Product {
       swap();
     }
     makes_whole_ = product.rows.is_there() &&
-                   (form_ != Form::packed || swapped_ || !comes_to_rows_once(n_, product.k));
+                   (form_ != Form::packed || swapped_ || !reads_rows_once(n_, product.k));
     lay_out();
   }
 
@@ -185,12 +185,12 @@ class Product {
   // Computes all rows of the left side first, for forms that visit a row more than once, or parts
   // of rows.
   void make_whole(std::byte* scratch, Arena* arena) {
-    const MadeRows& rows = product_.rows;
+    const ProducedRows& rows = product_.rows;
     std::byte* const to = scratch + made_at_;
     const std::int64_t row_bytes = product_.k * size_bytes(dtype_);
-    const PartMemory makers(scratch + makers_at_, rows.threads, rows.memory_bytes);
+    const PartMemory producers(scratch + producers_at_, rows.threads, rows.memory_bytes);
     for_ranges(arena, product_.m, rows.grain, [&](std::int64_t begin, std::int64_t end) {
-      rows.run(PartMemory::Part(makers).data(), to + begin * row_bytes, begin, end);
+      rows.run(PartMemory::Part(producers).data(), to + begin * row_bytes, begin, end);
     });
     (swapped_ ? b_ : a_).data = to;
   }
@@ -251,7 +251,7 @@ class Product {
     gemm.b = b_;
     gemm.c_step = n_;
     gemm.sink = writes_directly() ? product_.sink : BlockSink{};
-    gemm.rows = makes_whole_ ? MadeRows{} : product_.rows;
+    gemm.rows = makes_whole_ ? ProducedRows{} : product_.rows;
     return gemm;
   }
 
@@ -276,9 +276,9 @@ class Product {
     }
     if (makes_whole_) {
       made_at_ = whole_lines(scratch_bytes_);
-      makers_at_ = made_at_ + whole_lines(product_.m * product_.k * size_bytes(dtype_));
+      producers_at_ = made_at_ + whole_lines(product_.m * product_.k * size_bytes(dtype_));
       scratch_bytes_ =
-          makers_at_ + PartMemory::bytes(product_.rows.threads, product_.rows.memory_bytes);
+          producers_at_ + PartMemory::bytes(product_.rows.threads, product_.rows.memory_bytes);
     }
   }
 
@@ -428,7 +428,7 @@ class Product {
   std::int64_t sums_at_ = 0;
   std::int64_t work_at_ = 0;
   std::int64_t made_at_ = 0;
-  std::int64_t makers_at_ = 0;
+  std::int64_t producers_at_ = 0;
   std::int64_t scratch_bytes_ = 0;
 };
 

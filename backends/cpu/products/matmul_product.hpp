@@ -23,7 +23,7 @@ struct MatmulProduct {
   const std::byte* bias = nullptr;  ///< nullptr: none.
   std::int64_t bias_step = 0;
   BlockSink sink = {};
-  MadeRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
+  ProducedRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
 
   [[nodiscard]] double flops() const noexcept {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

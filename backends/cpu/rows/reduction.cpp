@@ -65,11 +65,11 @@ class Reduction {
     parts_ = (length + part - 1) / part;
     partial_width_ = plan_.keep_count * width;
     const std::int64_t tasks = plan_.keep_count * strips_ * parts_;
-    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context_));
-    makes_pieces_ = maker_.is_there() && may_make_pieces(tasks);
+    HEARTH_TRY_STATUS(producer_.start(call_.prologue, context_));
+    makes_pieces_ = producer_.is_there() && may_make_pieces(tasks);
     HEARTH_TRY_STATUS(take_scratch());
     const std::int64_t per_task = std::max<std::int64_t>(std::min(length, part) * strip, 1);
-    const std::int64_t worth_a_fork = makes_pieces_ ? maker_.grain() : kGrain;
+    const std::int64_t worth_a_fork = makes_pieces_ ? producer_.grain() : kGrain;
     const std::int64_t grain = std::max<std::int64_t>(1, worth_a_fork / per_task);
     context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
       if (plan_.inner_is_kept) {
@@ -90,7 +90,7 @@ class Reduction {
   // are losses, whose rows of logits are long.
   [[nodiscard]] bool may_make_pieces(std::int64_t tasks) const noexcept {
     const bool is_sum = kind_ == OpKind::reduce_sum || kind_ == OpKind::reduce_mean;
-    return (is_sum || !is_float(source_.type)) && !maker_.makes_losses() &&
+    return (is_sum || !is_float(source_.type)) && !producer_.makes_losses() &&
            tasks >= context_.arena.core_count();
   }
 
@@ -98,7 +98,7 @@ class Reduction {
   Status take_scratch() {
     const TensorView& input = call_.inputs[0];
     const std::int64_t size = size_bytes(input.dtype);
-    const bool makes_whole = maker_.is_there() && !makes_pieces_;
+    const bool makes_whole = producer_.is_there() && !makes_pieces_;
     const std::int64_t partial_bytes =
         parts_ > 1 ? parts_ * partial_width_ * std::int64_t{sizeof(Accumulator)} : 0;
     const std::int64_t bytes = partial_bytes + (makes_whole ? input.element_count() * size : 0);
@@ -110,8 +110,8 @@ class Reduction {
     if (makes_whole) {
       std::byte* const made = memory + partial_bytes;
       context_.arena.parallel_for(
-          input.element_count(), maker_.grain(), [&](std::int64_t begin, std::int64_t end) {
-            ReductionInput::Part(maker_).make(made + begin * size, begin, end);
+          input.element_count(), producer_.grain(), [&](std::int64_t begin, std::int64_t end) {
+            ReductionInput::Part(producer_).make(made + begin * size, begin, end);
           });
       source_.data = made;
     }
@@ -126,9 +126,9 @@ class Reduction {
     Accumulator sums[kBuffered];
     std::int64_t held = 0;
     Place keep(plan_.keep, begin / parts_);
-    std::optional<ReductionInput::Part> maker;
+    std::optional<ReductionInput::Part> producer;
     if (makes_pieces_) {
-      maker.emplace(maker_);
+      producer.emplace(producer_);
     }
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t first_element = task % parts_ * part;
@@ -139,7 +139,7 @@ class Reduction {
                first_element,
                std::min(part, length - first_element),
                buffer,
-               maker.has_value() ? &*maker : nullptr);
+               producer.has_value() ? &*producer : nullptr);
       if (parts_ > 1) {
         partials_[task % parts_ * partial_width_ + task / parts_] = sums[held];
       } else if (++held == kBuffered || task + 1 == end) {
@@ -157,17 +157,17 @@ class Reduction {
                 std::int64_t begin,
                 std::int64_t count,
                 RowBuffer<kRowPiece>& buffer,
-                ReductionInput::Part* maker) {
+                ReductionInput::Part* producer) {
     Place fold(plan_.fold, begin / plan_.inner_size);
     std::int64_t column = begin % plan_.inner_size;
     while (count > 0) {
       const std::int64_t rest = std::min(plan_.inner_size - column, count);
       const std::int64_t place = offset + fold.offset[0] + column * source_.step;
       const std::int64_t piece = source_.is_direct() ? rest : std::min(rest, kRowPiece);
-      if (maker == nullptr) {
+      if (producer == nullptr) {
         loops_.row(into, buffer.fetch(source_, place, piece), piece);
       } else {
-        make_and_fold(into, place, piece, buffer, *maker);
+        make_and_fold(into, place, piece, buffer, *producer);
       }
       count -= piece;
       column += piece;
@@ -183,12 +183,12 @@ class Reduction {
                      std::int64_t begin,
                      std::int64_t count,
                      RowBuffer<kRowPiece>& buffer,
-                     ReductionInput::Part& maker) {
+                     ReductionInput::Part& producer) {
     Accumulator run = first();
     for (std::int64_t done = 0; done < count; done += kRowPiece) {
       const std::int64_t piece = std::min(count - done, kRowPiece);
       std::byte* const made = buffer.room(source_);
-      maker.make(made, begin + done, begin + done + piece);
+      producer.make(made, begin + done, begin + done + piece);
       loops_.row(&run, buffer.as_read(source_, made, piece), piece);
     }
     const void* const rows[] = {&run};
@@ -300,7 +300,7 @@ class Reduction {
   std::int64_t parts_ = 1;
   std::int64_t partial_width_ = 0;   ///< Accumulators of one part of all results.
   Accumulator* partials_ = nullptr;  ///< [part][result]
-  ReductionInput maker_;
+  ReductionInput producer_;
   bool makes_pieces_ = false;  ///< False: the input is computed whole, in scratch memory.
 };
 
@@ -330,7 +330,7 @@ Status run_reduce(const KernelCall& call, KernelContext& context) {
 }
 
 // Accepts reductions along rows only: columns would have to be computed in strips.
-Support supports_maker(const KernelCall& call, const KernelContext& context) {
+Support supports_producer(const KernelCall& call, const KernelContext& context) {
   const TensorView& input = call.inputs[0];
   if (input.element_count() == 0 ||
       ReductionPlan(input, call.op.attributes<ReduceAttributes>().axes).inner_is_kept) {
@@ -339,14 +339,14 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   return ReductionInput::supports(call, context);
 }
 
-constexpr std::array kMakers = {OpKind::expression, OpKind::cross_entropy};
+constexpr std::array kProducers = {OpKind::expression, OpKind::cross_entropy};
 
 constexpr KernelRow fold(OpKind kind) {
   return {.kind = kind,
           .run = run_reduce,
           .supports = nullptr,
-          .makers = kMakers,
-          .supports_prologue = &supports_maker};
+          .producers = kProducers,
+          .supports_prologue = &supports_producer};
 }
 
 }  // namespace

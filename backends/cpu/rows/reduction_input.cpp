@@ -3,11 +3,11 @@
 namespace hearth::cpu {
 
 Support ReductionInput::supports(const KernelCall& call, const KernelContext& context) {
-  const KernelCall& maker = *call.prologue->call;
-  if (maker.op.kind() != OpKind::cross_entropy) {
+  const KernelCall& producer = *call.prologue->call;
+  if (producer.op.kind() != OpKind::cross_entropy) {
     return PrologueRows::supports(*call.prologue, 0, context);
   }
-  return ClassLosses::reads_in_place(maker)
+  return ClassLosses::reads_in_place(producer)
              ? Support{}
              : Support{.yes = false, .reason = "logits that a cross entropy has to lay out anew"};
 }

@@ -25,18 +25,18 @@ class ConvPool {
  public:
   ConvPool(const KernelCall& call, const KernelContext& context)
       : call_(call),
-        maker_(*call.prologue->call),
-        dtype_(maker_.inputs[0].dtype),
+        producer_(*call.prologue->call),
+        dtype_(producer_.inputs[0].dtype),
         pool_(call.op.attributes<PoolAttributes>()),
         sizes_(sizes_of(call.inputs[0].shape(), call.outputs[0].shape())),
         kernels_(tile_kernels<T>(context.isa)),
         loops_(pool_loops(context.isa)) {}
 
   Status run(KernelContext& context) {
-    HEARTH_TRY_STATUS(before_.start(maker_, context));
+    HEARTH_TRY_STATUS(before_.start(producer_, context));
     HEARTH_TRY_STATUS(behind_.start(call_, context));
-    const TensorView y{nullptr, maker_.outputs[0].layout, dtype_};
-    return run_convolution(maker_,
+    const TensorView y{nullptr, producer_.outputs[0].layout, dtype_};
+    return run_convolution(producer_,
                            y,
                            nullptr,
                            {.take = &take,
@@ -118,7 +118,7 @@ class ConvPool {
     }
     EpilogueRows::Part part(before_);
     const std::int64_t count = block.rows * sizes_.width;
-    if (block.rows == sizes_.height || maker_.epilogue->inputs.empty()) {
+    if (block.rows == sizes_.height || producer_.epilogue->inputs.empty()) {
       const std::int64_t begin =
           block.rows == sizes_.height ? block.first_plane * sizes_.plane() : 0;
       part.run(made, made, begin, begin + block.planes * count);
@@ -198,7 +198,7 @@ class ConvPool {
   }
 
   const KernelCall& call_;
-  const KernelCall& maker_;
+  const KernelCall& producer_;
   DType dtype_;
   PoolAttributes pool_;
   PoolSizes sizes_;
@@ -211,16 +211,16 @@ class ConvPool {
 }  // namespace
 
 Support supports_conv_pool(const KernelCall& call, const KernelContext& context) {
-  const KernelCall& maker = *call.prologue->call;
+  const KernelCall& producer = *call.prologue->call;
   if (call.op.record().output_count != 1) {
     return {.yes = false, .reason = "a pool with positions reads its input from memory"};
   }
-  if (maker.outputs[0].shape() != call.inputs[0].shape() ||
-      maker.inputs[0].dtype != maker.outputs[0].dtype) {
+  if (producer.outputs[0].shape() != call.inputs[0].shape() ||
+      producer.inputs[0].dtype != producer.outputs[0].dtype) {
     return {.yes = false, .reason = "a pool takes a convolution's planes as they are"};
   }
   if (row_unit(call.op.attributes<PoolAttributes>()) == 0 &&
-      !plane_cut(maker).is_whole(context.arena.core_count())) {
+      !plane_cut(producer).is_whole(context.arena.core_count())) {
     return {.yes = false,
             .reason = "windows share rows, and planes are too large or too few to stay whole"};
   }

@@ -106,7 +106,7 @@ class Pooling {
 
   Status run(KernelContext& context) {
     HEARTH_TRY_STATUS(epilogue_.start(call_, context));
-    HEARTH_TRY_STATUS(maker_.start(call_.prologue, context));
+    HEARTH_TRY_STATUS(producer_.start(call_.prologue, context));
     HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(parts_ * part_bytes_));
     const std::int64_t grain = (sizes_.planes + parts_ - 1) / parts_;
     if (awake_threads_ > 1) {
@@ -163,16 +163,17 @@ class Pooling {
                           std::int64_t end,
                           std::byte* own,
                           std::byte* to) const {
-    if (!maker_.is_there()) {
+    if (!producer_.is_there()) {
       return run_planes({call_.inputs[0]}, begin, end, own, to);
     }
-    PrologueRows::Part maker(maker_, nullptr);  // a producer without row buffers needs no memory
+    PrologueRows::Part producer(producer_,
+                                nullptr);  // a producer without row buffers needs no memory
     Source made{call_.inputs[0]};
     made.view.data = own + made_at_;
     for (made.first = begin; made.first < end; made.first += made_planes_) {
       const std::int64_t last = std::min(end, made.first + made_planes_);
-      maker.make(made.view.data, made.first * sizes_.plane(), last * sizes_.plane());
-      maker_.ask_for(last * sizes_.plane(), std::min(end, last + made_planes_) * sizes_.plane());
+      producer.make(made.view.data, made.first * sizes_.plane(), last * sizes_.plane());
+      producer_.ask_for(last * sizes_.plane(), std::min(end, last + made_planes_) * sizes_.plane());
       static_cast<void>(run_planes(made, made.first, last, own, to));
       to += (last - made.first) * result_bytes();
     }
@@ -354,7 +355,7 @@ class Pooling {
   const TileKernels<T>& kernels_;
   const PoolLoops& loops_;
   EpilogueRows epilogue_;
-  PrologueRows maker_;
+  PrologueRows producer_;
   PoolSizes sizes_{};
   std::int64_t parts_ = 1;
   int awake_threads_ = 1;  // threads that share work too short to wake others
@@ -382,7 +383,7 @@ Status pool(const KernelCall& call, KernelContext& context) {
 // Refuses producers of rows, which would have to compute their rows whole: the input is computed
 // plane by plane. An input that fits the caches stays there until the pool reads it; pieces would
 // only cost time.
-Support supports_maker(const KernelCall& call, const KernelContext& context) {
+Support supports_producer(const KernelCall& call, const KernelContext& context) {
   if (call.prologue->call->op.kind() == OpKind::conv2d) {
     return supports_conv_pool(call, context);
   }
@@ -395,22 +396,22 @@ Support supports_maker(const KernelCall& call, const KernelContext& context) {
   return PrologueRows::supports(*call.prologue, 0, context);
 }
 
-constexpr std::array kMakers = {OpKind::expression, OpKind::conv2d};
+constexpr std::array kProducers = {OpKind::expression, OpKind::conv2d};
 
 constexpr KernelRow kRows[] = {
     {.kind = OpKind::max_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
-     .makers = kMakers,
-     .supports_prologue = &supports_maker},
+     .producers = kProducers,
+     .supports_prologue = &supports_producer},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
     {.kind = OpKind::avg_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
-     .makers = kMakers,
-     .supports_prologue = &supports_maker},
+     .producers = kProducers,
+     .supports_prologue = &supports_producer},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };
 

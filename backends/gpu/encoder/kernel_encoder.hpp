@@ -56,7 +56,7 @@ class KernelEncoder {
                                    const ParameterBlock& parameters,
                                    Grid grid,
                                    const Meanwhile& meanwhile) {
-    if (!is_made_later(key, text)) {
+    if (!is_compiled_later(key, text)) {
       return dispatch(key, text, parameters, grid);
     }
     HEARTH_TRY(const bool is_done, meanwhile());
@@ -64,7 +64,7 @@ class KernelEncoder {
   }
   /// Begins to make the launch's first pipeline on another thread. Returns true while it is not
   /// made.
-  [[nodiscard]] virtual bool is_made_later(const KernelKey& key, KernelText text) {
+  [[nodiscard]] virtual bool is_compiled_later(const KernelKey& key, KernelText text) {
     static_cast<void>(key);
     static_cast<void>(text);
     return false;

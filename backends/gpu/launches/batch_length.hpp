@@ -19,32 +19,32 @@ class BatchLength final {
   template <class HasWork>
   [[nodiscard]] bool is_enough(std::uint32_t dispatches, const HasWork& has_work) {
     if (dispatches < last_) {
-      asks_at_ = enough_;  // a new batch: the last one was begun elsewhere
+      next_query_at_ = enough_;  // a new batch: the last one was begun elsewhere
     }
     last_ = dispatches;
     if (dispatches >= kMost) {
-      asks_at_ = enough_;
+      next_query_at_ = enough_;
       return true;
     }
-    if (dispatches < asks_at_) {
+    if (dispatches < next_query_at_) {
       return false;
     }
     if (has_work()) {
       enough_ = kFew;
-      asks_at_ = dispatches + kFew;
+      next_query_at_ = dispatches + kFew;
       return false;
     }
     enough_ = std::min(2 * enough_, kMost);
-    asks_at_ = enough_;
+    next_query_at_ = enough_;
     return true;
   }
   /// Restarts with the first length, because a caller waits for the submitted work.
   void begin_anew() noexcept { *this = {}; }
 
  private:
-  std::uint32_t enough_ = kFew;   ///< Length of a batch when the device is idle.
-  std::uint32_t asks_at_ = kFew;  ///< Dispatches of the open batch at the next query.
-  std::uint32_t last_ = 0;        ///< Dispatches at the last call.
+  std::uint32_t enough_ = kFew;         ///< Length of a batch when the device is idle.
+  std::uint32_t next_query_at_ = kFew;  ///< Dispatches of the open batch at the next query.
+  std::uint32_t last_ = 0;              ///< Dispatches at the last call.
 };
 
 }  // namespace hearth::gpu

@@ -11,7 +11,7 @@ namespace {
 // Cells of one dispatch: one block of parameters holds this number.
 constexpr std::size_t kCellsOfPiece = 64;
 
-std::string text_of_look() {
+std::string text_of_scan() {
   const std::size_t size = 8 + 8 + 4 + 4 + 4 * kCellsOfPiece;
   return glsl_prelude({.threads = 32}) +
          glsl_parameters("uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];",
@@ -40,7 +40,7 @@ std::uint64_t Guards::next_word() noexcept {
   return words_.address + std::uint64_t{4} * next_;
 }
 
-Status Guards::look(std::span<const ErrorCell> cells,
+Status Guards::scan(std::span<const ErrorCell> cells,
                     std::uint64_t cells_address,
                     std::uint64_t word,
                     KernelEncoder& encoder) {
@@ -59,7 +59,7 @@ Status Guards::look(std::span<const ErrorCell> cells,
     if (!is_first) {
       encoder.barrier();
     }
-    const auto make_text = [] { return text_of_look(); };
+    const auto make_text = [] { return text_of_scan(); };
     HEARTH_TRY_STATUS(encoder.dispatch(KernelKey(KernelFamily::guards), make_text, parameters, {}));
     cells = cells.subspan(count);
   }

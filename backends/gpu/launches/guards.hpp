@@ -24,10 +24,10 @@ class Guards final {
   void open(DeviceBytes words) noexcept { words_ = words; }
   /// The word of the last list, if `cells` is that list; else 0.
   [[nodiscard]] std::uint64_t known(std::span<const ErrorCell> cells) const noexcept;
-  /// The address of the word that look() will write for a new list.
+  /// The address of the word that scan() will write for a new list.
   [[nodiscard]] std::uint64_t next_word() noexcept;
   /// Dispatches the kernel that writes `word`. `cells_address` is the address of cell 0.
-  [[nodiscard]] Status look(std::span<const ErrorCell> cells,
+  [[nodiscard]] Status scan(std::span<const ErrorCell> cells,
                             std::uint64_t cells_address,
                             std::uint64_t word,
                             KernelEncoder& encoder);

@@ -7,19 +7,19 @@
 namespace hearth::gpu {
 namespace {
 
-bool is_same(const LeftBehind::Owner& a, const LeftBehind::Owner& b) noexcept {
+bool is_same(const AbandonedObjects::Owner& a, const AbandonedObjects::Owner& b) noexcept {
   return !a.owner_before(b) && !b.owner_before(a);
 }
 
 }  // namespace
 
-void LeftBehind::keep(Owner owner, std::unique_ptr<Thing> thing) {
+void AbandonedObjects::keep(Owner owner, std::unique_ptr<Object> object) {
   const hearth::detail::MutexLock lock(mutex_);
-  kept_.push_back({std::move(owner), std::move(thing)});
+  kept_.push_back({std::move(owner), std::move(object)});
 }
 
 // Driver queries and frees run without the lock.
-std::int64_t LeftBehind::sweep(const Owner& owner) {
+std::int64_t AbandonedObjects::sweep(const Owner& owner) {
   std::vector<Kept> own;
   {
     const hearth::detail::MutexLock lock(mutex_);
@@ -30,10 +30,10 @@ std::int64_t LeftBehind::sweep(const Owner& owner) {
   }
   std::int64_t freed_bytes = 0;
   for (Kept& each : own) {
-    if (each.thing->has_ended()) {
-      freed_bytes += each.thing->size_bytes();
+    if (each.object->has_ended()) {
+      freed_bytes += each.object->size_bytes();
     } else {
-      keep(std::move(each.owner), std::move(each.thing));
+      keep(std::move(each.owner), std::move(each.object));
     }
   }
   return freed_bytes;

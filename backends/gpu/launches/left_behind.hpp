@@ -11,14 +11,14 @@
 
 namespace hearth::gpu {
 
-class LeftBehind final {
+class AbandonedObjects final {
  public:
-  class Thing {
+  class Object {
    public:
-    Thing() = default;
-    Thing(const Thing&) = delete;
-    Thing& operator=(const Thing&) = delete;
-    virtual ~Thing() = default;
+    Object() = default;
+    Object(const Object&) = delete;
+    Object& operator=(const Object&) = delete;
+    virtual ~Object() = default;
     /// True if the device no longer touches the object. Does not wait.
     [[nodiscard]] virtual bool has_ended() noexcept = 0;
     /// Device memory that the object holds.
@@ -27,7 +27,7 @@ class LeftBehind final {
   /// Lifetime of the executor whose threads the object uses; empty without one.
   using Owner = std::weak_ptr<const void>;
 
-  void keep(Owner owner, std::unique_ptr<Thing> thing) HEARTH_EXCLUDES(mutex_);
+  void keep(Owner owner, std::unique_ptr<Object> object) HEARTH_EXCLUDES(mutex_);
   /// Frees the objects of this owner that have ended, and returns their bytes. The owner lives; the
   /// threads of another owner may be gone.
   std::int64_t sweep(const Owner& owner) HEARTH_EXCLUDES(mutex_);
@@ -35,7 +35,7 @@ class LeftBehind final {
  private:
   struct Kept {
     Owner owner;
-    std::unique_ptr<Thing> thing;
+    std::unique_ptr<Object> object;
   };
 
   hearth::detail::Mutex mutex_;

@@ -60,7 +60,7 @@ std::uint64_t id_in(std::span<const std::byte> notes) {
   return 0;
 }
 
-int look_at(dl_phdr_info* object, std::size_t /*size*/, void* context) {
+int visit_object(dl_phdr_info* object, std::size_t /*size*/, void* context) {
   auto& search = *static_cast<Search*>(context);
   if (!holds(*object, search.address)) {
     return 0;
@@ -77,7 +77,7 @@ int look_at(dl_phdr_info* object, std::size_t /*size*/, void* context) {
 
 std::uint64_t build_id() {
   Search search{.address = reinterpret_cast<std::uintptr_t>(&build_id)};
-  dl_iterate_phdr(&look_at, &search);
+  dl_iterate_phdr(&visit_object, &search);
   return search.found;
 }
 

@@ -16,7 +16,7 @@ constexpr std::size_t kMostPreparing = 4;
 /// Limit of a driver's time for one kernel.
 constexpr std::chrono::seconds kLongestJob{60};
 /// Limit of the wait for a running job when a device closes.
-constexpr std::chrono::seconds kLongestRest{10};
+constexpr std::chrono::seconds kDrainLimit{10};
 
 /// Leaves one core for the threads that submit.
 std::size_t free_cores() {
@@ -48,7 +48,7 @@ Result<KernelHandle> KernelJob::result(KernelFactory& factory) {
 CompilePool::~CompilePool() {
   has_ended_->store(true, std::memory_order_release);  // partner: the threads
   jobs_->close();
-  const Deadline deadline = Deadline::in(kLongestRest);
+  const Deadline deadline = Deadline::in(kDrainLimit);
   for (const std::unique_ptr<hearth::detail::OwnedThread>& thread : threads_) {
     thread->end(deadline);
   }
@@ -72,7 +72,7 @@ void CompilePool::add_thread(Body body) {
       hearth::detail::ThreadOptions{.name = "compile"},
       hearth::detail::OwnedThreadOptions{.subject = "a thread that makes kernels",
                                          .observe = [] { return std::string("makes one"); },
-                                         .limit = kLongestRest},
+                                         .limit = kDrainLimit},
       std::move(body)));
 }
 

@@ -225,7 +225,7 @@ std::uint64_t KernelFactory::hash_of(const std::string& text) const noexcept {
   return xxh64(bytes_of(text), compiler_->identity().compiler);
 }
 
-void KernelFactory::note_used(const Used& use) {
+void KernelFactory::record_used(const Used& use) {
   if (std::ranges::find(used_, use) == used_.end()) {
     used_.push_back(use);
   }
@@ -237,14 +237,14 @@ KernelHandle KernelFactory::find_prepared(const KernelKey& key) {
   if (found == prepared_keys_.end()) {
     return KernelHandle::none;
   }
-  note_used(used_before_[found->second.used_before]);
+  record_used(used_before_[found->second.used_before]);
   return found->second.kernel;
 }
 
 KernelHandle KernelFactory::find_whole(const KernelKey& key, const std::string& text) {
   const Used use{.hash = hash_of(text), .key = key};
   const hearth::detail::MutexLock lock(mutex_);
-  note_used(use);
+  record_used(use);
   const auto found = prepared_.find(use.hash);
   return found != prepared_.end() ? found->second : KernelHandle::none;
 }

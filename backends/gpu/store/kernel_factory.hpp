@@ -84,7 +84,7 @@ class KernelFactory final {
       HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::uint64_t hash_of(const std::string& text) const noexcept;
   void load_used();
-  void note_used(const Used& use) HEARTH_REQUIRES(mutex_);
+  void record_used(const Used& use) HEARTH_REQUIRES(mutex_);
   void add_used(CacheSave& to) HEARTH_EXCLUDES(mutex_);
   [[nodiscard]] std::string used_name() const;
   [[nodiscard]] std::optional<KernelModule> module_on_disk(std::uint64_t hash) const;

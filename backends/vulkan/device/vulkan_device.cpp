@@ -196,11 +196,11 @@ std::string VulkanDevice::description() const {
                      describe_matrix_units(limits_));
 }
 
-Error VulkanDevice::give_up(std::string_view call, VkResult result) const {
+Error VulkanDevice::abandon(std::string_view call, VkResult result) const {
   if (result == VK_ERROR_DEVICE_LOST) {
     return failed(call, result);
   }
-  is_given_up_.store(true, std::memory_order_release);  // partner: is_given_up
+  is_abandoned_.store(true, std::memory_order_release);  // partner: is_abandoned
   Error error = failed(call, result);
   error.code = ErrorCode::device_lost;
   error.text += "; what that batch had recorded will not run, so the device counts as lost";
@@ -438,7 +438,7 @@ Status VulkanDevice::create(bool allows_f16_sums) {
 
 // Phases: the sizes of the report; the report. A second loss in between may shrink it.
 std::string VulkanDevice::fault_text() const {
-  if (get_fault_ == nullptr || is_given_up()) {
+  if (get_fault_ == nullptr || is_abandoned()) {
     return {};
   }
   VkDeviceFaultCountsEXT counts{};

@@ -108,7 +108,9 @@ class VulkanDevice final {
   [[nodiscard]] const std::string& fingerprint() const noexcept { return fingerprint_; }
 
   /// The instance's abandoned objects.
-  [[nodiscard]] gpu::LeftBehind& left_behind() const noexcept { return instance_->left_behind(); }
+  [[nodiscard]] gpu::AbandonedObjects& abandoned_objects() const noexcept {
+    return instance_->abandoned_objects();
+  }
   /// VulkanDeviceOptions::wait_limit.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return wait_limit_; }
   /// Errors: out_of_memory; those of Vulkan.
@@ -118,9 +120,9 @@ class VulkanDevice final {
   }
   /// Marks the device as lost after a failed call from which it cannot continue, though the driver
   /// reports no loss. Threads: any.
-  [[nodiscard]] Error give_up(std::string_view call, VkResult result) const;
-  [[nodiscard]] bool is_given_up() const noexcept {
-    return is_given_up_.load(std::memory_order_acquire);  // partner: give_up
+  [[nodiscard]] Error abandon(std::string_view call, VkResult result) const;
+  [[nodiscard]] bool is_abandoned() const noexcept {
+    return is_abandoned_.load(std::memory_order_acquire);  // partner: abandon
   }
   /// Waits until the timeline reaches the value, on the thread of an owner that cannot go on
   /// before. After a timeline misses the limit, further waits for it return at once until it
@@ -164,7 +166,7 @@ class VulkanDevice final {
   std::chrono::nanoseconds wait_limit_ = kDefaultWait;
   mutable std::atomic<bool> hangs_{false};  ///< The last wait exceeded its limit.
   /// Lost for this program; the driver reports no loss.
-  mutable std::atomic<bool> is_given_up_{false};
+  mutable std::atomic<bool> is_abandoned_{false};
 };
 
 }  // namespace hearth::vulkan

@@ -1,6 +1,6 @@
 // A Vulkan instance and its physical devices: each card once, even if several drivers list it; real
 // GPUs before software. Owned by the devices that were opened from it, through shared ownership.
-// Immutable once made, except left_behind(). Threads: any.
+// Immutable once made, except abandoned_objects(). Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,9 @@ class VulkanInstance final {
     return library_->vkGetInstanceProcAddr(handle_, name);
   }
   [[nodiscard]] const std::vector<PhysicalDevice>& devices() const noexcept { return devices_; }
-  [[nodiscard]] gpu::LeftBehind& left_behind() const noexcept { return left_behind_; }
+  [[nodiscard]] gpu::AbandonedObjects& abandoned_objects() const noexcept {
+    return abandoned_objects_;
+  }
 
  private:
   [[nodiscard]] static Result<std::shared_ptr<const VulkanInstance>> make();
@@ -57,7 +59,7 @@ class VulkanInstance final {
   VkInstance handle_;
   InstanceApi api_;
   std::vector<PhysicalDevice> devices_;
-  mutable gpu::LeftBehind left_behind_;
+  mutable gpu::AbandonedObjects abandoned_objects_;
 };
 
 }  // namespace hearth::vulkan

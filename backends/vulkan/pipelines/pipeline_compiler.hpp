@@ -55,7 +55,7 @@ class PipelineCompiler final : public gpu::KernelCompiler {
     return watch_ != nullptr ? watch_->address() : 0;
   }
   /// True if the driver has ended a loop of a shader early.
-  [[nodiscard]] bool has_left_a_loop() const noexcept {
+  [[nodiscard]] bool has_ended_loop_early() const noexcept {
     return watch_ != nullptr && watch_->has_seen_any();
   }
 

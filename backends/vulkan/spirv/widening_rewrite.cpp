@@ -39,8 +39,8 @@ class Widening final {
   explicit Widening(const SpirvModule& module) noexcept : module_(module) {}
 
   /// Scans the module. Returns true if it needs a rewrite.
-  Result<bool> look() {
-    HEARTH_TRY_STATUS(for_each([this](Code op, Words words) { look_at(op, words); }));
+  Result<bool> scan() {
+    HEARTH_TRY_STATUS(for_each([this](Code op, Words words) { scan_instruction(op, words); }));
     return orders_ && widens_;
   }
 
@@ -77,7 +77,7 @@ class Widening final {
     return from != types_.end() && from->second == int_ && longs_.contains(words[1]);
   }
 
-  void look_at(Code op, Words words) {
+  void scan_instruction(Code op, Words words) {
     switch (op) {
       case Code::type_int:
         if (words[2] == 64) {
@@ -152,7 +152,7 @@ class Widening final {
 
 Result<SpirvModule> rewrite_widening(SpirvModule module) {
   Widening rewrite(module);
-  HEARTH_TRY(const bool is_needed, rewrite.look());
+  HEARTH_TRY(const bool is_needed, rewrite.scan());
   if (!is_needed) {
     return module;
   }

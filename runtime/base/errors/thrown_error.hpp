@@ -9,7 +9,7 @@ namespace hearth::detail {
 
 /// Returns whether the error alone describes the failure. False if a device, a deadline or the
 /// whole call failed: the waiting caller must then learn that a thread failed.
-[[nodiscard]] inline bool tells_all(const Error& error) noexcept {
+[[nodiscard]] inline bool describes_failure(const Error& error) noexcept {
   switch (error.code) {
     case ErrorCode::device_lost:
     case ErrorCode::device_closed:
@@ -21,7 +21,7 @@ namespace hearth::detail {
       return false;
     default:
       return !error.cause || error.cause->code == ErrorCode::worker_failed ||
-             tells_all(*error.cause);
+             describes_failure(*error.cause);
   }
 }
 

@@ -84,7 +84,7 @@ void mark_unread(const Error& error) noexcept {
 
 void FailureBook::open(std::weak_ptr<Log> log) {
   log_ = std::move(log);
-  is_open_.store(true, std::memory_order_release);  // partner: note_death
+  is_open_.store(true, std::memory_order_release);  // partner: record_death
 }
 
 ErrorRef FailureBook::enter(ErrorRef error) noexcept {
@@ -111,8 +111,9 @@ ErrorRef FailureBook::add(const Error& error) {
   // the failure.
   Error carried = error;
   carried.failure = std::shared_ptr<Failure>(
-      failure.get(),
-      [failure, book = IntrusivePtr<FailureBook>(this)](Failure*) { book->note_death(*failure); });
+      failure.get(), [failure, book = IntrusivePtr<FailureBook>(this)](Failure*) {
+        book->record_death(*failure);
+      });
   auto entered = std::make_shared<const Error>(std::move(carried));
   const MutexLock lock(mutex_);
   if (expecting_.contains({error.device, error.stream})) {
@@ -128,7 +129,7 @@ ErrorRef FailureBook::add(const Error& error) {
   return entered;
 }
 
-void FailureBook::note_death(const Failure& failure) noexcept {
+void FailureBook::record_death(const Failure& failure) noexcept {
   if (failure.is_read() || !is_open_.load(std::memory_order_acquire)) {  // partners: open, close
     return;
   }

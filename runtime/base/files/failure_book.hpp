@@ -101,7 +101,7 @@ class FailureBook final : public RefCounted<FailureBook> {
  private:
   [[nodiscard]] ErrorRef add(const Error& error) HEARTH_EXCLUDES(mutex_);
   /// Called when the last tensor or Pending that carried the failure is gone.
-  void note_death(const Failure& failure) noexcept;
+  void record_death(const Failure& failure) noexcept;
 
   const Failure::Count unread_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::atomic<bool> is_open_{false};

@@ -40,7 +40,7 @@ extern "C" void close_in_child() {
   }
 }
 
-void note_held(int descriptor) noexcept {
+void record_held(int descriptor) noexcept {
   static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
   static_cast<void>(registered);
   for (std::atomic<int>& each : held) {
@@ -51,7 +51,7 @@ void note_held(int descriptor) noexcept {
   }
 }
 
-void note_released(int descriptor) noexcept {
+void record_released(int descriptor) noexcept {
   for (std::atomic<int>& each : held) {
     int number = descriptor + 1;
     if (each.compare_exchange_strong(number, 0, std::memory_order_acq_rel)) {
@@ -88,7 +88,7 @@ Attempt attempt(const std::filesystem::path& path) {
       return {.error_number = errno};
     }
   }
-  note_held(file.number());
+  record_held(file.number());
   return {.descriptor = file.release()};
 }
 
@@ -204,7 +204,7 @@ FileLock::~FileLock() {
     ::unlink(claimed_.c_str());
   }
   ::flock(descriptor_, LOCK_UN);  // a child forked just now may keep a copy
-  note_released(descriptor_);
+  record_released(descriptor_);
   ::close(descriptor_);
 }
 

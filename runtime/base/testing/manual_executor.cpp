@@ -96,7 +96,7 @@ class ManualExecutor::Scheduler final {
   void run(UniqueFunction<void()> main_body);
 
   void push_ready(Thread& thread) { ready_.push_back(&thread); }
-  void note_failure(std::exception_ptr failure) noexcept {
+  void register_failure(std::exception_ptr failure) noexcept {
     if (!failure_) {
       failure_ = std::move(failure);
     }
@@ -182,7 +182,7 @@ void ManualExecutor::Thread::run_body() noexcept {
   try {
     body_();
   } catch (...) {
-    scheduler_.note_failure(std::current_exception());
+    scheduler_.register_failure(std::current_exception());
   }
   body_ = nullptr;
   context_.clear_attachments();
@@ -237,7 +237,7 @@ void ManualExecutor::Scheduler::run(UniqueFunction<void()> main_body) {
   while (Thread* const thread = take_next()) {
     ++step_count_;
     if (++run_steps_ > options_.max_steps) {
-      note_failure(std::make_exception_ptr(Exception(Error{
+      register_failure(std::make_exception_ptr(Exception(Error{
           .text = "manual executor: more than " + std::to_string(options_.max_steps) +
                   " steps: a thread polls without end; the last to run was " + thread->name()})));
     } else {
@@ -251,7 +251,7 @@ void ManualExecutor::Scheduler::run(UniqueFunction<void()> main_body) {
     }
   }
   if (!failure_ && !main->has_ended) {
-    note_failure(std::make_exception_ptr(Exception(deadlock())));
+    register_failure(std::make_exception_ptr(Exception(deadlock())));
   }
   abandon_all();
   is_running_ = false;
@@ -275,7 +275,7 @@ ManualExecutor::Thread* ManualExecutor::Scheduler::take_next() {
   try {
     index = schedule_(runnable_, previous_);
   } catch (...) {
-    note_failure(std::current_exception());
+    register_failure(std::current_exception());
     return nullptr;
   }
   HEARTH_ASSERT(index < ready_.size(), "a schedule chose a thread that is not there");

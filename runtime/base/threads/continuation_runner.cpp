@@ -49,7 +49,7 @@ void ContinuationRunner::Queue::post(UniqueFunction<void()> task) {
 // Destroys a task, which cancels its promise. The promise's own continuation is then dropped from
 // inside that destruction, so it is queued until the first task is destroyed.
 void ContinuationRunner::Queue::drop(UniqueFunction<void()> task) {
-  std::vector<UniqueFunction<void()>>*& dying = detail::current_context().dying_tasks();
+  std::vector<UniqueFunction<void()>>*& dying = detail::current_context().tasks_to_destroy();
   if (dying != nullptr) {
     dying->push_back(std::move(task));
     return;

@@ -81,9 +81,9 @@ struct Scopes {
   }
   void restore() HEARTH_REQUIRES(mutex) {
     for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      give_back(kSignals[i], before[i]);
+      restore_handler(kSignals[i], before[i]);
     }
-    give_back(SIGPIPE, before_pipe);
+    restore_handler(SIGPIPE, before_pipe);
   }
 
  private:
@@ -94,7 +94,7 @@ struct Scopes {
     sigemptyset(&action.sa_mask);
     sigaction(signal, &action, nullptr);
   }
-  static void give_back(int signal, Before& before) {
+  static void restore_handler(int signal, Before& before) {
     if (before.is_changed) {
       sigaction(signal, &before.action, nullptr);
       before.is_changed = false;

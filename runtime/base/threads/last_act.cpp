@@ -27,7 +27,7 @@ LastActs& last_acts() {
 }
 
 // Prints the exception being handled to stderr, because no log may be available.
-void tell_failure() noexcept {
+void report_failure() noexcept {
   std::fprintf(stderr,
                "hearth: a last act failed: %s\n",
                detail::error_of_current_exception()->to_string().c_str());
@@ -65,7 +65,7 @@ void LastAct::run_all() noexcept {
     try {
       act();
     } catch (...) {
-      tell_failure();
+      report_failure();
     }
   }
 }
@@ -77,7 +77,7 @@ void LastAct::die() noexcept {
     std::thread(std::move(acts)).detach();
     static_cast<void>(over.wait_for(kLimit));
   } catch (...) {
-    tell_failure();  // no thread could be created
+    report_failure();  // no thread could be created
   }
   LastActs& all = last_acts();
   all.handler.load()();

@@ -17,11 +17,11 @@ OwnedThread::~OwnedThread() {
 }
 
 bool OwnedThread::end(Deadline deadline) {
-  if (is_left_behind_ || thread_->join(deadline)) {
-    return !is_left_behind_;
+  if (is_detached_ || thread_->join(deadline)) {
+    return !is_detached_;
   }
   thread_->detach();
-  is_left_behind_ = true;
+  is_detached_ = true;
   const std::string text = fmt::format(
       "{} does not end: {}; its thread is abandoned", options_.subject, options_.observe());
   if (options_.log != nullptr) {

@@ -42,7 +42,7 @@ class OwnedThread final {
  private:
   const OwnedThreadOptions options_;
   const std::unique_ptr<Joinable> thread_;
-  bool is_left_behind_ = false;
+  bool is_detached_ = false;
 };
 
 }  // namespace hearth::detail

@@ -53,7 +53,7 @@ std::uint64_t PendingStateBase::progress() const noexcept {
 }
 
 bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_token& stop) {
-  if (options_.helper.object != nullptr || !options_.helper.whom.empty()) {
+  if (options_.helper.object != nullptr || !options_.helper.awaited_name.empty()) {
     require_no_host_kernel(options_.subject);
   }
   if (options_.helper.help != nullptr) {
@@ -78,7 +78,7 @@ bool PendingStateBase::wait(Deadline deadline, const std::stop_token& stop) {
   }
   const std::string subject = this->subject();
   const Watchdog::Wait watched(
-      options_.helper.watchdog.get(), subject, options_.helper.whom, deadline);
+      options_.helper.watchdog.get(), subject, options_.helper.awaited_name, deadline);
   return park_until(deadline, stop);
 }
 
@@ -94,10 +94,10 @@ bool PendingStateBase::wait_by_default(const std::stop_token& stop) {
   const std::string subject = this->subject();
   Watchdog::Wait watched(options_.helper.watchdog.get(),
                          subject,
-                         options_.helper.whom,
+                         options_.helper.awaited_name,
                          std::min(limit.deadline(), end));
-  while (!park_until(std::min(limit.next_look(), end), stop)) {
-    if (stop.stop_requested() || end.has_passed() || limit.is_over(progress())) {
+  while (!park_until(std::min(limit.next_check(), end), stop)) {
+    if (stop.stop_requested() || end.has_passed() || limit.has_expired(progress())) {
       return is_ready();
     }
     watched.renew(std::min(limit.deadline(), end));
@@ -151,7 +151,7 @@ Status PendingStateBase::read_status() const {
 Error PendingStateBase::wait_error(const std::stop_token& stop) const {
   Error error{.code = ErrorCode::deadline_exceeded,
               .text = "the deadline passed while waiting for " + subject(),
-              .device = std::string(options_.helper.whom),
+              .device = std::string(options_.helper.awaited_name),
               .location = options_.location};
   if (stop.stop_requested()) {
     error.code = ErrorCode::cancelled;
@@ -160,7 +160,7 @@ Error PendingStateBase::wait_error(const std::stop_token& stop) const {
   }
   if (options_.helper.observe != nullptr) {
     const std::string seen = options_.helper.observe(options_.helper.object);
-    error.text += seen.empty() ? "" : fmt::format("; {}: {}", options_.helper.whom, seen);
+    error.text += seen.empty() ? "" : fmt::format("; {}: {}", options_.helper.awaited_name, seen);
   }
   if (options_.helper.watchdog) {
     options_.helper.watchdog->attach_report(error, subject());

@@ -55,7 +55,7 @@ struct PendingHelper {
   /// it is unknown. Never waits. Threads: any.
   std::string (*observe)(void* object) = nullptr;
   /// Name of the awaited object for reports; lives as long as `object`.
-  std::string_view whom = {};
+  std::string_view awaited_name = {};
   /// Makes the report when the deadline passes; may be null.
   IntrusivePtr<Watchdog> watchdog = {};
   /// Limit of a wait without a deadline: the time without progress, or the total time if progress

@@ -58,9 +58,9 @@ class StandbyCrew::Seat {
     return state_.load(std::memory_order_acquire) == State::ready;  // partner: serve
   }
   /// Returns, once, whether the thread went to sleep because other threads needed its core.
-  [[nodiscard]] bool take_hindered() noexcept {
-    return hindered_.load(std::memory_order_relaxed) &&
-           hindered_.exchange(false, std::memory_order_acq_rel);
+  [[nodiscard]] bool take_preempted() noexcept {
+    return was_preempted_.load(std::memory_order_relaxed) &&
+           was_preempted_.exchange(false, std::memory_order_acq_rel);
   }
 
   /// Errors: those of Executor::spawn.
@@ -156,15 +156,15 @@ class StandbyCrew::Seat {
       }
       std::this_thread::yield();
       const detail::TimePoint now = clock.now();
-      const bool is_hindered = now - seen > kHindered;
+      const bool was_preempted = now - seen > kPreemptedAfter;
       seen = now;
-      if (!is_hindered && now - idle_since < kLinger) {
+      if (!was_preempted && now - idle_since < kLinger) {
         continue;
       }
       State ready = State::ready;
       if (state_.compare_exchange_strong(
               ready, State::asleep, std::memory_order_acq_rel, std::memory_order_acquire)) {
-        hindered_.store(is_hindered, std::memory_order_release);
+        was_preempted_.store(was_preempted, std::memory_order_release);
         return;
       }
     }
@@ -175,7 +175,7 @@ class StandbyCrew::Seat {
   const void* context_ = nullptr;
   int index_ = 0;
   int count_ = 0;
-  std::atomic<bool> hindered_{false};
+  std::atomic<bool> was_preempted_{false};
   std::atomic<detail::Parker*> parker_{nullptr};
   IntrusivePtr<detail::Parker> own_parker_;
   std::unique_ptr<detail::Joinable> thread_;
@@ -190,20 +190,21 @@ StandbyCrew::StandbyCrew(detail::Executor& executor, std::vector<int> cores, int
 
 StandbyCrew::~StandbyCrew() = default;
 
-int StandbyCrew::muster() noexcept {
+int StandbyCrew::request_threads() noexcept {
   const detail::TimePoint now = detail::current_context().clock().now();
-  wishes_ = now - last_wish_ < kGap ? std::min(wishes_ + 1, kBurst) : 1;
-  last_wish_ = now;
+  request_count_ = now - last_request_ < kGap ? std::min(request_count_ + 1, kBurst) : 1;
+  last_request_ = now;
   int count = 1;
   for (const std::unique_ptr<Seat>& seat : seats_) {
     if (seat->is_ready()) {
       ++count;
-    } else if (seat->take_hindered()) {
-      rest_ = now - rests_until_ < kMoment ? std::min(2 * rest_, kLongRest) : kShortRest;
-      rests_until_ = now + rest_;
+    } else if (seat->take_preempted()) {
+      sleep_time_ =
+          now - sleeps_until_ < kMoment ? std::min(2 * sleep_time_, kLongSleep) : kShortSleep;
+      sleeps_until_ = now + sleep_time_;
     }
   }
-  if (count == 1 && wishes_ == kBurst && now >= rests_until_) {
+  if (count == 1 && request_count_ == kBurst && now >= sleeps_until_) {
     wake();
   }
   return count;

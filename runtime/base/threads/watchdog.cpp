@@ -37,9 +37,9 @@ void trace_wait(Trace& trace,
 
 Watchdog::Wait::Wait(Watchdog* watchdog,
                      std::string_view subject,
-                     std::string_view whom,
+                     std::string_view awaited_name,
                      Deadline deadline)
-    : watchdog_(watchdog), subject_(subject), whom_(whom), deadline_(deadline) {
+    : watchdog_(watchdog), subject_(subject), awaited_name_(awaited_name), deadline_(deadline) {
   if (watchdog_ == nullptr) {
     return;
   }
@@ -88,8 +88,8 @@ std::string Watchdog::waits() {
     text += fmt::format("\n  {} waits for {}{}{}: {}",
                         describe(*wait->thread_),
                         wait->subject_,
-                        wait->whom_.empty() ? "" : " of ",
-                        wait->whom_,
+                        wait->awaited_name_.empty() ? "" : " of ",
+                        wait->awaited_name_,
                         time_left(wait->deadline_));
   }
   return text;

@@ -46,9 +46,12 @@ class Watchdog final : public RefCounted<Watchdog> {
    public:
     /// Registers the wait. For a thread that is about to sleep.
     ///
-    /// Lifetime: `subject` and `whom` outlive it.
+    /// Lifetime: `subject` and `awaited_name` outlive it.
     /// Cost: a lock at each end.
-    Wait(Watchdog* watchdog, std::string_view subject, std::string_view whom, Deadline deadline);
+    Wait(Watchdog* watchdog,
+         std::string_view subject,
+         std::string_view awaited_name,
+         Deadline deadline);
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
     ~Wait();
@@ -60,7 +63,7 @@ class Watchdog final : public RefCounted<Watchdog> {
     friend class Watchdog;
     Watchdog* const watchdog_;
     const std::string_view subject_;
-    const std::string_view whom_;
+    const std::string_view awaited_name_;
     Deadline deadline_;  // under the watchdog's mutex
     const ThreadContext* thread_ = nullptr;
     std::optional<TimePoint> traced_from_;  // the wait is also an event of a trace

@@ -13,8 +13,8 @@ struct StdAtomics {
 
   /// Marks an access to plain memory that other threads also access, ordered by the atomics around
   /// it. The checker searches for races there; in programs these functions do nothing.
-  static void note_read(const void* /*memory*/) noexcept {}
-  static void note_write(const void* /*memory*/) noexcept {}
+  static void record_read(const void* /*memory*/) noexcept {}
+  static void record_write(const void* /*memory*/) noexcept {}
 };
 
 }  // namespace hearth::detail

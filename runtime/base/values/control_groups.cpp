@@ -49,7 +49,7 @@ std::optional<double> quota_of(const std::filesystem::path& folder) {
 // A line of version 2 names no controller, and its folder is at the root. Version 1 has a folder
 // for each controller, or for several that are mounted together.
 void for_each_control_group(std::string_view controller,
-                            const std::function<void(const std::filesystem::path&)>& look,
+                            const std::function<void(const std::filesystem::path&)>& visit,
                             const ControlGroupFiles& files) {
   std::ifstream groups(files.groups);
   for (std::string line; std::getline(groups, line);) {
@@ -65,7 +65,7 @@ void for_each_control_group(std::string_view controller,
     const std::filesystem::path root =
         controllers.empty() ? files.root : files.root / std::string(controller);
     for (std::filesystem::path path = line.substr(second + 1);; path = path.parent_path()) {
-      look(root / path.relative_path());
+      visit(root / path.relative_path());
       if (!path.has_relative_path()) {
         break;
       }

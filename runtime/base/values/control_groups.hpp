@@ -15,10 +15,10 @@ struct ControlGroupFiles {
   std::filesystem::path root = "/sys/fs/cgroup";
 };
 
-/// Calls `look` with the folder of each group that has this controller, from the process's own
+/// Calls `visit` with the folder of each group that has this controller, from the process's own
 /// group up to the root. A folder need not exist: a container may see its own group at the root.
 void for_each_control_group(std::string_view controller,
-                            const std::function<void(const std::filesystem::path&)>& look,
+                            const std::function<void(const std::filesystem::path&)>& visit,
                             const ControlGroupFiles& files = {});
 
 /// Returns the processors' worth of time that the groups leave: the least of all groups; nothing if

@@ -42,8 +42,8 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& file) {
 }
 
 detail::MemoryLimit machine() {
-  if (const auto told = detail::machine_limit("/proc/meminfo")) {
-    return *told;
+  if (const auto reported = detail::machine_limit("/proc/meminfo")) {
+    return *reported;
   }
   // Without /proc: the installed memory, all of it assumed free.
   const std::int64_t installed =

@@ -1,7 +1,7 @@
 // ProgressLimit: the limit of a wait without a deadline, which lasts as long as the awaited object
-// makes progress. The limit runs from the last observed progress. The waiter checks kLooks times
+// makes progress. The limit runs from the last observed progress. The waiter checks kChecks times
 // within it, so a hang is detected at most an eighth of the limit late.
-// Threads: its owner's. Invariant: is_over() returns true only after a check without progress.
+// Threads: its owner's. Invariant: has_expired() returns true only after a check without progress.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@ class ProgressLimit final {
 
   /// Returns when the limit ends without further progress.
   [[nodiscard]] Deadline deadline() const noexcept { return end_; }
-  /// Returns when to call is_over() next.
-  [[nodiscard]] Deadline next_look() const noexcept {
-    return std::min(end_, Deadline::in(limit_ / kLooks));
+  /// Returns when to call has_expired() next.
+  [[nodiscard]] Deadline next_check() const noexcept {
+    return std::min(end_, Deadline::in(limit_ / kChecks));
   }
   /// Returns whether the limit has passed without progress. Progress restarts it.
-  [[nodiscard]] bool is_over(std::uint64_t progress) noexcept {
+  [[nodiscard]] bool has_expired(std::uint64_t progress) noexcept {
     if (progress != progress_) {
       progress_ = progress;
       end_ = Deadline::in(limit_);
@@ -34,7 +34,7 @@ class ProgressLimit final {
   }
 
  private:
-  static constexpr int kLooks = 8;
+  static constexpr int kChecks = 8;
 
   std::chrono::nanoseconds limit_;
   Deadline end_;

@@ -67,7 +67,7 @@ class HEARTH_CAPABILITY("mutex") Mutex final {
   }
   void unlock() HEARTH_RELEASE() {
 #ifdef HEARTH_ASSERTS
-    current_context().note_unlocked();
+    current_context().count_unlock();
 #endif
     mutex_.unlock();
   }
@@ -75,7 +75,7 @@ class HEARTH_CAPABILITY("mutex") Mutex final {
  private:
   static void count_locked() noexcept {
 #ifdef HEARTH_ASSERTS
-    current_context().note_locked();
+    current_context().count_lock();
 #endif
   }
 

@@ -88,8 +88,8 @@ class ThreadContext final {
 
   /// List of tasks that ContinuationRunner must destroy after the current one; null outside a
   /// destruction.
-  [[nodiscard]] std::vector<UniqueFunction<void()>>*& dying_tasks() noexcept {
-    return dying_tasks_;
+  [[nodiscard]] std::vector<UniqueFunction<void()>>*& tasks_to_destroy() noexcept {
+    return tasks_to_destroy_;
   }
 
   /// Receives the name of each composite op at its begin, and an empty name at its end. The end
@@ -98,8 +98,8 @@ class ThreadContext final {
   [[nodiscard]] CallListener*& call_listener() noexcept { return call_listener_; }
 
   /// Count the locks that this thread holds; called by Mutex in builds with asserts.
-  void note_locked() noexcept { ++held_lock_count_; }
-  void note_unlocked() noexcept { --held_lock_count_; }
+  void count_lock() noexcept { ++held_lock_count_; }
+  void count_unlock() noexcept { --held_lock_count_; }
   [[nodiscard]] int held_lock_count() const noexcept { return held_lock_count_; }
 
  private:
@@ -117,7 +117,7 @@ class ThreadContext final {
   LogicalThread* logical_thread_ = nullptr;
   IntrusivePtr<Parker> parker_;
   int held_lock_count_ = 0;
-  std::vector<UniqueFunction<void()>>* dying_tasks_ = nullptr;
+  std::vector<UniqueFunction<void()>>* tasks_to_destroy_ = nullptr;
   CallListener* call_listener_ = nullptr;
   std::uint64_t hot_key_ = 0;
   ContextAttachment* hot_ = nullptr;

@@ -36,7 +36,7 @@ Ran Dispatch::run(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
     ran = run_kernel(op, lane, rule);
   }
   if (ran == Ran::short_of_memory) {
-    note_put_off(releases, rule);  // it is retried, and counts then
+    uncount_deferred(releases, rule);  // it is retried, and counts then
   } else if (ran != Ran::in_part) {
     statistics_.foreign_uses += op.foreign_uses();
   }
@@ -49,7 +49,7 @@ Result<GroupMemory> Dispatch::prepare_group(std::span<const GroupRecord> group,
   const std::uint64_t releases = handles_.release_count();
   Result<GroupMemory> memory = memory_of_group(group, lane, rule);
   if (!memory.has_value() && is_short(memory.status())) {
-    note_put_off(releases, rule);
+    uncount_deferred(releases, rule);
   }
   return memory;
 }
@@ -69,7 +69,7 @@ void Dispatch::fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error
   consume_inputs(op);
 }
 
-ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why) {
+ErrorRef Dispatch::cancel(const OpView& view, LaneState& lane, const Error& why) {
   ErrorRef error = first_poison(resolve(view, lane.id));
   if (!error) {
     error = with_provenance(why, view, lane.id);
@@ -79,9 +79,9 @@ ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why
   return error;
 }
 
-[[gnu::noinline]] Ran Dispatch::fail_or_put_off(const ResolvedOp& op,
-                                                LaneState& lane,
-                                                const Status& status) {
+[[gnu::noinline]] Ran Dispatch::fail_or_defer(const ResolvedOp& op,
+                                              LaneState& lane,
+                                              const Status& status) {
   if (is_short(status)) {
     return Ran::short_of_memory;
   }
@@ -96,18 +96,18 @@ ErrorRef Dispatch::give_up(const OpView& view, LaneState& lane, const Error& why
   for (int i = 0; i < op.op().record().output_count; ++i) {
     Result<HeldStorage> storage = storage_for(op, i, rule);
     if (!storage.has_value()) {
-      return fail_or_put_off(op, lane, storage.status());
+      return fail_or_defer(op, lane, storage.status());
     }
     outputs.add(std::move(storage).value());
   }
   Status status = submit(op, outputs.all(), rule, !runs_inline_);
   if (!status.has_value() && is_compiling_) [[unlikely]] {
-    foresee(lane);
+    precompile(lane);
     const DeviceEndpoint::CompileScope compiles(endpoint_);
     status = submit(op, outputs.all(), rule);
   }
   if (!status.has_value()) {
-    return fail_or_put_off(op, lane, status);
+    return fail_or_defer(op, lane, status);
   }
   make_outputs(op.op(), lane, outputs.all());
   consume_inputs(op);
@@ -160,12 +160,12 @@ KernelCall Dispatch::call_of(const ResolvedOp& op,
 Status Dispatch::submit(const ResolvedOp& op,
                         std::span<const HeldStorage> storages,
                         OnShortage rule,
-                        bool may_come_later) {
+                        bool is_deferrable) {
   if (op.kind() == OpKind::custom) [[unlikely]] {
     return submit_custom(op, storages, rule);
   }
   Launch launch{.call = call_of(op, storages, room_for_views(op.op())),
-                .may_come_later = may_come_later};
+                .is_deferrable = is_deferrable};
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }
@@ -235,7 +235,7 @@ Status Dispatch::submit_launch(Launch& launch, std::size_t op_count, OnShortage 
   const auto run = [&] {
     Status status = run_call("the kernel", launch, rule);
     if (status.has_value()) {
-      note_launch({&launch, 1}, op_count);
+      record_launch({&launch, 1}, op_count);
     }
     return status;
   };
@@ -329,12 +329,12 @@ void Dispatch::trace_copy(const OpView& op,
   }
 }
 
-void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept {
+void Dispatch::record_launch(std::span<const Launch> launches, std::size_t op_count) noexcept {
   if (journal_ == nullptr || launches.empty()) {
     return;
   }
   try {
-    journal_->note_launch();
+    journal_->record_launch();
     for (const Launch& launch : launches) {
       journal_->note(launch.call, op_count, endpoint_.tables());
     }
@@ -343,32 +343,32 @@ void Dispatch::note_launch(std::span<const Launch> launches, std::size_t op_coun
   }
 }
 
-void Dispatch::note_copy(const Launch& launch, const OpView& op) noexcept {
+void Dispatch::record_copy(const Launch& launch, const OpView& op) noexcept {
   if (journal_ == nullptr) [[likely]] {
     return;
   }
   try {
-    journal_->note_launch();
-    journal_->note_copy(launch.call, op, endpoint_.tables());
+    journal_->record_launch();
+    journal_->record_copy(launch.call, op, endpoint_.tables());
   } catch (...) {
     journal_.reset();
   }
 }
 
-void Dispatch::note_members(const FusedGroup& group) noexcept {
+void Dispatch::record_members(const FusedGroup& group) noexcept {
   try {
-    journal_->note_members(group, endpoint_.tables());
+    journal_->record_members(group, endpoint_.tables());
   } catch (...) {
     journal_.reset();
   }
 }
 
-void Dispatch::note_view(const Operand& from, const Operand& view) noexcept {
+void Dispatch::record_view(const Operand& from, const Operand& view) noexcept {
   if (journal_ == nullptr) [[likely]] {
     return;
   }
   try {
-    journal_->note_view(from, view);
+    journal_->record_view(from, view);
   } catch (...) {
     journal_.reset();
   }
@@ -390,7 +390,7 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
   };
   Status status = guarded(what, run);
   for (int rung = 0; rung < 2 && !status.has_value() && scratch_->is_short(); ++rung) {
-    if (rung == 0 ? unstage(scratch_->shortage_outcome()) : handles_.give_up_constants()) {
+    if (rung == 0 ? unstage(scratch_->shortage_outcome()) : handles_.evict_constants()) {
       static_cast<void>(scratch_->take_shortage());
       status = guarded(what, run);
     }
@@ -421,7 +421,7 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
 }
 
 // Only noted: the actor makes the lanes ready after the record, when nothing is half done.
-[[gnu::noinline]] void Dispatch::note_woken(Slot& slot) {
+[[gnu::noinline]] void Dispatch::record_woken(Slot& slot) {
   woken.insert(woken.end(), slot.waiting.begin(), slot.waiting.end());
   slot.waiting.clear();
   has_aftermath_ = true;
@@ -450,7 +450,7 @@ void Dispatch::poison_outputs(const OpView& op, LaneState& lane, const ErrorRef&
   for (int i = 0; i < op.record().output_count; ++i) {
     const Operand operand = op.output(i);
     Slot& slot = handles_.slot(operand.slot);
-    if (is_unborn(slot, operand)) {
+    if (is_uncreated(slot, operand)) {
       handles_.make_poisoned(slot, operand, lane.id, error);
     } else {
       handles_.poison(slot, error);  // an exception came after it was filled
@@ -478,7 +478,7 @@ void Dispatch::consume(const Operand& operand, Slot& slot) noexcept {
   }
   if (guests.empty() || !guests.has(operand.slot)) {
     handles_.clear(slot);
-    endpoint_.slots.give_back(operand.slot);
+    endpoint_.slots.release(operand.slot);
   } else {
     consume_later(operand.slot);
   }
@@ -497,7 +497,7 @@ void Dispatch::add_guests(DeferredDrop entry) {
 
 void Dispatch::release_slot(SlotId id) noexcept {
   handles_.clear(handles_.slot(id));
-  endpoint_.slots.give_back(id);
+  endpoint_.slots.release(id);
 }
 
 }  // namespace hearth

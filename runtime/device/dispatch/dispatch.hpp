@@ -79,9 +79,9 @@ class Dispatch {
     return facts_->may_anchor(op.kind()) &&
            (runs_inline_ || !may_fail(op.kind(), op.input(0).dtype));
   }
-  /// Whether that kernel can compute this input itself, as the result of an op of kind `maker`.
-  [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind maker) const noexcept {
-    return runs_inline_ && facts_->may_take_prologue(kind, input, maker);
+  /// Whether that kernel can compute this input itself, as the result of an op of kind `producer`.
+  [[nodiscard]] bool may_take_prologue(OpKind kind, int input, OpKind producer) const noexcept {
+    return runs_inline_ && facts_->may_take_prologue(kind, input, producer);
   }
   /// Whether two joinable ops differ only in input 0 and the output.
   [[nodiscard]] bool are_alike(const OpView& a, const OpView& b);
@@ -99,7 +99,7 @@ class Dispatch {
                                 const GroupKernels& kernels,
                                 LaneState& lane);
   /// Ends the tensors that the group's unneeded ops end; none of the ops runs.
-  void pass_over(const FusedGroup& group, LaneState& lane);
+  void skip_unneeded(const FusedGroup& group, LaneState& lane);
   /// Ends a tensor for a record that ran before its turn.
   void end_use(const Operand& operand) noexcept { consume(operand, handles_.slot(operand.slot)); }
   [[nodiscard]] const Shape& shape_of(ShapeId id) const noexcept {
@@ -111,7 +111,7 @@ class Dispatch {
   void fail(const OpView& op, LaneState& lane, const ErrorRef& error);
   /// Fails an op that has not begun because its stream's limits end it; an input's error takes
   /// precedence. Returns the error of its outputs.
-  [[nodiscard]] ErrorRef give_up(const OpView& view, LaneState& lane, const Error& why);
+  [[nodiscard]] ErrorRef cancel(const OpView& view, LaneState& lane, const Error& why);
   /// Checks that an update group's inputs and kernels exist, and allocates all its memory, so that
   /// it can run. On failure it holds nothing. If is_short() of the status, the call may be retried
   /// after a release.
@@ -166,7 +166,7 @@ class Dispatch {
   /// Ends a loan: the tensor becomes live, or carries the error.
   void finish_loan(const Operand& out, LaneId lane, HeldStorage storage, const Status& status);
   [[nodiscard]] HeldStorage hold(Storage* storage) noexcept {
-    return HeldStorage(storage, GiveBack{&handles_});
+    return HeldStorage(storage, ReleaseStorage{&handles_});
   }
 
   /// Whether the status is that of deferred work: it found no memory and may be retried.
@@ -184,8 +184,8 @@ class Dispatch {
   [[nodiscard]] ErrorRef failure_of(const Error& error, const OpView& op, LaneId lane) const;
   /// Registers a failure with the lane: its next sync() reports the failure unless it was read
   /// before.
-  void note_failure(const ErrorRef& error, LaneState& lane);
-  /// Counts a failed op and registers its failure like note_failure().
+  void register_failure(const ErrorRef& error, LaneState& lane);
+  /// Counts a failed op and registers its failure like register_failure().
   void account(const ErrorRef& error, LaneState& lane);
   /// Counts a failure that was found after the lane went on; the lane may have ended (null).
   void account_late(const ErrorRef& error, LaneState* lane);
@@ -194,7 +194,7 @@ class Dispatch {
 
   /// Logs the exception being handled, where no op depends on the failed work. Its cause is a bug
   /// of the library or a shortage of host memory.
-  void note_mistake(const char* what) const noexcept;
+  void log_mistake(const char* what) const noexcept;
 
   /// Marks the device as lost: all further work fails with this error.
   void lose(ErrorRef error) noexcept { lost_ = std::move(error); }
@@ -206,7 +206,7 @@ class Dispatch {
   [[nodiscard]] bool has_aftermath() const noexcept { return has_aftermath_; }
   void end_aftermath() noexcept { has_aftermath_ = false; }
   /// Whether a failure was registered since the last call.
-  [[nodiscard]] bool take_noted() noexcept { return std::exchange(has_noted_, false); }
+  [[nodiscard]] bool take_new_failure() noexcept { return std::exchange(has_new_failure_, false); }
   /// Submits batched work to the device. The device's next status reports a loss.
   void flush() noexcept;
   /// Error of an inline device that hangs. Success on asynchronous devices, whose work is in
@@ -271,7 +271,7 @@ class Dispatch {
   [[nodiscard]] Ran run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   [[nodiscard]] Ran readback(const ResolvedOp& op, LaneState& lane, OnShortage rule);
   /// Fails the op: its outputs carry the status. A deferred op is not failed.
-  [[nodiscard]] Ran fail_or_put_off(const ResolvedOp& op, LaneState& lane, const Status& status);
+  [[nodiscard]] Ran fail_or_defer(const ResolvedOp& op, LaneState& lane, const Status& status);
   void fail(const ResolvedOp& op, LaneState& lane, const ErrorRef& error);
   /// Builds the call with the op's operands and with outputs in these storages. Valid as long as
   /// `views`, which has room for all operands.
@@ -295,16 +295,16 @@ class Dispatch {
   void touch(const ResolvedOp& op, std::span<const HeldStorage> written);
   void touch(const FusedGroup& group, LaneId lane);
   /// Records that a group did not run because its kernel does not exist.
-  void note_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why);
+  void record_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why);
   /// Sets the layer of a group in a trace: that of its first op with a layer.
-  void note_layer(const FusedGroup& group) noexcept;
+  void record_layer(const FusedGroup& group) noexcept;
   /// Points of the storages in `touched_` that the launch must wait for, by stream.
   [[nodiscard]] std::span<const TimelinePoint> points_before();
-  void note_launched(TimelinePoint point, const Launch& launch);
+  void record_launched(TimelinePoint point, const Launch& launch);
   /// Records a copy into or out of the storage that was issued up to this point.
-  static void note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
+  static void record_copy(Storage& storage, TimelinePoint point, bool writes) noexcept;
   /// Records a failed copy, of which the device may have taken a part.
-  void note_begun_copy(Storage& storage, std::uint8_t stream);
+  void record_begun_copy(Storage& storage, std::uint8_t stream);
   /// Submits the next part of the copy into or out of these host bytes.
   [[nodiscard]] Status upload_part(PartialCopy& copy,
                                    std::span<const std::byte> bytes,
@@ -314,11 +314,11 @@ class Dispatch {
                                      const std::shared_ptr<const void>& owner);
   /// Records that the device took this part, up to `size_bytes` in all. `owner` keeps the host
   /// bytes until the part has ended.
-  void note_part(PartialCopy& copy,
-                 const CopyPart& part,
-                 std::size_t size_bytes,
-                 std::uint8_t stream,
-                 const std::shared_ptr<const void>& owner);
+  void record_part(PartialCopy& copy,
+                   const CopyPart& part,
+                   std::size_t size_bytes,
+                   std::uint8_t stream,
+                   const std::shared_ptr<const void>& owner);
   /// Waits until the device has ended its ops, for a strategy that inspects the bytes. Blocks.
   [[nodiscard]] Status wait_for_ops();
   /// Cause of a kernel's failure: its status, or a shortage of scratch memory.
@@ -327,11 +327,11 @@ class Dispatch {
   [[nodiscard]] Status submit(const ResolvedOp& op,
                               std::span<const HeldStorage> storages,
                               OnShortage rule,
-                              bool may_come_later = false);
+                              bool is_deferrable = false);
   /// Called when a kernel must be compiled now. Requests the compilation of the kernels of later
   /// records of the lane, as far as those records are predictable.
-  void foresee(LaneState& lane) noexcept;
-  void foresee_all(LaneState& lane);
+  void precompile(LaneState& lane) noexcept;
+  void precompile_ahead(LaneState& lane);
   [[nodiscard]] KernelCall call_to_come(const OpView& op,
                                         LayoutsToCome& layouts,
                                         std::vector<TensorView>& views) const;
@@ -367,18 +367,18 @@ class Dispatch {
                   detail::TimePoint begin,
                   TimelinePoint point);
   /// Adds kernels that one call of the backend runs to the journal, if there is one.
-  void note_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
+  void record_launch(std::span<const Launch> launches, std::size_t op_count) noexcept;
   /// Announces that the next journalled kernel is one call for `streams` lanes; 0: it did not run.
   void expect_end_of_join(std::size_t streams) noexcept;
   /// Adds a copy that the op needs to the journal.
-  void note_copy(const Launch& launch, const OpView& op) noexcept;
+  void record_copy(const Launch& launch, const OpView& op) noexcept;
   /// Names the members of the group whose kernel was journalled last.
-  void note_members(const FusedGroup& group) noexcept;
-  void note_view(const Operand& from, const Operand& view) noexcept;
+  void record_members(const FusedGroup& group) noexcept;
+  void record_view(const Operand& from, const Operand& view) noexcept;
   /// Allocates the stored results of a group, in their order. Returns false if memory is short.
   [[nodiscard]] bool get_memory(const FusedGroup& group);
   [[nodiscard]] Storage* reusable_storage(const FusedGroup& group,
-                                          const FusedGroup::Made& made) const;
+                                          const FusedGroup::Member& member) const;
   [[nodiscard]] bool admits_by(FusionLimit& limit,
                                const FusedGroup& group,
                                const GroupKernels& kernels);
@@ -391,7 +391,7 @@ class Dispatch {
   [[nodiscard]] Status submit_call(const FusedGroup& group,
                                    const GroupKernels& kernels,
                                    LaneId lane,
-                                   bool may_come_later);
+                                   bool is_deferrable);
   /// Whether each op of the group could run singly now, without a compilation.
   [[nodiscard]] bool could_run_singly(const FusedGroup& group) const;
   /// Prepares to finish a group: reserves all host memory that finish_fused() needs.
@@ -442,19 +442,19 @@ class Dispatch {
   /// Wakes the lanes that wait for the slot's tensor.
   void wake_waiting(Slot& slot) {
     if (!slot.waiting.empty()) [[unlikely]] {
-      note_woken(slot);
+      record_woken(slot);
     }
   }
-  void note_woken(Slot& slot);
+  void record_woken(Slot& slot);
   /// Defers consume() of a tensor with guests.
   void consume_later(SlotId slot) noexcept;
   /// Corrects the counters after deferred work. `releases`: the release count before it.
-  void note_put_off(std::uint64_t releases, OnShortage rule) noexcept;
+  void uncount_deferred(std::uint64_t releases, OnShortage rule) noexcept;
   [[nodiscard]] Result<GroupMemory> memory_of_group(std::span<const GroupRecord> group,
                                                     LaneState& lane,
                                                     OnShortage rule);
   /// Answers of the backend about calls of a group, so that equal calls query it once.
-  class AskedCalls;
+  class QueriedCalls;
   struct PreparedRecord {
     std::int64_t scratch_bytes = 0;  ///< of its kernel
     bool is_overwriter = false;  ///< it overwrites bytes that an earlier record of the group reads
@@ -466,11 +466,11 @@ class Dispatch {
                                                       OnShortage rule,
                                                       std::vector<HeldStorage>& outputs,
                                                       std::span<TensorView> views,
-                                                      AskedCalls& asked);
+                                                      QueriedCalls& asked);
   /// Whether the record, with results in these storages, overwrites bytes that an earlier record of
   /// its group reads. Also marks the bytes that this record reads.
-  [[nodiscard]] bool note_reads(const ResolvedOp& op,
-                                std::span<const HeldStorage> results) const noexcept;
+  [[nodiscard]] bool record_reads(const ResolvedOp& op,
+                                  std::span<const HeldStorage> results) const noexcept;
   /// Number of records, from the first, that may form one batch as far as their kind matters.
   [[nodiscard]] std::size_t alike_from(std::span<const GroupRecord> group) const noexcept;
   /// Submits records that are alike, with these views of their operands.
@@ -557,7 +557,7 @@ class Dispatch {
   ErrorRef refusal_;             // of the last refused group
   std::set<std::uint64_t> failed_kernels_;  // kernels of groups that cannot be compiled
   bool has_aftermath_ = false;
-  bool has_noted_ = false;
+  bool has_new_failure_ = false;
   MemoryRungs rungs_;
   /// Status of all deferred work. is_short() compares its identity; no reader receives it.
   const ErrorRef short_ = std::make_shared<const Error>(

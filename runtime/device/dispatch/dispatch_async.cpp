@@ -54,7 +54,7 @@ void Dispatch::touch(const FusedGroup& group, LaneId lane) {
   for (const HeldStorage& storage : fused_outputs_) {
     touched_.writes.push_back(storage.get());
   }
-  touched_.record = group.made.front().op.record();
+  touched_.record = group.members.front().op.record();
   touched_.lane = lane;
 }
 
@@ -78,7 +78,7 @@ std::span<const TimelinePoint> Dispatch::points_before() {
   return points_;
 }
 
-void Dispatch::note_launched(TimelinePoint point, const Launch& launch) {
+void Dispatch::record_launched(TimelinePoint point, const Launch& launch) {
   for (Storage* storage : touched_.reads) {
     storage->last_use.add(point.stream, point.value);
   }
@@ -99,7 +99,7 @@ void Dispatch::note_launched(TimelinePoint point, const Launch& launch) {
   }
 }
 
-void Dispatch::note_copy(Storage& storage, TimelinePoint point, bool writes) noexcept {
+void Dispatch::record_copy(Storage& storage, TimelinePoint point, bool writes) noexcept {
   storage.last_use.add(point.stream, point.value);
   if (writes) {
     storage.written = point;
@@ -126,12 +126,12 @@ Issue Dispatch::issue(Launch& launch) {
   }
   Issue issue = backend_->submit({&launch, 1}, points_before());
   if (issue.status.has_value()) {
-    note_launched(issue.point, launch);
+    record_launched(issue.point, launch);
   } else if (launch.cell != 0 && issue.may_have_begun) {
     // A part of the launch runs and may still write to the cell.
-    in_flight_.cells.give_back(launch.cell, in_flight_.issued_ops() + 1);
+    in_flight_.cells.release(launch.cell, in_flight_.issued_ops() + 1);
   } else if (launch.cell != 0) {
-    in_flight_.cells.take_back(launch.cell);
+    in_flight_.cells.release_unused(launch.cell);
   }
   return issue;
 }

@@ -49,7 +49,7 @@ ErrorRef Dispatch::failure_of(const Error& error, const OpView& op, LaneId lane)
   RuntimeTables& tables = endpoint_.tables();
   ErrorRef failure = tables.failures().enter(with_provenance(error, op, lane));
   if (tables.recorder.is_on()) {
-    tables.recorder.note_failure(endpoint_, lane, op.record().sequence, *failure);
+    tables.recorder.register_failure(endpoint_, lane, op.record().sequence, *failure);
   }
   return failure;
 }
@@ -59,7 +59,7 @@ void Dispatch::account(const ErrorRef& error, LaneState& lane) {
   if (detail::Failure* const failure = detail::find_failure(*error)) {
     failure->count_op();
   }
-  note_failure(error, lane);
+  register_failure(error, lane);
 }
 
 void Dispatch::account_late(const ErrorRef& error, LaneState* lane) {
@@ -70,38 +70,39 @@ void Dispatch::account_late(const ErrorRef& error, LaneState* lane) {
   }
 }
 
-void Dispatch::note_failure(const ErrorRef& error, LaneState& lane) {
+void Dispatch::register_failure(const ErrorRef& error, LaneState& lane) {
   detail::Failure* const failure = detail::find_failure(*error);
   if (failure == nullptr || failure->is_read()) {
     return;
   }
-  std::vector<NotedFailure>& noted = lane.failures;
-  const auto is_same = [failure](const NotedFailure& each) {
+  std::vector<UnreadFailure>& unread = lane.failures;
+  const auto is_same = [failure](const UnreadFailure& each) {
     return each.failure.get() == failure;
   };
-  if (std::ranges::any_of(noted, is_same)) {
+  if (std::ranges::any_of(unread, is_same)) {
     return;
   }
-  if (noted.size() == LaneState::kMostFailures) {
-    std::erase_if(noted, [](const NotedFailure& each) { return each.failure->is_read(); });
+  if (unread.size() == LaneState::kMostFailures) {
+    std::erase_if(unread, [](const UnreadFailure& each) { return each.failure->is_read(); });
   }
-  if (noted.size() < LaneState::kMostFailures) {
-    noted.push_back({failure->shared_from_this(), error});
-    has_noted_ = true;
+  if (unread.size() < LaneState::kMostFailures) {
+    unread.push_back({failure->shared_from_this(), error});
+    has_new_failure_ = true;
     has_aftermath_ = true;
   }
 }
 
 ErrorRef Dispatch::thrown_by(const OpView& op, LaneId lane) const noexcept {
   try {
-    return failure_of(Error{.code = ErrorCode::internal, .text = what_was_thrown()}, op, lane);
+    return failure_of(
+        Error{.code = ErrorCode::internal, .text = current_exception_text()}, op, lane);
   } catch (...) {
     return endpoint_.tables().no_host_memory;
   }
 }
 
-void Dispatch::note_mistake(const char* what) const noexcept {
-  static_cast<void>(note_thrown(endpoint_, what));
+void Dispatch::log_mistake(const char* what) const noexcept {
+  static_cast<void>(log_thrown(endpoint_, what));
 }
 
 ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane) {
@@ -110,7 +111,7 @@ ErrorRef Dispatch::error_of(const Status& status, const OpView& op, LaneId lane)
     said.report = detail::Report(fmt::format("watchdog report, open waits:{}\n  device {}: {}",
                                              endpoint_.tables().watchdog->waits(),
                                              endpoint_.name(),
-                                             endpoint_.what_holder_does()));
+                                             endpoint_.describe_holder()));
   }
   ErrorRef error = failure_of(said, op, lane);
   // The first op that meets the loss names it. Later errors report a lost device, with this op's

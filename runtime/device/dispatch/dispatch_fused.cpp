@@ -13,11 +13,11 @@ namespace hearth {
 namespace {
 
 /// The kernels on which a result depends through its inputs.
-LateFailures late_failures_of(const FusedGroup& group, const FusedGroup::Made& made) {
+LateFailures late_failures_of(const FusedGroup& group, const FusedGroup::Member& member) {
   LateFailures late;
   const auto add = [&](const std::vector<FusedGroup::Input>& inputs, std::size_t first) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if ((made.needs >> (first + i) & 1U) != 0) {
+      if ((member.needs >> (first + i) & 1U) != 0) {
         late = merged(late, inputs[i].slot->late);
       }
     }
@@ -40,7 +40,7 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
   try {
     if (get_memory(group)) {
       prepare_finish(group);
-      note_layer(group);
+      record_layer(group);
       const Status status = submit_group(group, kernels, lane);
       group_layer_ = {};
       is_unsupported =
@@ -50,12 +50,12 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
       has_begun = status.has_value() || (may_have_begun_ && !is_short(status) &&
                                          (fused_in_place_ || !runs_inline_ || has_hung));
       if (has_begun && !status.has_value()) {
-        error = error_of(status, group.made.front().op, lane.id);
+        error = error_of(status, group.members.front().op, lane.id);
       }
       const bool is_of_values =
           !status.has_value() && status.error().code == ErrorCode::out_of_range;
       if (!has_begun && !is_unsupported && !is_of_values && !is_short(status)) {
-        note_unmade(group, kernels, status.error());
+        record_unmade(group, kernels, status.error());
       }
       if (!status.has_value()) [[unlikely]] {
         refusal_ = status.shared_error();
@@ -71,11 +71,11 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
   }
   if (!has_begun) {
     fused_outputs_.clear();
-    handles_.forget_releases(releases);  // as note_put_off()
+    handles_.forget_releases(releases);  // as uncount_deferred()
     return is_unsupported ? Fused::unsupported : Fused::not_now;
   }
   if (journal_ != nullptr && !error) [[unlikely]] {
-    note_members(group);
+    record_members(group);
   }
   finish_fused(group, lane, error);
   if (error) {
@@ -91,7 +91,9 @@ Fused Dispatch::run_fused(const FusedGroup& group, const GroupKernels& kernels, 
 
 // A kernel that is being compiled exists soon. One that failed fails again, so its ops run singly
 // from now on; the log reports it once.
-void Dispatch::note_unmade(const FusedGroup& group, const GroupKernels& kernels, const Error& why) {
+void Dispatch::record_unmade(const FusedGroup& group,
+                             const GroupKernels& kernels,
+                             const Error& why) {
   if (is_compiling_) {
     ++statistics_.early_groups;
     return;
@@ -110,7 +112,7 @@ void Dispatch::note_unmade(const FusedGroup& group, const GroupKernels& kernels,
   }
 }
 
-void Dispatch::note_layer(const FusedGroup& group) noexcept {
+void Dispatch::record_layer(const FusedGroup& group) noexcept {
   group_layer_ = {};
   if (!endpoint_.tables().trace().is_on()) [[likely]] {
     return;
@@ -119,9 +121,9 @@ void Dispatch::note_layer(const FusedGroup& group) noexcept {
     if (each == nullptr) {
       continue;
     }
-    for (const FusedGroup::Made& made : each->made) {
+    for (const FusedGroup::Member& member : each->members) {
       if (group_layer_.value == 0) {
-        group_layer_ = made.op.record().path;
+        group_layer_ = member.op.record().path;
       }
     }
   }
@@ -137,7 +139,7 @@ bool Dispatch::admits_by(FusionLimit& limit, const FusedGroup& group, const Grou
   if (admitted == FusionLimit::Admitted::last) {
     RuntimeTables& tables = endpoint_.tables();
     const FusedGroup& first = group.before != nullptr ? *group.before : group;
-    const SourceLoc call = tables.sources.location(first.made.front().op.record().source);
+    const SourceLoc call = tables.sources.location(first.members.front().op.record().source);
     tables.log.warn(
         fmt::format("the last fused group, number {} as limited: {} on {}, {} ops from {}:{} on",
                     limit.most(),
@@ -165,9 +167,9 @@ const KernelCall& Dispatch::call_of(const FusedGroup& group,
 Status Dispatch::submit_call(const FusedGroup& group,
                              const GroupKernels& kernels,
                              LaneId lane,
-                             bool may_come_later) {
+                             bool is_deferrable) {
   is_compiling_ = false;
-  Launch launch{.call = call_of(group, kernels, fused_outputs_), .may_come_later = may_come_later};
+  Launch launch{.call = call_of(group, kernels, fused_outputs_), .is_deferrable = is_deferrable};
   if (group.has_anchor()) {
     if (const Support support = backend_->supports(launch.call); !support.yes) {
       may_have_begun_ = false;
@@ -177,13 +179,13 @@ Status Dispatch::submit_call(const FusedGroup& group,
   if (!runs_inline_) [[unlikely]] {
     touch(group, lane);
   }
-  return submit_launch(launch, group.op_count(), OnShortage::give_up, lane);
+  return submit_launch(launch, group.op_count(), OnShortage::abort, lane);
 }
 
-void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {
+void Dispatch::skip_unneeded(const FusedGroup& group, LaneState& lane) {
   prepare_finish(group);
   if (journal_ != nullptr) [[unlikely]] {
-    journal_->note_unneeded(group.op_count());
+    journal_->record_unneeded(group.op_count());
   }
   finish_fused(group, lane, nullptr);
 }
@@ -193,10 +195,10 @@ void Dispatch::pass_over(const FusedGroup& group, LaneState& lane) {
 void Dispatch::prepare_finish(const FusedGroup& group) {
   std::size_t waiting = woken.size();
   fused_late_.clear();
-  for (const FusedGroup::Made& made : group.made) {
-    waiting += made.slot->waiting.size();
+  for (const FusedGroup::Member& member : group.members) {
+    waiting += member.slot->waiting.size();
     if (!runs_inline_) [[unlikely]] {
-      fused_late_.push_back(made.is_output() ? late_failures_of(group, made) : nullptr);
+      fused_late_.push_back(member.is_output() ? late_failures_of(group, member) : nullptr);
     }
   }
   woken.reserve(waiting);
@@ -212,18 +214,18 @@ void Dispatch::finish_fused(const FusedGroup& group,
   pass_over_values(group);
   std::size_t output = 0;
   std::size_t place = 0;
-  for (const FusedGroup::Made& made : group.made) {
+  for (const FusedGroup::Member& member : group.members) {
     const std::size_t op = place++;
-    Slot& slot = *made.slot;
-    if (made.is_left || made.is_over) {
+    Slot& slot = *member.slot;
+    if (member.is_recomputed || member.is_internal) {
       continue;
     }
     if (error) {
-      handles_.make_poisoned(slot, made.operand, lane.id, error);
+      handles_.make_poisoned(slot, member.operand, lane.id, error);
       wake_waiting(slot);
       continue;
     }
-    fill(slot, made.operand, lane.id, std::move(fused_outputs_[output++]));
+    fill(slot, member.operand, lane.id, std::move(fused_outputs_[output++]));
     if (!runs_inline_) {
       slot.late = std::move(fused_late_[op]);
     }
@@ -236,12 +238,12 @@ void Dispatch::finish_fused(const FusedGroup& group,
 }
 
 void Dispatch::pass_over_values(const FusedGroup& group) noexcept {
-  for (const FusedGroup::Made& made : group.made) {
-    if (made.is_over) {
-      HEARTH_ASSERT(made.slot->waiting.empty(),
+  for (const FusedGroup::Member& member : group.members) {
+    if (member.is_internal) {
+      HEARTH_ASSERT(member.slot->waiting.empty(),
                     "a stream waits for a tensor that no other stream uses");
-      HandleTable::pass_over(*made.slot, made.operand);
-      endpoint_.slots.give_back(made.operand.slot);
+      HandleTable::skip_unneeded(*member.slot, member.operand);
+      endpoint_.slots.release(member.operand.slot);
     }
   }
 }

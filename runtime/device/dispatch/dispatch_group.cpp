@@ -18,11 +18,11 @@ Status Dispatch::short_or_named(const Status& status, const OpView& op, LaneId l
 
 // Calls of one expression on operands of equal forms differ only in their bytes. A model has few
 // forms; beyond the capacity, forms are queried again.
-class Dispatch::AskedCalls {
+class Dispatch::QueriedCalls {
  public:
   /// Scratch bytes of an equal call, if the backend was queried about one.
   [[nodiscard]] std::optional<std::int64_t> find(const KernelCall& call) const noexcept {
-    for (const Asked& each : std::span(asked_).first(std::min(count_, asked_.size()))) {
+    for (const Query& each : std::span(queries_).first(std::min(count_, queries_.size()))) {
       if (is_like(each, call)) {
         return each.scratch_bytes;
       }
@@ -30,18 +30,19 @@ class Dispatch::AskedCalls {
     return std::nullopt;
   }
   void add(const KernelCall& call, std::int64_t scratch_bytes) noexcept {
-    asked_[count_++ % asked_.size()] = {call.expression, call.inputs, call.outputs, scratch_bytes};
+    queries_[count_++ % queries_.size()] = {
+        call.expression, call.inputs, call.outputs, scratch_bytes};
   }
 
  private:
-  struct Asked {
+  struct Query {
     const Expression* expression = nullptr;
     std::span<const TensorView> inputs;
     std::span<const TensorView> outputs;
     std::int64_t scratch_bytes = 0;
   };
 
-  [[nodiscard]] static bool is_like(const Asked& asked, const KernelCall& call) noexcept {
+  [[nodiscard]] static bool is_like(const Query& asked, const KernelCall& call) noexcept {
     const auto same_form = [](const TensorView& x, const TensorView& y) {
       return x.layout == y.layout && x.dtype == y.dtype;
     };
@@ -50,13 +51,13 @@ class Dispatch::AskedCalls {
            std::ranges::equal(call.inputs, asked.inputs, same_form);
   }
 
-  std::array<Asked, 8> asked_;
+  std::array<Query, 8> queries_;
   std::size_t count_ = 0;
 };
 
 // A result takes over bytes only at their last use, so only operands with a later use are marked.
-bool Dispatch::note_reads(const ResolvedOp& op,
-                          std::span<const HeldStorage> results) const noexcept {
+bool Dispatch::record_reads(const ResolvedOp& op,
+                            std::span<const HeldStorage> results) const noexcept {
   const bool is_overwriter = std::ranges::any_of(results, [this](const HeldStorage& storage) {
     return storage->reading_group == group_number_;
   });
@@ -74,7 +75,7 @@ Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
                                                           OnShortage rule,
                                                           std::vector<HeldStorage>& outputs,
                                                           std::span<TensorView> views,
-                                                          AskedCalls& asked) {
+                                                          QueriedCalls& asked) {
   const ResolvedOp op(handles_, view, lane.id);
   if (ErrorRef poison = first_poison(op)) {
     return poison;
@@ -88,7 +89,7 @@ Result<Dispatch::PreparedRecord> Dispatch::prepare_record(const OpView& view,
     outputs.push_back(std::move(storage).value());
   }
   const auto results = std::span(outputs).subspan(before);
-  const bool is_overwriter = note_reads(op, results);
+  const bool is_overwriter = record_reads(op, results);
   const KernelCall call = call_of(op, results, views);
   if (const std::optional<std::int64_t> known = asked.find(call)) {
     return PreparedRecord{*known, is_overwriter};
@@ -128,7 +129,7 @@ Result<GroupMemory> Dispatch::memory_of_group(std::span<const GroupRecord> group
   }
   memory.views.resize(operands);
   memory.outputs.reserve(outputs);
-  AskedCalls asked;
+  QueriedCalls asked;
   ++group_number_;
   std::int64_t scratch_bytes = 0;
   std::size_t neediest = 0;
@@ -199,7 +200,7 @@ Issue Dispatch::submit_alike(std::span<const GroupRecord> group,
   });
   statistics_.kernels += outcome.issued;
   trace_alike(std::span(batch_).first(outcome.issued), lane, begin);
-  note_launch(std::span(batch_).first(outcome.issued), 1);
+  record_launch(std::span(batch_).first(outcome.issued), 1);
   if (!thrown.has_value()) {
     outcome.status = thrown;
     outcome.may_have_begun = true;
@@ -376,7 +377,7 @@ void Dispatch::keep_old_value(const ResolvedOp& op,
   const Operand out = op.op().output(output);
   const Slot& old = op.slot(updated_input(output));
   Slot& slot = handles_.slot(out.slot);
-  if (is_unborn(old, op.op().input(updated_input(output)))) {
+  if (is_uncreated(old, op.op().input(updated_input(output)))) {
     handles_.make_poisoned(slot, out, lane.id, error);  // there is no old value
   } else if (old.state == SlotState::live && old.layout->contiguous) {
     HandleTable::share(*old.storage);

@@ -94,7 +94,7 @@ std::size_t Dispatch::run_joined(std::span<LaneState* const> lanes) {
       out_layout.shape.element_count() * size_bytes(first.output(0).dtype);
   const auto count = static_cast<std::int64_t>(lanes.size());
   // An op without memory here runs alone and reports then.
-  constexpr OnShortage kRule = OnShortage::give_up;
+  constexpr OnShortage kRule = OnShortage::abort;
   if (lost_) {
     return 0;
   }
@@ -166,7 +166,7 @@ Status Dispatch::submit_joined(std::span<LaneState* const> lanes,
   const std::span<const TensorView> views(views_);
   Launch launch{.call = {first, views.first(views.size() - 1), views.last(1)}};
   expect_end_of_join(lanes.size());
-  Status status = submit_launch(launch, lanes.size(), OnShortage::give_up, lanes[0]->id);
+  Status status = submit_launch(launch, lanes.size(), OnShortage::abort, lanes[0]->id);
   if (!status.has_value()) {
     expect_end_of_join(0);
   }

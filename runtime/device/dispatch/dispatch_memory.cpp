@@ -19,7 +19,7 @@ namespace {
 /// Out of line, like all code for failures: every op allocates.
 [[gnu::noinline]] Status strategy_threw() {
   return Error{.code = ErrorCode::internal,
-               .text = fmt::format("the memory strategy threw: {}", what_was_thrown())};
+               .text = fmt::format("the memory strategy threw: {}", current_exception_text())};
 }
 
 BlockOrigin origin_of(const OpView& op, const Operand& out) noexcept {
@@ -52,7 +52,7 @@ BlockOrigin Dispatch::origin_of_result(const OpView& op, int output_index) {
 
 // Bytes that the attempt allocated and returned are no release for waiting lanes. If they counted,
 // two lanes that wait for memory would wake each other forever.
-void Dispatch::note_put_off(std::uint64_t releases, OnShortage rule) noexcept {
+void Dispatch::uncount_deferred(std::uint64_t releases, OnShortage rule) noexcept {
   if (rule == OnShortage::wait) {
     handles_.forget_releases(releases);
     ++rungs_.wait_count;
@@ -98,7 +98,7 @@ Result<HeldStorage> Dispatch::allocate(std::int64_t size_bytes,
     if (storage == nullptr && unstage(outcome)) [[unlikely]] {
       storage = handles_.allocate(size_bytes, kind, outcome, origin);
     }
-    if (storage == nullptr && handles_.give_up_constants()) [[unlikely]] {
+    if (storage == nullptr && handles_.evict_constants()) [[unlikely]] {
       storage = handles_.allocate(size_bytes, kind, outcome, origin);
     }
     if (storage == nullptr) {
@@ -126,7 +126,7 @@ Status Dispatch::shortage(std::int64_t size_bytes, Acquire outcome, OnShortage r
   const std::int64_t budget = handles_.memory().report().budget_bytes;
   // 0: the strategy states none.
   const bool can_ever_fit = budget == 0 || size_bytes <= budget;
-  if (rule == OnShortage::give_up || (rule == OnShortage::wait && can_ever_fit)) {
+  if (rule == OnShortage::abort || (rule == OnShortage::wait && can_ever_fit)) {
     return short_;
   }
   ++rungs_.refuse_count;
@@ -156,11 +156,12 @@ Result<HeldStorage> Dispatch::new_storage_for(const OpView& op, int output_index
 // takes. Each element must be read before the result's element is written there, so both must walk
 // the space in the same way. An input that all rows or several rows read is needed until the last
 // row.
-Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::Made& made) const {
-  const Operand& out = made.operand;
+Storage* Dispatch::reusable_storage(const FusedGroup& group,
+                                    const FusedGroup::Member& member) const {
+  const Operand& out = member.operand;
   const detail::Layout& layout = endpoint_.tables().shapes.layout(out.shape);
   const auto is_walked_alike = [&](const FusedGroup::Input& input) {
-    return input.extent == made.extent &&
+    return input.extent == member.extent &&
            (input.extent != GroupExtent::full || (group.has_space && out.shape == group.space));
   };
   if (group.has_anchor()) {
@@ -181,18 +182,19 @@ Storage* Dispatch::reusable_storage(const FusedGroup& group, const FusedGroup::M
 bool Dispatch::get_memory(const FusedGroup& group) {
   fused_outputs_.clear();
   fused_in_place_ = false;
-  for (const FusedGroup::Made& made : group.made) {
-    if (!made.is_output()) {
+  for (const FusedGroup::Member& member : group.members) {
+    if (!member.is_output()) {
       continue;
     }
-    if (Storage* const reused = reusable_storage(group, made)) {
-      const detail::Layout& layout = endpoint_.tables().shapes.layout(made.operand.shape);
-      handles_.replace(*reused, origin_of(made.op, made.operand), bytes_of(made.operand, layout));
+    if (Storage* const reused = reusable_storage(group, member)) {
+      const detail::Layout& layout = endpoint_.tables().shapes.layout(member.operand.shape);
+      handles_.replace(
+          *reused, origin_of(member.op, member.operand), bytes_of(member.operand, layout));
       fused_outputs_.push_back(hold(reused));
       fused_in_place_ = true;
       continue;
     }
-    Result<HeldStorage> storage = new_storage_for(made.op, 0, OnShortage::give_up);
+    Result<HeldStorage> storage = new_storage_for(member.op, 0, OnShortage::abort);
     if (!storage.has_value()) {
       return false;
     }
@@ -221,7 +223,7 @@ Status Dispatch::copy_to_contiguous(const OpView& op,
   Launch launch{.call = {OpView(record, nullptr), {&in, 1}, {&out, 1}}};
   Status status = run_call("the copy kernel", launch, rule);
   if (status.has_value()) {
-    note_copy(launch, op);
+    record_copy(launch, op);
   }
   return status;
 }

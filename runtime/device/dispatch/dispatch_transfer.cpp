@@ -31,7 +31,7 @@ Ran Dispatch::upload(const OpView& op, LaneState& lane, OnShortage rule) {
     Result<HeldStorage> storage = new_storage_for(op, 0, rule);
     if (!storage.has_value()) {
       if (is_short(storage.status())) {
-        note_put_off(releases, rule);
+        uncount_deferred(releases, rule);
         return Ran::short_of_memory;
       }
       return fail_upload(failure_of(storage.error(), op, lane.id));
@@ -106,7 +106,7 @@ Ran Dispatch::readback(const ResolvedOp& op, LaneState& lane, OnShortage rule) {
   consume_inputs(op);
   const Ran ran = error ? Ran::failed : Ran::done;
   if (error) {
-    note_failure(error, lane);
+    register_failure(error, lane);
   }
   const auto done = take_ticket<ReadTicket>(op.op());
   notify(endpoint_, "the reader of a tensor", done->finish, *done, std::move(error));
@@ -147,11 +147,11 @@ Status Dispatch::upload_part(PartialCopy& copy,
     HEARTH_TRY(const CopyPart part,
                copies_->upload(
                    copy.data + copy.done_bytes, bytes.subspan(copy.done_bytes), {&copy.after, 1}));
-    note_part(copy, part, bytes.size(), kUploadStream, owner);
+    record_part(copy, part, bytes.size(), kUploadStream, owner);
     return {};
   });
   if (!status.has_value()) {
-    note_begun_copy(*copy.storage, kUploadStream);
+    record_begun_copy(*copy.storage, kUploadStream);
   }
   return status;
 }
@@ -163,21 +163,21 @@ Status Dispatch::download_part(PartialCopy& copy,
     HEARTH_TRY(const CopyPart part,
                copies_->download(
                    bytes.subspan(copy.done_bytes), copy.data + copy.done_bytes, {&copy.after, 1}));
-    note_part(copy, part, bytes.size(), kDownloadStream, owner);
+    record_part(copy, part, bytes.size(), kDownloadStream, owner);
     return {};
   });
   if (!status.has_value()) {
-    note_begun_copy(*copy.storage, kDownloadStream);
+    record_begun_copy(*copy.storage, kDownloadStream);
   }
   return status;
 }
 
 // The entry without a ticket causes a look when the part has ended.
-void Dispatch::note_part(PartialCopy& copy,
-                         const CopyPart& part,
-                         std::size_t size_bytes,
-                         std::uint8_t stream,
-                         const std::shared_ptr<const void>& owner) {
+void Dispatch::record_part(PartialCopy& copy,
+                           const CopyPart& part,
+                           std::size_t size_bytes,
+                           std::uint8_t stream,
+                           const std::shared_ptr<const void>& owner) {
   copy.room.reset();
   if (part.size_bytes == 0 && size_bytes > 0) {
     copy.room = part.point;
@@ -188,7 +188,7 @@ void Dispatch::note_part(PartialCopy& copy,
     return;
   }
   copy.point = part.point;
-  note_copy(*copy.storage, part.point, stream == kUploadStream);
+  record_copy(*copy.storage, part.point, stream == kUploadStream);
   std::unique_ptr<UploadTicket> ticket;
   if (owner != nullptr) {
     ticket = std::make_unique<UploadTicket>(UploadTicket{.bytes = {}, .owner = owner});
@@ -222,7 +222,7 @@ Result<HeldStorage> Dispatch::storage_to_lend(const ResolvedOp& op,
   const std::uint64_t releases = handles_.release_count();
   Result<HeldStorage> storage = lendable(op, lane, rule);
   if (!storage.has_value() && is_short(storage.status())) {
-    note_put_off(releases, rule);
+    uncount_deferred(releases, rule);
     return storage;
   }
   statistics_.foreign_uses += op.foreign_uses();
@@ -250,10 +250,10 @@ Result<HeldStorage> Dispatch::lendable(const ResolvedOp& op, LaneState& lane, On
 
 // A failed copy in parts may have begun: its block has no new user before those parts have ended.
 // The entry without a ticket causes a look when they have.
-void Dispatch::note_begun_copy(Storage& storage, std::uint8_t stream) {
+void Dispatch::record_begun_copy(Storage& storage, std::uint8_t stream) {
   const TimelinePoint point = copies_->newest_copy(stream);
   if (!in_flight_.has_ended(point)) {
-    note_copy(storage, point, stream == kUploadStream);
+    record_copy(storage, point, stream == kUploadStream);
     in_flight_.add(point, UploadEnd{});
   }
 }

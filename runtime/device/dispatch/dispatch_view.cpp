@@ -34,7 +34,7 @@ bool Dispatch::show(const ResolvedOp& op, LaneState& lane) {
   }
   HandleTable::share(*from.storage);
   to.late = from.late;
-  note_view(op.op().input(0), out);
+  record_view(op.op().input(0), out);
   wake_waiting(to);
   consume_inputs(op);
   return true;
@@ -45,7 +45,7 @@ bool Dispatch::show_ahead(const OpView& op, LaneState& lane) {
     return false;
   }
   const Slot& from = handles_.slot(op.input(0).slot);
-  if (is_unborn(from, op.input(0)) || from.state != SlotState::live || from.late) {
+  if (is_uncreated(from, op.input(0)) || from.state != SlotState::live || from.late) {
     return false;
   }
   const ResolvedOp resolved = resolve(op, lane.id);
@@ -62,7 +62,7 @@ Ran Dispatch::run_reshaped(const ResolvedOp& op, LaneState& lane, OnShortage rul
   const Operand out = op.op().output(0);
   Result<HeldStorage> storage = packed(op.op(), out, op.slot(0), rule);
   if (!storage.has_value()) {
-    return fail_or_put_off(op, lane, storage.status());
+    return fail_or_defer(op, lane, storage.status());
   }
   Slot& to = handles_.slot(out.slot);
   fill(to, out, lane.id, std::move(storage).value());

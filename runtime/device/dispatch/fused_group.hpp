@@ -27,7 +27,7 @@ struct FusedGroup {
     bool is_last = false;  ///< The group is its last use.
   };
   using Role = GroupRole;
-  struct Made {
+  struct Member {
     OpView op;
     Operand operand;
     Slot* slot = nullptr;     ///< Slot of the operand.
@@ -38,12 +38,16 @@ struct FusedGroup {
     std::uint8_t source_count = 0;
     Role role = Role::computes;
     GroupExtent extent = GroupExtent::full;
-    bool is_over = false;  ///< Internal: no consumer outside the group; never written to memory.
+    bool is_internal =
+        false;  ///< Internal: no consumer outside the group; never written to memory.
     /// Recomputed: not stored, but has a consumer outside; its own record also runs later.
-    bool is_left = false;
-    bool is_handed_on = false;  ///< The anchor of the next group reads it while it is computed.
+    bool is_recomputed = false;
+    bool feeds_next_anchor =
+        false;  ///< The anchor of the next group reads it while it is computed.
 
-    [[nodiscard]] bool is_output() const noexcept { return is_handed_on || (!is_over && !is_left); }
+    [[nodiscard]] bool is_output() const noexcept {
+      return feeds_next_anchor || (!is_internal && !is_recomputed);
+    }
   };
   /// End of a tensor by a record of the group.
   struct End {
@@ -52,13 +56,13 @@ struct FusedGroup {
     bool is_drop = false;
     bool is_own = false;  ///< Its record is recomputed and ends the tensor itself.
     /// Deferred to its record's turn, because an earlier bypassed record reads the tensor.
-    bool is_off = false;
+    bool is_deferred = false;
   };
   static constexpr std::uint32_t kFirstAnchorNeed = 16;
 
   std::vector<Input> inputs;
   std::vector<Input> anchor_inputs;
-  std::vector<Made> made;
+  std::vector<Member> members;
   std::vector<GroupSource> sources;
   std::vector<End> ends;
   std::vector<SlotId> drops;  ///< Tensors that end with the group and that it does not read.
@@ -78,7 +82,7 @@ struct FusedGroup {
   void clear() noexcept {
     inputs.clear();
     anchor_inputs.clear();
-    made.clear();
+    members.clear();
     sources.clear();
     ends.clear();
     drops.clear();
@@ -93,7 +97,7 @@ struct FusedGroup {
   }
   [[nodiscard]] std::size_t output_count() const noexcept {
     std::size_t count = 0;
-    for (const Made& each : made) {
+    for (const Member& each : members) {
       count += each.is_output() ? 1U : 0U;
     }
     return count;
@@ -108,21 +112,22 @@ struct FusedGroup {
   /// Number of ops that the kernel computes.
   [[nodiscard]] std::size_t op_count() const noexcept {
     std::size_t count = before != nullptr ? before->op_count() : 0;
-    for (const Made& each : made) {
-      count += each.role != Role::shows && !each.is_left ? 1U : 0U;
+    for (const Member& each : members) {
+      count += each.role != Role::views && !each.is_recomputed ? 1U : 0U;
     }
     return count;
   }
   /// Whether it has an expression besides its anchor.
   [[nodiscard]] bool computes() const noexcept {
-    return std::ranges::any_of(made, [](const Made& each) { return each.role == Role::computes; });
+    return std::ranges::any_of(members,
+                               [](const Member& each) { return each.role == Role::computes; });
   }
   /// The one result of a group before another.
-  [[nodiscard]] const Made& handed_on() const noexcept {
-    return *std::ranges::find(made, true, &Made::is_handed_on);
+  [[nodiscard]] const Member& next_anchor_input() const noexcept {
+    return *std::ranges::find(members, true, &Member::feeds_next_anchor);
   }
   [[nodiscard]] bool has_anchor() const noexcept {
-    return !made.empty() && made.front().role == Role::anchor;
+    return !members.empty() && members.front().role == Role::anchor;
   }
 };
 

@@ -29,7 +29,7 @@ KernelCall GroupCall::as_expression(const FusedGroup& group,
   add_inputs(group.inputs);
   const std::size_t inputs = views_.size();
   add_outputs(group, nullptr, outputs, tables);
-  record_ = group.made.front().op.record();  // failures name this record's line
+  record_ = group.members.front().op.record();  // failures name this record's line
   record_.kind = OpKind::expression;
   record_.flags = 0;
   record_.input_count = static_cast<std::uint16_t>(inputs);
@@ -76,7 +76,7 @@ KernelCall GroupCall::as_anchor(const FusedGroup& group,
   add_outputs(
       group, kernel == nullptr ? nullptr : &tables.shapes.layout(group.space), outputs, tables);
   const std::span<const TensorView> views(views_);
-  KernelCall call{.op = group.made.front().op,
+  KernelCall call{.op = group.members.front().op,
                   .inputs = views.first(own),
                   .outputs = views.subspan(own + beside)};
   if (kernel == nullptr) {
@@ -86,7 +86,7 @@ KernelCall GroupCall::as_anchor(const FusedGroup& group,
   parameters_.assign(kernel->kernel.parameters.size(), {});
   read_parameters(kernel->kernel.parameters, blob_, parameters_);
   epilogue_ = {.expression = kernel,
-               .result = &tables.shapes.layout(group.made.front().operand.shape),
+               .result = &tables.shapes.layout(group.members.front().operand.shape),
                .inputs = views.subspan(own, beside),
                .parameters = parameters_,
                .operands = operands_};
@@ -112,23 +112,24 @@ void GroupCall::add_outputs(const FusedGroup& group,
                             std::span<const HeldStorage> outputs,
                             const RuntimeTables& tables) {
   std::size_t next = 0;
-  for (const FusedGroup::Made& made : group.made) {
-    if (made.is_output()) {
+  for (const FusedGroup::Member& member : group.members) {
+    if (member.is_output()) {
       views_.push_back(
-          {.data = made.is_handed_on || outputs.empty() ? nullptr : outputs[next++]->block.data,
-           .layout = space != nullptr ? space : &tables.shapes.layout(made.operand.shape),
-           .dtype = made.operand.dtype});
-      operands_.push_back(made.operand);
+          {.data =
+               member.feeds_next_anchor || outputs.empty() ? nullptr : outputs[next++]->block.data,
+           .layout = space != nullptr ? space : &tables.shapes.layout(member.operand.shape),
+           .dtype = member.operand.dtype});
+      operands_.push_back(member.operand);
     }
   }
 }
 
 void GroupCall::write_parameters(const FusedGroup& group) {
-  for (const FusedGroup::Made& made : group.made) {
-    if (made.role == FusedGroup::Role::computes) {
-      const OpView& op = made.op;
+  for (const FusedGroup::Member& member : group.members) {
+    if (member.role == FusedGroup::Role::computes) {
+      const OpView& op = member.op;
       write_group_parameters(
-          op, op.record().input_count > 0 ? op.input(0).dtype : made.operand.dtype, blob_);
+          op, op.record().input_count > 0 ? op.input(0).dtype : member.operand.dtype, blob_);
     }
   }
 }

@@ -17,7 +17,7 @@ template <class Call>
     return call();
   } catch (...) {
     return Error{.code = ErrorCode::kernel_failed,
-                 .text = fmt::format("{} threw: {}", what, what_was_thrown())};
+                 .text = fmt::format("{} threw: {}", what, current_exception_text())};
   }
 }
 

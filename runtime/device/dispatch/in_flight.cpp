@@ -16,7 +16,7 @@ detail::TimePoint now() {
 
 }  // namespace
 
-void InFlight::note_issued(TimelinePoint point) {
+void InFlight::record_issued(TimelinePoint point) {
   HEARTH_ASSERT(point.stream < kStreams && point.value >= issued_[point.stream],
                 "points of a stream rise");
   issued_[point.stream] = point.value;
@@ -26,12 +26,12 @@ void InFlight::add_op(TimelinePoint point, const OpRecord& record, LaneId lane) 
   if (ops_.empty()) {
     oldest_since_ = now();
   }
-  note_issued(point);
+  record_issued(point);
   ops_.push_back({point.value, {record, lane}});
 }
 
 WorkEnd& InFlight::add(TimelinePoint point, WorkEnd end) {
-  note_issued({std::max(point.value, issued_[point.stream]), point.stream});
+  record_issued({std::max(point.value, issued_[point.stream]), point.stream});
   ends_[point.stream].push_back({point.value, std::move(end)});
   return ends_[point.stream].back().end;
 }
@@ -156,7 +156,7 @@ LastUse InFlight::room() const noexcept {
 
 // Copies first: the work that a copy waited for ended before it. So the op values, read later,
 // cover every op on which these copies depend.
-bool InFlight::look(Backend& backend) {
+bool InFlight::poll(Backend& backend) {
   bool has_moved = false;
   for (const std::uint8_t stream : {kDownloadStream, kUploadStream, kOpStream}) {
     const std::uint64_t value = std::min(backend.completed(stream), issued_[stream]);
@@ -165,7 +165,7 @@ bool InFlight::look(Backend& backend) {
     std::erase_if(awaited_[stream],
                   [&](std::uint64_t awaited) { return awaited <= ended_[stream]; });
   }
-  cells.note_ended(ended_[kOpStream]);
+  cells.reclaim_ended(ended_[kOpStream]);
   const std::size_t before = ops_.size();
   while (!ops_.empty() && ops_.front().value <= ended_[kOpStream]) {
     ops_.pop_front();

@@ -105,7 +105,7 @@ class InFlight final {
 
   // ---- ended work ----
   /// Queries the device's progress. Returns true if work has ended since the last call.
-  [[nodiscard]] bool look(Backend& backend);
+  [[nodiscard]] bool poll(Backend& backend);
   /// Completes the trace events of ended work. Times come from the device's clock if it has one.
   /// Otherwise an event begins when it was submitted or when the previous one ended. Events whose
   /// end was observed together share the time; copies share it by bytes.
@@ -128,7 +128,7 @@ class InFlight final {
     std::optional<detail::TimePoint> since = {};
   };
   /// Returns the oldest op in flight. `ended`: current progress of the device, which may be newer
-  /// than the last look().
+  /// than the last poll().
   [[nodiscard]] std::optional<Oldest> oldest(std::uint64_t ended) const;
   [[nodiscard]] std::uint64_t issued_ops() const noexcept { return issued_[kOpStream]; }
 
@@ -150,7 +150,7 @@ class InFlight final {
     std::uint32_t number = 0;
   };
 
-  void note_issued(TimelinePoint point);
+  void record_issued(TimelinePoint point);
   [[nodiscard]] bool has_most_ops() const noexcept { return issued_[0] - ended_[0] >= kMostOps; }
 
   std::array<std::uint64_t, kStreams> issued_{};

@@ -45,16 +45,16 @@ KernelJournal::Tensor KernelJournal::shown_by(const Operand& operand) const {
   return view == views_.end() ? name_of(operand) : view->second;
 }
 
-void KernelJournal::note_view(const Operand& from, const Operand& view) {
+void KernelJournal::record_view(const Operand& from, const Operand& view) {
   views_[name_of(view)] = shown_by(from);
 }
 
 // An operand that a kernel reads twice counts once. A copy that the device makes for itself has
 // unnamed operands: it moves bytes, but the program does not need them.
-void KernelJournal::note_read(const TensorView& view,
-                              const Operand& operand,
-                              std::vector<Read>& seen,
-                              ExplainedKernel& kernel) {
+void KernelJournal::record_read(const TensorView& view,
+                                const Operand& operand,
+                                std::vector<Read>& seen,
+                                ExplainedKernel& kernel) {
   const Read read{view.data, bytes_of(view)};
   if (has(seen, read)) {
     return;
@@ -71,9 +71,9 @@ void KernelJournal::note_read(const TensorView& view,
   }
 }
 
-void KernelJournal::note_written(const TensorView& view,
-                                 const Operand& operand,
-                                 ExplainedKernel& kernel) {
+void KernelJournal::record_written(const TensorView& view,
+                                   const Operand& operand,
+                                   ExplainedKernel& kernel) {
   const std::int64_t size = bytes_of(view);
   kernel.bytes_written += size;
   if (const Tensor tensor = name_of(operand); tensor != kUnnamed) {
@@ -94,33 +94,33 @@ std::string kernel_name(const FusedGroup& group, const RuntimeTables& tables) {
   constexpr std::size_t kMostNamed = 8;
   std::string text = group.before != nullptr ? kernel_name(*group.before, tables) + " > " : "";
   std::size_t count = 0;
-  for (const FusedGroup::Made& made : group.made) {
-    const bool runs = !made.is_left && (made.role == FusedGroup::Role::computes ||
-                                        made.role == FusedGroup::Role::anchor);
+  for (const FusedGroup::Member& member : group.members) {
+    const bool runs = !member.is_recomputed && (member.role == FusedGroup::Role::computes ||
+                                                member.role == FusedGroup::Role::anchor);
     if (runs && ++count <= kMostNamed) {
       text += count > 1 ? "+" : "";
-      text += tables.op_name(made.op.record());
+      text += tables.op_name(member.op.record());
     }
   }
   return count > kMostNamed ? fmt::format("{}+{} more", text, count - kMostNamed) : text;
 }
 
 // The value between a prologue and its anchor is neither read nor written.
-void KernelJournal::note_reads(const KernelCall& call,
-                               std::vector<Read>& seen,
-                               ExplainedKernel& kernel) {
+void KernelJournal::record_reads(const KernelCall& call,
+                                 std::vector<Read>& seen,
+                                 ExplainedKernel& kernel) {
   if (call.prologue != nullptr) {
-    note_reads(*call.prologue->call, seen, kernel);
+    record_reads(*call.prologue->call, seen, kernel);
   }
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const int input = static_cast<int>(i);
     if (call.prologue == nullptr || call.prologue->input != input) {
-      note_read(call.inputs[i], call.op.input(input), seen, kernel);
+      record_read(call.inputs[i], call.op.input(input), seen, kernel);
     }
   }
   if (call.epilogue != nullptr) {
     for (std::size_t i = 0; i < call.epilogue->inputs.size(); ++i) {
-      note_read(call.epilogue->inputs[i], call.epilogue->operands[i], seen, kernel);
+      record_read(call.epilogue->inputs[i], call.epilogue->operands[i], seen, kernel);
     }
   }
 }
@@ -139,10 +139,10 @@ void KernelJournal::note(const KernelCall& call,
     kernel.boundary = is_update(record) ? kUpdate : tables.fuses ? "" : kEachAlone;
   }
   std::vector<Read> seen;
-  note_reads(call, seen, kernel);
+  record_reads(call, seen, kernel);
   const std::size_t beside = epilogue != nullptr ? epilogue->inputs.size() : 0;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-    note_written(
+    record_written(
         call.outputs[i],
         epilogue != nullptr ? epilogue->operands[beside + i] : call.op.output(static_cast<int>(i)),
         kernel);
@@ -150,9 +150,9 @@ void KernelJournal::note(const KernelCall& call,
   explanation_.kernels.push_back(std::move(kernel));
 }
 
-void KernelJournal::note_copy(const KernelCall& call,
-                              const OpView& op,
-                              const RuntimeTables& tables) {
+void KernelJournal::record_copy(const KernelCall& call,
+                                const OpView& op,
+                                const RuntimeTables& tables) {
   const std::string boundary = std::exchange(
       boundary_,
       fmt::format("it copies what {} needs in row-major order", tables.op_name(op.record())));
@@ -162,14 +162,14 @@ void KernelJournal::note_copy(const KernelCall& call,
   boundary_ = boundary;
 }
 
-void KernelJournal::note_members(const FusedGroup& group, const RuntimeTables& tables) {
+void KernelJournal::record_members(const FusedGroup& group, const RuntimeTables& tables) {
   ExplainedKernel& kernel = explanation_.kernels.back();
   kernel.name = kernel_name(group, tables);
-  const auto is_unneeded = [](const FusedGroup::Made& made) {
-    return made.role == FusedGroup::Role::unneeded && !made.is_left;
+  const auto is_unneeded = [](const FusedGroup::Member& member) {
+    return member.role == FusedGroup::Role::unneeded && !member.is_recomputed;
   };
   for (const FusedGroup* const each : {static_cast<const FusedGroup*>(group.before), &group}) {
-    const auto count = each == nullptr ? 0 : std::ranges::count_if(each->made, is_unneeded);
+    const auto count = each == nullptr ? 0 : std::ranges::count_if(each->members, is_unneeded);
     kernel.op_count -= count;
     explanation_.unneeded_ops += count;
   }
@@ -189,8 +189,8 @@ Explanation KernelJournal::read(HandleTable& handles, std::string device) {
   }
   std::ranges::sort(shown);
   for (const auto& [tensor, bytes] : bytes_) {
-    const bool is_left = is_live(tensor) || std::ranges::binary_search(shown, tensor);
-    explanation_.ideal_bytes += is_left ? bytes.written : 0;
+    const bool is_stored = is_live(tensor) || std::ranges::binary_search(shown, tensor);
+    explanation_.ideal_bytes += is_stored ? bytes.written : 0;
     for (const Read& each : bytes.read) {
       explanation_.ideal_bytes += each.size_bytes;
     }

@@ -35,18 +35,18 @@ class KernelJournal {
   };
 
   /// Counts a call of the backend; note() adds its kernels.
-  void note_launch() noexcept { ++explanation_.launches; }
+  void record_launch() noexcept { ++explanation_.launches; }
   /// Adds a kernel of that call. It computes `op_count` ops.
   void note(const KernelCall& call, std::size_t op_count, const RuntimeTables& tables);
   /// Adds a kernel that copies elements to row-major order, for the op.
-  void note_copy(const KernelCall& call, const OpView& op, const RuntimeTables& tables);
+  void record_copy(const KernelCall& call, const OpView& op, const RuntimeTables& tables);
   /// Adds the program's names of the group's ops to the last kernel.
-  void note_members(const FusedGroup& group, const RuntimeTables& tables);
+  void record_members(const FusedGroup& group, const RuntimeTables& tables);
   /// Counts ops that never run, because no consumer needs their results.
-  void note_unneeded(std::size_t op_count) noexcept {
+  void record_unneeded(std::size_t op_count) noexcept {
     explanation_.unneeded_ops += static_cast<std::int64_t>(op_count);
   }
-  void note_view(const Operand& from, const Operand& view);
+  void record_view(const Operand& from, const Operand& view);
   /// Sets the reason for which the next kernel will not include the op after it.
   void expect_end(std::string_view why) noexcept {
     try {
@@ -66,12 +66,12 @@ class KernelJournal {
   };
 
   [[nodiscard]] Tensor shown_by(const Operand& operand) const;
-  void note_reads(const KernelCall& call, std::vector<Read>& seen, ExplainedKernel& kernel);
-  void note_read(const TensorView& view,
-                 const Operand& operand,
-                 std::vector<Read>& seen,
-                 ExplainedKernel& kernel);
-  void note_written(const TensorView& view, const Operand& operand, ExplainedKernel& kernel);
+  void record_reads(const KernelCall& call, std::vector<Read>& seen, ExplainedKernel& kernel);
+  void record_read(const TensorView& view,
+                   const Operand& operand,
+                   std::vector<Read>& seen,
+                   ExplainedKernel& kernel);
+  void record_written(const TensorView& view, const Operand& operand, ExplainedKernel& kernel);
 
   Explanation explanation_;
   std::string boundary_;

@@ -2,32 +2,32 @@
 
 namespace hearth {
 
-std::optional<GivenUp> LaneLimit::over(std::uint64_t sequence) noexcept {
+std::optional<CancelReason> LaneLimit::over(std::uint64_t sequence) noexcept {
   if (sequence <= cancelled_through_) {
-    return GivenUp::cancelled;
+    return CancelReason::cancelled;
   }
   if (cancelled_through_ != 0) {
     cancelled_through_ = 0;
     update();
   }
   if (stop_ && stop_->is_stopped()) {
-    return GivenUp::stopped;
+    return CancelReason::stopped;
   }
   if (!deadline_.is_never() && deadline_.has_passed()) {
-    return GivenUp::late;
+    return CancelReason::late;
   }
   return std::nullopt;
 }
 
-Error error_of(GivenUp why) {
+Error error_of(CancelReason why) {
   switch (why) {
-    case GivenUp::cancelled:
+    case CancelReason::cancelled:
       return {.code = ErrorCode::cancelled,
               .text = "cancelled before it ran: its stream was cancelled"};
-    case GivenUp::stopped:
+    case CancelReason::stopped:
       return {.code = ErrorCode::cancelled,
               .text = "cancelled before it ran: a stop was requested"};
-    case GivenUp::late:
+    case CancelReason::late:
     default:
       return {.code = ErrorCode::deadline_exceeded,
               .text = "cancelled before it ran: the deadline of its stream has passed"};

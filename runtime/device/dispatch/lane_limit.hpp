@@ -19,10 +19,10 @@
 namespace hearth {
 
 /// Reason for which a record is cancelled: by cancel_through(), by a stop, or by its deadline.
-enum class GivenUp : std::uint8_t { cancelled, stopped, late };
+enum class CancelReason : std::uint8_t { cancelled, stopped, late };
 
 /// Converts the reason to an error. Separate from over(), which needs no memory.
-[[nodiscard]] Error error_of(GivenUp why);
+[[nodiscard]] Error error_of(CancelReason why);
 
 class LaneLimit final {
  public:
@@ -39,7 +39,7 @@ class LaneLimit final {
     update();
   }
   /// Reason for which the next record, with this number, is cancelled; nullopt if it may begin.
-  [[nodiscard]] std::optional<GivenUp> over(std::uint64_t sequence) noexcept;
+  [[nodiscard]] std::optional<CancelReason> over(std::uint64_t sequence) noexcept;
   /// Time limit for waits of the lane's records. A cancel or a stop instead comes with a message.
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
 

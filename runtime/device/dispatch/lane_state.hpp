@@ -57,11 +57,11 @@ struct Loan {
 };
 
 /// Deleter of a use of a storage: returns it unless a slot or a loan takes it over.
-struct GiveBack {
+struct ReleaseStorage {
   HandleTable* handles = nullptr;
   void operator()(Storage* storage) const noexcept { handles->unuse(storage); }
 };
-using HeldStorage = std::unique_ptr<Storage, GiveBack>;
+using HeldStorage = std::unique_ptr<Storage, ReleaseStorage>;
 
 /// Memory and views that an update group needs to run.
 struct GroupMemory {
@@ -90,7 +90,7 @@ struct PartialCopy {
 };
 
 /// A failure of one of the lane's ops.
-struct NotedFailure {
+struct UnreadFailure {
   std::shared_ptr<detail::Failure> failure;
   /// Keeps the failure alive until the device has been idle for a moment. Otherwise the log would
   /// report a failure that the next sync() throws.
@@ -117,8 +117,8 @@ struct LateEnd {
 };
 
 /// Rule for work that finds no memory: `report` fails with a report; `wait` is deferred, unless the
-/// request can never fit; `give_up` ends the attempt.
-enum class OnShortage : std::uint8_t { report, wait, give_up };
+/// request can never fit; `abort` ends the attempt.
+enum class OnShortage : std::uint8_t { report, wait, abort };
 
 struct LaneState {
   static constexpr std::uint64_t kUnwatched = std::numeric_limits<std::uint64_t>::max();
@@ -146,7 +146,7 @@ struct LaneState {
   std::vector<LaneId> watchers;              ///< lanes to notify when this one has advanced
   std::uint64_t watched = kUnwatched;        ///< first record that one of them waits for
   Slot* awaited_slot = nullptr;              ///< while parked for a slot
-  std::uint64_t foreseen = 0;                ///< first record whose kernel was not requested ahead
+  std::uint64_t precompiled_until = 0;       ///< first record whose kernel was not requested ahead
   bool in_group = false;
   std::uint64_t group_start = 0;  ///< sequence of the open group's first record
   ErrorRef group_refusal;         ///< why the open group was cancelled before it ran
@@ -159,7 +159,7 @@ struct LaneState {
   std::optional<PartialCopy> copy;       ///< of the record at its front
   Loan loan;                             ///< the loan that it waits for
   static constexpr std::size_t kMostFailures = 8;
-  std::vector<NotedFailure> failures;  ///< unread failures since its last sync
+  std::vector<UnreadFailure> failures;  ///< unread failures since its last sync
 
   /// Number of the last record whose work is done. Records of an open group have left the lane, but
   /// their work is not done; the same holds for a lend until its loan ends.

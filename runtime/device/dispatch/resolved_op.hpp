@@ -1,8 +1,7 @@
-// ResolvedOp: an op and the slots of its inputs, each looked up once. It states whether an input is
-// unborn or poisoned, and the number of inputs from other lanes. Private to runtime. A value of one
-// turn, touched by the token holder only: a waiting lane resolves again.
-// Invariant: slots keep their address as long as the handle table lives, so the pointers outlive
-// the tensors.
+// ResolvedOp: an op and the slots of its inputs, each looked up once. It states whether an input
+// is not yet created or poisoned, and the number of inputs from other lanes. Private to runtime. A
+// value of one turn, touched by the token holder only: a waiting lane resolves again. Invariant:
+// slots keep their address as long as the handle table lives, so the pointers outlive the tensors.
 #pragma once
 
 #include <array>
@@ -21,9 +20,9 @@ class ResolvedOp final {
  public:
   ResolvedOp(HandleTable& handles, const OpView& op, LaneId lane) : op_(op), lane_(lane) {
     const std::size_t count = op.record().input_count;
-    if (count > few_.size()) {
-      many_.resize(count);
-      slots_ = many_.data();
+    if (count > inline_slots_.size()) {
+      heap_slots_.resize(count);
+      slots_ = heap_slots_.data();
     }
     for (std::size_t i = 0; i < count; ++i) {
       look_up(handles, i, lane);
@@ -41,7 +40,7 @@ class ResolvedOp final {
     return *slots_[static_cast<std::size_t>(input)];
   }
   /// The first input that no record has created yet, or nullptr. If set, the lane waits.
-  [[nodiscard]] Slot* unborn() const noexcept { return unborn_; }
+  [[nodiscard]] Slot* uncreated() const noexcept { return uncreated_; }
   /// Error of the first poisoned input, or null.
   [[nodiscard]] ErrorRef poison() const noexcept {
     return poisoned_ != nullptr ? poisoned_->error : nullptr;
@@ -54,8 +53,8 @@ class ResolvedOp final {
     const Operand operand = op_.input(static_cast<int>(index));
     Slot& slot = handles.slot(operand.slot);
     slots_[index] = &slot;
-    if (is_unborn(slot, operand)) {
-      unborn_ = unborn_ == nullptr ? &slot : unborn_;
+    if (is_uncreated(slot, operand)) {
+      uncreated_ = uncreated_ == nullptr ? &slot : uncreated_;
       return;
     }
     HEARTH_ASSERT(slot.generation == operand.generation && slot.state != SlotState::empty,
@@ -71,14 +70,14 @@ class ResolvedOp final {
 
   OpView op_;
   LaneId lane_;
-  Slot* unborn_ = nullptr;
+  Slot* uncreated_ = nullptr;
   const Slot* poisoned_ = nullptr;
   std::uint64_t foreign_uses_ = 0;
   // Uninitialised, and on the stack except for many inputs: resolving must cost no more than the
   // lookups.
-  std::array<Slot*, kInlineOperands> few_;
-  std::vector<Slot*> many_;
-  Slot** slots_ = few_.data();
+  std::array<Slot*, kInlineOperands> inline_slots_;
+  std::vector<Slot*> heap_slots_;
+  Slot** slots_ = inline_slots_.data();
 };
 
 }  // namespace hearth

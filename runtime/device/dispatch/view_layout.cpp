@@ -46,7 +46,7 @@ AxisRun run_from(int old_begin, int new_begin, const Shape& old_shape, const Sha
   return run;
 }
 
-bool lies_without_gaps(const StridedShape& old, const AxisRun& run) {
+bool is_dense(const StridedShape& old, const AxisRun& run) {
   for (int axis = run.old_begin; axis + 1 < run.old_end; ++axis) {
     const auto i = static_cast<std::size_t>(axis);
     if (old.strides[i] != old.shape[axis + 1] * old.strides[i + 1]) {
@@ -67,7 +67,7 @@ ViewLayout reshape_layout(const detail::Layout& from, const detail::Layout& to) 
   AxisRun run;
   while (run.old_end < old.shape.rank() && run.new_end < to.shape.rank()) {
     run = run_from(run.old_end, run.new_end, old.shape, to.shape);
-    if (!lies_without_gaps(old, run)) {
+    if (!is_dense(old, run)) {
       return ViewLayout{.possible = false};
     }
     std::int64_t step = old.strides[static_cast<std::size_t>(run.old_end - 1)];

@@ -93,21 +93,22 @@ KernelCall Dispatch::call_to_come(const OpView& op,
 }
 
 // If host memory is short or a backend throws, kernels are compiled one after the other.
-void Dispatch::foresee(LaneState& lane) noexcept {
+void Dispatch::precompile(LaneState& lane) noexcept {
   try {
-    foresee_all(lane);
+    precompile_ahead(lane);
   } catch (...) {
-    note_mistake("a look ahead for kernels");  // each kernel is requested again at its turn
+    log_mistake("a look ahead for kernels");  // each kernel is requested again at its turn
   }
 }
 
 // Neighbours that may form a group are left out: they need the group's kernel, which is known when
 // they are gathered. On a device without fusion they are compiled one after the other.
-void Dispatch::foresee_all(LaneState& lane) {
+void Dispatch::precompile_ahead(LaneState& lane) {
   LayoutsToCome layouts(handles_, endpoint_.tables());
   std::vector<std::pair<std::uint64_t, OpView>> kernels;
   std::vector<TensorView> views;
-  lane.foreseen = std::max(lane.foreseen, lane.lane->at(0).sequence + 1);  // that one waits itself
+  lane.precompiled_until =
+      std::max(lane.precompiled_until, lane.lane->at(0).sequence + 1);  // that one waits itself
   for (std::uint64_t ahead = 0; const OpRecord* record = lane.lane->peek(ahead); ++ahead) {
     if (lane.window.is_done(*record)) {
       continue;  // its inputs may have ended
@@ -128,12 +129,12 @@ void Dispatch::foresee_all(LaneState& lane) {
   };
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const auto& [sequence, op] = kernels[i];
-    if (sequence < lane.foreseen) {
+    if (sequence < lane.precompiled_until) {
       continue;
     }
-    lane.foreseen = sequence + 1;
+    lane.precompiled_until = sequence + 1;
     if (op.kind() != OpKind::custom && !joins(i) && (i == 0 || !joins(i - 1))) {
-      kernels_->foresee(call_to_come(op, layouts, views));
+      kernels_->precompile(call_to_come(op, layouts, views));
     }
   }
 }
@@ -145,7 +146,7 @@ Status Dispatch::submit_group(const FusedGroup& group,
                               LaneState& lane) {
   Status status = submit_call(group, kernels, lane.id, true);
   if (!status.has_value() && is_compiling_) [[unlikely]] {
-    foresee(lane);
+    precompile(lane);
     if (!could_run_singly(group)) {
       const DeviceEndpoint::CompileScope compiles(endpoint_);
       status = submit_call(group, kernels, lane.id, false);
@@ -157,9 +158,9 @@ Status Dispatch::submit_group(const FusedGroup& group,
 bool Dispatch::could_run_singly(const FusedGroup& group) const {
   LayoutsToCome layouts(handles_, endpoint_.tables());
   std::vector<TensorView> views;
-  return std::ranges::all_of(group.made, [&](const FusedGroup::Made& made) {
-    return made.role == FusedGroup::Role::shows || made.is_left ||
-           kernels_->has_kernel(call_to_come(made.op, layouts, views));
+  return std::ranges::all_of(group.members, [&](const FusedGroup::Member& member) {
+    return member.role == FusedGroup::Role::views || member.is_recomputed ||
+           kernels_->has_kernel(call_to_come(member.op, layouts, views));
   });
 }
 

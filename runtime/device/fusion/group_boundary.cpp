@@ -56,7 +56,7 @@ std::string own_kernel_of(const OpView& op) {
   }
   const DType dtype = record.input_count > 0 ? op.input(0).dtype : op.output(0).dtype;
   const bool is_of_dtype =
-      may_stand_in_group(op.kind(), DType::f32) || may_anchor_group(op.kind(), DType::f32);
+      may_join_group(op.kind(), DType::f32) || may_anchor_group(op.kind(), DType::f32);
   if (record.output_count > 1) {
     return fmt::format("has {} results: it is a kernel of its own", record.output_count);
   }
@@ -85,7 +85,7 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
   if (next == nullptr || !lane.window.may_be_grouped(*next)) {
     return ended(lane.window_end);
   }
-  if (!group_.made.empty() && group_.op_count() == 0) {
+  if (!group_.members.empty() && group_.op_count() == 0) {
     return "it makes the same number at each place, which a kernel of several ops does not write";
   }
   const OpView op(*next, lane.lane->peek_blob(first_passed_));
@@ -101,7 +101,7 @@ std::string GroupGather::why_ended(const LaneState& lane) const {
 bool GroupGather::reads_result(const OpView& op) const {
   for (int i = 0; i < op.record().input_count; ++i) {
     const GatherMark& mark = mark_of(handles_.slot(op.input(i).slot));
-    if (mark.made >= 0 || mark.is_before) {
+    if (mark.member >= 0 || mark.is_before) {
       return true;
     }
   }
@@ -109,7 +109,7 @@ bool GroupGather::reads_result(const OpView& op) const {
 }
 
 const FusedGroup& GroupGather::group_at(std::uint64_t ahead) const noexcept {
-  return group_.before != nullptr && !group_.made.empty() && ahead < group_.made.front().ahead
+  return group_.before != nullptr && !group_.members.empty() && ahead < group_.members.front().ahead
              ? *group_.before
              : group_;
 }
@@ -138,7 +138,7 @@ std::string GroupGather::words_of(Obstacle why, const OpView& op) const {
       return "has an input that is not made yet, or that carries an error";
     case Obstacle::drop:
       return "ends a tensor that other streams used";
-    case Obstacle::again:
+    case Obstacle::recomputed:
       return "recomputes a value for an op outside of this kernel";
     case Obstacle::lone_anchor:
       return "is a kernel of its own on this device";
@@ -181,9 +181,9 @@ std::string GroupGather::words_of_place(Obstacle why, const OpView& op) const {
       return "works along rows of a tensor that does not lie in memory row by row";
     case Obstacle::place:
       return "needs the place of each element in the whole tensor, which this kernel does not know";
-    case Obstacle::behind_anchor:
+    case Obstacle::row_epilogue:
       return fmt::format("works along rows, which a kernel that begins with {} does not",
-                         dispatch_.name_of(group.made.front().op.record()));
+                         dispatch_.name_of(group.members.front().op.record()));
     default:
       return "works along other rows than this kernel does";
   }
@@ -191,7 +191,7 @@ std::string GroupGather::words_of_place(Obstacle why, const OpView& op) const {
 
 std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
   const bool is_first = first_passed_ == 0;
-  if (why == Obstacle::stranger || (!is_first && why != Obstacle::joined && !reads_result(op))) {
+  if (why == Obstacle::unrelated || (!is_first && why != Obstacle::joined && !reads_result(op))) {
     return "reads no result of it";
   }
   switch (why) {
@@ -203,7 +203,7 @@ std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
       return "reads two results of it, of which only one could stay out of memory";
     case Obstacle::inner_result:
       return "reads a result that is not the last one of it";
-    case Obstacle::shown_result:
+    case Obstacle::viewed_result:
       return "reads a result of it in another shape";
     case Obstacle::part_result:
       return "reads a result of it that is one value for a row, or one for all";
@@ -230,14 +230,14 @@ std::string GroupGather::words_of_chain(Obstacle why, const OpView& op) const {
 std::string GroupGather::words_of_prologue(const OpView& op) const {
   int input = 0;
   while (input + 1 < op.record().input_count &&
-         mark_of(handles_.slot(op.input(input).slot)).made < 0) {
+         mark_of(handles_.slot(op.input(input).slot)).member < 0) {
     ++input;
   }
   return fmt::format(
       "reads its input {} from memory, and cannot take it while {} it{}",
       input + 1,
       group_.has_anchor()
-          ? fmt::format("{} makes", dispatch_.name_of(group_.made.front().op.record()))
+          ? fmt::format("{} makes", dispatch_.name_of(group_.members.front().op.record()))
           : "other ops make",
       dispatch_.runs_inline() ? "" : ", as on all devices of this kind");
 }
@@ -246,7 +246,7 @@ std::string GroupGather::words_of_joined(const OpView& op) const {
   int to_come = -1;
   for (int i = 0; i < op.record().input_count; ++i) {
     const GatherMark& mark = mark_of(handles_.slot(op.input(i).slot));
-    to_come = mark.made >= 0 ? i : to_come;
+    to_come = mark.member >= 0 ? i : to_come;
   }
   const std::int64_t most = dispatch_.joinable_calls(op, to_come);
   return fmt::format(
@@ -258,7 +258,7 @@ std::string GroupGather::words_of_joined(const OpView& op) const {
 // ---- for the journal ----
 
 // A view has no kernel that could carry the text, nor has a lifetime.
-void GroupRunner::note_alone(LaneState& lane, const OpView& first) const noexcept {
+void GroupRunner::record_alone(LaneState& lane, const OpView& first) const noexcept {
   KernelJournal* const journal = dispatch_.journal();
   if (journal == nullptr) [[likely]] {
     return;
@@ -276,7 +276,7 @@ std::string GroupRunner::why_alone(LaneState& lane, const OpView& first) const {
   if (of == OpClass::lifetime || of == OpClass::view || is_update(record)) {
     return "";
   }
-  if (!may_stand_first(first)) {
+  if (!may_begin_group(first)) {
     return may_be_anchor(first) ? "it is a kernel of its own on this device"
                                 : "it " + own_kernel_of(first);
   }
@@ -294,7 +294,7 @@ std::string GroupRunner::why_alone(LaneState& lane, const OpView& first) const {
 }
 
 // If host memory is short there is no text.
-void GroupRunner::note_end(const LaneState& lane, Gathered gathered) const noexcept {
+void GroupRunner::record_end(const LaneState& lane, Gathered gathered) const noexcept {
   KernelJournal* const journal = dispatch_.journal();
   if (journal == nullptr) [[likely]] {
     return;
@@ -309,7 +309,7 @@ void GroupRunner::note_end(const LaneState& lane, Gathered gathered) const noexc
   }
 }
 
-void GroupRunner::note_lone_record(const LaneState& lane) const noexcept {
+void GroupRunner::record_lone_record(const LaneState& lane) const noexcept {
   if (KernelJournal* const journal = dispatch_.journal()) {
     try {
       journal->expect_end(ended(lane.window_end));
@@ -319,7 +319,7 @@ void GroupRunner::note_lone_record(const LaneState& lane) const noexcept {
   }
 }
 
-void GroupRunner::note_less() noexcept {
+void GroupRunner::record_reduced_reach() noexcept {
   if (dispatch_.journal() == nullptr) [[likely]] {
     return;
   }
@@ -333,7 +333,7 @@ void GroupRunner::note_less() noexcept {
 }
 
 // The group's ops run one by one, the first one at once.
-void GroupRunner::note_single(const LaneState& lane, std::uint64_t last, Fused fused) noexcept {
+void GroupRunner::record_single(const LaneState& lane, std::uint64_t last, Fused fused) noexcept {
   KernelJournal* const journal = dispatch_.journal();
   if (journal == nullptr) [[likely]] {
     return;

@@ -32,9 +32,9 @@ bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept
   const OpRecord& record = op.record();
   if (record.kind == OpKind::expression) {
     const ExprId id{op.attributes<ExpressionAttributes>().expression};
-    return has_one_result(record) && may_stand_in_group(expressions[id]);
+    return has_one_result(record) && may_join_group(expressions[id]);
   }
-  return has_one_result(record) && may_stand_in_group(record.kind, dtype_of_values(op));
+  return has_one_result(record) && may_join_group(record.kind, dtype_of_values(op));
 }
 
 // Estimates the length of the op's text in a kernel: a driver's compile time grows with it.
@@ -66,25 +66,25 @@ bool may_be_anchor(const OpView& op) noexcept {
 std::size_t FusedGroup::ops_with_outputs(std::size_t most_outputs) const {
   std::array<std::int32_t, (std::size_t{1} << 8U) + 2> change{};
   std::array<std::size_t, std::size_t{1} << 8U> last_read{};
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    for (std::size_t s = 0; s < made[i].source_count; ++s) {
-      const GroupSource& source = sources[made[i].first_source + s];
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    for (std::size_t s = 0; s < members[i].source_count; ++s) {
+      const GroupSource& source = sources[members[i].first_source + s];
       if (source.is_made) {
         last_read[source.number] = i;
       }
     }
   }
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    if (!made[i].is_left) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (!members[i].is_recomputed) {
       ++change[i + 1];
-      --change[made[i].is_over ? std::max(last_read[i], i) + 1 : made.size() + 1];
+      --change[members[i].is_internal ? std::max(last_read[i], i) + 1 : members.size() + 1];
     }
   }
   std::size_t ops = 0;
   std::size_t most_ops = 0;
   std::int32_t outputs = 0;
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    ops += made[i].role != Role::shows ? 1U : 0U;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    ops += members[i].role != Role::views ? 1U : 0U;
     outputs += change[i + 1];
     if (outputs <= static_cast<std::int32_t>(most_outputs)) {
       most_ops = ops;
@@ -101,31 +101,31 @@ void GroupGather::gather(const LaneState& lane, std::size_t most_ops, GroupReach
   reach_ = reach;
   less_ = reach == GroupReach::chained ? Obstacle::refused : less_;
   most_ops_ = most_ops;
-  leaves_again_ = false;
+  bypasses_recomputed_ = false;
   record_count_ = 0;
   is_cut_ = false;
   gather_records(lane);
-  while (must_take_less())
+  while (must_shrink())
     [[unlikely]] {
       gather_records(lane);
     }
 }
 
 // Each of the two happens at most once.
-bool GroupGather::must_take_less() noexcept {
+bool GroupGather::must_shrink() noexcept {
   if (!is_chain_closed_) {
     reach_ = GroupReach::single;
     less_ = Obstacle::needed;
     return true;
   }
-  const bool leaves = !leaves_again_ && hands_on_what_is_made_again();
-  leaves_again_ = leaves_again_ || leaves;
+  const bool leaves = !bypasses_recomputed_ && stores_recomputed_value();
+  bypasses_recomputed_ = bypasses_recomputed_ || leaves;
   return leaves;
 }
 
-bool GroupGather::hands_on_what_is_made_again() const noexcept {
-  return has_again_ && std::ranges::any_of(group_.made, [](const Made& made) {
-           return made.is_output() && made.op.record().has(RecordFlag::again);
+bool GroupGather::stores_recomputed_value() const noexcept {
+  return has_recomputed_ && std::ranges::any_of(group_.members, [](const Member& member) {
+           return member.is_output() && member.op.record().has(RecordFlag::recomputes);
          });
 }
 
@@ -136,7 +136,7 @@ void GroupGather::gather_records(const LaneState& lane) {
   ++gathering_;
   is_chain_closed_ = true;
   is_ended_ = false;
-  has_again_ = false;
+  has_recomputed_ = false;
   passed_ops_ = 0;
   ops_ = 0;
   first_obstacle_ = Obstacle::none;
@@ -155,7 +155,7 @@ void GroupGather::gather_records(const LaneState& lane) {
       group_.records = ahead_ + 1;
       continue;
     }
-    if (group_.made.empty()) {
+    if (group_.members.empty()) {
       first_obstacle_ = obstacle_;
       record_count_ = std::max(record_count_, ahead_);
       is_cut_ = is_cut_ || goes_on();
@@ -196,14 +196,14 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
   if (is_ended_) {
     return refuse(Obstacle::ended);
   }
-  if (passed_ops_ > 0 && op.record().has(RecordFlag::again)) [[unlikely]] {
-    if (leaves_again_) {
-      return refuse(Obstacle::again);
+  if (passed_ops_ > 0 && op.record().has(RecordFlag::recomputes)) [[unlikely]] {
+    if (bypasses_recomputed_) {
+      return refuse(Obstacle::recomputed);
     }
-    has_again_ = true;
+    has_recomputed_ = true;
   }
   if (may_be_anchor(op) && reach_ != GroupReach::plain) {
-    return group_.made.empty() ? take_anchor(lane, op) : take_anchor_behind(lane, op);
+    return group_.members.empty() ? take_anchor(lane, op) : take_chained_anchor(lane, op);
   }
   if (is_view(op.kind()) && has_one_result(op.record())) {
     return take_view(op);
@@ -217,17 +217,17 @@ bool GroupGather::take(const LaneState& lane, const OpView& op) {
 
 // If the device has no such kernel, reports the obstacle to the op's place in the group.
 bool GroupGather::take_last(const LaneState& lane, const OpView& op) {
-  if (group_.made.empty() || !has_one_result(op.record()) || !may_end_chain(op.kind())) {
+  if (group_.members.empty() || !has_one_result(op.record()) || !may_end_chain(op.kind())) {
     return false;
   }
   const Obstacle to_its_place = obstacle_;
-  is_ended_ = take_anchor_behind(lane, op);
-  const bool is_possible = obstacle_ != Obstacle::prologue && obstacle_ != Obstacle::stranger;
+  is_ended_ = take_chained_anchor(lane, op);
+  const bool is_possible = obstacle_ != Obstacle::prologue && obstacle_ != Obstacle::unrelated;
   return is_ended_ || refuse(is_possible ? obstacle_ : to_its_place);
 }
 
 bool GroupGather::take_drop(const OpView& op) {
-  if (op.record().blob_size_bytes != 0 || !dispatch_.guests.empty() || group_.made.empty()) {
+  if (op.record().blob_size_bytes != 0 || !dispatch_.guests.empty() || group_.members.empty()) {
     return refuse(Obstacle::drop);
   }
   enter_end({.ahead = ahead_, .operand = op.input(0), .is_drop = true});
@@ -241,18 +241,18 @@ void GroupGather::pass(const OpView& op, std::uint64_t ahead) {
   }
 }
 
-void GroupGather::take_in(const Made& made) {
-  enter_ends(made.op);
-  Slot& slot = handles_.slot(made.operand.slot);
-  mark_of(slot).made = static_cast<std::int16_t>(group_.made.size());
-  group_.made.push_back(made);
-  group_.made.back().slot = &slot;
+void GroupGather::take_in(const Member& member) {
+  enter_ends(member.op);
+  Slot& slot = handles_.slot(member.operand.slot);
+  mark_of(slot).member = static_cast<std::int16_t>(group_.members.size());
+  group_.members.push_back(member);
+  group_.members.back().slot = &slot;
   ++open_;
-  ops_ += made.role != FusedGroup::Role::shows ? weight_of(made.op) : 0U;
+  ops_ += member.role != FusedGroup::Role::views ? weight_of(member.op) : 0U;
 }
 
 bool GroupGather::find_tensor(const Operand& operand, Slot& slot) {
-  if (is_unborn(slot, operand)) {
+  if (is_uncreated(slot, operand)) {
     return refuse(Obstacle::unready_input);
   }
   if (slot.late) {
@@ -266,11 +266,11 @@ bool GroupGather::find_sources(const OpView& op) {
   for (int i = 0; i < op.record().input_count; ++i) {
     Source source{.operand = op.input(i)};
     Slot& slot = handles_.slot(source.operand.slot);
-    if (const std::int16_t made = mark_of(slot).made; made >= 0) {
-      source.made = &group_.made[static_cast<std::size_t>(made)];
-      source.root = source.made->role == FusedGroup::Role::shows
-                        ? group_.sources[source.made->first_source]
-                        : GroupSource{.is_made = true, .number = static_cast<std::uint8_t>(made)};
+    if (const std::int16_t member = mark_of(slot).member; member >= 0) {
+      source.member = &group_.members[static_cast<std::size_t>(member)];
+      source.root = source.member->role == FusedGroup::Role::views
+                        ? group_.sources[source.member->first_source]
+                        : GroupSource{.is_made = true, .number = static_cast<std::uint8_t>(member)};
     } else if (!find_tensor(source.operand, slot)) {
       return false;
     } else {
@@ -283,13 +283,13 @@ bool GroupGather::find_sources(const OpView& op) {
 
 bool GroupGather::is_connected() const noexcept {
   return std::ranges::any_of(found_, [this](const Source& source) {
-    return source.made != nullptr || mark_of(*source.slot).input >= 0;
+    return source.member != nullptr || mark_of(*source.slot).input >= 0;
   });
 }
 
 // If the op is refused, all its additions are undone.
 bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
-  if (!group_.made.empty() && ops_ + weight_of(op) > most_ops_) {
+  if (!group_.members.empty() && ops_ + weight_of(op) > most_ops_) {
     return refuse(Obstacle::ops);
   }
   const std::size_t parameters = group_.parameters + group_parameter_count(op);
@@ -300,7 +300,7 @@ bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
     return false;
   }
   if (passed_ops_ > 0 && !is_connected()) {
-    return refuse(Obstacle::stranger);
+    return refuse(Obstacle::unrelated);
   }
   const ShapeId space = group_.space;
   const bool had_space = group_.has_space;
@@ -308,9 +308,9 @@ bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
   GroupExtent extent = GroupExtent::full;
   const bool has_place =
       runs_along_rows(op.kind()) ? place_along_rows(op, extent) : place_elementwise(op, extent);
-  Made made{.op = op, .operand = op.output(0), .ahead = ahead_, .extent = extent};
+  Member member{.op = op, .operand = op.output(0), .ahead = ahead_, .extent = extent};
   const GroupExtent read = runs_along_rows(op.kind()) ? GroupExtent::full : extent;
-  if (!has_place || !enter_sources(lane, read, made)) {
+  if (!has_place || !enter_sources(lane, read, member)) {
     if (group_.row_axes != row_axes) {
       forget_rows();
     }
@@ -319,7 +319,7 @@ bool GroupGather::take_op(const LaneState& lane, const OpView& op) {
     return false;
   }
   group_.parameters = parameters;
-  take_in(made);
+  take_in(member);
   return true;
 }
 
@@ -330,7 +330,8 @@ bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
   if (group_.before == nullptr && dispatch_.joinable_calls(op) > 1) {
     return refuse(Obstacle::joined);
   }
-  Made made{.op = op, .operand = op.output(0), .ahead = ahead_, .role = FusedGroup::Role::anchor};
+  Member member{
+      .op = op, .operand = op.output(0), .ahead = ahead_, .role = FusedGroup::Role::anchor};
   for (int i = 0; i < op.record().input_count; ++i) {
     Slot& slot = handles_.slot(op.input(i).slot);
     const bool is_chained = group_.before != nullptr && i == group_.before_input;
@@ -338,14 +339,14 @@ bool GroupGather::take_anchor(const LaneState& lane, const OpView& op) {
       group_.anchor_inputs.clear();
       return false;
     }
-    made.needs |= 1U << (FusedGroup::kFirstAnchorNeed + static_cast<std::uint32_t>(i));
+    member.needs |= 1U << (FusedGroup::kFirstAnchorNeed + static_cast<std::uint32_t>(i));
     const bool is_foreign = !is_chained && slot.home != lane.id && !slot.is_published;
     group_.foreign_uses += is_foreign ? 1U : 0U;
     group_.anchor_inputs.push_back({.operand = op.input(i), .slot = &slot});
   }
-  group_.space = made.operand.shape;
+  group_.space = member.operand.shape;
   group_.has_space = true;
-  take_in(made);
+  take_in(member);
   return true;
 }
 
@@ -363,39 +364,41 @@ int GroupGather::chained_input(const OpView& op) {
   }
   int found = -1;
   for (int i = 0; i < op.record().input_count; ++i) {
-    const std::int16_t made = mark_of(handles_.slot(op.input(i).slot)).made;
-    if (made < 0) {
+    const std::int16_t member = mark_of(handles_.slot(op.input(i).slot)).member;
+    if (member < 0) {
       continue;
     }
-    const Made& each = group_.made[static_cast<std::size_t>(made)];
-    const Obstacle why = found >= 0 ? Obstacle::two_results : obstacle_to_hand_on(op, i, each);
+    const Member& each = group_.members[static_cast<std::size_t>(member)];
+    const Obstacle why = found >= 0 ? Obstacle::two_results : obstacle_to_feed(op, i, each);
     if (why != Obstacle::none) {
       return cannot(why);
     }
     found = i;
   }
-  return found >= 0 ? found : cannot(Obstacle::stranger);
+  return found >= 0 ? found : cannot(Obstacle::unrelated);
 }
 
-GroupGather::Obstacle GroupGather::obstacle_to_hand_on(const OpView& op,
-                                                       int input,
-                                                       const Made& made) const {
-  if (made.role == FusedGroup::Role::shows) {
-    return Obstacle::shown_result;
+GroupGather::Obstacle GroupGather::obstacle_to_feed(const OpView& op,
+                                                    int input,
+                                                    const Member& member) const {
+  if (member.role == FusedGroup::Role::views) {
+    return Obstacle::viewed_result;
   }
-  if (made.ahead != group_.made.back().ahead) {
+  if (member.ahead != group_.members.back().ahead) {
     return Obstacle::inner_result;
   }
-  if (made.extent != GroupExtent::full) {
+  if (member.extent != GroupExtent::full) {
     return Obstacle::part_result;
   }
-  const OpKind maker = group_.has_anchor() ? group_.made.front().op.kind() : OpKind::expression;
-  return dispatch_.may_take_prologue(op.kind(), input, maker) ? Obstacle::none : Obstacle::prologue;
+  const OpKind producer =
+      group_.has_anchor() ? group_.members.front().op.kind() : OpKind::expression;
+  return dispatch_.may_take_prologue(op.kind(), input, producer) ? Obstacle::none
+                                                                 : Obstacle::prologue;
 }
 
 // Treats all other values as internal and leaves out unneeded ones at once. If a value turns out to
 // have a consumer, the chain is not closed and everything is gathered again.
-bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
+bool GroupGather::take_chained_anchor(const LaneState& lane, const OpView& op) {
   const int input = chained_input(op);
   if (input < 0) {
     return false;
@@ -411,14 +414,14 @@ bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
   if (dispatch_.joinable_calls(op, input) > 1) {
     return refuse(Obstacle::joined);
   }
-  for (Made& made : group_.made) {
-    made.is_over = true;
+  for (Member& member : group_.members) {
+    member.is_internal = true;
   }
-  group_.made.back().is_handed_on = true;
+  group_.members.back().feeds_next_anchor = true;
   leave_out_unneeded();
-  for (const Made& made : group_.made) {
-    GatherMark& mark = mark_of(*made.slot);
-    mark.made = -1;
+  for (const Member& member : group_.members) {
+    GatherMark& mark = mark_of(*member.slot);
+    mark.member = -1;
     mark.is_before = true;
   }
   for (const Input& each : group_.inputs) {
@@ -433,8 +436,9 @@ bool GroupGather::take_anchor_behind(const LaneState& lane, const OpView& op) {
 }
 
 bool GroupGather::closes_chain() noexcept {
-  return group_.before == nullptr || std::ranges::all_of(before_.made, [this](const Made& made) {
-           const std::int16_t end = mark_of(*made.slot).end;
+  return group_.before == nullptr ||
+         std::ranges::all_of(before_.members, [this](const Member& member) {
+           const std::int16_t end = mark_of(*member.slot).end;
            return end >= 0 && !group_.ends[static_cast<std::size_t>(end)].is_own &&
                   ends_in_group(group_.ends[static_cast<std::size_t>(end)]);
          });
@@ -443,7 +447,7 @@ bool GroupGather::closes_chain() noexcept {
 bool GroupGather::fails_with_anchor() const noexcept {
   const auto fails = [](const FusedGroup& group) {
     return group.has_anchor() &&
-           may_fail(group.made.front().op.kind(), dtype_of_values(group.made.front().op));
+           may_fail(group.members.front().op.kind(), dtype_of_values(group.members.front().op));
   };
   return fails(group_) || (group_.before != nullptr && fails(*group_.before));
 }
@@ -451,51 +455,51 @@ bool GroupGather::fails_with_anchor() const noexcept {
 // A view of a group's value is the same value in another shape. A reshape right after some anchors
 // sets the shape of the group's space.
 bool GroupGather::take_view(const OpView& op) {
-  if (group_.made.empty()) {
+  if (group_.members.empty()) {
     return refuse(Obstacle::view);
   }
   if (!find_sources(op)) {
     return false;
   }
   const Source& source = found_.front();
-  if (source.made == nullptr) {
-    return refuse(Obstacle::stranger);
+  if (source.member == nullptr) {
+    return refuse(Obstacle::unrelated);
   }
-  if (source.made->role == FusedGroup::Role::anchor) {
-    if (op.kind() != OpKind::reshape || !may_show_anchor(source.made->op.kind()) ||
-        group_.made.size() > 1) {
+  if (source.member->role == FusedGroup::Role::anchor) {
+    if (op.kind() != OpKind::reshape || !may_view_anchor(source.member->op.kind()) ||
+        group_.members.size() > 1) {
       return refuse(Obstacle::view);
     }
     group_.space = op.output(0).shape;
   }
-  Made made{.op = op,
-            .operand = op.output(0),
-            .ahead = ahead_,
-            .needs = source.made->needs,
-            .first_source = static_cast<std::uint8_t>(group_.sources.size()),
-            .source_count = 1,
-            .role = FusedGroup::Role::shows};
-  if (!place_view(made.operand, made.extent)) {
+  Member member{.op = op,
+                .operand = op.output(0),
+                .ahead = ahead_,
+                .needs = source.member->needs,
+                .first_source = static_cast<std::uint8_t>(group_.sources.size()),
+                .source_count = 1,
+                .role = FusedGroup::Role::views};
+  if (!place_view(member.operand, member.extent)) {
     return refuse(Obstacle::view);
   }
   group_.sources.push_back(source.root);
-  take_in(made);
+  take_in(member);
   return true;
 }
 
 // ---- what is taken ----
 
 // `extent`: extent of the values that the op reads.
-bool GroupGather::enter_sources(const LaneState& lane, GroupExtent extent, Made& made) {
+bool GroupGather::enter_sources(const LaneState& lane, GroupExtent extent, Member& member) {
   const std::size_t inputs = group_.inputs.size();
   const std::size_t sources = group_.sources.size();
-  made.first_source = static_cast<std::uint8_t>(sources);
-  made.source_count = static_cast<std::uint8_t>(found_.size());
+  member.first_source = static_cast<std::uint8_t>(sources);
+  member.source_count = static_cast<std::uint8_t>(found_.size());
   for (const Source& source : found_) {
-    if (source.made != nullptr) {
-      made.needs |= source.made->needs;
+    if (source.member != nullptr) {
+      member.needs |= source.member->needs;
       group_.sources.push_back(source.root);
-    } else if (!enter_input(lane, source, extent, made)) {
+    } else if (!enter_input(lane, source, extent, member)) {
       while (group_.inputs.size() > inputs) {
         mark_of(*group_.inputs.back().slot).input = -1;
         group_.inputs.pop_back();
@@ -511,7 +515,7 @@ bool GroupGather::enter_sources(const LaneState& lane, GroupExtent extent, Made&
 bool GroupGather::enter_input(const LaneState& lane,
                               const Source& source,
                               GroupExtent extent,
-                              Made& made) {
+                              Member& member) {
   const Fit fit = group_.has_space ? fit_of(source.operand.shape) : Fit::none;
   const GroupExtent wanted =
       extent == GroupExtent::row || fit == Fit::row_kept ? GroupExtent::row : GroupExtent::full;
@@ -531,7 +535,7 @@ bool GroupGather::enter_input(const LaneState& lane,
     }
     known.extent = GroupExtent::row;
   }
-  made.needs |= 1U << static_cast<unsigned>(number);
+  member.needs |= 1U << static_cast<unsigned>(number);
   group_.sources.push_back({.number = static_cast<std::uint8_t>(number)});
   return true;
 }
@@ -547,7 +551,7 @@ void GroupGather::enter_ends(const OpView& op) {
 void GroupGather::enter_end(const FusedGroup::End& end) {
   GatherMark& mark = mark_of(handles_.slot(end.operand.slot));
   mark.end = static_cast<std::int16_t>(group_.ends.size());
-  open_ -= mark.made >= 0 || mark.is_before ? 1U : 0U;
+  open_ -= mark.member >= 0 || mark.is_before ? 1U : 0U;
   group_.ends.push_back(end);
 }
 

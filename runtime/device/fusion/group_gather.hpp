@@ -61,29 +61,29 @@ class GroupGather final {
     ops,   ///< The group has the maximum of ops or results.
     /// Its result has neither the shape of the group's values nor one element for each row.
     shape,
-    row,            ///< Works along other rows, or a row's value lies along other axes.
-    long_row,       ///< Its rows are too long.
-    axes,           ///< Works along axes that are not the last ones.
-    order,          ///< Reads a tensor of another shape or order.
-    place,          ///< Its result depends on positions that the group does not know.
-    behind_anchor,  ///< Works along rows behind an anchor.
+    row,           ///< Works along other rows, or a row's value lies along other axes.
+    long_row,      ///< Its rows are too long.
+    axes,          ///< Works along axes that are not the last ones.
+    order,         ///< Reads a tensor of another shape or order.
+    place,         ///< Its result depends on positions that the group does not know.
+    row_epilogue,  ///< Works along rows behind an anchor.
     numbers,
     inputs,
     unready_input,
     drop,
-    stranger,      ///< Shares no tensor with the group.
-    again,         ///< Recomputes a value for ops that are not in the group.
-    lone_anchor,   ///< The device's kernel of it takes no epilogue.
-    joined,        ///< Joins ops of other lanes.
-    second_chain,  ///< The anchor already has a group before it.
-    two_results,   ///< Reads two results of the group.
-    inner_result,  ///< Reads a result that is not the last one.
-    shown_result,  ///< Reads a view of a result.
-    part_result,   ///< Reads a result that lacks elements at some positions.
-    prologue,      ///< The device's kernel of it takes no such prologue.
-    needed,        ///< Other ops read the result that it would take.
-    repeated,      ///< That result repeats along rows of which the group reads none.
-    refused,       ///< The backend refuses it together with the group.
+    unrelated,      ///< Shares no tensor with the group.
+    recomputed,     ///< Recomputes a value for ops that are not in the group.
+    lone_anchor,    ///< The device's kernel of it takes no epilogue.
+    joined,         ///< Joins ops of other lanes.
+    second_chain,   ///< The anchor already has a group before it.
+    two_results,    ///< Reads two results of the group.
+    inner_result,   ///< Reads a result that is not the last one.
+    viewed_result,  ///< Reads a view of a result.
+    part_result,    ///< Reads a result that lacks elements at some positions.
+    prologue,       ///< The device's kernel of it takes no such prologue.
+    needed,         ///< Other ops read the result that it would take.
+    repeated,       ///< That result repeats along rows of which the group reads none.
+    refused,        ///< The backend refuses it together with the group.
     /// No plan exists for the two together, and an early end of the window creates none.
     unplanned,
     ended  ///< A reduction has read the group's last value and takes no epilogue.
@@ -103,13 +103,13 @@ class GroupGather final {
   static constexpr int kMostPassedOps = 4;
   static constexpr std::uint64_t kMostPassedRecords = 48;
 
-  using Made = FusedGroup::Made;
+  using Member = FusedGroup::Member;
   using Input = FusedGroup::Input;
 
   /// Source of an op's input: a value of the group or a tensor, and the shape in which the op sees
   /// it.
   struct Source {
-    const Made* made = nullptr;  ///< The value or view as it stands in the group.
+    const Member* member = nullptr;  ///< The value or view as it stands in the group.
     GroupSource root = {};
     Slot* slot = nullptr;
     Operand operand = {};
@@ -119,15 +119,15 @@ class GroupGather final {
 
   void gather_records(const LaneState& lane);
   /// Whether the gathered ops cannot be the group, so that it is gathered again with less.
-  [[nodiscard]] bool must_take_less() noexcept;
+  [[nodiscard]] bool must_shrink() noexcept;
   /// Whether a recomputed value would be stored for a later op outside the group. Then the value is
   /// better recomputed with that op.
-  [[nodiscard]] bool hands_on_what_is_made_again() const noexcept;
+  [[nodiscard]] bool stores_recomputed_value() const noexcept;
   [[nodiscard]] bool take(const LaneState& lane, const OpView& op);
   [[nodiscard]] bool take_drop(const OpView& op);
   [[nodiscard]] bool take_anchor(const LaneState& lane, const OpView& op);
   /// Makes the gathered ops the group before this op, if the op can read their one result.
-  [[nodiscard]] bool take_anchor_behind(const LaneState& lane, const OpView& op);
+  [[nodiscard]] bool take_chained_anchor(const LaneState& lane, const OpView& op);
   /// Lets a reduction outside the group read its last value while that is computed. The reduction
   /// ends the group.
   [[nodiscard]] bool take_last(const LaneState& lane, const OpView& op);
@@ -135,7 +135,7 @@ class GroupGather final {
   /// itself; -1 if none.
   [[nodiscard]] int chained_input(const OpView& op);
   /// Reason for which a value of the group cannot feed input `input` of the op.
-  [[nodiscard]] Obstacle obstacle_to_hand_on(const OpView& op, int input, const Made& made) const;
+  [[nodiscard]] Obstacle obstacle_to_feed(const OpView& op, int input, const Member& member) const;
   /// Whether the group before has only the result that feeds the anchor.
   [[nodiscard]] bool closes_chain() noexcept;
   [[nodiscard]] bool take_op(const LaneState& lane, const OpView& op);
@@ -153,7 +153,7 @@ class GroupGather final {
   /// Marks the operands of a bypassed record.
   void pass(const OpView& op, std::uint64_t ahead);
   /// Adds an op or a view to the group.
-  void take_in(const Made& made);
+  void take_in(const Member& member);
   /// Whether the op shares a tensor or value with the group.
   [[nodiscard]] bool is_connected() const noexcept;
   /// Determines the extent of the op's result; returns false if it does not fit the group's space.
@@ -174,11 +174,11 @@ class GroupGather final {
   [[nodiscard]] bool is_full(const Source& source) const;
   [[nodiscard]] Fit fit_of(ShapeId id) const;
   /// Adds the sources of an op to the group. Returns false if there are too many.
-  [[nodiscard]] bool enter_sources(const LaneState& lane, GroupExtent extent, Made& made);
+  [[nodiscard]] bool enter_sources(const LaneState& lane, GroupExtent extent, Member& member);
   [[nodiscard]] bool enter_input(const LaneState& lane,
                                  const Source& source,
                                  GroupExtent extent,
-                                 Made& made);
+                                 Member& member);
   void enter_ends(const OpView& op);
   void enter_end(const FusedGroup::End& end);
   /// Whether a later record may still change the group.
@@ -188,14 +188,14 @@ class GroupGather final {
   void leave_out_unneeded();
   void leave_out_unread();
   void leave_out_rows() noexcept;
-  [[nodiscard]] std::span<const GroupSource> sources_of(const Made& made) const noexcept {
-    return std::span(group_.sources).subspan(made.first_source, made.source_count);
+  [[nodiscard]] std::span<const GroupSource> sources_of(const Member& member) const noexcept {
+    return std::span(group_.sources).subspan(member.first_source, member.source_count);
   }
   /// Marks the tensor as ending with the group.
-  void note_last(const Operand& operand);
+  void record_last(const Operand& operand);
   /// Marks the tensor as ending with the group before, if that reads it.
-  [[nodiscard]] bool note_last_before(const Slot& slot) noexcept;
-  void leave_alone(Made& made);
+  [[nodiscard]] bool record_last_before(const Slot& slot) noexcept;
+  void mark_recomputed(Member& member);
   [[nodiscard]] bool ends_in_group(const FusedGroup::End& end) noexcept;
   [[nodiscard]] const Shape& shape_of(ShapeId id) const;
   /// Text of why_ended() after the op's name: about the layout of its values, or about its relation
@@ -206,7 +206,7 @@ class GroupGather final {
   [[nodiscard]] std::string words_of_prologue(const OpView& op) const;
   [[nodiscard]] std::string words_of_joined(const OpView& op) const;
   [[nodiscard]] static bool is_of_place(Obstacle why) noexcept {
-    return why >= Obstacle::shape && why <= Obstacle::behind_anchor;
+    return why >= Obstacle::shape && why <= Obstacle::row_epilogue;
   }
   [[nodiscard]] bool reads_result(const OpView& op) const;
   /// The group that existed when the record was bypassed.
@@ -228,9 +228,9 @@ class GroupGather final {
   std::size_t most_ops_ = 0;
   GroupReach reach_ = GroupReach::chained;
   bool is_chain_closed_ = true;
-  bool is_ended_ = false;      // a reduction has read its last value
-  bool has_again_ = false;     // it took a recomputing op from behind bypassed ops
-  bool leaves_again_ = false;  // those are bypassed
+  bool is_ended_ = false;             // a reduction has read its last value
+  bool has_recomputed_ = false;       // it took a recomputing op from behind bypassed ops
+  bool bypasses_recomputed_ = false;  // those are bypassed
   std::uint64_t record_count_ = 0;
   bool is_cut_ = false;
   std::size_t ops_ = 0;

@@ -166,24 +166,24 @@ class GroupLegality::Check {
     check_ends();
     if (tensors_.breach().empty()) {
       if (group_.before != nullptr) {
-        play_before(*group_.before);
+        simulate_before(*group_.before);
       }
-      play_group();
-      play_rest();
+      simulate_group();
+      simulate_rest();
       Tensors singly(of_);
-      of_.play_singly(singly);
+      of_.simulate_singly(singly);
       tensors_.compare(singly);
     }
     return tensors_.breach();
   }
 
  private:
-  using Made = FusedGroup::Made;
+  using Member = FusedGroup::Member;
   using Role = FusedGroup::Role;
   /// The op of the kernel that computes a tensor's value.
   struct Value {
     Operand operand;
-    std::size_t made = 0;
+    std::size_t member = 0;
   };
 
   void breach(std::uint64_t ahead, std::string_view what) {
@@ -193,18 +193,19 @@ class GroupLegality::Check {
 
   // Each op of the group must be a record of the window that has not run, after the previous one.
   [[nodiscard]] std::uint64_t take_records(const FusedGroup& group, std::uint64_t next) {
-    for (const Made& made : group.made) {
-      if (made.ahead < next || made.ahead >= of_.records_.size() ||
-          of_.records_[made.ahead].is_done ||
-          &of_.records_[made.ahead].op.record() != &made.op.record()) {
-        breach(made.ahead, "is not a record that may be taken here");
+    for (const Member& member : group.members) {
+      if (member.ahead < next || member.ahead >= of_.records_.size() ||
+          of_.records_[member.ahead].is_done ||
+          &of_.records_[member.ahead].op.record() != &member.op.record()) {
+        breach(member.ahead, "is not a record that may be taken here");
         return next;
       }
-      if (made.op.record().output_count != 1 || !is_same_tensor(made.op.output(0), made.operand)) {
-        breach(made.ahead, "makes another tensor");
+      if (member.op.record().output_count != 1 ||
+          !is_same_tensor(member.op.output(0), member.operand)) {
+        breach(member.ahead, "makes another tensor");
       }
-      next = made.ahead + 1;
-      taken_[made.ahead] = &made;
+      next = member.ahead + 1;
+      taken_[member.ahead] = &member;
     }
     return next;
   }
@@ -220,9 +221,10 @@ class GroupLegality::Check {
         breach(end.ahead, "ends a tensor behind the window");
       } else if (end.is_drop) {
         check_drop(end);
-      } else if (const Made* const made = taken_[end.ahead]; made == nullptr || made->is_left) {
+      } else if (const Member* const member = taken_[end.ahead];
+                 member == nullptr || member->is_recomputed) {
         breach(end.ahead, "ends itself what the group ends for it");
-      } else if (!reads_last(made->op, end.operand)) {
+      } else if (!reads_last(member->op, end.operand)) {
         breach(end.ahead, "does not end what the group ends for it");
       }
     }
@@ -232,14 +234,15 @@ class GroupLegality::Check {
     check_ends_in(group_);
   }
   void check_ends_in(const FusedGroup& group) {
-    for (const Made& made : group.made) {
-      for (int i = 0; i < made.op.record().input_count; ++i) {
-        const Operand input = made.op.input(i);
-        if (!made.is_left && input.use == Use::read_last && ends_of(made.ahead, input) != 1) {
-          breach(made.ahead,
+    for (const Member& member : group.members) {
+      for (int i = 0; i < member.op.record().input_count; ++i) {
+        const Operand input = member.op.input(i);
+        if (!member.is_recomputed && input.use == Use::read_last &&
+            ends_of(member.ahead, input) != 1) {
+          breach(member.ahead,
                  fmt::format("the end of slot {} is applied {} times",
                              input.slot.value,
-                             ends_of(made.ahead, input)));
+                             ends_of(member.ahead, input)));
         }
       }
     }
@@ -265,50 +268,52 @@ class GroupLegality::Check {
   // ---- the group ----
 
   // The anchor reads one of its values. No other op reads any, and none reaches memory.
-  void play_before(const FusedGroup& before) {
+  void simulate_before(const FusedGroup& before) {
     if (!group_.has_anchor() || before.before != nullptr ||
-        std::ranges::count(before.made, true, &Made::is_handed_on) != 1) {
+        std::ranges::count(before.members, true, &Member::feeds_next_anchor) != 1) {
       tensors_.breach("precedes no anchor, or defers a number of values other than one");
       return;
     }
     read_all(before);
     values_.clear();
-    for (const Made& made : before.made) {
-      tensors_.begin_group(made.ahead);
-      if (!made.is_over || made.is_left) {
-        tensors_.breach(made.operand, "is needed, but only deferred");
+    for (const Member& member : before.members) {
+      tensors_.begin_group(member.ahead);
+      if (!member.is_internal || member.is_recomputed) {
+        tensors_.breach(member.operand, "is needed, but only deferred");
       }
-      tensors_.make(made.operand);
-      tensors_.end(made.operand);
+      tensors_.make(member.operand);
+      tensors_.end(member.operand);
     }
-    const Made& handed_on = before.handed_on();
-    const OpView& anchor = group_.made.front().op;
+    const Member& next_anchor_input = before.next_anchor_input();
+    const OpView& anchor = group_.members.front().op;
     const Operand input = anchor.input(group_.before_input);
-    if (handed_on.extent != GroupExtent::full || handed_on.role == Role::shows ||
-        handed_on.role == Role::unneeded || !is_same_tensor(handed_on.operand, input)) {
+    if (next_anchor_input.extent != GroupExtent::full || next_anchor_input.role == Role::views ||
+        next_anchor_input.role == Role::unneeded ||
+        !is_same_tensor(next_anchor_input.operand, input)) {
       tensors_.breach(input, "is not the deferred value");
     }
   }
   void read_all(const FusedGroup& group) {
-    for (std::size_t i = 0; i < group.made.size(); ++i) {
-      tensors_.begin_group(group.made[i].ahead);
-      read_sources(group, group.made[i]);
-      note_value(group.made[i], i);
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      tensors_.begin_group(group.members[i].ahead);
+      read_sources(group, group.members[i]);
+      record_value(group.members[i], i);
     }
   }
   // The kernel reads all its inputs before it makes or ends a tensor.
-  void play_group() {
+  void simulate_group() {
     read_all(group_);
-    for (const Made& made : group_.made) {
-      tensors_.begin_group(made.ahead);
-      if (!made.is_left) {
-        tensors_.make(made.operand);
+    for (const Member& member : group_.members) {
+      tensors_.begin_group(member.ahead);
+      if (!member.is_recomputed) {
+        tensors_.make(member.operand);
       }
-      if (made.is_over) {
-        tensors_.end(made.operand);
-      } else if (!made.is_left && (made.role == Role::shows || made.role == Role::unneeded ||
-                                   made.extent == GroupExtent::cell)) {
-        tensors_.breach(made.operand, "is never stored");
+      if (member.is_internal) {
+        tensors_.end(member.operand);
+      } else if (!member.is_recomputed &&
+                 (member.role == Role::views || member.role == Role::unneeded ||
+                  member.extent == GroupExtent::cell)) {
+        tensors_.breach(member.operand, "is never stored");
       }
     }
     if (group_.before != nullptr) {
@@ -319,27 +324,27 @@ class GroupLegality::Check {
       tensors_.end(slot);
     }
   }
-  void read_sources(const FusedGroup& group, const Made& made) {
-    if (made.role == Role::shows || made.role == Role::unneeded) {
+  void read_sources(const FusedGroup& group, const Member& member) {
+    if (member.role == Role::views || member.role == Role::unneeded) {
       return;  // no work of the kernel
     }
-    const bool is_anchor = made.role == Role::anchor;
-    const auto count = static_cast<std::size_t>(made.op.record().input_count);
-    if (!is_anchor && made.source_count != count) {
+    const bool is_anchor = member.role == Role::anchor;
+    const auto count = static_cast<std::size_t>(member.op.record().input_count);
+    if (!is_anchor && member.source_count != count) {
       tensors_.breach("has another number of inputs");
       return;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const Operand input = made.op.input(static_cast<int>(i));
-      const bool is_handed_on =
+      const Operand input = member.op.input(static_cast<int>(i));
+      const bool feeds_next_anchor =
           is_anchor && group.before != nullptr && static_cast<int>(i) == group.before_input;
-      if (is_handed_on) {
-        continue;  // see play_before()
+      if (feeds_next_anchor) {
+        continue;  // see simulate_before()
       }
       if (is_anchor) {
         read_outside(input, group.anchor_inputs, i);
       } else {
-        read_source(group, input, group.sources[made.first_source + i]);
+        read_source(group, input, group.sources[member.first_source + i]);
       }
     }
   }
@@ -354,8 +359,8 @@ class GroupLegality::Check {
       }
       return;
     }
-    const bool is_it = source.is_made && source.number == value->made;
-    if (!is_it || group.made[value->made].role == Role::unneeded) {
+    const bool is_it = source.is_made && source.number == value->member;
+    if (!is_it || group.members[value->member].role == Role::unneeded) {
       tensors_.breach(input, "is not the value that the group computes with");
     }
   }
@@ -367,18 +372,18 @@ class GroupLegality::Check {
     }
     tensors_.read(input);
   }
-  void note_value(const Made& made, std::size_t place) {
-    if (made.role == Role::shows) {
-      const Operand shown = made.op.input(0);
+  void record_value(const Member& member, std::size_t place) {
+    if (member.role == Role::views) {
+      const Operand shown = member.op.input(0);
       const auto value = std::ranges::find_if(
           values_, [&](const Value& each) { return is_same_tensor(each.operand, shown); });
       if (value == values_.end()) {
         tensors_.breach(shown, "is shown, but is no value of the group");
         return;
       }
-      place = value->made;
+      place = value->member;
     }
-    values_.push_back({made.operand, place});
+    values_.push_back({member.operand, place});
   }
   void end_inputs(const FusedGroup& group) {
     for (const std::vector<FusedGroup::Input>* const inputs :
@@ -393,16 +398,16 @@ class GroupLegality::Check {
 
   // ---- bypassed records ----
 
-  void play_rest() {
+  void simulate_rest() {
     for (std::uint64_t ahead = 0; ahead < of_.records_.size(); ++ahead) {
       const Record& record = of_.records_[ahead];
       const auto drop = std::ranges::find_if(group_.ends, [&](const FusedGroup::End& end) {
-        return end.is_drop && !end.is_off && end.ahead == ahead;
+        return end.is_drop && !end.is_deferred && end.ahead == ahead;
       });
       tensors_.begin(ahead);
       if (record.is_done) {
         of_.end_late(tensors_, ahead);
-      } else if (taken_[ahead] != nullptr && !taken_[ahead]->is_left) {
+      } else if (taken_[ahead] != nullptr && !taken_[ahead]->is_recomputed) {
         end_own(ahead);
       } else if (drop == group_.ends.end()) {
         tensors_.run(record.op, ahead);
@@ -411,7 +416,7 @@ class GroupLegality::Check {
   }
   void end_own(std::uint64_t ahead) {
     for (const FusedGroup::End& end : group_.ends) {
-      if (end.ahead == ahead && !end.is_drop && end.is_off) {
+      if (end.ahead == ahead && !end.is_drop && end.is_deferred) {
         tensors_.end(end.operand);
       }
     }
@@ -420,7 +425,7 @@ class GroupLegality::Check {
   const GroupLegality& of_;
   const FusedGroup& group_;
   Tensors tensors_;
-  std::vector<const Made*> taken_;  ///< By position in the window.
+  std::vector<const Member*> taken_;  ///< By position in the window.
   std::vector<Value> values_ = {};
 };
 
@@ -432,7 +437,7 @@ void GroupLegality::end_late(Tensors& tensors, std::uint64_t ahead) const {
   }
 }
 
-void GroupLegality::play_singly(Tensors& tensors) const {
+void GroupLegality::simulate_singly(Tensors& tensors) const {
   for (std::uint64_t ahead = 0; ahead < records_.size(); ++ahead) {
     tensors.begin(ahead);
     if (records_[ahead].is_done) {
@@ -445,7 +450,7 @@ void GroupLegality::play_singly(Tensors& tensors) const {
 
 std::string GroupLegality::breach_of_window() const {
   Tensors tensors(*this);
-  play_singly(tensors);
+  simulate_singly(tensors);
   return tensors.breach();
 }
 

@@ -55,7 +55,7 @@ class GroupLegality final {
   class Tensors;
   class Check;
 
-  void play_singly(Tensors& tensors) const;
+  void simulate_singly(Tensors& tensors) const;
   void end_late(Tensors& tensors, std::uint64_t ahead) const;
 
   LaneId lane_;

@@ -61,7 +61,7 @@ bool GroupGather::begin_rows(const Shape& kept) {
     return refuse(less_);
   }
   if (group_.has_anchor()) {
-    return refuse(Obstacle::behind_anchor);
+    return refuse(Obstacle::row_epilogue);
   }
   if (row_length(space, axes) > kLongestGroupRow) {
     return refuse(Obstacle::long_row);
@@ -71,7 +71,7 @@ bool GroupGather::begin_rows(const Shape& kept) {
 }
 
 bool GroupGather::widen(ShapeId to) {
-  const auto is_cell = [](const Made& made) { return made.extent == GroupExtent::cell; };
+  const auto is_cell = [](const Member& member) { return member.extent == GroupExtent::cell; };
   if (!group_.has_space) {
     group_.space = to;
     group_.has_space = true;
@@ -82,11 +82,12 @@ bool GroupGather::widen(ShapeId to) {
   }
   const ShapeId before = group_.space;
   const auto lies_so = [before](const Input& input) { return input.operand.shape == before; };
-  const auto may_be_row = [&](const Made& made) {
-    return is_cell(made) || (made.operand.shape == before && !depends_on_place(made.op.kind()));
+  const auto may_be_row = [&](const Member& member) {
+    return is_cell(member) ||
+           (member.operand.shape == before && !depends_on_place(member.op.kind()));
   };
   if (!std::ranges::all_of(group_.inputs, lies_so) ||
-      !std::ranges::all_of(group_.made, may_be_row)) {
+      !std::ranges::all_of(group_.members, may_be_row)) {
     return refuse(Obstacle::shape);
   }
   group_.space = to;
@@ -94,8 +95,8 @@ bool GroupGather::widen(ShapeId to) {
     group_.space = before;
     return false;
   }
-  for (Made& made : group_.made) {
-    made.extent = is_cell(made) ? GroupExtent::cell : GroupExtent::row;
+  for (Member& member : group_.members) {
+    member.extent = is_cell(member) ? GroupExtent::cell : GroupExtent::row;
   }
   for (Input& input : group_.inputs) {
     input.extent = GroupExtent::row;
@@ -106,8 +107,8 @@ bool GroupGather::widen(ShapeId to) {
 // Restores the state before widen() and begin_rows().
 void GroupGather::forget_rows() noexcept {
   group_.row_axes = 0;
-  for (Made& made : group_.made) {
-    made.extent = made.extent == GroupExtent::row ? GroupExtent::full : made.extent;
+  for (Member& member : group_.members) {
+    member.extent = member.extent == GroupExtent::row ? GroupExtent::full : member.extent;
   }
   for (Input& input : group_.inputs) {
     input.extent = GroupExtent::full;
@@ -116,17 +117,17 @@ void GroupGather::forget_rows() noexcept {
 
 /// Whether the value has its own element at each position of the space.
 bool GroupGather::is_full(const Source& source) const {
-  if (source.made == nullptr) {
+  if (source.member == nullptr) {
     return fit_of(source.operand.shape) != Fit::row_kept;
   }
-  return !source.root.is_made || group_.made[source.root.number].extent == GroupExtent::full;
+  return !source.root.is_made || group_.members[source.root.number].extent == GroupExtent::full;
 }
 
 bool GroupGather::place_elementwise(const OpView& op, GroupExtent& extent) {
   const Operand out = op.output(0);
   const bool is_cell =
       !depends_on_place(op.kind()) && std::ranges::all_of(found_, [](const Source& source) {
-        return source.made != nullptr && source.made->extent == GroupExtent::cell;
+        return source.member != nullptr && source.member->extent == GroupExtent::cell;
       });
   if (is_cell) {
     extent = GroupExtent::cell;
@@ -161,7 +162,7 @@ bool GroupGather::place_elementwise(const OpView& op, GroupExtent& extent) {
 // Refuses a row's value without its row axes: it would broadcast along the wrong axes.
 bool GroupGather::place_full(GroupExtent& extent) {
   for (const Source& source : found_) {
-    if (source.made != nullptr && source.made->extent == GroupExtent::row &&
+    if (source.member != nullptr && source.member->extent == GroupExtent::row &&
         fit_of(source.operand.shape) == Fit::row_dropped) {
       return refuse(Obstacle::row);
     }
@@ -180,8 +181,8 @@ bool GroupGather::is_of_short_rows() const {
 
 bool GroupGather::place_row(const Operand& out, GroupExtent& extent) {
   for (const Source& source : found_) {
-    const bool is_cell = source.made != nullptr && source.made->extent == GroupExtent::cell;
-    const bool is_row = source.made == nullptr || source.made->extent == GroupExtent::row;
+    const bool is_cell = source.member != nullptr && source.member->extent == GroupExtent::cell;
+    const bool is_row = source.member == nullptr || source.member->extent == GroupExtent::row;
     if (!is_cell && (!is_row || source.operand.shape != out.shape)) {
       return refuse(Obstacle::row);
     }
@@ -200,7 +201,7 @@ bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
     return refuse(less_);
   }
   if (group_.has_anchor()) {
-    return refuse(Obstacle::behind_anchor);
+    return refuse(Obstacle::row_epilogue);
   }
   const int count = std::popcount(axes);
   const std::int64_t length = row_length(shape, count);
@@ -209,8 +210,8 @@ bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
   }
   // The op alone folds a tensor of another order in that order.
   for (const Source& source : found_) {
-    const bool is_straight = source.made != nullptr ? source.made->extent != GroupExtent::cell
-                                                    : source.slot->layout->contiguous;
+    const bool is_straight = source.member != nullptr ? source.member->extent != GroupExtent::cell
+                                                      : source.slot->layout->contiguous;
     if (source.operand.shape != op.input(0).shape || !is_straight) {
       return refuse(Obstacle::order);
     }
@@ -230,7 +231,7 @@ bool GroupGather::place_along_rows(const OpView& op, GroupExtent& extent) {
 }
 
 bool GroupGather::place_view(const Operand& out, GroupExtent& extent) {
-  const Made& shown = *found_.front().made;
+  const Member& shown = *found_.front().member;
   extent = shown.extent;
   if (shown.extent == GroupExtent::cell) {
     return true;

@@ -43,21 +43,21 @@ std::uint64_t GroupRecall::key_of_cut(std::uint64_t key, const LaneState& lane) 
   return key ^ key >> 32U;
 }
 
-[[gnu::always_inline]] inline GroupRecall::Seen GroupRecall::look_at(const Operand& operand) {
+[[gnu::always_inline]] inline GroupRecall::Seen GroupRecall::facts_of(const Operand& operand) {
   Seen seen;
   std::memcpy(&seen.traits,
               reinterpret_cast<const std::byte*>(&operand) + kTraitsOffset,
               sizeof seen.traits);
   Slot& slot = handles_.slot(operand.slot);
-  if (slot.recall.look == looks_) {
+  if (slot.recall.pass == pass_) {
     seen.tensor = slot.recall.tensor;
     return seen;
   }
   const auto number = static_cast<std::uint32_t>(tensors_.size());
   tensors_.push_back(&slot);
-  slot.recall = {.look = looks_, .tensor = number};
+  slot.recall = {.pass = pass_, .tensor = number};
   seen.tensor = number | kFirst;
-  if (!is_unborn(slot, operand)) {
+  if (!is_uncreated(slot, operand)) {
     if (slot.late) [[unlikely]] {
       handles_.settle(slot);
     }
@@ -68,7 +68,7 @@ std::uint64_t GroupRecall::key_of_cut(std::uint64_t key, const LaneState& lane) 
   return seen;
 }
 
-bool GroupRecall::is_shown(const OpRecord& record) const {
+bool GroupRecall::is_visible(const OpRecord& record) const {
   if (op_info(record.kind).op_class != OpClass::view) {
     return false;
   }
@@ -77,8 +77,8 @@ bool GroupRecall::is_shown(const OpRecord& record) const {
   return slot.state == SlotState::live && slot.generation == out.generation;
 }
 
-void GroupRecall::begin_look() noexcept {
-  ++looks_;
+void GroupRecall::begin_pass() noexcept {
+  ++pass_;
   tensors_.clear();
 }
 
@@ -93,7 +93,7 @@ void GroupRecall::begin_look() noexcept {
   }
   for (int i = 0; i < record.operand_count(); ++i) {
     const Seen& before = known.operands[static_cast<std::size_t>(i)];
-    const Seen now = look_at(record.operands[i]);
+    const Seen now = facts_of(record.operands[i]);
     if (now.traits != before.traits || now.tensor != before.tensor) {
       return false;
     }
@@ -102,7 +102,7 @@ void GroupRecall::begin_look() noexcept {
 }
 
 bool GroupRecall::are_same(const Known& known, const LaneState& lane) {
-  begin_look();
+  begin_pass();
   const std::size_t count = known.records.size();
   if (lane.lane->peek(count - 1) == nullptr) {
     return false;
@@ -111,7 +111,7 @@ bool GroupRecall::are_same(const Known& known, const LaneState& lane) {
     const OpRecord& record = lane.lane->at(ahead);
     const Record& before = known.records[ahead];
     if (!lane.window.may_be_grouped(record) || lane.window.is_done(record) != before.is_done ||
-        (before.is_done && !is_shown(record)) || !is_same(before, record)) {
+        (before.is_done && !is_visible(record)) || !is_same(before, record)) {
       return false;
     }
   }
@@ -127,13 +127,13 @@ void GroupRecall::fill_ops(const Known& known,
                            std::span<const Place> inputs,
                            const LaneState& lane,
                            FusedGroup& to) {
-  to.made = from.made;
-  for (FusedGroup::Made& made : to.made) {
-    const OpRecord& record = lane.lane->at(made.ahead);
-    made.op = OpView(record, lane.lane->peek_blob(made.ahead));
-    made.operand = record.operands[record.input_count];
-    const Seen& seen = known.records[made.ahead].operands[record.input_count];
-    made.slot = tensors_[seen.tensor & (kFirst - 1)];
+  to.members = from.members;
+  for (FusedGroup::Member& member : to.members) {
+    const OpRecord& record = lane.lane->at(member.ahead);
+    member.op = OpView(record, lane.lane->peek_blob(member.ahead));
+    member.operand = record.operands[record.input_count];
+    const Seen& seen = known.records[member.ahead].operands[record.input_count];
+    member.slot = tensors_[seen.tensor & (kFirst - 1)];
   }
   to.sources = from.sources;
   to.form.clear();
@@ -158,7 +158,7 @@ void GroupRecall::fill_ops(const Known& known,
   }
   to.anchor_inputs = from.anchor_inputs;
   for (std::size_t i = 0; i < to.anchor_inputs.size(); ++i) {
-    enter(to.anchor_inputs[i], to.made.front().op.input(static_cast<int>(i)));
+    enter(to.anchor_inputs[i], to.members.front().op.input(static_cast<int>(i)));
   }
 }
 
@@ -207,7 +207,7 @@ const GroupPlans* GroupRecall::recall(const LaneState& lane,
     group.before = &before;
   }
   const int to_come = group.before != nullptr ? group.before_input : -1;
-  if (group.has_anchor() && dispatch_.joinable_calls(group.made.front().op, to_come) > 1) {
+  if (group.has_anchor() && dispatch_.joinable_calls(group.members.front().op, to_come) > 1) {
     return nullptr;
   }
   return &known->plans;
@@ -216,13 +216,13 @@ const GroupPlans* GroupRecall::recall(const LaneState& lane,
 // ---- what is remembered ----
 
 bool GroupRecall::note(const LaneState& lane, std::uint64_t count, Known& known) {
-  begin_look();
+  begin_pass();
   known.records.clear();
   known.records.reserve(count);
   for (std::uint64_t ahead = 0; ahead < count; ++ahead) {
     const OpRecord& record = lane.lane->at(ahead);
     const bool is_done = lane.window.is_done(record);
-    if ((is_done && !is_shown(record)) || record.operand_count() > kInlineOperands) {
+    if ((is_done && !is_visible(record)) || record.operand_count() > kInlineOperands) {
       return false;
     }
     Record& each = known.records.emplace_back();
@@ -232,7 +232,7 @@ bool GroupRecall::note(const LaneState& lane, std::uint64_t count, Known& known)
     each.is_formed_by_attributes = is_formed_by_attributes(record.kind);
     std::memcpy(each.immediate.data(), record.immediate, sizeof record.immediate);
     for (int i = 0; i < record.operand_count(); ++i) {
-      each.operands[static_cast<std::size_t>(i)] = look_at(record.operands[i]);
+      each.operands[static_cast<std::size_t>(i)] = facts_of(record.operands[i]);
     }
   }
   return true;
@@ -259,11 +259,11 @@ bool GroupRecall::find_inputs(const LaneState& lane,
   places.reserve(group.inputs.size());
   for (const FusedGroup::Input& input : group.inputs) {
     Place place;
-    const auto reads = [&](const FusedGroup::Made& made) {
-      return made.role != FusedGroup::Role::anchor &&
-             find_place(lane, made.ahead, input.operand.slot, place);
+    const auto reads = [&](const FusedGroup::Member& member) {
+      return member.role != FusedGroup::Role::anchor &&
+             find_place(lane, member.ahead, input.operand.slot, place);
     };
-    if (std::ranges::none_of(group.made, reads)) {
+    if (std::ranges::none_of(group.members, reads)) {
       return false;
     }
     places.push_back(place);
@@ -324,7 +324,7 @@ void GroupRecall::learn(const LaneState& lane,
       place = std::move(known);
     }
   } catch (...) {
-    dispatch_.note_mistake("the memory of a group");  // it may succeed the next time
+    dispatch_.log_mistake("the memory of a group");  // it may succeed the next time
   }
 }
 

@@ -101,10 +101,10 @@ class GroupRecall final {
   [[nodiscard]] const Known* find(std::uint64_t key, const LaneState& lane);
   [[nodiscard]] static std::uint64_t header_of(const OpRecord& record) noexcept;
   /// Facts of an operand. A tensor gets its number at its first appearance.
-  [[nodiscard]] Seen look_at(const Operand& operand);
+  [[nodiscard]] Seen facts_of(const Operand& operand);
   /// Whether the record is done and other ops can find all its results.
-  [[nodiscard]] bool is_shown(const OpRecord& record) const;
-  void begin_look() noexcept;
+  [[nodiscard]] bool is_visible(const OpRecord& record) const;
+  void begin_pass() noexcept;
   [[nodiscard]] bool is_same(const Record& known, const OpRecord& record);
   [[nodiscard]] bool are_same(const Known& known, const LaneState& lane);
   void fill(const Known& known, const LaneState& lane, FusedGroup& group);
@@ -130,7 +130,7 @@ class GroupRecall final {
   Dispatch& dispatch_;
   std::array<std::unique_ptr<Known>, kEntries> known_;
   std::size_t last_ = 0;        // index of the entry recalled or learnt last
-  std::uint64_t looks_ = 0;     // number of looks
+  std::uint64_t pass_ = 0;      // number of looks
   std::vector<Slot*> tensors_;  // of this look
 };
 

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kFewestOps = 2;
 // Flags of a record that belong to its form, such as the position of its scalar. Whether the record
 // recomputes a value does not.
-constexpr unsigned kFormFlags = 0xffU & ~static_cast<unsigned>(RecordFlag::again);
+constexpr unsigned kFormFlags = 0xffU & ~static_cast<unsigned>(RecordFlag::recomputes);
 
 }  // namespace
 
@@ -24,16 +24,16 @@ bool GroupRunner::can_begin(LaneState& lane, const OpRecord& first) const {
   return lane.window.may_be_grouped(first) && !lane.in_group && !lane.has_expired &&
          !lane.awaited_work && !dispatch_.lost() && !dispatch_.checks_blocks() &&
          !in_flight_.is_full() && !(lane.limits.is_set() && lane.limits.over(first.sequence)) &&
-         may_stand_first(OpView(first, lane.lane->front_blob()));
+         may_begin_group(OpView(first, lane.lane->front_blob()));
 }
 
-bool GroupRunner::may_stand_first(const OpView& op) const {
+bool GroupRunner::may_begin_group(const OpView& op) const {
   return may_be_fused(op, dispatch_.expressions()) ||
          (may_be_anchor(op) && dispatch_.may_anchor(op));
 }
 
 // Such a window, common in programs that read each result, has nothing to gather.
-bool GroupRunner::stands_alone(const LaneState& lane) {
+bool GroupRunner::runs_alone(const LaneState& lane) {
   const OpRecord* const second = lane.lane->peek(1);
   return second == nullptr || !lane.window.may_be_grouped(*second);
 }
@@ -44,15 +44,15 @@ bool GroupRunner::run(LaneState& lane) {
   const OpRecord& first = *lane.lane->front();
   if (!can_begin(lane, first)) {
     const OpView op(first, lane.lane->front_blob());
-    if (may_stand_first(op)) {
+    if (may_begin_group(op)) {
       lane.window.use_known_plans();  // it runs alone by timing, not by the program
     }
-    note_alone(lane, op);
+    record_alone(lane, op);
     return false;
   }
-  if (stands_alone(lane)) {
+  if (runs_alone(lane)) {
     group_.clear();
-    note_lone_record(lane);
+    record_lone_record(lane);
     return false;
   }
   const std::uint64_t sequence = first.sequence;
@@ -79,11 +79,11 @@ bool GroupRunner::run(LaneState& lane) {
                     breach_of_group(lane).c_str());
       if (gathered == Gathered::unneeded) {
         lane.late_ends.reserve(lane.late_ends.size() + group_.ends.size());
-        dispatch_.pass_over(group_, lane);
+        dispatch_.skip_unneeded(group_, lane);
         finish(lane);
         return true;
       }
-      note_end(lane, gathered);
+      record_end(lane, gathered);
       if (gathered != Gathered::group) {
         return false;
       }
@@ -96,13 +96,13 @@ bool GroupRunner::run(LaneState& lane) {
       if (fused == Fused::not_now || !may_be_less) {
         break;
       }
-      note_less();
+      record_reduced_reach();
     }
   } catch (...) {
     // Ops that have not begun run singly and report their own failures.
-    dispatch_.note_mistake("the fusion of a group");
+    dispatch_.log_mistake("the fusion of a group");
   }
-  note_single(lane, last, fused);
+  record_single(lane, last, fused);
   lane.window.run_singly_through(last);
   return false;
 }
@@ -119,7 +119,7 @@ Fused GroupRunner::run_recalled(LaneState& lane) {
   HEARTH_ASSERT(breach_of_group(lane).empty(), breach_of_group(lane).c_str());
   for (const PlanStore::Plan* const plan : {known->own, known->before}) {
     if (plan != nullptr) {
-      PlanStore::note_use(*plan);
+      PlanStore::record_use(*plan);
       ++plan_hits_;
     }
   }
@@ -171,7 +171,7 @@ Fused GroupRunner::run_planned(LaneState& lane, const GroupKernels& kernels) {
   refusal_ = dispatch_.refusal();
   if (fused == Fused::unsupported) {
     recall_.forget_last();
-    note_refused_chain();
+    record_refused_chain();
   }
   return fused;
 }
@@ -202,9 +202,9 @@ std::uint64_t GroupRunner::chain_key() {
         mix_layout(input);
       }
     }
-    if (each->has_anchor() && is_formed_by_attributes(each->made.front().op.kind())) {
+    if (each->has_anchor() && is_formed_by_attributes(each->members.front().op.kind())) {
       std::uint64_t axes = 0;
-      std::memcpy(&axes, each->made.front().op.record().immediate, sizeof axes);
+      std::memcpy(&axes, each->members.front().op.record().immediate, sizeof axes);
       mix(axes);
     }
   }
@@ -223,7 +223,7 @@ bool GroupRunner::is_refused_chain() {
   return true;
 }
 
-void GroupRunner::note_refused_chain() {
+void GroupRunner::record_refused_chain() {
   constexpr std::size_t kMostRefused = 4096;
   if (group_.before == nullptr) {
     return;
@@ -283,13 +283,14 @@ bool GroupRunner::shows_space(const FusedGroup& group) const {
     }
   }
   return shape == dispatch_.shape_of(group.space) &&
-         std::ranges::all_of(group.made, [&](const FusedGroup::Made& made) {
-           return !made.is_output() || made.extent != GroupExtent::full || reads_full(group, made);
+         std::ranges::all_of(group.members, [&](const FusedGroup::Member& member) {
+           return !member.is_output() || member.extent != GroupExtent::full ||
+                  reads_full(group, member);
          });
 }
 
 // Whether the result depends on a tensor with an element at each position of a row.
-bool GroupRunner::reads_full(const FusedGroup& group, const FusedGroup::Made& made) const {
+bool GroupRunner::reads_full(const FusedGroup& group, const FusedGroup::Member& member) const {
   const Shape& space = dispatch_.shape_of(group.space);
   const auto fills_rows = [&](const FusedGroup::Input& input) {
     const Shape& shape = dispatch_.shape_of(input.operand.shape);
@@ -301,11 +302,11 @@ bool GroupRunner::reads_full(const FusedGroup& group, const FusedGroup::Made& ma
     return fills;
   };
   for (std::size_t i = 0; i < group.inputs.size(); ++i) {
-    if ((made.needs >> i & 1U) != 0 && fills_rows(group.inputs[i])) {
+    if ((member.needs >> i & 1U) != 0 && fills_rows(group.inputs[i])) {
       return true;
     }
   }
-  return made.role == FusedGroup::Role::anchor;
+  return member.role == FusedGroup::Role::anchor;
 }
 
 std::string GroupRunner::breach_of_group(const LaneState& lane) const {
@@ -340,17 +341,17 @@ void GroupRunner::finish(LaneState& lane) {
     if (each == nullptr) {
       continue;
     }
-    for (const FusedGroup::Made& made : each->made) {
-      if (!made.is_left) {
-        mark(made.ahead);
+    for (const FusedGroup::Member& member : each->members) {
+      if (!member.is_recomputed) {
+        mark(member.ahead);
       }
     }
   }
   const std::uint64_t first = lane.lane->at(0).sequence;
   for (const FusedGroup::End& end : group_.ends) {
-    if (end.is_drop && !end.is_off) {
+    if (end.is_drop && !end.is_deferred) {
       mark(end.ahead);
-    } else if (!end.is_drop && end.is_off) {
+    } else if (!end.is_drop && end.is_deferred) {
       lane.late_ends.push_back({first + end.ahead, end.operand});
     }
   }
@@ -397,31 +398,31 @@ void GroupRunner::write_form(FusedGroup& group) {
   constexpr std::size_t kMoreSources = 6;
   group.form.clear();
   std::uint64_t outputs = 0;
-  for (std::size_t i = 0; i < group.made.size(); ++i) {
-    const FusedGroup::Made& made = group.made[i];
-    const OpRecord& record = made.op.record();
+  for (std::size_t i = 0; i < group.members.size(); ++i) {
+    const FusedGroup::Member& member = group.members[i];
+    const OpRecord& record = member.op.record();
     const auto sources = [&](std::size_t begin, std::size_t count, std::size_t place) {
       std::uint64_t word = 0;
-      const std::size_t end = std::min<std::size_t>(made.source_count, begin + count);
+      const std::size_t end = std::min<std::size_t>(member.source_count, begin + count);
       for (std::size_t s = begin; s < end; ++s) {
-        word |= (code_of(group, group.sources[made.first_source + s]) + 1) << place;
+        word |= (code_of(group, group.sources[member.first_source + s]) + 1) << place;
         place += kSourceBits;
       }
       return word;
     };
     group.form.push_back(static_cast<std::uint64_t>(record.kind) |
                          (std::uint64_t{record.flags} & kFormFlags) << 16U |
-                         static_cast<std::uint64_t>(made.operand.dtype) << 24U |
-                         static_cast<std::uint64_t>(made.extent) << 28U |
-                         static_cast<std::uint64_t>(made.role) << 30U |
+                         static_cast<std::uint64_t>(member.operand.dtype) << 24U |
+                         static_cast<std::uint64_t>(member.extent) << 28U |
+                         static_cast<std::uint64_t>(member.role) << 30U |
                          sources(0, kFirstSources, 32));
     if (record.kind == OpKind::expression) [[unlikely]] {
-      group.form.push_back(made.op.attributes<ExpressionAttributes>().expression);
-      for (std::size_t s = kFirstSources; s < made.source_count; s += kMoreSources) {
+      group.form.push_back(member.op.attributes<ExpressionAttributes>().expression);
+      for (std::size_t s = kFirstSources; s < member.source_count; s += kMoreSources) {
         group.form.push_back(sources(s, kMoreSources, 0));
       }
     }
-    outputs |= std::uint64_t{made.is_output() ? 1U : 0U} << (i % 64);
+    outputs |= std::uint64_t{member.is_output() ? 1U : 0U} << (i % 64);
   }
   group.form.push_back(outputs);
 }
@@ -450,26 +451,26 @@ const PlanStore::Plan* GroupRunner::plan(FusedGroup& group, bool may_make) {
 
 const PlanStore::Plan& GroupRunner::make_plan(const FusedGroup& group) {
   std::vector<GroupOp> ops;
-  ops.reserve(group.made.size());
-  for (const FusedGroup::Made& made : group.made) {
+  ops.reserve(group.members.size());
+  for (const FusedGroup::Member& member : group.members) {
     ops.push_back(
-        {.op = made.op,
-         .expression = dispatch_.expression_of(made.op),
-         .sources = std::span(group.sources).subspan(made.first_source, made.source_count),
-         .dtype = made.operand.dtype,
-         .extent = made.extent,
-         .role = made.role,
-         .is_output = made.is_output()});
+        {.op = member.op,
+         .expression = dispatch_.expression_of(member.op),
+         .sources = std::span(group.sources).subspan(member.first_source, member.source_count),
+         .dtype = member.operand.dtype,
+         .extent = member.extent,
+         .role = member.role,
+         .is_output = member.is_output()});
   }
   std::vector<GroupInput> inputs;
   inputs.reserve(group.inputs.size());
   for (const FusedGroup::Input& input : group.inputs) {
     inputs.push_back({input.operand.dtype, input.extent});
   }
-  const Result<ExpressionRef> made =
+  const Result<ExpressionRef> member =
       make_group_expression(ops, inputs, group.row_axes > 0, dispatch_.between());
-  return made.has_value() ? plans_.keep(group.form, made.value())
-                          : plans_.keep(group.form, nullptr, made.error().text);
+  return member.has_value() ? plans_.keep(group.form, member.value())
+                            : plans_.keep(group.form, nullptr, member.error().text);
 }
 
 }  // namespace hearth

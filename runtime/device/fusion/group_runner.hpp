@@ -68,7 +68,7 @@ class GroupRunner final {
   [[nodiscard]] Fused run_planned(LaneState& lane, const GroupKernels& kernels);
   /// Whether the group's kernel can derive its space from its inputs, if it has rows.
   [[nodiscard]] bool shows_space(const FusedGroup& group) const;
-  [[nodiscard]] bool reads_full(const FusedGroup& group, const FusedGroup::Made& made) const;
+  [[nodiscard]] bool reads_full(const FusedGroup& group, const FusedGroup::Member& member) const;
   /// Marks the group's records as done and removes those at the front.
   void finish(LaneState& lane);
   /// Ends the remaining tensors of a record that ran before its turn.
@@ -76,24 +76,24 @@ class GroupRunner final {
   /// Explanations for the journal, if there is one (group_boundary.cpp). Each function notes one
   /// reason: why the first op runs alone, why the group ends, why less is gathered, or why its ops
   /// run singly.
-  void note_alone(LaneState& lane, const OpView& first) const noexcept;
-  void note_end(const LaneState& lane, Gathered gathered) const noexcept;
-  void note_lone_record(const LaneState& lane) const noexcept;
-  void note_less() noexcept;
-  void note_single(const LaneState& lane, std::uint64_t last, Fused fused) noexcept;
+  void record_alone(LaneState& lane, const OpView& first) const noexcept;
+  void record_end(const LaneState& lane, Gathered gathered) const noexcept;
+  void record_lone_record(const LaneState& lane) const noexcept;
+  void record_reduced_reach() noexcept;
+  void record_single(const LaneState& lane, std::uint64_t last, Fused fused) noexcept;
   [[nodiscard]] std::string why_alone(LaneState& lane, const OpView& first) const;
   /// Whether no record of the lane may be in a group with the first.
-  [[nodiscard]] static bool stands_alone(const LaneState& lane);
+  [[nodiscard]] static bool runs_alone(const LaneState& lane);
   [[nodiscard]] bool can_begin(LaneState& lane, const OpRecord& first) const;
   /// Whether a group may begin with the op on this device.
-  [[nodiscard]] bool may_stand_first(const OpView& op) const;
+  [[nodiscard]] bool may_begin_group(const OpView& op) const;
   static void write_form(FusedGroup& group);
   /// Codes a source in ten bits; never 0 with one added.
   [[nodiscard]] static std::uint64_t code_of(const FusedGroup& group, GroupSource source) noexcept;
   /// Key of the backend's answer about the group together with the group before it.
   [[nodiscard]] std::uint64_t chain_key();
   [[nodiscard]] bool is_refused_chain();
-  void note_refused_chain();
+  void record_refused_chain();
   /// Plan of a gathered group, or null.
   [[nodiscard]] const PlanStore::Plan* plan(FusedGroup& group, bool may_make);
   [[nodiscard]] const PlanStore::Plan& make_plan(const FusedGroup& group);

@@ -14,33 +14,34 @@ bool GroupGather::ends_in_group(const FusedGroup::End& end) noexcept {
 
 // A value that is not stored but needed is recomputed by its own record, which then ends its own
 // inputs.
-void GroupGather::leave_alone(Made& made) {
-  made.is_left = true;
+void GroupGather::mark_recomputed(Member& member) {
+  member.is_recomputed = true;
   for (FusedGroup::End& end : group_.ends) {
-    end.is_own = end.is_own || end.ahead == made.ahead;
+    end.is_own = end.is_own || end.ahead == member.ahead;
   }
-  pass(made.op, made.ahead);
+  pass(member.op, member.ahead);
 }
 
 // From the last op to the first: the readers of a value come after its op.
 void GroupGather::settle() {
-  for (std::size_t i = group_.made.size(); i-- > 0;) {
-    Made& made = group_.made[i];
-    const std::int16_t end = mark_of(handles_.slot(made.operand.slot)).end;
-    made.is_over = end >= 0 && !group_.ends[static_cast<std::size_t>(end)].is_own &&
-                   ends_in_group(group_.ends[static_cast<std::size_t>(end)]);
-    const bool is_stored = made.role != FusedGroup::Role::shows && made.extent != GroupExtent::cell;
-    if (!made.is_over && !is_stored) {
-      leave_alone(made);
+  for (std::size_t i = group_.members.size(); i-- > 0;) {
+    Member& member = group_.members[i];
+    const std::int16_t end = mark_of(handles_.slot(member.operand.slot)).end;
+    member.is_internal = end >= 0 && !group_.ends[static_cast<std::size_t>(end)].is_own &&
+                         ends_in_group(group_.ends[static_cast<std::size_t>(end)]);
+    const bool is_stored =
+        member.role != FusedGroup::Role::views && member.extent != GroupExtent::cell;
+    if (!member.is_internal && !is_stored) {
+      mark_recomputed(member);
     }
   }
   is_chain_closed_ = closes_chain();
   leave_out_unneeded();
   std::erase_if(group_.ends, [](const FusedGroup::End& end) { return end.is_own; });
   for (FusedGroup::End& end : group_.ends) {
-    end.is_off = !ends_in_group(end);
-    if (!end.is_off) {
-      note_last(end.operand);
+    end.is_deferred = !ends_in_group(end);
+    if (!end.is_deferred) {
+      record_last(end.operand);
     }
   }
 }
@@ -50,16 +51,16 @@ void GroupGather::settle() {
 void GroupGather::leave_out_unneeded() {
   std::array<bool, std::size_t{1} << 8U> is_needed{};
   bool are_all = true;
-  for (std::size_t i = group_.made.size(); i-- > 0;) {
-    Made& made = group_.made[i];
-    if (made.is_output() || made.role == FusedGroup::Role::anchor || is_needed[i]) {
-      for (const GroupSource& source : sources_of(made)) {
+  for (std::size_t i = group_.members.size(); i-- > 0;) {
+    Member& member = group_.members[i];
+    if (member.is_output() || member.role == FusedGroup::Role::anchor || is_needed[i]) {
+      for (const GroupSource& source : sources_of(member)) {
         if (source.is_made) {
           is_needed[source.number] = true;
         }
       }
-    } else if (made.role == FusedGroup::Role::computes) {
-      made.role = FusedGroup::Role::unneeded;
+    } else if (member.role == FusedGroup::Role::computes) {
+      member.role = FusedGroup::Role::unneeded;
       are_all = false;
     }
   }
@@ -71,12 +72,12 @@ void GroupGather::leave_out_unneeded() {
 
 // Forgets the rows if only unneeded ops worked along them.
 void GroupGather::leave_out_rows() noexcept {
-  const auto is_of_rows = [](const Made& made) {
-    return made.role == FusedGroup::Role::computes &&
-           (runs_along_rows(made.op.kind()) || made.extent == GroupExtent::row);
+  const auto is_of_rows = [](const Member& member) {
+    return member.role == FusedGroup::Role::computes &&
+           (runs_along_rows(member.op.kind()) || member.extent == GroupExtent::row);
   };
   const auto is_row = [](const Input& input) { return input.extent == GroupExtent::row; };
-  if (std::ranges::none_of(group_.made, is_of_rows) &&
+  if (std::ranges::none_of(group_.members, is_of_rows) &&
       std::ranges::none_of(group_.inputs, is_row)) {
     group_.row_axes = 0;
   }
@@ -87,12 +88,12 @@ void GroupGather::leave_out_unread() {
   group_.parameters = 0;
   std::array<std::uint8_t, kMostGroupInputs> number{};
   std::array<bool, kMostGroupInputs> is_read{};
-  for (const Made& made : group_.made) {
-    if (made.role != FusedGroup::Role::computes) {
+  for (const Member& member : group_.members) {
+    if (member.role != FusedGroup::Role::computes) {
       continue;
     }
-    group_.parameters += group_parameter_count(made.op);
-    for (const GroupSource& source : sources_of(made)) {
+    group_.parameters += group_parameter_count(member.op);
+    for (const GroupSource& source : sources_of(member)) {
       if (!source.is_made) {
         is_read[source.number] = true;
       }
@@ -108,20 +109,20 @@ void GroupGather::leave_out_unread() {
     }
   }
   group_.inputs.resize(kept);
-  for (Made& made : group_.made) {
-    std::uint32_t needs = made.needs >> FusedGroup::kFirstAnchorNeed
-                                            << FusedGroup::kFirstAnchorNeed;
+  for (Member& member : group_.members) {
+    std::uint32_t needs = member.needs >> FusedGroup::kFirstAnchorNeed
+                                              << FusedGroup::kFirstAnchorNeed;
     for (std::size_t i = 0; i < is_read.size(); ++i) {
-      needs |= is_read[i] && (made.needs >> i & 1U) != 0 ? 1U << number[i] : 0U;
+      needs |= is_read[i] && (member.needs >> i & 1U) != 0 ? 1U << number[i] : 0U;
     }
-    made.needs = needs;
+    member.needs = needs;
   }
   for (GroupSource& source : group_.sources) {
     source.number = source.is_made ? source.number : number[source.number];
   }
 }
 
-void GroupGather::note_last(const Operand& operand) {
+void GroupGather::record_last(const Operand& operand) {
   Slot& slot = handles_.slot(operand.slot);
   const GatherMark& mark = mark_of(slot);
   const auto of_anchor = std::ranges::find(group_.anchor_inputs, &slot, &Input::slot);
@@ -132,12 +133,12 @@ void GroupGather::note_last(const Operand& operand) {
     group_.inputs[static_cast<std::size_t>(mark.input)].is_last = true;
   } else if (of_anchor != group_.anchor_inputs.end()) {
     of_anchor->is_last = true;
-  } else if (mark.made < 0 && !note_last_before(slot)) {
+  } else if (mark.member < 0 && !record_last_before(slot)) {
     group_.drops.push_back(operand.slot);
   }
 }
 
-bool GroupGather::note_last_before(const Slot& slot) noexcept {
+bool GroupGather::record_last_before(const Slot& slot) noexcept {
   if (group_.before == nullptr) {
     return false;
   }

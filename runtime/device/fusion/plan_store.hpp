@@ -30,7 +30,7 @@ class PlanStore final {
   /// Returns the plan of a form, or null if there is none.
   [[nodiscard]] const Plan* find(std::span<const std::uint64_t> form) noexcept;
   /// Marks a plan as used without a search.
-  static void note_use(const Plan& plan) noexcept { plan.was_used = true; }
+  static void record_use(const Plan& plan) noexcept { plan.was_used = true; }
   /// Adds the plan of a form that has none. Requires !is_full().
   const Plan& keep(std::span<const std::uint64_t> form,
                    ExpressionRef expression,

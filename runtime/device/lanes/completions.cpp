@@ -11,19 +11,19 @@ namespace hearth {
 
 // Phases: progress of the device; memory; entries of ended points; lanes.
 void Completions::retire() {
-  if (!in_flight_.look(*memory_->backend)) {
+  if (!in_flight_.poll(*memory_->backend)) {
     return;
   }
   for (std::size_t stream = 0; stream < InFlight::kStreams; ++stream) {
-    handles_.note_retired(stream, in_flight_.ended(stream));
+    handles_.record_retired(stream, in_flight_.ended(stream));
   }
   in_flight_.finish_traced(endpoint_.tables().trace(), *memory_->backend);
   while (std::optional<WorkEnd> ended = in_flight_.take_ended()) {
     std::visit([this](auto& end) { finish(end); }, *ended);
   }
-  in_flight_.cells.note_ended(in_flight_.ended(kOpStream));
-  queues_.note_work_ended();
-  endpoint_.note_work_ended();
+  in_flight_.cells.reclaim_ended(in_flight_.ended(kOpStream));
+  queues_.record_work_ended();
+  endpoint_.record_work_ended();
   wake();
 }
 
@@ -41,7 +41,7 @@ void Completions::finish(KernelEnd& end) {
   const Status status =
       guarded("the error cell", [&] { return memory_->backend->cell_status(failure.cell); });
   failure.is_known = true;
-  in_flight_.cells.give_back(failure.cell, in_flight_.issued_ops());
+  in_flight_.cells.release(failure.cell, in_flight_.issued_ops());
   if (status.has_value()) {
     return;
   }
@@ -60,7 +60,7 @@ void Completions::finish(ReadEnd& end) {
   ErrorRef error = first_error(end.failures);
   LaneState* const lane = queues_.find(end.origin.lane);
   if (error && lane != nullptr) {
-    dispatch_.note_failure(error, *lane);
+    dispatch_.register_failure(error, *lane);
   }
   notify(endpoint_, "the reader of a tensor", end.ticket->finish, *end.ticket, std::move(error));
 }
@@ -72,7 +72,7 @@ void Completions::finish(GroupEnd& end) {
   if (error) {
     error = endpoint_.tables().failures().enter_lost_update(error);
     if (LaneState* const lane = queues_.find(end.origin.lane)) {
-      dispatch_.note_failure(error, *lane);
+      dispatch_.register_failure(error, *lane);
     }
   }
   notify(endpoint_, "the caller that waits for an update", end.ticket->finish, std::move(error));

@@ -41,7 +41,7 @@ class Completions final {
   /// Called before the actor sleeps; the waiter wakes it when the next work ends.
   void expect();
   /// Records that a wait of the waiter has ended.
-  void note_answer() noexcept { expected_.clear(); }
+  void record_wait_end() noexcept { expected_.clear(); }
 
  private:
   void finish(KernelEnd& end);

@@ -58,7 +58,7 @@ void LaneQueues::end_window(LaneState& lane, WindowEnd why) {
   whole_windows_ += lane.window.end(is_program_boundary(why)) ? 1U : 0U;
   if (lane.lingers) {
     end_linger(lane);
-    if (lane.lane->take_back()) {
+    if (lane.lane->reclaim()) {
       make_ready(lane);
     }
   }
@@ -72,8 +72,8 @@ void LaneQueues::end_lingering(WindowEnd why) {
 
 void LaneQueues::end_window_of(const Slot& slot) {
   if (slot.state == SlotState::pending) {
-    if (LaneState* const maker = lanes_.find(slot.home)) {
-      end_window(*maker, WindowEnd::foreign_use);
+    if (LaneState* const producer = lanes_.find(slot.home)) {
+      end_window(*producer, WindowEnd::foreign_use);
     }
   }
 }
@@ -98,7 +98,7 @@ void LaneQueues::park_by_default(LaneState& lane, ParkReason reason) {
     limit -= limit / 8;  // so that it names the hanging op before its reader's limit expires
   }
   lane.limit.emplace(limit, progress_for(lane, reason));
-  park(lane, reason, std::min(lane.limit->next_look(), end_of(lane)));
+  park(lane, reason, std::min(lane.limit->next_check(), end_of(lane)));
 }
 
 void LaneQueues::park_on(Slot& slot, LaneState& lane, Deadline deadline) {
@@ -117,7 +117,7 @@ void LaneQueues::park_on(Slot& slot, LaneState& lane) {
 
 void LaneQueues::park_for_bytes(LaneState& lane, DeviceEndpoint& source) {
   reserve_park();  // nothing throws after the note, so unpark() removes it
-  endpoint_.note_awaited(source);
+  endpoint_.record_awaited(source);
   lane.awaited_device = &source;
   park_by_default(lane, ParkReason::transfer);
 }
@@ -137,10 +137,10 @@ bool LaneQueues::renew(LaneState& lane) const {
   if (!lane.limit || end_of(lane).has_passed()) {
     return false;
   }
-  if (lane.limit->is_over(progress_for(lane, lane.parked))) {
+  if (lane.limit->has_expired(progress_for(lane, lane.parked))) {
     return false;
   }
-  lane.deadline = std::min(lane.limit->next_look(), end_of(lane));
+  lane.deadline = std::min(lane.limit->next_check(), end_of(lane));
   return true;
 }
 

@@ -73,7 +73,7 @@ class LaneQueues final {
     lane.lane->pop();
   }
   /// Counts progress of an asynchronous device.
-  void note_work_ended() noexcept { ++work_count_; }
+  void record_work_ended() noexcept { ++work_count_; }
   /// Number of completed records.
   [[nodiscard]] std::uint64_t record_count() const noexcept { return record_count_; }
 

@@ -3,7 +3,7 @@
 namespace hearth {
 
 LaneState& ReadyLanes::take_only() {
-  passed_over_ = {};
+  turns_waited_ = {};
   size_ = 0;
   std::size_t index = 0;
   while (queues_[index].empty()) {
@@ -20,13 +20,13 @@ LaneState& ReadyLanes::take_by_priority(bool is_urgent_parked) {
   std::size_t chosen = queues_.size();
   for (std::size_t index = 0; index < queues_.size(); ++index) {
     const int patience = is_urgent_parked && index > 0 ? 1 : kPatience[index];
-    const bool has_waited = index > 0 && passed_over_[index] >= patience;
+    const bool has_waited = index > 0 && turns_waited_[index] >= patience;
     if (!queues_[index].empty() && (chosen == queues_.size() || has_waited)) {
       chosen = index;
     }
   }
   for (std::size_t index = 0; index < queues_.size(); ++index) {
-    passed_over_[index] = index == chosen || queues_[index].empty() ? 0 : passed_over_[index] + 1;
+    turns_waited_[index] = index == chosen || queues_[index].empty() ? 0 : turns_waited_[index] + 1;
   }
   LaneState& lane = *queues_[chosen].front();
   queues_[chosen].pop_front();

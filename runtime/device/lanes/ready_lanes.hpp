@@ -54,7 +54,7 @@ class ReadyLanes {
   [[nodiscard]] LaneState& take_by_priority(bool is_urgent_parked);
 
   std::array<std::deque<LaneState*>, kPriorityCount> queues_;
-  std::array<int, kPriorityCount> passed_over_{};  ///< turns of others since it began to wait
+  std::array<int, kPriorityCount> turns_waited_{};  ///< turns of others since it began to wait
   std::size_t size_ = 0;
 };
 

@@ -22,14 +22,16 @@ class RowJoin {
   /// Whether all lanes that could still join have had their turn.
   [[nodiscard]] bool is_due() const noexcept { return turns_left_ == 0; }
   /// Whether a lane that could join is held or ready.
-  [[nodiscard]] bool has_company() const noexcept { return !held_.empty() || expected_ > 0; }
+  [[nodiscard]] bool has_join_candidates() const noexcept {
+    return !held_.empty() || expected_ > 0;
+  }
 
   /// Records that a lane became ready.
   void expect(LaneState& lane) noexcept;
   /// Counts a lane's turn. Returns false if the lane had no joinable op recently.
   [[nodiscard]] bool count_turn(LaneState& lane) noexcept;
   /// Records that a lane reached a joinable op.
-  static void note_joinable(LaneState& lane) noexcept { lane.turns_without_join = 0; }
+  static void reset_turns_without_join(LaneState& lane) noexcept { lane.turns_without_join = 0; }
   /// Holds a lane. `most`: maximum number of ops like this lane's in one call.
   void hold(LaneState& lane, std::int64_t most);
 

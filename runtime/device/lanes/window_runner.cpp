@@ -37,28 +37,29 @@ WindowEnd boundary_of(OpKind kind) noexcept {
 
 // Drops come with every op. Behind ops they wait in the window, because the ops may use their
 // tensors.
-WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
+WindowRunner::Admission WindowRunner::admit(LaneState& lane, const OpView& op) {
   const bool is_boundary = !is_op(op.kind()) && op.kind() != OpKind::drop;
   if (is_boundary && !lane.window.is_open()) {
-    lane.window.note_boundary();
-    return Look::alone;
+    lane.window.record_boundary();
+    return Admission::alone;
   }
-  if (stands_alone(lane, op.record())) {
+  if (runs_alone(lane, op.record())) {
     HEARTH_ASSERT(!lane.window.is_open(), "a record behind an open window has its turn");
-    return Look::alone;
+    return Admission::alone;
   }
   if (is_boundary) {
     queues_.end_window(lane, boundary_of(op.kind()));
-    return Look::ended;
+    return Admission::ended;
   }
   if (is_op(op.kind())) {
-    return !lane.window.is_open() && lane.window.expects_no_other() ? Look::alone : join(lane, op);
+    return !lane.window.is_open() && lane.window.expects_no_other() ? Admission::alone
+                                                                    : join(lane, op);
   }
   if (!lane.window.is_open()) {
-    return Look::alone;
+    return Admission::alone;
   }
   settle(lane, op.record(), lane.window.join(op.record(), false), false);
-  return Look::joined;
+  return Admission::joined;
 }
 
 // A watcher is notified when the turn ends, and registers again if it waits for a later record.
@@ -79,38 +80,38 @@ WindowRunner::Look WindowRunner::look(LaneState& lane, const OpView& op) {
 }
 
 // If our own code throws, the op counts as failing: its turn reports the error.
-WindowRunner::Look WindowRunner::join(LaneState& lane, const OpView& op) {
+WindowRunner::Admission WindowRunner::join(LaneState& lane, const OpView& op) {
   try {
     if (is_plain(lane, op.record())) [[likely]] {
-      return enter_shown(lane, op) ? Look::joined : enter(lane, op);
+      return enter_view(lane, op) ? Admission::joined : enter(lane, op);
     }
     const std::optional<WindowEnd> why = obstacle(lane, op);
-    return why ? stay_out(lane, *why) : enter(lane, op);
+    return why ? decline(lane, *why) : enter(lane, op);
   } catch (...) {
-    dispatch_.note_mistake("a look at a window");
-    return stay_out(lane, WindowEnd::failure);
+    dispatch_.log_mistake("a look at a window");
+    return decline(lane, WindowEnd::failure);
   }
 }
 
-WindowRunner::Look WindowRunner::stay_out(LaneState& lane, WindowEnd why) {
+WindowRunner::Admission WindowRunner::decline(LaneState& lane, WindowEnd why) {
   if (lane.window.is_open()) {
     queues_.end_window(lane, why);
-    return Look::ended;
+    return Admission::ended;
   }
   if (why == WindowEnd::failure) {
-    lane.window.note_failure();
+    lane.window.register_failure();
   }
-  return Look::alone;
+  return Admission::alone;
 }
 
-[[gnu::always_inline]] inline WindowRunner::Look WindowRunner::enter(LaneState& lane,
-                                                                     const OpView& op) {
+[[gnu::always_inline]] inline WindowRunner::Admission WindowRunner::enter(LaneState& lane,
+                                                                          const OpView& op) {
   const bool is_awaited = make_pending(lane, op);
   settle(lane, op.record(), lane.window.join(op.record(), true), is_awaited);
-  return Look::joined;
+  return Admission::joined;
 }
 
-bool WindowRunner::enter_shown(LaneState& lane, const OpView& op) {
+bool WindowRunner::enter_view(LaneState& lane, const OpView& op) {
   const OpRecord& record = op.record();
   if (lane.limits.is_set() || !dispatch_.show_ahead(op, lane)) {
     return false;
@@ -130,7 +131,7 @@ bool WindowRunner::enter_shown(LaneState& lane, const OpView& op) {
   for (int i = 0; i < record.input_count; ++i) {
     const Operand& operand = record.operands[i];
     const Slot& slot = handles_.slot(operand.slot);
-    const bool may_join = is_unborn(slot, operand)
+    const bool may_join = is_uncreated(slot, operand)
                               ? slot.state == SlotState::pending && slot.home == lane.id
                               : slot.state == SlotState::live && !slot.late;
     if (!may_join) {
@@ -145,7 +146,7 @@ std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpV
   for (int i = 0; i < op.record().input_count; ++i) {
     const Operand operand = op.input(i);
     Slot& slot = handles_.slot(operand.slot);
-    if (is_unborn(slot, operand)) {
+    if (is_uncreated(slot, operand)) {
       if (slot.state != SlotState::pending || slot.home != lane.id) {
         return WindowEnd::wait;
       }
@@ -173,7 +174,7 @@ std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpV
 }
 
 // Records that joined were counted then; records of an update group do not belong to the window.
-void WindowRunner::note_done(LaneState& lane, const OpRecord& record) noexcept {
+void WindowRunner::on_record_done(LaneState& lane, const OpRecord& record) noexcept {
   const bool counts = is_op(record.kind) || record.kind == OpKind::drop;
   if (counts && !lane.in_group && !lane.window.runs_singly(record)) {
     lane.window.pass(record, is_op(record.kind));

@@ -26,28 +26,28 @@ class WindowRunner final {
 
   [[nodiscard]] bool looks_ahead() const noexcept { return looks_ahead_; }
 
-  enum class Look : std::uint8_t {
+  enum class Admission : std::uint8_t {
     joined,  ///< The record stays in the lane, in the window.
     ended,   ///< The window has ended before the record; the window's records run first.
     alone,   ///< The record is at the lane's front and runs now.
   };
   /// Processes the first record after the lane's window.
-  [[nodiscard]] Look look(LaneState& lane, const OpView& op);
+  [[nodiscard]] Admission admit(LaneState& lane, const OpView& op);
   /// Called when a record at the lane's front is done and about to leave.
-  static void note_done(LaneState& lane, const OpRecord& record) noexcept;
+  static void on_record_done(LaneState& lane, const OpRecord& record) noexcept;
 
  private:
   /// Whether the record runs without a window.
-  [[nodiscard]] static bool stands_alone(const LaneState& lane, const OpRecord& record) noexcept {
+  [[nodiscard]] static bool runs_alone(const LaneState& lane, const OpRecord& record) noexcept {
     return lane.window.runs_singly(record) || lane.in_group || lane.has_expired ||
            lane.awaited_work.has_value();
   }
-  [[nodiscard]] Look join(LaneState& lane, const OpView& op);
+  [[nodiscard]] Admission join(LaneState& lane, const OpView& op);
   /// Ends the window before an op that must not join, or lets the op run.
-  [[nodiscard]] Look stay_out(LaneState& lane, WindowEnd why);
-  [[nodiscard]] Look enter(LaneState& lane, const OpView& op);
+  [[nodiscard]] Admission decline(LaneState& lane, WindowEnd why);
+  [[nodiscard]] Admission enter(LaneState& lane, const OpView& op);
   /// Adds a view of an existing tensor as a completed record, so that it blocks no group.
-  [[nodiscard]] bool enter_shown(LaneState& lane, const OpView& op);
+  [[nodiscard]] bool enter_view(LaneState& lane, const OpView& op);
   /// Updates the window after the record has joined. `is_awaited`: a lane waits for its result.
   void settle(LaneState& lane, const OpRecord& record, bool is_full, bool is_awaited);
   /// Whether the op joins, and no special case applies.

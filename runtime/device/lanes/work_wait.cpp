@@ -23,7 +23,7 @@ Waited wait_for_work(LaneState& lane,
   return Waited::parked;
 }
 
-Step go_on_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues) {
+Step resume_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues) {
   if (!lane.copy->room) {
     return Step::yields;
   }

@@ -22,6 +22,6 @@ enum class Waited : std::uint8_t {
                                    LaneQueues& queues);
 /// Continues the lane's partial copy at its next turn: after the other lanes, or once the device
 /// has room.
-[[nodiscard]] Step go_on_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues);
+[[nodiscard]] Step resume_later(LaneState& lane, InFlight& in_flight, LaneQueues& queues);
 
 }  // namespace hearth

@@ -13,7 +13,7 @@ class DeviceConstants::Kept final : public Constant {
   Kept(const Kept&) = delete;
   Kept& operator=(const Kept&) = delete;
   ~Kept() override {
-    give_back();
+    evict();
     std::erase(owner_.all_, this);
   }
 
@@ -41,7 +41,7 @@ class DeviceConstants::Kept final : public Constant {
     return entry.block.data;
   }
 
-  bool give_back() noexcept {
+  bool evict() noexcept {
     const bool had_any = !entries_.empty();
     for (const Entry& entry : entries_) {
       owner_.release(entry.block);
@@ -69,12 +69,12 @@ std::unique_ptr<Constant> DeviceConstants::make() {
   return std::make_unique<Kept>(*this);
 }
 
-bool DeviceConstants::give_up() noexcept {
+bool DeviceConstants::evict() noexcept {
   bool gave_any = false;
   for (Kept* const each : all_) {
-    gave_any = each->give_back() || gave_any;
+    gave_any = each->evict() || gave_any;
   }
-  is_given_up_ = is_given_up_ || gave_any;
+  has_evicted_ = has_evicted_ || gave_any;
   return gave_any;
 }
 
@@ -85,12 +85,12 @@ void DeviceConstants::restart(MemoryStrategy& memory) noexcept {
   memory_ = &memory;
   kept_bytes_ = 0;
   most_bytes_.reset();
-  is_given_up_ = false;
+  has_evicted_ = false;
 }
 
 bool DeviceConstants::acquire(std::int64_t size_bytes, Block& block) {
   constexpr std::int64_t kShare = 4;
-  if (is_given_up_) {
+  if (has_evicted_) {
     return false;
   }
   if (!most_bytes_) {

@@ -26,7 +26,7 @@ class DeviceConstants final {
   /// Creates a constant without kept data. Lifetime: this object outlives it.
   [[nodiscard]] std::unique_ptr<Constant> make();
   /// Releases all kept data because memory is short. Returns whether that freed any.
-  [[nodiscard]] bool give_up() noexcept;
+  [[nodiscard]] bool evict() noexcept;
   /// Forgets all kept data: its blocks belonged to the old memory.
   void restart(MemoryStrategy& memory) noexcept;
   [[nodiscard]] std::int64_t kept_bytes() const noexcept { return kept_bytes_; }
@@ -40,7 +40,7 @@ class DeviceConstants final {
   std::vector<Kept*> all_;
   std::int64_t kept_bytes_ = 0;
   std::optional<std::int64_t> most_bytes_;  ///< Read once: the strategy computes each report anew.
-  bool is_given_up_ = false;
+  bool has_evicted_ = false;
 };
 
 }  // namespace hearth

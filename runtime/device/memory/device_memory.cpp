@@ -21,7 +21,7 @@ DeviceMemory::DeviceMemory(std::unique_ptr<Backend> with, const DeviceActorOptio
 }
 
 DeviceMemory::~DeviceMemory() {
-  backend->come_to_rest();
+  backend->drain();
 }
 
 }  // namespace hearth

@@ -22,7 +22,7 @@ Result<std::byte*> DeviceScratch::take(std::int64_t size_bytes) {
   return taken_.data;
 }
 
-void DeviceScratch::give_back_after(std::uint64_t op_value) noexcept {
+void DeviceScratch::release_after(std::uint64_t op_value) noexcept {
   if (taken_.data != nullptr) {
     LastUse use;
     use.add(kOpStream, op_value);

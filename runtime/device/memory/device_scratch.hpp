@@ -27,8 +27,8 @@ class DeviceScratch final : public ScratchMemory {
   ~DeviceScratch() override = default;
 
   [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override;
-  void give_back() noexcept override { give_back_after(0); }
-  void give_back_after(std::uint64_t op_value) noexcept override;
+  void release() noexcept override { release_after(0); }
+  void release_after(std::uint64_t op_value) noexcept override;
 
   /// While a Reservation lives, kernels that need at most its bytes get those. They were allocated
   /// before.

@@ -66,8 +66,8 @@ void HandleTable::freeze(Slot& slot) {
   }
 }
 
-bool HandleTable::give_up_constants() noexcept {
-  const bool gave_any = constants_.give_up();
+bool HandleTable::evict_constants() noexcept {
+  const bool gave_any = constants_.evict();
   release_count_ += gave_any ? 1U : 0U;
   return gave_any;
 }
@@ -193,7 +193,7 @@ void HandleTable::start_trace() {
   // in order of creation, because Storage objects are reused
   std::ranges::sort(live, {}, &Storage::number);
   for (const Storage* storage : live) {
-    journal_->note_present(entry_of(MemoryEvent::What::made, *storage));
+    journal_->record_present(entry_of(MemoryEvent::What::made, *storage));
   }
 }
 

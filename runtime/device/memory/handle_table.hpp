@@ -40,7 +40,8 @@ struct Storage {
 };
 
 /// State of a slot. `pending`: an op in the window of its home will create its tensor. The
-/// generation is still that of the tensor before, so that other lanes see the new one as unborn.
+/// generation is still that of the tensor before, so that other lanes see the new one as not yet
+/// created.
 enum class SlotState : std::uint8_t { empty, pending, live, poisoned };
 
 /// Data of the current gathering on a tensor (GroupGather). Stale if the number differs.
@@ -48,7 +49,7 @@ struct GatherMark {
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
   std::uint64_t gathering = 0;
   std::uint64_t first_outside = kNever;  ///< First use by a bypassed record.
-  std::int16_t made = -1;                ///< Index among the values that the group makes,
+  std::int16_t member = -1;              ///< Index among the values that the group makes,
   std::int16_t input = -1;               ///< the inputs that it reads,
   std::int16_t end = -1;                 ///< and the tensors that it ends.
   bool is_before = false;                ///< The group before makes it.
@@ -56,7 +57,7 @@ struct GatherMark {
 
 /// Number of a tensor among those of compared records (GroupRecall).
 struct RecallMark {
-  std::uint64_t look = 0;
+  std::uint64_t pass = 0;
   std::uint32_t tensor = 0;
 };
 
@@ -79,7 +80,7 @@ struct Slot {
 };
 
 /// Whether the operand's tensor is still to be created in its slot. Generations wrap.
-[[nodiscard]] inline bool is_unborn(const Slot& slot, const Operand& operand) noexcept {
+[[nodiscard]] inline bool is_uncreated(const Slot& slot, const Operand& operand) noexcept {
   return static_cast<std::int32_t>(operand.generation - slot.generation) > 0;
 }
 
@@ -109,7 +110,7 @@ class HandleTable {
   /// Declares that the tensor's bytes do not change until replace() or the last unuse().
   void freeze(Slot& slot);
   /// Permanently releases the data that kernels keep. Returns whether there was any.
-  [[nodiscard]] bool give_up_constants() noexcept;
+  [[nodiscard]] bool evict_constants() noexcept;
   /// Adds a use.
   static void share(Storage& storage) noexcept { ++storage.uses; }
   /// Removes a use; the last one releases the block.
@@ -131,7 +132,7 @@ class HandleTable {
                  detail::Layout layout);
   void make_poisoned(Slot& slot, const Operand& operand, LaneId home, ErrorRef error);
   /// Passes a pending slot whose tensor never reaches memory: it begins and ends at once.
-  static void pass_over(Slot& slot, const Operand& operand) noexcept {
+  static void skip_unneeded(Slot& slot, const Operand& operand) noexcept {
     slot.state = SlotState::empty;
     slot.generation = operand.generation;
   }
@@ -159,7 +160,7 @@ class HandleTable {
   /// Number of released blocks, to detect that a shortage may be over.
   [[nodiscard]] std::uint64_t release_count() const noexcept { return release_count_; }
   /// Records that the device has ended work, so that memory may have become free.
-  void note_retired(std::size_t stream, std::uint64_t value) {
+  void record_retired(std::size_t stream, std::uint64_t value) {
     memory_->retire(stream, value);
     ++release_count_;
   }

@@ -30,7 +30,7 @@ class CellNumbers final {
   /// Returns a number that no unended kernel uses. `ended`: the value of kOpStream up to which all
   /// work has ended.
   [[nodiscard]] ErrorCell take(std::uint64_t ended) {
-    note_ended(ended);
+    reclaim_ended(ended);
     if (free_.empty()) {
       return ++count_;
     }
@@ -40,12 +40,10 @@ class CellNumbers final {
   }
   /// Returns a cell that launches up to `used_until` of kOpStream may access. `used_until` never
   /// decreases.
-  void give_back(ErrorCell cell, std::uint64_t used_until) {
-    waiting_.push_back({cell, used_until});
-  }
+  void release(ErrorCell cell, std::uint64_t used_until) { waiting_.push_back({cell, used_until}); }
   /// Returns a cell that no launch has taken.
-  void take_back(ErrorCell cell) { free_.push_back(cell); }
-  void note_ended(std::uint64_t ended) {
+  void release_unused(ErrorCell cell) { free_.push_back(cell); }
+  void reclaim_ended(std::uint64_t ended) {
     while (!waiting_.empty() && waiting_.front().used_until <= ended) {
       free_.push_back(waiting_.front().cell);
       waiting_.pop_front();

@@ -32,7 +32,7 @@ TensorOrigin describe(const BlockOrigin& origin, const RuntimeTables& tables) {
 
 MemoryJournal::MemoryJournal() : begin_(detail::current_context().clock().now()) {}
 
-void MemoryJournal::note_present(Entry entry) {
+void MemoryJournal::record_present(Entry entry) {
   entry.time = begin_;
   entries_.push_back(entry);
 }

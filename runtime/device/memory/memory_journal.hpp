@@ -51,7 +51,7 @@ class MemoryJournal {
   /// Adds a change. Cost: one clock read and a push_back.
   void note(Entry entry);
   /// Adds a block that existed before the journal.
-  void note_present(Entry entry);
+  void record_present(Entry entry);
   /// Sets the program's name of the block's tensor.
   void name(std::uint64_t block, PathId path) { names_.insert_or_assign(block, path); }
   [[nodiscard]] std::uint64_t dropped_count() const noexcept { return dropped_count_; }

@@ -74,7 +74,7 @@ class PeakRunner final {
   PeakRunner& operator=(const PeakRunner&) = delete;
   /// Afterwards the backend may only be destroyed.
   ~PeakRunner() {
-    backend_.come_to_rest();  // kernels may still run after a failure
+    backend_.drain();  // kernels may still run after a failure
     for (const Page& page : pages_) {
       backend_.pages().free_page(page);
     }

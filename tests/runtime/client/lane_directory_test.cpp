@@ -57,7 +57,7 @@ TEST(LaneDirectory, AnEndedLaneStaysEndedWhateverBecomesOfItsNeighbours) {
 TEST(LaneDirectory, IdsGoOnBeyondThirtyTwoBits) {
   constexpr LaneId kFar{std::uint64_t{1} << 40U};
   TensorImpl tensor;
-  tensor.note_use(kFar, 7);
+  tensor.record_use(kFar, 7);
   const LastUsesBlob uses = tensor.last_uses(LaneId{1});
   ASSERT_EQ(uses.count, 1U);
   EXPECT_EQ(uses.lane[0], kFar.value);
@@ -71,8 +71,8 @@ TEST(LaneDirectory, IdsGoOnBeyondThirtyTwoBits) {
   OpRecord record;
   record.kind = OpKind::add;
   record.sequence = (std::uint64_t{1} << 33U) + 5;
-  endpoint->note_record(kFar, record);
-  EXPECT_THAT(endpoint->what_holder_does(),
+  endpoint->publish_progress(kFar, record);
+  EXPECT_THAT(endpoint->describe_holder(),
               HasSubstr("op number 8589934597 of stream 1099511627776, add"));
 }
 

@@ -52,7 +52,7 @@ TEST(Transfer, TheDestinationWaitsForTheSourceAndForNothingElse) {
     }
     const Pending<std::vector<std::byte>> bytes = there.read_bytes();
     EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(1s)));
-    held.let_go();
+    held.unblock();
     EXPECT_EQ(there.item(), 1);
   });
 }
@@ -68,7 +68,7 @@ TEST(Transfer, BytesThatDoNotComeInTimeFailTheTensorAndTheLaneGoesOn) {
     EXPECT_EQ(error.device, "sim:1");
     EXPECT_NE(error.report().find("device sim:1: generation 0, alive"), std::string::npos);
     EXPECT_EQ(after.item(), 3);
-    held.let_go();  // the late bytes have no reader
+    held.unblock();  // the late bytes have no reader
     world.device.sync();
     EXPECT_EQ(after.item(), 3);
     EXPECT_EQ(testing::read_error(there).code, ErrorCode::deadline_exceeded);

@@ -68,7 +68,7 @@ TEST(Actor, ABorrowerWhoseDeadlinePassesLeavesTheRestToTheActor) {
     const detail::TimePoint start = testing::now();
     EXPECT_FALSE(detail::PendingAccess::is_ready_by(value, Deadline::in(3s)));
     EXPECT_EQ(testing::now() - start, 3s);
-    held.let_go();
+    held.unblock();
     pass(10ms);
     EXPECT_TRUE(value.is_ready());
   });
@@ -90,8 +90,8 @@ TEST(Actor, LanesTakeTurns) {
     }
     HeldStream held(world.device);
     const Pending<std::vector<std::byte>> mine = world.f32({1}).read_bytes();
-    busy_held->let_go();
-    held.let_go();
+    busy_held->unblock();
+    held.unblock();
     EXPECT_TRUE(detail::PendingAccess::is_ready_by(mine, Deadline::in(1s)));
     EXPECT_FALSE(busy_done.is_ready()) << "the short lane waited for all of the long one";
     EXPECT_TRUE(detail::PendingAccess::is_ready_by(busy_done, Deadline::in(1s)));
@@ -120,7 +120,7 @@ TEST(Actor, AnOpWhoseOperandNeverComesFailsAtItsDeadlineAndTheLaneGoesOn) {
     EXPECT_EQ(testing::now() - start, kDefaultWait);
     EXPECT_TRUE(detail::PendingAccess::is_ready_by(other, Deadline::in(1s)));
     EXPECT_EQ(after.item(), 2);
-    held->let_go();
+    held->unblock();
     EXPECT_EQ(late.item(), 5) << "the late tensor itself is good";
   });
 }
@@ -140,7 +140,7 @@ TEST(Actor, AnOpWaitsForItsOperandAsLongAsItsRuntimeSays) {
     const detail::TimePoint start = testing::now();
     EXPECT_EQ(testing::code_of(sum.wait()), ErrorCode::deadline_exceeded);
     EXPECT_EQ(testing::now() - start, 1s);
-    held->let_go();
+    held->unblock();
   });
 }
 
@@ -164,7 +164,7 @@ TEST(Actor, AReadOrLoanOfATensorThatNeverComesHearsOfItsDeadline) {
         Deadline::never());
     EXPECT_EQ(testing::read_error(result).code, ErrorCode::deadline_exceeded);
     EXPECT_EQ(lent, ErrorCode::deadline_exceeded);
-    held->let_go();
+    held->unblock();
     EXPECT_EQ(late.item(), 5);
   });
 }
@@ -207,7 +207,7 @@ TEST(Actor, AReaderWithMorePatienceThanALaneHearsOfTheLanesDeadline) {
     const Status status = sum.read_bytes().wait({.deadline = Deadline::in(10 * kDefaultWait)});
     EXPECT_EQ(testing::code_of(status), ErrorCode::deadline_exceeded);
     EXPECT_EQ(testing::now() - start, kDefaultWait);
-    held->let_go();
+    held->unblock();
   });
 }
 
@@ -232,7 +232,7 @@ TEST(HandleTable, ATensorIsUnbornAlsoWhenGenerationsWrap) {
   const auto is_unborn_in = [&](std::uint32_t generation) {
     Operand operand;
     operand.generation = generation;
-    return is_unborn(slot, operand);
+    return is_uncreated(slot, operand);
   };
   EXPECT_TRUE(is_unborn_in(0));
   EXPECT_FALSE(is_unborn_in(0xffffffffU));

@@ -38,7 +38,7 @@ TEST(Lifetime, AdoptWaitsForTheUsesOfOtherLanes) {
     const Tensor changed = std::move(x) + 1;  // would change bytes in use by the other lane
     const Pending<std::vector<std::byte>> bytes = changed.read_bytes();
     EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(1s)));
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(changed.to_vector<float>(), ElementsAre(2, 3));
     EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
   });
@@ -46,11 +46,11 @@ TEST(Lifetime, AdoptWaitsForTheUsesOfOtherLanes) {
 
 TEST(Lifetime, AdoptWaitsUpToTheWaitLimit) {
   stepped({.wait_limit = 1h}, [](const World& world) {
-    Stream maker(world.device);
+    Stream producer(world.device);
     std::optional<HeldStream> held;
     Tensor x;
     {
-      const StreamScope scope(maker);
+      const StreamScope scope(producer);
       held.emplace(world.device);
       x = world.f32({1, 2});
     }
@@ -58,7 +58,7 @@ TEST(Lifetime, AdoptWaitsUpToTheWaitLimit) {
     const Tensor changed = std::move(x) + 1;
     const Pending<std::vector<std::byte>> bytes = changed.read_bytes();
     EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(10min)));
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(changed.to_vector<float>(), ElementsAre(2, 3));
     EXPECT_EQ(live_tensors(world.device), 2) << "the result and the lent tensor";
   });
@@ -83,7 +83,7 @@ TEST(Lifetime, AnAdoptThatWaitedInVainNeitherHoldsItsLaneUpNorHurtsTheOthers) {
     ASSERT_TRUE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(6s)));
     const Tensor others = world.f32({7, 7}) * 2;  // gets no bytes that are still to be read
     EXPECT_THAT(others.to_vector<float>(), ElementsAre(14, 14));
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(changed.to_vector<float>(), ElementsAre(2, 3));
     EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
     EXPECT_EQ(live_tensors(world.device), 4) << "seen, changed, others, and the lent tensor";
@@ -93,11 +93,11 @@ TEST(Lifetime, AnAdoptThatWaitedInVainNeitherHoldsItsLaneUpNorHurtsTheOthers) {
 TEST(Lifetime, AnAdoptedTensorThatIsNotMadeInTimeFailsItsUsersAndIsFreedOnceItIsMade) {
   for (const bool is_dropped : {false, true}) {
     stepped({.wait_limit = 5s}, [&](const World& world) {
-      Stream maker(world.device);
+      Stream producer(world.device);
       std::optional<HeldStream> held;
       Tensor x;
       {
-        const StreamScope scope(maker);
+        const StreamScope scope(producer);
         held.emplace(world.device);
         x = world.f32({1, 2});
       }
@@ -109,7 +109,7 @@ TEST(Lifetime, AnAdoptedTensorThatIsNotMadeInTimeFailsItsUsersAndIsFreedOnceItIs
       }
       pass(20s);
       EXPECT_EQ(world.f32({3}).item(), 3) << "the lane goes on";
-      held->let_go();
+      held->unblock();
       EXPECT_EQ(live_tensors(world.device), 1) << "the lent tensor";
       for (float i = 0; i < 300; ++i) {
         ASSERT_EQ(world.f32({i}).item(), i) << "its slot is used again";
@@ -122,12 +122,12 @@ TEST(Lifetime, AnAdoptedTensorThatIsNotMadeInTimeFailsItsUsersAndIsFreedOnceItIs
 // for which the adoption waited.
 TEST(Lifetime, ADropOfAThirdLaneWaitsForTheMakerOfATensorThatWasAdoptedInVain) {
   stepped({.wait_limit = 5s}, [](const World& world) {
-    Stream maker(world.device);
+    Stream producer(world.device);
     Stream adopter(world.device);
     std::optional<HeldStream> held;
     Tensor x;
     {
-      const StreamScope scope(maker);
+      const StreamScope scope(producer);
       held.emplace(world.device);
       x = world.f32({1, 2});
     }
@@ -137,7 +137,7 @@ TEST(Lifetime, ADropOfAThirdLaneWaitsForTheMakerOfATensorThatWasAdoptedInVain) {
     }
     x = Tensor();
     pass(20s);
-    held->let_go();
+    held->unblock();
     EXPECT_EQ(live_tensors(world.device), 1) << "the lent tensor";
     for (float i = 0; i < 300; ++i) {
       ASSERT_EQ(world.f32({i}).item(), i) << "its slot is used again";
@@ -159,7 +159,7 @@ TEST(Lifetime, ALentTensorThatWasAdoptedInVainGoesOnceItsGuestsAreDone) {
     }
     x.adopt();
     pass(20s);
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
     testing::Lent loan = testing::lend_out(std::move(x));
     const LentRegion region = std::move(loan.region).get();

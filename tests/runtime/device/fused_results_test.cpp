@@ -18,22 +18,22 @@ using testing::World;
 /// A value of a group: its sources, and whether it ends there.
 struct Value {
   std::vector<std::uint8_t> sources = {};
-  bool is_over = false;
+  bool is_internal = false;
   GroupRole role = GroupRole::computes;
 };
 FusedGroup group_of(const std::vector<Value>& values) {
   static const OpRecord kRecord = {};
   FusedGroup group;
   for (const Value& value : values) {
-    FusedGroup::Made made{.op = OpView(kRecord, nullptr), .operand = {}};
+    FusedGroup::Member made{.op = OpView(kRecord, nullptr), .operand = {}};
     made.role = value.role;
-    made.is_over = value.is_over;
+    made.is_internal = value.is_internal;
     made.first_source = static_cast<std::uint8_t>(group.sources.size());
     made.source_count = static_cast<std::uint8_t>(value.sources.size());
     for (const std::uint8_t source : value.sources) {
       group.sources.push_back({.is_made = true, .number = source});
     }
-    group.made.push_back(made);
+    group.members.push_back(made);
   }
   return group;
 }
@@ -44,15 +44,16 @@ TEST(FusedResults, TheMostFirstOpsAreThoseWithFewEnoughValuesThatOthersNeed) {
   EXPECT_EQ(group_of({kept, kept, kept}).ops_with_outputs(3), 3U);
 
   // Of the first two values both are needed; of the first three only the last.
-  const FusedGroup joined = group_of({{.is_over = true}, {.is_over = true}, {.sources = {0, 1}}});
+  const FusedGroup joined =
+      group_of({{.is_internal = true}, {.is_internal = true}, {.sources = {0, 1}}});
   EXPECT_EQ(joined.ops_with_outputs(1), 3U);
-  EXPECT_EQ(group_of({{.is_over = true}, {.is_over = true}, {.sources = {0, 1}}, kept})
+  EXPECT_EQ(group_of({{.is_internal = true}, {.is_internal = true}, {.sources = {0, 1}}, kept})
                 .ops_with_outputs(1),
             3U);
 
   // An unread value is not needed; a view is no op.
-  EXPECT_EQ(group_of({{.is_over = true}, kept, kept}).ops_with_outputs(1), 2U);
-  EXPECT_EQ(group_of({kept, {.sources = {0}, .is_over = true, .role = GroupRole::shows}, kept})
+  EXPECT_EQ(group_of({{.is_internal = true}, kept, kept}).ops_with_outputs(1), 2U);
+  EXPECT_EQ(group_of({kept, {.sources = {0}, .is_internal = true, .role = GroupRole::views}, kept})
                 .ops_with_outputs(1),
             1U);
 }

@@ -103,7 +103,7 @@ TEST(Fusion, ADropAmongAGroupsRecordsWaitsForTheGuestsOfItsTensor) {
       fresh.push_back(world.f32({i, i}));
       ASSERT_EQ(fresh.back().to_vector<float>().front(), i);
     }
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(seen.to_vector<float>(), ElementsAre(11, 12));
   });
 }

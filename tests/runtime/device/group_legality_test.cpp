@@ -80,11 +80,11 @@ class Window {
 
   [[nodiscard]] std::uint32_t new_slot() { return next_slot_++; }
   void make_live(std::uint32_t slot, ShapeId shape) {
-    Slot& made = handles_.slot(SlotId{slot});
-    made.state = SlotState::live;
-    made.generation = kGeneration;
-    made.home = pick(4) == 0 ? LaneId{9} : ring_.id();
-    made.layout = &tables_->shapes.layout(shape);
+    Slot& member = handles_.slot(SlotId{slot});
+    member.state = SlotState::live;
+    member.generation = kGeneration;
+    member.home = pick(4) == 0 ? LaneId{9} : ring_.id();
+    member.layout = &tables_->shapes.layout(shape);
     living_.push_back({slot, shape});
   }
   [[nodiscard]] static Operand operand(const Living& of, Use use) {
@@ -145,16 +145,16 @@ class Window {
     }
     record.input_count = static_cast<std::uint16_t>(inputs.size());
     record.output_count = 1;
-    const Living made{new_slot(), out};
-    record.operands[inputs.size()] = operand(made, Use::out);
-    Slot& slot = handles_.slot(SlotId{made.slot});
+    const Living member{new_slot(), out};
+    record.operands[inputs.size()] = operand(member, Use::out);
+    Slot& slot = handles_.slot(SlotId{member.slot});
     slot.state = SlotState::pending;
     slot.home = ring_.id();
     push(record);
     if (ends) {
       std::erase_if(living_, [&](const Living& each) { return each.slot == inputs[last].slot; });
     }
-    living_.push_back(made);
+    living_.push_back(member);
   }
   /// Sets the op's other inputs, its attributes and the shape of its result. Returns false if it
   /// fits nowhere.
@@ -266,13 +266,13 @@ struct Mutation {
   bool (*turn)(Window& window, FusedGroup& group);
 };
 
-FusedGroup::Made* find_made(Window& window,
-                            FusedGroup& group,
-                            bool (*fits)(const FusedGroup::Made&)) {
-  std::vector<FusedGroup::Made*> fitting;
-  for (FusedGroup::Made& made : group.made) {
-    if (fits(made)) {
-      fitting.push_back(&made);
+FusedGroup::Member* find_made(Window& window,
+                              FusedGroup& group,
+                              bool (*fits)(const FusedGroup::Member&)) {
+  std::vector<FusedGroup::Member*> fitting;
+  for (FusedGroup::Member& member : group.members) {
+    if (fits(member)) {
+      fitting.push_back(&member);
     }
   }
   return fitting.empty() ? nullptr : fitting[window.pick(fitting.size())];
@@ -281,18 +281,18 @@ FusedGroup::Made* find_made(Window& window,
 const Mutation kMutations[] = {
     {"a value that somebody needs is not stored",
      [](Window& window, FusedGroup& group) {
-       auto* const made = find_made(window, group, [](const auto& m) { return m.is_output(); });
-       return made != nullptr && (made->is_over = true);
+       auto* const member = find_made(window, group, [](const auto& m) { return m.is_output(); });
+       return member != nullptr && (member->is_internal = true);
      }},
     {"a value that nobody needs is stored",
      [](Window& window, FusedGroup& group) {
-       auto* const made = find_made(window, group, [](const auto& m) { return m.is_over; });
-       return made != nullptr && !(made->is_over = false);
+       auto* const member = find_made(window, group, [](const auto& m) { return m.is_internal; });
+       return member != nullptr && !(member->is_internal = false);
      }},
     {"an op is left alone that its record does not make again",
      [](Window& window, FusedGroup& group) {
-       auto* const made = find_made(window, group, [](const auto& m) { return m.is_left; });
-       return made != nullptr && !(made->is_left = false);
+       auto* const member = find_made(window, group, [](const auto& m) { return m.is_recomputed; });
+       return member != nullptr && !(member->is_recomputed = false);
      }},
     {"an end is forgotten",
      [](Window& window, FusedGroup& group) {
@@ -313,8 +313,8 @@ const Mutation kMutations[] = {
      [](Window&, FusedGroup& group) {
        for (FusedGroup::End& end : group.ends) {
          for (FusedGroup::Input& input : group.inputs) {
-           if (end.is_off && input.operand.slot == end.operand.slot) {
-             end.is_off = false;
+           if (end.is_deferred && input.operand.slot == end.operand.slot) {
+             end.is_deferred = false;
              return input.is_last = true;
            }
          }
@@ -324,15 +324,15 @@ const Mutation kMutations[] = {
     {"an end with the group comes again at its record's turn",
      [](Window&, FusedGroup& group) {
        for (FusedGroup::End& end : group.ends) {
-         if (!end.is_off) {
-           return end.is_off = true;
+         if (!end.is_deferred) {
+           return end.is_deferred = true;
          }
        }
        return false;
      }},
     {"an end is applied twice",
      [](Window&, FusedGroup& group) {
-       if (group.ends.empty() || group.ends[0].is_off) {
+       if (group.ends.empty() || group.ends[0].is_deferred) {
          return false;
        }
        group.drops.push_back(group.ends[0].operand.slot);
@@ -348,15 +348,16 @@ const Mutation kMutations[] = {
      }},
     {"an op that others need is left out",
      [](Window&, FusedGroup& group) {
-       for (std::size_t i = 0; i + 1 < group.made.size(); ++i) {
+       for (std::size_t i = 0; i + 1 < group.members.size(); ++i) {
          for (const GroupSource& source : group.sources) {
-           if (group.made[i].role == GroupRole::computes && source.is_made && source.number == i) {
-             const FusedGroup::Made& reader = group.made.back();
+           if (group.members[i].role == GroupRole::computes && source.is_made &&
+               source.number == i) {
+             const FusedGroup::Member& reader = group.members.back();
              const bool reads = reader.role == GroupRole::computes && reader.source_count > 0 &&
                                 group.sources[reader.first_source].is_made &&
                                 group.sources[reader.first_source].number == i;
              if (reads) {
-               group.made[i].role = GroupRole::unneeded;
+               group.members[i].role = GroupRole::unneeded;
                return true;
              }
            }
@@ -366,9 +367,10 @@ const Mutation kMutations[] = {
      }},
     {"an op takes another value for its own",
      [](Window&, FusedGroup& group) {
-       for (const FusedGroup::Made& made : group.made) {
-         for (std::size_t i = 0; made.role == GroupRole::computes && i < made.source_count; ++i) {
-           GroupSource& source = group.sources[made.first_source + i];
+       for (const FusedGroup::Member& member : group.members) {
+         for (std::size_t i = 0; member.role == GroupRole::computes && i < member.source_count;
+              ++i) {
+           GroupSource& source = group.sources[member.first_source + i];
            if (source.is_made && source.number > 0) {
              --source.number;
              return true;
@@ -379,24 +381,24 @@ const Mutation kMutations[] = {
      }},
     {"a result lies in a slot of another lane",
      [](Window& window, FusedGroup& group) {
-       window.handles().slot(group.made.back().operand.slot).home = LaneId{8};
-       return !group.made.back().is_left;
+       window.handles().slot(group.members.back().operand.slot).home = LaneId{8};
+       return !group.members.back().is_recomputed;
      }},
     {"a value before the anchor is needed elsewhere",
      [](Window& window, FusedGroup& group) {
        if (group.before == nullptr) {
          return false;
        }
-       auto* const made = find_made(window, *group.before, [](const auto&) { return true; });
-       return !(made->is_over = false);
+       auto* const member = find_made(window, *group.before, [](const auto&) { return true; });
+       return !(member->is_internal = false);
      }},
     {"nothing is handed on",
      [](Window&, FusedGroup& group) {
        if (group.before == nullptr) {
          return false;
        }
-       for (FusedGroup::Made& made : group.before->made) {
-         made.is_handed_on = false;
+       for (FusedGroup::Member& member : group.before->members) {
+         member.feeds_next_anchor = false;
        }
        return true;
      }},
@@ -405,7 +407,7 @@ const Mutation kMutations[] = {
        if (group.before == nullptr) {
          return false;
        }
-       std::swap(group.before->made.front().ahead, group.made.front().ahead);
+       std::swap(group.before->members.front().ahead, group.members.front().ahead);
        return true;
      }},
     {"the last use of what is read before the anchor is made up",
@@ -417,8 +419,8 @@ const Mutation kMutations[] = {
        return !input.is_last && (input.is_last = true);
      }},
     {"an op is taken that has no turn yet", [](Window&, FusedGroup& group) {
-       std::swap(group.made.front(), group.made.back());
-       return group.made.size() > 1;
+       std::swap(group.members.front(), group.members.back());
+       return group.members.size() > 1;
      }}};
 
 TEST(GroupLegality, RefusesAGroupWithOneDecisionTurnedOver) {

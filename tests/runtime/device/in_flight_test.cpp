@@ -57,17 +57,17 @@ TEST_F(InFlightTest, NothingLeavesBeforeItsPoint) {
   add_op(1);
   add_kernel(2);
   add_kernel(3);
-  EXPECT_FALSE(in_flight_.look(device_));
+  EXPECT_FALSE(in_flight_.poll(device_));
   EXPECT_THAT(take(), IsEmpty());
   device_.ended[kOpStream] = 2;
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_THAT(take(), ElementsAre(0U));
   EXPECT_FALSE(in_flight_.is_empty());
   device_.ended[kOpStream] = 3;
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_THAT(take(), ElementsAre(0U));
   EXPECT_TRUE(in_flight_.is_empty());
-  EXPECT_FALSE(in_flight_.look(device_)) << "nothing new";
+  EXPECT_FALSE(in_flight_.poll(device_)) << "nothing new";
 }
 
 TEST_F(InFlightTest, OfWhatEndsTogetherKernelsLeaveBeforeReads) {
@@ -75,7 +75,7 @@ TEST_F(InFlightTest, OfWhatEndsTogetherKernelsLeaveBeforeReads) {
   in_flight_.add({1, kDownloadStream}, ReadEnd{});
   add_kernel(1);
   device_.ended = {1, 1, 1};
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_THAT(take(), ElementsAre(0U, 1U, 2U));
 }
 
@@ -97,9 +97,9 @@ TEST_F(InFlightTest, AReadThatEndsBetweenTwoQuestionsDoesNotLeaveBeforeItsKernel
   in_flight_.add({1, kDownloadStream}, ReadEnd{});
   add_kernel(1);
   Restless restless;
-  EXPECT_TRUE(in_flight_.look(restless));
+  EXPECT_TRUE(in_flight_.poll(restless));
   EXPECT_THAT(take(), ElementsAre(0U));
-  EXPECT_TRUE(in_flight_.look(restless));
+  EXPECT_TRUE(in_flight_.poll(restless));
   EXPECT_THAT(take(), ElementsAre(2U));
 }
 
@@ -116,7 +116,7 @@ TEST_F(InFlightTest, TheNextPointIsWhereSomebodyWaitsElseTheNewest) {
               ElementsAre(TimelinePoint{5, kOpStream}, TimelinePoint{1, kDownloadStream}));
   EXPECT_FALSE(in_flight_.have_ended(some));
   device_.ended = {6, 0, 1};
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_TRUE(in_flight_.have_ended(some));
   EXPECT_THAT(in_flight_.next_points(), ElementsAre(TimelinePoint{9, kOpStream}));
   EXPECT_EQ(in_flight_.oldest(in_flight_.ended(kOpStream))->record.sequence, 107U);
@@ -142,10 +142,10 @@ TEST_F(InFlightTest, ItIsFullUntilHalfHasEnded) {
   EXPECT_TRUE(in_flight_.is_full());
   const LastUse half = in_flight_.room();
   device_.ended[kOpStream] = InFlight::kMostOps / 2 - 1;
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_FALSE(in_flight_.have_ended(half));
   device_.ended[kOpStream] = InFlight::kMostOps / 2;
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_TRUE(in_flight_.have_ended(half));
 }
 
@@ -153,7 +153,7 @@ TEST(CellNumbers, ACellIsUsedAgainWhenNoLaunchLooksAtItAnyMore) {
   CellNumbers cells;
   EXPECT_EQ(cells.take(0), 1U);
   EXPECT_EQ(cells.take(0), 2U);
-  cells.give_back(1, 10);
+  cells.release(1, 10);
   EXPECT_EQ(cells.take(9), 3U);
   EXPECT_EQ(cells.take(10), 1U);
 }
@@ -173,14 +173,14 @@ TEST_F(InFlightTest, ItIsFullWhileErrorCellsAreShort) {
   add_op(2);
   const LastUse room = in_flight_.room();
   device_.ended[kOpStream] = 1;
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_FALSE(in_flight_.have_ended(room));
   for (const ErrorCell cell : taken) {
-    in_flight_.cells.give_back(cell, in_flight_.issued_ops());
+    in_flight_.cells.release(cell, in_flight_.issued_ops());
   }
   EXPECT_TRUE(in_flight_.is_full()) << "op 2 may look at them";
   device_.ended[kOpStream] = 2;
-  EXPECT_TRUE(in_flight_.look(device_));
+  EXPECT_TRUE(in_flight_.poll(device_));
   EXPECT_TRUE(in_flight_.have_ended(room));
   EXPECT_FALSE(in_flight_.is_full());
 }
@@ -188,7 +188,7 @@ TEST_F(InFlightTest, ItIsFullWhileErrorCellsAreShort) {
 TEST_F(InFlightTest, ANewGenerationHasAllErrorCells) {
   in_flight_.cells.limit(100);
   while (!in_flight_.is_full()) {
-    in_flight_.cells.give_back(in_flight_.cells.take(0), 1000);
+    in_flight_.cells.release(in_flight_.cells.take(0), 1000);
   }
   in_flight_.restart();
   EXPECT_FALSE(in_flight_.is_full());

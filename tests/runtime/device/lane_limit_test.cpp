@@ -25,18 +25,18 @@ TEST(LaneLimit, ACancelGivesUpRecordsUpToItsNumber) {
   EXPECT_FALSE(limit.is_set());
   limit.cancel_through(5);
   EXPECT_TRUE(limit.is_set());
-  EXPECT_EQ(limit.over(5), GivenUp::cancelled);
+  EXPECT_EQ(limit.over(5), CancelReason::cancelled);
   EXPECT_EQ(limit.over(6), std::nullopt);
   EXPECT_FALSE(limit.is_set()) << "nothing is limited behind it";
 }
 
 TEST(LaneLimit, EachReasonHasItsCodeAndSentence) {
-  EXPECT_EQ(error_of(GivenUp::cancelled).code, ErrorCode::cancelled);
-  EXPECT_THAT(error_of(GivenUp::cancelled).text, HasSubstr("its stream was cancelled"));
-  EXPECT_EQ(error_of(GivenUp::stopped).code, ErrorCode::cancelled);
-  EXPECT_THAT(error_of(GivenUp::stopped).text, HasSubstr("a stop was requested"));
-  EXPECT_EQ(error_of(GivenUp::late).code, ErrorCode::deadline_exceeded);
-  EXPECT_THAT(error_of(GivenUp::late).text, HasSubstr("the deadline of its stream"));
+  EXPECT_EQ(error_of(CancelReason::cancelled).code, ErrorCode::cancelled);
+  EXPECT_THAT(error_of(CancelReason::cancelled).text, HasSubstr("its stream was cancelled"));
+  EXPECT_EQ(error_of(CancelReason::stopped).code, ErrorCode::cancelled);
+  EXPECT_THAT(error_of(CancelReason::stopped).text, HasSubstr("a stop was requested"));
+  EXPECT_EQ(error_of(CancelReason::late).code, ErrorCode::deadline_exceeded);
+  EXPECT_THAT(error_of(CancelReason::late).text, HasSubstr("the deadline of its stream"));
 }
 
 }  // namespace

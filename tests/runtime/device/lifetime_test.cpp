@@ -25,18 +25,18 @@ constexpr std::uint64_t kSeeds = 30;
 // Fine print 4.
 TEST(Lifetime, AUseThatArrivesBeforeItsCreationWaitsForIt) {
   stepped([](const World& world) {
-    Stream maker(world.device);
+    Stream producer(world.device);
     std::optional<HeldStream> held;
     Tensor x;
     {
-      const StreamScope scope(maker);
+      const StreamScope scope(producer);
       held.emplace(world.device);
       x = world.f32({1, 2});
     }
     const Tensor sum = x + 1;
     const Pending<std::vector<std::byte>> bytes = sum.read_bytes();
     EXPECT_FALSE(detail::PendingAccess::is_ready_by(bytes, Deadline::in(1s)));
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(sum.to_vector<float>(), ElementsAre(2, 3));
   });
 }
@@ -45,13 +45,13 @@ TEST(Lifetime, TensorsMadeOnOneThreadAreUsedOnAnotherAtOnce) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     stepped({.seed = seed}, [seed](const World& world) {
       std::optional<Tensor> handed;
-      const auto maker = world.spawn("maker", [&] { handed = world.f32({1, 2}) * 3; });
+      const auto producer = world.spawn("maker", [&] { handed = world.f32({1, 2}) * 3; });
       while (!handed) {
         detail::schedule_point();
       }
       const Tensor mine = std::move(*handed) + 1;
       EXPECT_THAT(mine.to_vector<float>(), ElementsAre(4, 7)) << "seed " << seed;
-      maker->join();
+      producer->join();
     });
   }
 }
@@ -118,7 +118,7 @@ void drop_while_another_stream_reads(
     world.device.sync();
     const Tensor other = world.f32({5, 6, 7, 8});  // takes the bytes if they are free
     world.device.sync();
-    held->let_go();
+    held->unblock();
     const std::vector<std::byte> got = bytes.get({.deadline = Deadline::in(1h)});
     std::array<float, 4> values{};
     ASSERT_EQ(got.size(), sizeof(values));
@@ -158,7 +158,7 @@ TEST(Lifetime, DropsThatWaitForALaneAreLookedAtOnceATurn) {
     shared.clear();  // twenty drops here wait for the other lane, through a dozen of its turns
     world.device.sync();
     EXPECT_GT(live_tensors(world.device), before + 19);
-    held->let_go();
+    held->unblock();
     held->tensor() = Tensor();
     pass(10ms);
     EXPECT_EQ(live_tensors(world.device), before);
@@ -207,7 +207,7 @@ TEST(Lifetime, ADropThatFindsItsLaneFullNeitherWaitsNorIsLost) {
       const detail::TimePoint start = testing::now();
       tensors.clear();
       EXPECT_EQ(testing::now(), start);
-      held.let_go();
+      held.unblock();
       EXPECT_EQ(world.f32({7}).item(), 7) << "the drops go out before the next push";
     }
     world.device.sync();
@@ -229,7 +229,7 @@ TEST(Lifetime, DropsThatFoundNoRoomOutliveTheirThread) {
                  }
                })
         ->join();
-    held->let_go();
+    held->unblock();
     held.reset();
     pass(10ms);
     EXPECT_EQ(live_tensors(world.device), before);

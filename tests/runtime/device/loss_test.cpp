@@ -82,7 +82,7 @@ TEST(Loss, WhoeverWaitsForALoanHearsOfItAtOnce) {
     EXPECT_EQ(testing::code_of(behind.wait()), ErrorCode::device_lost);
     EXPECT_EQ(read_error(held.tensor()).code, ErrorCode::device_lost);
     EXPECT_EQ(testing::now(), start) << "nobody waited for a deadline";
-    held.let_go();
+    held.unblock();
   });
 }
 
@@ -101,7 +101,7 @@ TEST(Loss, WhoeverWaitsForAnotherDeviceHearsOfItAtOnce) {
     }
     EXPECT_EQ(testing::code_of(parked.wait()), ErrorCode::device_lost);
     EXPECT_EQ(testing::now(), start);
-    held->let_go();
+    held->unblock();
   });
 }
 
@@ -179,7 +179,7 @@ TEST(Restart, ACopyThatWasOnItsWayStaysLostHoweverLateItComes) {
     const Tensor copy = source.to(world.device);
     testing::pass(10ms);
     world.device.restart();
-    held.let_go();
+    held.unblock();
     EXPECT_EQ(read_error(copy).code, ErrorCode::device_lost);
     EXPECT_EQ((source.to(world.device) + 1).item(), 2);
   });
@@ -230,7 +230,7 @@ TEST(Restart, BytesOnLoanStayUntilTheyAreGivenBack) {
       EXPECT_EQ(other.item(), 3);
     }
     EXPECT_TRUE(std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{7}; }));
-    held.let_go();
+    held.unblock();
     EXPECT_EQ(read_error(held.tensor()).code, ErrorCode::device_lost);
     EXPECT_EQ(world.f32({4}).item(), 4) << "the late end of the loan changes nothing";
   });

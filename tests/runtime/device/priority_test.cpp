@@ -93,7 +93,7 @@ TEST_F(ReadyLanesTest, OnlyMoreUrgentLanesComeBefore) {
   EXPECT_FALSE(ready_.has_before(Priority::latency));
 }
 
-// A lane with a long program, held until let_go(), and the outcome of its work.
+// A lane with a long program, held until unblock(), and the outcome of its work.
 struct Busy {
   Busy(const World& world, Priority priority) : stream(world.device, {.priority = priority}) {
     const StreamScope scope(stream);
@@ -115,9 +115,9 @@ TEST(StreamPriority, ALatencyStreamOvertakesLongPrograms) {
     Busy background(world, Priority::background);
     Busy normal(world, Priority::normal);
     Busy latency(world, Priority::latency);
-    background.held->let_go();
-    normal.held->let_go();
-    latency.held->let_go();
+    background.held->unblock();
+    normal.held->unblock();
+    latency.held->unblock();
     EXPECT_TRUE(detail::PendingAccess::is_ready_by(latency.done, Deadline::in(1s)));
     EXPECT_FALSE(normal.done.is_ready());
     EXPECT_FALSE(background.done.is_ready());
@@ -172,7 +172,7 @@ TEST(StreamPriority, ALatencyStreamMayNeedWhatABackgroundStreamMakes) {
     Stream urgent(world.device, {.priority = Priority::latency});
     const StreamScope scope(urgent);
     const Pending<double> needed = (made + 1).item_later();
-    background.held->let_go();
+    background.held->unblock();
     ASSERT_TRUE(detail::PendingAccess::is_ready_by(needed, Deadline::in(1s)));
     EXPECT_EQ(needed.wait().has_value(), true);
   });

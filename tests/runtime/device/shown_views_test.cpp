@@ -92,7 +92,7 @@ TEST(ShownViews, WakeWhoWaitsForThem) {
     const StreamScope scope(second);
     const Tensor sum = turned + 1;
     look(world);
-    held->let_go();
+    held->unblock();
     EXPECT_THAT(sum.to_vector<float>(), ElementsAre(2, 5, 3, 6, 4, 7));
   });
 }

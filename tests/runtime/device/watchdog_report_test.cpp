@@ -49,7 +49,7 @@ TEST(Watchdog, ADeadlineThatPassesTellsWhatTheStreamsWaitFor) {
       EXPECT_THAT(report, HasSubstr("device sim:1: generation 0, alive"));
       EXPECT_THAT(error.what(), HasSubstr("error().report() lists the open waits"));
     }
-    held->let_go();
+    held->unblock();
     EXPECT_EQ(sum.item(), 6);
     other->join();
   });
@@ -69,7 +69,7 @@ TEST(Watchdog, AnOperandThatNeverComesReportsToo) {
     EXPECT_EQ(error.code, ErrorCode::deadline_exceeded);
     EXPECT_THAT(error.report(), HasSubstr("waits for the bytes of loan 1 to come back: for ever"));
     EXPECT_THAT(error.report(), HasSubstr("thread main"));
-    held->let_go();
+    held->unblock();
   });
 }
 
@@ -100,7 +100,7 @@ TEST(Watchdog, AWaitThatIsTooLongNamesTheLineThatAskedForTheValue) {
       EXPECT_THAT(status.error().location.file, EndsWith("watchdog_report_test.cpp"));
       EXPECT_THAT(status.error().location.line, ::testing::AnyOf(first_line, first_line + 1));
     }
-    held.let_go();
+    held.unblock();
   });
 }
 
@@ -118,7 +118,7 @@ TEST(Watchdog, AStreamThatStaysFullReports) {
       EXPECT_THAT(error.error().report(),
                   HasSubstr("256 ops queued, waits for the bytes of loan 1"));
     }
-    held.let_go();
+    held.unblock();
   });
 }
 
@@ -276,7 +276,7 @@ TEST(Watchdog, DevicesThatWaitForEachOtherAndStandStillGiveUpAtTheLimit) {
     const detail::TimePoint start = testing::now();
     EXPECT_EQ(read_error(back).code, ErrorCode::deadline_exceeded);
     EXPECT_LE(testing::now() - start, 3s);
-    held->let_go();
+    held->unblock();
   });
 }
 
@@ -430,7 +430,7 @@ TEST(Supervision, WorkOnLentBytesThatThrowsPoisonsTheTensor) {
   stepped([](const World& world) {
     HeldStream held(world.device);
     held.region().run_on_device([] { throw std::runtime_error("a chunk went wrong"); });
-    held.let_go();
+    held.unblock();
     const Error error = read_error(held.tensor());
     EXPECT_EQ(error.code, ErrorCode::worker_failed);
     EXPECT_THAT(error.text, HasSubstr("a chunk went wrong"));

@@ -54,7 +54,7 @@ void sync(const World& world) {
 }
 void lend_some(const World& world) {
   HeldStream held(world.device);
-  held.let_go();
+  held.unblock();
 }
 void publish(const World& world) {
   some(world).publish();
@@ -144,7 +144,7 @@ void wait_for_another(const World& world) {
     sum = some(world) + late;
   }
   look(world);
-  held.let_go();
+  held.unblock();
   EXPECT_THAT(sum.to_vector<float>(), Each(2.0F));
 }
 void fail(const World& world) {
@@ -366,7 +366,7 @@ TEST(Window, AnOpThatSomebodyWaitsForIsNotHeldUp) {
     }
     look(world);
     const detail::TimePoint start = testing::now();
-    held.let_go();
+    held.unblock();
     read.get();
     EXPECT_LT(testing::now() - start, 100us);
     EXPECT_EQ(world.device.statistics().ends(WindowEnd::watched), 1U);

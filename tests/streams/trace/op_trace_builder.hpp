@@ -93,16 +93,16 @@ class OpTraceBuilder {
     op.record.blob_size_bytes = static_cast<std::uint32_t>(op.blob.size());
     int place = 0;
     for (const std::uint32_t input : inputs) {
-      Operand operand = makers_[input - 1];
+      Operand operand = producers_[input - 1];
       operand.use = Use::read;
       put(op, place++, operand);
     }
     for (const TensorSpec& spec : outputs) {
-      const Operand operand{.slot = {static_cast<std::uint32_t>(makers_.size() + 1)},
+      const Operand operand{.slot = {static_cast<std::uint32_t>(producers_.size() + 1)},
                             .shape = {shape_number(spec.shape)},
                             .dtype = spec.dtype,
                             .use = Use::out};
-      makers_.push_back(operand);
+      producers_.push_back(operand);
       put(op, place++, operand);
     }
     trace_.ops.push_back(std::move(op));
@@ -136,7 +136,7 @@ class OpTraceBuilder {
     }
   }
 
-  [[nodiscard]] std::uint32_t last() const { return static_cast<std::uint32_t>(makers_.size()); }
+  [[nodiscard]] std::uint32_t last() const { return static_cast<std::uint32_t>(producers_.size()); }
   [[nodiscard]] OpTrace& trace() noexcept { return trace_; }
 
  private:
@@ -160,7 +160,7 @@ class OpTraceBuilder {
   }
 
   OpTrace trace_;
-  std::vector<Operand> makers_;  // by value, from 1
+  std::vector<Operand> producers_;  // by value, from 1
   std::uint32_t device_ = 0;
   std::uint32_t lane_ = 1;
 };

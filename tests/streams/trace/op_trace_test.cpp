@@ -363,13 +363,13 @@ TEST(OpTraceReducer, FindsTheFewOpsThatMatter) {
   const auto reads_an_exp = [&](const OpTrace& trace) {
     ++questions;
     EXPECT_EQ(text(check_trace(trace)), "no error");
-    std::vector<OpKind> makers(1);
+    std::vector<OpKind> producers(1);
     for (const TraceOp& op : trace.ops) {
       if (op.record.kind == OpKind::readback &&
-          makers[op.record.operands[0].slot.value] == OpKind::exp) {
+          producers[op.record.operands[0].slot.value] == OpKind::exp) {
         return true;
       }
-      makers.insert(makers.end(), op.record.output_count, op.record.kind);
+      producers.insert(producers.end(), op.record.output_count, op.record.kind);
     }
     return false;
   };
