@@ -35,6 +35,26 @@ class Readme : public ::testing::Test {
         tree, [&](const SourceFile& file) { return file.path == path || file.is_in(path); });
   }
 
+  [[nodiscard]] bool is_there(const std::string& folder, const std::string& path) const {
+    return has_file_or_folder((std::filesystem::path(folder) / path).lexically_normal().string());
+  }
+
+  // The first group of each match in a README, a page of docs/ or CONTRIBUTING.md.
+  [[nodiscard]] static std::vector<std::string> paths_in(const SourceFile& file,
+                                                         const std::regex& pattern) {
+    std::vector<std::string> paths;
+    const bool is_page = file.is_in("docs") && file.path.ends_with(".md");
+    if (!is_page && file.name() != "README.md" && file.name() != "CONTRIBUTING.md") {
+      return paths;
+    }
+    for (const std::string& line : file.lines) {
+      for (std::sregex_iterator it(line.begin(), line.end(), pattern), end; it != end; ++it) {
+        paths.push_back((*it)[1]);
+      }
+    }
+    return paths;
+  }
+
   // The first group of each match in the file that docs/settings.md does not name between marks.
   [[nodiscard]] std::string unnamed(std::string_view path,
                                     const std::string& pattern,
@@ -92,18 +112,23 @@ TEST_F(Readme, NamesEveryExample) {
 TEST_F(Readme, LinksToFilesThatExist) {
   const std::regex link(R"(\]\((?!https?:)([\w./-]+)\))");
   for (const SourceFile& file : tree) {
-    const bool is_page = file.is_in("docs") && file.path.ends_with(".md");
-    if (!is_page && file.name() != "README.md" && file.name() != "CONTRIBUTING.md") {
-      continue;
+    for (const std::string& path : paths_in(file, link)) {
+      EXPECT_TRUE(is_there(file.folder(), path)) << file.path << ": " << path;
     }
-    for (const std::string& line : file.lines) {
-      for (std::sregex_iterator it(line.begin(), line.end(), link), end; it != end; ++it) {
-        const std::string folder = file.folder();
-        const std::filesystem::path relative((folder.empty() ? "" : folder + "/") +
-                                             std::string((*it)[1]));
-        const std::string path = relative.lexically_normal().string();
-        EXPECT_TRUE(has_file_or_folder(path)) << file.path << ": " << path;
+  }
+}
+
+// Paths in a page start at its folder, at a folder above it, or at the root.
+TEST_F(Readme, NamesFilesThatExist) {
+  const std::regex named(R"(`((?:[\w.-]+/)+[\w.-]+\.(?:cpp|hpp|py|sh|md|cmake)))");
+  for (const SourceFile& file : tree) {
+    for (const std::string& path : paths_in(file, named)) {
+      bool found = is_there("", path);
+      for (std::string folder = file.folder(); !found && !folder.empty();
+           folder = std::filesystem::path(folder).parent_path().string()) {
+        found = is_there(folder, path);
       }
+      EXPECT_TRUE(found || path == "decisions/archive.md") << file.path << ": " << path;
     }
   }
 }
