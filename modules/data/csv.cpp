@@ -112,6 +112,13 @@ class CsvReader final {
  public:
   CsvReader(std::string_view text, const CsvOptions& options, std::string_view name, SourceLoc loc)
       : text_(text), options_(options), name_(name), loc_(loc) {
+    const char separator = options_.separator;
+    if (separator == '"' || separator == '\n' || separator == '\r') {
+      refuse_call(fmt::format("the separator is {}, which CSV uses for itself",
+                              separator == '"' ? "a quote" : "a line end"),
+                  loc_,
+                  "read_csv");
+    }
     if (text_.substr(0, 3) == "\xef\xbb\xbf") {
       at_ = 3;
     }

@@ -43,7 +43,7 @@ struct CsvColumn {
 };
 
 struct CsvOptions {
-  char separator = ',';  ///< Separator of fields.
+  char separator = ',';  ///< Separator of fields: no quote and no line end.
   /// Whether the first row holds the column names. Otherwise the names are "0", "1", …
   bool header = true;
   /// Fields that count as missing. A quoted field never does, except an empty one in a numeric
@@ -123,7 +123,8 @@ class CsvTable final {
 /// Units: errors count lines from 1.
 /// Errors: FileError: not_found, io_error; bad_format for rows of different lengths, an
 /// unterminated quote, no rows, two columns of one name, or a field that contradicts its requested
-/// type; ArgumentError for a type of an unknown column; OutOfMemory.
+/// type; ArgumentError for a type of an unknown column or a separator that is a quote or a line end;
+/// OutOfMemory.
 [[nodiscard]] CsvTable read_csv(const std::filesystem::path& file,
                                 const CsvOptions& options = {},
                                 SourceLoc loc = SourceLoc::current());

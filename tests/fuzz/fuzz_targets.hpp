@@ -1,4 +1,4 @@
-// The targets of the fuzzers. Built twice: with clang's libFuzzer (preset fuzz, one program a
+// The targets of the fuzzers. Built twice: with clang's libFuzzer (preset asan, one program a
 // target), and with every other compiler as tests that run the seeds and the finds. A target
 // returns if the input was handled correctly, and throws FuzzFailure otherwise.
 // Threads: one at a time.

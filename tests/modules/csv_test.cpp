@@ -57,6 +57,9 @@ TEST(Csv, ReadsQuotesLinesAndSpaces) {
               ElementsAre("x\"y"));
   const CsvTable bare = parse_csv("1,2\n3,4\n", {.header = false});
   EXPECT_THAT(bare.column("1").integers, ElementsAre(2, 4));
+  for (const char separator : {'"', '\n', '\r'}) {
+    EXPECT_THROW(static_cast<void>(parse_csv("a\n1\n", {.separator = separator})), ArgumentError);
+  }
 }
 
 TEST(Csv, NamesHaveNoBlanksAroundThemUnlessTheyAreQuoted) {

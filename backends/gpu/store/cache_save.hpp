@@ -29,8 +29,8 @@ class CacheSave final {
  public:
   /// Adds a file; its folder may not exist yet.
   void add(std::filesystem::path path, const FileFormat& format, std::vector<std::byte> bytes);
-  /// Keeps the newest `most` files of the folder with this ending, and deletes the others after the
-  /// writes.
+  /// Keeps at most `most` files of the folder with this ending. If there are more after the writes,
+  /// the oldest go until three quarters of `most` are left.
   void keep_most(std::filesystem::path folder, std::string ending, std::size_t most);
   [[nodiscard]] bool is_empty() const noexcept { return files_.empty(); }
 
