@@ -64,13 +64,13 @@ Status VulkanBackend::Parts::wait_before(std::span<const TimelinePoint> after) c
     }
     HEARTH_TRY_STATUS(ops->flush());
     if (point.stream == kUploadStream) {
-      ops->wait_for(transfers->uploads().semaphore(), point.value);
+      ops->wait_for(transfers->uploads().queue(), point.value);
       continue;
     }
     HEARTH_TRY_STATUS(transfers->bring_down(point.value));
     const Needs needs = transfers->needs_of(point.value);
-    ops->wait_for(transfers->uploads().semaphore(), needs[kUploadStream]);
-    ops->wait_for(transfers->downloads().semaphore(), needs[kDownloadStream]);
+    ops->wait_for(transfers->uploads().queue(), needs[kUploadStream]);
+    ops->wait_for(transfers->downloads().queue(), needs[kDownloadStream]);
   }
   return {};
 }
@@ -126,7 +126,7 @@ Status VulkanBackend::Parts::encode(const Launch& launch) {
 
 // Encodes the call only to make its pipelines. An update's launch may have a guard, which needs a
 // different shader.
-Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms terms) {
+Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, gpu::LaunchTerms terms) {
   static constexpr std::array<std::int8_t, kMostGroupOutputs> kReplaced = [] {
     std::array<std::int8_t, kMostGroupOutputs> inputs{};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -142,7 +142,7 @@ Status VulkanBackend::Parts::encode_nothing(const KernelCall& call, LaunchTerms 
       HEARTH_TRY_STATUS(guards.look({&kSomeCell, 1}, kSomeGuard, kSomeGuard, *encoder));
       guards.forget();  // nothing was recorded
     }
-    LaunchTerms guarded = terms;
+    gpu::LaunchTerms guarded = terms;
     guarded.guard = kSomeGuard;
     guarded.keeps = std::span(kReplaced).first(call.outputs.size());
     encoder->begin(guarded);
@@ -167,8 +167,9 @@ Status VulkanBackend::Parts::begin_copy() {
 }
 
 bool VulkanBackend::Parts::comes_to_rest(std::chrono::nanoseconds within) {
-  const std::array semaphores{
-      ops->semaphore(), transfers->uploads().semaphore(), transfers->downloads().semaphore()};
+  const std::array semaphores{semaphore_of(ops->queue()),
+                              semaphore_of(transfers->uploads().queue()),
+                              semaphore_of(transfers->downloads().queue())};
   const Deadline deadline = Deadline::in(within);
   if (const Status status = ops->settle(within);
       !status.has_value() && status.error().code == ErrorCode::deadline_exceeded) {

@@ -19,11 +19,11 @@
 #include "backends/gpu/encoder/error_cells.hpp"
 #include "backends/gpu/launches/batch_length.hpp"
 #include "backends/gpu/launches/guards.hpp"
+#include "backends/gpu/launches/launch_encoder.hpp"
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
 #include "backends/vulkan/pipelines/pipeline_compiler.hpp"
-#include "command_stream.hpp"
 #include "device_pages.hpp"
-#include "launch_encoder.hpp"
 #include "own_scratch.hpp"
 #include "transfers.hpp"
 
@@ -42,11 +42,11 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   std::shared_ptr<PipelineCompiler> compiler;
   std::unique_ptr<gpu::KernelStore> shaders;
   std::unique_ptr<DevicePages> pages;
-  std::unique_ptr<CommandStream> ops;
+  std::unique_ptr<gpu::LaunchStream> ops;
   gpu::BatchLength length;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<OwnScratch> scratch;  ///< Used until use_scratch().
-  std::unique_ptr<LaunchEncoder> encoder;
+  std::unique_ptr<gpu::LaunchEncoder> encoder;
   Buffer guard_words;
   gpu::Guards guards;
   bool has_guard_kernel = false;  ///< The guard kernel is made, even before a launch needs it.
@@ -137,7 +137,7 @@ struct VulkanBackend::Parts final : gpu::LeftBehind::Thing {
   [[nodiscard]] Status wait_before(std::span<const TimelinePoint> after) const;
   void clear(ErrorCell cell, OpKind kind);
   [[nodiscard]] Status encode(const Launch& launch);
-  [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);
+  [[nodiscard]] Status encode_nothing(const KernelCall& call, gpu::LaunchTerms terms);
   [[nodiscard]] bool has_ended(const TimelinePoint& point,
                                const Needs& reached,
                                std::uint64_t downloads) const noexcept {

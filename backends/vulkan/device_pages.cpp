@@ -53,8 +53,7 @@ Result<PageBytes> DevicePages::find(const std::byte* address) const {
     const Buffer& page = std::prev(after)->second;
     const auto offset = static_cast<std::int64_t>(number - page.address());
     if (offset < page.size_bytes()) {
-      return PageBytes{.buffer = page.handle(),
-                       .offset_bytes = offset,
+      return PageBytes{.place = {piece_of(page.handle()), offset},
                        .host = page.host() == nullptr ? nullptr : page.host() + offset};
     }
   }

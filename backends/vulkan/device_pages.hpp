@@ -8,14 +8,14 @@
 
 #include <hearth/memory/page_provider.hpp>
 
+#include "backends/gpu/launches/batch.hpp"
 #include "backends/vulkan/device/vulkan_device.hpp"
 
 namespace hearth::vulkan {
 
 /// Bytes inside a page.
 struct PageBytes {
-  VkBuffer buffer = VK_NULL_HANDLE;
-  std::int64_t offset_bytes = 0;
+  gpu::CopyPlace place;
   std::byte* host = nullptr;  ///< Host address of the bytes; null if they are not mapped.
 };
 

@@ -7,15 +7,15 @@
 
 #include <hearth/backends/scratch_memory.hpp>
 
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/vulkan/device/vulkan_device.hpp"
-#include "command_stream.hpp"
 
 namespace hearth::vulkan {
 
 class OwnScratch final : public ScratchMemory {
  public:
   /// Lifetime: the arguments outlive the scratch.
-  OwnScratch(const VulkanDevice& device, const CommandStream& ops) noexcept
+  OwnScratch(const VulkanDevice& device, const gpu::LaunchStream& ops) noexcept
       : device_(device), ops_(ops) {}
 
   /// Errors: out_of_memory; those of Vulkan.
@@ -29,7 +29,7 @@ class OwnScratch final : public ScratchMemory {
   };
 
   const VulkanDevice& device_;
-  const CommandStream& ops_;
+  const gpu::LaunchStream& ops_;
   Buffer buffer_;
   std::deque<Outgrown> outgrown_;
 };

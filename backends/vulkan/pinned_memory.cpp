@@ -35,7 +35,7 @@ HostBytes PinnedMemory::take(std::size_t size) {
           size};
 }
 
-std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte> bytes) const {
+std::optional<gpu::CopyPlace> PinnedMemory::find(std::span<const std::byte> bytes) const {
   const hearth::detail::MutexLock lock(mutex_);
   auto behind = held_.upper_bound(bytes.data());
   if (behind == held_.begin()) {
@@ -46,7 +46,7 @@ std::optional<PinnedMemory::Place> PinnedMemory::find(std::span<const std::byte>
   if (offset + static_cast<std::ptrdiff_t>(bytes.size()) > buffer.size_bytes()) {
     return std::nullopt;
   }
-  return Place{buffer.handle(), offset};
+  return gpu::CopyPlace{piece_of(buffer.handle()), offset};
 }
 
 std::int64_t PinnedMemory::size_bytes() const noexcept {

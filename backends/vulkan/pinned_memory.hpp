@@ -15,18 +15,13 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
+#include "backends/gpu/launches/batch.hpp"
 #include "backends/vulkan/device/vulkan_device.hpp"
 
 namespace hearth::vulkan {
 
 class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
  public:
-  /// A place in a buffer.
-  struct Place {
-    VkBuffer buffer = VK_NULL_HANDLE;
-    std::int64_t offset_bytes = 0;
-  };
-
   explicit PinnedMemory(std::shared_ptr<const VulkanDevice> device) noexcept
       : device_(std::move(device)) {}
   PinnedMemory(const PinnedMemory&) = delete;
@@ -36,7 +31,7 @@ class PinnedMemory final : public std::enable_shared_from_this<PinnedMemory> {
   /// Pinned bytes, or ordinary memory if Vulkan has no more; copies of ordinary memory take longer.
   [[nodiscard]] HostBytes take(std::size_t size) HEARTH_EXCLUDES(mutex_);
   /// Empty for bytes that take() did not return.
-  [[nodiscard]] std::optional<Place> find(std::span<const std::byte> bytes) const
+  [[nodiscard]] std::optional<gpu::CopyPlace> find(std::span<const std::byte> bytes) const
       HEARTH_EXCLUDES(mutex_);
   /// Bytes in use, and bytes kept for reuse.
   [[nodiscard]] std::int64_t size_bytes() const noexcept HEARTH_EXCLUDES(mutex_);

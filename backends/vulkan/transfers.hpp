@@ -19,7 +19,8 @@
 #include <hearth/runtime/base/sync.hpp>
 
 #include "backends/gpu/copies/host_copier.hpp"
-#include "command_stream.hpp"
+#include "backends/gpu/launches/launch_stream.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
 #include "device_pages.hpp"
 #include "pinned_memory.hpp"
 
@@ -33,15 +34,15 @@ class Transfers final {
   /// Errors: out_of_memory; those of Vulkan.
   [[nodiscard]] static Result<std::unique_ptr<Transfers>> make(
       std::shared_ptr<const VulkanDevice> device,
-      const CommandStream& ops,
+      const gpu::LaunchStream& ops,
       const DevicePages& pages,
       const StagingOptions& staging = {});
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
   ~Transfers() = default;
 
-  [[nodiscard]] const CommandStream& uploads() const noexcept { return *uploads_; }
-  [[nodiscard]] const CommandStream& downloads() const noexcept { return *downloads_; }
+  [[nodiscard]] const gpu::LaunchStream& uploads() const noexcept { return *uploads_; }
+  [[nodiscard]] const gpu::LaunchStream& downloads() const noexcept { return *downloads_; }
 
   /// Implements Backend::host_bytes().
   [[nodiscard]] HostBytes host_bytes(std::size_t size);
@@ -88,7 +89,7 @@ class Transfers final {
   };
 
   Transfers(std::shared_ptr<const VulkanDevice> device,
-            const CommandStream& ops,
+            const gpu::LaunchStream& ops,
             const DevicePages& pages,
             const StagingOptions& staging)
       : device_(std::move(device)),
@@ -100,18 +101,18 @@ class Transfers final {
   /// The first of these points that has not ended.
   [[nodiscard]] Result<std::optional<TimelinePoint>> first_open(
       std::span<const TimelinePoint> points);
-  [[nodiscard]] Status wait_for(CommandStream& stream, std::span<const TimelinePoint> after);
+  [[nodiscard]] Status wait_for(gpu::LaunchStream& stream, std::span<const TimelinePoint> after);
   [[nodiscard]] Result<CopyPart> write_by_host(std::byte* to,
                                                std::span<const std::byte> from,
                                                std::span<const TimelinePoint> after);
   [[nodiscard]] CopyPart read_by_host(std::span<std::byte> to,
                                       const std::byte* from,
                                       std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<CopyPart> bring_from(const PinnedMemory::Place& from,
+  [[nodiscard]] Result<CopyPart> bring_from(const gpu::CopyPlace& from,
                                             std::size_t size,
                                             const PageBytes& to,
                                             std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<CopyPart> bring_to(const PinnedMemory::Place& to,
+  [[nodiscard]] Result<CopyPart> bring_to(const gpu::CopyPlace& to,
                                           std::size_t size,
                                           const PageBytes& from,
                                           std::span<const TimelinePoint> after);
@@ -136,13 +137,13 @@ class Transfers final {
   [[nodiscard]] std::uint64_t oldest_in_ring() HEARTH_EXCLUDES(mutex_);
 
   std::shared_ptr<const VulkanDevice> device_;
-  const CommandStream& ops_;
+  const gpu::LaunchStream& ops_;
   const DevicePages& pages_;
   const std::uint64_t ring_bytes_;
   const std::size_t piece_bytes_;
   gpu::HostCopier copier_;
-  std::unique_ptr<CommandStream> uploads_;
-  std::unique_ptr<CommandStream> downloads_;
+  std::unique_ptr<gpu::LaunchStream> uploads_;
+  std::unique_ptr<gpu::LaunchStream> downloads_;
   std::shared_ptr<PinnedMemory> pinned_;  ///< Null where memory is unified.
   Buffer up_;    ///< Ring of bytes for uploads; empty where memory is unified.
   Buffer down_;  ///< Ring of bytes for downloads.

@@ -73,12 +73,17 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   }
   parts->device->left_behind().sweep(parts->owner);
   parts->pages = std::make_unique<DevicePages>(parts->device);
-  HEARTH_TRY(parts->ops,
-             CommandStream::make(parts->device,
-                                 CommandStream::Work::kernels,
-                                 parts->compiler->layout(),
-                                 {.executor = options.executor, .log = options.log}));
-  parts->ops->watch_loops(parts->compiler->loop_word());
+  HEARTH_TRY(std::shared_ptr<VulkanQueue> queue,
+             VulkanQueue::make(
+                 parts->device,
+                 VulkanQueue::Work::kernels,
+                 {.layout = parts->compiler->layout(), .loop_word = parts->compiler->loop_word()}));
+  const gpu::ParameterRing ring = queue->parameter_ring();
+  parts->ops = std::make_unique<gpu::LaunchStream>(
+      std::move(queue),
+      gpu::StreamTerms{.ring = ring,
+                       .recorder = {.executor = options.executor, .log = options.log},
+                       .wait_limit = options.wait_limit});
   HEARTH_TRY(
       const std::optional<std::int64_t> seed,
       hearth::detail::Settings::from_environment().integer(
@@ -89,7 +94,7 @@ Result<std::unique_ptr<Backend>> VulkanBackend::open(VulkanOptions options) {
   HEARTH_TRY(parts->transfers,
              Transfers::make(parts->device, *parts->ops, *parts->pages, options.staging));
   parts->scratch = std::make_unique<OwnScratch>(*parts->device, *parts->ops);
-  parts->encoder = std::make_unique<LaunchEncoder>(
+  parts->encoder = std::make_unique<gpu::LaunchEncoder>(
       parts->device->limits(), *parts->shaders, *parts->ops, *parts->scratch);
   HEARTH_TRY(parts->guard_words,
              parts->device->make_buffer(gpu::Guards::kBytes, BufferPlace::device));
@@ -245,7 +250,7 @@ Issue VulkanBackend::submit(std::span<const Launch> batch, std::span<const Timel
     };
     if (const std::uint32_t count = p.ops->open_count(); p.length.is_enough(count, has_work)) {
       // The device waits for a shorter batch, and a thread would wake too late.
-      using Recording = CommandStream::Recording;
+      using Recording = gpu::LaunchStream::Recording;
       const Recording how = count < gpu::BatchLength::kMost ? Recording::here : Recording::beside;
       if (Status status = p.note(p.ops->flush(how)); !status.has_value()) {
         issue.status = std::move(status);
@@ -322,8 +327,9 @@ std::uint64_t VulkanBackend::completed(std::uint8_t stream) noexcept {
 // them. A download may need several timelines; the wait covers the first that is not reached.
 Status VulkanBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadline) {
   Parts& p = *parts_;
-  const std::array semaphores{
-      p.ops->semaphore(), p.transfers->uploads().semaphore(), p.transfers->downloads().semaphore()};
+  const std::array semaphores{semaphore_of(p.ops->queue()),
+                              semaphore_of(p.transfers->uploads().queue()),
+                              semaphore_of(p.transfers->downloads().queue())};
   while (true) {
     if (p.has_lost()) {
       return p.lost();

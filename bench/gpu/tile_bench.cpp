@@ -23,15 +23,15 @@
 
 #include <fmt/format.h>
 
+#include "backends/gpu/launches/launch_encoder.hpp"
 #include "backends/gpu/products/matrix_product.hpp"
 #include "backends/gpu/products/product.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
-#include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
-#include "backends/vulkan/launch_encoder.hpp"
 #include "backends/vulkan/own_scratch.hpp"
 #include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
 #include "bench/gpu/large_gpu.hpp"
 
 namespace hearth::vulkan {
@@ -59,7 +59,7 @@ class TileEncoder final : public gpu::KernelEncoder {
  public:
   TileEncoder(const VulkanDevice& device,
               gpu::KernelStore& kernels,
-              CommandStream& ops,
+              gpu::LaunchStream& ops,
               bool pretends)
       : memory_(device, ops),
         own_(device.limits(), kernels, ops, memory_),
@@ -113,7 +113,7 @@ class TileEncoder final : public gpu::KernelEncoder {
 
  private:
   OwnScratch memory_;
-  LaunchEncoder own_;
+  gpu::LaunchEncoder own_;
   gpu::DeviceLimits limits_;
   bool pretends_;
   std::string text_;
@@ -133,7 +133,13 @@ class Tiles final {
                   .value();
     const auto compiler = PipelineCompiler::make(device_).value();
     kernels_ = std::make_unique<gpu::KernelStore>(compiler, nullptr);
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
+    const auto queue =
+        VulkanQueue::make(device_,
+                          VulkanQueue::Work::kernels,
+                          {.layout = compiler->layout(), .loop_word = compiler->loop_word()})
+            .value();
+    ops_ = std::make_unique<gpu::LaunchStream>(queue,
+                                               gpu::StreamTerms{.ring = queue->parameter_ring()});
     encoder_ = std::make_unique<TileEncoder>(*device_, *kernels_, *ops_, choice_.pretends);
     const std::int64_t size = size_bytes(choice_.dtype);
     a_ = device_->make_buffer(choice_.rows * choice_.depth * size, BufferPlace::device).value();
@@ -177,7 +183,7 @@ class Tiles final {
 
   void wait() {
     ops_->flush().value();
-    const VkSemaphore semaphore = ops_->semaphore();
+    const VkSemaphore semaphore = semaphore_of(ops_->queue());
     const std::uint64_t value = ops_->submitted();
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
@@ -371,7 +377,7 @@ void main() {{
   Choice choice_;
   std::shared_ptr<const VulkanDevice> device_;
   std::unique_ptr<gpu::KernelStore> kernels_;
-  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<gpu::LaunchStream> ops_;
   std::unique_ptr<TileEncoder> encoder_;
   Buffer a_, b_, y_, errors_;
 };

@@ -20,15 +20,15 @@
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
+#include "backends/gpu/launches/launch_encoder.hpp"
 #include "backends/gpu/products/matrix_product.hpp"
 #include "backends/gpu/rows/cross_entropy.hpp"
 #include "backends/gpu/rows/softmax.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
-#include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
-#include "backends/vulkan/launch_encoder.hpp"
 #include "backends/vulkan/own_scratch.hpp"
 #include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -47,7 +47,7 @@ constexpr int kMarginByte = 0x5a;
 /// Launches under other limits, with scratch up to a limit.
 class LimitedEncoder final : public KernelEncoder {
  public:
-  LimitedEncoder(const VulkanDevice& device, KernelStore& kernels, CommandStream& ops)
+  LimitedEncoder(const VulkanDevice& device, KernelStore& kernels, LaunchStream& ops)
       : memory_(device, ops),
         own_(device.limits(), kernels, ops, memory_),
         limits_(device.limits()) {
@@ -179,7 +179,12 @@ class VulkanRagged : public ::testing::Test {
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
     const auto compiler = PipelineCompiler::make(device_).value();
     kernels_ = std::make_unique<KernelStore>(compiler, nullptr);
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
+    const auto queue =
+        VulkanQueue::make(device_,
+                          VulkanQueue::Work::kernels,
+                          {.layout = compiler->layout(), .loop_word = compiler->loop_word()})
+            .value();
+    ops_ = std::make_unique<LaunchStream>(queue, StreamTerms{.ring = queue->parameter_ring()});
     encoder_ = std::make_unique<LimitedEncoder>(*device_, *kernels_, *ops_);
     DeviceLimits limits = device_->limits();
     limits.copied_from = 0;
@@ -204,7 +209,7 @@ class VulkanRagged : public ::testing::Test {
     HEARTH_TRY_STATUS(ops_->begin_launch({}, {}));
     HEARTH_TRY_STATUS(encode());
     HEARTH_TRY_STATUS(ops_->flush());
-    const VkSemaphore semaphore = ops_->semaphore();
+    const VkSemaphore semaphore = semaphore_of(ops_->queue());
     const std::uint64_t value = ops_->submitted();
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
@@ -274,7 +279,7 @@ class VulkanRagged : public ::testing::Test {
 
   std::shared_ptr<const VulkanDevice> device_;
   std::unique_ptr<KernelStore> kernels_;
-  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<LaunchStream> ops_;
   std::unique_ptr<LimitedEncoder> encoder_;
 };
 

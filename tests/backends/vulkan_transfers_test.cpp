@@ -11,6 +11,7 @@
 
 #include "backends/gpu/copies/host_copier.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
 #include "backends/vulkan/transfers.hpp"
 #include "tests/support/environment_variable.hpp"
 
@@ -38,7 +39,8 @@ class VulkanTransfers : public ::testing::Test {
         VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), {.wait_limit = 20ms})
             .value();
     pages_ = std::make_unique<DevicePages>(device_);
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, VK_NULL_HANDLE).value();
+    ops_ = std::make_unique<LaunchStream>(
+        VulkanQueue::make(device_, VulkanQueue::Work::kernels).value());
     transfers_ = Transfers::make(
                      device_,
                      *ops_,
@@ -57,7 +59,7 @@ class VulkanTransfers : public ::testing::Test {
   void let_go_on() {
     VkSemaphoreSignalInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO;
-    info.semaphore = ops_->semaphore();
+    info.semaphore = semaphore_of(ops_->queue());
     info.value = kLateOp.value;
     ASSERT_EQ(signal_(device_->handle(), &info), VK_SUCCESS);
     idle();
@@ -108,7 +110,7 @@ class VulkanTransfers : public ::testing::Test {
 
   std::shared_ptr<const VulkanDevice> device_;
   std::unique_ptr<DevicePages> pages_;
-  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<LaunchStream> ops_;
   std::unique_ptr<Transfers> transfers_;
   Page page_;
 

@@ -312,7 +312,7 @@ LOWER = [
      "(size >> 54U) != 0",
      ["cpu_expression_test"]),
     ("a batch begins without a barrier",
-     "backends/vulkan/command_stream.cpp",
+     "backends/gpu/launches/launch_stream.cpp",
      "  has_barrier_ = true;\n  if (launch ==",
      "  has_barrier_ = false;\n  if (launch ==",
      ["vulkan_ops_test"]),

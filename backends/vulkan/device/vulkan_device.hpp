@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,14 @@
 namespace hearth::vulkan {
 
 class VulkanDevice;
+
+/// A buffer as the word that gpu::CopyPlace has for it.
+[[nodiscard]] inline std::uint64_t piece_of(VkBuffer buffer) noexcept {
+  return std::bit_cast<std::uint64_t>(buffer);
+}
+[[nodiscard]] inline VkBuffer buffer_of(std::uint64_t piece) noexcept {
+  return std::bit_cast<VkBuffer>(piece);
+}
 
 /// A buffer with memory of its own, and its address. Movable; frees both.
 class Buffer final {
@@ -40,6 +49,7 @@ class Buffer final {
 
  private:
   friend class VulkanDevice;
+
   void free() noexcept;
 
   const VulkanDevice* device_ = nullptr;
