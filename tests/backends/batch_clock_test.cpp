@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/gpu/store/kernel_factory.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
@@ -29,13 +30,13 @@ class BatchClockTest : public ::testing::Test {
     const std::string text = glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
                              "void main() { store_i32(p.y, INDEX(THREAD), 1); }\n";
     kernel_ = kernels_->kernel(KernelKey(KernelFamily::custom).add(1), text).value();
-    bytes_ = device_->make_buffer(4096, BufferPlace::device).value();
+    bytes_ = device_->make_buffer(4096, MemoryPlace::device).value();
     const auto queue =
         VulkanQueue::make(device_,
-                          VulkanQueue::Work::kernels,
+                          QueueWork::kernels,
                           {.layout = compiler_->layout(), .loop_word = compiler_->loop_word()})
             .value();
-    stream_ = std::make_unique<LaunchStream>(queue, StreamTerms{.ring = queue->parameter_ring()});
+    stream_ = std::make_unique<LaunchStream>(queue);
   }
   /// A launch of one dispatch; `number` 0 is not timed.
   void launch(std::uint32_t number, bool is_behind_barrier) {

@@ -14,6 +14,7 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
 #include "backends/vulkan/queue/vulkan_queue.hpp"
 
@@ -34,7 +35,7 @@ class BatchRecorderTest : public ::testing::Test {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), options).value();
     return std::make_unique<LaunchStream>(
-        VulkanQueue::make(device_, VulkanQueue::Work::kernels).value(),
+        VulkanQueue::make(device_, QueueWork::kernels).value(),
         StreamTerms{.recorder = {.executor = has_thread ? &executor_ : nullptr,
                                  .before_each = std::move(before_each)}});
   }

@@ -17,7 +17,7 @@ constexpr std::uint64_t kParameterAlignment = 16;
 }  // namespace
 
 LaunchStream::LaunchStream(std::shared_ptr<Queue> queue, StreamTerms terms)
-    : queue_(std::move(queue)), terms_(std::move(terms)) {
+    : queue_(std::move(queue)), ring_(queue_->parameter_ring()), terms_(std::move(terms)) {
   recorder_ = std::make_unique<BatchRecorder>(queue_, terms_.recorder);
 }
 
@@ -261,7 +261,7 @@ void LaunchStream::mix_dispatches() {
 // A piece never crosses the end of the ring. Room that the open batch has filled returns only after
 // that batch has run. A launch of very many dispatches therefore continues in another batch.
 Result<std::uint64_t> LaunchStream::store(std::span<const std::byte> parameters) {
-  const auto size = static_cast<std::uint64_t>(terms_.ring.size_bytes);
+  const auto size = static_cast<std::uint64_t>(ring_.size_bytes);
   const std::uint64_t needed =
       (parameters.size() + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
   std::uint64_t begin = ring_end_;
@@ -275,8 +275,8 @@ Result<std::uint64_t> LaunchStream::store(std::span<const std::byte> parameters)
     HEARTH_TRY_STATUS(wait_for_oldest());
   }
   ring_end_ = begin + needed;
-  std::memcpy(terms_.ring.bytes.host + begin % size, parameters.data(), parameters.size());
-  return terms_.ring.bytes.address + begin % size;
+  std::memcpy(ring_.bytes.host + begin % size, parameters.data(), parameters.size());
+  return ring_.bytes.address + begin % size;
 }
 
 Status LaunchStream::copy(CopyPlace from, CopyPlace to, std::int64_t size_bytes) {

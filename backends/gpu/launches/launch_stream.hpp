@@ -16,7 +16,6 @@
 
 #include <hearth/runtime/base/deadline.hpp>
 
-#include "backends/gpu/encoder/device_bytes.hpp"
 #include "backends/gpu/encoder/parameter_block.hpp"
 #include "batch_recorder.hpp"
 #include "hazard_tracker.hpp"
@@ -24,14 +23,7 @@
 
 namespace hearth::gpu {
 
-/// Memory of parameters that are too long to lie in a batch.
-struct ParameterRing {
-  DeviceBytes bytes = {};
-  std::int64_t size_bytes = 0;
-};
-
 struct StreamTerms {
-  ParameterRing ring = {};  ///< Needed by streams of kernels.
   RecorderThread recorder = {};
   /// Limit of a wait for batches that a thread records.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
@@ -39,7 +31,6 @@ struct StreamTerms {
 
 class LaunchStream final {
  public:
-  /// Lifetime: the ring's memory outlives the stream.
   explicit LaunchStream(std::shared_ptr<Queue> queue, StreamTerms terms = {});
   ~LaunchStream();
   LaunchStream(const LaunchStream&) = delete;
@@ -127,6 +118,7 @@ class LaunchStream final {
   void mix_dispatches();
 
   const std::shared_ptr<Queue> queue_;
+  const ParameterRing ring_;
   const StreamTerms terms_;
   std::uint64_t submitted_ = 0;
   std::unique_ptr<BatchRecorder> recorder_;  ///< Ends before the batches, which its thread holds.

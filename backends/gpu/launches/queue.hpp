@@ -12,9 +12,16 @@
 #include <hearth/backends/backend.hpp>
 #include <hearth/runtime/base/result.hpp>
 
+#include "backends/gpu/encoder/device_bytes.hpp"
 #include "batch.hpp"
 
 namespace hearth::gpu {
+
+/// Memory of parameters that are too long to lie in a batch.
+struct ParameterRing {
+  DeviceBytes bytes = {};
+  std::int64_t size_bytes = 0;
+};
 
 class Queue {
  public:
@@ -25,6 +32,8 @@ class Queue {
 
   /// Name of the device, for messages. Threads: any.
   [[nodiscard]] virtual const std::string& device_name() const noexcept = 0;
+  /// The ring, which the queue owns; queues of copies have none.
+  [[nodiscard]] virtual ParameterRing parameter_ring() const noexcept { return {}; }
   /// Errors: those of the driver.
   [[nodiscard]] virtual Result<std::unique_ptr<BatchObjects>> make_objects() = 0;
   /// Begins an empty batch, whose objects are new or were used by an ended batch.

@@ -14,11 +14,10 @@ VkPipelineStageFlags stage_of(bool is_kernels) noexcept {
   return is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
 }
 
-VkQueue queue_of(const VulkanDevice& device, VulkanQueue::Work work) noexcept {
-  using Work = VulkanQueue::Work;
-  return work == Work::kernels   ? device.compute_queue()
-         : work == Work::uploads ? device.upload_queue()
-                                 : device.download_queue();
+VkQueue queue_of(const VulkanDevice& device, gpu::QueueWork work) noexcept {
+  return work == gpu::QueueWork::kernels   ? device.compute_queue()
+         : work == gpu::QueueWork::uploads ? device.upload_queue()
+                                           : device.download_queue();
 }
 
 // Later commands see earlier writes.
@@ -74,7 +73,7 @@ VulkanQueue::Commands& VulkanQueue::commands_of(const gpu::Batch& batch) noexcep
 }
 
 VulkanQueue::VulkanQueue(std::shared_ptr<const VulkanDevice> device,
-                         Work work,
+                         gpu::QueueWork work,
                          const Options& options) noexcept
     : device_(std::move(device)),
       work_(work),
@@ -83,7 +82,7 @@ VulkanQueue::VulkanQueue(std::shared_ptr<const VulkanDevice> device,
       clock_(*device_) {}
 
 Result<std::shared_ptr<VulkanQueue>> VulkanQueue::make(std::shared_ptr<const VulkanDevice> device,
-                                                       Work work,
+                                                       gpu::QueueWork work,
                                                        const Options& options) {
   std::shared_ptr<VulkanQueue> queue(new VulkanQueue(std::move(device), work, options));  // NOLINT
   VkSemaphoreTypeCreateInfo type{};
@@ -97,8 +96,8 @@ Result<std::shared_ptr<VulkanQueue>> VulkanQueue::make(std::shared_ptr<const Vul
   if (result != VK_SUCCESS) {
     return d.failed("vkCreateSemaphore", result);
   }
-  if (work == Work::kernels) {
-    HEARTH_TRY(queue->ring_, d.make_buffer(kRingBytes, BufferPlace::shared));
+  if (work == gpu::QueueWork::kernels) {
+    HEARTH_TRY(queue->ring_, d.make_buffer(kRingBytes, gpu::MemoryPlace::shared));
   }
   return queue;
 }
@@ -126,7 +125,7 @@ Result<std::unique_ptr<gpu::BatchObjects>> VulkanQueue::make_objects() {
   VkCommandPoolCreateInfo pool{};
   pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   pool.queueFamilyIndex =
-      work_ == Work::kernels ? device_->compute_family() : device_->copy_family();
+      work_ == gpu::QueueWork::kernels ? device_->compute_family() : device_->copy_family();
   VkResult result =
       device_->api().vkCreateCommandPool(device_->handle(), &pool, nullptr, &commands->pool);
   if (result != VK_SUCCESS) {
@@ -165,16 +164,15 @@ Status VulkanQueue::begin(gpu::Batch& batch) {
   if (result != VK_SUCCESS) {
     return device_->failed("vkBeginCommandBuffer", result);
   }
-  if (options_.loop_word != 0) {
+  if (work_ != gpu::QueueWork::kernels) {
+    record_barrier(*device_, commands.buffer, false);
+  } else if (options_.loop_word != 0) {
     api.vkCmdPushConstants(commands.buffer,
                            options_.layout,
                            VK_SHADER_STAGE_COMPUTE_BIT,
                            static_cast<std::uint32_t>(gpu::kPushBytes),
                            sizeof options_.loop_word,
                            &options_.loop_word);
-  }
-  if (work_ != Work::kernels) {
-    record_barrier(*device_, commands.buffer, false);
   }
   return {};
 }
@@ -225,7 +223,7 @@ Status VulkanQueue::run(gpu::Batch& batch) {
   Commands& commands = commands_of(batch);
   record_dispatches(batch, commands);
   record_copies(batch, commands);
-  barrier_for_host(*device_, commands.buffer, work_ == Work::kernels);
+  barrier_for_host(*device_, commands.buffer, work_ == gpu::QueueWork::kernels);
   BatchClock::end(*device_, commands.buffer, commands.queries);
   const VkResult result = device_->api().vkEndCommandBuffer(commands.buffer);
   return result == VK_SUCCESS ? submit(batch, commands)
@@ -240,7 +238,7 @@ Status VulkanQueue::submit(const gpu::Batch& batch, const Commands& commands) co
     values.push_back(wait.value);
   }
   const std::vector<VkPipelineStageFlags> stages(semaphores.size(),
-                                                 stage_of(work_ == Work::kernels));
+                                                 stage_of(work_ == gpu::QueueWork::kernels));
   VkTimelineSemaphoreSubmitInfo timeline{};
   timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
   timeline.waitSemaphoreValueCount = static_cast<std::uint32_t>(values.size());

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu/launches/launch_stream.hpp"
+#include "backends/gpu/device/gpu_device.hpp"
 #include "backends/gpu/launches/queue.hpp"
 #include "backends/vulkan/device/vulkan_device.hpp"
 #include "batch_clock.hpp"
@@ -16,7 +16,6 @@ namespace hearth::vulkan {
 
 class VulkanQueue final : public gpu::Queue {
  public:
-  enum class Work : std::uint8_t { kernels, uploads, downloads };
   struct Options {
     VkPipelineLayout layout = VK_NULL_HANDLE;  ///< Layout of kernels' pipelines.
     std::uint64_t loop_word = 0;               ///< Address of LoopWatch's word; 0: none.
@@ -24,9 +23,9 @@ class VulkanQueue final : public gpu::Queue {
 
   /// Errors: those of Vulkan.
   [[nodiscard]] static Result<std::shared_ptr<VulkanQueue>> make(
-      std::shared_ptr<const VulkanDevice> device, Work work, const Options& options);
+      std::shared_ptr<const VulkanDevice> device, gpu::QueueWork work, const Options& options);
   [[nodiscard]] static Result<std::shared_ptr<VulkanQueue>> make(
-      std::shared_ptr<const VulkanDevice> device, Work work) {
+      std::shared_ptr<const VulkanDevice> device, gpu::QueueWork work) {
     return make(std::move(device), work, Options{});
   }
   ~VulkanQueue() override;
@@ -35,12 +34,11 @@ class VulkanQueue final : public gpu::Queue {
 
   /// Threads: any.
   [[nodiscard]] VkSemaphore semaphore() const noexcept { return semaphore_; }
-  /// Memory of parameters that are too long for push constants; none on queues of copies.
-  [[nodiscard]] gpu::ParameterRing parameter_ring() const noexcept {
+  [[nodiscard]] const std::string& device_name() const noexcept override { return device_->name(); }
+  /// For parameters that are too long for push constants.
+  [[nodiscard]] gpu::ParameterRing parameter_ring() const noexcept override {
     return {ring_.bytes(), ring_.size_bytes()};
   }
-
-  [[nodiscard]] const std::string& device_name() const noexcept override { return device_->name(); }
   [[nodiscard]] Result<std::unique_ptr<gpu::BatchObjects>> make_objects() override;
   [[nodiscard]] Status begin(gpu::Batch& batch) override;
   void record(gpu::Batch& batch) override;
@@ -61,7 +59,7 @@ class VulkanQueue final : public gpu::Queue {
   class Commands;
 
   VulkanQueue(std::shared_ptr<const VulkanDevice> device,
-              Work work,
+              gpu::QueueWork work,
               const Options& options) noexcept;
   void record_dispatches(gpu::Batch& batch, Commands& commands) const;
   void record_copies(const gpu::Batch& batch, const Commands& commands) const;
@@ -69,7 +67,7 @@ class VulkanQueue final : public gpu::Queue {
   [[nodiscard]] static Commands& commands_of(const gpu::Batch& batch) noexcept;
 
   std::shared_ptr<const VulkanDevice> device_;
-  const Work work_;
+  const gpu::QueueWork work_;
   const Options options_;
   VkQueue queue_;
   VkSemaphore semaphore_ = VK_NULL_HANDLE;

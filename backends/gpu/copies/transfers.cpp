@@ -6,7 +6,7 @@
 
 #include <hearth/runtime/base/assert.hpp>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
@@ -17,8 +17,8 @@ bool meets(const Needs& reached, const Needs& needs) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanDevice> device,
-                                                   const gpu::LaunchStream& ops,
+Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const GpuDevice> device,
+                                                   const LaunchStream& ops,
                                                    const DevicePages& pages,
                                                    const StagingOptions& staging) {
   HEARTH_ASSERT(
@@ -27,23 +27,21 @@ Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanD
       "a ring that is empty has room for a piece, wherever it begins");
   std::unique_ptr<Transfers> made(  // NOLINT
       new Transfers(std::move(device), ops, pages, staging));
-  using Work = VulkanQueue::Work;
-  const gpu::StreamTerms terms{.wait_limit = made->device_->wait_limit()};
-  HEARTH_TRY(std::shared_ptr<VulkanQueue> uploads, VulkanQueue::make(made->device_, Work::uploads));
-  made->uploads_ = std::make_unique<gpu::LaunchStream>(std::move(uploads), terms);
-  HEARTH_TRY(std::shared_ptr<VulkanQueue> downloads,
-             VulkanQueue::make(made->device_, Work::downloads));
-  made->downloads_ = std::make_unique<gpu::LaunchStream>(std::move(downloads), terms);
-  if (!made->device_->is_unified()) {
-    made->pinned_ = std::make_shared<PinnedMemory>(made->device_);
-    HEARTH_TRY(made->up_, made->device_->make_buffer(staging.ring_bytes, BufferPlace::host_write));
-    HEARTH_TRY(made->down_, made->device_->make_buffer(staging.ring_bytes, BufferPlace::host_read));
+  const GpuDevice& own = *made->device_;
+  HEARTH_TRY(std::shared_ptr<Queue> uploads, own.make_queue(QueueWork::uploads));
+  made->uploads_ = std::make_unique<LaunchStream>(std::move(uploads));
+  HEARTH_TRY(std::shared_ptr<Queue> downloads, own.make_queue(QueueWork::downloads));
+  made->downloads_ = std::make_unique<LaunchStream>(std::move(downloads));
+  if (!own.facts().is_unified) {
+    made->pinned_ = std::make_shared<PinnedMemory>();
+    HEARTH_TRY(made->up_, own.make_memory(staging.ring_bytes, MemoryPlace::host_write));
+    HEARTH_TRY(made->down_, own.make_memory(staging.ring_bytes, MemoryPlace::host_read));
   }
   return made;
 }
 
 HostBytes Transfers::host_bytes(std::size_t size) {
-  return pinned_ ? pinned_->take(size) : HostBytes::make(size);
+  return pinned_ ? pinned_->take(*device_, size) : HostBytes::make(size);
 }
 
 std::int64_t Transfers::pinned_bytes() const noexcept {
@@ -132,7 +130,7 @@ Result<std::optional<TimelinePoint>> Transfers::first_open(std::span<const Timel
 
 // Makes the stream's next batch wait. For the queues a download ends with its device copy, though
 // the host's copy may come later.
-Status Transfers::wait_for(gpu::LaunchStream& stream, std::span<const TimelinePoint> after) {
+Status Transfers::wait_for(LaunchStream& stream, std::span<const TimelinePoint> after) {
   for (const TimelinePoint& point : after) {
     if (point.is_done()) {
       continue;
@@ -250,7 +248,7 @@ Result<CopyPart> Transfers::write_by_host(std::byte* to,
 }
 
 // Uploads all bytes at once, from pinned memory; the host copies nothing.
-Result<CopyPart> Transfers::bring_from(const gpu::CopyPlace& from,
+Result<CopyPart> Transfers::bring_from(const CopyPlace& from,
                                        std::size_t size,
                                        const PageBytes& to,
                                        std::span<const TimelinePoint> after) {
@@ -272,10 +270,10 @@ Result<CopyPart> Transfers::stage_up(std::span<const std::byte> from,
     return CopyPart{.point = {.value = up_pieces_.front().value, .stream = kUploadStream}};
   }
   const auto place = static_cast<std::int64_t>(begin % ring_bytes_);
-  copier_.copy(up_.host() + place, from);
+  copier_.copy(up_->host() + place, from);
   HEARTH_TRY_STATUS(wait_for(*uploads_, after));
-  HEARTH_TRY_STATUS(uploads_->copy(
-      {piece_of(up_.handle()), place}, to.place, static_cast<std::int64_t>(from.size())));
+  HEARTH_TRY_STATUS(
+      uploads_->copy(up_->at(place), to.place, static_cast<std::int64_t>(from.size())));
   up_end_ = begin + from.size();
   up_pieces_.push_back({uploads_->open_value(), up_end_});
   HEARTH_TRY_STATUS(uploads_->flush());
@@ -318,7 +316,7 @@ CopyPart Transfers::read_by_host(std::span<std::byte> to,
 }
 
 // Downloads straight to pinned memory; the host copies nothing.
-Result<CopyPart> Transfers::bring_to(const gpu::CopyPlace& to,
+Result<CopyPart> Transfers::bring_to(const CopyPlace& to,
                                      std::size_t size,
                                      const PageBytes& from,
                                      std::span<const TimelinePoint> after) {
@@ -339,14 +337,14 @@ Result<CopyPart> Transfers::stage_down(std::span<std::byte> to,
   }
   const auto place = static_cast<std::int64_t>(begin % ring_bytes_);
   HEARTH_TRY_STATUS(wait_for(*downloads_, after));
-  HEARTH_TRY_STATUS(downloads_->copy(
-      from.place, {piece_of(down_.handle()), place}, static_cast<std::int64_t>(to.size())));
+  HEARTH_TRY_STATUS(
+      downloads_->copy(from.place, down_->at(place), static_cast<std::int64_t>(to.size())));
   down_end_ = begin + to.size();
   const std::uint64_t value = downloads_->open_value();
   HEARTH_TRY_STATUS(downloads_->flush());
   return add(
-      {.needs = {0, 0, value}, .from = down_.host() + place, .to = to, .ring_end = down_end_},
+      {.needs = {0, 0, value}, .from = down_->host() + place, .to = to, .ring_end = down_end_},
       to.size());
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu
