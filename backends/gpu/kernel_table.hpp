@@ -1,4 +1,4 @@
-// Table of the kernels by kind of op. The files of kernels/ fill one row each. Threads: any.
+// Table of the kernels by kind of op. The files of the rooms fill one row each. Threads: any.
 #pragma once
 
 #include <hearth/backends/kernel.hpp>

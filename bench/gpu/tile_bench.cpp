@@ -23,15 +23,15 @@
 
 #include <fmt/format.h>
 
+#include "backends/gpu/device/own_scratch.hpp"
+#include "backends/gpu/launches/launch_encoder.hpp"
 #include "backends/gpu/products/matrix_product.hpp"
 #include "backends/gpu/products/product.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
-#include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
-#include "backends/vulkan/launch_encoder.hpp"
-#include "backends/vulkan/own_scratch.hpp"
-#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
+#include "backends/vulkan/vulkan_gpu.hpp"
 #include "bench/gpu/large_gpu.hpp"
 
 namespace hearth::vulkan {
@@ -57,13 +57,13 @@ constexpr std::int64_t kSamples = 4096;
 /// Forwards to the launch encoder with other limits, and with other texts where given.
 class TileEncoder final : public gpu::KernelEncoder {
  public:
-  TileEncoder(const VulkanDevice& device,
+  TileEncoder(const gpu::GpuDevice& device,
               gpu::KernelStore& kernels,
-              CommandStream& ops,
+              gpu::LaunchStream& ops,
               bool pretends)
       : memory_(device, ops),
-        own_(device.limits(), kernels, ops, memory_),
-        limits_(device.limits()),
+        own_(device.facts().limits, kernels, ops, memory_),
+        limits_(device.facts().limits),
         pretends_(pretends) {
     if (pretends) {
       limits_ = gpu::kLargeGpu;
@@ -112,8 +112,8 @@ class TileEncoder final : public gpu::KernelEncoder {
   void begin() noexcept { dispatches_ = 0; }
 
  private:
-  OwnScratch memory_;
-  LaunchEncoder own_;
+  gpu::OwnScratch memory_;
+  gpu::LaunchEncoder own_;
   gpu::DeviceLimits limits_;
   bool pretends_;
   std::string text_;
@@ -131,18 +131,20 @@ class Tiles final {
                                  list.devices.at(std::stoul(choice_.device)),
                                  {.allows_f16_sums = choice_.sums_f16})
                   .value();
-    const auto compiler = PipelineCompiler::make(device_).value();
-    kernels_ = std::make_unique<gpu::KernelStore>(compiler, nullptr);
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
-    encoder_ = std::make_unique<TileEncoder>(*device_, *kernels_, *ops_, choice_.pretends);
+    gpu_ = VulkanGpu::make(device_).value();
+    kernels_ = std::make_unique<gpu::KernelStore>(gpu_->compiler(), nullptr);
+    ops_ = std::make_unique<gpu::LaunchStream>(gpu_->make_queue(gpu::QueueWork::kernels).value());
+    encoder_ = std::make_unique<TileEncoder>(*gpu_, *kernels_, *ops_, choice_.pretends);
     const std::int64_t size = size_bytes(choice_.dtype);
-    a_ = device_->make_buffer(choice_.rows * choice_.depth * size, BufferPlace::device).value();
-    b_ = device_->make_buffer(choice_.depth * choice_.columns * size, BufferPlace::device).value();
+    a_ =
+        device_->make_buffer(choice_.rows * choice_.depth * size, gpu::MemoryPlace::device).value();
+    b_ = device_->make_buffer(choice_.depth * choice_.columns * size, gpu::MemoryPlace::device)
+             .value();
     y_ = device_
              ->make_buffer(choice_.rows * choice_.columns * size_bytes(result_dtype()),
-                           BufferPlace::device)
+                           gpu::MemoryPlace::device)
              .value();
-    errors_ = device_->make_buffer(kSamples * 4, BufferPlace::host_read).value();
+    errors_ = device_->make_buffer(kSamples * 4, gpu::MemoryPlace::host_read).value();
     fill(a_, choice_.dtype, choice_.rows * choice_.depth, 1);
     fill(b_, choice_.dtype, choice_.depth * choice_.columns, 2);
     wait();
@@ -177,7 +179,7 @@ class Tiles final {
 
   void wait() {
     ops_->flush().value();
-    const VkSemaphore semaphore = ops_->semaphore();
+    const VkSemaphore semaphore = semaphore_of(ops_->queue());
     const std::uint64_t value = ops_->submitted();
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
@@ -370,8 +372,9 @@ void main() {{
 
   Choice choice_;
   std::shared_ptr<const VulkanDevice> device_;
+  std::shared_ptr<const gpu::GpuDevice> gpu_;
   std::unique_ptr<gpu::KernelStore> kernels_;
-  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<gpu::LaunchStream> ops_;
   std::unique_ptr<TileEncoder> encoder_;
   Buffer a_, b_, y_, errors_;
 };

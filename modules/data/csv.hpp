@@ -123,8 +123,8 @@ class CsvTable final {
 /// Units: errors count lines from 1.
 /// Errors: FileError: not_found, io_error; bad_format for rows of different lengths, an
 /// unterminated quote, no rows, two columns of one name, or a field that contradicts its requested
-/// type; ArgumentError for a type of an unknown column or a separator that is a quote or a line end;
-/// OutOfMemory.
+/// type; ArgumentError for a type of an unknown column or a separator that is a quote or a line
+/// end; OutOfMemory.
 [[nodiscard]] CsvTable read_csv(const std::filesystem::path& file,
                                 const CsvOptions& options = {},
                                 SourceLoc loc = SourceLoc::current());

@@ -8,11 +8,12 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/gpu/store/kernel_factory.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
-#include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
 #include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -29,10 +30,13 @@ class BatchClockTest : public ::testing::Test {
     const std::string text = glsl_prelude({.threads = 64}) + glsl_parameters("uint64_t y; ", 8) +
                              "void main() { store_i32(p.y, INDEX(THREAD), 1); }\n";
     kernel_ = kernels_->kernel(KernelKey(KernelFamily::custom).add(1), text).value();
-    bytes_ = device_->make_buffer(4096, BufferPlace::device).value();
-    stream_ =
-        CommandStream::make(device_, CommandStream::Work::kernels, compiler_->layout()).value();
-    stream_->watch_loops(compiler_->loop_word());
+    bytes_ = device_->make_buffer(4096, MemoryPlace::device).value();
+    const auto queue =
+        VulkanQueue::make(device_,
+                          QueueWork::kernels,
+                          {.layout = compiler_->layout(), .loop_word = compiler_->loop_word()})
+            .value();
+    stream_ = std::make_unique<LaunchStream>(queue);
   }
   /// A launch of one dispatch; `number` 0 is not timed.
   void launch(std::uint32_t number, bool is_behind_barrier) {
@@ -46,7 +50,7 @@ class BatchClockTest : public ::testing::Test {
   }
   [[nodiscard]] std::vector<LaunchTime> times() {
     EXPECT_TRUE(stream_->flush().has_value());
-    EXPECT_TRUE(device_->wait_until(stream_->semaphore(), stream_->submitted()).has_value());
+    EXPECT_TRUE(stream_->queue().wait_until(stream_->submitted()).has_value());
     return stream_->take_times();
   }
 
@@ -55,7 +59,7 @@ class BatchClockTest : public ::testing::Test {
   std::unique_ptr<KernelFactory> kernels_;
   KernelHandle kernel_ = KernelHandle::none;
   Buffer bytes_;
-  std::unique_ptr<CommandStream> stream_;
+  std::unique_ptr<LaunchStream> stream_;
 };
 
 TEST_F(BatchClockTest, LaunchesFollowOneAnotherAndOnlyThoseWithANumberAreTimed) {

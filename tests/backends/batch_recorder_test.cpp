@@ -14,8 +14,9 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/thread_executor.hpp>
 
-#include "backends/vulkan/command_stream.hpp"
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
 
 namespace hearth::vulkan {
 namespace {
@@ -24,24 +25,22 @@ using namespace gpu;
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-using Recording = CommandStream::Recording;
+using Recording = LaunchStream::Recording;
 
 class BatchRecorderTest : public ::testing::Test {
  protected:
-  std::unique_ptr<CommandStream> stream(const VulkanDeviceOptions& options,
-                                        bool has_thread = true,
-                                        std::function<void()> before_each = {}) {
+  std::unique_ptr<LaunchStream> stream(const VulkanDeviceOptions& options,
+                                       bool has_thread = true,
+                                       std::function<void()> before_each = {}) {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), options).value();
-    return CommandStream::make(device_,
-                               CommandStream::Work::kernels,
-                               VK_NULL_HANDLE,
-                               {.executor = has_thread ? &executor_ : nullptr,
-                                .before_each = std::move(before_each)})
-        .value();
+    return std::make_unique<LaunchStream>(
+        VulkanQueue::make(device_, QueueWork::kernels).value(),
+        StreamTerms{.recorder = {.executor = has_thread ? &executor_ : nullptr,
+                                 .before_each = std::move(before_each)}});
   }
   /// Adds one batch without dispatches.
-  static Status add(CommandStream& to, Recording recording) {
+  static Status add(LaunchStream& to, Recording recording) {
     HEARTH_TRY_STATUS(to.begin_launch({}, {}));
     return to.flush(recording);
   }
@@ -51,7 +50,7 @@ class BatchRecorderTest : public ::testing::Test {
 };
 
 TEST_F(BatchRecorderTest, BatchesReachTheQueueInTheirOrder) {
-  const std::unique_ptr<CommandStream> all = stream({});
+  const std::unique_ptr<LaunchStream> all = stream({});
   for (std::uint64_t i = 1; i <= 300; ++i) {
     ASSERT_TRUE(add(*all, i % 7 == 0 ? Recording::here : Recording::beside).has_value());
     ASSERT_EQ(all->submitted(), i);
@@ -60,20 +59,20 @@ TEST_F(BatchRecorderTest, BatchesReachTheQueueInTheirOrder) {
       ASSERT_TRUE(all->settle(20s).has_value());
       ASSERT_TRUE(all->is_settled());
       ASSERT_EQ(all->in_queue(), i);
-      ASSERT_TRUE(device_->wait_until(all->semaphore(), i).has_value());
+      ASSERT_TRUE(all->queue().wait_until(i).has_value());
       ASSERT_EQ(all->completed().value(), i);
     }
   }
 }
 
 TEST_F(BatchRecorderTest, WithoutAThreadTheOwnerRecords) {
-  const std::unique_ptr<CommandStream> all = stream({}, false);
+  const std::unique_ptr<LaunchStream> all = stream({}, false);
   for (std::uint64_t i = 1; i <= 20; ++i) {
     ASSERT_TRUE(add(*all, Recording::beside).has_value());
     ASSERT_TRUE(all->is_settled());
     ASSERT_EQ(all->in_queue(), i);
   }
-  EXPECT_TRUE(device_->wait_until(all->semaphore(), 20).has_value());
+  EXPECT_TRUE(all->queue().wait_until(20).has_value());
 }
 
 // Call k is the end of a batch or its submission, alternately. Later batches are not submitted. The
@@ -81,7 +80,7 @@ TEST_F(BatchRecorderTest, WithoutAThreadTheOwnerRecords) {
 TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
   for (std::uint64_t call = 1; call <= 12; ++call) {
     SCOPED_TRACE("call " + std::to_string(call));
-    const std::unique_ptr<CommandStream> all = stream({.refused_at_call = call});
+    const std::unique_ptr<LaunchStream> all = stream({.refused_at_call = call});
     Status status;
     for (int i = 0; i < 20 && status.has_value(); ++i) {
       status = add(*all, Recording::beside);
@@ -97,7 +96,7 @@ TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
     EXPECT_FALSE(add(*all, Recording::here).has_value());
     EXPECT_FALSE(all->flush().has_value());
     if (all->in_queue() > 0) {
-      EXPECT_TRUE(device_->wait_until(all->semaphore(), all->in_queue()).has_value());
+      EXPECT_TRUE(all->queue().wait_until(all->in_queue()).has_value());
     }
   }
 }
@@ -106,7 +105,7 @@ TEST_F(BatchRecorderTest, ABatchThatIsRefusedIsTheLastOne) {
 // any moment.
 TEST_F(BatchRecorderTest, NothingIsSubmittedBehindABatchThatIsRefused) {
   for (int round = 0; round < 200; ++round) {
-    const std::unique_ptr<CommandStream> all = stream({.refused_at_call = 2});
+    const std::unique_ptr<LaunchStream> all = stream({.refused_at_call = 2});
     static_cast<void>(add(*all, Recording::beside));
     for (int wait = 0; wait < round * 20; ++wait) {
       ASSERT_LE(all->submitted(), 1U);
@@ -123,7 +122,7 @@ TEST_F(BatchRecorderTest, NothingIsSubmittedBehindABatchThatIsRefused) {
 TEST_F(BatchRecorderTest, ADriverThatDoesNotComeBackKeepsNobodyForLong) {
   Promise<void> release;
   const auto comes = std::make_shared<Pending<void>>(release.pending());
-  const std::unique_ptr<CommandStream> all =
+  const std::unique_ptr<LaunchStream> all =
       stream({}, true, [comes] { static_cast<void>(comes->wait()); });
   ASSERT_TRUE(add(*all, Recording::beside).has_value());
   for (const auto limit : std::array<std::chrono::nanoseconds, 2>{50ms, 1h}) {
@@ -142,7 +141,7 @@ TEST_F(BatchRecorderTest, ADriverThatDoesNotComeBackKeepsNobodyForLong) {
   }
   ASSERT_TRUE(all->settle(20s).has_value());
   EXPECT_EQ(all->in_queue(), 2U);
-  EXPECT_TRUE(device_->wait_until(all->semaphore(), 2).has_value());
+  EXPECT_TRUE(all->queue().wait_until(2).has_value());
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ class VulkanExpression : public ::testing::Test {
 
   std::unique_ptr<Backend> backend_ = VulkanBackend::open({}).value();
   /// Interprets every kernel, as while its pipeline is still being compiled
-  /// (kernels/interpreter.hpp).
+  /// (gpu/pointwise/interpreter.hpp).
   std::unique_ptr<Backend> interpreting_ = VulkanBackend::open({.interprets_always = true}).value();
 };
 

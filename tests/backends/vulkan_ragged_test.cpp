@@ -20,15 +20,15 @@
 #include <hearth/streams/kernel/kernel_builder.hpp>
 #include <hearth/streams/op_attributes.hpp>
 
+#include "backends/gpu/device/own_scratch.hpp"
+#include "backends/gpu/launches/launch_encoder.hpp"
 #include "backends/gpu/products/matrix_product.hpp"
 #include "backends/gpu/rows/cross_entropy.hpp"
 #include "backends/gpu/rows/softmax.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
-#include "backends/vulkan/command_stream.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
-#include "backends/vulkan/launch_encoder.hpp"
-#include "backends/vulkan/own_scratch.hpp"
-#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
+#include "backends/vulkan/vulkan_gpu.hpp"
 #include "tests/streams/kernel/example_kernels.hpp"
 #include "tests/support/tolerance.hpp"
 
@@ -47,10 +47,10 @@ constexpr int kMarginByte = 0x5a;
 /// Launches under other limits, with scratch up to a limit.
 class LimitedEncoder final : public KernelEncoder {
  public:
-  LimitedEncoder(const VulkanDevice& device, KernelStore& kernels, CommandStream& ops)
+  LimitedEncoder(const GpuDevice& device, KernelStore& kernels, LaunchStream& ops)
       : memory_(device, ops),
-        own_(device.limits(), kernels, ops, memory_),
-        limits_(device.limits()) {
+        own_(device.facts().limits, kernels, ops, memory_),
+        limits_(device.facts().limits) {
     own_.begin({});
   }
   const DeviceLimits& limits() const noexcept override { return limits_; }
@@ -98,7 +98,7 @@ class Numbers final {
         count_(count),
         buffer_(device
                     .make_buffer((count + offset) * size_bytes(dtype) + 2 * kMargin,
-                                 BufferPlace::host_read)
+                                 MemoryPlace::host_read)
                     .value()),
         begin_(kMargin + offset * size_bytes(dtype)) {
     std::memset(buffer_.host(), kMarginByte, static_cast<std::size_t>(buffer_.size_bytes()));
@@ -177,10 +177,10 @@ class VulkanRagged : public ::testing::Test {
   VulkanRagged() {
     const PhysicalList list = list_physical().value();
     device_ = VulkanDevice::open("vulkan:0", list.instance, list.devices.front()).value();
-    const auto compiler = PipelineCompiler::make(device_).value();
-    kernels_ = std::make_unique<KernelStore>(compiler, nullptr);
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, compiler->layout()).value();
-    encoder_ = std::make_unique<LimitedEncoder>(*device_, *kernels_, *ops_);
+    gpu_ = VulkanGpu::make(device_).value();
+    kernels_ = std::make_unique<KernelStore>(gpu_->compiler(), nullptr);
+    ops_ = std::make_unique<LaunchStream>(gpu_->make_queue(QueueWork::kernels).value());
+    encoder_ = std::make_unique<LimitedEncoder>(*gpu_, *kernels_, *ops_);
     DeviceLimits limits = device_->limits();
     limits.copied_from = 0;
     encoder_->set(limits);
@@ -204,7 +204,7 @@ class VulkanRagged : public ::testing::Test {
     HEARTH_TRY_STATUS(ops_->begin_launch({}, {}));
     HEARTH_TRY_STATUS(encode());
     HEARTH_TRY_STATUS(ops_->flush());
-    const VkSemaphore semaphore = ops_->semaphore();
+    const VkSemaphore semaphore = semaphore_of(ops_->queue());
     const std::uint64_t value = ops_->submitted();
     VkSemaphoreWaitInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
@@ -273,8 +273,9 @@ class VulkanRagged : public ::testing::Test {
   }
 
   std::shared_ptr<const VulkanDevice> device_;
+  std::shared_ptr<const GpuDevice> gpu_;
   std::unique_ptr<KernelStore> kernels_;
-  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<LaunchStream> ops_;
   std::unique_ptr<LimitedEncoder> encoder_;
 };
 

@@ -1,5 +1,5 @@
-// Copies through the staging rings in parts: a full ring reports when it has room, parts that have
-// begun continue after the caller abandons its copy, and all bytes arrive.
+// Copies through the staging rings in parts. A full ring reports when it has room. Parts that have
+// begun continue after the caller abandons its copy. All bytes arrive.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 
 #include "backends/gpu/copies/host_copier.hpp"
+#include "backends/gpu/copies/transfers.hpp"
 #include "backends/vulkan/device/physical_list.hpp"
-#include "backends/vulkan/transfers.hpp"
+#include "backends/vulkan/queue/vulkan_queue.hpp"
+#include "backends/vulkan/vulkan_gpu.hpp"
 #include "tests/support/environment_variable.hpp"
 
 namespace hearth::vulkan {
@@ -37,10 +39,11 @@ class VulkanTransfers : public ::testing::Test {
     device_ =
         VulkanDevice::open("vulkan:0", list.instance, list.devices.front(), {.wait_limit = 20ms})
             .value();
-    pages_ = std::make_unique<DevicePages>(device_);
-    ops_ = CommandStream::make(device_, CommandStream::Work::kernels, VK_NULL_HANDLE).value();
+    const std::shared_ptr<const GpuDevice> gpu = VulkanGpu::make(device_).value();
+    pages_ = std::make_unique<DevicePages>(gpu);
+    ops_ = std::make_unique<LaunchStream>(gpu->make_queue(QueueWork::kernels).value());
     transfers_ = Transfers::make(
-                     device_,
+                     gpu,
                      *ops_,
                      *pages_,
                      {.ring_bytes = kPiecesOfARing * kPiece, .piece_bytes = kPiece, .threads = 2})
@@ -57,7 +60,7 @@ class VulkanTransfers : public ::testing::Test {
   void let_go_on() {
     VkSemaphoreSignalInfo info{};
     info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO;
-    info.semaphore = ops_->semaphore();
+    info.semaphore = semaphore_of(ops_->queue());
     info.value = kLateOp.value;
     ASSERT_EQ(signal_(device_->handle(), &info), VK_SUCCESS);
     idle();
@@ -108,7 +111,7 @@ class VulkanTransfers : public ::testing::Test {
 
   std::shared_ptr<const VulkanDevice> device_;
   std::unique_ptr<DevicePages> pages_;
-  std::unique_ptr<CommandStream> ops_;
+  std::unique_ptr<LaunchStream> ops_;
   std::unique_ptr<Transfers> transfers_;
   Page page_;
 

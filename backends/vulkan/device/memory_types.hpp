@@ -9,7 +9,7 @@
 
 namespace hearth::vulkan {
 
-/// Indices of memory types, by BufferPlace.
+/// Indices of memory types, by gpu::MemoryPlace.
 struct MemoryTypes {
   std::uint32_t device = 0;
   std::uint32_t shared = 0;

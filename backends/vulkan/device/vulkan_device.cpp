@@ -78,7 +78,7 @@ void Buffer::free() noexcept {
 }
 
 // Phases: the buffer; memory of the right type; binding; the address; the mapping.
-Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace place) const {
+Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, gpu::MemoryPlace place) const {
   Buffer buffer;
   buffer.device_ = this;
   buffer.size_bytes_ = size_bytes;
@@ -118,7 +118,7 @@ Result<Buffer> VulkanDevice::make_buffer(std::int64_t size_bytes, BufferPlace pl
   address.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
   address.buffer = buffer.handle_;
   buffer.address_ = api_.vkGetBufferDeviceAddress(handle_, &address);
-  const bool is_mapped = place != BufferPlace::device || types_.is_unified;
+  const bool is_mapped = place != gpu::MemoryPlace::device || types_.is_unified;
   if (is_mapped && (types_.visible >> allocate.memoryTypeIndex & 1U) != 0) {
     void* host = nullptr;
     result = api_.vkMapMemory(handle_, buffer.memory_, 0, VK_WHOLE_SIZE, 0, &host);
@@ -519,15 +519,15 @@ Status VulkanDevice::find_memory_types() {
   return {};
 }
 
-std::uint32_t VulkanDevice::type_of(BufferPlace place) const noexcept {
+std::uint32_t VulkanDevice::type_of(gpu::MemoryPlace place) const noexcept {
   switch (place) {
-    case BufferPlace::device:
+    case gpu::MemoryPlace::device:
       return types_.device;
-    case BufferPlace::shared:
+    case gpu::MemoryPlace::shared:
       return types_.shared;
-    case BufferPlace::host_write:
+    case gpu::MemoryPlace::host_write:
       return types_.host_write;
-    case BufferPlace::host_read:
+    case gpu::MemoryPlace::host_read:
     default:
       return types_.host_read;
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 #include <hearth/runtime/base/deadline.hpp>
 
-#include "backends/gpu/encoder/device_bytes.hpp"
+#include "backends/gpu/device/memory_piece.hpp"
 #include "backends/gpu/encoder/device_limits.hpp"
 #include "memory_types.hpp"
 #include "vulkan_instance.hpp"
@@ -21,6 +22,14 @@
 namespace hearth::vulkan {
 
 class VulkanDevice;
+
+/// A buffer as the word that gpu::CopyPlace has for it.
+[[nodiscard]] inline std::uint64_t piece_of(VkBuffer buffer) noexcept {
+  return std::bit_cast<std::uint64_t>(buffer);
+}
+[[nodiscard]] inline VkBuffer buffer_of(std::uint64_t piece) noexcept {
+  return std::bit_cast<VkBuffer>(piece);
+}
 
 /// A buffer with memory of its own, and its address. Movable; frees both.
 class Buffer final {
@@ -40,6 +49,7 @@ class Buffer final {
 
  private:
   friend class VulkanDevice;
+
   void free() noexcept;
 
   const VulkanDevice* device_ = nullptr;
@@ -58,14 +68,6 @@ struct VulkanDeviceOptions {
   bool allows_f16_sums = false;                        ///< May sum products of f16 in f16.
   bool interprets_always = false;                      ///< Sets DeviceLimits::interprets_always.
   bool hides_timestamps = false;                       ///< Hides timestamps, for tests.
-};
-
-/// Place of a buffer's memory.
-enum class BufferPlace : std::uint8_t {
-  device,      ///< Fastest for kernels; the host sees it where memory is unified.
-  shared,      ///< Device memory for small host accesses; else host memory.
-  host_write,  ///< Host memory, for writes in order.
-  host_read,   ///< Cached host memory, for reads.
 };
 
 class VulkanDevice final {
@@ -98,10 +100,10 @@ class VulkanDevice final {
   [[nodiscard]] VkQueue download_queue() const noexcept { return download_queue_; }
   [[nodiscard]] std::uint32_t compute_family() const noexcept { return compute_family_; }
   [[nodiscard]] std::uint32_t copy_family() const noexcept { return copy_family_; }
-  /// True if the host sees BufferPlace::device, at full speed.
+  /// True if the host sees gpu::MemoryPlace::device, at full speed.
   [[nodiscard]] bool is_unified() const noexcept { return types_.is_unified; }
-  /// Size of the heap of BufferPlace::device. With VK_EXT_memory_budget: this process's budget when
-  /// the device was opened.
+  /// Size of the heap of gpu::MemoryPlace::device. With VK_EXT_memory_budget: this process's budget
+  /// when the device was opened.
   [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
   [[nodiscard]] std::int64_t largest_buffer_bytes() const noexcept { return largest_bytes_; }
   /// Card and driver version, the key of the stored pipelines.
@@ -114,7 +116,7 @@ class VulkanDevice final {
   /// VulkanDeviceOptions::wait_limit.
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return wait_limit_; }
   /// Errors: out_of_memory; those of Vulkan.
-  [[nodiscard]] Result<Buffer> make_buffer(std::int64_t size_bytes, BufferPlace place) const;
+  [[nodiscard]] Result<Buffer> make_buffer(std::int64_t size_bytes, gpu::MemoryPlace place) const;
   [[nodiscard]] Error failed(std::string_view call, VkResult result) const {
     return hearth::vulkan::failed(name_, call, result);
   }
@@ -143,7 +145,7 @@ class VulkanDevice final {
   [[nodiscard]] VkMemoryRequirements needs_of(VkBuffer buffer,
                                               VkMemoryDedicatedRequirements* alone) const;
   [[nodiscard]] Status find_memory_types();
-  [[nodiscard]] std::uint32_t type_of(BufferPlace place) const noexcept;
+  [[nodiscard]] std::uint32_t type_of(gpu::MemoryPlace place) const noexcept;
   [[nodiscard]] bool has_extension(std::string_view extension) const;
 
   std::string name_;

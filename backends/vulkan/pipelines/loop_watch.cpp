@@ -52,7 +52,7 @@ Result<std::unique_ptr<LoopWatch>> LoopWatch::make(const VulkanDevice& device) {
   if (!device.limits().is_cpu) {
     return std::unique_ptr<LoopWatch>();
   }
-  HEARTH_TRY(Buffer word, device.make_buffer(sizeof(std::uint32_t), BufferPlace::shared));
+  HEARTH_TRY(Buffer word, device.make_buffer(sizeof(std::uint32_t), gpu::MemoryPlace::shared));
   std::memset(word.host(), 0, sizeof(std::uint32_t));
   return std::unique_ptr<LoopWatch>(new LoopWatch(std::move(word)));  // NOLINT
 }

@@ -2,7 +2,7 @@
 // before the first run of dispatches, and one behind each run of one launch. A batch begins after
 // its submission and ends before the host sees its end. Each batch thus bounds the difference of
 // the two clocks more closely.
-// Owned by a command stream. Threads: owner only, except next() and end().
+// Owned by a queue. Threads: owner only, except next() and end().
 // Invariants: (1) a batch without a timed launch has no timestamp; (2) the times of a batch's runs
 // follow one another without gaps, so no time counts twice.
 #pragma once

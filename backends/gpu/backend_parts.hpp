@@ -1,5 +1,5 @@
-// The parts of a Vulkan backend, and the steps that its calls share: recording a loss, encoding a
-// launch as dispatches, waiting for submitted work. Threads: as VulkanBackend; observe() and its
+// The parts of a GPU backend, and the steps that its calls share: recording a loss, encoding a
+// launch as dispatches, waiting for submitted work. Threads: as GpuBackend; observe() and its
 // callees: any.
 #pragma once
 
@@ -8,49 +8,48 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include <hearth/backends/vulkan/vulkan_backend.hpp>
-
+#include "backends/gpu/copies/transfers.hpp"
+#include "backends/gpu/device/device_pages.hpp"
+#include "backends/gpu/device/own_scratch.hpp"
 #include "backends/gpu/encoder/error_cells.hpp"
 #include "backends/gpu/launches/batch_length.hpp"
 #include "backends/gpu/launches/guards.hpp"
+#include "backends/gpu/launches/launch_encoder.hpp"
+#include "backends/gpu/launches/launch_stream.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
-#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
-#include "command_stream.hpp"
-#include "device_pages.hpp"
-#include "launch_encoder.hpp"
-#include "own_scratch.hpp"
-#include "transfers.hpp"
+#include "gpu_backend.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 inline constexpr ErrorCell kMostCells = 16384;
 /// Limit of the wait for submitted work when a device closes.
 inline constexpr std::chrono::seconds kDrainLimit{2};
 
-struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
-  VulkanOptions options;
-  gpu::AbandonedObjects::Owner owner;  ///< Lifetime of the executor; empty without one.
-  std::shared_ptr<const VulkanDevice> device;
+struct GpuBackend::Parts final : AbandonedObjects::Object {
+  GpuOptions options;
+  AbandonedObjects::Owner owner;  ///< Lifetime of the executor; empty without one.
+  std::shared_ptr<const GpuDevice> device;
   BackendInfo info;
   const KernelFacts facts = facts_of_rows();
-  std::shared_ptr<PipelineCompiler> compiler;
-  std::unique_ptr<gpu::KernelStore> shaders;
+  std::unique_ptr<KernelStore> kernels;
   std::unique_ptr<DevicePages> pages;
-  std::unique_ptr<CommandStream> ops;
-  gpu::BatchLength length;
+  std::unique_ptr<LaunchStream> ops;
+  BatchLength length;
   std::unique_ptr<Transfers> transfers;
   std::unique_ptr<OwnScratch> scratch;  ///< Used until use_scratch().
   std::unique_ptr<LaunchEncoder> encoder;
-  Buffer guard_words;
-  gpu::Guards guards;
+  std::unique_ptr<MemoryPiece> guard_words;
+  Guards guards;
   bool has_guard_kernel = false;  ///< The guard kernel is made, even before a launch needs it.
-  Buffer cells;
+  std::unique_ptr<MemoryPiece> cells;
   /// A thread has seen the loss first, and queries the driver for the cause.
   std::atomic<bool> is_losing{false};
   std::atomic<bool> is_lost{false};
@@ -60,9 +59,14 @@ struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
   std::string why_lost;       ///< The driver's description of the loss; written before is_lost.
   std::uint64_t submits = 0;  ///< Number of launches, for planned faults.
   std::uint64_t known_ops = 0;
-  std::vector<gpu::ByteSpan> reads;  ///< Bytes that the current launch reads.
-  std::vector<gpu::ByteSpan> writes;
+  std::vector<ByteSpan> reads;  ///< Bytes that the current launch reads.
+  std::vector<ByteSpan> writes;
 
+  /// Makes all parts, for a device and options that are set.
+  /// Errors: out_of_memory; those of the device.
+  [[nodiscard]] Status open();
+  void open_kernels();
+  [[nodiscard]] Status open_queues();
   /// Facts of the rows of the kernel table.
   [[nodiscard]] static KernelFacts facts_of_rows() noexcept;
   [[nodiscard]] Error lost() const {
@@ -90,16 +94,14 @@ struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
     error.text = fmt::format("{}: {}", error.text, why_lost);
     return error;
   }
-  /// True if a driver in software has left a loop early; the device then counts as lost.
-  [[nodiscard]] bool has_ended_loop_early() {
-    if (!compiler->has_ended_loop_early()) [[likely]] {
+  /// True if the device reports wrong results (GpuDevice::flaw); it then counts as lost.
+  [[nodiscard]] bool has_flaw() {
+    const std::string_view flaw = device->flaw();
+    if (flaw.empty()) [[likely]] {
       return false;
     }
     if (!is_losing.exchange(true, std::memory_order_acq_rel)) {
-      why_lost =
-          "a kernel needed more steps than this driver in software lets loops take (65,535), and "
-          "what it has computed is wrong; the same op runs on cpu:0, on a GPU, or in smaller "
-          "pieces";
+      why_lost = flaw;
       is_lost.store(true, std::memory_order_release);  // partner: has_lost
     }
     return true;
@@ -129,7 +131,7 @@ struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
   [[nodiscard]] bool drains_within(std::chrono::nanoseconds within);
   [[nodiscard]] bool has_lost() const noexcept { return is_lost.load(std::memory_order_acquire); }
   [[nodiscard]] std::uint64_t cell_address(ErrorCell cell) const noexcept {
-    return cells.address() + sizeof(gpu::ErrorCellWords) * std::uint64_t{cell};
+    return cells->address() + sizeof(ErrorCellWords) * std::uint64_t{cell};
   }
   [[nodiscard]] Status flush();
   [[nodiscard]] Status begin_copy();
@@ -138,6 +140,9 @@ struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
   void clear(ErrorCell cell, OpKind kind);
   [[nodiscard]] Status encode(const Launch& launch);
   [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);
+  /// A value that this point, which has not ended, waits for; none if it has come meanwhile.
+  [[nodiscard]] std::optional<QueueValue> first_missing(const TimelinePoint& point,
+                                                        const Needs& reached);
   [[nodiscard]] bool has_ended(const TimelinePoint& point,
                                const Needs& reached,
                                std::uint64_t downloads) const noexcept {
@@ -145,4 +150,4 @@ struct VulkanBackend::Parts final : gpu::AbandonedObjects::Object {
   }
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -9,9 +9,9 @@
 
 #include "backends/gpu/encoder/kernel_encoder.hpp"
 #include "backends/gpu/store/kernel_store.hpp"
-#include "command_stream.hpp"
+#include "launch_stream.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 /// Terms of a launch beside its operands.
 struct LaunchTerms {
@@ -25,12 +25,12 @@ struct LaunchTerms {
   std::span<const std::int8_t> keeps = {};
 };
 
-class LaunchEncoder final : public gpu::KernelEncoder {
+class LaunchEncoder final : public KernelEncoder {
  public:
   /// Lifetime: the arguments outlive the encoder.
-  LaunchEncoder(const gpu::DeviceLimits& limits,
-                gpu::KernelStore& kernels,
-                CommandStream& ops,
+  LaunchEncoder(const DeviceLimits& limits,
+                KernelStore& kernels,
+                LaunchStream& ops,
                 ScratchMemory& memory) noexcept
       : limits_(limits), kernels_(kernels), ops_(ops), memory_(&memory) {}
 
@@ -47,16 +47,16 @@ class LaunchEncoder final : public gpu::KernelEncoder {
   void forget_dispatches() noexcept { dispatches_ = 0; }
   [[nodiscard]] std::uint64_t dispatches() const noexcept { return dispatches_; }
 
-  [[nodiscard]] const gpu::DeviceLimits& limits() const noexcept override { return limits_; }
-  [[nodiscard]] Status dispatch(const gpu::KernelKey& key,
-                                gpu::KernelText text,
-                                const gpu::ParameterBlock& parameters,
-                                gpu::Grid grid) override;
-  [[nodiscard]] Result<bool> dispatch_made(const gpu::KernelKey& key,
-                                           gpu::KernelText text,
-                                           const gpu::ParameterBlock& parameters,
-                                           gpu::Grid grid) override;
-  [[nodiscard]] bool is_compiled_later(const gpu::KernelKey& key, gpu::KernelText text) override;
+  [[nodiscard]] const DeviceLimits& limits() const noexcept override { return limits_; }
+  [[nodiscard]] Status dispatch(const KernelKey& key,
+                                KernelText text,
+                                const ParameterBlock& parameters,
+                                Grid grid) override;
+  [[nodiscard]] Result<bool> dispatch_made(const KernelKey& key,
+                                           KernelText text,
+                                           const ParameterBlock& parameters,
+                                           Grid grid) override;
+  [[nodiscard]] bool is_compiled_later(const KernelKey& key, KernelText text) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }
@@ -66,9 +66,9 @@ class LaunchEncoder final : public gpu::KernelEncoder {
   }
 
  private:
-  const gpu::DeviceLimits& limits_;
-  gpu::KernelStore& kernels_;
-  CommandStream& ops_;
+  const DeviceLimits& limits_;
+  KernelStore& kernels_;
+  LaunchStream& ops_;
   LaunchTerms terms_;
   bool is_compiling_ = false;
   std::uint64_t dispatches_ = 0;
@@ -76,4 +76,4 @@ class LaunchEncoder final : public gpu::KernelEncoder {
   bool is_second_turn_ = false;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

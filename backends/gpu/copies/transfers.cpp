@@ -6,7 +6,7 @@
 
 #include <hearth/runtime/base/assert.hpp>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
@@ -17,8 +17,8 @@ bool meets(const Needs& reached, const Needs& needs) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanDevice> device,
-                                                   const CommandStream& ops,
+Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const GpuDevice> device,
+                                                   const LaunchStream& ops,
                                                    const DevicePages& pages,
                                                    const StagingOptions& staging) {
   HEARTH_ASSERT(
@@ -27,19 +27,21 @@ Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const VulkanD
       "a ring that is empty has room for a piece, wherever it begins");
   std::unique_ptr<Transfers> made(  // NOLINT
       new Transfers(std::move(device), ops, pages, staging));
-  using Work = CommandStream::Work;
-  HEARTH_TRY(made->uploads_, CommandStream::make(made->device_, Work::uploads, VK_NULL_HANDLE));
-  HEARTH_TRY(made->downloads_, CommandStream::make(made->device_, Work::downloads, VK_NULL_HANDLE));
-  if (!made->device_->is_unified()) {
-    made->pinned_ = std::make_shared<PinnedMemory>(made->device_);
-    HEARTH_TRY(made->up_, made->device_->make_buffer(staging.ring_bytes, BufferPlace::host_write));
-    HEARTH_TRY(made->down_, made->device_->make_buffer(staging.ring_bytes, BufferPlace::host_read));
+  const GpuDevice& own = *made->device_;
+  HEARTH_TRY(std::shared_ptr<Queue> uploads, own.make_queue(QueueWork::uploads));
+  made->uploads_ = std::make_unique<LaunchStream>(std::move(uploads));
+  HEARTH_TRY(std::shared_ptr<Queue> downloads, own.make_queue(QueueWork::downloads));
+  made->downloads_ = std::make_unique<LaunchStream>(std::move(downloads));
+  if (!own.facts().is_unified) {
+    made->pinned_ = std::make_shared<PinnedMemory>();
+    HEARTH_TRY(made->up_, own.make_memory(staging.ring_bytes, MemoryPlace::host_write));
+    HEARTH_TRY(made->down_, own.make_memory(staging.ring_bytes, MemoryPlace::host_read));
   }
   return made;
 }
 
 HostBytes Transfers::host_bytes(std::size_t size) {
-  return pinned_ ? pinned_->take(size) : HostBytes::make(size);
+  return pinned_ ? pinned_->take(*device_, size) : HostBytes::make(size);
 }
 
 std::int64_t Transfers::pinned_bytes() const noexcept {
@@ -110,9 +112,9 @@ Status Transfers::bring_down(std::uint64_t value) {
     return {};
   }
   const Needs needs = needs_of(value);
-  HEARTH_TRY_STATUS(device_->wait_until(ops_.semaphore(), needs[kOpStream]));
-  HEARTH_TRY_STATUS(device_->wait_until(uploads_->semaphore(), needs[kUploadStream]));
-  HEARTH_TRY_STATUS(device_->wait_until(downloads_->semaphore(), needs[kDownloadStream]));
+  HEARTH_TRY_STATUS(ops_.queue().wait_until(needs[kOpStream]));
+  HEARTH_TRY_STATUS(uploads_->queue().wait_until(needs[kUploadStream]));
+  HEARTH_TRY_STATUS(downloads_->queue().wait_until(needs[kDownloadStream]));
   return settle().status();
 }
 
@@ -128,20 +130,20 @@ Result<std::optional<TimelinePoint>> Transfers::first_open(std::span<const Timel
 
 // Makes the stream's next batch wait. For the queues a download ends with its device copy, though
 // the host's copy may come later.
-Status Transfers::wait_for(CommandStream& stream, std::span<const TimelinePoint> after) {
+Status Transfers::wait_for(LaunchStream& stream, std::span<const TimelinePoint> after) {
   for (const TimelinePoint& point : after) {
     if (point.is_done()) {
       continue;
     }
     if (point.stream == kOpStream) {
-      stream.wait_for(ops_.semaphore(), point.value);
+      stream.wait_for(ops_.queue(), point.value);
     } else if (point.stream == kUploadStream) {
-      stream.wait_for(uploads_->semaphore(), point.value);
+      stream.wait_for(uploads_->queue(), point.value);
     } else {
       const Needs needs = needs_of(point.value);
-      stream.wait_for(ops_.semaphore(), needs[kOpStream]);
-      stream.wait_for(uploads_->semaphore(), needs[kUploadStream]);
-      stream.wait_for(downloads_->semaphore(), needs[kDownloadStream]);
+      stream.wait_for(ops_.queue(), needs[kOpStream]);
+      stream.wait_for(uploads_->queue(), needs[kUploadStream]);
+      stream.wait_for(downloads_->queue(), needs[kDownloadStream]);
     }
   }
   return {};
@@ -246,13 +248,12 @@ Result<CopyPart> Transfers::write_by_host(std::byte* to,
 }
 
 // Uploads all bytes at once, from pinned memory; the host copies nothing.
-Result<CopyPart> Transfers::bring_from(const PinnedMemory::Place& from,
+Result<CopyPart> Transfers::bring_from(const CopyPlace& from,
                                        std::size_t size,
                                        const PageBytes& to,
                                        std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(wait_for(*uploads_, after));
-  HEARTH_TRY_STATUS(uploads_->copy(
-      from.buffer, from.offset_bytes, to.buffer, to.offset_bytes, static_cast<std::int64_t>(size)));
+  HEARTH_TRY_STATUS(uploads_->copy(from, to.place, static_cast<std::int64_t>(size)));
   HEARTH_TRY_STATUS(uploads_->flush());
   return CopyPart{.point = {.value = uploads_->submitted(), .stream = kUploadStream},
                   .size_bytes = size};
@@ -269,10 +270,10 @@ Result<CopyPart> Transfers::stage_up(std::span<const std::byte> from,
     return CopyPart{.point = {.value = up_pieces_.front().value, .stream = kUploadStream}};
   }
   const auto place = static_cast<std::int64_t>(begin % ring_bytes_);
-  copier_.copy(up_.host() + place, from);
+  copier_.copy(up_->host() + place, from);
   HEARTH_TRY_STATUS(wait_for(*uploads_, after));
-  HEARTH_TRY_STATUS(uploads_->copy(
-      up_.handle(), place, to.buffer, to.offset_bytes, static_cast<std::int64_t>(from.size())));
+  HEARTH_TRY_STATUS(
+      uploads_->copy(up_->at(place), to.place, static_cast<std::int64_t>(from.size())));
   up_end_ = begin + from.size();
   up_pieces_.push_back({uploads_->open_value(), up_end_});
   HEARTH_TRY_STATUS(uploads_->flush());
@@ -315,13 +316,12 @@ CopyPart Transfers::read_by_host(std::span<std::byte> to,
 }
 
 // Downloads straight to pinned memory; the host copies nothing.
-Result<CopyPart> Transfers::bring_to(const PinnedMemory::Place& to,
+Result<CopyPart> Transfers::bring_to(const CopyPlace& to,
                                      std::size_t size,
                                      const PageBytes& from,
                                      std::span<const TimelinePoint> after) {
   HEARTH_TRY_STATUS(wait_for(*downloads_, after));
-  HEARTH_TRY_STATUS(downloads_->copy(
-      from.buffer, from.offset_bytes, to.buffer, to.offset_bytes, static_cast<std::int64_t>(size)));
+  HEARTH_TRY_STATUS(downloads_->copy(from.place, to, static_cast<std::int64_t>(size)));
   const std::uint64_t value = downloads_->open_value();
   HEARTH_TRY_STATUS(downloads_->flush());
   return add({.needs = {0, 0, value}, .from = nullptr, .to = {}}, size);
@@ -337,14 +337,14 @@ Result<CopyPart> Transfers::stage_down(std::span<std::byte> to,
   }
   const auto place = static_cast<std::int64_t>(begin % ring_bytes_);
   HEARTH_TRY_STATUS(wait_for(*downloads_, after));
-  HEARTH_TRY_STATUS(downloads_->copy(
-      from.buffer, from.offset_bytes, down_.handle(), place, static_cast<std::int64_t>(to.size())));
+  HEARTH_TRY_STATUS(
+      downloads_->copy(from.place, down_->at(place), static_cast<std::int64_t>(to.size())));
   down_end_ = begin + to.size();
   const std::uint64_t value = downloads_->open_value();
   HEARTH_TRY_STATUS(downloads_->flush());
   return add(
-      {.needs = {0, 0, value}, .from = down_.host() + place, .to = to, .ring_end = down_end_},
+      {.needs = {0, 0, value}, .from = down_->host() + place, .to = to, .ring_end = down_end_},
       to.size());
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -10,61 +10,25 @@
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
-#include "backends/vulkan/pipelines/pipeline_compiler.hpp"
-
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 /// Limit of the wait for an idle thread to end.
 constexpr std::chrono::seconds kLongestEnd{10};
 
-VkPipelineStageFlags stage_of(bool is_kernels) noexcept {
-  return is_kernels ? VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT : VK_PIPELINE_STAGE_TRANSFER_BIT;
-}
-
-// Lets the host read the batch's writes once its value is reached.
-void barrier_for_host(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels) {
-  VkMemoryBarrier memory{};
-  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
-  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
-  memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
-  device.api().vkCmdPipelineBarrier(commands,
-                                    stage_of(is_kernels),
-                                    VK_PIPELINE_STAGE_HOST_BIT,
-                                    0,
-                                    1,
-                                    &memory,
-                                    0,
-                                    nullptr,
-                                    0,
-                                    nullptr);
-}
-
 }  // namespace
-
-void record_barrier(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels) {
-  VkMemoryBarrier memory{};
-  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
-  memory.srcAccessMask = is_kernels ? VK_ACCESS_SHADER_WRITE_BIT : VK_ACCESS_TRANSFER_WRITE_BIT;
-  memory.dstAccessMask = is_kernels ? VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT
-                                    : VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
-  device.api().vkCmdPipelineBarrier(
-      commands, stage_of(is_kernels), stage_of(is_kernels), 0, 1, &memory, 0, nullptr, 0, nullptr);
-}
 
 // ---- state of owner and thread ----
 
 /// Shared ownership: a thread that does not return from the driver keeps the state alive.
 struct BatchRecorder::State {
-  explicit State(Target its_target) : target(std::move(its_target)) {}
+  explicit State(std::shared_ptr<Queue> its_queue) : queue(std::move(its_queue)) {}
 
-  void record_dispatches(Batch& batch) const;
-  [[nodiscard]] Status submit(Batch& batch) const;
   /// Records and submits the batch, unless an earlier one failed. Publishes the outcome.
   void take(Batch& batch) noexcept;
   void fail(Error error) noexcept;
 
-  const Target target;
+  const std::shared_ptr<Queue> queue;
   std::atomic<std::uint64_t> done{0};
   std::atomic<std::uint64_t> submitted{0};
   std::atomic<bool> has_failed{false};
@@ -72,82 +36,14 @@ struct BatchRecorder::State {
   Error failure HEARTH_GUARDED_BY(mutex);
 };
 
-void BatchRecorder::State::record_dispatches(Batch& batch) const {
-  const DeviceApi& api = target.device->api();
-  for (; batch.recorded < batch.dispatches.size(); ++batch.recorded) {
-    const Dispatch& each = batch.dispatches[batch.recorded];
-    BatchClock::next(
-        *target.device, batch.commands, batch.queries, each.timed_as, each.is_behind_barrier);
-    if (each.is_behind_barrier) {
-      record_barrier(*target.device, batch.commands, target.is_kernels);
-    }
-    if (each.kernel != batch.bound) {
-      api.vkCmdBindPipeline(
-          batch.commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_of(each.kernel));
-      batch.bound = each.kernel;
-    }
-    if (each.parameter_bytes > 0) {
-      api.vkCmdPushConstants(batch.commands,
-                             target.layout,
-                             VK_SHADER_STAGE_COMPUTE_BIT,
-                             0,
-                             each.parameter_bytes,
-                             each.parameters.data());
-    }
-    api.vkCmdDispatch(batch.commands, each.grid.x, each.grid.y, each.grid.z);
-  }
-}
-
-// Phases: dispatches; the barrier for the host; the queue.
-Status BatchRecorder::State::submit(Batch& batch) const {
-  const VulkanDevice& device = *target.device;
-  const DeviceApi& api = device.api();
-  const bool is_kernels = target.is_kernels;
-  record_dispatches(batch);
-  barrier_for_host(device, batch.commands, is_kernels);
-  BatchClock::end(device, batch.commands, batch.queries);
-  VkResult result = api.vkEndCommandBuffer(batch.commands);
-  if (result != VK_SUCCESS) {
-    return device.abandon("vkEndCommandBuffer", result);
-  }
-  std::vector<VkSemaphore> semaphores;
-  std::vector<std::uint64_t> values;
-  for (const SemaphoreValue& wait : batch.waits) {
-    semaphores.push_back(wait.semaphore);
-    values.push_back(wait.value);
-  }
-  const std::vector<VkPipelineStageFlags> stages(semaphores.size(), stage_of(is_kernels));
-  VkTimelineSemaphoreSubmitInfo timeline{};
-  timeline.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
-  timeline.waitSemaphoreValueCount = static_cast<std::uint32_t>(values.size());
-  timeline.pWaitSemaphoreValues = values.data();
-  timeline.signalSemaphoreValueCount = 1;
-  timeline.pSignalSemaphoreValues = &batch.value;
-  VkSubmitInfo work{};
-  work.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  work.pNext = &timeline;
-  work.waitSemaphoreCount = static_cast<std::uint32_t>(semaphores.size());
-  work.pWaitSemaphores = semaphores.data();
-  work.pWaitDstStageMask = stages.data();
-  work.commandBufferCount = 1;
-  work.pCommandBuffers = &batch.commands;
-  work.signalSemaphoreCount = 1;
-  work.pSignalSemaphores = &target.semaphore;
-  result = batch.hangs ? VK_SUCCESS : api.vkQueueSubmit(target.queue, 1, &work, VK_NULL_HANDLE);
-  if (result != VK_SUCCESS) {
-    return device.abandon("vkQueueSubmit", result);
-  }
-  return {};
-}
-
 void BatchRecorder::State::take(Batch& batch) noexcept {
   const std::uint64_t value = batch.value;
   if (!has_failed.load(std::memory_order_acquire)) {  // partner: fail
     Status status;
     try {
-      status = submit(batch);
+      status = queue->run(batch);
     } catch (const std::exception&) {  // no memory for the lists
-      status = target.device->abandon("recording a batch", VK_ERROR_OUT_OF_HOST_MEMORY);
+      status = queue->abandon("recording a batch");
     }
     if (status.has_value()) {
       submitted.store(value, std::memory_order_release);  // partner: submitted()
@@ -181,7 +77,7 @@ struct BatchRecorder::Thread {
                hearth::detail::ThreadOptions{.name = "record"},
                hearth::detail::OwnedThreadOptions{
                    .subject =
-                       fmt::format("the thread that records for {}", state->target.device->name()),
+                       fmt::format("the thread that records for {}", state->queue->device_name()),
                    .observe = [] { return std::string("is in the driver"); },
                    .limit = kLongestEnd,
                    .log = terms.log},
@@ -205,8 +101,8 @@ struct BatchRecorder::Thread {
 
 // ---- owner side ----
 
-BatchRecorder::BatchRecorder(Target target, RecorderThread thread)
-    : state_(std::make_shared<State>(std::move(target))), terms_(std::move(thread)) {}
+BatchRecorder::BatchRecorder(std::shared_ptr<Queue> queue, RecorderThread thread)
+    : state_(std::make_shared<State>(std::move(queue))), terms_(std::move(thread)) {}
 
 BatchRecorder::~BatchRecorder() {
   if (thread_ != nullptr) {
@@ -232,10 +128,6 @@ Error BatchRecorder::failure() const {
   return state_->failure;
 }
 
-void BatchRecorder::record_dispatches(Batch& batch) const {
-  state_->record_dispatches(batch);
-}
-
 Status BatchRecorder::record(Batch& batch) {
   state_->take(batch);
   return has_failed() ? Status(failure()) : Status();
@@ -259,8 +151,7 @@ bool BatchRecorder::hand_over(Batch& batch) {
     // the mailbox is unbounded
     static_cast<void>(thread_->jobs->push({.batch = &batch, .reached = {}}));
   } catch (const std::exception&) {
-    state_->fail(
-        state_->target.device->abandon("handing over a batch", VK_ERROR_OUT_OF_HOST_MEMORY));
+    state_->fail(state_->queue->abandon("handing over a batch"));
     return true;
   }
   // Publishes thread_ too, which settle() reads on another thread.
@@ -283,8 +174,8 @@ Status BatchRecorder::settle(std::chrono::nanoseconds limit) {
       hangs_.store(true, std::memory_order_release);  // partner: the next wait
       return Error{.code = ErrorCode::deadline_exceeded,
                    .text = fmt::format("{}: its driver does not return from recording commands",
-                                       state_->target.device->name()),
-                   .device = state_->target.device->name()};
+                                       state_->queue->device_name()),
+                   .device = state_->queue->device_name()};
     }
   }
   hangs_.store(false, std::memory_order_release);  // partner: the next wait
@@ -300,4 +191,4 @@ void BatchRecorder::abandon() noexcept {
   }
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 namespace {
 
 /// Scratch up to this size has two alternating halves.
@@ -12,19 +12,19 @@ constexpr std::uint64_t kNowhere = 256;
 
 }  // namespace
 
-Status LaunchEncoder::dispatch(const gpu::KernelKey& key,
-                               gpu::KernelText text,
-                               const gpu::ParameterBlock& parameters,
-                               gpu::Grid grid) {
+Status LaunchEncoder::dispatch(const KernelKey& key,
+                               KernelText text,
+                               const ParameterBlock& parameters,
+                               Grid grid) {
   if (terms_.only_queries) {
     is_compiling_ = is_compiling_ || !kernels_.has(key);
     return {};
   }
   // A launch that has recorded a dispatch has to be whole, so it waits for its kernels.
   const bool is_deferrable = terms_.is_deferrable && dispatches_ == 0;
-  HEARTH_TRY(const gpu::KernelHandle kernel,
+  HEARTH_TRY(const KernelHandle kernel,
              is_deferrable ? kernels_.kernel_if_made(key, text) : kernels_.kernel(key, text));
-  if (kernel == gpu::KernelHandle::none) {
+  if (kernel == KernelHandle::none) {
     is_compiling_ = true;
     terms_.records = false;  // later dispatches only request their kernels
     return {};
@@ -37,7 +37,7 @@ Status LaunchEncoder::dispatch(const gpu::KernelKey& key,
 }
 
 // A deterministic runtime makes kernels at once, so no kernel stands in for another.
-bool LaunchEncoder::is_compiled_later(const gpu::KernelKey& key, gpu::KernelText text) {
+bool LaunchEncoder::is_compiled_later(const KernelKey& key, KernelText text) {
   if (limits().interprets_always) {
     return true;
   }
@@ -45,18 +45,18 @@ bool LaunchEncoder::is_compiled_later(const gpu::KernelKey& key, gpu::KernelText
       !(terms_.records || terms_.is_deferrable)) {
     return false;
   }
-  const Result<gpu::KernelHandle> made = kernels_.kernel_if_made(key, text);
-  return made.has_value() && made.value() == gpu::KernelHandle::none;
+  const Result<KernelHandle> made = kernels_.kernel_if_made(key, text);
+  return made.has_value() && made.value() == KernelHandle::none;
 }
 
-Result<bool> LaunchEncoder::dispatch_made(const gpu::KernelKey& key,
-                                          gpu::KernelText text,
-                                          const gpu::ParameterBlock& parameters,
-                                          gpu::Grid grid) {
+Result<bool> LaunchEncoder::dispatch_made(const KernelKey& key,
+                                          KernelText text,
+                                          const ParameterBlock& parameters,
+                                          Grid grid) {
   if (!limits().interprets_always) {
     // A stand-in that cannot be made is not used: the launch waits for its own kernel.
-    const Result<gpu::KernelHandle> made = kernels_.kernel_if_made(key, text);
-    if (!made.has_value() || made.value() == gpu::KernelHandle::none) {
+    const Result<KernelHandle> made = kernels_.kernel_if_made(key, text);
+    if (!made.has_value() || made.value() == KernelHandle::none) {
       return false;
     }
   }
@@ -88,9 +88,9 @@ Result<std::uint64_t> LaunchEncoder::scratch(std::int64_t size_bytes) {
   HEARTH_TRY(const std::byte* const bytes, std::move(taken));
   const auto address = reinterpret_cast<std::uintptr_t>(bytes) +  // NOLINT: a device address
                        static_cast<std::uintptr_t>(is_second_turn_ ? half : 0);
-  const gpu::ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
+  const ByteSpan span{address, address + static_cast<std::uint64_t>(size_bytes)};
   HEARTH_TRY_STATUS(ops_.also_touches({}, {&span, 1}));
   return address;
 }
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -1,11 +1,11 @@
-// Records a batch, which is a list, as commands of the driver, and submits it. The owner does so at
-// once, or a thread does while the owner fills the next batch. A dispatch with its barrier takes
-// the host 1.0 to 1.5 us in NVIDIA's driver, two thirds of the cost of a small launch. Owned by a
-// command stream. Threads: owner only, unless a function states otherwise.
+// Runs batches on a queue: records a batch, which is a list, as commands of the driver, and submits
+// it. The owner does so at once, or a thread does while the owner fills the next batch. A dispatch
+// with its barrier takes the host 1.0 to 1.5 us in NVIDIA's driver, two thirds of the cost of a
+// small launch. Owned by a launch stream. Threads: owner only, unless a function states otherwise.
 // Invariants: (1) batches are submitted in order; (2) no batch is submitted behind a failed one;
 // (3) a batch that was handed over belongs to the thread until done() reaches its value; (4) while
 // the thread holds a batch, the owner submits nothing on any queue. Several queues may be one, and
-// Vulkan lets one thread at a time submit to a queue.
+// a driver may let one thread at a time submit to a queue.
 #pragma once
 
 #include <array>
@@ -21,41 +21,9 @@
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 
-#include "backends/gpu/encoder/kernel_encoder.hpp"
-#include "backends/gpu/encoder/kernel_handle.hpp"
-#include "backends/gpu/text/glsl_prelude.hpp"
-#include "backends/vulkan/device/vulkan_device.hpp"
-#include "backends/vulkan/queue/batch_clock.hpp"
+#include "queue.hpp"
 
-namespace hearth::vulkan {
-
-struct Dispatch {
-  gpu::KernelHandle kernel;
-  gpu::Grid grid;
-  bool is_behind_barrier;  ///< A barrier makes earlier writes visible to it.
-  std::uint32_t timed_as;  ///< Launch::timed_as.
-  std::uint32_t parameter_bytes;
-  std::array<std::byte, gpu::kPushBytes> parameters;
-};
-
-struct SemaphoreValue {
-  VkSemaphore semaphore;
-  std::uint64_t value;
-};
-
-/// Commands that begin and end together. Commands that are no dispatches are recorded at once.
-struct Batch {
-  VkCommandPool pool = VK_NULL_HANDLE;
-  VkCommandBuffer commands = VK_NULL_HANDLE;
-  std::uint64_t value = 0;           ///< Value of the timeline at the batch's end.
-  std::uint64_t parameters_end = 0;  ///< Position of the parameter ring that the batch's end frees.
-  BatchQueries queries = {};
-  std::vector<SemaphoreValue> waits;
-  std::vector<Dispatch> dispatches;
-  std::size_t recorded = 0;  ///< Number of dispatches already in `commands`.
-  gpu::KernelHandle bound = gpu::KernelHandle::none;
-  bool hangs = false;  ///< The batch never runs, for tests.
-};
+namespace hearth::gpu {
 
 /// The thread that may record beside the owner.
 struct RecorderThread {
@@ -66,24 +34,14 @@ struct RecorderThread {
 
 class BatchRecorder final {
  public:
-  struct Target {
-    std::shared_ptr<const VulkanDevice> device;
-    VkQueue queue;
-    VkSemaphore semaphore;    ///< The queue's timeline.
-    VkPipelineLayout layout;  ///< Layout of kernel pipelines.
-    bool is_kernels;          ///< True for kernels, false for copies.
-  };
-
-  BatchRecorder(Target target, RecorderThread thread);
+  BatchRecorder(std::shared_ptr<Queue> queue, RecorderThread thread);
   BatchRecorder(const BatchRecorder&) = delete;
   BatchRecorder& operator=(const BatchRecorder&) = delete;
   /// Waits for the thread, which has no jobs left.
   ~BatchRecorder();
 
-  /// Records the dispatches that the owner's batch has so far, ahead of its end.
-  void record_dispatches(Batch& batch) const;
   /// Records and submits the batch. Requires is_idle().
-  /// Errors: device_lost, if Vulkan refuses this batch or an earlier one.
+  /// Errors: device_lost, if the driver refuses this batch or an earlier one.
   [[nodiscard]] Status record(Batch& batch);
   /// Passes the batch to the thread, which starts with the first batch. Returns false if no thread
   /// could be started.
@@ -121,8 +79,4 @@ class BatchRecorder final {
   std::atomic<bool> hangs_{false};  ///< The last settle() exceeded its limit.
 };
 
-/// Records a barrier: later commands see earlier writes. `is_kernels` selects the stage of kernels
-/// or of copies.
-void record_barrier(const VulkanDevice& device, VkCommandBuffer commands, bool is_kernels);
-
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

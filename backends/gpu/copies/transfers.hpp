@@ -15,33 +15,34 @@
 #include <span>
 
 #include <hearth/backends/backend.hpp>
-#include <hearth/backends/vulkan/vulkan_backend.hpp>
+#include <hearth/backends/gpu/staging_options.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
-#include "backends/gpu/copies/host_copier.hpp"
-#include "command_stream.hpp"
-#include "device_pages.hpp"
+#include "backends/gpu/device/device_pages.hpp"
+#include "backends/gpu/device/gpu_device.hpp"
+#include "backends/gpu/launches/launch_stream.hpp"
+#include "host_copier.hpp"
 #include "pinned_memory.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 /// Values that the timelines of ops, uploads and downloads have to reach.
 using Needs = std::array<std::uint64_t, 3>;
 
 class Transfers final {
  public:
-  /// Errors: out_of_memory; those of Vulkan.
+  /// Errors: out_of_memory; those of the driver.
   [[nodiscard]] static Result<std::unique_ptr<Transfers>> make(
-      std::shared_ptr<const VulkanDevice> device,
-      const CommandStream& ops,
+      std::shared_ptr<const GpuDevice> device,
+      const LaunchStream& ops,
       const DevicePages& pages,
       const StagingOptions& staging = {});
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
   ~Transfers() = default;
 
-  [[nodiscard]] const CommandStream& uploads() const noexcept { return *uploads_; }
-  [[nodiscard]] const CommandStream& downloads() const noexcept { return *downloads_; }
+  [[nodiscard]] const LaunchStream& uploads() const noexcept { return *uploads_; }
+  [[nodiscard]] const LaunchStream& downloads() const noexcept { return *downloads_; }
 
   /// Implements Backend::host_bytes().
   [[nodiscard]] HostBytes host_bytes(std::size_t size);
@@ -87,8 +88,8 @@ class Transfers final {
     std::uint64_t ring_end = 0;
   };
 
-  Transfers(std::shared_ptr<const VulkanDevice> device,
-            const CommandStream& ops,
+  Transfers(std::shared_ptr<const GpuDevice> device,
+            const LaunchStream& ops,
             const DevicePages& pages,
             const StagingOptions& staging)
       : device_(std::move(device)),
@@ -100,18 +101,18 @@ class Transfers final {
   /// The first of these points that has not ended.
   [[nodiscard]] Result<std::optional<TimelinePoint>> first_open(
       std::span<const TimelinePoint> points);
-  [[nodiscard]] Status wait_for(CommandStream& stream, std::span<const TimelinePoint> after);
+  [[nodiscard]] Status wait_for(LaunchStream& stream, std::span<const TimelinePoint> after);
   [[nodiscard]] Result<CopyPart> write_by_host(std::byte* to,
                                                std::span<const std::byte> from,
                                                std::span<const TimelinePoint> after);
   [[nodiscard]] CopyPart read_by_host(std::span<std::byte> to,
                                       const std::byte* from,
                                       std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<CopyPart> bring_from(const PinnedMemory::Place& from,
+  [[nodiscard]] Result<CopyPart> bring_from(const CopyPlace& from,
                                             std::size_t size,
                                             const PageBytes& to,
                                             std::span<const TimelinePoint> after);
-  [[nodiscard]] Result<CopyPart> bring_to(const PinnedMemory::Place& to,
+  [[nodiscard]] Result<CopyPart> bring_to(const CopyPlace& to,
                                           std::size_t size,
                                           const PageBytes& from,
                                           std::span<const TimelinePoint> after);
@@ -135,17 +136,17 @@ class Transfers final {
   /// The download whose end frees room in the ring.
   [[nodiscard]] std::uint64_t oldest_in_ring() HEARTH_EXCLUDES(mutex_);
 
-  std::shared_ptr<const VulkanDevice> device_;
-  const CommandStream& ops_;
+  std::shared_ptr<const GpuDevice> device_;
+  const LaunchStream& ops_;
   const DevicePages& pages_;
   const std::uint64_t ring_bytes_;
   const std::size_t piece_bytes_;
-  gpu::HostCopier copier_;
-  std::unique_ptr<CommandStream> uploads_;
-  std::unique_ptr<CommandStream> downloads_;
+  HostCopier copier_;
+  std::unique_ptr<LaunchStream> uploads_;
+  std::unique_ptr<LaunchStream> downloads_;
   std::shared_ptr<PinnedMemory> pinned_;  ///< Null where memory is unified.
-  Buffer up_;    ///< Ring of bytes for uploads; empty where memory is unified.
-  Buffer down_;  ///< Ring of bytes for downloads.
+  std::unique_ptr<MemoryPiece> up_;    ///< Ring of bytes for uploads; null where memory is unified.
+  std::unique_ptr<MemoryPiece> down_;  ///< Ring of bytes for downloads.
   /// End of each batch of uploads in the ring; positions only grow.
   struct RingPiece {
     std::uint64_t value;
@@ -163,4 +164,4 @@ class Transfers final {
   std::uint64_t down_begin_ HEARTH_GUARDED_BY(mutex_) = 0;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

@@ -1,7 +1,7 @@
-// Batches of commands for one queue. Each reaches a value of a timeline at its end. A batch is
-// filled while it is open; flush() records and submits it. Owned by the backend. Threads: owner
-// only, except semaphore(), settle() and functions that state otherwise. Invariants: (1) batches
-// run and end in order; (2) a batch's command buffer and parameters are reused only after its end.
+// Batches of launches, or of copies, for one queue. Each reaches a value of the queue's timeline at
+// its end. A batch is filled while it is open; flush() runs it. Owned by the backend. Threads:
+// owner only, except settle() and functions that state otherwise. Invariants: (1) batches run and
+// end in order; (2) a batch's objects and parameters are reused only after its end.
 #pragma once
 
 #include <chrono>
@@ -14,61 +14,58 @@
 #include <span>
 #include <vector>
 
-#include "backends/gpu/launches/hazard_tracker.hpp"
+#include <hearth/runtime/base/deadline.hpp>
+
+#include "backends/gpu/encoder/parameter_block.hpp"
 #include "batch_recorder.hpp"
+#include "hazard_tracker.hpp"
+#include "queue.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
-class CommandStream final {
+struct StreamTerms {
+  RecorderThread recorder = {};
+  /// Limit of a wait for batches that a thread records.
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
+};
+
+class LaunchStream final {
  public:
-  enum class Work : std::uint8_t { kernels, uploads, downloads };
-
-  /// Errors: those of Vulkan.
-  [[nodiscard]] static Result<std::unique_ptr<CommandStream>> make(
-      std::shared_ptr<const VulkanDevice> device,
-      Work work,
-      VkPipelineLayout layout,
-      RecorderThread recorder = {});
-  ~CommandStream();
-  CommandStream(const CommandStream&) = delete;
-  CommandStream& operator=(const CommandStream&) = delete;
+  explicit LaunchStream(std::shared_ptr<Queue> queue, StreamTerms terms = {});
+  ~LaunchStream();
+  LaunchStream(const LaunchStream&) = delete;
+  LaunchStream& operator=(const LaunchStream&) = delete;
 
   /// Threads: any.
-  [[nodiscard]] VkSemaphore semaphore() const noexcept { return semaphore_; }
+  [[nodiscard]] const Queue& queue() const noexcept { return *queue_; }
   /// The value of the open batch, or of the next one.
   [[nodiscard]] std::uint64_t open_value() const noexcept { return submitted_ + 1; }
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
   [[nodiscard]] bool has_open() const noexcept { return open_ != nullptr; }
   [[nodiscard]] std::uint32_t open_count() const noexcept { return open_count_; }
   /// The value up to which batches have ended. Errors: device_lost.
-  [[nodiscard]] Result<std::uint64_t> completed() const;
+  [[nodiscard]] Result<std::uint64_t> completed() const { return queue_->completed(); }
 
-  /// Makes the open batch wait for a value of another timeline. Requires that the batch is empty.
-  void wait_for(VkSemaphore semaphore, std::uint64_t value);
+  /// Makes the next batch wait for a value of another queue. Requires that no batch is open.
+  void wait_for(const Queue& queue, std::uint64_t value);
   /// Begins a launch that touches these bytes, and orders it behind the launches that it depends
   /// on.
-  [[nodiscard]] Status begin_launch(std::span<const gpu::ByteSpan> reads,
-                                    std::span<const gpu::ByteSpan> writes);
+  [[nodiscard]] Status begin_launch(std::span<const ByteSpan> reads,
+                                    std::span<const ByteSpan> writes);
   /// Adds bytes that the current launch touches from its next dispatch on.
-  [[nodiscard]] Status also_touches(std::span<const gpu::ByteSpan> reads,
-                                    std::span<const gpu::ByteSpan> writes);
+  [[nodiscard]] Status also_touches(std::span<const ByteSpan> reads,
+                                    std::span<const ByteSpan> writes);
   /// Adds a dispatch. Dispatches between two barriers run in any order. A launch whose parameters
   /// overflow the ring continues in the next batch, and open_value() rises.
-  [[nodiscard]] Status dispatch(gpu::KernelHandle kernel,
-                                const gpu::ParameterBlock& parameters,
-                                gpu::Grid grid);
+  [[nodiscard]] Status dispatch(KernelHandle kernel, const ParameterBlock& parameters, Grid grid);
   /// Makes earlier writes visible to the launch's later dispatches.
   void barrier();
-  [[nodiscard]] Status copy(VkBuffer from,
-                            std::int64_t from_offset_bytes,
-                            VkBuffer to,
-                            std::int64_t to_offset_bytes,
-                            std::int64_t size_bytes);
+  [[nodiscard]] Status copy(CopyPlace from, CopyPlace to, std::int64_t size_bytes);
   /// Selects the thread that records the open batch, and the next one's dispatches. `here`: the
   /// owner, for a caller that waits for them. `beside`: a recorder thread, if there is one.
   enum class Recording : std::uint8_t { here, beside };
   /// Submits the open batch, behind batches that a thread still records.
-  /// Errors: device_lost, if Vulkan refuses this batch or an earlier one.
+  /// Errors: device_lost, if the driver refuses this batch or an earlier one.
   [[nodiscard]] Status flush(Recording recording = Recording::here);
   /// Waits until the queue has all flushed batches, as long as one progresses within the limit.
   /// Threads: any. Errors: deadline_exceeded; device_lost.
@@ -96,9 +93,6 @@ class CommandStream final {
     shuffle_.emplace(seed);
     is_beside_ = true;
   }
-  /// Sets the word where shaders report a loop that was left early (LoopWatch), before the first
-  /// recording.
-  void watch_loops(std::uint64_t word) noexcept { loop_word_ = word; }
   [[nodiscard]] bool is_shuffled() const noexcept { return shuffle_.has_value(); }
   /// Times later dispatches as the launch with this number; 0: no timing.
   void time_as(std::uint32_t number) noexcept { timed_as_ = number; }
@@ -106,10 +100,6 @@ class CommandStream final {
   [[nodiscard]] std::vector<LaunchTime> take_times();
 
  private:
-  CommandStream(std::shared_ptr<const VulkanDevice> device,
-                Work work,
-                VkPipelineLayout layout) noexcept
-      : device_(std::move(device)), work_(work), layout_(layout), clock_(*device_) {}
   /// State of the current launch when a batch begins: `continues` if it has dispatched a part.
   enum class LaunchState : std::uint8_t { none, continues };
   [[nodiscard]] Status open_batch(LaunchState launch = LaunchState::none);
@@ -127,32 +117,28 @@ class CommandStream final {
   [[nodiscard]] Status pass_on_held();
   void mix_dispatches();
 
-  std::shared_ptr<const VulkanDevice> device_;
-  Work work_;
-  VkPipelineLayout layout_;
-  VkSemaphore semaphore_ = VK_NULL_HANDLE;
+  const std::shared_ptr<Queue> queue_;
+  const ParameterRing ring_;
+  const StreamTerms terms_;
   std::uint64_t submitted_ = 0;
-  std::unique_ptr<BatchRecorder> recorder_;
+  std::unique_ptr<BatchRecorder> recorder_;  ///< Ends before the batches, which its thread holds.
   std::unique_ptr<Batch> open_;
   std::uint32_t open_count_ = 0;
   /// The thread records the batch's dispatches, at its end. Set when the last batch was long: no
   /// caller waits for the next one.
   bool is_beside_ = false;
   bool has_barrier_ = false;  ///< A barrier stands behind the last dispatch of the open batch.
-  std::vector<SemaphoreValue> waits_;
-  BatchClock clock_;
+  std::vector<QueueValue> waits_;
   std::uint32_t timed_as_ = 0;
   std::deque<std::unique_ptr<Batch>> running_;
   std::vector<std::unique_ptr<Batch>> free_;
-  gpu::HazardTracker hazards_;
+  HazardTracker hazards_;
   bool hangs_ = false;
   std::optional<std::mt19937_64> shuffle_;
-  Batch* held_ = nullptr;        ///< Last batch of running_, while dispatches are shuffled.
-  std::uint64_t loop_word_ = 0;  ///< Address of LoopWatch's word; 0: none.
-  Buffer ring_;                  ///< Parameters too long for push constants.
-  /// Positions only grow; the place is the position modulo the size.
+  Batch* held_ = nullptr;  ///< Last batch of running_, while dispatches are shuffled.
+  /// Positions in the ring only grow; the place is the position modulo the size.
   std::uint64_t ring_begin_ = 0;
   std::uint64_t ring_end_ = 0;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

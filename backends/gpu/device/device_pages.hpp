@@ -1,4 +1,4 @@
-// Device memory for pools: one buffer a page, and the lookup of a page by address. Threads: owner
+// Device memory for pools: one piece a page, and the lookup of a page by address. Threads: owner
 // only.
 #pragma once
 
@@ -8,20 +8,19 @@
 
 #include <hearth/memory/page_provider.hpp>
 
-#include "backends/vulkan/device/vulkan_device.hpp"
+#include "gpu_device.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 /// Bytes inside a page.
 struct PageBytes {
-  VkBuffer buffer = VK_NULL_HANDLE;
-  std::int64_t offset_bytes = 0;
+  CopyPlace place;
   std::byte* host = nullptr;  ///< Host address of the bytes; null if they are not mapped.
 };
 
 class DevicePages final : public PageProvider {
  public:
-  explicit DevicePages(std::shared_ptr<const VulkanDevice> device) noexcept
+  explicit DevicePages(std::shared_ptr<const GpuDevice> device) noexcept
       : device_(std::move(device)) {}
   DevicePages(const DevicePages&) = delete;
   DevicePages& operator=(const DevicePages&) = delete;
@@ -42,10 +41,10 @@ class DevicePages final : public PageProvider {
  private:
   static constexpr std::int64_t kAlignmentBytes = 256;
 
-  std::shared_ptr<const VulkanDevice> device_;
-  std::map<std::uint64_t, Buffer> pages_;  ///< By address.
+  std::shared_ptr<const GpuDevice> device_;
+  std::map<std::uint64_t, std::unique_ptr<MemoryPiece>> pages_;  ///< By address.
   std::int64_t allocated_bytes_ = 0;
   bool keeps_all_ = false;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu

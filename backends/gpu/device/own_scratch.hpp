@@ -1,37 +1,38 @@
-// Scratch of a backend that has no pool of a device: one buffer, which grows. Outgrown buffers live
+// Scratch of a backend that has no pool of a device: one piece, which grows. Outgrown pieces live
 // until the batches that may use them have ended. Threads: owner only.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include <hearth/backends/scratch_memory.hpp>
 
-#include "backends/vulkan/device/vulkan_device.hpp"
-#include "command_stream.hpp"
+#include "backends/gpu/launches/launch_stream.hpp"
+#include "gpu_device.hpp"
 
-namespace hearth::vulkan {
+namespace hearth::gpu {
 
 class OwnScratch final : public ScratchMemory {
  public:
   /// Lifetime: the arguments outlive the scratch.
-  OwnScratch(const VulkanDevice& device, const CommandStream& ops) noexcept
+  OwnScratch(const GpuDevice& device, const LaunchStream& ops) noexcept
       : device_(device), ops_(ops) {}
 
-  /// Errors: out_of_memory; those of Vulkan.
+  /// Errors: out_of_memory; those of the driver.
   [[nodiscard]] Result<std::byte*> take(std::int64_t size_bytes) override;
   void release() noexcept override {}
 
  private:
   struct Outgrown {
-    Buffer buffer;
+    std::unique_ptr<MemoryPiece> piece;
     std::uint64_t value;
   };
 
-  const VulkanDevice& device_;
-  const CommandStream& ops_;
-  Buffer buffer_;
+  const GpuDevice& device_;
+  const LaunchStream& ops_;
+  std::unique_ptr<MemoryPiece> piece_;
   std::deque<Outgrown> outgrown_;
 };
 
-}  // namespace hearth::vulkan
+}  // namespace hearth::gpu
