@@ -212,7 +212,7 @@ Status GpuBackend::Parts::flush() {
 
 // A download may need several timelines; the wait covers the first that is not reached.
 std::optional<QueueValue> GpuBackend::Parts::first_missing(const TimelinePoint& point,
-                                                           const Needs& reached) {
+                                                           const Needs& reached) const {
   const std::array queues{
       &ops->queue(), &transfers->uploads().queue(), &transfers->downloads().queue()};
   if (point.stream != kDownloadStream) {
@@ -225,6 +225,21 @@ std::optional<QueueValue> GpuBackend::Parts::first_missing(const TimelinePoint& 
     }
   }
   return std::nullopt;
+}
+
+Result<GpuBackend::Parts::Look> GpuBackend::Parts::look(std::span<const TimelinePoint> points) {
+  HEARTH_TRY(const std::uint64_t downloads, transfers->settle());
+  HEARTH_TRY(const Needs reached, transfers->reached());
+  Look look;
+  for (const TimelinePoint& point : points) {
+    if (has_ended(point, reached, downloads)) {
+      return Look{.has_ended = true, .missing = {}};
+    }
+    if (const std::optional<QueueValue> value = first_missing(point, reached)) {
+      look.missing.push_back(*value);
+    }
+  }
+  return look;
 }
 
 // A copy's dependencies have to be in the queue first. The queues may be one, and none may wait for

@@ -140,9 +140,16 @@ struct GpuBackend::Parts final : AbandonedObjects::Object {
   void clear(ErrorCell cell, OpKind kind);
   [[nodiscard]] Status encode(const Launch& launch);
   [[nodiscard]] Status encode_nothing(const KernelCall& call, LaunchTerms terms);
+  /// One look at points: whether one has ended, else the values that they wait for.
+  struct Look {
+    bool has_ended = false;
+    std::vector<QueueValue> missing = {};
+  };
+  /// Copies out all downloads that have arrived. Threads: any. Errors: device_lost.
+  [[nodiscard]] Result<Look> look(std::span<const TimelinePoint> points);
   /// A value that this point, which has not ended, waits for; none if it has come meanwhile.
   [[nodiscard]] std::optional<QueueValue> first_missing(const TimelinePoint& point,
-                                                        const Needs& reached);
+                                                        const Needs& reached) const;
   [[nodiscard]] bool has_ended(const TimelinePoint& point,
                                const Needs& reached,
                                std::uint64_t downloads) const noexcept {

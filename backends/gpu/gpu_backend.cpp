@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -240,8 +239,7 @@ std::uint64_t GpuBackend::completed(std::uint8_t stream) noexcept {
   return value.value();
 }
 
-// Phases of a round: which points have ended; which timelines the others need; a wait for any of
-// them.
+// Each round looks at the points, and waits for any of the values that they lack.
 Status GpuBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadline) {
   Parts& p = *parts_;
   while (true) {
@@ -252,31 +250,20 @@ Status GpuBackend::wait(std::span<const TimelinePoint> any_of, Deadline deadline
     if (p.ops->has_failed()) {
       return p.observe(p.ops->failure());
     }
-    const Result<std::uint64_t> downloads = p.transfers->settle();
-    const Result<Needs> reached =
-        downloads.has_value() ? p.transfers->reached() : Result<Needs>(downloads.status());
-    if (!reached.has_value()) {
-      return p.observe(reached.status());
+    const Result<Parts::Look> look = p.look(any_of);
+    if (!look.has_value()) {
+      return p.observe(look.status());
     }
-    std::vector<QueueValue> waited;
-    for (const TimelinePoint& point : any_of) {
-      if (p.has_ended(point, reached.value(), downloads.value())) {
-        return {};
-      }
-      if (const std::optional<QueueValue> value = p.first_missing(point, reached.value())) {
-        waited.push_back(*value);
-      }
-    }
-    if (any_of.empty()) {
+    if (look.value().has_ended || any_of.empty()) {
       return {};
     }
-    if (waited.empty()) {
+    if (look.value().missing.empty()) {
       continue;  // the missing value has come meanwhile
     }
     // A batch that cannot be submitted never ends, and only its thread knows, so the wait is short.
     const std::chrono::nanoseconds most = is_settled ? std::chrono::hours(1) : kLook;
     const std::chrono::nanoseconds left = std::min<std::chrono::nanoseconds>(deadline.left(), most);
-    const Result<bool> has_come = p.device->wait(waited, WaitFor::any, left);
+    const Result<bool> has_come = p.device->wait(look.value().missing, WaitFor::any, left);
     if (!has_come.has_value()) {
       return p.observe(has_come.status());
     }

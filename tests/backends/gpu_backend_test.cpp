@@ -211,9 +211,10 @@ TEST_P(GpuBackendTest, MemoryOfWorkThatHangsStaysUntilTheWorkHasEnded) {
   static_cast<void>(add(0, 1, 2));
   ASSERT_TRUE(backend_->flush().has_value());
   const int pieces = gpu->state().pieces;
-  backend_->pages().free_page(page_);
-  EXPECT_EQ(gpu->state().pieces, pieces - 1);
-  page_ = backend_->pages().allocate_page(std::int64_t{1} << 16).value();
+  const Page unused = backend_->pages().allocate_page(4096).value();
+  EXPECT_EQ(gpu->state().pieces, pieces + 1);
+  backend_->pages().free_page(unused);
+  EXPECT_EQ(gpu->state().pieces, pieces) << "before the rest a page is freed at once";
   backend_->drain();
   backend_->pages().free_page(page_);
   backend_.reset();

@@ -1,4 +1,4 @@
-// Receives the dispatches of a kernel, with their parameters, for the open batch. The command
+// Receives the dispatches of a kernel, with their parameters, for the open batch. The launch
 // stream orders the launches of a batch. The kernel orders the dispatches of its launch, by
 // barrier(). Threads: owner only.
 #pragma once

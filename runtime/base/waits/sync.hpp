@@ -13,9 +13,9 @@
 //   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names
 //   parallel/serving/served_model.hpp             the newest weights, copied when they change
 //   parallel/steps/replica.hpp                  the random numbers with which a rank continues
-//   backends/vulkan/vulkan_instance.cpp, left_behind.hpp   the one Vulkan instance; hung objects
-//   backends/vulkan/pipeline_maker.hpp, batch_recorder.cpp   pipelines by threads; failure reasons
-//   backends/vulkan/transfers.hpp         downloaded bytes, which waiting threads copy out
+//   backends/gpu/store/kernel_factory.hpp, launches/batch_recorder.cpp   kernels; failure reasons
+//   backends/gpu/copies/, launches/left_behind.hpp   bytes and blocks of copies; hung objects
+//   backends/vulkan/device/vulkan_instance.cpp, pipelines/   the one Vulkan instance; pipelines
 //   backends/sim/async_sim.hpp            a simulated device's time, which waiting threads advance
 //   runtime/record/recorder.hpp           one recording of all threads
 //   streams/slot_pool.hpp                 blocks of slot numbers
