@@ -17,7 +17,7 @@ namespace hearth::detail {
 /// such a function, so it cannot have the name.
 [[nodiscard]] bool is_glsl_function(std::string_view name);
 
-/// Returns whether the generated text uses this word (backends/vulkan/kernels);
+/// Returns whether the generated text uses this word (backends/gpu/text);
 /// tests/backends/custom_text_test.cpp compares the two.
 [[nodiscard]] bool is_frame_word(std::string_view name);
 

@@ -14,7 +14,7 @@
 
 namespace hearth::gpu {
 
-/// The files of kernels/; each gives its key words their meaning.
+/// The files of kernels; each gives its key words their meaning.
 enum class KernelFamily : std::uint32_t {
   pointwise,
   rows,

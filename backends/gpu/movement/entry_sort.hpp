@@ -1,6 +1,6 @@
 // Sorts on the device. Elements of a tensor's lines become entries, a key and a place each. The
 // entries of each line are sorted, equal keys by their places. topk sorts values, and add_at the
-// places of each index. Private to kernels/. Threads: owner only.
+// places of each index. Private to backends/gpu. Threads: owner only.
 //
 // An entry is 8 bytes, the key above the place. For elements of 8 bytes it is 16: the key, then the
 // place. The last entry in any order is all ones, which marks padding.

@@ -1,6 +1,6 @@
 // Elements and slices by index: gather, index_select, and their adjoints scatter_add and index_add.
 // An index outside its axis is reported in the error cell; nothing is read or written for it.
-// Private to backends/vulkan. Threads: owner only.
+// Private to backends/gpu. Threads: owner only.
 #pragma once
 
 #include "backends/gpu/encoder/kernel_encoder.hpp"

@@ -1,4 +1,4 @@
-// Copies elements bit by bit: copy, concat, slice_scatter. Private to backends/vulkan. Threads:
+// Copies elements bit by bit: copy, concat, slice_scatter. Private to backends/gpu. Threads:
 // owner only.
 #pragma once
 

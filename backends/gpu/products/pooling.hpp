@@ -1,4 +1,4 @@
-// Pools over height and width, and their gradients. Private to backends/vulkan. Threads: owner
+// Pools over height and width, and their gradients. Private to backends/gpu. Threads: owner
 // only.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Running sums along an axis. Private to backends/vulkan. Threads: owner only.
+// Running sums along an axis. Private to backends/gpu. Threads: owner only.
 #pragma once
 
 #include "backends/gpu/encoder/kernel_encoder.hpp"

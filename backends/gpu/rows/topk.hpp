@@ -1,5 +1,5 @@
 // topk: sorts the largest or smallest elements along an axis, up to all of it. Private to
-// backends/vulkan. Threads: owner only.
+// backends/gpu. Threads: owner only.
 #pragma once
 
 #include "backends/gpu/encoder/kernel_encoder.hpp"

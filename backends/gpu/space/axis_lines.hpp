@@ -1,4 +1,4 @@
-// A tensor as lines along one of its axes, for scans and sorts. Private to kernels/. A value.
+// A tensor as lines along one of its axes, for scans and sorts. Private to backends/gpu. A value.
 // Threads: any.
 #pragma once
 

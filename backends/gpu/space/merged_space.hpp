@@ -1,5 +1,5 @@
 // The index space of a kernel that moves elements, and the GLSL that finds an operand's element.
-// Neighbouring axes are merged where all operands allow it. Private to kernels/. Values.
+// Neighbouring axes are merged where all operands allow it. Private to backends/gpu. Values.
 // Threads: any. Invariants: those of MergedAxes, and a space of one element has one axis, of size
 // and stride 1.
 #pragma once
