@@ -287,7 +287,7 @@ TEST(VulkanFaults, WhatAnOldQueueStillTouchedGoesOnceItHasEnded) {
     device.restart();
   }
   EXPECT_FALSE(has_more(held()));
-  EXPECT_EQ(sum(full(device, {8}, 1.0)).item(), 8.0);
+  EXPECT_EQ(sum(full(device, {8}, 1.0)).item<double>({.deadline = Deadline::in(60s)}), 8.0);
 }
 
 // On a device whose memory the host writes directly, the device's own thread waits for the bytes.
