@@ -17,7 +17,7 @@ namespace hearth::detail {
 
 /// Axes of up to `most_operands` operands.
 template <std::size_t most_operands>
-struct MergedAxes {
+struct MergedAxes {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   static constexpr std::size_t kMostOperands = most_operands;
 
   int rank = 0;
@@ -25,10 +25,10 @@ struct MergedAxes {
   std::array<std::int64_t, kMaxRank> size;    ///< The first `rank` have a value.
   std::array<Strides, most_operands> stride;  ///< In elements, by operand, then by axis.
 
-  MergedAxes() = default;
+  MergedAxes() = default;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   /// strides[i] are those of operand i over `shape`, which has elements. A shape of one element has
   /// one axis, of size and stride 1.
-  MergedAxes(const Shape& shape, std::span<const Strides> strides) noexcept
+  MergedAxes(const Shape& shape, std::span<const Strides> strides) noexcept  // NOLINT
       : operand_count(strides.size()) {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       append(shape[axis], [&](std::size_t i) { return strides[i][at(axis)]; });

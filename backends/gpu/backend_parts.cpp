@@ -227,7 +227,8 @@ std::optional<QueueValue> GpuBackend::Parts::first_missing(const TimelinePoint& 
   return std::nullopt;
 }
 
-Result<GpuBackend::Parts::Look> GpuBackend::Parts::look(std::span<const TimelinePoint> points) {
+Result<GpuBackend::Parts::Look> GpuBackend::Parts::look(
+    std::span<const TimelinePoint> points) const {
   HEARTH_TRY(const std::uint64_t downloads, transfers->settle());
   HEARTH_TRY(const Needs reached, transfers->reached());
   Look look;

@@ -146,7 +146,7 @@ struct GpuBackend::Parts final : AbandonedObjects::Object {
     std::vector<QueueValue> missing = {};
   };
   /// Copies out all downloads that have arrived. Threads: any. Errors: device_lost.
-  [[nodiscard]] Result<Look> look(std::span<const TimelinePoint> points);
+  [[nodiscard]] Result<Look> look(std::span<const TimelinePoint> points) const;
   /// A value that this point, which has not ended, waits for; none if it has come meanwhile.
   [[nodiscard]] std::optional<QueueValue> first_missing(const TimelinePoint& point,
                                                         const Needs& reached) const;

@@ -38,7 +38,7 @@ KernelStore::~KernelStore() {
 Result<KernelHandle> KernelStore::kernel(const KernelKey& key, KernelText text) {
   if (const auto found = made_.find(key); found != made_.end()) [[likely]] {
     if (found->second.job != nullptr) {
-      const Result<KernelHandle> made = found->second.job->result(*factory_);
+      Result<KernelHandle> made = found->second.job->result(*factory_);
       if (!found->second.job->is_done()) {
         return made;  // timed out; may be ready later
       }
