@@ -209,9 +209,9 @@ void Tuner::conclude_duel(const Judgement& found) {
   if (found.verdict == Verdict::faster) {
     chain_.push_back(rung_of(candidate(challenger_), found.challenger));
     entry_.evidence.doubt = Doubt::none;
-  } else if (found.verdict == Verdict::unclear) {
-    entry_.evidence = evidence_of(found);  // of this challenger: a later sitting tries again
-  } else if (chain_.size() == 1 && entry_.evidence.doubt == Doubt::none) {
+  } else if (found.verdict ==
+                 Verdict::unclear ||  // of this challenger: a later sitting tries again
+             (chain_.size() == 1 && entry_.evidence.doubt == Doubt::none)) {
     entry_.evidence = evidence_of(found);
   }
   begin_next();

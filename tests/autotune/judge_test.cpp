@@ -38,6 +38,7 @@ void preempt(Sample& sample) {
 
 std::vector<RunTime> times_of(const std::vector<double>& values) {
   std::vector<RunTime> times;
+  times.reserve(values.size());
   for (const double value : values) {
     times.emplace_back(value);
   }

@@ -94,6 +94,7 @@ Tuner make_tuner(const std::vector<Candidate>& candidates,
 
 std::vector<CandidateId> ids_of(const std::vector<Rung>& ladder) {
   std::vector<CandidateId> ids;
+  ids.reserve(ladder.size());
   for (const Rung& rung : ladder) {
     ids.push_back(rung.id);
   }
@@ -318,6 +319,7 @@ TEST(Tuner, NeverChoosesASlowerOneOnRandomMachines) {
     const auto noise = static_cast<Noise>(std::array{0, 1, 3, 4, 5}.at(seed % 5));
     ScriptedTimes random(Noise::drift, seed);
     std::vector<double> base;
+    base.reserve(6);
     for (int i = 0; i < 6; ++i) {
       base.push_back(20 *
                      (1 + 0.3 * static_cast<double>(random.next(1).cpu.count() % 1000) / 1000));
