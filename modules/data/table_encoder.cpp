@@ -306,7 +306,7 @@ ArrayDataset TableEncoder::encode_features(const CsvTable& table, SourceLoc loc)
   const detail::FloatEnvironment environment;
   const std::vector<std::int64_t> rows = rows_of(table, false, loc);
   Examples examples = features_of(table, rows, loc);
-  // Placeholder targets of 0.
+  // A data set has a target for each row: 0.
   examples.targets = HostArray(DType::f32, {static_cast<std::int64_t>(rows.size()), 1}, loc);
   return ArrayDataset(std::move(examples), loc);
 }

@@ -228,7 +228,7 @@ class HostGpu final : public GpuDevice {
         size_bytes,
         is_mapped));
   }
-  /// Never sleeps: what is held does not come by itself.
+  /// Returns at once: only let_go_on() ends a batch that is held.
   [[nodiscard]] Result<bool> wait(std::span<const QueueValue> values,
                                   WaitFor how,
                                   std::chrono::nanoseconds /*limit*/) const override {
