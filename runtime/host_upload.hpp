@@ -1,6 +1,6 @@
 // upload_in_pieces: a tensor whose bytes come piece by piece from a source that is larger than the
 // host's memory, such as a file.
-// Stateless. Threads: any; on the calling thread's stream.
+// Header-internal: for modules. Stateless. Threads: any; on the calling thread's stream.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Reads the bytes of one tensor of a file, as the tensor will hold them: converted, and row-major.
-// Private to modules. Threads: one at a time. Reads the file when it is asked, not before.
+// Private to modules. Threads: one at a time. Each call reads from the file.
 #pragma once
 
 #include <hearth/modules/weight_file.hpp>

@@ -70,6 +70,14 @@ Result<PickleId> PickleMachine::pop() {
   return id;
 }
 
+Result<std::size_t> PickleMachine::place_of_last(std::size_t count) const {
+  const std::size_t floor = marks_.empty() ? 0 : marks_.back();
+  if (stack_.size() < floor + count) {
+    return bad("it needs {} values, and the stack has {}", count, stack_.size() - floor);
+  }
+  return stack_.size() - count;
+}
+
 Result<std::size_t> PickleMachine::pop_mark() {
   if (marks_.empty()) {
     return bad("it needs a mark, and there is none");

@@ -91,8 +91,8 @@ class PickleStream final {
 
 /// Reads one pickle of protocol 0 to 5, up to and with its end.
 ///
-/// Errors: bad_format with the file, the place and the opcode: a truncated pickle, an unknown
-/// opcode, a use of a value that is not there, or more than the limits above.
+/// Errors: bad_format with the file, the place and the opcode. Causes are a truncated pickle, an
+/// unknown opcode, a use of a value that is not there, and a passed limit.
 [[nodiscard]] Result<Pickle> read_pickle(const FileReader& reader, PickleStream& stream);
 
 }  // namespace hearth::detail

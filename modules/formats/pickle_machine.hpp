@@ -58,6 +58,8 @@ class PickleMachine final {
   Status push_global(std::string_view module, std::string_view name);
   Result<PickleId> pop();
   Result<std::size_t> pop_mark();
+  // The place of the first of the last `count` values, all above the last mark.
+  Result<std::size_t> place_of_last(std::size_t count) const;
   Result<PickleId> memo_at(std::uint64_t key) const;
   Status memorise(std::uint64_t key);
   Status append_from(std::size_t from);

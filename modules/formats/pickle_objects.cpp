@@ -51,12 +51,8 @@ PickleMachine::Step PickleMachine::list_step() {
     case 0x85:
     case 0x86:
     case 0x87: {
-      const std::size_t count = opcode_ - 0x84U;
-      const std::size_t floor = marks_.empty() ? 0 : marks_.back();
-      if (stack_.size() < floor + count) {
-        return bad("it needs {} values, and the stack has {}", count, stack_.size() - floor);
-      }
-      HEARTH_TRY_STATUS(push_list(stack_.size() - count));
+      HEARTH_TRY(const std::size_t from, place_of_last(opcode_ - 0x84U));
+      HEARTH_TRY_STATUS(push_list(from));
       return true;
     }
     case 'a':
@@ -67,7 +63,7 @@ PickleMachine::Step PickleMachine::list_step() {
       const bool is_one = opcode_ == 'a' || opcode_ == 's';
       std::size_t from = stack_.size();
       if (is_one) {
-        from -= std::min<std::size_t>(stack_.size(), opcode_ == 'a' ? 1 : 2);
+        HEARTH_TRY(from, place_of_last(opcode_ == 'a' ? 1 : 2));
       } else {
         HEARTH_TRY(from, pop_mark());
       }
@@ -84,7 +80,8 @@ Status PickleMachine::push_list(std::size_t from) {
   return push_value({.kind = PickleKind::list, .items = std::move(items)});
 }
 
-// Appends to the list below. What is appended to a made object is dropped: only its members count.
+// Appends to the list below. An object that a class makes drops appended values: only its members
+// count.
 Status PickleMachine::append_from(std::size_t from) {
   const std::vector<PickleId> items = cut(from);
   if (stack_.empty()) {

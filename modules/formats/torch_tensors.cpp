@@ -85,7 +85,7 @@ TorchType type_of(const Pickle& pickle, PickleId id) {
 
 // ---- storages ----
 
-// What the pickle says of a storage: ('storage', type, key, device, element count[, view]).
+// The identifier of a storage in the pickle: ('storage', type, key, device, element count[, view]).
 struct Storage {
   TorchType type;
   std::string key;
@@ -370,19 +370,24 @@ Status TorchWalk::walk_object(const PickleValue& call, const std::string& path, 
   return is_module ? Status() : walk_pairs(state, path, depth);
 }
 
-// The part that holds the weights, if the root holds no tensor itself.
-std::string main_part_of(const TorchTree& tree) {
-  std::set<std::string, std::less<>> parts;
+// The part that holds the weights, if the root is a dict that holds no tensor itself. The name
+// "model.weight" of a tensor in the root is no part.
+std::string main_part_of(const Pickle& pickle, const TorchTree& tree) {
+  std::set<std::string> parts;
+  const std::vector<PickleId>& root = pickle[pickle.root].items;
+  for (std::size_t i = 0; i + 1 < root.size(); i += 2) {
+    parts.insert(pickle[root[i]].text);
+  }
+  std::set<std::string> filled;
   for (const TorchTensor& tensor : tree.tensors) {
-    const std::size_t dot = tensor.name.find('.');
-    if (dot == std::string::npos && tensor.unsupported.empty()) {
+    if (tensor.unsupported.empty() && parts.contains(tensor.name)) {
       return {};
     }
-    parts.insert(tensor.name.substr(0, dot));
+    filled.insert(tensor.name.substr(0, tensor.name.find('.')));
   }
   for (const char* const part :
        {"model_state_dict", "state_dict", "model", "module", "params_ema", "params"}) {
-    if (parts.contains(part)) {
+    if (parts.contains(part) && filled.contains(part)) {
       return part;
     }
   }
@@ -402,7 +407,9 @@ Result<TorchTree> read_torch_tree(const Pickle& pickle) {
       walk.tree.tensors[0].name.empty()) {
     return bad_tree("its root {}", walk.tree.tensors[0].unsupported);
   }
-  walk.tree.main_part = main_part_of(walk.tree);
+  if (root == PickleKind::dict) {
+    walk.tree.main_part = main_part_of(pickle, walk.tree);
+  }
   return std::move(walk.tree);
 }
 

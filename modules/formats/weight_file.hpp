@@ -44,8 +44,9 @@ struct LoadWeightsOptions {
   bool allow_missing = false;
   bool allow_unused = false;  ///< Whether the file may have tensors that the model lacks.
   bool cast = false;          ///< Whether floats of another dtype are converted to the model's.
-  /// Part of the file that holds the weights, such as "model" of a checkpoint: only tensors whose
-  /// names begin with it and a dot take part, without them. Empty: WeightFile::main_part().
+  /// Part of the file that holds the weights, such as "model" of a checkpoint. Only tensors whose
+  /// names begin with it and a dot take part, under the rest of their names. Empty:
+  /// WeightFile::main_part().
   std::string select = {};
   /// Whether each tensor is replaced as soon as it is read. This needs memory for one tensor beside
   /// the model, not for a second model; but an error half-way leaves the tensors before it
@@ -100,7 +101,7 @@ class WeightFile {
   /// The file or the index that was read.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const Metadata& metadata() const noexcept { return metadata_; }
-  /// All tensors, in the order of their bytes in the file.
+  /// All tensors, in the order of the file.
   [[nodiscard]] const std::vector<Entry>& entries() const noexcept { return entries_; }
   /// Part of the file that holds the weights, found by the shape of the file: "model" if
   /// "model.fc.weight" lies beside "optimizer…". Empty: the whole file.
@@ -173,7 +174,7 @@ struct FilePart {
   FileReader reader;
   std::uint64_t data_begin_bytes = 0;  ///< Place of the byte that entries count from.
 };
-/// What a reader of one format found. Entries are checked: their bytes lie in their part.
+/// Result of the reader of one format. Entries are checked: their bytes lie in their part.
 struct WeightFileContent {
   std::filesystem::path path;
   std::vector<FilePart> parts;

@@ -141,7 +141,7 @@ bool is_same_bytes(const WeightFile::Entry& a, const WeightFile::Entry& b) {
          a.strides == b.strides;
 }
 
-// The tensor that the model wants, if it fits.
+// Checks that the tensor of the file fits the model's.
 void require_fit(const WeightFile& file,
                  const WeightFile::Entry& entry,
                  const NamedTensor& named,

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostMembers = 1'000'000;
 
-// What minizip sees as a file: a reader and a place in it. It asks for single bytes, so they come
+// File of minizip's callbacks: a reader and a place in it. minizip reads single bytes, so they come
 // from a window of the file.
 struct OpenFile {
   const FileReader* reader;

@@ -22,8 +22,8 @@ struct ZipMember {
 
 /// Reads the directory. Members by their name.
 ///
-/// Errors: bad_format: no zip archive, a damaged one, one with more than a million members, a name
-/// of more than 4 KiB, a name that stands twice, or a member outside of the file.
+/// Errors: bad_format for a file that is no zip archive or a damaged one. Damage is also a name
+/// that stands twice or has more than 4 KiB, a member outside of the file, and a millionth member.
 [[nodiscard]] Result<std::map<std::string, ZipMember>> read_zip_directory(const FileReader& reader);
 
 }  // namespace hearth::detail

@@ -115,12 +115,34 @@ TEST_F(TorchFiles, AStridedTensorOfSeveralPiecesIsRead) {
                                                     .sizes = {kSide, kSide},
                                                     .strides = {1, kSide}})}}),
                      {{"0", values_bytes(values)}}));
-  for (const Device& device : {test.cpu, test.reference}) {
+  const Runtime simulated({.devices = {{.name = "sim:0"}}});  // not in host memory
+  for (const Device& device : {test.cpu, test.reference, simulated.device("sim:0")}) {
     const std::vector<float> read_back = file.tensor("w", device).to_vector<float>();
     ASSERT_EQ(read_back.size(), values.size());
     for (std::size_t i = 0; i < values.size(); i += 997) {
       ASSERT_EQ(read_back[i], values[i % kSide * kSide + i / kSide]) << i;
     }
+  }
+}
+
+// The error is that of the read, and the device goes on.
+TEST_F(TorchFiles, ALargeTensorOfAFileThatShrinksIsAnError) {
+  constexpr std::int32_t kCount = 5 << 20;
+  const WeightFile file = read(torch_zip(
+      pickled_dict(
+          {{"w", pickled_tensor({.storage_count = kCount, .sizes = {kCount}, .strides = {1}})}}),
+      {{"0", std::string(std::size_t{4} * kCount, '\0')}}));
+  fs::resize_file(path, 1 << 20);
+  const Runtime simulated({.devices = {{.name = "sim:0"}}});
+  for (const Device& device : {test.cpu, simulated.device("sim:0")}) {
+    try {
+      static_cast<void>(file.tensor("w", device));
+      ADD_FAILURE() << "read";
+    } catch (const FileError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("it changed while it was read"));
+      EXPECT_THAT(error.what(), HasSubstr("torch_files_test.cpp"));
+    }
+    EXPECT_EQ(ones(device, {1}).item(), 1);
   }
 }
 
@@ -209,6 +231,20 @@ TEST_F(TorchFiles, TheWeightsOfACheckpointAreFound) {
                 HasSubstr("no tensor's name begins with the selected 'yours.'; its parts are: "
                           "ours"));
   }
+}
+
+TEST_F(TorchFiles, ADotInATensorsNameMakesNoPart) {
+  const auto one = pickled_tensor({.storage_count = 1, .sizes = {1}, .strides = {1}});
+  const std::string data = values_bytes<float>({1});
+  EXPECT_EQ(
+      read(torch_zip(pickled_dict({{"model.weight", one}, {"head.weight", one}}), {{"0", data}}))
+          .main_part(),
+      "");
+  EXPECT_EQ(
+      read(torch_zip(pickled_dict({{"model", pickled_dict({{"weight", one}})}, {"scale", one}}),
+                     {{"0", data}}))
+          .main_part(),
+      "");
 }
 
 TEST_F(TorchFiles, TheBeginThatDataParallelPutsBeforeNamesIsCutOff) {
@@ -302,6 +338,8 @@ TEST_F(TorchFiles, DamagedPicklesAreRefusedWithTheirOpcode) {
   EXPECT_THAT(refusal(torch_zip("R", {})), HasSubstr("opcode 0x52 at byte "));
   EXPECT_THAT(refusal(torch_zip("R", {})), HasSubstr("it needs a value, and the stack is empty"));
   EXPECT_THAT(refusal(torch_zip("t", {})), HasSubstr("it needs a mark, and there is none"));
+  EXPECT_THAT(refusal(torch_zip("]](at", {})), HasSubstr("it needs 1 values, and the stack has 0"))
+      << "a value below the mark";
   EXPECT_THAT(refusal(torch_zip("\xff", {})), HasSubstr("opcode 0xff"));
   EXPECT_THAT(refusal(torch_zip("h\5", {})), HasSubstr("value 5 was never remembered"));
   EXPECT_THAT(refusal(torch_zip("X\xff\xff\xff\x7f", {})),
