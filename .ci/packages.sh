@@ -7,6 +7,7 @@ hearth_packages=( # the library and its examples
   libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
   libvulkan-dev glslang-dev glslang-tools spirv-tools spirv-headers # devices by Vulkan (the CMake files of glslang name its tools)
   libpng-dev libjpeg62-turbo-dev
+  libminizip-dev # files of PyTorch
   libncurses-dev # the Trainer's dashboard
 )
 hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers)

@@ -68,3 +68,4 @@
 #include <hearth/modules/transformer_encoder_layer.hpp>
 #include <hearth/modules/vocabulary.hpp>
 #include <hearth/modules/weight_average.hpp>
+#include <hearth/modules/weight_file.hpp>

@@ -74,6 +74,27 @@ FileLock lock_folder(const fs::path& folder, SourceLoc loc) {
 
 namespace detail {
 
+fs::path weights_to_read(const fs::path& where) {
+  fs::path file = weights_file(where);
+  if (file == where || is_file(file)) {
+    return file;
+  }
+  for (const char* const name :
+       {"model.safetensors.index.json", "pytorch_model.bin.index.json", "pytorch_model.bin"}) {
+    if (is_file(where / name)) {
+      return where / name;
+    }
+  }
+  return file;
+}
+
+void require_loadable(const std::vector<NamedTensor>& tensors, SourceLoc loc) {
+  for (const NamedTensor& named : tensors) {
+    require_tensor("load_weights", named.name, named.tensor, loc);
+    require_untracked("load_weights", named.name, named.tensor, loc);
+  }
+}
+
 void require_weights_name(const fs::path& where, SourceLoc loc) {
   if (where.extension() == kOurs || !is_file_of_weights(where)) {
     return;

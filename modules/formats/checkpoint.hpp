@@ -14,9 +14,9 @@
 
 namespace hearth {
 
-/// Returns the file that load_weights() reads; save_weights() writes to the same one. It is `where`
-/// itself if that ends in .safetensors or is a file of any name. It is also `where` if that does
-/// not exist and has an ending of weight files (.bin, .pt, .pth, …). Otherwise it is
+/// Returns the file that save_weights() writes, and that load_weights() reads if it exists. It is
+/// `where` itself if that ends in .safetensors or is a file of any name. It is also `where` if that
+/// does not exist and has an ending of weight files (.bin, .pt, .pth, …). Otherwise it is
 /// model.safetensors in the folder `where`.
 [[nodiscard]] std::filesystem::path weights_file(const std::filesystem::path& where);
 
@@ -31,6 +31,13 @@ namespace hearth {
                                    SourceLoc loc = SourceLoc::current());
 
 namespace detail {
+/// Returns the file that load_weights() reads from `where`: weights_file(), or another program's
+/// file of weights in the folder `where` if that lacks model.safetensors.
+[[nodiscard]] std::filesystem::path weights_to_read(const std::filesystem::path& where);
+/// Checks that load_weights() may replace these tensors.
+///
+/// Errors: ArgumentError naming an empty or a tracked tensor.
+void require_loadable(const std::vector<NamedTensor>& tensors, SourceLoc loc);
 /// Checks that save_weights() can write to `where`.
 ///
 /// Errors: ArgumentError otherwise.
@@ -63,33 +70,38 @@ struct LoadedWeights {
   Metadata metadata;
   std::vector<std::string> missing;  ///< Tensors of the model that the file lacks.
   std::vector<std::string> unused;   ///< Tensors of the file that the model lacks.
+  /// Unused tensors that the library cannot represent: "name: reason".
+  std::vector<std::string> skipped;
 };
 
 /// Replaces tensors of a module by those of a file with other names, or with more or fewer tensors.
 /// The file may hold part of a network, or come from another program. Tensors stay on their
-/// devices. Sets paths. `where`: a safetensors file of any name, or a folder with a
-/// model.safetensors.
+/// devices. Sets paths. `where`: a file that read_weights() reads, whatever its name, or a folder
+/// with model.safetensors, model.safetensors.index.json, pytorch_model.bin.index.json or
+/// pytorch_model.bin, the first of them that exists.
 ///
 ///   load_weights(model, "gpt2.safetensors",
 ///                {.renames = {{"^h\\.", "layers."}}, .allow_unused = true});
 ///
-/// Errors: those of SafetensorsFile::read() and match(), for every difference that `options` do not
-/// permit; shapes must always match. ArgumentError naming a tensor that value_and_grad tracks. On
-/// any error the module is unchanged.
+/// Errors: those of read_weights(), WeightFile::match() and WeightFile::tensor(), for every
+/// difference that `options` do not permit; shapes must always match. ArgumentError naming a tensor
+/// that value_and_grad tracks. On any error the module is unchanged.
 template <Module Model>
 LoadedWeights load_weights(Model& model,
                            const std::filesystem::path& where,
                            const LoadWeightsOptions& options,
                            SourceLoc loc = SourceLoc::current()) {
-  const std::vector<NamedTensor> wanted = named_tensors(model);
-  for (const NamedTensor& named : wanted) {
-    detail::require_tensor("load_weights", named.name, named.tensor, loc);
-    detail::require_untracked("load_weights", named.name, named.tensor, loc);
-  }
-  const SafetensorsFile file = SafetensorsFile::read(weights_file(where), loc);
-  WeightMatches matches = file.match(wanted, options, loc);
+  detail::require_loadable(named_tensors(model), loc);
+  const WeightFile file = read_weights(detail::weights_to_read(where), loc);
+  WeightMatches matches = file.match(named_tensors(model), options, loc);
   const std::vector<TensorRef> refs = tensor_refs(model);
   std::vector<Tensor> loaded(refs.size());
+  const auto replace = [&](std::size_t i) {
+    if (loaded[i].is_valid()) {
+      const detail::SoleName sole(refs[i]);
+      *refs[i].tensor = std::move(loaded[i]);
+    }
+  };
   for (std::size_t i = 0; i < refs.size(); ++i) {
     const auto found = matches.names.find(refs[i].path);
     if (found == matches.names.end()) {
@@ -99,26 +111,27 @@ LoadedWeights load_weights(Model& model,
     const WeightScope weights(old.device());
     loaded[i] = file.tensor(found->second, old.device(), loc).to(old.dtype(), loc);
     loaded[i].set_path(refs[i].path);
+    if (options.one_by_one) {
+      replace(i);
+    }
   }
   if (!refs.empty()) {
     file.record_load(refs.front().tensor->device());
   }
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    if (loaded[i].is_valid()) {
-      const detail::SoleName sole(refs[i]);
-      *refs[i].tensor = std::move(loaded[i]);
-    }
+    replace(i);
   }
   return {.metadata = file.metadata(),
           .missing = std::move(matches.missing),
-          .unused = std::move(matches.unused)};
+          .unused = std::move(matches.unused),
+          .skipped = std::move(matches.skipped)};
 }
 
 /// Replaces a module's tensors by those of a file. Tensors stay on their devices. Sets paths.
 /// Returns the file's metadata.
 ///
-/// Errors: FileError: those of SafetensorsFile::read(); bad_format when names, dtypes or shapes
-/// differ from the module's.
+/// Errors: FileError: those of read_weights() and WeightFile::tensor(); bad_format when names,
+/// dtypes or shapes differ from the module's.
 template <Module Model>
 Metadata load_weights(Model& model,
                       const std::filesystem::path& where,

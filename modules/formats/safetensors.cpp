@@ -4,15 +4,17 @@
 
 #include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/file_reader.hpp>
+#include <hearth/runtime/base/host_memory.hpp>
 #include <hearth/runtime/base/log.hpp>
-#include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace hearth {
 namespace {
@@ -21,53 +23,89 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::size_t kLengthBytes = 8;
 
-[[noreturn]] void refuse(ErrorCode code,
-                         const std::filesystem::path& path,
-                         std::string_view text,
-                         SourceLoc loc) {
-  throw FileError(Error{
-      .code = code, .text = fmt::format("file {}: {}", path.string(), text), .location = loc});
-}
+using detail::refuse_file;
 
 /// Checksum of the data and of the header, without the checksum's own entry.
 std::string checksum_of(const detail::SafetensorsHeader& header,
-                        detail::Spelling spelling,
                         std::span<const std::span<const std::byte>> data,
                         SourceLoc loc) {
-  const std::string text = detail::print_header(header, spelling, loc);
-  std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(text))};
-  pieces.insert(pieces.end(), data.begin(), data.end());
-  return fmt::format("{:016x}", xxh3_64(pieces));
+  const std::string text = detail::print_header(header, detail::Spelling::own, loc);
+  Xxh3 hash;
+  hash.add(std::as_bytes(std::span(text)));
+  for (const std::span<const std::byte> piece : data) {
+    hash.add(piece);
+  }
+  return fmt::format("{:016x}", hash.value());
 }
 
-void require_checksum(const std::filesystem::path& path,
+/// Checks the checksum of a file of ours, piece by piece.
+void require_checksum(const detail::FilePart& part,
                       const std::string& written,
-                      const std::string& found,
+                      const detail::SafetensorsHeader& header,
+                      detail::Spelling spelling,
                       SourceLoc loc) {
+  constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20U;
+  const std::string text = detail::print_header(header, spelling, loc);
+  Xxh3 hash;
+  hash.add(std::as_bytes(std::span(text)));
+  const std::uint64_t end = part.reader.size_bytes();
+  std::vector<std::byte> piece(std::min(kPieceBytes, end - part.data_begin_bytes));
+  for (std::uint64_t at = part.data_begin_bytes; at < end; at += piece.size()) {
+    piece.resize(std::min(kPieceBytes, end - at));
+    const Status status = part.reader.read_at(at, piece);
+    if (!status.has_value()) {
+      detail::throw_file_error(status.error(), loc);
+    }
+    hash.add(piece);
+  }
+  const std::string found = fmt::format("{:016x}", hash.value());
   if (written != found) {
-    refuse(ErrorCode::bad_format,
-           path,
-           fmt::format("damaged: its checksum is {}, but {} is {}", found, kChecksumName, written),
-           loc);
+    refuse_file(
+        ErrorCode::bad_format,
+        part.reader.path(),
+        fmt::format("damaged: its checksum is {}, but {} is {}", found, kChecksumName, written),
+        loc);
   }
 }
 
-// Checks the bytes of a bool tensor: another program may have stored other values than 0 and 1.
-void require_booleans(const std::filesystem::path& path,
-                      const SafetensorsFile::Entry& entry,
-                      std::span<const std::byte> bytes,
-                      SourceLoc loc) {
-  const auto other =
-      std::ranges::find_if(bytes, [](std::byte byte) { return byte > std::byte{1}; });
-  if (other != bytes.end()) {
-    refuse(ErrorCode::bad_format,
-           path,
-           fmt::format("tensor '{}': byte {} of a BOOL is {}, neither 0 nor 1",
-                       entry.name,
-                       other - bytes.begin(),
-                       std::to_integer<int>(*other)),
-           loc);
+/// The header's text, of which the file holds `length` bytes.
+std::string header_text(const FileReader& reader, std::uint64_t length, SourceLoc loc) {
+  Result<std::vector<std::byte>> bytes =
+      host_vector<std::byte>(length, "file " + reader.path().string());
+  const Status status =
+      bytes.has_value() ? reader.read_at(kLengthBytes, bytes.value()) : Status(bytes.status());
+  if (!status.has_value()) {
+    detail::throw_file_error(status.error(), loc);
   }
+  return {reinterpret_cast<const char*>(bytes.value().data()), length};
+}
+
+/// The length of the header, once it is possible.
+std::uint64_t header_length(const FileReader& reader, SourceLoc loc) {
+  const std::uint64_t size = reader.size_bytes();
+  if (size < kLengthBytes) {
+    refuse_file(ErrorCode::bad_format,
+                reader.path(),
+                fmt::format("truncated: expected 8 bytes of header length, got {}", size),
+                loc);
+  }
+  std::uint64_t length = 0;
+  const Status status = reader.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (!status.has_value()) {
+    detail::throw_file_error(status.error(), loc);
+  }
+  if (length > detail::kMaxHeaderBytes || length > size - kLengthBytes) {
+    refuse_file(
+        ErrorCode::bad_format,
+        reader.path(),
+        fmt::format("no safetensors file, or a damaged one: the header length at byte 0 is {}, "
+                    "but {} bytes follow (at most {} are allowed)",
+                    length,
+                    size - kLengthBytes,
+                    detail::kMaxHeaderBytes),
+        loc);
+  }
+  return length;
 }
 
 void require_writable(std::span<const NamedTensor> tensors, SourceLoc loc) {
@@ -116,14 +154,6 @@ std::vector<const NamedTensor*> file_order(std::span<const NamedTensor> tensors)
 
 }  // namespace
 
-void detail::throw_file_error(Error error, SourceLoc loc) {
-  error.location = loc;
-  if (error.code == ErrorCode::out_of_memory) {
-    throw OutOfMemory(std::move(error));
-  }
-  throw FileError(std::move(error));
-}
-
 void detail::require_own_names(const Metadata& metadata, std::string_view op, SourceLoc loc) {
   for (const auto& [name, text] : metadata) {
     if (name.starts_with(kOwnNames)) {
@@ -162,9 +192,8 @@ void write_safetensors(const std::filesystem::path& path,
   }
   const std::vector<std::span<const std::byte>> pieces(values.begin(), values.end());
   header.metadata.erase(std::string(kChecksumName));
-  constexpr detail::Spelling kOwn = detail::Spelling::own;
-  header.metadata.emplace(kChecksumName, checksum_of(header, kOwn, pieces, loc));
-  const std::string text = detail::print_header(header, kOwn, loc);
+  header.metadata.emplace(kChecksumName, checksum_of(header, pieces, loc));
+  const std::string text = detail::print_header(header, detail::Spelling::own, loc);
   require_readable(text, offset, loc);
   const std::uint64_t length = text.size();
   const Status status = write_file_atomically(path, [&](FileWriter& writer) -> Status {
@@ -186,128 +215,50 @@ void write_safetensors(const std::filesystem::path& path,
   }
 }
 
-SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceLoc loc) {
-  Result<std::vector<std::byte>> content = read_file(path);
-  if (!content.has_value()) {
-    detail::throw_file_error(content.error(), loc);
+// Phases: open; length and text of the header; its entries; the checksum of a file of ours.
+detail::SafetensorsContent detail::read_safetensors(const std::filesystem::path& path,
+                                                    SourceLoc loc) {
+  Result<FileReader> opened = FileReader::open(path);
+  if (!opened.has_value()) {
+    throw_file_error(opened.error(), loc);
   }
-  SafetensorsFile file;
-  file.path_ = path;
-  file.file_ = std::make_shared<const std::vector<std::byte>>(std::move(content).value());
-  const std::span<const std::byte> bytes(*file.file_);
-  std::uint64_t length = 0;
-  if (bytes.size() < kLengthBytes) {
-    refuse(ErrorCode::bad_format,
-           path,
-           fmt::format("truncated: expected 8 bytes of header length, got {}", bytes.size()),
-           loc);
-  }
-  std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > detail::kMaxHeaderBytes || length > bytes.size() - kLengthBytes) {
-    refuse(ErrorCode::bad_format,
-           path,
-           fmt::format("no safetensors file, or a damaged one: the header length at byte 0 is {}, "
-                       "but {} bytes follow (at most {} are allowed)",
-                       length,
-                       bytes.size() - kLengthBytes,
-                       detail::kMaxHeaderBytes),
-           loc);
-  }
-  file.data_begin_ = kLengthBytes + length;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
-  const auto data = bytes.subspan(file.data_begin_);
-  Result<detail::ParsedHeader> parsed = detail::parse_header(text, data.size());
+  const std::uint64_t length = header_length(opened.value(), loc);
+  const std::string text = header_text(opened.value(), length, loc);
+  FilePart part{.reader = std::move(opened).value(), .data_begin_bytes = kLengthBytes + length};
+  Result<ParsedHeader> parsed =
+      parse_header(text, part.reader.size_bytes() - part.data_begin_bytes);
   if (!parsed.has_value()) {
-    refuse(ErrorCode::bad_format, path, parsed.error().text, loc);
+    refuse_file(ErrorCode::bad_format, path, parsed.error().text, loc);
   }
-  detail::SafetensorsHeader& header = parsed.value().header;
+  SafetensorsHeader& header = parsed.value().header;
   const bool is_own = parsed.value().has_own_order;
   const auto checksum = header.metadata.extract(std::string(kChecksumName));
   if (is_own && checksum.empty()) {
-    refuse(
+    refuse_file(
         ErrorCode::bad_format,
         path,
         fmt::format("damaged: it is spelled as this library does it, and has no {}", kChecksumName),
         loc);
   }
-  if (!checksum.empty()) {
-    const bool is_checked = is_own || detail::has_sorted_spelling(text, header);
-    file.checksum_ = is_checked ? Checksum::right : Checksum::foreign;
+  SafetensorsContent content;
+  content.is_verified = !checksum.empty() && (is_own || has_sorted_spelling(text, header));
+  if (content.is_verified) {
+    require_checksum(
+        part, checksum.mapped(), header, is_own ? Spelling::own : Spelling::sorted, loc);
+  } else if (!checksum.empty()) {
+    content.file.remark =
+        fmt::format("; another program wrote it: its {} was not compared", kChecksumName);
   }
-  if (file.checksum_ == Checksum::right) {
-    const auto spelling = is_own ? detail::Spelling::own : detail::Spelling::sorted;
-    require_checksum(path, checksum.mapped(), checksum_of(header, spelling, {&data, 1}, loc), loc);
-  }
-  file.metadata_ = std::move(header.metadata);
-  file.entries_ = std::move(header.entries);
-  return file;
+  content.file.path = path;
+  content.file.parts.push_back(std::move(part));
+  content.file.metadata = std::move(header.metadata);
+  content.file.entries = std::move(header.entries);
+  return content;
 }
 
-bool SafetensorsFile::contains(std::string_view name) const noexcept {
-  return std::ranges::find(entries_, name, &Entry::name) != entries_.end();
-}
-
-void SafetensorsFile::require_there(SourceLoc loc) const {
-  if (file_ == nullptr) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = "SafetensorsFile: it was moved from",
-                      .op = "SafetensorsFile",
-                      .location = loc});
-  }
-}
-
-const SafetensorsFile::Entry& SafetensorsFile::at(std::string_view name, SourceLoc loc) const {
-  require_there(loc);
-  const auto found = std::ranges::find(entries_, name, &Entry::name);
-  if (found == entries_.end()) {
-    std::vector<std::string_view> names;
-    names.reserve(entries_.size());
-    for (const Entry& entry : entries_) {
-      names.push_back(entry.name);
-    }
-    refuse(ErrorCode::not_found,
-           path_,
-           fmt::format("no tensor '{}'; there are: {}", name, fmt::join(names, ", ")),
-           loc);
-  }
-  return *found;
-}
-
-std::span<const std::byte> SafetensorsFile::bytes(const Entry& entry) const noexcept {
-  return std::span(*file_).subspan(data_begin_ + entry.offset_bytes, entry.size_bytes);
-}
-
-Tensor SafetensorsFile::tensor(std::string_view name, const Device& device, SourceLoc loc) const {
-  const Entry& entry = at(name, loc);
-  if (!entry.unsupported.empty()) {
-    refuse(ErrorCode::bad_format,
-           path_,
-           fmt::format("tensor '{}': {}", entry.name, entry.unsupported),
-           loc);
-  }
-  if (entry.dtype == DType::boolean) {
-    require_booleans(path_, entry, bytes(entry), loc);
-  }
-  const WeightScope weights(device);
-  return Tensor::from_owned_bytes(device, bytes(entry), file_, entry.dtype, entry.shape, loc);
-}
-
-void SafetensorsFile::require_exactly(std::span<const NamedTensor> expected, SourceLoc loc) const {
-  static_cast<void>(match(expected, {}, loc));
-}
-
-void SafetensorsFile::record_load(const Device& device) const {
-  device.log().debug([&] {
-    return fmt::format(
-        "loaded {} tensors, {} bytes, from {} to {}{}",
-        entries_.size(),
-        file_->size() - data_begin_,
-        path_.string(),
-        device.name(),
-        checksum_ == Checksum::foreign
-            ? fmt::format("; another program wrote it: its {} was not compared", kChecksumName)
-            : std::string());
-  });
+SafetensorsFile SafetensorsFile::read(const std::filesystem::path& path, SourceLoc loc) {
+  detail::SafetensorsContent content = detail::read_safetensors(path, loc);
+  return {std::move(content.file), content.is_verified};
 }
 
 }  // namespace hearth

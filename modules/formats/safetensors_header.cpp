@@ -34,11 +34,41 @@ constexpr std::array<TypeName, kDTypeCount> kTypeNames{{{DType::f32, "F32"},
                                                         {DType::boolean, "BOOL"},
                                                         {DType::i8, "I8"}}};
 
+// Integers that the format has and tensors have not. They are read as wider ones.
+struct WidenedType {
+  std::string_view name;
+  StoredType stored;
+  DType dtype;
+};
+constexpr std::array<WidenedType, 4> kWidenedTypes{{{"I16", StoredType::i16, DType::i32},
+                                                    {"U16", StoredType::u16, DType::i32},
+                                                    {"U32", StoredType::u32, DType::i64},
+                                                    {"U64", StoredType::u64, DType::i64}}};
+
+// Finds the type of this name. Returns false if there is none.
+bool find_type(std::string_view name, WeightFile::Entry& entry) {
+  if (const auto* const known = std::ranges::find(kTypeNames, name, &TypeName::name);
+      known != kTypeNames.end()) {
+    entry.dtype = known->dtype;
+    return true;
+  }
+  const auto* const wide = std::ranges::find(kWidenedTypes, name, &WidenedType::name);
+  if (wide == kWidenedTypes.end()) {
+    return false;
+  }
+  entry.dtype = wide->dtype;
+  entry.stored = wide->stored;
+  return true;
+}
+
 // Returns "F32, F64, ...".
 std::string known_types() {
   std::string names;
   for (const TypeName& type : kTypeNames) {
     names += (names.empty() ? "" : ", ") + std::string(type.name);
+  }
+  for (const WidenedType& type : kWidenedTypes) {
+    names += ", " + std::string(type.name);
   }
   return names;
 }
@@ -76,9 +106,10 @@ Result<std::vector<std::int64_t>> parse_dims(const std::string& name, const Json
 }
 
 // Size of these elements; nothing if it exceeds the size of any file.
-std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& dims, DType dtype) {
+std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& dims,
+                                      const WeightFile::Entry& entry) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 56U;
-  std::uint64_t bytes = static_cast<std::uint64_t>(size_bytes(dtype));
+  std::uint64_t bytes = stored_bytes(entry.stored, entry.dtype);
   bytes = std::ranges::find(dims, 0) == dims.end() ? bytes : 0;
   for (const std::int64_t dim : dims) {
     const auto size = static_cast<std::uint64_t>(dim);
@@ -92,26 +123,24 @@ std::optional<std::uint64_t> bytes_of(const std::vector<std::int64_t>& dims, DTy
 
 // Parses dtype and shape, or stores why the tensor is unsupported. The data size of an unknown
 // dtype is not checked against the shape, since its element size is unknown.
-Status parse_type(SafetensorsFile::Entry& entry, const Json& value) {
+Status parse_type(WeightFile::Entry& entry, const Json& value) {
   const Json& type = value["dtype"];
   if (!type.is_string()) {
     return bad("tensor '{}': the type {} is no text", entry.name, excerpt(type));
   }
   HEARTH_TRY(const std::vector<std::int64_t> dims, parse_dims(entry.name, value["shape"]));
-  const auto* const known =
-      std::ranges::find(kTypeNames, type.get_ref<const std::string&>(), &TypeName::name);
-  if (known == kTypeNames.end()) {
+  if (!find_type(type.get_ref<const std::string&>(), entry)) {
     entry.unsupported = fmt::format("{}[{}] has a type that is none of {}",
                                     excerpt(type),
                                     fmt::join(dims, ", "),
                                     known_types());
     return {};
   }
-  entry.dtype = known->dtype;
-  if (const auto wanted = bytes_of(dims, entry.dtype); wanted != entry.size_bytes) {
+  if (const auto wanted = bytes_of(dims, entry); wanted != entry.size_bytes) {
     return bad("tensor '{}': {}[{}] needs {} bytes, data_offsets {} give {}",
                entry.name,
-               hearth::name(entry.dtype),
+               entry.stored == StoredType::same ? std::string(hearth::name(entry.dtype))
+                                                : type.get<std::string>(),
                fmt::join(dims, ", "),
                wanted ? std::to_string(*wanted) : "too many",
                value["data_offsets"].dump(),
@@ -126,14 +155,14 @@ Status parse_type(SafetensorsFile::Entry& entry, const Json& value) {
   return {};
 }
 
-Result<SafetensorsFile::Entry> parse_entry(const std::string& name,
-                                           const Json& value,
-                                           std::size_t data_size) {
+Result<WeightFile::Entry> parse_entry(const std::string& name,
+                                      const Json& value,
+                                      std::size_t data_size) {
   if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
       !value.contains("shape") || !value.contains("data_offsets")) {
     return bad("tensor '{}': expected dtype, shape and data_offsets, got {}", name, excerpt(value));
   }
-  SafetensorsFile::Entry entry{.name = name, .shape = {}};
+  WeightFile::Entry entry{.name = name, .shape = {}};
   const Json& offsets = value["data_offsets"];
   const bool is_pair = offsets.is_array() && offsets.size() == 2;
   const std::optional<std::uint64_t> begin = is_pair ? as_count(offsets[0]) : std::nullopt;
@@ -172,9 +201,9 @@ Result<Metadata> parse_metadata(const Json& value) {
   return metadata;
 }
 
-Status check_cover(const std::vector<SafetensorsFile::Entry>& entries, std::size_t data_size) {
+Status check_cover(const std::vector<WeightFile::Entry>& entries, std::size_t data_size) {
   std::size_t end = 0;
-  for (const SafetensorsFile::Entry& entry : entries) {
+  for (const WeightFile::Entry& entry : entries) {
     if (entry.offset_bytes != end) {
       return bad("tensor '{}' begins at byte {} of the data, but the one before ends at {}",
                  entry.name,
@@ -262,8 +291,8 @@ std::string print_header(const SafetensorsHeader& header, Spelling spelling, Sou
   if (!header.metadata.empty()) {
     root[std::string(kMetadataKey)] = header.metadata;
   }
-  std::map<std::string_view, const SafetensorsFile::Entry*> by_name;
-  for (const SafetensorsFile::Entry& entry : header.entries) {
+  std::map<std::string_view, const WeightFile::Entry*> by_name;
+  for (const WeightFile::Entry& entry : header.entries) {
     by_name.emplace(entry.name, &entry);
   }
   for (const auto& [name, entry] : by_name) {
@@ -300,12 +329,12 @@ Result<ParsedHeader> parse_header(std::string_view text, std::size_t data_size_b
     if (name == kMetadataKey) {
       HEARTH_TRY(header.metadata, parse_metadata(value));
     } else {
-      HEARTH_TRY(SafetensorsFile::Entry entry, parse_entry(name, value, data_size_bytes));
+      HEARTH_TRY(WeightFile::Entry entry, parse_entry(name, value, data_size_bytes));
       header.entries.push_back(std::move(entry));
     }
   }
   // An empty tensor sorts before the tensor at the same offset.
-  std::ranges::sort(header.entries, {}, [](const SafetensorsFile::Entry& entry) {
+  std::ranges::sort(header.entries, {}, [](const WeightFile::Entry& entry) {
     return std::pair(entry.offset_bytes, entry.size_bytes);
   });
   HEARTH_TRY_STATUS(check_cover(header.entries, data_size_bytes));

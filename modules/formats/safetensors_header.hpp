@@ -13,7 +13,7 @@
 namespace hearth::detail {
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsFile::Entry> entries;
+  std::vector<WeightFile::Entry> entries;
   Metadata metadata;
 };
 

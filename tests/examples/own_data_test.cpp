@@ -89,6 +89,23 @@ TEST_F(OwnData, ALoopOfOnesOwnLearnsAndGoesOnWhereItWasSaved) {
       << outcome.out << again.out;
 }
 
+TEST_F(OwnData, WeightsOfAnotherProgramAreLoadedAndListed) {
+  const TemporaryFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const Outcome outcome = run("import_weights");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("fc2.bias is f64[3]\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("loaded; not used: steps\n"));
+  const Outcome list = run("import_weights", {(folder.path() / "imported.safetensors").string()});
+  EXPECT_EQ(list.exit_code, 0) << list.out;
+  EXPECT_THAT(list.out, HasSubstr("fc1.weight is f64[8, 4]\n"));
+  const Outcome missing = run("import_weights", {"no-such.pt"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.out, HasSubstr("no-such.pt"));
+}
+
 TEST_F(OwnData, AMissingFileIsNamed) {
   const TemporaryFolder folder;
   ::setenv("HEARTH_DATA_DIR", folder.path().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)

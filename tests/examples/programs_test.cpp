@@ -116,6 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Programs,
                                            "text_classification",
                                            "char_gpt",
                                            "memory_strategy",
+                                           "import_weights",
                                            "train_mnist",
                                            "concurrent_inference"),
                          [](const auto& param) { return std::string(param.param); });

@@ -6,12 +6,14 @@
 namespace hearth::fuzz {
 
 std::span<const Target> targets() noexcept {
-  static constexpr std::array<Target, 5> kTargets{
+  static constexpr std::array<Target, 7> kTargets{
       {{"op_stream", fuzz_op_stream},
        {"vulkan_op_stream", fuzz_vulkan_op_stream, lack_of_vulkan},
        {"op_trace", fuzz_op_trace},
        {"idx", fuzz_idx},
-       {"safetensors", fuzz_safetensors}}};
+       {"safetensors", fuzz_safetensors},
+       {"torch_file", fuzz_torch_file},
+       {"weight_index", fuzz_weight_index}}};
   return kTargets;
 }
 

@@ -33,6 +33,10 @@ void fuzz_op_trace(Input input);
 /// Read files of modules/idx and modules/safetensors: a FileError, or consistent content.
 void fuzz_idx(Input input);
 void fuzz_safetensors(Input input);
+/// Read files of torch.save(), and an index of weights, with modules/weight_file: as above. Tensors
+/// that the file offers are read.
+void fuzz_torch_file(Input input);
+void fuzz_weight_index(Input input);
 
 /// The reason why no vulkan:0 can be opened here; empty if it can.
 [[nodiscard]] std::string lack_of_vulkan();

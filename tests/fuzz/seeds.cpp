@@ -7,6 +7,7 @@
 #include "fuzz_targets.hpp"
 #include "tests/streams/trace/op_trace_builder.hpp"
 #include "tests/support/random_bytes.hpp"
+#include "tests/support/torch_bytes.hpp"
 
 namespace hearth::fuzz {
 namespace {
@@ -162,6 +163,37 @@ std::vector<Bytes> safetensors_seeds() {
       bytes_of(std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{", 9))};
 }
 
+std::vector<Bytes> torch_file_seeds() {
+  using testing::pickled_tensor;
+  const std::string data = testing::values_bytes<float>({1, 2, 3, 4, 5, 6});
+  const std::string dense =
+      pickled_tensor({.storage_count = 6, .sizes = {2, 3}, .strides = {3, 1}});
+  const std::string turned =
+      pickled_tensor({.storage_count = 6, .offset = 1, .sizes = {2, 2}, .strides = {1, 3}});
+  const std::string narrow =
+      pickled_tensor({.type = "ShortStorage", .storage_count = 6, .sizes = {3}, .strides = {2}});
+  const std::string tree = testing::pickled_dict(
+      {{"epoch", testing::pickled_number(5)},
+       {"model", testing::pickled_dict({{"a", dense}, {"b", turned}, {"c", narrow}})}});
+  const std::string module = "c__main__\nNet\n)\x81" +
+                             testing::pickled_dict({{"_parameters", tree}, {"_modules", "}"}}) +
+                             "b";
+  std::vector<Bytes> all;
+  for (const std::string& root :
+       {dense, tree, module, std::string("cposix\nsystem\n(X\1\0\0\0xtR", 24)}) {
+    all.push_back(bytes_of(testing::torch_zip(root, {{"0", data}})));
+    all.push_back(bytes_of(testing::torch_legacy(root, {{"0", data}})));
+  }
+  return all;
+}
+
+std::vector<Bytes> weight_index_seeds() {
+  return {bytes_of(R"({"weight_map":{"a":"one.safetensors"}})"),
+          bytes_of(R"({"metadata":{"total_size":8},"weight_map":{"a":"one.safetensors","b":"x"}})"),
+          bytes_of(R"({"weight_map":{"a":"../one.safetensors"}})"),
+          bytes_of(R"({"weight_map":[1,[2,{"a":null}]]})")};
+}
+
 }  // namespace
 
 std::vector<std::vector<std::byte>> seeds(std::string_view target) {
@@ -173,6 +205,12 @@ std::vector<std::vector<std::byte>> seeds(std::string_view target) {
   }
   if (target == "op_trace") {
     return op_trace_seeds();
+  }
+  if (target == "torch_file") {
+    return torch_file_seeds();
+  }
+  if (target == "weight_index") {
+    return weight_index_seeds();
   }
   return target == "idx" ? idx_seeds() : safetensors_seeds();
 }

@@ -198,7 +198,7 @@ TEST_F(Checkpoint, AFileThatIsNoneOrIsMissingIsNamedAsTheProgramDid) {
   EXPECT_THAT(refusal("w.pt"), HasSubstr("w.pt: cannot open"));
   EXPECT_THAT(refusal("w"), HasSubstr("w/model.safetensors: cannot open"));
   std::ofstream(folder.path() / "zip.pt") << "PK\x03\x04 and what a pickle has";
-  EXPECT_THAT(refusal("zip.pt"), HasSubstr("zip.pt: no safetensors file, or a damaged one"));
+  EXPECT_THAT(refusal("zip.pt"), HasSubstr("zip.pt: no zip archive, or a truncated one"));
 }
 
 struct Renamed {

@@ -85,6 +85,23 @@ std::uint64_t xxh64(std::span<const std::byte> bytes, std::uint64_t seed) noexce
   return XXH64(bytes.data(), bytes.size(), seed);
 }
 
+struct Xxh3::State {
+  XXH3_state_t hash;
+};
+
+Xxh3::Xxh3() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(&state_->hash);
+}
+Xxh3::~Xxh3() = default;
+
+void Xxh3::add(std::span<const std::byte> piece) noexcept {
+  XXH3_64bits_update(&state_->hash, piece.data(), piece.size());
+}
+
+std::uint64_t Xxh3::value() const noexcept {
+  return XXH3_64bits_digest(&state_->hash);
+}
+
 std::uint64_t xxh3_64(std::span<const std::span<const std::byte>> pieces) noexcept {
   XXH3_state_t state;
   XXH3_64bits_reset(&state);

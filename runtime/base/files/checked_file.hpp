@@ -27,6 +27,22 @@ namespace hearth {
 /// Cost: 0.2 s a GB.
 [[nodiscard]] std::uint64_t xxh3_64(std::span<const std::span<const std::byte>> pieces) noexcept;
 
+/// XXH3 (64 bits) of bytes that come piece by piece: the value of xxh3_64() for all of them.
+/// Threads: one at a time.
+class Xxh3 final {
+ public:
+  Xxh3();
+  Xxh3(const Xxh3&) = delete;
+  Xxh3& operator=(const Xxh3&) = delete;
+  ~Xxh3();
+  void add(std::span<const std::byte> piece) noexcept;
+  [[nodiscard]] std::uint64_t value() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 struct FileFormat {
   std::array<char, 8> magic{};       ///< {'H', 'T', 'U', 'N', 'E', ...}
   std::uint32_t version = 1;         ///< Version that is written.

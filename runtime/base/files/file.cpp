@@ -2,6 +2,7 @@
 
 #include "file_descriptor.hpp"
 #include "file_error.hpp"
+#include "regular_file.hpp"
 
 #include <hearth/runtime/base/host_memory.hpp>
 
@@ -22,8 +23,7 @@ using detail::file_error;
 using detail::FileDescriptor;
 namespace fs = std::filesystem;
 
-// Linux transfers at most this much in one call.
-constexpr std::size_t kMaxTransferBytes = 0x7ffff000;
+using detail::kMaxTransferBytes;
 
 // Returns 0, or the errno of a failed sync.
 int sync(const FileDescriptor& file) noexcept {
@@ -254,11 +254,9 @@ class TemporaryFile final {
 
 }  // namespace
 
-namespace {
-
-// Opens a regular file for reading and returns its size. O_NONBLOCK, because opening a pipe would
-// wait for its writer. Devices are refused: they have no end.
-Result<FileDescriptor> open_regular(const fs::path& path, std::size_t& size_bytes) {
+// O_NONBLOCK, because opening a pipe would wait for its writer. Devices are refused: they have no
+// end.
+Result<FileDescriptor> detail::open_regular(const fs::path& path, std::size_t& size_bytes) {
   FileDescriptor file = FileDescriptor::open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!file.is_open()) {
     const int error_number = errno;
@@ -280,11 +278,9 @@ Result<FileDescriptor> open_regular(const fs::path& path, std::size_t& size_byte
   return file;
 }
 
-}  // namespace
-
 Result<std::vector<std::byte>> read_file(const fs::path& path) {
   std::size_t size_bytes = 0;
-  HEARTH_TRY(const FileDescriptor file, open_regular(path, size_bytes));
+  HEARTH_TRY(const FileDescriptor file, detail::open_regular(path, size_bytes));
   // The size is only a hint: a file may grow, and kernel files (/proc) report 0.
   const std::string what = "file " + path.string();
   HEARTH_TRY(std::vector<std::byte> bytes, host_vector<std::byte>(size_bytes + 1, what));
