@@ -4,7 +4,7 @@
 hearth_packages=( # the library and its examples
   g++ cmake ninja-build
   libtbb-dev libboost-fiber1.81-dev libopenblas-pthread-dev libxxhash-dev
-  libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev
+  libspdlog-dev libcli11-dev nlohmann-json3-dev libcereal-dev zlib1g-dev
   libvulkan-dev glslang-dev glslang-tools spirv-tools spirv-headers # devices by Vulkan (the CMake files of glslang name its tools)
   libpng-dev libjpeg62-turbo-dev
   libminizip-dev # files of PyTorch

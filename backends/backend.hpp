@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include <hearth/autotune/candidate.hpp>
 #include <hearth/backends/batch_times.hpp>
 #include <hearth/backends/copy_engine.hpp>
 #include <hearth/backends/kernel.hpp>
@@ -69,6 +70,9 @@ struct Launch {
   bool is_deferrable = false;
   /// Number of this launch in BatchTimes::take_launch_times(); 0 if its time is not needed.
   std::uint32_t timed_as = 0;
+  /// Kernel to run: one of KernelMaker::candidates() of such a call, by default the backend's rule.
+  /// A backend with candidates refuses a pick that the call does not list (is_pick_refused).
+  detail::CandidateId pick = detail::kRulePick;
 };
 
 /// Outcome of a submit. The first `issued` launches are running or have run, up to `point`. Launch
@@ -84,6 +88,9 @@ struct Issue {
   /// Launch number `issued` was refused because its kernel is being compiled and
   /// Launch::is_deferrable is set.
   bool is_compiling = false;
+  /// Launch number `issued` was refused for its pick alone: the call does not allow that candidate.
+  /// Nothing ran, and the rule would.
+  bool is_pick_refused = false;
 };
 
 class Backend {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include <hearth/autotune/candidate.hpp>
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/result.hpp>
 
@@ -53,6 +55,15 @@ class KernelMaker {
   [[nodiscard]] virtual std::int64_t joinable_calls(const KernelCall& call) const noexcept {
     static_cast<void>(call);
     return 1;
+  }
+  /// Returns the kernels among which a tuner may choose for calls like this one: the rule first, as
+  /// `autotune/candidate.hpp` requires. Depends on sizes, strides, types and alignment alone.
+  /// Empty: there is no choice.
+  ///
+  /// Cost: some microseconds; once for each new call.
+  [[nodiscard]] virtual std::vector<detail::Candidate> candidates(const KernelCall& call) const {
+    static_cast<void>(call);
+    return {};
   }
   [[nodiscard]] virtual CompileCounts compile_counts() const noexcept { return {}; }
 };

@@ -66,6 +66,12 @@ struct CpuBackend::Machine final : KernelMaker {
                : of_kind.joinable_calls(call);
   }
 
+  [[nodiscard]] std::vector<detail::Candidate> candidates(const KernelCall& call) const override {
+    const KernelRow& of_kind = row(call.op.kind());
+    return of_kind.candidates == nullptr ? std::vector<detail::Candidate>()
+                                         : of_kind.candidates(call, context);
+  }
+
   [[nodiscard]] const KernelRow& row(OpKind kind) const noexcept {
     return rows[static_cast<std::size_t>(kind)];
   }
@@ -173,9 +179,30 @@ KernelMaker& CpuBackend::kernels() noexcept {
 }
 
 Issue CpuBackend::submit(std::span<const Launch> batch, std::span<const TimelinePoint> /*after*/) {
-  return batch.size() == 1
-             ? issue_inline(batch, [this](const KernelCall& call) { return run(call); })
-             : submit_several(batch);
+  if (batch.size() > 1) {
+    return submit_several(batch);
+  }
+  if (!batch.empty() && batch[0].pick != detail::kRulePick) {
+    return submit_picked(batch[0]);
+  }
+  return issue_inline(batch, [this](const KernelCall& call) { return run(call); });
+}
+
+Issue CpuBackend::submit_picked(const Launch& launch) {
+  const KernelRow& row = machine_->row(launch.call.op.kind());
+  machine_->context.pick = launch.pick;
+  Issue issue{.may_have_begun = false, .is_pick_refused = true};
+  if (row.allows_pick != nullptr && row.allows_pick(launch.call, machine_->context)) {
+    issue = issue_inline({&launch, 1}, [this](const KernelCall& call) { return run(call); });
+  } else {
+    issue.status = Error{.code = ErrorCode::unsupported,
+                         .text = fmt::format("{}: the call does not allow candidate {}",
+                                             op_info(launch.call.op.kind()).name,
+                                             launch.pick),
+                         .device = info_.name};
+  }
+  machine_->context.pick = detail::kRulePick;
+  return issue;
 }
 
 Status CpuBackend::run(const KernelCall& call) {
@@ -197,6 +224,12 @@ Issue CpuBackend::submit_several(std::span<const Launch> batch) {
   std::ranges::transform(batch, std::back_inserter(calls_), &Launch::call);
   Issue issue;
   while (issue.issued < calls_.size() && issue.status.has_value()) {
+    if (batch[issue.issued].pick != detail::kRulePick) {
+      Issue picked = submit_picked(batch[issue.issued]);
+      picked.issued += issue.issued;
+      issue = std::move(picked);
+      continue;
+    }
     const std::span<const KernelCall> left = std::span(calls_).subspan(issue.issued);
     const std::size_t count = equal_expressions(left);
     issue.status =

@@ -61,6 +61,8 @@ class CpuBackend final : public Backend {
 
   [[nodiscard]] Support supports_prologue(const KernelCall& call) const;
   [[nodiscard]] Status run(const KernelCall& call);
+  /// Runs a launch whose pick is not the rule.
+  [[nodiscard]] Issue submit_picked(const Launch& launch);
   /// Runs neighbouring ops of one expression as one launch.
   [[nodiscard]] Issue submit_several(std::span<const Launch> batch);
 

@@ -9,6 +9,7 @@
 #include "arena.hpp"
 #include "scratch.hpp"
 
+#include <hearth/autotune/candidate.hpp>
 #include <hearth/backends/cpu/isa.hpp>
 #include <hearth/backends/kernel.hpp>
 #include <hearth/runtime/base/result.hpp>
@@ -16,6 +17,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace hearth::cpu {
 
@@ -29,11 +31,16 @@ struct KernelContext {
   bool use_blas;                     ///< OpenBLAS is the pthread build; else our own GEMM runs.
   SweepMemory* sweeps = nullptr;     ///< Reading directions; nullptr: always forwards.
   ProgramCache* programs = nullptr;  ///< Tile programs; required by expressions.
+  /// Candidate of the running call; kernels without choices ignore it.
+  detail::CandidateId pick = detail::kRulePick;
 };
 
 using KernelFn = Status (*)(const KernelCall& call, KernelContext& context);
 using SupportFn = Support (*)(const KernelCall& call);
 using PrologueFn = Support (*)(const KernelCall& call, const KernelContext& context);
+using ChoiceFn = std::vector<detail::Candidate> (*)(const KernelCall& call,
+                                                    const KernelContext& context);
+using PickFn = bool (*)(const KernelCall& call, const KernelContext& context) noexcept;
 using JoinFn = std::int64_t (*)(const KernelCall& call) noexcept;
 
 struct KernelRow {
@@ -46,6 +53,9 @@ struct KernelRow {
   /// Kinds whose calls may produce input 0 (Prologue), if supports_prologue accepts the call.
   std::span<const OpKind> producers = {};
   PrologueFn supports_prologue = nullptr;
+  ChoiceFn candidates = nullptr;  ///< KernelMaker::candidates; nullptr: none.
+  /// Whether the call allows the context's pick; set if `candidates` is.
+  PickFn allows_pick = nullptr;
 };
 
 [[nodiscard]] std::span<const KernelRow>

@@ -522,6 +522,17 @@ std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kerne
 }
 
 template <class T>
+GemmChoice planned_choice(const Gemm<T>& gemm, const TileKernels<T>& kernels) noexcept {
+  return GemmPlan(even_part(gemm.m, kPiece),
+                  even_part(gemm.n, kPiece),
+                  even_part(gemm.k, kPiece),
+                  gemm.sink.done != nullptr,
+                  gemm,
+                  kernels)
+      .choice();
+}
+
+template <class T>
 void run_gemm(const Gemm<T>& gemm,
               const TileKernels<T>& kernels,
               std::byte* scratch,
@@ -557,6 +568,9 @@ template std::int64_t gemm_scratch_bytes<float>(const Gemm<float>&,
                                                 const TileKernels<float>&) noexcept;
 template std::int64_t gemm_scratch_bytes<double>(const Gemm<double>&,
                                                  const TileKernels<double>&) noexcept;
+template GemmChoice planned_choice<float>(const Gemm<float>&, const TileKernels<float>&) noexcept;
+template GemmChoice planned_choice<double>(const Gemm<double>&,
+                                           const TileKernels<double>&) noexcept;
 template void run_gemm<float>(const Gemm<float>&, const TileKernels<float>&, std::byte*, Arena*);
 template void run_gemm<double>(const Gemm<double>&, const TileKernels<double>&, std::byte*, Arena*);
 

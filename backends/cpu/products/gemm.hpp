@@ -94,6 +94,29 @@ struct ProducedRows {
   }
 };
 
+/// How the tiles of a packed product read its left side.
+enum class LeftAccess : std::uint8_t {
+  by_size,   ///< One of those below, by the plan.
+  in_place,  ///< Requires T elements, contiguous along the rows or along the depth.
+  packed,
+};
+/// How the tiles read the right side, and what a task computes.
+enum class RightAccess : std::uint8_t {
+  by_size,  ///< One of those below, by the plan.
+  /// Without a copy. Requires T elements, contiguous along the rows, whole panels, and no constant.
+  in_place,
+  packed_in_task,  ///< A task packs the columns that it computes, for all rows.
+  packed_rows,     ///< Packed before; a task computes whole rows.
+  packed_blocks,   ///< Packed before; a task computes a block of rows and columns.
+};
+/// Choice among ways to compute a packed product. No choice changes a bit.
+struct GemmChoice {
+  LeftAccess left = LeftAccess::by_size;
+  RightAccess right = RightAccess::by_size;
+
+  friend bool operator==(const GemmChoice&, const GemmChoice&) = default;
+};
+
 /// c[m, n] = a[m, k]·b[k, n] + (accumulate ? c : bias[n] or 0). Sums are kept in T; for T = float
 /// the operands may be 16 bits wide. Callers cut a depth above kMostDepth into parts.
 template <class T>
@@ -109,7 +132,13 @@ struct Gemm {
   bool accumulate = false;
   BlockSink sink = {};
   ProducedRows rows = {};  ///< Producer of a, which then has no bytes and no gaps.
+  GemmChoice choice = {};  ///< A choice that the product does not allow counts as by_size.
 };
+
+/// Returns what run_gemm() does for the first piece of the product.
+template <class T>
+[[nodiscard]] GemmChoice planned_choice(const Gemm<T>& gemm,
+                                        const TileKernels<T>& kernels) noexcept;
 
 /// Whether run_gemm() visits each row of a product of n columns and depth k once, so that a
 /// prologue can compute it then.

@@ -1,7 +1,7 @@
 // The layout of one piece of a packed product and its cut into tasks: rows and columns in panels,
 // depth in blocks, all nearly equal. Private to backends/cpu; a value. Invariant: the plan depends
-// on sizes, strides and types alone, and on the presence of an epilogue or prologue. No sum depends
-// on it.
+// on sizes, strides and types alone, on the presence of an epilogue or prologue, and on the choice.
+// No sum depends on it.
 #pragma once
 
 #include "gemm.hpp"
@@ -49,19 +49,30 @@ struct GemmPlan {
     panel_columns = n <= kernels.vector_columns ? kernels.vector_columns : kernels.panel_columns;
     column_panels = parts(n, panel_columns);
     block_depth = even_part(k, kSumDepth);
-    reads_a = a.dtype == dtype_of<T> && n <= most_read_columns(kernels) &&
+    reads_a = gemm.choice.left != LeftAccess::packed && a.dtype == dtype_of<T> &&
+              (gemm.choice.left == LeftAccess::in_place || n <= most_read_columns(kernels)) &&
               (a.column_step == 1 || a.row_step == 1);
     const double flops =
         2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     const std::int64_t count = part_count(flops);
     const bool has_producer = gemm.rows.is_there();
-    packs_in_task = m <= kFewRows && column_panels >= count;
+    const bool may_read_b = b.dtype == dtype_of<T> && b.column_step == 1 && b.constant == nullptr &&
+                            n % panel_columns == 0;
+    RightAccess right = gemm.choice.right;
+    if (right == RightAccess::by_size || (right == RightAccess::in_place && !may_read_b)) {
+      const bool is_small_b = k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
+      right = m <= kFewRows && column_panels >= count
+                  ? (m <= kRowsOverPanels && may_read_b && is_small_b ? RightAccess::in_place
+                                                                      : RightAccess::packed_in_task)
+              : n <= (has_sink || has_producer ? kFewColumnsOfMore : kFewColumns)
+                  ? RightAccess::packed_rows
+                  : RightAccess::packed_blocks;
+    }
+    reads_b = right == RightAccess::in_place;
+    packs_in_task = reads_b || right == RightAccess::packed_in_task;
     if (packs_in_task) {
-      across = std::min(count, kMaxPackingTasks);
-      reads_b = m <= kRowsOverPanels && b.dtype == dtype_of<T> && b.column_step == 1 &&
-                b.constant == nullptr && n % panel_columns == 0 &&
-                k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
-    } else if (n <= (has_sink || has_producer ? kFewColumnsOfMore : kFewColumns)) {
+      across = std::min({count, kMaxPackingTasks, column_panels});
+    } else if (right == RightAccess::packed_rows) {
       plan_rows(n, k, has_sink, count, static_cast<std::int64_t>(sizeof(T)));
       if (has_producer) {  // a row takes the whole depth at once, although all of b is read for it
         produces_chunks = finishes_chunks = true;
@@ -76,6 +87,14 @@ struct GemmPlan {
       down = std::clamp<std::int64_t>(parts(count, across), 1, row_panels);
     }
     produces_before = has_producer && !produces_chunks;
+  }
+
+  [[nodiscard]] GemmChoice choice() const noexcept {
+    return {.left = reads_a ? LeftAccess::in_place : LeftAccess::packed,
+            .right = reads_b             ? RightAccess::in_place
+                     : packs_in_task     ? RightAccess::packed_in_task
+                     : chunk_panels == 0 ? RightAccess::packed_blocks
+                                         : RightAccess::packed_rows};
   }
 
   /// Elements of the packed a, or of a chunk for each task; if a is read in place, of its computed

@@ -1,6 +1,7 @@
 #include "backends/cpu/fused/prologue_rows.hpp"
 #include "epilogue.hpp"
 #include "matmul_product.hpp"
+#include "product_choices.hpp"
 
 #include <algorithm>
 #include <array>
@@ -222,6 +223,25 @@ std::int64_t joinable_matmuls(const KernelCall& call) noexcept {
   return std::max<std::int64_t>(1, rows / a.shape()[0]);
 }
 
+// The first product of the call stands for all; they differ in their bytes alone. Fused calls and
+// empty ones have no choice.
+bool has_choice(const KernelCall& call) noexcept {
+  return call.epilogue == nullptr && call.prologue == nullptr &&
+         call.outputs[0].element_count() != 0;
+}
+
+std::vector<detail::Candidate> matmul_candidates(const KernelCall& call,
+                                                 const KernelContext& context) {
+  return has_choice(call) ? product_candidates(Batch(call, nullptr, {}, {}).first(), context)
+                          : std::vector<detail::Candidate>();
+}
+
+bool allows_matmul_pick(const KernelCall& call, const KernelContext& context) noexcept {
+  const ProductChoice* const choice = choice_of(context.pick);
+  return choice != nullptr && has_choice(call) &&
+         allows(Batch(call, nullptr, {}, {}).first(), context, *choice);
+}
+
 constexpr std::array kProducers = {OpKind::expression};
 
 constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
@@ -230,7 +250,9 @@ constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
                                 .joinable_calls = &joinable_matmuls,
                                 .takes_epilogue = true,
                                 .producers = kProducers,
-                                .supports_prologue = &supports_producer}};
+                                .supports_prologue = &supports_producer,
+                                .candidates = &matmul_candidates,
+                                .allows_pick = &allows_matmul_pick}};
 
 }  // namespace
 

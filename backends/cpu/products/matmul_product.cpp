@@ -4,8 +4,10 @@
 #include "backends/cpu/machine/sweep_memory.hpp"
 #include "gemm_blas.hpp"
 #include "int_gemm.hpp"
+#include "product_choices.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace hearth::cpu {
@@ -33,7 +35,8 @@ enum class Form {
 template <class T>
 class Product {
  public:
-  Product(const MatmulProduct& product, const KernelContext& context)
+  /// `choice`: null for the rule.
+  Product(const MatmulProduct& product, const KernelContext& context, const ProductChoice* choice)
       : context_(context),
         kernels_(tile_kernels<T>(context.isa)),
         dtype_(product.a.dtype),
@@ -56,12 +59,26 @@ class Product {
       swapped_ = true;
       swap();
     }
+    if (choice != nullptr && form_ == Form::packed) {
+      if (choice->is_swapped != swapped_) {
+        swapped_ = choice->is_swapped;
+        swap();
+      }
+      choice_ = choice->gemm;
+    }
     makes_whole_ = product.rows.is_there() &&
                    (form_ != Form::packed || swapped_ || !reads_rows_once(n_, product.k));
     lay_out();
   }
 
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  /// Returns how the product runs; nothing if not by register tiles in one sum.
+  [[nodiscard]] std::optional<ProductChoice> planned() const noexcept {
+    if (form_ != Form::packed || is_deep() || m_ * n_ * product_.k == 0) {
+      return std::nullopt;
+    }
+    return ProductChoice{.is_swapped = swapped_, .gemm = planned_choice(packed(), kernels_)};
+  }
 
   void run(std::byte* scratch, Arena* arena) {
     const T* bias = bias_values(scratch + bias_at_);
@@ -252,6 +269,7 @@ class Product {
     gemm.c_step = n_;
     gemm.sink = writes_directly() ? product_.sink : BlockSink{};
     gemm.rows = makes_whole_ ? ProducedRows{} : product_.rows;
+    gemm.choice = choice_;
     return gemm;
   }
 
@@ -416,6 +434,7 @@ class Product {
   const MatmulProduct& product_;
   bool swapped_ = false;
   bool makes_whole_ = false;  // computes the left side before the product
+  GemmChoice choice_ = {};
   Form form_ = Form::packed;
   std::int64_t m_ = 0;
   std::int64_t n_ = 0;
@@ -432,27 +451,55 @@ class Product {
   std::int64_t scratch_bytes_ = 0;
 };
 
+std::optional<ProductChoice> planned(const MatmulProduct& product,
+                                     const KernelContext& context,
+                                     const ProductChoice* choice) noexcept {
+  if (product.a.dtype == DType::i8) {
+    return std::nullopt;
+  }
+  return product.a.dtype == DType::f64 ? Product<double>(product, context, choice).planned()
+                                       : Product<float>(product, context, choice).planned();
+}
+
 }  // namespace
+
+std::optional<ProductChoice> rule_choice(const MatmulProduct& product,
+                                         const KernelContext& context) noexcept {
+  return planned(product, context, nullptr);
+}
+
+// A swapped product adds the bias after the sum, not before it.
+bool allows(const MatmulProduct& product,
+            const KernelContext& context,
+            const ProductChoice& choice) noexcept {
+  const std::optional<ProductChoice> rule = rule_choice(product, context);
+  return rule.has_value() && *rule != choice && product.sink.done == nullptr &&
+         !product.rows.is_there() &&
+         (product.bias == nullptr || rule->is_swapped == choice.is_swapped) &&
+         planned(product, context, &choice) == choice;
+}
 
 std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                   const KernelContext& context) noexcept {
   if (product.a.dtype == DType::i8) {
     return int_product_scratch_bytes(product, context.isa);
   }
-  return product.a.dtype == DType::f64 ? Product<double>(product, context).scratch_bytes()
-                                       : Product<float>(product, context).scratch_bytes();
+  const ProductChoice* const choice = choice_of(context.pick);
+  return product.a.dtype == DType::f64 ? Product<double>(product, context, choice).scratch_bytes()
+                                       : Product<float>(product, context, choice).scratch_bytes();
 }
 
 void run_matmul(const MatmulProduct& product,
                 const KernelContext& context,
                 std::byte* scratch,
                 Arena* arena) {
+  const ProductChoice* const choice = choice_of(context.pick);
   if (product.a.dtype == DType::i8) {
     run_int_product(product, context.isa, scratch, arena);
   } else if (product.a.dtype == DType::f64) {
-    Product<double>(product, context).run(scratch, arena);
+    Product<double>(product, context, choice).run(scratch, arena);
   } else {
-    Product<float>(product, context).run(scratch, arena);
+    Product<float>(product, context, choice).run(scratch, arena);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace hearth::cpu {
 
@@ -29,6 +30,24 @@ struct MatmulProduct {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
 };
+
+/// Choice among ways to compute a product by register tiles.
+struct ProductChoice {
+  bool is_swapped = false;  ///< Computes cᵀ = bᵀ·aᵀ and transposes it.
+  GemmChoice gemm = {};
+
+  friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
+};
+
+/// Returns what the rule chooses, without a by_size. Nothing for i8, and where the rule does not
+/// choose register tiles.
+[[nodiscard]] std::optional<ProductChoice> rule_choice(const MatmulProduct& product,
+                                                       const KernelContext& context) noexcept;
+/// Returns whether the product may follow the choice, which differs from the rule's. The result's
+/// bits are then those of the rule. Products with an epilogue or a prologue allow none.
+[[nodiscard]] bool allows(const MatmulProduct& product,
+                          const KernelContext& context,
+                          const ProductChoice& choice) noexcept;
 
 [[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                                 const KernelContext& context) noexcept;
