@@ -109,7 +109,7 @@ class FusionWindow {
  private:
   static constexpr std::uint8_t kLonelyOps = 16;
 
-  [[nodiscard]] bool count(const OpRecord& record, bool is_op) noexcept {
+  [[nodiscard, gnu::always_inline]] bool count(const OpRecord& record, bool is_op) noexcept {
     if (record.sequence > counted_through_) {
       counted_through_ = record.sequence;
       ops_ += is_op ? 1U : 0U;

@@ -13,9 +13,8 @@
 namespace hearth {
 namespace {
 
-DType dtype_of_values(const OpView& op) noexcept {
-  return op.record().input_count > 0 ? op.input(0).dtype : op.output(0).dtype;
-}
+// The dtype of the first input, or of the result of an op without inputs.
+DType dtype_of_values(const OpView& op) noexcept { return op.operand(0).dtype; }
 
 bool has_one_result(const OpRecord& record) noexcept {
   return record.output_count == 1 && !record.has(RecordFlag::exclusive) &&
@@ -39,19 +38,18 @@ bool may_be_fused(const OpView& op, const ExpressionTable& expressions) noexcept
 
 // Estimates the length of the op's text in a kernel: a driver's compile time grows with it.
 std::size_t weight_of(const OpView& op) noexcept {
-  const bool is_double = dtype_of_values(op) == DType::f64;
   switch (op.kind()) {
     case OpKind::expression:
       return std::max(1U, op.attributes<ExpressionAttributes>().flops);
     case OpKind::sin:
     case OpKind::cos:
     case OpKind::pow:
-      return is_double ? 4U : 2U;
+      return dtype_of_values(op) == DType::f64 ? 4U : 2U;
     case OpKind::exp:
     case OpKind::log:
     case OpKind::tanh:
     case OpKind::erf:
-      return is_double ? 2U : 1U;
+      return dtype_of_values(op) == DType::f64 ? 2U : 1U;
     default:
       return 1U;
   }
