@@ -245,6 +245,7 @@ class OnATerminal : public ::testing::Test {
     ASSERT_EQ(pipe2(asked, O_CLOEXEC), 0);
     ASSERT_EQ(pipe2(answered, O_CLOEXEC), 0);
     winsize size{.ws_row = 30, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+    std::fflush(nullptr);  // the child would write what this process has buffered
     child_ = forkpty(&terminal_, nullptr, nullptr, &size);
     ASSERT_GE(child_, 0);
     if (child_ == 0) {

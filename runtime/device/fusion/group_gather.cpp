@@ -14,7 +14,9 @@ namespace hearth {
 namespace {
 
 // The dtype of the first input, or of the result of an op without inputs.
-DType dtype_of_values(const OpView& op) noexcept { return op.operand(0).dtype; }
+DType dtype_of_values(const OpView& op) noexcept {
+  return op.operand(0).dtype;
+}
 
 bool has_one_result(const OpRecord& record) noexcept {
   return record.output_count == 1 && !record.has(RecordFlag::exclusive) &&
