@@ -21,7 +21,7 @@ Error bad_tree(fmt::format_string<Args...> format, Args&&... args) {
 // ---- types ----
 
 // By their names without module: first storages, then dtypes.
-const std::array<TorchType, 42>& known_types() {
+const std::array<TorchType, 42>& torch_types() {
   using S = StoredType;
   static const std::array<TorchType, 42> kTypes{{
       {"FloatStorage", 4, DType::f32, S::same, true},
@@ -75,8 +75,8 @@ TorchType type_of(const Pickle& pickle, PickleId id) {
   const std::string name = pickle.name_of(id);
   const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
   if (name.starts_with("torch.")) {
-    const auto found = std::ranges::find(known_types(), last, &TorchType::name);
-    if (found != known_types().end()) {
+    const auto found = std::ranges::find(torch_types(), last, &TorchType::name);
+    if (found != torch_types().end()) {
       return *found;
     }
   }

@@ -1,13 +1,15 @@
 #include "product_choices.hpp"
 
-#include "product_text.hpp"
-
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
 namespace hearth::cpu {
+
+// Of the sources of products; kernel_text.cmake generates its definition.
+extern const std::uint64_t kProductText;
 
 namespace {
 
