@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <hearth/modules/generator_scope.hpp>
+
 #include "modules/onnx/values/host_array.hpp"
 #include "tests/support/onnx_tolerance.hpp"
 
@@ -157,6 +159,8 @@ std::vector<OnnxCase> onnx_cases(const std::string& suite) {
 }
 
 OnnxVerdict judge_case(const OnnxCase& one, const Device& device) {
+  Generator generator(1);
+  const GeneratorScope scope(generator);
   const bool is_random = std::ranges::find(kRandomCases, one.name) != kRandomCases.end();
   try {
     const OnnxModel model = load_onnx(one.folder / "model.onnx", device);

@@ -9,4 +9,7 @@ namespace hearth::testing {
 /// of f32 near 0, such as those of Fourier transforms.
 inline constexpr Tolerance kOnnxCaseTolerance{.relative = 1e-3, .absolute = 1e-5};
 
+/// Whole networks in f32, beside the results of another runtime.
+inline constexpr Tolerance kOnnxZooTolerance{.relative = 1e-4, .absolute = 1e-4};
+
 }  // namespace hearth::testing

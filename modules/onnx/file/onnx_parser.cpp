@@ -35,9 +35,14 @@ class Parser final {
   [[nodiscard]] GraphProto graph(ByteRange part);
   [[nodiscard]] NodeProto node(ByteRange part);
   [[nodiscard]] AttributeProto attribute(ByteRange part);
+  [[nodiscard]] bool attribute_value(WireReader& in, AttributeProto& to);
+  [[nodiscard]] bool elements(WireReader& in, TensorProto& to);
+  static void check_tensor(TensorProto& tensor, bool is_external);
   [[nodiscard]] FunctionProto function(ByteRange part);
   [[nodiscard]] ValueInfo value_info(ByteRange part);
   [[nodiscard]] TypeProto type(ByteRange part, int depth = 0);
+  [[nodiscard]] TypeProto inner_type(ByteRange part, int depth);
+  void tensor_type(ByteRange part, TypeProto& to);
   void shape(ByteRange part, TypeProto& to);
   void external(ByteRange part, TensorProto& to);
   void opset(ByteRange part, OpsetVersions& to);
@@ -47,6 +52,12 @@ class Parser final {
       refuse_bytes(fmt::format("the file has more than {} names", kMostMessages));
     }
     to.push_back(from.text());
+  }
+  void add_range(std::vector<ByteRange>& to, WireReader& from) {
+    if (++messages_ > kMostMessages) {
+      refuse_bytes(fmt::format("the file has more than {} strings", kMostMessages));
+    }
+    to.push_back(from.bytes());
   }
 
   std::span<const std::byte> file_;
@@ -95,11 +106,39 @@ void Parser::external(ByteRange part, TensorProto& to) {
   }
 }
 
+// Fields with elements. Returns false for other fields.
+bool Parser::elements(WireReader& in, TensorProto& to) {
+  switch (in.field()) {
+    case 4:
+      in.reals(to.reals);
+      return true;
+    case 5:
+    case 7:
+    case 11:
+      in.integers(to.integers);
+      return true;
+    case 6:
+      add_range(to.strings, in);
+      return true;
+    case 9:
+      to.raw = in.bytes();
+      return true;
+    case 10:
+      in.doubles(to.doubles);
+      return true;
+    default:
+      return false;
+  }
+}
+
 TensorProto Parser::tensor(ByteRange part) {
   TensorProto result;
   std::int64_t location = 0;
   WireReader in = reader(part);
   while (in.next()) {
+    if (elements(in, result)) {
+      continue;
+    }
     switch (in.field()) {
       case 1:
         in.integers(result.dims);
@@ -107,28 +146,8 @@ TensorProto Parser::tensor(ByteRange part) {
       case 2:
         result.type_number = in.integer();
         break;
-      case 4:
-        in.reals(result.reals);
-        break;
-      case 5:
-      case 7:
-      case 11:
-        in.integers(result.integers);
-        break;
-      case 6:
-        if (++messages_ > kMostMessages) {
-          refuse_bytes(fmt::format("the file has more than {} strings", kMostMessages));
-        }
-        result.strings.push_back(in.bytes());
-        break;
       case 8:
         result.name = in.text();
-        break;
-      case 9:
-        result.raw = in.bytes();
-        break;
-      case 10:
-        in.doubles(result.doubles);
         break;
       case 13:
         external(in.bytes(), result);
@@ -140,15 +159,19 @@ TensorProto Parser::tensor(ByteRange part) {
         in.skip();
     }
   }
-  if (result.dims.size() > kMostAxes) {
-    refuse_bytes(fmt::format("tensor '{}' has {} axes", result.name, result.dims.size()));
-  }
-  if (location == 0) {
-    result.external.reset();
-  } else if (!result.external || result.external->location.empty()) {
-    refuse_bytes(fmt::format("tensor '{}' lies in another file without a name", result.name));
-  }
+  check_tensor(result, location != 0);
   return result;
+}
+
+void Parser::check_tensor(TensorProto& tensor, bool is_external) {
+  if (tensor.dims.size() > kMostAxes) {
+    refuse_bytes(fmt::format("tensor '{}' has {} axes", tensor.name, tensor.dims.size()));
+  }
+  if (!is_external) {
+    tensor.external.reset();
+  } else if (!tensor.external || tensor.external->location.empty()) {
+    refuse_bytes(fmt::format("tensor '{}' lies in another file without a name", tensor.name));
+  }
 }
 
 void Parser::shape(ByteRange part, TypeProto& to) {
@@ -176,6 +199,20 @@ void Parser::shape(ByteRange part, TypeProto& to) {
   }
 }
 
+void Parser::tensor_type(ByteRange part, TypeProto& to) {
+  WireReader in = reader(part);
+  while (in.next()) {
+    if (in.field() == 1) {
+      to.type_number = in.integer();
+      to.type = onnx_type_of(to.type_number);
+    } else if (in.field() == 2) {
+      shape(in.bytes(), to);
+    } else {
+      in.skip();
+    }
+  }
+}
+
 TypeProto Parser::type(ByteRange part, int depth) {
   if (depth > kMostNesting) {
     refuse_bytes(fmt::format("a type nests more than {} deep", kMostNesting));
@@ -183,34 +220,41 @@ TypeProto Parser::type(ByteRange part, int depth) {
   TypeProto result;
   WireReader in = reader(part);
   while (in.next()) {
-    const int field = in.field();
-    if (field == 1 || field == 8) {  // a tensor, dense or sparse
-      result.kind = field == 1 ? ValueKind::tensor : ValueKind::other;
-      WireReader dense = reader(in.bytes());
-      while (dense.next()) {
-        if (dense.field() == 1) {
-          result.type_number = dense.integer();
-          result.type = onnx_type_of(result.type_number);
-        } else if (dense.field() == 2) {
-          shape(dense.bytes(), result);
-        } else {
-          dense.skip();
-        }
-      }
-    } else if (field == 4 || field == 9) {  // a sequence or an optional of another type
-      WireReader outer = reader(in.bytes());
-      while (outer.next()) {
-        if (outer.field() == 1) {
-          result = type(outer.bytes(), depth + 1);
-        } else {
-          outer.skip();
-        }
-      }
-      result.kind = field == 4 ? ValueKind::sequence : ValueKind::optional;
+    switch (in.field()) {
+      case 1:
+        tensor_type(in.bytes(), result);
+        break;
+      case 8:  // a sparse tensor
+        tensor_type(in.bytes(), result);
+        result.kind = ValueKind::other;
+        break;
+      case 4:
+        result = inner_type(in.bytes(), depth);
+        result.kind = ValueKind::sequence;
+        break;
+      case 9:
+        result = inner_type(in.bytes(), depth);
+        result.kind = ValueKind::optional;
+        break;
+      case 5:  // a map
+        result.kind = ValueKind::other;
+        in.skip();
+        break;
+      default:
+        in.skip();
+    }
+  }
+  return result;
+}
+
+// The type of the values in a sequence or an optional.
+TypeProto Parser::inner_type(ByteRange part, int depth) {
+  TypeProto result;
+  WireReader in = reader(part);
+  while (in.next()) {
+    if (in.field() == 1) {
+      result = type(in.bytes(), depth + 1);
     } else {
-      if (field == 5) {
-        result.kind = ValueKind::other;  // a map
-      }
       in.skip();
     }
   }
@@ -232,43 +276,51 @@ ValueInfo Parser::value_info(ByteRange part) {
   return result;
 }
 
+// Fields with values. Returns false for other fields.
+bool Parser::attribute_value(WireReader& in, AttributeProto& to) {
+  switch (in.field()) {
+    case 2:
+      to.real = in.real();
+      return true;
+    case 3:
+      to.integer = in.integer();
+      return true;
+    case 4:
+      to.text = in.bytes();
+      return true;
+    case 5:
+      to.tensor = std::make_shared<const TensorProto>(tensor(in.bytes()));
+      return true;
+    case 6:
+      to.graph = std::make_shared<const GraphProto>(graph(in.bytes()));
+      return true;
+    case 7:
+      in.reals(to.reals);
+      return true;
+    case 8:
+      in.integers(to.integers);
+      return true;
+    case 9:
+      add_range(to.texts, in);
+      return true;
+    case 14:
+      to.type = std::make_shared<const TypeProto>(type(in.bytes()));
+      return true;
+    default:
+      return false;
+  }
+}
+
 AttributeProto Parser::attribute(ByteRange part) {
   AttributeProto result;
   WireReader in = reader(part);
   while (in.next()) {
+    if (attribute_value(in, result)) {
+      continue;
+    }
     switch (in.field()) {
       case 1:
         result.name = in.text();
-        break;
-      case 2:
-        result.real = in.real();
-        break;
-      case 3:
-        result.integer = in.integer();
-        break;
-      case 4:
-        result.text = in.bytes();
-        break;
-      case 5:
-        result.tensor = std::make_shared<const TensorProto>(tensor(in.bytes()));
-        break;
-      case 6:
-        result.graph = std::make_shared<const GraphProto>(graph(in.bytes()));
-        break;
-      case 7:
-        in.reals(result.reals);
-        break;
-      case 8:
-        in.integers(result.integers);
-        break;
-      case 9:
-        if (++messages_ > kMostMessages) {
-          refuse_bytes(fmt::format("the file has more than {} strings", kMostMessages));
-        }
-        result.texts.push_back(in.bytes());
-        break;
-      case 14:
-        result.type = std::make_shared<const TypeProto>(type(in.bytes()));
         break;
       case 20:
         result.type_number = in.integer();

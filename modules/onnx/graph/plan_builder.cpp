@@ -54,6 +54,9 @@ class Builder final {
   void find_row(PlanNode& node, const NodeProto& proto, const Scope& scope);
   [[nodiscard]] NodeInfo info_of(Scope& scope, const NodeProto& node);
   std::optional<Attribute> decoded(Scope& scope, const NodeProto& node, const AttributeProto& from);
+  [[nodiscard]] Attribute plain_value(const AttributeProto& from) const;
+  [[nodiscard]] std::shared_ptr<const HostArray> tensor_value(const TensorProto& tensor) const;
+  [[nodiscard]] std::shared_ptr<const HostArray> constant_value(const NodeInfo& info) const;
   [[nodiscard]] std::shared_ptr<const Plan> body(Scope& scope,
                                                  const NodeProto& node,
                                                  const GraphProto& graph);
@@ -281,18 +284,50 @@ std::shared_ptr<const Plan> Builder::body(Scope& scope,
   return plan;
 }
 
+// Numbers, texts and lists of them. Older files state no type, so the filled field decides.
+Attribute Builder::plain_value(const AttributeProto& from) const {
+  constexpr std::int64_t kReal = 1;
+  constexpr std::int64_t kInteger = 2;
+  constexpr std::int64_t kText = 3;
+  constexpr std::int64_t kReals = 6;
+  constexpr std::int64_t kTexts = 8;
+  Attribute to{.name = from.name, .value = from.integers};
+  if (from.type_number == kInteger || (from.integer && !from.real)) {
+    to.value = from.integer.value_or(0);
+  } else if (from.type_number == kReal || from.real) {
+    to.value = static_cast<double>(from.real.value_or(0));
+  } else if (from.type_number == kText || from.text) {
+    to.value = from.text ? file_.text(*from.text) : std::string{};
+  } else if (from.type_number == kReals || !from.reals.empty()) {
+    to.value = std::vector<double>(from.reals.begin(), from.reals.end());
+  } else if (from.type_number == kTexts || !from.texts.empty()) {
+    std::vector<std::string> texts;
+    for (const ByteRange& range : from.texts) {
+      texts.push_back(file_.text(range));
+    }
+    to.value = std::move(texts);
+  }
+  return to;
+}
+
+std::shared_ptr<const HostArray> Builder::tensor_value(const TensorProto& tensor) const {
+  if (tensor.type() == OnnxType::string) {
+    return std::make_shared<const HostArray>(
+        host_strings(file_.strings(tensor, {}), Shape(tensor.dims)));
+  }
+  return std::make_shared<const HostArray>(host_array_of(file_.tensor(tensor, {}), tensor.type()));
+}
+
+// Empty for an attribute that cannot be read, and for one that the caller of a function omitted.
 std::optional<Attribute> Builder::decoded(Scope& scope,
                                           const NodeProto& node,
                                           const AttributeProto& from) {
   Attribute to{.name = from.name, .value = std::int64_t{0}};
-  const auto text_of = [this](const ByteRange& range) { return file_.text(range); };
   if (!from.reference.empty()) {
-    const auto at = scope.bindings == nullptr ? Bindings::const_iterator{}
-                                              : scope.bindings->find(from.reference);
-    if (scope.bindings == nullptr || at == scope.bindings->end()) {
-      return {};  // an attribute that the caller omitted
+    if (scope.bindings == nullptr || !scope.bindings->contains(from.reference)) {
+      return {};
     }
-    to.value = at->second.value;
+    to.value = scope.bindings->find(from.reference)->second.value;
   } else if (from.graph != nullptr) {
     to.value = body(scope, node, *from.graph);
   } else if (from.tensor != nullptr) {
@@ -300,38 +335,14 @@ std::optional<Attribute> Builder::decoded(Scope& scope,
       report(node, scope, fmt::format("attribute {}: {}", from.name, why), "export it differently");
       return {};
     }
-    if (from.tensor->type() == OnnxType::string) {
-      to.value = std::make_shared<const HostArray>(
-          host_strings(file_.strings(*from.tensor, {}), Shape(from.tensor->dims)));
-    } else {
-      to.value = std::make_shared<const HostArray>(
-          host_array_of(file_.tensor(*from.tensor, {}), from.tensor->type()));
-    }
+    to.value = tensor_value(*from.tensor);
   } else if (from.has_sparse_tensor) {
     report(node, scope, fmt::format("attribute {} is a sparse tensor", from.name), "make it dense");
     return {};
   } else if (from.type != nullptr) {
     to.value = *from.type;
-  } else if (from.real && from.type_number != 2) {
-    to.value = static_cast<double>(*from.real);
-  } else if (from.integer) {
-    to.value = *from.integer;
-  } else if (from.text) {
-    to.value = text_of(*from.text);
-  } else if (!from.reals.empty() || from.type_number == 6) {
-    to.value = std::vector<double>(from.reals.begin(), from.reals.end());
-  } else if (!from.texts.empty() || from.type_number == 8) {
-    std::vector<std::string> texts;
-    std::ranges::transform(from.texts, std::back_inserter(texts), text_of);
-    to.value = std::move(texts);
-  } else if (from.type_number == 1) {
-    to.value = 0.0;
-  } else if (from.type_number == 2) {
-    to.value = std::int64_t{0};
-  } else if (from.type_number == 3) {
-    to.value = std::string{};
   } else {
-    to.value = from.integers;
+    return plain_value(from);
   }
   return to;
 }
@@ -351,34 +362,45 @@ NodeInfo Builder::info_of(Scope& scope, const NodeProto& node) {
   return info;
 }
 
+// The value of a Constant node; null without one.
+std::shared_ptr<const HostArray> Builder::constant_value(const NodeInfo& info) const {
+  const auto shape_of = [](const auto& list) {
+    return Shape{static_cast<std::int64_t>(list.size())};
+  };
+  const auto share = [](HostArray array) {
+    return std::make_shared<const HostArray>(std::move(array));
+  };
+  if (const auto* array = info.attribute<std::shared_ptr<const HostArray>>("value")) {
+    return *array;
+  }
+  if (const auto* real = info.attribute<double>("value_float")) {
+    return share(host_reals({*real}, {}, OnnxType::f32));
+  }
+  if (const auto* reals = info.attribute<std::vector<double>>("value_floats")) {
+    return share(host_reals(*reals, shape_of(*reals), OnnxType::f32));
+  }
+  if (const auto* integer = info.attribute<std::int64_t>("value_int")) {
+    return share(host_integers({*integer}, Shape{}));
+  }
+  if (const auto* integers = info.integers("value_ints")) {
+    return share(host_integers(*integers));
+  }
+  if (const auto* text = info.attribute<std::string>("value_string")) {
+    return share(host_strings({*text}, {}));
+  }
+  const auto* const texts = info.attribute<std::vector<std::string>>("value_strings");
+  return texts == nullptr ? nullptr : share(host_strings(*texts, shape_of(*texts)));
+}
+
 // Results of Constant nodes are constants of the program, not nodes.
 bool Builder::add_constant(Scope& scope, const NodeProto& node) {
   if (node.op != "Constant" || !node.domain.empty() || node.outputs.size() != 1) {
     return false;
   }
-  const NodeInfo info = info_of(scope, node);
-  ConstantSource source{.name = node.outputs.front()};
-  const auto reals = [](std::vector<double> values, const Shape& shape) {
-    return std::make_shared<const HostArray>(host_reals(std::move(values), shape, OnnxType::f32));
-  };
-  if (const auto* array = info.attribute<std::shared_ptr<const HostArray>>("value")) {
-    source.host = *array;
-  } else if (const auto* real = info.attribute<double>("value_float")) {
-    source.host = reals({*real}, {});
-  } else if (const auto* all = info.attribute<std::vector<double>>("value_floats")) {
-    source.host = reals(*all, Shape{static_cast<std::int64_t>(all->size())});
-  } else if (const auto* integer = info.attribute<std::int64_t>("value_int")) {
-    source.host = std::make_shared<const HostArray>(host_integers({*integer}, Shape{}));
-  } else if (const auto* integers = info.integers("value_ints")) {
-    source.host = std::make_shared<const HostArray>(host_integers(*integers));
-  } else if (const auto* text = info.attribute<std::string>("value_string")) {
-    source.host = std::make_shared<const HostArray>(host_strings({*text}, {}));
-  } else if (const auto* texts = info.attribute<std::vector<std::string>>("value_strings")) {
-    source.host = std::make_shared<const HostArray>(
-        host_strings(*texts, Shape{static_cast<std::int64_t>(texts->size())}));
-  } else {
+  ConstantSource source{.name = node.outputs.front(), .host = constant_value(info_of(scope, node))};
+  if (source.host == nullptr) {
     report(node, scope, "no attribute with a value that this library reads", "export it as dense");
-    source.host = reals({0}, {});
+    source.host = std::make_shared<const HostArray>(host_reals({0}, {}, OnnxType::f32));
   }
   source.type = source.host->type;
   source.shape = source.host->shape;
@@ -495,8 +517,8 @@ void Builder::add_node(Scope& scope, const NodeProto& node, const std::set<std::
              "export the model again");
     }
   }
-  find_row(planned, node, scope);
   place_outputs(scope, node.outputs, planned, used);
+  find_row(planned, node, scope);
   if (planned.row != nullptr && planned.row->refusal.empty()) {
     scope.plan->nodes.push_back(std::move(planned));
   }

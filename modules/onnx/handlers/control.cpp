@@ -3,6 +3,7 @@
 #include "modules/onnx/handlers/parts.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 namespace hearth::onnx {
@@ -30,7 +31,11 @@ class Scanned final {
  public:
   explicit Scanned(std::size_t count) : values_(count) {}
 
-  void add(std::size_t i, OnnxValue value) { values_[i].push_back(std::move(value)); }
+  void add(std::size_t i, OnnxValue value) {
+    if (i < values_.size()) {
+      values_[i].push_back(std::move(value));
+    }
+  }
   // Requires all values of output i on the device, or all on the host.
   [[nodiscard]] OnnxValue stacked(Call& call, std::size_t i, int axis, bool is_reverse) {
     std::vector<Tensor> parts;
@@ -63,40 +68,47 @@ bool is_true(Call& call, const OnnxValue& condition) {
   return integers_of(read).at(0) != 0;
 }
 
-// Inputs: trip count, condition, carried values. The body takes iteration, condition and carried
-// values, and gives condition, carried values and scanned ones.
+// One iteration. The body takes iteration, condition and carried values, and gives condition,
+// carried values and scanned ones. Returns whether the loop goes on.
+bool iterate(Call& call, std::int64_t trip, std::vector<OnnxValue>& carried, Scanned& scanned) {
+  const std::size_t count = carried.size();
+  std::vector<OnnxValue> arguments{OnnxValue(host_integers({trip}, Shape{})),
+                                   OnnxValue(host_integers({1}, Shape{}, OnnxType::boolean))};
+  std::ranges::move(carried, std::back_inserter(arguments));
+  std::vector<OnnxValue> results = call.run_body("body", std::move(arguments));
+  if (results.size() < 1 + count) {
+    call.refuse("its body has {} results for {} carried values", results.size(), count);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    carried[i] = std::move(results[i + 1]);
+  }
+  for (std::size_t i = 1 + count; i < results.size(); ++i) {
+    scanned.add(i - 1 - count, std::move(results[i]));
+  }
+  return is_true(call, results[0]);
+}
+
+// Inputs: trip count, condition, carried values.
 void loop(Call& call) {
   const std::int64_t trips =
       call.has(0) ? call.integer(0) : std::numeric_limits<std::int64_t>::max();
   bool goes_on = !call.has(1) || call.integer(1) != 0;
-  const std::size_t carried_count = call.count() < 2 ? 0 : call.count() - 2;
   std::vector<OnnxValue> carried;
-  for (std::size_t i = 0; i < carried_count; ++i) {
-    carried.push_back(call.value(i + 2));
+  for (std::size_t i = 2; i < call.count(); ++i) {
+    carried.push_back(call.value(i));
   }
+  const std::size_t count = carried.size();
   const std::size_t outputs = call.node().is_wanted.size();
-  Scanned scanned(outputs > carried_count ? outputs - carried_count : 0);
+  Scanned scanned(outputs > count ? outputs - count : 0);
   for (std::int64_t trip = 0; trip < trips && goes_on; ++trip) {
-    std::vector<OnnxValue> arguments{OnnxValue(host_integers({trip}, Shape{})),
-                                     OnnxValue(host_integers({1}, Shape{}, OnnxType::boolean))};
-    std::ranges::move(carried, std::back_inserter(arguments));
-    std::vector<OnnxValue> results = call.run_body("body", std::move(arguments));
-    if (results.size() < 1 + carried_count) {
-      call.refuse("its body has {} results for {} carried values", results.size(), carried_count);
-    }
-    goes_on = is_true(call, results[0]);
-    carried.assign(std::make_move_iterator(results.begin() + 1),
-                   std::make_move_iterator(results.begin() + 1 + static_cast<std::ptrdiff_t>(carried_count)));
-    for (std::size_t i = 1 + carried_count; i < results.size(); ++i) {
-      scanned.add(i - 1 - carried_count, std::move(results[i]));
-    }
+    goes_on = iterate(call, trip, carried, scanned);
   }
-  for (std::size_t i = 0; i < carried_count; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     call.give(i, std::move(carried[i]));
   }
-  for (std::size_t i = carried_count; i < outputs; ++i) {
+  for (std::size_t i = count; i < outputs; ++i) {
     if (call.wants(i)) {
-      call.give(i, scanned.stacked(call, i - carried_count, 0, false));
+      call.give(i, scanned.stacked(call, i - count, 0, false));
     }
   }
 }

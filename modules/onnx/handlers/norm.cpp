@@ -55,11 +55,17 @@ void update_statistics(Call& call, const Moments& batch, std::int64_t per_channe
   updates.blend(*running_variance, flat(estimate, running_variance->dtype()), share);
 }
 
+std::string check_batch_norm(const NodeInfo& node) {
+  return node.opset < 9 && node.integer("spatial", 1) == 0
+             ? "attribute spatial = 0 normalises each position by itself"
+             : "";
+}
+
 void batch_norm(Call& call) {
   const OnnxType type = call.type(0);
   const double epsilon = call.node().real("epsilon", 1e-5);
   const bool is_stated = call.node().integer("training_mode", 0) != 0 ||
-                         (call.opset() < 7 && call.node().integer("is_test", 1) == 0);
+                         (call.opset() < 7 && call.node().integer("is_test", 0) == 0);
   const Tensor x = widened(call.take(0));
   const int rank = x.rank();
   const DType dtype = x.dtype();
@@ -212,7 +218,7 @@ void lp_norm(Call& call) {
 }
 
 constexpr OpRow kRows[] = {
-    {.op = "BatchNormalization", .run = batch_norm},
+    {.op = "BatchNormalization", .run = batch_norm, .check = check_batch_norm},
     {.op = "InstanceNormalization", .run = instance_norm},
     {.op = "LayerNormalization", .since = 17, .run = layer_normalisation},
     {.op = "RMSNormalization", .since = 23, .run = rms_normalisation},

@@ -2,8 +2,10 @@
 #include "modules/onnx/handlers/op_table.hpp"
 #include "modules/onnx/handlers/parts.hpp"
 
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 namespace hearth::onnx {
 namespace signal_ops {
@@ -151,47 +153,69 @@ double hertz_of(double mel) {
   return 700 * (std::pow(10, mel / 2595) - 1);
 }
 
+struct MelRule {
+  std::int64_t bins = 0;
+  std::int64_t points = 0;
+  double rate = 0;
+  double low = 0;   // mel
+  double high = 0;  // mel
+};
+
+// Frequencies that lie evenly on the mel scale, as numbers of the transform.
+Sizes mel_edges(const MelRule& rule) {
+  Sizes edges;
+  const double step = (rule.high - rule.low) / static_cast<double>(rule.bins + 2);
+  for (std::int64_t i = 0; i < rule.bins + 2; ++i) {
+    const double hertz = hertz_of(rule.low + static_cast<double>(i) * step);
+    edges.push_back(static_cast<std::int64_t>(
+        std::floor(static_cast<double>(rule.points + 1) * hertz / rule.rate)));
+  }
+  return edges;
+}
+
+// A triangle from `left` over `centre` to `right`, in one column of a matrix.
+void add_triangle(std::vector<double>& weights,
+                  std::int64_t column,
+                  std::int64_t columns,
+                  std::span<const std::int64_t, 3> edges) {
+  const auto [left, centre, right] = std::array{edges[0], edges[1], edges[2]};
+  const auto at = [&, column, columns](std::int64_t row) -> double& {
+    return weights.at(static_cast<std::size_t>(row * columns + column));
+  };
+  for (std::int64_t row = left; row < centre; ++row) {
+    at(row) = static_cast<double>(row - left) / static_cast<double>(centre - left);
+  }
+  if (centre == left) {
+    at(centre) = 1;
+  }
+  for (std::int64_t row = centre; row < right; ++row) {
+    at(row) = static_cast<double>(right - row) / static_cast<double>(right - centre);
+  }
+}
+
 // Triangles between neighbouring frequencies that lie evenly on the mel scale.
 void mel_weights(Call& call) {
   const OnnxType type = onnx_type_of(call.node().integer("output_datatype", 1));
-  const std::int64_t bins = call.integer(0);
-  const std::int64_t points = call.integer(1);
-  const double rate = call.real(2);
-  const double low = mel_of(call.real(3));
-  const double high = mel_of(call.real(4));
-  const std::int64_t rows = points / 2 + 1;
-  if (bins < 1 || points < 1 || rows > kMostHostElements / bins) {
-    call.refuse("{} mel bins of {} points", bins, points);
+  const MelRule rule{.bins = call.integer(0),
+                     .points = call.integer(1),
+                     .rate = call.real(2),
+                     .low = mel_of(call.real(3)),
+                     .high = mel_of(call.real(4))};
+  const std::int64_t rows = rule.points / 2 + 1;
+  if (rule.bins < 1 || rule.points < 1 || rows > kMostHostElements / rule.bins) {
+    call.refuse("{} mel bins of {} points", rule.bins, rule.points);
   }
-  std::vector<std::int64_t> edges;
-  for (std::int64_t i = 0; i < bins + 2; ++i) {
-    const double mel = low + static_cast<double>(i) * (high - low) / static_cast<double>(bins + 2);
-    edges.push_back(static_cast<std::int64_t>(
-        std::floor(static_cast<double>(points + 1) * hertz_of(mel) / rate)));
+  const Sizes edges = mel_edges(rule);
+  if (edges.front() < 0 || edges.back() > rows) {
+    call.refuse("the frequencies reach beyond half of the sample rate {}", rule.rate);
   }
-  std::vector<double> weights(static_cast<std::size_t>(rows * bins), 0);
-  const auto at = [&](std::int64_t row, std::int64_t bin) -> double& {
-    return weights.at(static_cast<std::size_t>(row * bins + bin));
-  };
-  for (std::int64_t bin = 0; bin < bins; ++bin) {
-    const std::int64_t left = edges[static_cast<std::size_t>(bin)];
-    const std::int64_t centre = edges[static_cast<std::size_t>(bin) + 1];
-    const std::int64_t right = edges[static_cast<std::size_t>(bin) + 2];
-    if (left < 0 || right > rows) {
-      call.refuse("the frequencies reach beyond half of the sample rate {}", rate);
-    }
-    for (std::int64_t row = left; row <= centre && row < rows; ++row) {
-      at(row, bin) = centre == left ? 1
-                                    : static_cast<double>(row - left) /
-                                          static_cast<double>(centre - left);
-    }
-    for (std::int64_t row = centre; row < right; ++row) {
-      at(row, bin) = centre == right ? at(row, bin)
-                                     : static_cast<double>(right - row) /
-                                           static_cast<double>(right - centre);
-    }
+  std::vector<double> weights(static_cast<std::size_t>(rows * rule.bins), 0);
+  for (std::int64_t bin = 0; bin < rule.bins; ++bin) {
+    const std::span all(edges);
+    add_triangle(weights, bin, rule.bins, all.subspan(static_cast<std::size_t>(bin)).first<3>());
   }
-  call.give(cast_host(host_reals(std::move(weights), Shape{rows, bins}, OnnxType::f64), type));
+  const Shape shape{rows, rule.bins};
+  call.give(cast_host(host_reals(std::move(weights), shape, OnnxType::f64), type));
 }
 
 constexpr OpRow kRows[] = {

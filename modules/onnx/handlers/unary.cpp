@@ -60,10 +60,13 @@ void is_infinite(Call& call) {
   const Tensor x = call.take(0);
   const bool is_positive = call.node().integer("detect_positive", 1) != 0;
   const bool is_negative = call.node().integer("detect_negative", 1) != 0;
-  const Tensor above = equal(x, is_positive ? kInfinity : std::numeric_limits<double>::quiet_NaN());
-  const Tensor below =
-      equal(x, is_negative ? -kInfinity : std::numeric_limits<double>::quiet_NaN());
-  call.give(logical_or(above, below));
+  if (is_positive && is_negative) {
+    call.give(equal(abs(x), kInfinity));
+  } else if (is_positive || is_negative) {
+    call.give(equal(x, is_positive ? kInfinity : -kInfinity));
+  } else {
+    call.give(zeros(call.device(), x.shape(), DType::boolean));
+  }
 }
 
 // Integers that the device holds in wider types wrap like the narrow ones.

@@ -80,6 +80,27 @@ Groups grouped(const Elements& elements, const std::vector<Places>& slices, bool
   return result;
 }
 
+// The elements of some slices along an axis, in row-major order.
+Places places_of(const std::vector<std::int64_t>& chosen,
+                 const std::vector<Places>& slices,
+                 const Shape& shape,
+                 int axis) {
+  std::size_t inner = 1;
+  for (int i = axis + 1; i < shape.rank(); ++i) {
+    inner *= static_cast<std::size_t>(shape[i]);
+  }
+  Places places;
+  const std::size_t lines = slices.empty() || inner == 0 ? 0 : slices.front().size();
+  for (std::size_t outer = 0; outer < lines; outer += inner) {
+    for (const std::int64_t slice : chosen) {
+      for (std::size_t i = 0; i < inner; ++i) {
+        places.push_back(slices[static_cast<std::size_t>(slice)][outer + i]);
+      }
+    }
+  }
+  return places;
+}
+
 struct Box {
   double top = 0;
   double left = 0;
@@ -185,20 +206,7 @@ bool unique_on_host(Call& call) {
   const bool is_sorted = call.node().integer("sorted", 1) != 0;
   const Groups groups = std::visit(
       [&](const auto& elements) { return grouped(elements, slices, is_sorted); }, x.elements);
-  // Slices of the groups, back in row-major order.
-  Places places;
-  const std::size_t lines = slices.empty() ? 0 : slices.front().size();
-  std::int64_t inner = 1;
-  for (int i = axis + 1; i < x.shape.rank(); ++i) {
-    inner *= x.shape[i];
-  }
-  for (std::size_t outer = 0; outer < lines; outer += static_cast<std::size_t>(inner)) {
-    for (const std::int64_t slice : groups.first) {
-      for (std::size_t i = 0; i < static_cast<std::size_t>(inner); ++i) {
-        places.push_back(slices[static_cast<std::size_t>(slice)][outer + i]);
-      }
-    }
-  }
+  const Places places = places_of(groups.first, slices, x.shape, axis);
   Shape result = x.shape;
   result.set(axis, static_cast<std::int64_t>(groups.first.size()));
   call.give(0, OnnxValue(selected(x, places, result)));

@@ -42,14 +42,8 @@ AxisSelection selection(int axis,
                         std::int64_t end,
                         std::int64_t step) {
   const bool is_forward = step > 0;
-  const std::int64_t low = is_forward ? 0 : -1;
-  const std::int64_t high = is_forward ? size : size - 1;
-  start = clamped(start < 0 ? start + size : start, is_forward ? 0 : 0, high);
-  if (end < 0) {
-    // The smallest number means "to the beginning" for a negative step.
-    end = end < -size - 1 ? low - 1 : end + size;
-  }
-  end = clamped(end, low, is_forward ? size : size - 1);
+  start = clamped(start < 0 ? start + size : start, 0, is_forward ? size : size - 1);
+  end = clamped(end < 0 ? end + size : end, is_forward ? 0 : -1, is_forward ? size : size - 1);
   const std::int64_t span = is_forward ? end - start : start - end;
   const std::int64_t stride = is_forward ? step : -step;
   return {axis, start, step, span > 0 ? (span - 1) / stride + 1 : 0};
