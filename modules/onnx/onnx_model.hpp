@@ -1,5 +1,5 @@
 // OnnxModel: a module made from an ONNX file at run time. Its forward pass calls the library's ops
-// node by node, so shapes are those of each call, gradients flow, and ops fuse as in any program.
+// node by node. Shapes are those of each call, gradients flow, and ops fuse as in any program.
 // A value, like every module: copies share the weights until one is trained. Threads: as a module;
 // a frozen model (freeze()) runs on any number of threads.
 // Invariants: (1) a weight's path is its name in the file; (2) a run never changes the model;
@@ -64,7 +64,7 @@ class OnnxModel final {
                                const OnnxRunOptions& options = {},
                                SourceLoc loc = SourceLoc::current()) const;
 
-  /// What the file holds, and where a run waits.
+  /// Returns the contents of the file, and where a run waits.
   ///
   /// Errors: ArgumentError for an empty model.
   [[nodiscard]] const OnnxReport& report(SourceLoc loc = SourceLoc::current()) const;
@@ -101,7 +101,7 @@ class OnnxModel final {
                                     SourceLoc loc = SourceLoc::current());
 
 /// Reads a file with one value, as those beside ONNX's test cases: a tensor, a sequence or an
-/// optional, as the port says. Elements stay on the host.
+/// optional, by the port's kind. Elements stay on the host.
 ///
 /// Errors: FileError.
 [[nodiscard]] OnnxValue read_onnx_value(const std::filesystem::path& path,

@@ -1,5 +1,5 @@
-// An ONNX file in memory, and the bytes of its tensors, wherever they lie: in the file, in typed
-// fields, or in another file of the same folder.
+// An ONNX file in memory, and the bytes of its tensors. These lie in the file as raw bytes or in
+// typed fields, or in another file of the same folder.
 // A value; copies share the bytes. Threads: any, const.
 // Invariants: (1) a name of external data never leads out of the model's folder, also not through a
 // link; (2) a tensor's bytes have exactly the size that its shape and type need, or are refused.

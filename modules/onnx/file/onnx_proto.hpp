@@ -46,7 +46,7 @@ enum class ValueKind : std::uint8_t { tensor, sequence, optional, other };
 
 struct TypeProto {
   ValueKind kind = ValueKind::tensor;
-  OnnxType type = OnnxType::undefined;  ///< Of the elements, also in sequences and optionals.
+  OnnxType type = OnnxType::undefined;  ///< Element type, also in sequences and optionals.
   std::int64_t type_number = 0;
   /// Sizes; -1: unknown or named. Empty: the rank is unknown.
   std::optional<std::vector<std::int64_t>> dims = {};

@@ -14,12 +14,12 @@ namespace hearth::onnx {
 /// Host values of one set of input shapes, by place of the main plan. Immutable once published.
 using KnownValues = std::vector<std::shared_ptr<const HostArray>>;
 
-/// What a run reads of the module.
+/// The module's parts that a run reads.
 struct RunInputs {
   const Program& program;
   const std::vector<Tensor>& parameters;
   const std::vector<Buffer>& buffers;
-  /// Of an earlier run with the same shapes; null: none.
+  /// Values from an earlier run with the same shapes; null: none.
   const KnownValues* known = nullptr;
 };
 

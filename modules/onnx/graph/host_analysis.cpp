@@ -24,7 +24,7 @@ class Analysis final {
     frames_.push_back(std::move(frame));
     find_known(plan);
     for (auto node = plan.nodes.rbegin(); node != plan.nodes.rend(); ++node) {
-      visit(*node, plan);
+      visit(*node);
     }
     for (const ValueRef& output : plan.outputs) {
       need_on_device(output);
@@ -85,7 +85,7 @@ class Analysis final {
     }
   }
 
-  void visit(PlanNode& node, const Plan& plan) {
+  void visit(PlanNode& node) {
     for (const Attribute& attribute : node.info.attributes) {
       if (const auto* body = std::get_if<std::shared_ptr<const Plan>>(&attribute.value)) {
         // The builder made the body and shares it with nobody yet.
@@ -103,9 +103,12 @@ class Analysis final {
       if (is_shape) {
         continue;  // takes the shape alone
       }
+      const bool is_plain = i < 32 && ((node.row->plain_inputs >> i) & 1U) != 0;
       if (is_wanted) {
         need_on_host(input);
-        note_sync_point(node, input, plan);
+        note_sync_point(node, input);
+      } else if (is_plain && is_known(input)) {
+        need_on_host(input);
       } else if (node.is_known) {
         // Computed on the host; the elements matter only to later nodes.
         if (is_needed || node.row->run == nullptr) {
@@ -139,23 +142,16 @@ class Analysis final {
     }
   }
 
-  void note_sync_point(const PlanNode& node, const ValueRef& input, const Plan& /*plan*/) {
-    if (input.kind == ValueRef::Kind::none || is_known(input)) {
+  void note_sync_point(const PlanNode& node, const ValueRef& input) {
+    if (input.kind == ValueRef::Kind::constant || is_known(input)) {
       return;
     }
-    if (input.kind == ValueRef::Kind::constant) {
-      return;
-    }
-    const Frame& frame = frame_of(input);
-    const bool is_input = frames_.size() == 1 && input.index < frame.names.size() &&
-                          input.kind == ValueRef::Kind::local && is_graph_input(input.index);
+    const bool is_outermost = frames_.size() == input.depth + std::size_t{1};
     sync_points_.push_back({.node = node.info.name,
                             .op = node.info.op,
-                            .value = frame.names[input.index],
-                            .is_input = is_input});
+                            .value = frame_of(input).names[input.index],
+                            .is_input = is_outermost && input.index < input_count_});
   }
-
-  [[nodiscard]] bool is_graph_input(std::uint32_t place) const { return place < input_count_; }
 
   void find_last_uses(Plan& plan) {
     std::vector<bool> is_used(plan.place_count, false);

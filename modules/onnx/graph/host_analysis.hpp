@@ -1,5 +1,5 @@
-// Decides before any run which values are known on the host, which constants are needed there and
-// on the device, where a run waits for the device, and which use of a value is the last.
+// Static analysis of a plan. Finds the values that the host knows, the constants that host and
+// device need, the sync points, and the last use of each value.
 // Stateless. Threads: any.
 #pragma once
 

@@ -21,7 +21,7 @@ struct OnnxProblem {
   std::string domain = {};
   std::int64_t opset = 0;
   std::string reason = {};             ///< The broken rule, with its values.
-  std::string help = {};               ///< What would help.
+  std::string help = {};               ///< Remedy.
   std::int64_t count = 0;              ///< Number of nodes or tensors.
   std::vector<std::string> names = {}; ///< The first of their names, at most three.
 };
@@ -31,7 +31,7 @@ struct OnnxSyncPoint {
   std::string node;
   std::string op;
   std::string value;      ///< Name of the value that is read.
-  bool is_input = false;  ///< It is an input of the graph: given on the host, nothing waits.
+  bool is_input = false;  ///< True for an input of the graph: given on the host, nothing waits.
 };
 
 /// An input or a result of a graph.
@@ -49,10 +49,10 @@ struct OnnxReport {
   std::string producer;
   std::int64_t ir_version = 0;
   std::map<std::string, std::int64_t> opsets;  ///< Version by domain; "" is ONNX itself.
-  std::int64_t size_bytes = 0;                 ///< Of the file, without external data.
+  std::int64_t size_bytes = 0;                 ///< Size of the file, without external data.
   std::int64_t external_bytes = 0;
   std::vector<std::string> external_files = {};
-  std::int64_t node_count = 0;  ///< Also in bodies of control flow.
+  std::int64_t node_count = 0;  ///< Counts nodes in bodies of control flow too.
   std::map<std::string, std::int64_t> ops = {};
   std::int64_t parameter_count = 0;  ///< Elements of trainable tensors.
   std::int64_t parameter_bytes = 0;

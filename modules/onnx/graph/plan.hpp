@@ -24,7 +24,7 @@ struct ValueRef {
     constant,  ///< Among the constants of the program.
   };
   Kind kind = Kind::none;
-  bool is_last_use = false;  ///< Of a local value: no later use in this plan, nor in a body.
+  bool is_last_use = false;  ///< True for a local value without a later use here or in a body.
   std::uint16_t depth = 0;
   std::uint32_t index = 0;
 };
@@ -44,7 +44,7 @@ struct PlanInput {
 };
 
 struct Plan {
-  std::vector<PlanInput> inputs = {};  ///< They have the first places.
+  std::vector<PlanInput> inputs = {};  ///< Graph inputs, which have the first places.
   std::vector<PlanNode> nodes = {};
   std::vector<ValueRef> outputs = {};
   std::vector<std::string> output_names = {};

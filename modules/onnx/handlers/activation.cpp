@@ -126,8 +126,17 @@ void parametric(Call& call) {
   call.give(where(less(x, 0), mul(x, std::move(slope)), x), type);
 }
 
+// A number if the host knows it, which the op then takes as an attribute.
 OptionalArg bound(Call& call, std::size_t i) {
-  return call.has(i) ? OptionalArg(call.tensor(i)) : OptionalArg();
+  if (!call.has(i)) {
+    return {};
+  }
+  const OnnxValue& value = call.value(i);
+  if (value.has_host() && value.shape().element_count() == 1) {
+    const HostArray& array = value.host();
+    return has_reals(array) ? OptionalArg(array.reals()[0]) : OptionalArg(array.integers()[0]);
+  }
+  return call.tensor(i);
 }
 
 void clip(Call& call) {
@@ -205,7 +214,7 @@ constexpr OpRow kRows[] = {
     {.op = "Shrink", .since = 9, .run = shrink},
     {.op = "Gelu", .since = 20, .run = gaussian, .check = check_gelu},
     {.op = "PRelu", .run = parametric},
-    {.op = "Clip", .run = clip},
+    {.op = "Clip", .run = clip, .plain_inputs = inputs(1, 2)},
     {.op = "Softmax", .run = soft},
     {.op = "LogSoftmax", .run = log_soft},
     {.op = "Hardmax", .run = hard},

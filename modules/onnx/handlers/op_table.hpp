@@ -17,7 +17,7 @@ class OpTable final {
   struct Found {
     const OpRow* row = nullptr;
     std::string reason = {};     ///< Why there is none.
-    std::string_view help = {};  ///< What would help.
+    std::string_view help = {};  ///< Remedy.
   };
 
   OpTable();

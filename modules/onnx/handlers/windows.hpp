@@ -12,8 +12,8 @@ struct WindowAxis {
   std::int64_t dilation = 1;
   std::int64_t before = 0;  ///< Padding in front.
   std::int64_t after = 0;   ///< Padding behind, as the node states it.
-  std::int64_t size = 0;    ///< Of the input.
-  std::int64_t count = 0;   ///< Of windows.
+  std::int64_t size = 0;    ///< Size of the input's axis.
+  std::int64_t count = 0;   ///< Number of windows.
 
   /// Elements from the first to the last tap.
   [[nodiscard]] std::int64_t extent() const noexcept { return (kernel - 1) * dilation + 1; }

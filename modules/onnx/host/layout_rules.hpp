@@ -1,4 +1,4 @@
-// Shapes and selections that a node's attributes and inputs ask for, the same for the host and the
+// Shapes and selections that a node's attributes and inputs determine, equal for the host and the
 // device. Opset differences (an attribute that became an input) are handled here.
 // Stateless. Threads: any. Errors of all: ArgumentError with the broken rule.
 #pragma once

@@ -29,7 +29,7 @@ namespace hearth::onnx {
 
 class Frame;
 
-/// What all nodes of one run share.
+/// State that all nodes of one run share.
 struct RunContext {
   Device device;
   Mode mode = Mode::eval;

@@ -1,6 +1,5 @@
 // OnnxValue: an input, a result or an inner value of an ONNX graph. It holds a tensor on a device,
-// or elements on the host (shapes, strings), or both; or a sequence of values; or nothing, as an
-// omitted optional.
+// elements on the host (shapes, strings), or both. It may also be a sequence of values, or nothing.
 // A value; copies share elements. Threads: like Tensor.
 #pragma once
 

@@ -35,10 +35,12 @@ struct OpRow {
   Handler run = nullptr;          ///< On the device. Null: on_host runs, with values read back.
   HostHandler on_host = nullptr;  ///< Runs if all inputs have elements on the host.
   InputSet host_inputs = 0;       ///< Inputs whose elements the device's handler needs on the host.
+  /// Inputs whose constants are numbers of the graph, as bounds, and never weights.
+  InputSet plain_inputs = 0;
   NodeCheck check = nullptr;
   std::string_view domain = {};
   std::string_view refusal = {};  ///< Why no node of this op runs, if it has no handler.
-  std::string_view help = {};     ///< What would help.
+  std::string_view help = {};     ///< Remedy for a refusal or a failed check.
   /// Whether the result is known on the host whatever the inputs are, as a shape.
   bool is_known = false;
 };
