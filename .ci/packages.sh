@@ -8,9 +8,10 @@ hearth_packages=( # the library and its examples
   libvulkan-dev glslang-dev glslang-tools spirv-tools spirv-headers # devices by Vulkan (the CMake files of glslang name its tools)
   libpng-dev libjpeg62-turbo-dev
   libminizip-dev # files of PyTorch
+  libprotobuf-dev # files of ONNX: the wire reader of protobuf-lite
   libncurses-dev # the Trainer's dashboard
 )
-hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers)
+hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers libonnx-testdata)
 hearth_clang_packages=(clang-14 libclang-rt-14-dev) # preset asan
 hearth_developer_packages=("${hearth_clang_packages[@]}" clang-format-14 clang-tidy-14 doxygen)
 

@@ -117,6 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Programs,
                                            "char_gpt",
                                            "memory_strategy",
                                            "import_weights",
+                                           "onnx_inference",
                                            "train_mnist",
                                            "concurrent_inference"),
                          [](const auto& param) { return std::string(param.param); });

@@ -6,14 +6,16 @@
 namespace hearth::fuzz {
 
 std::span<const Target> targets() noexcept {
-  static constexpr std::array<Target, 7> kTargets{
+  static constexpr std::array<Target, 9> kTargets{
       {{"op_stream", fuzz_op_stream},
        {"vulkan_op_stream", fuzz_vulkan_op_stream, lack_of_vulkan},
        {"op_trace", fuzz_op_trace},
        {"idx", fuzz_idx},
        {"safetensors", fuzz_safetensors},
        {"torch_file", fuzz_torch_file},
-       {"weight_index", fuzz_weight_index}}};
+       {"weight_index", fuzz_weight_index},
+       {"onnx", fuzz_onnx},
+       {"onnx_value", fuzz_onnx_value}}};
   return kTargets;
 }
 

@@ -37,6 +37,10 @@ void fuzz_safetensors(Input input);
 /// that the file offers are read.
 void fuzz_torch_file(Input input);
 void fuzz_weight_index(Input input);
+/// Reads an ONNX file: refused with the file's name, or reported; a file without problems is loaded.
+void fuzz_onnx(Input input);
+/// Reads a file with one ONNX value, as a tensor, a sequence and an optional.
+void fuzz_onnx_value(Input input);
 
 /// The reason why no vulkan:0 can be opened here; empty if it can.
 [[nodiscard]] std::string lack_of_vulkan();

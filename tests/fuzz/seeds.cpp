@@ -1,11 +1,13 @@
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 
 #include <hearth/streams/trace/op_trace_file.hpp>
 
 #include "fuzz_targets.hpp"
 #include "tests/streams/trace/op_trace_builder.hpp"
+#include "tests/support/onnx_bytes.hpp"
 #include "tests/support/random_bytes.hpp"
 #include "tests/support/torch_bytes.hpp"
 
@@ -194,6 +196,55 @@ std::vector<Bytes> weight_index_seeds() {
           bytes_of(R"({"weight_map":[1,[2,{"a":null}]]})")};
 }
 
+std::vector<Bytes> onnx_seeds() {
+  using namespace testing;
+  const OnnxGraphParts product{
+      .nodes = {onnx_node("MatMul", {"x", "w"}, {"h"}, {}, "product"),
+                onnx_node("Softmax", {"h"}, {"y"}, {onnx_attribute("axis", std::int64_t{-1})})},
+      .initialisers = {onnx_tensor("w", {2, 3}, {1, 2, 3, 4, 5, 6})},
+      .inputs = {onnx_value("x", {-1, 2})},
+      .outputs = {onnx_value("y", {-1, 3})}};
+  const OnnxGraphParts shapes{
+      .nodes = {onnx_node("Shape", {"x"}, {"s"}),
+                onnx_node("Gather", {"s", "zero"}, {"n"}),
+                onnx_node("Concat", {"n", "rest"}, {"t"}, {onnx_attribute("axis", std::int64_t{0})}),
+                onnx_node("Reshape", {"x", "t"}, {"y"})},
+      .initialisers = {onnx_integers("zero", {1}, {0}), onnx_integers("rest", {1}, {-1})},
+      .inputs = {onnx_value("x", {2, 3, 4})},
+      .outputs = {onnx_value("y", {-1, -1})}};
+  const ProtoBytes body = onnx_graph({.nodes = {onnx_node("Neg", {"x"}, {"r"})},
+                                      .initialisers = {},
+                                      .inputs = {},
+                                      .outputs = {onnx_value("r", {2})}});
+  const OnnxGraphParts branch{.nodes = {onnx_node("If",
+                                                  {"c"},
+                                                  {"y"},
+                                                  {onnx_graph_attribute("then_branch", body),
+                                                   onnx_graph_attribute("else_branch", body)})},
+                              .initialisers = {},
+                              .inputs = {onnx_value("x", {2}), onnx_value("c", {}, 9)},
+                              .outputs = {onnx_value("y", {2})}};
+  const OnnxGraphParts unknown{.nodes = {onnx_node("Nothing", {"x", "z"}, {"y"}, {}, "n", "d")},
+                               .initialisers = {},
+                               .inputs = {onnx_value("x", {2}, 15)},
+                               .outputs = {onnx_value("y", {2})}};
+  std::vector<Bytes> all;
+  for (const OnnxGraphParts& parts : {product, shapes, branch, unknown}) {
+    all.push_back(bytes_of(onnx_file(parts)));
+  }
+  all.push_back(bytes_of(onnx_file(product, 99)));
+  return all;
+}
+
+std::vector<Bytes> onnx_value_seeds() {
+  using namespace testing;
+  const ProtoBytes tensor = onnx_tensor("x", {2}, {1, 2});
+  return {bytes_of(tensor.bytes()),
+          bytes_of(onnx_integers("i", {1, 2}, {-1, 1}).bytes()),
+          bytes_of(ProtoBytes().text(1, "s").integer(2, 1).message(3, tensor).bytes()),
+          bytes_of(ProtoBytes().integer(2, 16).integer(1, 4).text(9, "raw bytes").bytes())};
+}
+
 }  // namespace
 
 std::vector<std::vector<std::byte>> seeds(std::string_view target) {
@@ -212,7 +263,19 @@ std::vector<std::vector<std::byte>> seeds(std::string_view target) {
   if (target == "weight_index") {
     return weight_index_seeds();
   }
-  return target == "idx" ? idx_seeds() : safetensors_seeds();
+  if (target == "idx") {
+    return idx_seeds();
+  }
+  if (target == "safetensors") {
+    return safetensors_seeds();
+  }
+  if (target == "onnx") {
+    return onnx_seeds();
+  }
+  if (target == "onnx_value") {
+    return onnx_value_seeds();
+  }
+  throw std::out_of_range("no seeds for fuzz target " + std::string(target));
 }
 
 }  // namespace hearth::fuzz
