@@ -10,6 +10,8 @@ namespace hearth::bench {
 int bisect_command(int argc, char** argv);
 /// `hearth-bench explain NAME|FILE`: shows the kernels of a program's ops, and why each ends.
 int explain_command(int argc, char** argv);
+/// `hearth-bench op KIND --m ... --candidates all`: times one op and its candidates.
+int op_command(int argc, char** argv);
 /// `hearth-bench peaks DEVICE...`: measures the peaks of devices and stores them.
 int peaks_command(int argc, char** argv);
 /// `hearth-bench replay FILE`: runs a recording again and prints how its results differ.

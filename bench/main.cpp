@@ -1,17 +1,14 @@
 // hearth-bench: the benchmarks, and the subcommands of commands.hpp.
 #include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <initializer_list>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "commands.hpp"
+#include "kernels/nearest_name.hpp"
 
 namespace hearth::bench {
 
@@ -26,6 +23,9 @@ std::span<const Command> commands() noexcept {
       {.name = "memory",
        .does = "draws a program's memory over time, tensor by tensor",
        .run = memory_command},
+      {.name = "op",
+       .does = "times one op, checked, and each of the kernels that may run it",
+       .run = op_command},
       {.name = "peaks",
        .does = "measures peak rates of devices, by which tapes decide what to recompute",
        .run = peaks_command},
@@ -55,34 +55,12 @@ void print_help() {
   std::printf("%s", benchmark_help());
 }
 
-// Edit distance by Wagner and Fischer; keeps one row of the table.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.at(b.size());
-}
-
 int refuse_subcommand(std::string_view given) {
-  const std::span<const Command> known = commands();
-  const auto nearest = std::ranges::min_element(
-      known, {}, [given](const Command& command) { return distance(given, command.name); });
-  std::string hint;
-  if (distance(given, nearest->name) <= 2) {
-    hint = std::string("did you mean '") + nearest->name + "'? ";
-  }
   std::fprintf(stderr,
-               "hearth-bench: no subcommand '%.*s'; %s--help lists what there is\n",
+               "hearth-bench: no subcommand '%.*s'%s; --help lists what there is\n",
                static_cast<int>(given.size()),
                given.data(),
-               hint.c_str());
+               did_you_mean(given, names_of(commands(), &Command::name)).c_str());
   return 1;
 }
 
