@@ -15,6 +15,12 @@ std::string_view exit_help() noexcept {
          "             3 slower with its whole interval, 4 unclear.\n";
 }
 
+Exit exit_of(const Error& error) noexcept {
+  return error.code == ErrorCode::invalid_argument || error.code == ErrorCode::not_found
+             ? Exit::usage
+             : Exit::wrong;
+}
+
 int refuse(std::string_view command, std::string_view text, Exit status) {
   fmt::print(stderr, "hearth-bench {}: {}\n", command, text);
   return static_cast<int>(status);

@@ -65,6 +65,8 @@ class CommandLine final {
   std::vector<std::pair<std::string, std::string>> order_ = {};
 };
 
+/// Returns usage for a mistake in the call, else wrong.
+[[nodiscard]] Exit exit_of(const Error& error) noexcept;
 /// Prints the text to stderr and returns the status.
 int refuse(std::string_view command, std::string_view text, Exit status);
 

@@ -96,12 +96,17 @@ void time_rule(BenchDevice& device,
 
 void time_against(const Side& incumbent,
                   const Side& challenger,
+                  Row& incumbent_row,
                   Row& row,
                   const MeasureOptions& options) {
   const Result<Contest> found = contest(incumbent, challenger, options.contest);
   if (!found.has_value()) {
     row = failed(std::move(row), found.error());
     return;
+  }
+  if (!incumbent_row.time.is_known()) {
+    set_figures(
+        incumbent_row, found.value().incumbent, found.value().incumbent_samples, options.roofs);
   }
   set_figures(row, found.value().challenger, found.value().challenger_samples, options.roofs);
   set_verdict(row, found.value().judgement);
@@ -187,7 +192,7 @@ std::vector<Row> measure_candidates(BenchDevice& device,
     } else if (i == 0) {
       time_rule(device, operands, row, options);
     } else {
-      time_against(rule, side_of(device, operands, each.id), row, options);
+      time_against(rule, side_of(device, operands, each.id), rows[0], row, options);
     }
     rows.push_back(std::move(row));
   }
@@ -288,12 +293,12 @@ std::vector<Row> measure_versions(BenchDevice& device,
   }
   second.check = checked.value().text;
   second.bits = second.check.starts_with("equal bytes") ? "=" : "~";
-  time_rule(device, *incumbent.value(), first, options);
   if (!checked.value().is_right) {
     second = wrong(std::move(second), checked.value().text);
   } else {
     time_against(side_of(device, *incumbent.value(), detail::kRulePick),
                  side_of(device, *challenger.value(), detail::kRulePick),
+                 first,
                  second,
                  options);
   }

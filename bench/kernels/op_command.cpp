@@ -75,7 +75,7 @@ int op_command(int argc, char** argv) {
   const Result<std::unique_ptr<Session>> opened =
       Session::open(line, fmt::format("hearth-bench op {}", fmt::join(given, " ")));
   if (!opened.has_value()) {
-    return refuse("op", opened.error().text, Exit::usage);
+    return refuse("op", opened.error().text, exit_of(opened.error()));
   }
   Session& session = *opened.value();
   for (const Problem& problem : problems.value()) {
