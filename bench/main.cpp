@@ -77,7 +77,7 @@ int refuse_subcommand(std::string_view given) {
                static_cast<int>(given.size()),
                given.data(),
                did_you_mean(given, names_of(commands(), &Command::name)).c_str());
-  return 1;
+  return 2;
 }
 
 int run(int argc, char** argv) {

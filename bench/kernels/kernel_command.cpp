@@ -77,6 +77,7 @@ int kernel_command(int argc, char** argv) {
           {{"--against", "FILE", "", "The version to compare with; its results count as right"},
            {"--input", "NAME:TYPE[N,N]", "", "An input; once for each, in their order"},
            {"--output", "NAME:TYPE[N,N]", "", "A result; none: y, like the first input"},
+           {"--header", "", "", "Print hearth_kernel.h, the entry point of C++ kernels"},
            {"--define", "NAME=VALUE", "", "A macro for C++ and GLSL; may be repeated"},
            {"--threads", "N", "256", "GLSL: threads of a workgroup"},
            {"--bytes", "N", "0", "Bytes that a run moves; 0: its inputs and results"},
@@ -84,6 +85,10 @@ int kernel_command(int argc, char** argv) {
            {"--tolerance", "T", "0", "Largest |a - b| / (1 + |b|); 0: by element type"}}));
   if (const std::optional<int> status = line.read(given)) {
     return *status;
+  }
+  if (line.has("--header")) {
+    fmt::print("{}", kernel_header());
+    return static_cast<int>(Exit::fine);
   }
   if (line.names().size() != 1) {
     return refuse("kernel", "it takes one file or expression; --help has an example", Exit::usage);

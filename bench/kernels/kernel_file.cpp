@@ -109,34 +109,49 @@ Result<int> run_program(std::vector<std::string> words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-/// Compiles to a new temporary file and returns its path.
-Result<std::filesystem::path> compile(const std::string& source,
-                                      const std::vector<std::string>& defines) {
-  std::string file = (std::filesystem::temp_directory_path() / "hearth-kernel-XXXXXX.so").string();
-  const int descriptor = ::mkstemps(file.data(), 3);
-  if (descriptor < 0) {
-    return Error{.code = ErrorCode::io_error, .text = file + ": " + std::strerror(errno)};
+/// A new folder for temporary files, removed with the object.
+class TemporaryFolder final {
+ public:
+  TemporaryFolder() : path_((std::filesystem::temp_directory_path() / "hearth-XXXXXX").string()) {
+    is_made_ = ::mkdtemp(path_.data()) != nullptr;
   }
-  ::close(descriptor);
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    if (is_made_) {
+      std::error_code ignored;  // what stays in /tmp harms nobody
+      std::filesystem::remove_all(path_, ignored);
+    }
+  }
+  [[nodiscard]] bool is_made() const noexcept { return is_made_; }
+  [[nodiscard]] std::filesystem::path path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool is_made_ = false;
+};
+
+/// Compiles to `folder`/kernel.so, with hearth_kernel.h beside it.
+Status compile(const std::string& source,
+               const std::filesystem::path& folder,
+               const std::vector<std::string>& defines) {
+  HEARTH_TRY_STATUS(
+      write_file_atomically(folder / "hearth_kernel.h", std::as_bytes(std::span(kKernelHeader))));
   const char* const chosen = std::getenv("CXX");  // NOLINT(concurrency-mt-unsafe): no thread yet
   std::vector<std::string> words{chosen == nullptr ? "c++" : chosen,
                                  "-O3",
                                  "-march=native",
                                  "-shared",
                                  "-fPIC",
-                                 fmt::format("-I{}", kKernelInclude)};
+                                 fmt::format("-I{}", folder.string())};
   for (const std::string& each : defines) {
     words.push_back("-D" + each);
   }
-  words.insert(words.end(), {"-o", file, source});
-  const Result<int> status = run_program(words);
-  if (!status.has_value() || status.value() != 0) {
-    std::filesystem::remove(file);
-    return status.has_value()
-               ? mistake(fmt::format("{} does not compile: {}", source, fmt::join(words, " ")))
-               : status.error();
-  }
-  return std::filesystem::path(file);
+  words.insert(words.end(), {"-o", (folder / "kernel.so").string(), source});
+  HEARTH_TRY(const int status, run_program(words));
+  return status == 0 ? Status()
+                     : Status(mistake(
+                           fmt::format("{} does not compile: {}", source, fmt::join(words, " "))));
 }
 
 Result<std::shared_ptr<void>> open_library(const std::filesystem::path& path) {
@@ -153,6 +168,10 @@ Result<std::string> read_text(const std::string& source) {
 }
 
 }  // namespace
+
+std::string_view kernel_header() noexcept {
+  return kKernelHeader;
+}
 
 Result<NamedOperand> parse_operand(const std::string& text) {
   const std::size_t colon = text.find(':');
@@ -216,15 +235,17 @@ Result<KernelFile> KernelFile::load(const std::string& source, const KernelReque
       code->glsl = {.text = defines + text, .threads = request.threads};
       code->text_hash = xxh64(std::as_bytes(std::span(code->glsl.text)));
     } else {
+      const TemporaryFolder folder;
       std::filesystem::path object = source;
       if (is_source) {
-        HEARTH_TRY(object, compile(source, request.defines));
+        if (!folder.is_made()) {
+          return Error{.code = ErrorCode::io_error,
+                       .text = folder.path().string() + ": " + std::strerror(errno)};
+        }
+        HEARTH_TRY_STATUS(compile(source, folder.path(), request.defines));
+        object = folder.path() / "kernel.so";
       }
-      Result<std::shared_ptr<void>> library = open_library(object);
-      if (is_source) {
-        std::filesystem::remove(object);  // it stays mapped
-      }
-      HEARTH_TRY(file.library_, std::move(library));
+      HEARTH_TRY(file.library_, open_library(object));
       void* const entry = ::dlsym(file.library_.get(), "kernel");
       if (entry == nullptr) {
         return mistake(fmt::format(

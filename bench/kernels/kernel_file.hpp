@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct KernelRequest {
   double bytes = 0;                   ///< Moved by one run; 0: inputs and outputs.
   double flops = 0;                   ///< Of one run; 0: unknown.
 };
+
+/// Returns the text of hearth_kernel.h.
+[[nodiscard]] std::string_view kernel_header() noexcept;
 
 class KernelFile final {
  public:
