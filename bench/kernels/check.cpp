@@ -242,8 +242,8 @@ void add_text(Checked& checked, const std::string& text) {
 
 }  // namespace
 
-// The rule runs anew on each set of data, and its results are copied out before a candidate runs: a
-// candidate that writes out of bounds may hit anything in its page.
+// The rule runs anew on each set of data. Its results are copied out before a candidate runs: one
+// that writes out of bounds may hit anything in its page.
 Result<std::vector<Checked>> check_candidates(BenchDevice& device,
                                               Operands& operands,
                                               const Problem& problem,

@@ -16,7 +16,7 @@
 
 namespace hearth::bench {
 
-/// Outcome of a check. `text` says how, or what is wrong: "16 rows against the reference".
+/// Outcome of a check. `text` names the comparison or the mistake: "reference, 16 of 1024".
 struct Checked {
   bool is_right = true;
   bool is_refused = false;  ///< The call does not allow this pick: nothing ran.
@@ -34,8 +34,8 @@ struct Checked {
     const Problem& problem,
     std::span<const detail::Candidate> candidates);
 
-/// Compares results with the reference, on a part of them where the reference would take long:
-/// every n-th row or image up to the last one. Requires operands that fill() wrote.
+/// Compares results with the reference. Where the reference would take long, it computes every n-th
+/// row or image, up to the last one. Requires operands that fill() wrote.
 ///
 /// Errors: those of reference::evaluate().
 [[nodiscard]] Result<Checked> check_reference(Operands& operands,

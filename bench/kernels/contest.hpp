@@ -2,7 +2,7 @@
 // decides; a kernel without an opponent is sampled against itself. Owns no clock: a side returns
 // samples. Threads: any; the sides run on the calling thread.
 // Invariants: (1) no figure stands on dirty samples; (2) only a busy machine is a reason to sample
-// anew: a verdict is never asked for twice.
+// anew: no verdict is sampled twice.
 #pragma once
 
 #include <hearth/autotune/judge.hpp>

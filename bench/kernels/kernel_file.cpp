@@ -119,7 +119,7 @@ class TemporaryFolder final {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder() {
     if (is_made_) {
-      std::error_code ignored;  // what stays in /tmp harms nobody
+      std::error_code ignored;  // a file that stays in /tmp is harmless
       std::filesystem::remove_all(path_, ignored);
     }
   }

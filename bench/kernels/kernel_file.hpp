@@ -24,12 +24,12 @@ struct NamedOperand {
 [[nodiscard]] Result<NamedOperand> parse_operand(const std::string& text);
 
 struct KernelRequest {
-  std::vector<NamedOperand> inputs;
-  std::vector<NamedOperand> outputs;  ///< Empty: one like the first input, called y.
-  std::vector<std::string> defines;   ///< "TILE=64"
-  int threads = 256;                  ///< GLSL: of a workgroup.
-  double bytes = 0;                   ///< Moved by one run; 0: inputs and outputs.
-  double flops = 0;                   ///< Of one run; 0: unknown.
+  std::vector<NamedOperand> inputs = {};
+  std::vector<NamedOperand> outputs = {};  ///< Empty: one like the first input, called y.
+  std::vector<std::string> defines = {};   ///< "TILE=64"
+  int threads = 256;                       ///< GLSL: of a workgroup.
+  double bytes = 0;                        ///< Moved by one run; 0: inputs and outputs.
+  double flops = 0;                        ///< Operations of one run; 0: unknown.
 };
 
 /// Returns the text of hearth_kernel.h.

@@ -11,9 +11,9 @@ namespace hearth::bench {
 /// Facts in their order, as ("commit", "42814f8d").
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// Reads the facts of the build and of the machine: commit, compiler, flags, processor, caches,
-/// cores, hypervisor, governor, load, date, and every variable of the environment that begins with
-/// OPENBLAS_, OMP_ or HEARTH_.
+/// Reads the facts of the build (commit, compiler, flags) and of the machine (processor, caches,
+/// cores, hypervisor, governor), and the date. Also reads all variables of the environment that
+/// begin with OPENBLAS_, OMP_ or HEARTH_.
 [[nodiscard]] Facts machine_facts();
 /// Returns facts of the whole run: the load before and behind it, and the share of all cores' time
 /// that the hypervisor took.

@@ -85,7 +85,7 @@ void time_rule(BenchDevice& device,
       samples.end(), contest.challenger_samples.begin(), contest.challenger_samples.end());
   set_figures(row, contest.incumbent, std::move(samples), options.roofs);
   row.verdict = contest.judgement.verdict;
-  // Alone, a row has no opponent: two halves that differ say that its time is not known.
+  // Alone, a row has no opponent: its time is not known if its halves differ.
   if (row.verdict != detail::Verdict::same) {
     row.verdict = detail::Verdict::unclear;
     row.verdict_text = contest.judgement.verdict == detail::Verdict::unclear

@@ -28,7 +28,8 @@ enum class Heat : std::uint8_t {
 /// Elements of the inputs, from a fixed seed.
 enum class Data : std::uint8_t {
   uniform,  ///< [-1, 1); integers -7 to 7.
-  special,  ///< As uniform, with zeros of both signs, infinities, NaN and denormals between them.
+  special,  ///< Uniform elements, with zeros of both signs, infinities, NaN and denormals between
+            ///< them.
   one_hot,  ///< Zeros, with a one at each 37th place.
 };
 

@@ -39,14 +39,14 @@ struct Problem {
   std::vector<OperandSpec> inputs = {};
   std::vector<OperandSpec> outputs = {};
   std::vector<std::byte> attributes = {};  ///< The struct of op_attributes.hpp.
-  std::vector<double> numbers = {};        ///< Of a custom kernel.
+  std::vector<double> numbers = {};        ///< Numbers of a custom kernel.
   std::uint16_t flags = 0;
-  ExpressionRef expression = {};  ///< Of kind `expression`.
+  ExpressionRef expression = {};  ///< Set for kind `expression`.
   const CustomCode* custom = nullptr;
   /// Function of the result; its inputs beyond the first are `epilogue_inputs`.
   ExpressionRef epilogue = {};
   std::vector<OperandSpec> epilogue_inputs = {};
-  /// What the reference may differ by.
+  /// Allowed difference from the reference.
   testing::Precision precision = testing::Precision::exact;
   double length = 1;  ///< Terms of a sum.
   OpCost cost = {};

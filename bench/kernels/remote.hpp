@@ -1,8 +1,8 @@
 // Samples of another program: a second build of hearth-bench that serves them by pipes, so that one
 // contest times two builds in turns.
 // Protocol, in lines: the server prints "row LABEL" for each row, then "ready". A request is
-// "PLACE RUNS", the row's place and a number of runs; the answer "WALL CPU RUNS SWITCHES PRESSURE
-// STEAL SOURCE ROTATED" in nanoseconds, or "error TEXT". Threads: one at a time.
+// "PLACE RUNS", the row's place and a number of runs. The answer is "WALL CPU RUNS SWITCHES
+// PRESSURE STEAL SOURCE ROTATED" in nanoseconds, or "error TEXT". Threads: one at a time.
 #pragma once
 
 #include <iosfwd>

@@ -43,7 +43,7 @@ std::string escaped(const std::string& text) {
 /// A logarithmic axis over whole decades.
 struct Axis {
   double low;   ///< Logarithm of its first value.
-  double high;  ///< Of its last one.
+  double high;  ///< Logarithm of its last value.
   double begin;
   double end;
 

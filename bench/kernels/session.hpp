@@ -17,7 +17,7 @@ namespace hearth::bench {
 
 /// Returns the options that all measuring commands have, after `own`.
 [[nodiscard]] std::vector<CommandOption> with_common_options(std::vector<CommandOption> own);
-/// Returns the part of them that says how results are written and how the judge decides.
+/// Returns the part of them for output and for the judge.
 [[nodiscard]] std::vector<CommandOption> with_output_options(std::vector<CommandOption> own);
 
 /// A line on stderr that shows how far the work is; nothing where stderr is no terminal.
@@ -64,7 +64,7 @@ class Session final {
   Progress progress_;
 };
 
-/// Prints the report as the options ask, and writes its files.
+/// Prints the report in the form that the options name, and writes its files.
 ///
 /// Errors: io_error.
 [[nodiscard]] Status write_report(const CommandLine& line, const Report& report);
