@@ -1,17 +1,14 @@
 // hearth-bench: the benchmarks, and the subcommands of commands.hpp.
 #include <algorithm>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <initializer_list>
-#include <numeric>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "commands.hpp"
+#include "kernels/nearest_name.hpp"
 
 namespace hearth::bench {
 
@@ -20,21 +17,40 @@ std::span<const Command> commands() noexcept {
       {.name = "bisect",
        .does = "finds the fused group with which a program goes wrong",
        .run = bisect_command},
+      {.name = "compare",
+       .does = "compares two builds, sampled in turns, or two reports",
+       .run = compare_command},
       {.name = "explain",
        .does = "shows which kernels a program's ops become, and why each ends",
        .run = explain_command},
+      {.name = "kernel",
+       .does = "times a kernel of yours, and compares it with another version",
+       .run = kernel_command},
       {.name = "memory",
        .does = "draws a program's memory over time, tensor by tensor",
        .run = memory_command},
+      {.name = "op",
+       .does = "times one op, checked, and each of the kernels that may run it",
+       .run = op_command},
+      {.name = "page",
+       .does = "writes the page of results from files of figures",
+       .run = page_command},
       {.name = "peaks",
        .does = "measures peak rates of devices, by which tapes decide what to recompute",
        .run = peaks_command},
       {.name = "replay",
        .does = "runs a recorded program again, and compares, reduces or times it",
        .run = replay_command},
+      {.name = "roofline",
+       .does = "draws the rows of a report under the roofs of their device",
+       .run = roofline_command},
+      {.name = "run", .does = "times the rows of a suite: where the time goes", .run = run_command},
       {.name = "trace",
        .does = "adds up what a traced program spent on each layer, op or line",
-       .run = trace_command}};
+       .run = trace_command},
+      {.name = "tune",
+       .does = "shows, compares, ships and removes stored tuning results",
+       .run = tune_command}};
   return kCommands;
 }
 
@@ -55,35 +71,13 @@ void print_help() {
   std::printf("%s", benchmark_help());
 }
 
-// Edit distance by Wagner and Fischer; keeps one row of the table.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.at(b.size());
-}
-
 int refuse_subcommand(std::string_view given) {
-  const std::span<const Command> known = commands();
-  const auto nearest = std::ranges::min_element(
-      known, {}, [given](const Command& command) { return distance(given, command.name); });
-  std::string hint;
-  if (distance(given, nearest->name) <= 2) {
-    hint = std::string("did you mean '") + nearest->name + "'? ";
-  }
   std::fprintf(stderr,
-               "hearth-bench: no subcommand '%.*s'; %s--help lists what there is\n",
+               "hearth-bench: no subcommand '%.*s'%s; --help lists what there is\n",
                static_cast<int>(given.size()),
                given.data(),
-               hint.c_str());
-  return 1;
+               did_you_mean(given, names_of(commands(), &Command::name)).c_str());
+  return 2;
 }
 
 int run(int argc, char** argv) {

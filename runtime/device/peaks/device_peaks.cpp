@@ -1,5 +1,7 @@
 #include "device_peaks.hpp"
 
+#include <hearth/autotune/duel.hpp>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,6 +15,7 @@
 
 #include <hearth/runtime/base/checked_file.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/machine_load.hpp>
 #include <hearth/runtime/base/shape.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
 #include <hearth/streams/kernel/expression.hpp>
@@ -30,13 +33,11 @@ constexpr std::int64_t kDeviceBytes = std::int64_t{64} << 20;
 constexpr int kAdditions = 192;
 constexpr std::int64_t kFirstElements = std::int64_t{1} << 18;
 
-// A run is long enough that launch and wait do not matter. On a host it is short enough that other
-// programs leave some runs undisturbed. The best run counts, because other programs only ever slow
-// a run down.
+// A sample is long enough that launch and wait do not matter. On a host it is short enough that
+// other programs leave some samples undisturbed.
 constexpr double kHostRunSeconds = 3e-4;
 constexpr double kDeviceRunSeconds = 2e-3;
 constexpr double kLeastSeconds = 2e-4;
-constexpr int kRuns = 12;
 constexpr int kMostLaunches = 4096;
 constexpr int kWarmLaunches = 16;
 // A GPU's clocks rise while it works.
@@ -64,6 +65,13 @@ Result<ExpressionRef> additions(std::string name, int count) {
   builder.output(sum);
   return make_expression(std::move(name), builder.take());
 }
+
+/// Time of a kernel by its low quantile. If the machine was busy, its shortest sample: at least the
+/// kernel's own time.
+struct PeakTime {
+  double seconds = 0;
+  bool is_clean = false;
+};
 
 class PeakRunner final {
  public:
@@ -99,30 +107,52 @@ class PeakRunner final {
     return {};
   }
 
-  /// Returns the kernel's time for this number of elements, in seconds.
-  Result<double> seconds(const Expression& kernel, std::int64_t elements) {
+  /// Returns the kernel's time for this number of elements.
+  Result<PeakTime> time(const Expression& kernel, std::int64_t elements) {
     HEARTH_TRY_STATUS(run(kernel, elements, 2).status());  // compiles, and writes both buffers
+    HEARTH_TRY(const int launches, launches_of_sample(kernel, elements));
+    detail::Duel duel({.limits = {.least_wall = nanoseconds_of(run_seconds_ / 2)}});
     double best = 0;
-    int launches = 1;
-    for (int runs = 0; runs < kRuns;) {
+    while (!duel.is_over()) {  // against itself
+      const detail::MachineLoad before = detail::MachineLoad::now();
+      HEARTH_TRY(const double taken, run(kernel, elements, launches));
+      const std::chrono::duration<double> waited =
+          detail::MachineLoad::now().waited - before.waited;
+      duel.add({.wall = nanoseconds_of(taken),
+                .run_count = launches,
+                .pressure = static_cast<float>(std::min(1.0, waited.count() / taken)),
+                .source = backend_.info().runs_inline ? detail::SampleSource::host_crew
+                                                      : detail::SampleSource::device});
+      best = best == 0 ? taken / launches : std::min(best, taken / launches);
+    }
+    const detail::Judgement& found = duel.judgement();
+    if (found.verdict != detail::Verdict::same) {
+      return PeakTime{.seconds = best, .is_clean = false};
+    }
+    return PeakTime{.seconds = 1e-9 * std::min(found.incumbent.low, found.challenger.low).count(),
+                    .is_clean = true};
+  }
+
+ private:
+  static std::chrono::nanoseconds nanoseconds_of(double seconds) noexcept {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * seconds));
+  }
+
+  /// Returns the number of launches that take run_seconds_.
+  Result<int> launches_of_sample(const Expression& kernel, std::int64_t elements) {
+    for (int launches = 1;; launches *= 2) {
       HEARTH_TRY(const double taken, run(kernel, elements, launches));
       if (taken <= 0) {
         return Error{.code = ErrorCode::invalid_argument,
                      .text = fmt::format("peaks of {}: this thread's clock stands still",
                                          backend_.info().name)};
       }
-      if (taken < run_seconds_ && launches < kMostLaunches) {
-        launches *= 2;
-        continue;
+      if (taken >= run_seconds_ || launches >= kMostLaunches) {
+        return launches;
       }
-      const double each = taken / launches;
-      best = runs == 0 ? each : std::min(best, each);
-      ++runs;
     }
-    return best;
   }
 
- private:
   /// Runs the kernel from one buffer to the other and back.
   Result<double> run(const Expression& kernel, std::int64_t elements, int launches) {
     const detail::Layout layout(Shape{elements});
@@ -189,6 +219,12 @@ KeptPeaks read_peaks(const std::string& name) {
   return kept;
 }
 
+/// Raises each rate to that of `now`, if it is higher: other programs only ever lower a rate.
+void raise(DevicePeaks& kept, const DevicePeaks& now) noexcept {
+  kept.copy_bytes_per_second = std::max(kept.copy_bytes_per_second, now.copy_bytes_per_second);
+  kept.additions_per_second = std::max(kept.additions_per_second, now.additions_per_second);
+}
+
 /// Whether the result can be stored. Otherwise each program would measure at its start.
 bool may_be_kept(const std::string& name) {
   const Result<std::filesystem::path> file = file_of(name);
@@ -204,7 +240,7 @@ std::int64_t buffer_bytes(bool is_host) noexcept {
 
 // Phases: two buffers; the copying kernel over all elements; the adding kernel over enough elements
 // for a measurable time.
-Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
+Result<MeasuredPeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
   const std::int64_t bytes = buffer_bytes(backend.info().runs_inline);
   if (most_bytes < 2 * bytes) {
     return Error{.code = ErrorCode::invalid_argument,
@@ -221,16 +257,18 @@ Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
   if (!backend.info().runs_inline) {
     HEARTH_TRY_STATUS(runner.warm(*chain, all, kWarmSeconds));
   }
-  HEARTH_TRY(const double copy_seconds, runner.seconds(*copy, all));
+  HEARTH_TRY(const PeakTime copy_time, runner.time(*copy, all));
   std::int64_t elements = kFirstElements;
-  HEARTH_TRY(double chain_seconds, runner.seconds(*chain, elements));
-  while (chain_seconds < kLeastSeconds && elements * 4 <= all) {
+  HEARTH_TRY(PeakTime chain_time, runner.time(*chain, elements));
+  while (chain_time.seconds < kLeastSeconds && elements * 4 <= all) {
     elements *= 4;
-    HEARTH_TRY(chain_seconds, runner.seconds(*chain, elements));
+    HEARTH_TRY(chain_time, runner.time(*chain, elements));
   }
-  return DevicePeaks{
-      .copy_bytes_per_second = static_cast<double>(bytes) / copy_seconds,
-      .additions_per_second = static_cast<double>(elements) * kAdditions / chain_seconds};
+  return MeasuredPeaks{
+      .peaks = {.copy_bytes_per_second = static_cast<double>(bytes) / copy_time.seconds,
+                .additions_per_second =
+                    static_cast<double>(elements) * kAdditions / chain_time.seconds},
+      .is_clean = copy_time.is_clean && chain_time.is_clean};
 }
 
 std::optional<DevicePeaks> kept_peaks(const std::string& name) {
@@ -243,15 +281,19 @@ DevicePeaks PeakSubject::part_of(const DevicePeaks& whole) const noexcept {
           .additions_per_second = whole.additions_per_second * part};
 }
 
-Result<DevicePeaks> PeakSubject::measure() const {
+Result<MeasuredPeaks> PeakSubject::measure() const {
   HEARTH_TRY(const std::unique_ptr<Backend> backend, open());
   return measure_peaks(*backend, most_bytes);
 }
 
 Result<DevicePeaks> PeakSubject::measure_now() const {
-  HEARTH_TRY(const DevicePeaks peaks, measure());
-  HEARTH_TRY_STATUS(write_peaks(name, {.peaks = peaks, .openings = kMostOpenings}));
-  return part_of(peaks);
+  HEARTH_TRY(const MeasuredPeaks measured, measure());
+  KeptPeaks kept = read_peaks(name);
+  raise(kept.peaks, measured.peaks);
+  // After a disturbed measurement, openings measure again.
+  kept.openings = measured.is_clean ? kMostOpenings : std::max<std::uint64_t>(kept.openings, 1);
+  HEARTH_TRY_STATUS(write_peaks(name, kept));
+  return part_of(kept.peaks);
 }
 
 std::optional<DevicePeaks> PeakSubject::known(detail::Log& log) const {
@@ -261,13 +303,10 @@ std::optional<DevicePeaks> PeakSubject::known(detail::Log& log) const {
   KeptPeaks kept = read_peaks(name);
   if (is_automatic && kept.openings < kMostOpenings && most_bytes >= 2 * kHostBytes &&
       may_be_kept(name)) {
-    const Result<DevicePeaks> measured = measure();
+    const Result<MeasuredPeaks> measured = measure();
     if (measured.has_value()) {
-      const DevicePeaks& now = measured.value();
-      kept.peaks = {.copy_bytes_per_second =
-                        std::max(kept.peaks.copy_bytes_per_second, now.copy_bytes_per_second),
-                    .additions_per_second =
-                        std::max(kept.peaks.additions_per_second, now.additions_per_second)};
+      const DevicePeaks& now = measured.value().peaks;
+      raise(kept.peaks, now);
       ++kept.openings;
       const Status written = write_peaks(name, kept);
       log.debug([&] {

@@ -16,13 +16,20 @@
 
 namespace hearth {
 
-/// Measures the peaks, using at most `most_bytes` of the backend's memory. Requires an idle
-/// backend; afterwards the backend may only be destroyed.
+struct MeasuredPeaks {
+  DevicePeaks peaks;
+  /// Whether the judge of `autotune` found the samples undisturbed. If not, the device may be
+  /// faster.
+  bool is_clean = false;
+};
+
+/// Measures the peaks by duels of each kernel against itself, using at most `most_bytes` of the
+/// backend's memory. Requires an idle backend; afterwards the backend may only be destroyed.
 ///
-/// Cost: some tens of milliseconds; on a GPU also two compilations.
+/// Cost: a tenth of a second; on a GPU also two compilations.
 /// Errors: invalid_argument for too few bytes or a test's clock; those of the backend;
 /// deadline_exceeded.
-[[nodiscard]] Result<DevicePeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
+[[nodiscard]] Result<MeasuredPeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);
 
 /// Peaks stored under this name; nullopt if none can be read.
 [[nodiscard]] std::optional<DevicePeaks> kept_peaks(const std::string& name);
@@ -40,12 +47,13 @@ struct PeakSubject {
   /// the result can be stored. The maximum of each rate counts, because other programs only ever
   /// slow a run down. Returns nullopt if there are no peaks; the log reports a failed measurement.
   [[nodiscard]] std::optional<DevicePeaks> known(detail::Log& log) const;
-  /// Measures and replaces the stored peaks. Requires `open`. Errors: those of opening and
+  /// Measures, and returns the larger of each measured and each stored rate, which is then stored:
+  /// a busy machine never lowers a peak. Requires `open`. Errors: those of opening and
   /// measuring; io_error; not_found if there is no cache folder.
   [[nodiscard]] Result<DevicePeaks> measure_now() const;
 
  private:
-  [[nodiscard]] Result<DevicePeaks> measure() const;
+  [[nodiscard]] Result<MeasuredPeaks> measure() const;
   [[nodiscard]] DevicePeaks part_of(const DevicePeaks& whole) const noexcept;
 };
 

@@ -3,6 +3,7 @@
 
 #include "tests/base/temporary_folder.hpp"
 #include "tests/support/environment_variable.hpp"
+#include "tests/support/forwarding_backend.hpp"
 
 #include <hearth/backends/builtin/builtin.hpp>
 #include <hearth/runtime/runtime.hpp>
@@ -61,6 +62,31 @@ TEST_F(DevicePeaksTest, AreMeasuredAndKept) {
   EXPECT_EQ(kept->copy_bytes_per_second, peaks.copy_bytes_per_second);
   EXPECT_EQ(kept->additions_per_second, peaks.additions_per_second);
   EXPECT_FALSE(kept_peaks("another").has_value());
+}
+
+/// A device that takes three times as long for each kernel, as on a busy machine.
+class BusyBackend final : public testing::ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  [[nodiscard]] Issue submit_one(const Launch& launch, Points after) override {
+    static_cast<void>(ForwardingBackend::submit_one(launch, after));
+    static_cast<void>(ForwardingBackend::submit_one(launch, after));
+    return ForwardingBackend::submit_one(launch, after);
+  }
+};
+
+TEST_F(DevicePeaksTest, ABusyMachineNeverLowersThem) {
+  const DevicePeaks before = subject("raised").measure_now().value();
+  PeakSubject busy = subject("raised");
+  busy.open = [open = busy.open]() -> Result<std::unique_ptr<Backend>> {
+    return std::make_unique<BusyBackend>(open().value());
+  };
+  const DevicePeaks now = busy.measure_now().value();
+  EXPECT_EQ(now.copy_bytes_per_second, before.copy_bytes_per_second);
+  EXPECT_EQ(now.additions_per_second, before.additions_per_second);
+  EXPECT_EQ(kept_peaks("raised")->additions_per_second, before.additions_per_second);
 }
 
 TEST_F(DevicePeaksTest, ADamagedFileIsNone) {
