@@ -253,12 +253,12 @@ PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
 // Trials of a device run on a backend of its own, with the device's cores.
 TuneSubject Runtime::Impl::tune_subject_of(const DeviceOptions& options,
                                            const BackendInfo& info) const {
-  if (info.fingerprint.empty() || backend_factory->make || executor->is_manual()) {
+  if (info.fingerprint.empty() || executor->is_manual()) {
     return {};
   }
   BackendRequest request = request_for(options);
   request.executor = nullptr;
-  return {.open = [request] { return make_backend(request); },
+  return {.open = [factory = *backend_factory, request] { return make_by(factory, request); },
           .fingerprint = detail::Fingerprint::of_text(info.fingerprint),
           .level = autotune};
 }

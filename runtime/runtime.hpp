@@ -139,7 +139,7 @@ struct AvailableDevice {
 /// Cost: queries the drivers, up to half a second. Threads: any.
 [[nodiscard]] std::vector<AvailableDevice> available_devices();
 
-/// What Runtime::tune() did, in calls of different sizes, layouts or types.
+/// Result of Runtime::tune(), in calls of different sizes, layouts or types.
 struct TuneReport {
   int tuned_count = 0;     ///< Calls whose trials ended; the store keeps their results.
   int improved_count = 0;  ///< Tuned calls that another kernel runs from now on.

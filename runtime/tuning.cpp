@@ -1,4 +1,4 @@
-// Measurements of a device that a program asks for: its peak rates, and trials of its kernels.
+// Measurements of a device at a program's request: its peak rates, and trials of its kernels.
 #include <hearth/runtime/runtime.hpp>
 
 #include "runtime_impl.hpp"

@@ -1,5 +1,5 @@
-// The facts of a call by which picks are kept: traits, read from the record at each launch, and the
-// key, under which results are stored. Private to runtime. Pure functions. Threads: any.
+// The facts of a call by which picks are kept. Traits are read from the record at each launch.
+// Results are stored under the key. Private to runtime. Pure functions. Threads: any.
 #pragma once
 
 #include <hearth/autotune/pick_table.hpp>

@@ -33,7 +33,7 @@ bool is_settled(const detail::TuneEntry* entry) noexcept {
     const detail::TuneKey key = key_of(call, core_count_);
     const detail::TuneEntry* const entry = cache_.find(key);
     if (entry != nullptr) {
-      pick = detail::pick_from(*entry, candidates, detail::Numerics::same_bits);
+      pick = detail::pick_from(*entry, candidates, Numerics::same_bits);
     }
     if (!is_settled(entry)) {
       want(key, call);
