@@ -395,7 +395,8 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
     return std::move(done.status);
   };
   Status status = guarded(what, run);
-  if (launch.pick != detail::kRulePick && (is_pick_refused || scratch_->is_short())) [[unlikely]] {
+  if (!status.has_value() && launch.pick != detail::kRulePick &&
+      (is_pick_refused || scratch_->is_short())) [[unlikely]] {
     follow_rule(launch, is_pick_refused);
     status = guarded(what, run);
   }
