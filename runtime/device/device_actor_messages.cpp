@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/client/tickets.hpp"
+#include "runtime/device/tuning/picks.hpp"
 
 namespace hearth {
 namespace {
