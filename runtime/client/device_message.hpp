@@ -28,6 +28,8 @@
 namespace hearth {
 
 struct Transfer;
+struct TunedEntries;  // of runtime/device/tuning, like WantedCalls
+struct WantedCalls;
 
 /// A drop that no lane orders; it waits for all uses listed in `uses`.
 struct DropOutside {
@@ -133,6 +135,15 @@ struct StartExplanation {
 struct TakeExplanation {
   Promise<Explanation> answer;
 };
+/// Returns the calls that have candidates and no settled entry.
+struct AskWantedCalls {
+  Promise<std::shared_ptr<const WantedCalls>> answer;
+};
+/// Adds results of trials to the device's picks.
+struct UseEntries {
+  std::shared_ptr<const TunedEntries> tuned;
+  Promise<void> answer;
+};
 /// Answered when the device has reached this point.
 struct AwaitIdle {
   Promise<void> answer;
@@ -155,6 +166,8 @@ using DeviceQuestion = std::variant<AskMemory,
                                     TakeMemoryTrace,
                                     StartExplanation,
                                     TakeExplanation,
+                                    AskWantedCalls,
+                                    UseEntries,
                                     AwaitIdle,
                                     RestartDevice>;
 

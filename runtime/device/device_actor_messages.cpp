@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/client/tickets.hpp"
+#include "runtime/device/tuning/picks.hpp"
 
 namespace hearth {
 namespace {
@@ -112,6 +113,19 @@ void DeviceActor::answer(DeviceQuestion& question) {
           [&](TakeMemoryTrace& ask) { reply(ask, [&] { return take_memory_trace(); }); },
           [&](StartExplanation& ask) { reply(ask, [&] { dispatch_.start_journal(); }); },
           [&](TakeExplanation& ask) { reply(ask, [&] { return dispatch_.take_journal(); }); },
+          [&](AskWantedCalls& ask) {
+            reply(ask, [&] {
+              return std::make_shared<const WantedCalls>(options_.picks ? options_.picks->wanted()
+                                                                        : WantedCalls());
+            });
+          },
+          [&](UseEntries& ask) {
+            reply(ask, [&] {
+              if (options_.picks) {
+                options_.picks->add(ask.tuned->entries);
+              }
+            });
+          },
           [&](AwaitIdle& ask) { ask.answer.set_value(); },
           [&](RestartDevice& ask) { reply(ask, [&] { restart(); }); }},
       question);
