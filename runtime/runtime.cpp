@@ -29,6 +29,7 @@
 #include "runtime/device/memory/logged_memory.hpp"
 #include "runtime/device/peaks/device_list.hpp"
 #include "runtime/device/peaks/device_peaks.hpp"
+#include "runtime/device/tuning/picks.hpp"
 #include "runtime_impl.hpp"
 
 namespace hearth {
@@ -117,6 +118,9 @@ std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
 
 void Runtime::Impl::close() {
   for (Node& node : nodes) {
+    if (node.tuner) {
+      node.tuner->stop();
+    }
     node.endpoint->close();
     node.endpoint->post(StopDevice{.limit = Deadline::in(shutdown_limit)});
   }
@@ -128,6 +132,10 @@ void Runtime::Impl::close() {
     if (node.waiter) {
       node.waiter->stop();
       node.waiter_thread->end(limit);
+    }
+    if (node.tuner) {
+      constexpr std::chrono::seconds kTrialGrace{1};  // for a candidate that does not return
+      node.tuner_thread->end(std::min(limit, Deadline::in(kTrialGrace)));
     }
   }
   nodes.clear();
@@ -253,7 +261,7 @@ PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
 // Trials of a device run on a backend of its own, with the device's cores.
 TuneSubject Runtime::Impl::tune_subject_of(const DeviceOptions& options,
                                            const BackendInfo& info) const {
-  if (info.fingerprint.empty() || executor->is_manual()) {
+  if (info.fingerprint.empty()) {
     return {};
   }
   BackendRequest request = request_for(options);
@@ -263,9 +271,23 @@ TuneSubject Runtime::Impl::tune_subject_of(const DeviceOptions& options,
           .level = autotune};
 }
 
+std::unique_ptr<detail::OwnedThread> Runtime::Impl::start_tuner(
+    const DeviceOptions& options,
+    const IntrusivePtr<DeviceEndpoint>& endpoint,
+    const std::shared_ptr<BackgroundTuner>& tuner) {
+  return std::make_unique<detail::OwnedThread>(
+      *executor,
+      detail::ThreadOptions{.name = endpoint->name() + " trials", .cores = options.cores},
+      detail::OwnedThreadOptions{.subject = fmt::format("the tuner of device {}", endpoint->name()),
+                                 .observe = [tuner] { return tuner->describe(); },
+                                 .limit = shutdown_limit,
+                                 .log = &tables->log},
+      [endpoint, tuner] { tuner->thread_main(*endpoint); });
+}
+
 // Phases: open the backend, which describes the device; make the endpoint, with its known speed;
-// make the actor; start the actor's thread, and a waiter's for an asynchronous device; register the
-// watchdog's witness.
+// make the actor, with its picks; start the actor's thread, a waiter's for an asynchronous device,
+// and a tuner's; register the watchdog's witness.
 void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   std::unique_ptr<Backend> backend = open_backend(options, loc);
   const BackendInfo info = backend->info();
@@ -286,11 +308,20 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   auto waiter = info.runs_inline ? nullptr : std::make_shared<CompletionWaiter>();
   actor_options.waiter = waiter;
   TuneSubject tuned = tune_subject_of(options, info);
-  actor_options.picks = tuned.picks(info.core_count, tables->log);
+  std::shared_ptr<BackgroundTuner> tuner;
+  if (tuned.has_trials() && !tables->is_deterministic) {
+    tuner = std::make_shared<BackgroundTuner>(tuned);
+  }
+  if (tuned.has_picks()) {
+    actor_options.picks = std::make_shared<Picks>(info.core_count, tuned.has_trials(), tuner);
+    actor_options.picks->add(tuned.stored(tables->log));
+  }
   auto actor = std::make_shared<DeviceActor>(endpoint, std::move(backend), actor_options);
   std::unique_ptr<detail::OwnedThread> waiter_thread =
       waiter ? start_waiter(endpoint, waiter) : nullptr;
   std::unique_ptr<detail::OwnedThread> thread = start_thread(options, endpoint, actor);
+  std::unique_ptr<detail::OwnedThread> tuner_thread =
+      tuner ? start_tuner(options, endpoint, tuner) : nullptr;
   std::shared_ptr<const void> witness =
       tables->watchdog->watch({.name = fmt::format("device {}", info.name),
                                .ask =
@@ -312,14 +343,18 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
                        .waiter_thread = std::move(waiter_thread),
                        .witness = std::move(witness),
                        .measured = std::move(measured),
-                       .tuned = std::move(tuned)});
+                       .tuned = std::move(tuned),
+                       .tuner = std::move(tuner),
+                       .tuner_thread = std::move(tuner_thread)});
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   const detail::Settings settings = detail::Settings::from_environment();
   has_async_sims = settings.boolean(detail::Setting::async_sims).value().value_or(false);
   fusion = options.fusion.value_or(fusion_of(settings));
-  autotune = options.autotune.value_or(autotune_of(settings));
+  // A program that steps its threads asks for trials, which read files, in its options alone.
+  autotune =
+      options.autotune.value_or(executor->is_manual() ? AutotuneLevel::off : autotune_of(settings));
   const bool is_eager = settings.boolean(detail::Setting::eager_reports).value().value_or(false);
   tables = std::make_shared<RuntimeTables>(
       RuntimeId{unique_number()},

@@ -115,8 +115,10 @@ struct RuntimeOptions {
   /// step, and overflow above 65,504. Only Vulkan devices with such units use it. As PyTorch's
   /// allow_fp16_accumulation.
   bool allow_f16_sums = false;
-  /// Whether kernels follow stored picks, and how many candidates tune() tries for a call. No level
-  /// changes a bit of a result. Empty: the value of HEARTH_AUTOTUNE, else balanced.
+  /// Whether kernels follow stored picks, and how many candidates trials compare for a call. Trials
+  /// run while a device is idle, for at most 2 % of the time, and in tune(). No level changes a bit
+  /// of a result. Empty: the value of HEARTH_AUTOTUNE, else balanced; with an executor that steps
+  /// threads, off.
   std::optional<AutotuneLevel> autotune = {};
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends. Empty: the
   /// value of HEARTH_RECORD_FILE.
@@ -190,10 +192,13 @@ class Runtime {
   /// Units: `limit`: time after which no further trial begins.
   /// Errors: ArgumentError for a device of another runtime, and if `autotune` allows no trials;
   /// OutOfMemory; DeviceError; FileError if the results cannot be stored.
-  /// Cost: 50 to 500 ms for each call. Devices without choices return at once.
+  /// Cost: 50 to 500 ms for each call. Devices without choices return at once. A candidate that
+  /// does not return blocks the call; once the program was ended, no later run tries it.
   TuneReport tune(const Device& device,
                   std::chrono::nanoseconds limit = std::chrono::minutes(1),
                   SourceLoc loc = SourceLoc::current()) const;
+  /// The level of RuntimeOptions::autotune, or that of the environment.
+  [[nodiscard]] AutotuneLevel autotune() const noexcept;
   [[nodiscard]] RuntimeExecutor& executor() const noexcept;
   /// The log for the person who runs the program; the library reports everything else there.
   [[nodiscard]] RuntimeLog& log() const noexcept;

@@ -20,6 +20,7 @@
 #include "runtime/device/backend_factory.hpp"
 #include "runtime/device/device_actor.hpp"
 #include "runtime/device/peaks/device_peaks.hpp"
+#include "runtime/device/tuning/background_tuner.hpp"
 #include "runtime/device/tuning/tune_subject.hpp"
 
 namespace hearth {
@@ -36,6 +37,9 @@ struct Runtime::Impl {
     bool is_listed = true;  ///< Runtime::devices() lists it.
     PeakSubject measured = {};
     TuneSubject tuned = {};
+    /// null if the device has no trials; shared with its thread, which may be abandoned
+    std::shared_ptr<BackgroundTuner> tuner = {};
+    std::unique_ptr<detail::OwnedThread> tuner_thread = {};
   };
 
   ThreadExecutor threads;
@@ -87,6 +91,11 @@ struct Runtime::Impl {
   [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_waiter(
       const IntrusivePtr<DeviceEndpoint>& endpoint,
       const std::shared_ptr<CompletionWaiter>& waiter);
+  /// Starts the thread of a device's background trials.
+  [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_tuner(
+      const DeviceOptions& options,
+      const IntrusivePtr<DeviceEndpoint>& endpoint,
+      const std::shared_ptr<BackgroundTuner>& tuner);
   /// Records the whole run to record_file.
   void record_run(const Runtime& runtime);
   /// Keeps the run's trace, which is already on, for trace_file.

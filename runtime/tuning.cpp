@@ -4,8 +4,11 @@
 #include "runtime_impl.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -69,6 +72,10 @@ std::string TuneReport::to_string() const {
                      left_count);
 }
 
+AutotuneLevel Runtime::autotune() const noexcept {
+  return impl_->autotune;
+}
+
 // Phases: the calls that the device met; trials on a backend of their own; the results to the
 // device.
 TuneReport Runtime::tune(const Device& device,
@@ -78,7 +85,7 @@ TuneReport Runtime::tune(const Device& device,
   if (!node.tuned.open) {
     return {};
   }
-  if (detail::most_challengers(node.tuned.level) == 0) {
+  if (!node.tuned.has_trials()) {
     refuse("tune",
            device,
            fmt::format("runs no trials: autotune is {}", detail::name(node.tuned.level)),
@@ -86,16 +93,23 @@ TuneReport Runtime::tune(const Device& device,
   }
   const std::shared_ptr<const WantedCalls> wanted =
       ask<AskWantedCalls>(*node.endpoint, std::nullopt, loc);
+  std::optional<BackgroundTuner::Suspension> alone;
+  if (node.tuner) {
+    alone.emplace(*node.tuner);
+  }
   TuneRound round =
       value_of(node.tuned.tune(*wanted, Deadline::in(limit), impl_->tables->log), loc);
   const TuneReport report{.tuned_count = static_cast<int>(round.tuned.entries.size()),
                           .improved_count = round.improved_count,
                           .unclear_count = round.unclear_count,
                           .left_count = round.left_count};
-  ask<UseEntries>(*node.endpoint,
-                  std::nullopt,
-                  loc,
-                  std::make_shared<const TunedEntries>(std::move(round.tuned)));
+  if (node.tuner) {
+    std::vector<detail::TuneKey> keys;
+    std::ranges::transform(round.tuned.entries, std::back_inserter(keys), &detail::TuneEntry::key);
+    node.tuner->settle(std::move(keys));
+  }
+  // Comes before all work that is submitted from now on.
+  node.endpoint->post(UseEntries{std::make_shared<const TunedEntries>(std::move(round.tuned))});
   return report;
 }
 

@@ -100,6 +100,10 @@ struct WorkEnded {
 struct DescribeWaits {
   Promise<std::string> answer;
 };
+/// Adds results of trials to the device's picks.
+struct UseEntries {
+  std::shared_ptr<const TunedEntries> tuned;
+};
 
 // ---- Questions: answered after all previously queued work has been consumed, or after some turns
 // on a device that is never idle ----
@@ -139,11 +143,6 @@ struct TakeExplanation {
 struct AskWantedCalls {
   Promise<std::shared_ptr<const WantedCalls>> answer;
 };
-/// Adds results of trials to the device's picks.
-struct UseEntries {
-  std::shared_ptr<const TunedEntries> tuned;
-  Promise<void> answer;
-};
 /// Answered when the device has reached this point.
 struct AwaitIdle {
   Promise<void> answer;
@@ -167,7 +166,6 @@ using DeviceQuestion = std::variant<AskMemory,
                                     StartExplanation,
                                     TakeExplanation,
                                     AskWantedCalls,
-                                    UseEntries,
                                     AwaitIdle,
                                     RestartDevice>;
 
@@ -182,6 +180,7 @@ using DeviceMessage = std::variant<DropOutside,
                                    StopDevice,
                                    WorkEnded,
                                    DescribeWaits,
+                                   UseEntries,
                                    DeviceQuestion>;
 
 }  // namespace hearth

@@ -61,6 +61,11 @@ void DeviceActor::receive(DeviceMessage& message) {
                    },
                    [this](const WorkEnded& ended) { record_work_ended(ended); },
                    [this](DescribeWaits& ask) { ask.answer.set_value(report_.describe()); },
+                   [this](const UseEntries& use) {
+                     if (options_.picks) {
+                       options_.picks->add(use.tuned->entries);
+                     }
+                   },
                    [this](DeviceQuestion& question) { keep_question(std::move(question)); }},
         message);
   } catch (...) {
@@ -117,13 +122,6 @@ void DeviceActor::answer(DeviceQuestion& question) {
             reply(ask, [&] {
               return std::make_shared<const WantedCalls>(options_.picks ? options_.picks->wanted()
                                                                         : WantedCalls());
-            });
-          },
-          [&](UseEntries& ask) {
-            reply(ask, [&] {
-              if (options_.picks) {
-                options_.picks->add(ask.tuned->entries);
-              }
             });
           },
           [&](AwaitIdle& ask) { ask.answer.set_value(); },

@@ -13,6 +13,7 @@
 
 #include <hearth/autotune/tune_store.hpp>
 #include <hearth/runtime/base/log.hpp>
+#include <hearth/runtime/base/machine_load.hpp>
 
 #include "runtime/client/ask.hpp"
 #include "runtime/device/backend_factory.hpp"
@@ -72,13 +73,14 @@ class Tune : public ::testing::Test {
   }
   // A product whose rule packs weights that a swapped product reads in place.
   static std::vector<float> run_product(const Runtime& runtime) {
-    const StreamScope scope(runtime.device());
+    const Device device = runtime.device();
     std::vector<float> values(32 * 256);
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = 1.0F / static_cast<float>(i % 97 + 3);
     }
-    const Tensor a = Tensor::from(values, {32, 256});
-    const Tensor b = Tensor::from(std::vector<float>(values.rbegin(), values.rend()), {32, 256});
+    const Tensor a = Tensor::from(device, values, Shape{32, 256});
+    const Tensor b =
+        Tensor::from(device, std::vector<float>(values.rbegin(), values.rend()), Shape{32, 256});
     return matmul(a, transpose(b)).to_vector<float>();
   }
   static WantedCalls wanted(const Runtime& runtime) {
@@ -100,7 +102,7 @@ class Tune : public ::testing::Test {
                    .label = "product",
                    .ladder = {{.id = pick, .text_hash = text_hash},
                               {.id = kRulePick, .text_hash = text_hash}},
-                   .tuned_at = std::chrono::sys_seconds(1s)}},
+                   .tuned_at = detail::time_of_day()}},
                  {})
           .value();
     }
@@ -169,7 +171,7 @@ TEST_F(Tune, ARefusedPickFallsBackToTheRuleOnce) {
     expected = run_product(*runtime);
     store_pick(*runtime, other.id, other.text_hash);
   }
-  notes = {.refuses = true};
+  notes = {.picks = {}, .refuses = true};
   const auto runtime = open(AutotuneLevel::cached_only);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(run_product(*runtime), expected);

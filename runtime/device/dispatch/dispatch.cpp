@@ -17,8 +17,8 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "guarded.hpp"
 #include "runtime/client/tickets.hpp"
+#include "runtime/device/memory/guarded.hpp"
 #include "runtime/device/tuning/picks.hpp"
 #include "view_layout.hpp"
 

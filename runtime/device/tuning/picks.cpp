@@ -1,6 +1,11 @@
 #include "picks.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include <hearth/runtime/base/machine_load.hpp>
+
+#include "background_tuner.hpp"
 
 namespace hearth {
 namespace {
@@ -14,7 +19,7 @@ std::vector<WantedOperand> operands_of(std::span<const TensorView> views) {
 }
 
 bool is_settled(const detail::TuneEntry* entry) noexcept {
-  return entry != nullptr && !detail::is_stale(*entry, entry->tuned_at);
+  return entry != nullptr && !detail::is_stale(*entry, detail::time_of_day());
 }
 
 }  // namespace
@@ -52,6 +57,9 @@ void Picks::want(const detail::TuneKey& key, const KernelCall& call) {
                      .record = call.op.record(),
                      .inputs = operands_of(call.inputs),
                      .outputs = operands_of(call.outputs)});
+  if (tuner_) {
+    tuner_->want(wanted_.back());
+  }
 }
 
 void Picks::refuse(const KernelCall& call, detail::CandidateId pick) {

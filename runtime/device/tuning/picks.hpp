@@ -9,7 +9,8 @@
 #include <hearth/backends/kernel_maker.hpp>
 
 #include <cstddef>
-#include <unordered_map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "call_key.hpp"
@@ -17,12 +18,16 @@
 
 namespace hearth {
 
+class BackgroundTuner;
+
 class Picks final {
  public:
   static constexpr std::size_t kMostWanted = 256;
 
-  /// `collects`: whether wanted() lists calls without an entry.
-  Picks(int core_count, bool collects) : core_count_(core_count), collects_(collects) {}
+  /// `collects`: whether wanted() lists calls without an entry. `tuner` receives each of them; may
+  /// be null.
+  Picks(int core_count, bool collects, std::shared_ptr<BackgroundTuner> tuner = nullptr)
+      : core_count_(core_count), collects_(collects), tuner_(std::move(tuner)) {}
 
   /// Returns the pick of a call whose kind may_be_picked().
   ///
@@ -50,6 +55,7 @@ class Picks final {
 
   int core_count_;
   bool collects_;
+  std::shared_ptr<BackgroundTuner> tuner_;
   detail::PickTable table_;
   detail::TuneCache cache_;
   std::vector<WantedCall> wanted_;

@@ -40,6 +40,13 @@ std::int64_t bytes_of(const WantedOperand& operand) noexcept {
   return whole_lines(extent_of(operand.layout).count * size_bytes(operand.dtype));
 }
 
+/// The bytes between the first and the last element of a view, these included.
+std::span<std::byte> bytes_in(const TensorView& view) noexcept {
+  const Extent extent = extent_of(*view.layout);
+  const std::int64_t size = size_bytes(view.dtype);
+  return {view.data - extent.before * size, static_cast<std::size_t>(extent.count * size)};
+}
+
 float normal_at(std::uint64_t index) noexcept {
   const philox::Block block = philox::rounds(
       {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U), 0, 0},
@@ -73,6 +80,17 @@ float element_at(TrialData data, std::uint64_t index) noexcept {
 
 }  // namespace
 
+std::int64_t bytes_of(const WantedCall& wanted) noexcept {
+  std::int64_t bytes = 0;
+  for (const WantedOperand& input : wanted.inputs) {
+    bytes += bytes_of(input);
+  }
+  for (const WantedOperand& output : wanted.outputs) {
+    bytes += bytes_of(output);
+  }
+  return bytes;
+}
+
 Result<TrialMemory> TrialMemory::make(Backend& backend,
                                       const WantedCall& wanted,
                                       std::int64_t rotated_bytes) {
@@ -82,12 +100,8 @@ Result<TrialMemory> TrialMemory::make(Backend& backend,
                  .device = backend.info().name};
   }
   TrialMemory memory(backend, wanted);
-  for (const WantedOperand& input : wanted.inputs) {
-    memory.set_bytes_ += bytes_of(input);
-  }
-  for (const WantedOperand& output : wanted.outputs) {
-    memory.set_bytes_ += bytes_of(output) + 2 * kGuardBytes;
-  }
+  memory.set_bytes_ =
+      bytes_of(wanted) + 2 * kGuardBytes * static_cast<std::int64_t>(wanted.outputs.size());
   const auto count = std::clamp<std::size_t>(
       static_cast<std::size_t>((rotated_bytes + memory.set_bytes_ - 1) / memory.set_bytes_),
       1,
@@ -136,21 +150,27 @@ KernelCall TrialMemory::call(std::size_t index) const noexcept {
 }
 
 void TrialMemory::fill(TrialData data) {
-  std::uint64_t index = 0;
-  for (const Set& set : sets_) {
-    for (std::size_t i = 0; i < set.inputs.size(); ++i) {
-      const TensorView& view = set.inputs[i];
-      const Extent extent = extent_of(*view.layout);
-      std::byte* const first = view.data - extent.before * size_bytes(view.dtype);
-      visit_dtype(view.dtype, [&](auto zero) {
-        using T = decltype(zero);
-        T* const to = reinterpret_cast<T*>(first);
-        for (std::int64_t at = 0; at < extent.count; ++at) {
-          const float value = element_at(is_float(view.dtype) ? data : TrialData::one_hot, index++);
-          to[at] = static_cast<T>(value);
-        }
-      });
+  fill_first(data);
+  for (std::size_t set = 1; set < sets_.size(); ++set) {
+    for (std::size_t i = 0; i < sets_[set].inputs.size(); ++i) {
+      const std::span<std::byte> from = bytes_in(sets_[0].inputs[i]);
+      std::ranges::copy(from, bytes_in(sets_[set].inputs[i]).begin());
     }
+  }
+}
+
+void TrialMemory::fill_first(TrialData data) {
+  std::uint64_t index = 0;
+  for (const TensorView& view : sets_[0].inputs) {
+    const std::span<std::byte> bytes = bytes_in(view);
+    visit_dtype(view.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const std::span<T> to(reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T));
+      for (T& element : to) {
+        element =
+            static_cast<T>(element_at(is_float(view.dtype) ? data : TrialData::one_hot, index++));
+      }
+    });
   }
 }
 

@@ -22,6 +22,9 @@ enum class TrialData : std::uint8_t {
   one_hot,  ///< Zeros, with a one at each 37th place.
 };
 
+/// Returns the bytes of one set of the call's operands.
+[[nodiscard]] std::int64_t bytes_of(const WantedCall& wanted) noexcept;
+
 class TrialMemory final {
  public:
   /// Takes memory for as many sets as touch `rotated_bytes`, at least one.
@@ -41,8 +44,10 @@ class TrialMemory final {
   [[nodiscard]] std::int64_t rotated_bytes() const noexcept;
   /// Returns the call on set number `index`. Valid as long as this object.
   [[nodiscard]] KernelCall call(std::size_t index) const noexcept;
-  /// Fills the inputs of all sets.
+  /// Fills the inputs of all sets, with equal elements.
   void fill(TrialData data);
+  /// Fills the inputs of set 0 alone.
+  void fill_first(TrialData data);
   /// Writes a pattern to the results of a set and to their guard lines.
   void clear_results(std::size_t index);
   /// Returns the bytes of the set's results.

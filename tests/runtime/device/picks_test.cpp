@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hearth/runtime/base/machine_load.hpp>
+
 #include "tuned_product.hpp"
 
 namespace hearth {
@@ -57,7 +59,7 @@ std::vector<Candidate> three() {
 TuneEntry entry_for(const KernelCall& call, detail::CandidateId pick) {
   return {.key = key_of(call, 1),
           .ladder = {{.id = pick, .text_hash = 7}, {.id = kRulePick, .text_hash = 7}},
-          .tuned_at = std::chrono::sys_seconds(std::chrono::seconds(1))};
+          .tuned_at = detail::time_of_day()};
 }
 
 class PicksTest : public ::testing::Test {
@@ -90,6 +92,15 @@ TEST_F(PicksTest, NewEntriesReplacePicksInTheTable) {
   picks.add({entry_for(product.call(), 4)});
   EXPECT_EQ(picks.pick(product.call(), backend), 4);
   EXPECT_TRUE(picks.wanted().calls.empty()) << "it is settled now";
+}
+
+TEST_F(PicksTest, AnOldEntryIsUsedAndWanted) {
+  const Product product(1);
+  TuneEntry old = entry_for(product.call(), 4);
+  old.tuned_at -= std::chrono::hours(24 * 91);
+  picks.add({old});
+  EXPECT_EQ(picks.pick(product.call(), backend), 4);
+  EXPECT_EQ(picks.wanted().calls.size(), 1U);
 }
 
 // Sizes, strides and alignment each make a call of its own.

@@ -31,13 +31,20 @@ inline WantedCall wanted_product(std::int64_t m, std::int64_t n, std::int64_t k)
 /// Runs the reference's kernel for each candidate. A plan decides what else a candidate does.
 class PlannedBackend : public ForwardingBackend {
  public:
+  static constexpr const char* kFingerprint = "machine=planned";
+
   /// Receives the launch, whose results are there. Returns its outcome.
   using Plan = std::function<Issue(const Launch&, Issue)>;
 
   PlannedBackend(std::vector<detail::Candidate> candidates, Plan plan)
       : ForwardingBackend(make_backend({.name = "reference:0"}).value()),
         candidates_(std::move(candidates)),
-        plan_(std::move(plan)) {}
+        plan_(std::move(plan)),
+        info_(ForwardingBackend::info()) {
+    info_.fingerprint = kFingerprint;
+  }
+
+  [[nodiscard]] const BackendInfo& info() const noexcept override { return info_; }
 
   [[nodiscard]] std::vector<detail::Candidate> candidates(const KernelCall&) const override {
     ++listed_count;
@@ -55,6 +62,7 @@ class PlannedBackend : public ForwardingBackend {
 
   std::vector<detail::Candidate> candidates_;
   Plan plan_;
+  BackendInfo info_;
 };
 
 }  // namespace hearth::testing

@@ -1,8 +1,10 @@
 // Trials on a backend whose candidates are planned, in virtual time.
-#include "runtime/device/tuning/trial_runner.hpp"
+#include "runtime/device/tuning/trial.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <stdexcept>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -75,29 +77,41 @@ Issue plan(const Launch& launch, Issue issue) {
 }
 
 TrialOptions options() {
-  TrialOptions made{.tuner = {.level = AutotuneLevel::full}, .rotated_bytes = 1};
-  made.tuner.judge.limits.most_pressure = 1;  // of the real machine, beside the virtual time
-  return made;
+  return {.tuner = {.level = AutotuneLevel::full}, .rotated_bytes = 1};
 }
 
-class TrialRunnerTest : public ::testing::Test {
+class TrialTest : public ::testing::Test {
  protected:
+  // Runs the trials of `wanted` to their end. Nothing without a trial.
   Result<std::optional<TuneEntry>> tune(PlannedBackend& backend,
                                         const detail::TuneStore* store = nullptr,
-                                        std::chrono::nanoseconds limit = 60s) {
+                                        TrialOptions chosen = options()) {
     Result<std::optional<TuneEntry>> entry{std::optional<TuneEntry>()};
-    executor.run([&] {
-      TrialRunner runner(backend, store, options());
-      entry = runner.tune(wanted, nullptr, Deadline::in(limit));
-    });
+    executor.run([&] { entry = run(backend, store, chosen); });
     return entry;
   }
+  Result<std::optional<TuneEntry>> run(PlannedBackend& backend,
+                                       const detail::TuneStore* store,
+                                       const TrialOptions& chosen) {
+    HEARTH_TRY(const std::unique_ptr<Trial> trial,
+               Trial::begin(backend, store, chosen, wanted, nullptr));
+    if (!trial) {
+      return std::optional<TuneEntry>();
+    }
+    while (trial->next().step != detail::TuneStep::done) {
+      HEARTH_TRY(const Trial::Step taken, trial->step(is_interrupted));
+      interruptions += taken == Trial::Step::interrupted ? 1 : 0;
+    }
+    return std::optional(trial->entry());
+  }
 
+  Trial::IsInterrupted is_interrupted = [] { return false; };
+  int interruptions = 0;
   ManualExecutor executor;
   WantedCall wanted = testing::wanted_product(5, 7, 3);
 };
 
-TEST_F(TrialRunnerTest, FindsTheFastestCandidate) {
+TEST_F(TrialTest, FindsTheFastestCandidate) {
   PlannedBackend backend(list({kSlow, kFast}), plan);
   const TuneEntry entry = tune(backend).value().value();
   ASSERT_EQ(entry.ladder.size(), 2U);
@@ -109,7 +123,7 @@ TEST_F(TrialRunnerTest, FindsTheFastestCandidate) {
   EXPECT_TRUE(entry.quarantined.empty());
 }
 
-TEST_F(TrialRunnerTest, KeepsTheRuleWhereNothingIsFaster) {
+TEST_F(TrialTest, KeepsTheRuleWhereNothingIsFaster) {
   PlannedBackend backend(list({kSlow}), plan);
   const TuneEntry entry = tune(backend).value().value();
   ASSERT_EQ(entry.ladder.size(), 1U);
@@ -117,7 +131,7 @@ TEST_F(TrialRunnerTest, KeepsTheRuleWhereNothingIsFaster) {
 }
 
 // Each of them would be the fastest.
-TEST_F(TrialRunnerTest, QuarantinesCandidatesThatComputeWrongOrWriteOutside) {
+TEST_F(TrialTest, QuarantinesCandidatesThatComputeWrongOrWriteOutside) {
   PlannedBackend backend(list({kWrong, kWild, kFailing, kRefused}), plan);
   const TuneEntry entry = tune(backend).value().value();
   ASSERT_EQ(entry.ladder.size(), 1U);
@@ -136,19 +150,64 @@ TEST_F(TrialRunnerTest, QuarantinesCandidatesThatComputeWrongOrWriteOutside) {
   EXPECT_EQ(std::ranges::count(backend.ran, kWild), 1);
 }
 
-TEST_F(TrialRunnerTest, WithoutTimeNoCandidateRuns) {
+TEST_F(TrialTest, CallsBeyondTheLimitsHaveNoTrial) {
   PlannedBackend backend(list({kFast}), plan);
-  EXPECT_EQ(tune(backend, nullptr, 0ns).value(), std::nullopt);
+  TrialOptions small = options();
+  small.most_bytes = 100;
+  EXPECT_EQ(tune(backend, nullptr, small).value(), std::nullopt);
   EXPECT_TRUE(backend.ran.empty());
+  TrialOptions brief = options();
+  brief.longest_run = 99us;  // the rule takes 100
+  EXPECT_EQ(tune(backend, nullptr, brief).value(), std::nullopt);
+  EXPECT_EQ(std::ranges::count(backend.ran, kFast), 0);
 }
 
-TEST_F(TrialRunnerTest, ACallWithoutCandidatesHasNoTrial) {
+// Every 30th look interrupts. A sample that is broken off is taken anew.
+TEST_F(TrialTest, InterruptionsChangeNoResult) {
+  PlannedBackend backend(list({kSlow, kFast}), plan);
+  is_interrupted = [looks = 0]() mutable { return ++looks % 30 == 0; };
+  TrialOptions chosen = options();
+  chosen.tuner.judge.limits.least_wall = 300us;
+  const TuneEntry entry = tune(backend, nullptr, chosen).value().value();
+  EXPECT_GT(interruptions, 3);
+  EXPECT_EQ(entry.ladder[0].id, kFast);
+  EXPECT_NEAR(entry.evidence.ratio, 0.5, 0.01);
+}
+
+// A step ends within one run of a kernel.
+TEST_F(TrialTest, AnInterruptionEndsTheStepBeforeTheNextRun) {
+  PlannedBackend backend(list({kFast}), plan);
+  std::size_t runs_at_interruption = 0;
+  is_interrupted = [&, looks = 0]() mutable {
+    EXPECT_TRUE(runs_at_interruption == 0 || backend.ran.size() == runs_at_interruption);
+    runs_at_interruption = ++looks % 25 == 0 ? backend.ran.size() : 0;
+    return runs_at_interruption != 0;
+  };
+  TrialOptions chosen = options();
+  chosen.tuner.judge.limits.least_wall = 100us;
+  EXPECT_TRUE(tune(backend, nullptr, chosen).value().has_value());
+  EXPECT_GT(interruptions, 3);
+}
+
+TEST_F(TrialTest, ACallWithoutCandidatesHasNoTrial) {
   PlannedBackend backend({}, plan);
   EXPECT_EQ(tune(backend).value(), std::nullopt);
   EXPECT_TRUE(backend.ran.empty());
 }
 
-TEST_F(TrialRunnerTest, AFailureOfTheRuleIsAnError) {
+TEST_F(TrialTest, ACandidateThatThrowsIsQuarantined) {
+  PlannedBackend backend(list({kFast}), [](const Launch& launch, Issue issue) {
+    if (launch.pick == kFast) {
+      throw std::runtime_error("the cable was pulled");
+    }
+    return plan(launch, std::move(issue));
+  });
+  const TuneEntry entry = tune(backend).value().value();
+  ASSERT_EQ(entry.quarantined.size(), 1U);
+  EXPECT_THAT(entry.quarantined[0].reason, HasSubstr("the cable was pulled"));
+}
+
+TEST_F(TrialTest, AFailureOfTheRuleIsAnError) {
   PlannedBackend backend(list({kFast}), [](const Launch& launch, Issue issue) {
     return launch.pick == kRulePick
                ? Issue{.status = Error{.code = ErrorCode::kernel_failed, .text = "the rule broke"}}
@@ -158,7 +217,7 @@ TEST_F(TrialRunnerTest, AFailureOfTheRuleIsAnError) {
 }
 
 // The mark stands during the runs that verify, and not while the candidate is timed.
-TEST_F(TrialRunnerTest, AMarkStandsDuringTheFirstRuns) {
+TEST_F(TrialTest, AMarkStandsDuringTheFirstRuns) {
   const TemporaryFolder folder;
   detail::Log log;
   const detail::TuneStore store =
@@ -180,7 +239,7 @@ TEST_F(TrialRunnerTest, AMarkStandsDuringTheFirstRuns) {
 }
 
 // NaN results have no bits of their own: the order of factors decides their sign.
-TEST_F(TrialRunnerTest, AnyNaNEqualsAnyNaN) {
+TEST_F(TrialTest, AnyNaNEqualsAnyNaN) {
   PlannedBackend backend(list({kFast}), [](const Launch& launch, Issue issue) {
     if (launch.pick == kFast) {
       auto* const values = launch.call.outputs[0].as<std::uint32_t>();
