@@ -134,7 +134,7 @@ void Runtime::Impl::close() {
       node.waiter_thread->end(limit);
     }
     if (node.tuner) {
-      constexpr std::chrono::seconds kTrialGrace{1};  // for a candidate that does not return
+      constexpr std::chrono::seconds kTrialGrace{2};  // for a candidate that does not return
       node.tuner_thread->end(std::min(limit, Deadline::in(kTrialGrace)));
     }
   }

@@ -1,4 +1,4 @@
-// The trials of kernels that a run asks for (TrainerOptions::tune_seconds).
+// Trials of kernels at the beginning of a run (TrainerOptions::tune_seconds).
 #include <hearth/parallel/training_run.hpp>
 
 #include <hearth/runtime/runtime.hpp>

@@ -88,7 +88,7 @@ class FlippedPicks : public ::testing::Test {
     options.devices = runtime.devices();
     Trainer<WideNet> trainer(runtime, WideNet(options.devices.front()), kLoss, options);
     const TrainingResult result = trainer.fit(data);
-    Bits bits{.weights = weights_of(trainer.model())};
+    Bits bits{.weights = weights_of(trainer.model()), .losses = {}};
     for (const EpochRecord& epoch : result.history.epochs) {
       bits.losses.push_back(epoch.train_loss);
     }

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include <hearth/runtime/base/idle_priority.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/machine_load.hpp>
 #include <hearth/runtime/base/thread_context.hpp>
+#include <hearth/runtime/base/thread_priority.hpp>
 
 #include "runtime/client/device_endpoint.hpp"
 #include "runtime/device/memory/guarded.hpp"
@@ -54,7 +54,7 @@ std::string BackgroundTuner::describe() const {
 void BackgroundTuner::thread_main(DeviceEndpoint& endpoint) {
   log_ = &endpoint.tables().log;
   if (!detail::current_context().is_manual()) {
-    if (const Status lowered = take_idle_priority(); !lowered.has_value()) {
+    if (const Status lowered = lower_priority(); !lowered.has_value()) {
       log_->debug([&] { return lowered.error().to_string(); });
     }
   }

@@ -1,5 +1,5 @@
 // The background tuner: runs trials of a device's calls while the device is idle. It has a thread
-// of its own, with the lowest priority, and a backend of its own. Private to runtime. Threads: as
+// of its own, which gives way to all others, and a backend of its own. Private to runtime. Threads: as
 // each function states.
 // Invariants: (1) a trial touches neither bytes nor memory of the program; (2) over any span,
 // trials take at most TuneBudgetOptions::share of the time, plus a burst and a step; (3) without a
