@@ -25,6 +25,10 @@ class Duel final {
   }
   /// Adds the next sample. Call it only while the duel is not over.
   void add(const Sample& sample);
+  /// Drops the samples of the open pair, which something interrupted.
+  void drop_pair() noexcept { place_ = 0; }
+  /// Returns whether the open pair lacks samples.
+  [[nodiscard]] bool is_in_pair() const noexcept { return place_ != 0; }
   [[nodiscard]] bool is_over() const noexcept { return is_over_; }
   /// Returns the latest judgement: after the last pair that was judged.
   [[nodiscard]] const Judgement& judgement() const noexcept { return judgement_; }

@@ -24,7 +24,7 @@ enum class AutotuneLevel : std::uint8_t {
   cached_only,  ///< Stored picks are used; no trial runs and no byte is written.
   minimal,      ///< Trials of the 2 most promising candidates of a call.
   balanced,     ///< Trials of the 4 most promising ones.
-  full,         ///< Trials of all candidates, also of those that never ran on this machine.
+  full,         ///< Trials of all candidates.
 };
 
 namespace detail {

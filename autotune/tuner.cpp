@@ -204,6 +204,12 @@ void Tuner::rested() {
   duel_.emplace(options_.judge);
 }
 
+void Tuner::interrupted() noexcept {
+  if (duel_.has_value()) {
+    duel_->drop_pair();
+  }
+}
+
 void Tuner::conclude_duel(const Judgement& found) {
   chain_.back() = rung_of(candidate(chain_.back().id), found.incumbent);
   if (found.verdict == Verdict::faster) {

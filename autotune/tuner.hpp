@@ -40,8 +40,8 @@ struct TunerOptions {
   /// Least possible time of a run: max(flops / peak, bytes / peak). The tuner stops within 5 % of
   /// it. 0: unknown.
   RunTime roof = {};
-  /// false: candidates that were never verified with their text are left out. A first run can take
-  /// the process down, so background trials on hosts leave them to explicit tuning.
+  /// false: candidates that were never verified with their text are left out, because a first run
+  /// can take the process down.
   bool takes_unverified = true;
 };
 
@@ -69,6 +69,13 @@ class Tuner final {
   void refused();
   /// The rest is over.
   void rested();
+  /// Something interrupted the samples of a pair: they are taken anew.
+  void interrupted() noexcept;
+  /// Returns whether the next sample belongs to the pair of the last one. Only together do they
+  /// show the same state of the machine.
+  [[nodiscard]] bool is_in_pair() const noexcept {
+    return duel_.has_value() && duel_->is_in_pair();
+  }
 
   /// Returns the result so far; complete after `done`. `load`: the machine's load average.
   [[nodiscard]] TuneEntry entry(std::chrono::sys_seconds now, float load) const;

@@ -43,6 +43,9 @@ struct BackendInfo {
   /// Key of the stored speed measurements that tapes use for their decisions. Devices of one name
   /// are equally fast; host devices are equally fast per core. Empty: no measurements are kept.
   std::string peaks_name = {};
+  /// Facts of the machine under which picks among KernelMaker::candidates() hold
+  /// (detail::Fingerprint::text). Empty: the backend has no candidates.
+  std::string fingerprint = {};
   /// Number of error cells; 0 means no limit.
   std::uint32_t most_cells = 0;
   bool computes = true;  ///< false: results are undefined (a sim that models time alone).

@@ -2,9 +2,14 @@
 #include <hearth/autotune/pick_table.hpp>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <benchmark/benchmark.h>
+
+#include <hearth/backends/kernel_maker.hpp>
+
+#include "runtime/device/tuning/picks.hpp"
 
 namespace hearth::detail {
 namespace {
@@ -31,6 +36,30 @@ void BM_PickTable_Find(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_PickTable_Find)->ArgName("calls")->Arg(1)->Arg(64);
+
+// A pick at a launch, from the call's operands to the answer. transposed: weights along the depth.
+void BM_Picks_Pick(benchmark::State& state) {
+  const KernelMaker rules;  // lists no candidates
+  const Layout a(Shape{32, 64});
+  Strides strides{};
+  strides[0] = 1;
+  strides[1] = 64;
+  const Layout b = state.range(0) != 0 ? Layout(Shape{64, 64}, strides) : Layout(Shape{64, 64});
+  const Layout c(Shape{32, 64});
+  OpRecord record;
+  record.kind = OpKind::matmul;
+  record.input_count = 2;
+  record.output_count = 1;
+  const std::vector<TensorView> views{{.layout = &a}, {.layout = &b}, {.layout = &c}};
+  const KernelCall call{.op = OpView(record, nullptr),
+                        .inputs = std::span(views).first(2),
+                        .outputs = std::span(views).subspan(2)};
+  Picks picks(1, false);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(picks.pick(call, rules));
+  }
+}
+BENCHMARK(BM_Picks_Pick)->ArgName("transposed")->Arg(0)->Arg(1);
 
 }  // namespace
 }  // namespace hearth::detail

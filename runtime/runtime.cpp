@@ -29,6 +29,8 @@
 #include "runtime/device/memory/logged_memory.hpp"
 #include "runtime/device/peaks/device_list.hpp"
 #include "runtime/device/peaks/device_peaks.hpp"
+#include "runtime/device/tuning/picks.hpp"
+#include "runtime_impl.hpp"
 
 namespace hearth {
 namespace {
@@ -60,6 +62,15 @@ Fusion fusion_of(const detail::Settings& settings) {
   constexpr auto kDefault = static_cast<std::size_t>(Fusion::on);
   return static_cast<Fusion>(
       settings.choice(detail::Setting::fusion, kModes).value().value_or(kDefault));
+}
+
+/// The value of HEARTH_AUTOTUNE. Errors: ArgumentError for an unknown level.
+AutotuneLevel autotune_of(const detail::Settings& settings) {
+  constexpr auto kDefault = static_cast<std::size_t>(AutotuneLevel::balanced);
+  return static_cast<AutotuneLevel>(
+      settings.choice(detail::Setting::autotune, detail::kAutotuneLevels)
+          .value()
+          .value_or(kDefault));
 }
 
 void save_trace(const Device& device, const std::string& file) {
@@ -105,74 +116,11 @@ std::string describe_end(const DeviceEndpoint& endpoint, DeviceActor& actor) {
 
 }  // namespace
 
-struct Runtime::Impl {
-  struct Node {
-    IntrusivePtr<DeviceEndpoint> endpoint;
-    std::shared_ptr<DeviceActor> actor;  ///< shared with its thread, which may be abandoned
-    std::unique_ptr<detail::OwnedThread> thread;
-    /// of an asynchronous device; shared with its thread
-    std::shared_ptr<CompletionWaiter> waiter;
-    std::unique_ptr<detail::OwnedThread> waiter_thread;
-    std::shared_ptr<const void> witness;
-    bool is_listed = true;  ///< Runtime::devices() lists it.
-    PeakSubject measured = {};
-  };
-
-  ThreadExecutor threads;
-  detail::Executor* executor = nullptr;
-  std::chrono::nanoseconds shutdown_limit{};
-  std::shared_ptr<RuntimeTables> tables;
-  std::string trace_file;
-  std::string record_file;
-  std::unique_ptr<LastAct> saves_trace;    // writes the trace of the whole run to trace_file
-  std::shared_ptr<RecordScope> recording;  // the recording of the whole run
-  std::unique_ptr<LastAct> saves_recording;
-  std::unique_ptr<ContinuationRunner> continuations;
-  std::vector<Node> nodes;
-  const detail::BackendFactory* backend_factory = nullptr;  // only during the constructor
-  std::vector<int> cpu_cores;  ///< Cores of all listed cpu devices, which share the memory.
-  int copy_threads = 1;        ///< Threads of each GPU.
-  bool has_async_sims = false;
-  bool compiles_block = false;
-  bool allows_f16_sums = false;
-  Fusion fusion = Fusion::on;
-
-  Impl() = default;
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-  ~Impl() { close(); }  // also after an exception in Runtime's constructor
-
-  /// Makes log, trace and failure book; determines where the files of the run go.
-  void open_tables(const RuntimeOptions& options);
-  void open(DeviceOptions options, SourceLoc loc);
-  /// Opens the device's first backend, the only one with the requested faults.
-  [[nodiscard]] std::unique_ptr<Backend> open_backend(const DeviceOptions& options,
-                                                      SourceLoc loc) const;
-  [[nodiscard]] DeviceActorOptions options_of_actor(const DeviceOptions& options,
-                                                    const std::string& name) const;
-  [[nodiscard]] BackendRequest request_for(const DeviceOptions& options) const;
-  /// The subject whose measurement gives the device's peaks; empty if they would be meaningless.
-  [[nodiscard]] PeakSubject peak_subject_of(const DeviceOptions& options,
-                                            const BackendInfo& info) const;
-  /// Starts the thread of the actor's loop, which has begun on return.
-  [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_thread(
-      const DeviceOptions& options,
-      const IntrusivePtr<DeviceEndpoint>& endpoint,
-      const std::shared_ptr<DeviceActor>& actor);
-  /// Starts the thread that waits for an asynchronous device.
-  [[nodiscard]] std::unique_ptr<detail::OwnedThread> start_waiter(
-      const IntrusivePtr<DeviceEndpoint>& endpoint,
-      const std::shared_ptr<CompletionWaiter>& waiter);
-  /// Records the whole run to record_file.
-  void record_run(const Runtime& runtime);
-  /// Keeps the run's trace, which is already on, for trace_file.
-  void keep_trace(const Runtime& runtime);
-  /// Ends the devices' actors and threads.
-  void close();
-};
-
 void Runtime::Impl::close() {
   for (Node& node : nodes) {
+    if (node.tuner) {
+      node.tuner->stop();
+    }
     node.endpoint->close();
     node.endpoint->post(StopDevice{.limit = Deadline::in(shutdown_limit)});
   }
@@ -184,6 +132,10 @@ void Runtime::Impl::close() {
     if (node.waiter) {
       node.waiter->stop();
       node.waiter_thread->end(limit);
+    }
+    if (node.tuner) {
+      constexpr std::chrono::seconds kTrialGrace{2};  // for a candidate that does not return
+      node.tuner_thread->end(std::min(limit, Deadline::in(kTrialGrace)));
     }
   }
   nodes.clear();
@@ -306,9 +258,36 @@ PeakSubject Runtime::Impl::peak_subject_of(const DeviceOptions& options,
   return subject;
 }
 
+// Trials of a device run on a backend of its own, with the device's cores.
+TuneSubject Runtime::Impl::tune_subject_of(const DeviceOptions& options,
+                                           const BackendInfo& info) const {
+  if (info.fingerprint.empty()) {
+    return {};
+  }
+  BackendRequest request = request_for(options);
+  request.executor = nullptr;
+  return {.open = [factory = *backend_factory, request] { return make_by(factory, request); },
+          .fingerprint = detail::Fingerprint::of_text(info.fingerprint),
+          .level = autotune};
+}
+
+std::unique_ptr<detail::OwnedThread> Runtime::Impl::start_tuner(
+    const DeviceOptions& options,
+    const IntrusivePtr<DeviceEndpoint>& endpoint,
+    const std::shared_ptr<BackgroundTuner>& tuner) {
+  return std::make_unique<detail::OwnedThread>(
+      *executor,
+      detail::ThreadOptions{.name = endpoint->name() + " trials", .cores = options.cores},
+      detail::OwnedThreadOptions{.subject = fmt::format("the tuner of device {}", endpoint->name()),
+                                 .observe = [tuner] { return tuner->describe(); },
+                                 .limit = shutdown_limit,
+                                 .log = &tables->log},
+      [endpoint, tuner] { tuner->thread_main(*endpoint); });
+}
+
 // Phases: open the backend, which describes the device; make the endpoint, with its known speed;
-// make the actor; start the actor's thread, and a waiter's for an asynchronous device; register the
-// watchdog's witness.
+// make the actor, with its picks; start the actor's thread, a waiter's for an asynchronous device,
+// and a tuner's; register the watchdog's witness.
 void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   std::unique_ptr<Backend> backend = open_backend(options, loc);
   const BackendInfo info = backend->info();
@@ -328,10 +307,21 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
   DeviceActorOptions actor_options = options_of_actor(options, info.name);
   auto waiter = info.runs_inline ? nullptr : std::make_shared<CompletionWaiter>();
   actor_options.waiter = waiter;
+  TuneSubject tuned = tune_subject_of(options, info);
+  std::shared_ptr<BackgroundTuner> tuner;
+  if (tuned.has_trials() && !tables->is_deterministic) {
+    tuner = std::make_shared<BackgroundTuner>(tuned);
+  }
+  if (tuned.has_picks()) {
+    actor_options.picks = std::make_shared<Picks>(info.core_count, tuned.has_trials(), tuner);
+    actor_options.picks->add(tuned.stored(tables->log));
+  }
   auto actor = std::make_shared<DeviceActor>(endpoint, std::move(backend), actor_options);
   std::unique_ptr<detail::OwnedThread> waiter_thread =
       waiter ? start_waiter(endpoint, waiter) : nullptr;
   std::unique_ptr<detail::OwnedThread> thread = start_thread(options, endpoint, actor);
+  std::unique_ptr<detail::OwnedThread> tuner_thread =
+      tuner ? start_tuner(options, endpoint, tuner) : nullptr;
   std::shared_ptr<const void> witness =
       tables->watchdog->watch({.name = fmt::format("device {}", info.name),
                                .ask =
@@ -352,13 +342,19 @@ void Runtime::Impl::open(DeviceOptions options, SourceLoc loc) {
                        .waiter = std::move(waiter),
                        .waiter_thread = std::move(waiter_thread),
                        .witness = std::move(witness),
-                       .measured = std::move(measured)});
+                       .measured = std::move(measured),
+                       .tuned = std::move(tuned),
+                       .tuner = std::move(tuner),
+                       .tuner_thread = std::move(tuner_thread)});
 }
 
 void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   const detail::Settings settings = detail::Settings::from_environment();
   has_async_sims = settings.boolean(detail::Setting::async_sims).value().value_or(false);
   fusion = options.fusion.value_or(fusion_of(settings));
+  // A program that steps its threads asks for trials, which read files, in its options alone.
+  autotune =
+      options.autotune.value_or(executor->is_manual() ? AutotuneLevel::off : autotune_of(settings));
   const bool is_eager = settings.boolean(detail::Setting::eager_reports).value().value_or(false);
   tables = std::make_shared<RuntimeTables>(
       RuntimeId{unique_number()},
@@ -543,35 +539,6 @@ std::vector<Device> Runtime::every_device() const {
     all.emplace_back(node.endpoint);
   }
   return all;
-}
-
-DevicePeaks Runtime::measure_peaks(const Device& device, SourceLoc loc) const {
-  const auto refuse = [&](ErrorCode code, std::string_view why) {
-    throw_error(Error{.code = code,
-                      .text = fmt::format("measure_peaks: {} {}", device.name(), why),
-                      .op = "measure_peaks",
-                      .device = device.name(),
-                      .location = loc});
-  };
-  const auto node = std::ranges::find_if(impl_->nodes, [&](const Impl::Node& each) {
-    return each.endpoint.get() == &device.endpoint();
-  });
-  if (node == impl_->nodes.end()) {
-    refuse(ErrorCode::invalid_argument, "is a device of another runtime");
-  }
-  if (!node->measured.open) {
-    refuse(ErrorCode::invalid_argument, "has no speed of its own: it checks others, or keeps time");
-  }
-  Result<DevicePeaks> peaks = node->measured.measure_now();
-  if (!peaks.has_value()) {
-    Error failed = peaks.error();
-    failed.location = loc;
-    throw_error(std::move(failed));
-  }
-  if (!impl_->tables->is_deterministic) {
-    node->endpoint->set_peaks(peaks.value());
-  }
-  return peaks.value();
 }
 
 detail::Executor& Runtime::executor() const noexcept {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include <hearth/autotune/numerics.hpp>
 #include <hearth/memory/memory_pooling.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/executor.hpp>
@@ -114,6 +115,11 @@ struct RuntimeOptions {
   /// step, and overflow above 65,504. Only Vulkan devices with such units use it. As PyTorch's
   /// allow_fp16_accumulation.
   bool allow_f16_sums = false;
+  /// Whether kernels follow stored picks, and how many candidates trials compare for a call. Trials
+  /// run while a device is idle, for at most 2 % of the time, and in tune(). No level changes a bit
+  /// of a result. Empty: the value of HEARTH_AUTOTUNE, else balanced; with an executor that steps
+  /// threads, off.
+  std::optional<AutotuneLevel> autotune = {};
   /// File that gets a recording of the whole run (recording.hpp) when the runtime ends. Empty: the
   /// value of HEARTH_RECORD_FILE.
   std::string record_file = {};
@@ -134,6 +140,17 @@ struct AvailableDevice {
 ///
 /// Cost: queries the drivers, up to half a second. Threads: any.
 [[nodiscard]] std::vector<AvailableDevice> available_devices();
+
+/// Result of Runtime::tune(), in calls of different sizes, layouts or types.
+struct TuneReport {
+  int tuned_count = 0;     ///< Calls whose trials ended; the store keeps their results.
+  int improved_count = 0;  ///< Tuned calls that another kernel runs from now on.
+  int unclear_count = 0;   ///< Tuned calls without a verdict: the machine was too busy.
+  int left_count = 0;      ///< Calls for which the time was too short.
+
+  /// Formats the counts: "3 calls tuned, 2 faster, 0 unclear, 1 left".
+  [[nodiscard]] std::string to_string() const;
+};
 
 class Runtime {
  public:
@@ -168,6 +185,20 @@ class Runtime {
   /// (reference, sim); OutOfMemory; DeviceError; FileError if the result cannot be stored.
   /// Cost: a tenth of a second; a GPU also compiles two kernels.
   DevicePeaks measure_peaks(const Device& device, SourceLoc loc = SourceLoc::current()) const;
+  /// Finds the fastest kernels for the calls that the device has run so far, by trials on memory of
+  /// their own. The device uses the results from now on; later runs read them from the cache
+  /// folder. Results keep all their bits. Call it on an idle machine, after a first step.
+  ///
+  /// Units: `limit`: time after which no further trial begins.
+  /// Errors: ArgumentError for a device of another runtime, and if `autotune` allows no trials;
+  /// OutOfMemory; DeviceError; FileError if the results cannot be stored.
+  /// Cost: 50 to 500 ms for each call. Devices without choices return at once. A candidate that
+  /// does not return blocks the call; once the program was ended, no later run tries it.
+  TuneReport tune(const Device& device,
+                  std::chrono::nanoseconds limit = std::chrono::minutes(1),
+                  SourceLoc loc = SourceLoc::current()) const;
+  /// The level of RuntimeOptions::autotune, or that of the environment.
+  [[nodiscard]] AutotuneLevel autotune() const noexcept;
   [[nodiscard]] RuntimeExecutor& executor() const noexcept;
   /// The log for the person who runs the program; the library reports everything else there.
   [[nodiscard]] RuntimeLog& log() const noexcept;

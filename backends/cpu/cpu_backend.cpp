@@ -9,6 +9,7 @@
 #include "backends/cpu/products/epilogue.hpp"
 #include "backends/cpu/products/gemm_blas.hpp"
 
+#include <hearth/autotune/fingerprint.hpp>
 #include <hearth/backends/issue_inline.hpp>
 #include <hearth/runtime/base/cores.hpp>
 #include <hearth/streams/op_table.hpp>
@@ -108,7 +109,12 @@ CpuBackend::CpuBackend(CpuOptions options)
                                              hearth::cpu::name(isa()),
                                              describe_products(isa())),
                   .core_count = core_count,
-                  .peaks_name = fmt::format("{}, {}", processor_name(), hearth::cpu::name(isa()))};
+                  .peaks_name = fmt::format("{}, {}", processor_name(), hearth::cpu::name(isa())),
+                  .fingerprint = detail::Fingerprint::of({{"processor", processor_name()},
+                                                          {"isa", hearth::cpu::name(isa())},
+                                                          {"cores", fmt::to_string(core_count)},
+                                                          {"products", describe_products(isa())}})
+                                     .text};
 }
 
 CpuBackend::~CpuBackend() = default;

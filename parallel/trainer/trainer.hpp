@@ -330,6 +330,10 @@ class Trainer<Model, Shard> final {
         .seek = [&](LoaderCursor cursor) { train.seek(cursor); },
         .step = [&] { return step(train, where); },
         .set_learning_rate = [&](double rate) { parallel_.set_learning_rate(rate, where); },
+        .tune =
+            [&](std::chrono::nanoseconds limit) {
+              return training::tune_devices(runtime_, options_.devices, limit, where);
+            },
         .save = [&](const std::filesystem::path& file,
                     const TrainingProgress& progress) { parallel_.save(file, progress, where); },
         .load = [&](const std::filesystem::path& file) { return parallel_.load(file, where); },

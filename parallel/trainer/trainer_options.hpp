@@ -75,6 +75,9 @@ struct TrainerOptions {
   std::uint64_t seed = 0;  ///< Seed of the order of the data and of random layers.
   /// Number of examples in a batch, over all devices; for fit() with data sets.
   std::int64_t batch_size = 32;
+  /// Longest time for Runtime::tune() on the run's devices, all together, after the second step of
+  /// a call of fit(). No bit of the run depends on it. 0: none.
+  double tune_seconds = 0;
   /// Drops an incomplete last training batch; see LoaderOptions::drop_last.
   bool drop_last = false;
   /// Division of batches among devices. A `deterministic` runtime always divides evenly. The

@@ -187,6 +187,9 @@ void TrainingRun::require_sound_options() const {
   require_at_least(1, "accumulate", options.accumulate, where_);
   require_at_least(0, "save_every", options.save_every, where_);
   require_at_least(0, "keep_epochs", options.keep_epochs, where_);
+  if (!(options.tune_seconds >= 0)) {
+    refuse("tune_seconds must be 0 or more", where_);
+  }
   if (options.early_stopping) {
     require_at_least(1, "early_stopping.patience", options.early_stopping->patience, where_);
   }
@@ -309,6 +312,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
     if (!step) {
       break;
     }
+    tune_once();
     const EpochRecord so_far = record_of_epoch();
     console_.show(step->place, so_far.train_loss, so_far.samples_per_s());
     if (console_.wants_dashboard()) {

@@ -30,6 +30,8 @@
 
 namespace hearth {
 
+class Runtime;
+
 /// Facts about a run's data.
 struct TrainingData {
   Metadata notes = {};  ///< Notes on the run's data, beside the options' notes.
@@ -51,6 +53,8 @@ struct TrainingPorts {
   /// Runs a step over the next batches; returns nullopt once at the end of an epoch.
   std::function<std::optional<DataParallelReport>()> step;
   std::function<void(double)> set_learning_rate;
+  /// Tunes the kernels of the run's devices, and returns a report.
+  std::function<std::string(std::chrono::nanoseconds limit)> tune = {};
   /// Validates; empty: there are no validation data. Returns nullopt when the progress function
   /// stopped it.
   std::function<std::optional<EvaluationFigures>(const ValidationProgress&)> validate = {};
@@ -68,6 +72,13 @@ void require_runtime(const Device& device, SourceLoc where);
 void require_sound_batches(const TrainerOptions& options, SourceLoc where);
 /// Errors: ArgumentError, naming the metric, when it lacks a name or a function.
 void require_sound_metrics(const std::vector<EvaluationMetric>& metrics, SourceLoc where);
+/// Tunes the kernels of these devices in turn, within the limit for all. Returns a report.
+///
+/// Errors: those of Runtime::tune().
+[[nodiscard]] std::string tune_devices(const Runtime& runtime,
+                                       const std::vector<Device>& devices,
+                                       std::chrono::nanoseconds limit,
+                                       SourceLoc where);
 /// Errors: ArgumentError, naming the data set, when it has no example.
 void require_examples(std::int64_t count, const char* which, SourceLoc where);
 }  // namespace training
@@ -142,6 +153,8 @@ class TrainingRun final {
   [[nodiscard]] std::int64_t steps_per_epoch() const;
   [[nodiscard]] std::int64_t steps_before(const LoaderCursor& cursor) const;
   void set_rate();
+  /// Spends TrainerOptions::tune_seconds once the run's kernels are known.
+  void tune_once();
   [[nodiscard]] RunPlace place() const;
   /// Returns whether the run continues.
   [[nodiscard]] bool train_epoch(const InterruptScope& interrupt);
@@ -207,6 +220,7 @@ class TrainingRun final {
   // State of this call.
   RunControl control_;
   TrainingResult result_;
+  bool is_tuned_ = false;
   Words saved_settings_;           ///< Settings of the resumed run.
   bool is_epoch_trained_ = false;  ///< The first epoch needs only its validation.
   bool is_finished_ = false;

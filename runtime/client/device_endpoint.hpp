@@ -104,6 +104,10 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
         std::memory_order_release);                               // partner: last_seen
     progress_.lane.store(lane.value, std::memory_order_release);  // partner: last_seen
   }
+  /// Returns a number that changes with the record that the device runs. A hint: it costs a load.
+  [[nodiscard]] std::uint64_t newest_record() const noexcept {
+    return progress_.record.load(std::memory_order_acquire);  // partner: publish_progress
+  }
   void publish_holder() noexcept {
     progress_.holder.store(detail::current_context().id().value, std::memory_order_release);
   }

@@ -28,6 +28,8 @@
 namespace hearth {
 
 struct Transfer;
+struct TunedEntries;  // of runtime/device/tuning, like WantedCalls
+struct WantedCalls;
 
 /// A drop that no lane orders; it waits for all uses listed in `uses`.
 struct DropOutside {
@@ -98,6 +100,10 @@ struct WorkEnded {
 struct DescribeWaits {
   Promise<std::string> answer;
 };
+/// Adds results of trials to the device's picks.
+struct UseEntries {
+  std::shared_ptr<const TunedEntries> tuned;
+};
 
 // ---- Questions: answered after all previously queued work has been consumed, or after some turns
 // on a device that is never idle ----
@@ -133,6 +139,10 @@ struct StartExplanation {
 struct TakeExplanation {
   Promise<Explanation> answer;
 };
+/// Returns the calls that have candidates and no settled entry.
+struct AskWantedCalls {
+  Promise<std::shared_ptr<const WantedCalls>> answer;
+};
 /// Answered when the device has reached this point.
 struct AwaitIdle {
   Promise<void> answer;
@@ -155,6 +165,7 @@ using DeviceQuestion = std::variant<AskMemory,
                                     TakeMemoryTrace,
                                     StartExplanation,
                                     TakeExplanation,
+                                    AskWantedCalls,
                                     AwaitIdle,
                                     RestartDevice>;
 
@@ -169,6 +180,7 @@ using DeviceMessage = std::variant<DropOutside,
                                    StopDevice,
                                    WorkEnded,
                                    DescribeWaits,
+                                   UseEntries,
                                    DeviceQuestion>;
 
 }  // namespace hearth

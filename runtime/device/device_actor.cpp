@@ -37,7 +37,9 @@ DeviceActor::DeviceActor(IntrusivePtr<DeviceEndpoint> endpoint,
       windows_(fusion_of(*memory_->backend, options), handles_, dispatch_, queues_),
       groups_(fusion_of(*memory_->backend, options), handles_, dispatch_, queues_, in_flight_),
       completions_(
-          *endpoint_, handles_, dispatch_, queues_, in_flight_, memory_, options_.waiter.get()) {}
+          *endpoint_, handles_, dispatch_, queues_, in_flight_, memory_, options_.waiter.get()) {
+  dispatch_.use_picks(options_.picks.get());
+}
 
 DeviceActor::~DeviceActor() = default;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/client/tickets.hpp"
+#include "runtime/device/tuning/picks.hpp"
 
 namespace hearth {
 namespace {
@@ -60,6 +61,11 @@ void DeviceActor::receive(DeviceMessage& message) {
                    },
                    [this](const WorkEnded& ended) { record_work_ended(ended); },
                    [this](DescribeWaits& ask) { ask.answer.set_value(report_.describe()); },
+                   [this](const UseEntries& use) {
+                     if (options_.picks) {
+                       options_.picks->add(use.tuned->entries);
+                     }
+                   },
                    [this](DeviceQuestion& question) { keep_question(std::move(question)); }},
         message);
   } catch (...) {
@@ -112,6 +118,12 @@ void DeviceActor::answer(DeviceQuestion& question) {
           [&](TakeMemoryTrace& ask) { reply(ask, [&] { return take_memory_trace(); }); },
           [&](StartExplanation& ask) { reply(ask, [&] { dispatch_.start_journal(); }); },
           [&](TakeExplanation& ask) { reply(ask, [&] { return dispatch_.take_journal(); }); },
+          [&](AskWantedCalls& ask) {
+            reply(ask, [&] {
+              return std::make_shared<const WantedCalls>(options_.picks ? options_.picks->wanted()
+                                                                        : WantedCalls());
+            });
+          },
           [&](AwaitIdle& ask) { ask.answer.set_value(); },
           [&](RestartDevice& ask) { reply(ask, [&] { restart(); }); }},
       question);

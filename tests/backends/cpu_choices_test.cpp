@@ -207,6 +207,24 @@ TEST_F(CpuChoices, FewRowsByWeightsAlongTheDepthMaySwap) {
               Contains("swapped/read-a/tasks-b"));
 }
 
+// The sizes at which another choice of equal bits was up to twice as fast.
+TEST_F(CpuChoices, TheRuleReadsTheLargerSideInPlace) {
+  const auto rule = [&](const Sizes& sizes, Order a, Order b, bool has_bias) {
+    const PickedCall call(DType::f32, sizes, a, b, has_bias, engine_);
+    const std::vector<detail::Candidate> list = avx512_.kernels().candidates(call.call());
+    return list.empty() ? std::string() : std::string(list[0].name);
+  };
+  const auto rows = Order::rows;
+  const auto columns = Order::columns;
+  EXPECT_EQ(rule({.m = 32, .n = 768, .k = 768}, rows, columns, false), "swapped/read-a/rows");
+  EXPECT_EQ(rule({.m = 192, .n = 768, .k = 300}, rows, columns, false), "swapped/rows");
+  EXPECT_EQ(rule({.m = 32, .n = 512, .k = 784}, rows, rows, false), "swapped/read-a/rows");
+  EXPECT_EQ(rule({.m = 32, .n = 512, .k = 784}, rows, rows, true), "packed/read-b");
+  EXPECT_EQ(rule({.m = 9, .n = 512, .k = 784}, rows, rows, false), "packed/read-b");
+  EXPECT_EQ(rule({.m = 3136, .n = 10, .k = 64}, columns, rows, false), "read-a/rows");
+  EXPECT_EQ(rule({.m = 33, .n = 1000, .k = 33}, rows, rows, false), "packed/rows");
+}
+
 // A swapped product adds the bias after the sum.
 TEST_F(CpuChoices, AProductWithABiasIsNotSwapped) {
   const PickedCall call(

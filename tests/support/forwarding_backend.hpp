@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <hearth/backends/backend.hpp>
 
@@ -35,6 +36,7 @@ class ForwardingBackend : public Backend, public KernelMaker, public CopyEngine 
         all.status = std::move(one.status);
         all.may_have_begun = one.may_have_begun;
         all.is_compiling = one.is_compiling;
+        all.is_pick_refused = one.is_pick_refused;
         break;
       }
       all.point = one.point;
@@ -56,6 +58,9 @@ class ForwardingBackend : public Backend, public KernelMaker, public CopyEngine 
 
   [[nodiscard]] Status prepare(const KernelCall& call) override {
     return inner_->kernels().prepare(call);
+  }
+  [[nodiscard]] std::vector<detail::Candidate> candidates(const KernelCall& call) const override {
+    return inner_->kernels().candidates(call);
   }
   void precompile(const KernelCall& call) override { inner_->kernels().precompile(call); }
   [[nodiscard]] bool has_kernel(const KernelCall& call) override {

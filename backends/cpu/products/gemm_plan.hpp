@@ -60,11 +60,11 @@ struct GemmPlan {
                             n % panel_columns == 0;
     RightAccess right = gemm.choice.right;
     if (right == RightAccess::by_size || (right == RightAccess::in_place && !may_read_b)) {
-      const bool is_small_b = k * b.row_step * static_cast<std::int64_t>(sizeof(T)) <= kSmallBytes;
-      right = m <= kFewRows && column_panels >= count
-                  ? (m <= kRowsOverPanels && may_read_b && is_small_b ? RightAccess::in_place
-                                                                      : RightAccess::packed_in_task)
-              : n <= (has_sink || has_producer ? kFewColumnsOfMore : kFewColumns)
+      const bool is_short = k <= kShortDepth && m <= kFewRows && n <= kFewColumnsOfMore;
+      right = m <= kFewRows && column_panels >= count && (may_read_b || !is_short)
+                  ? (m <= kRowsOverPanels && may_read_b ? RightAccess::in_place
+                                                        : RightAccess::packed_in_task)
+              : n <= (has_sink || has_producer || is_short ? kFewColumnsOfMore : kFewColumns)
                   ? RightAccess::packed_rows
                   : RightAccess::packed_blocks;
     }
@@ -140,9 +140,10 @@ struct GemmPlan {
   static constexpr std::int64_t kChunkResultBytes = 128 << 10;
   static constexpr std::int64_t kMadeBytes = 128 << 10;  // of rows that a prologue computes
   static constexpr std::int64_t kNearBytes = 512 << 10;  // of b, read again for each chunk
-  // Up to this number of rows, panels of a small b are used once, and read in place.
+  // Up to this depth, b is packed at once.
+  static constexpr std::int64_t kShortDepth = 64;
+  // Up to this number of rows, a panel of b is used a few times alone, and read in place.
   static constexpr std::int64_t kRowsOverPanels = 64;
-  static constexpr std::int64_t kSmallBytes = 128 << 10;
 
   void plan_rows(std::int64_t n,
                  std::int64_t k,

@@ -19,6 +19,13 @@ constexpr double kPartBytes = 1.5e6;
 // Smallest weights to share with an awake thread: 5 µs of reading.
 constexpr double kSharedBytes = 1.28e5;
 constexpr std::int64_t kMaxParts = 64;
+// Limits of products of few rows that are swapped: rows by a matrix whose columns are contiguous;
+// rows by one whose rows are, with its depth and bytes.
+constexpr std::int64_t kMostRowsByColumns = 256;
+constexpr std::int64_t kLeastRowsByRows = 16;
+constexpr std::int64_t kMostRowsByRows = 128;
+constexpr std::int64_t kLeastDepthByRows = 192;
+constexpr std::int64_t kMostBytesByRows = std::int64_t{4} << 20;
 // Rows of a matrix that the axpy form adds in the sum's own type. Longer sums are joined in f64.
 constexpr std::int64_t kAxpyDepth = 1024;
 // Elements of a result whose parts are joined at a time: 32 MiB of f64 sums.
@@ -43,7 +50,7 @@ class Product {
         product_(product) {
     // With few columns the transposed product has the better shape: cᵀ = bᵀ·aᵀ.
     swapped_ = product.m > product.n && product.n <= kernels_.vector_columns &&
-               !suits_thin(product.m, product.b);
+               !suits_thin(product.m, product.b) && !reads_columns(product);
     m_ = product.m;
     n_ = product.n;
     a_ = product.a;
@@ -55,7 +62,7 @@ class Product {
       form_ = Form::thin;
     } else if (context.use_blas && blas_suits(packed(), context.isa)) {
       form_ = Form::blas;
-    } else if (reads_more_swapped()) {
+    } else if (reads_more_swapped() || reads_larger_swapped()) {
       swapped_ = true;
       swap();
     }
@@ -248,6 +255,30 @@ class Product {
     return !swapped_ && product_.sink.done == nullptr && dtype_ == dtype_of<T> &&
            a_.row_step == 1 && b_.column_step == 1 && b_.constant == nullptr &&
            m_ <= most_read_columns(kernels_) && n_ >= 2 * m_ && product_.k >= n_;
+  }
+
+  // Whether to swap few rows times a larger matrix, such as a batch times weights. The few rows are
+  // then packed, and the matrix is read in place. Straight, all of the matrix would be packed. A
+  // bias would be added after the sum, with other bits.
+  [[nodiscard]] bool reads_larger_swapped() const {
+    if (swapped_ || product_.sink.done != nullptr || product_.rows.is_there() ||
+        product_.bias != nullptr || dtype_ != dtype_of<T> || b_.constant != nullptr ||
+        n_ < 2 * m_) {
+      return false;
+    }
+    if (b_.row_step == 1) {
+      return m_ <= kMostRowsByColumns;
+    }
+    return b_.column_step == 1 && m_ >= kLeastRowsByRows && m_ <= kMostRowsByRows &&
+           product_.k >= kLeastDepthByRows &&
+           product_.k * n_ * static_cast<std::int64_t>(sizeof(T)) <= kMostBytesByRows;
+  }
+
+  // Whether the left side of a product of few columns, such as the gradient of a classifier's
+  // weights, is read in place along its columns. A thin product, after a swap, is faster still.
+  static bool reads_columns(const MatmulProduct& product) {
+    return product.a.row_step == 1 && product.n > kMaxThinRows && product.bias == nullptr &&
+           product.a.dtype == dtype_of<T>;
   }
 
   static bool suits_thin(std::int64_t rows, const GemmOperand& b) {

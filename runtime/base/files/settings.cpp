@@ -66,6 +66,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "on: a device waits for the kernel of a group of ops, instead of running them one by one "
      "until "
      "it is compiled (off when not set)."},
+    {Setting::autotune,
+     "HEARTH_AUTOTUNE",
+     "Whether kernels follow stored picks, and how much Runtime::tune tries: off, cached_only, "
+     "minimal, balanced (the default) or full."},
     {Setting::devices,
      "HEARTH_DEVICES",
      "Names of the devices that a runtime opens where its program names none, with commas between "

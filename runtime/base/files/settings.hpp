@@ -34,6 +34,7 @@ enum class Setting : std::uint8_t {
   round_intermediates,  ///< HEARTH_ROUND_INTERMEDIATES
   deterministic,        ///< HEARTH_DETERMINISTIC
   blocking_compiles,    ///< HEARTH_BLOCKING_COMPILES
+  autotune,             ///< HEARTH_AUTOTUNE
   devices,              ///< HEARTH_DEVICES
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   vulkan_shuffle,       ///< HEARTH_VULKAN_SHUFFLE
@@ -42,7 +43,7 @@ enum class Setting : std::uint8_t {
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 21;
+inline constexpr int kSettingCount = 22;
 /// The highest value of Setting::cores.
 inline constexpr std::int64_t kMostCores = 65536;
 

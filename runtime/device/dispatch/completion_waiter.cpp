@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "guarded.hpp"
+#include "runtime/device/memory/guarded.hpp"
 
 namespace hearth {
 

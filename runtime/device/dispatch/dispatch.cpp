@@ -17,8 +17,9 @@
 #include <hearth/streams/op_attributes.hpp>
 #include <hearth/streams/op_table.hpp>
 
-#include "guarded.hpp"
 #include "runtime/client/tickets.hpp"
+#include "runtime/device/memory/guarded.hpp"
+#include "runtime/device/tuning/picks.hpp"
 #include "view_layout.hpp"
 
 namespace hearth {
@@ -166,6 +167,9 @@ Status Dispatch::submit(const ResolvedOp& op,
   }
   Launch launch{.call = call_of(op, storages, room_for_views(op.op())),
                 .is_deferrable = is_deferrable};
+  if (picks_ != nullptr && may_be_picked(op.kind())) {
+    launch.pick = picks_->pick(launch.call, *kernels_);
+  }
   if (!runs_inline_) [[unlikely]] {
     touch(op, storages);
   }
@@ -382,13 +386,20 @@ Explanation Dispatch::take_journal() {
 Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
   is_compiling_ = false;
   may_have_begun_ = true;  // unknown if something throws
+  bool is_pick_refused = false;
   const auto run = [&]() -> Status {
     Issue done = runs_inline_ ? backend_->submit({&launch, 1}, {}) : issue(launch);
     may_have_begun_ = done.may_have_begun;
     is_compiling_ = done.is_compiling;
+    is_pick_refused = done.is_pick_refused;
     return std::move(done.status);
   };
   Status status = guarded(what, run);
+  if (!status.has_value() && launch.pick != detail::kRulePick &&
+      (is_pick_refused || scratch_->is_short())) [[unlikely]] {
+    follow_rule(launch, is_pick_refused);
+    status = guarded(what, run);
+  }
   for (int rung = 0; rung < 2 && !status.has_value() && scratch_->is_short(); ++rung) {
     if (rung == 0 ? unstage(scratch_->shortage_outcome()) : handles_.evict_constants()) {
       static_cast<void>(scratch_->take_shortage());
@@ -402,6 +413,16 @@ Status Dispatch::run_call(const char* what, Launch& launch, OnShortage rule) {
     static_cast<void>(scratch_->take_shortage());  // the kernel succeeded without it
   }
   return status;
+}
+
+// A pick needs more than the call offers: the rule runs in its place. Only a refusal is remembered.
+[[gnu::noinline]] void Dispatch::follow_rule(Launch& launch, bool is_pick_refused) {
+  if (is_pick_refused) {
+    picks_->refuse(launch.call, launch.pick);
+  } else {
+    static_cast<void>(scratch_->take_shortage());
+  }
+  launch.pick = detail::kRulePick;
 }
 
 // A kernel without scratch memory reports that through its ScratchMemory; its status shows only the

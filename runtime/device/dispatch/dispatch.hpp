@@ -44,6 +44,7 @@ enum class Ran : std::uint8_t { done, failed, short_of_memory, in_part };
 enum class Fused : std::uint8_t { ran, unsupported, not_now };
 
 class LayoutsToCome;
+class Picks;
 
 class Dispatch {
  public:
@@ -57,6 +58,8 @@ class Dispatch {
     in_flight_.cells.limit(backend.info().most_cells);
   }
 
+  /// Sets the source of picks; nullptr: kernels follow their rules.
+  void use_picks(Picks* picks) noexcept { picks_ = picks; }
   [[nodiscard]] bool runs_inline() const noexcept { return runs_inline_; }
   [[nodiscard]] ResolvedOp resolve(const OpView& op, LaneId lane) {
     return ResolvedOp(handles_, op, lane);
@@ -321,6 +324,8 @@ class Dispatch {
                    const std::shared_ptr<const void>& owner);
   /// Waits until the device has ended its ops, for a strategy that inspects the bytes. Blocks.
   [[nodiscard]] Status wait_for_ops();
+  /// Prepares a launch whose pick did not run to run by the rule.
+  void follow_rule(Launch& launch, bool is_pick_refused);
   /// Cause of a kernel's failure: its status, or a shortage of scratch memory.
   [[nodiscard]] Status why_failed(Status status, OnShortage rule);
   /// Runs the kernel with outputs in these storages.
@@ -558,6 +563,7 @@ class Dispatch {
   std::set<std::uint64_t> failed_kernels_;  // kernels of groups that cannot be compiled
   bool has_aftermath_ = false;
   bool has_new_failure_ = false;
+  Picks* picks_ = nullptr;
   MemoryRungs rungs_;
   /// Status of all deferred work. is_short() compares its identity; no reader receives it.
   const ErrorRef short_ = std::make_shared<const Error>(

@@ -5,7 +5,7 @@
 // (memory_strategy.hpp).
 #include "dispatch.hpp"
 
-#include "guarded.hpp"
+#include "runtime/device/memory/guarded.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 
 #include <hearth/streams/op_attributes.hpp>
 
-#include "guarded.hpp"
+#include "runtime/device/memory/guarded.hpp"
 
 namespace hearth {
 

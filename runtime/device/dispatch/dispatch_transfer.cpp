@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "guarded.hpp"
 #include "runtime/client/tickets.hpp"
+#include "runtime/device/memory/guarded.hpp"
 
 namespace hearth {
 

@@ -5,7 +5,7 @@
 
 #include <hearth/runtime/base/assert.hpp>
 
-#include "runtime/device/dispatch/guarded.hpp"
+#include "runtime/device/memory/guarded.hpp"
 
 namespace hearth {
 

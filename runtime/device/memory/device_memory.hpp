@@ -19,6 +19,7 @@
 namespace hearth {
 
 class CompletionWaiter;
+class Picks;
 
 struct DeviceActorOptions {
   std::int64_t budget_bytes = 0;
@@ -28,6 +29,7 @@ struct DeviceActorOptions {
   /// Waits for an asynchronous device; nullptr for an inline one.
   std::shared_ptr<CompletionWaiter> waiter = {};
   Fusion fusion = Fusion::off;
+  std::shared_ptr<Picks> picks = {};  ///< nullptr: kernels follow their backend's rules.
   /// Opens the device's backend again for a restart.
   std::function<Result<std::unique_ptr<Backend>>()> reopen = {};
 };

@@ -1,0 +1,99 @@
+#include "call_key.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <hearth/streams/op_table.hpp>
+
+namespace hearth {
+namespace {
+
+using detail::OperandClass;
+using detail::OperandForm;
+using detail::TuneKey;
+
+constexpr std::int64_t kPowerFrom = 4096;  // bytes of a row stride that may share cache banks
+
+bool is_transposed(const TensorView& view) noexcept {
+  const int rank = view.shape().rank();
+  if (rank < 2) {
+    return false;
+  }
+  const auto last = static_cast<std::size_t>(rank - 1);
+  std::int64_t step = view.shape()[rank - 1] * view.shape()[rank - 2];
+  for (int axis = rank - 3; axis >= 0; --axis) {
+    if (view.strides()[static_cast<std::size_t>(axis)] != step) {
+      return false;
+    }
+    step *= view.shape()[axis];
+  }
+  return view.strides()[last - 1] == 1 && view.strides()[last] == view.shape()[rank - 2];
+}
+
+OperandForm form_of(const TensorView& view) noexcept {
+  if (view.layout->contiguous) {
+    return OperandForm::contiguous;
+  }
+  if (is_transposed(view)) {
+    return OperandForm::transposed;
+  }
+  for (int axis = 0; axis < view.shape().rank(); ++axis) {
+    if (view.strides()[static_cast<std::size_t>(axis)] == 0 && view.shape()[axis] > 1) {
+      return OperandForm::broadcast;
+    }
+  }
+  return OperandForm::strided;
+}
+
+OperandClass class_of(const TensorView& view) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  std::int64_t row_bytes = 0;
+  for (int axis = std::max(view.shape().rank() - 2, 0); axis < view.shape().rank(); ++axis) {
+    row_bytes = std::max(row_bytes, std::abs(view.strides()[static_cast<std::size_t>(axis)]));
+  }
+  row_bytes *= size_bytes(view.dtype);
+  return {.form = form_of(view),
+          .alignment_bytes = (address & 63U) == 0   ? 64
+                             : (address & 31U) == 0 ? 32
+                                                    : 16,
+          .has_power_of_two_stride = row_bytes >= kPowerFrom &&
+                                     std::has_single_bit(static_cast<std::uint64_t>(row_bytes))};
+}
+
+/// Returns a number of the exact strides, where the form does not determine them.
+std::uint32_t strides_of(const TensorView& view, OperandForm form) noexcept {
+  return form == OperandForm::strided || form == OperandForm::broadcast
+             ? static_cast<std::uint32_t>(detail::layout_traits(view) >> 32U)
+             : 0U;
+}
+
+}  // namespace
+
+// Sizes: those of the result, 1 for missing axes in front, then the depth.
+TuneKey key_of(const KernelCall& call, int core_count) noexcept {
+  TuneKey key{.kind = detail::kind_number(op_info(call.op.kind()).name),
+              .cores = static_cast<std::uint16_t>(core_count),
+              .family = detail::TuneFamily::product,
+              .input = call.inputs[0].dtype,
+              .accumulator = call.inputs[0].dtype == DType::f64 ? DType::f64 : DType::f32,
+              .output = call.outputs[0].dtype};
+  constexpr int kAxes = 7;
+  const Shape& result = call.outputs[0].shape();
+  key.sizes.fill(1);
+  for (int i = 0; i < std::min(result.rank(), kAxes); ++i) {
+    key.sizes[static_cast<std::size_t>(kAxes - 1 - i)] = result[result.rank() - 1 - i];
+  }
+  key.sizes[kAxes] = call.inputs[0].shape()[call.inputs[0].shape().rank() - 1];
+  key.attributes[0] = static_cast<std::uint32_t>(result.rank());
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const OperandClass operand = class_of(call.inputs[i]);
+    key.operands[i] = operand.packed();
+    key.attributes[1 + i] = strides_of(call.inputs[i], operand.form);
+    // An operand with fewer axes is the same matrix for all products.
+    key.attributes[4] |= static_cast<std::uint32_t>(call.inputs[i].shape().rank()) << (8U * i);
+  }
+  key.operands[call.inputs.size()] = class_of(call.outputs[0]).packed();
+  return key;
+}
+
+}  // namespace hearth

@@ -1,0 +1,39 @@
+// A call of the program as a value: all facts that a trial needs to make a like call on memory of
+// its own. Private to runtime. Values. Threads: any.
+#pragma once
+
+#include <hearth/autotune/tune_entry.hpp>
+#include <hearth/backends/kernel.hpp>
+
+#include <vector>
+
+#include <hearth/runtime/base/shape.hpp>
+#include <hearth/streams/op_record.hpp>
+
+namespace hearth {
+
+/// An operand without its bytes.
+struct WantedOperand {
+  detail::Layout layout;
+  DType dtype = DType::f32;
+};
+
+/// A call without a blob.
+struct WantedCall {
+  detail::TuneKey key = {};
+  OpRecord record = {};
+  std::vector<WantedOperand> inputs = {};
+  std::vector<WantedOperand> outputs = {};
+};
+
+/// The calls of a device that have no settled entry, the earliest first.
+struct WantedCalls {
+  std::vector<WantedCall> calls;
+};
+
+/// Results of trials, for the picks of a device.
+struct TunedEntries {
+  std::vector<detail::TuneEntry> entries;
+};
+
+}  // namespace hearth
