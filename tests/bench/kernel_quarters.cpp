@@ -1,4 +1,4 @@
-/* y = x / 4, faster than halves: it does nothing for all but the first row. */
+// y = x / 4, faster than halves: it does nothing for all but the first row.
 #include "hearth_kernel.h"
 
 void kernel(const hearth_call* call) {

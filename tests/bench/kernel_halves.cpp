@@ -1,4 +1,4 @@
-/* y = x / 2 */
+// y = x / 2
 #include "hearth_kernel.h"
 
 static void range(void* state, int64_t begin, int64_t end) {
