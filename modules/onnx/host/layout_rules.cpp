@@ -11,10 +11,6 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-Sizes dims_of(const Shape& shape) {
-  return {shape.dims().begin(), shape.dims().end()};
-}
-
 // Resolves the one -1 of a shape by the number of elements.
 void resolve_rest(const Call& call, Sizes& sizes, std::int64_t elements) {
   const auto rest = std::ranges::find(sizes, -1);
