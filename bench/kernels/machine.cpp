@@ -59,6 +59,10 @@ std::string caches() {
   return all;
 }
 
+std::string or_unknown(const std::string& text) {
+  return text.empty() ? std::string("unknown") : text;
+}
+
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -76,10 +80,10 @@ Facts machine_facts() {
   facts.push_back(
       {"cores",
        fmt::format("{} usable of {}", available_cores().size(), ::sysconf(_SC_NPROCESSORS_ONLN))});
-  facts.push_back({"caches", caches()});
+  facts.push_back({"caches", or_unknown(caches())});
   facts.push_back({"hypervisor", has_flag("hypervisor") ? "yes" : "no"});
   const std::string governor = line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
-  facts.push_back({"governor", governor.empty() ? "unknown" : governor});
+  facts.push_back({"governor", or_unknown(governor)});
   const std::time_t now = std::time(nullptr);
   facts.push_back({"date", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(now))});
   std::set<std::string> variables;

@@ -148,11 +148,14 @@ std::string summary(const Report& report) {
   std::array<int, 4> counts{};
   int wrong = 0;
   int refused = 0;
+  int timed = 0;  // without an opponent
   for (const Row& row : report.rows) {
     if (row.is_wrong) {
       ++wrong;
     } else if (row.is_refused) {
       ++refused;
+    } else if (row.verdict_text.empty()) {
+      ++timed;
     } else {
       ++counts[static_cast<std::size_t>(row.verdict)];
     }
@@ -164,6 +167,7 @@ std::string summary(const Report& report) {
       text += fmt::format(" {} {}", count, word(verdict));
     }
   }
+  text += timed > 0 ? fmt::format(" {} timed", timed) : "";
   text += wrong > 0 ? fmt::format(" {} WRONG", wrong) : "";
   text += refused > 0 ? fmt::format(" {} refused", refused) : "";
   return text + "\n";

@@ -34,7 +34,7 @@ __attribute__((target("avx512f"))) std::int64_t wide() noexcept {
       sums[i] = _mm512_fmadd_ps(sums[i], factor, term);
     }
   }
-  asm volatile("" : : "r"(sums) : "memory");  // NOLINT: the results are used
+  asm volatile("" : : "r"(&sums[0]) : "memory");  // NOLINT: the results are used
   return 2 * kSteps * kChains * 16;
 }
 __attribute__((target("avx2,fma"))) std::int64_t middle() noexcept {
@@ -48,7 +48,7 @@ __attribute__((target("avx2,fma"))) std::int64_t middle() noexcept {
       sums[i] = _mm256_fmadd_ps(sums[i], factor, term);
     }
   }
-  asm volatile("" : : "r"(sums) : "memory");  // NOLINT: the results are used
+  asm volatile("" : : "r"(&sums[0]) : "memory");  // NOLINT: the results are used
   return 2 * kSteps * kChains * 8;
 }
 #endif

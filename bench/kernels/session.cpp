@@ -1,5 +1,6 @@
 #include "session.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <span>
@@ -11,6 +12,12 @@
 #include <hearth/runtime/base/file.hpp>
 
 namespace hearth::bench {
+namespace {
+
+// Without roofs a row has a time and a verdict, so they are not worth a long wait.
+constexpr std::chrono::milliseconds kRoofPatience{2000};
+
+}  // namespace
 
 std::vector<CommandOption> with_output_options(std::vector<CommandOption> own) {
   const std::vector<CommandOption> common{
@@ -85,8 +92,9 @@ Result<std::unique_ptr<Session>> Session::open(const CommandLine& line,
   session->report_.warnings = machine_warnings();
   session->progress_.show("roofs of the device", 0, 1);
   if (session->device_->backend().info().computes) {
-    HEARTH_TRY(options.roofs,
-               measure_roofs(*session->device_, static_cast<int>(cores), options.contest));
+    ContestOptions roofs = options.contest;
+    roofs.patience = std::min(roofs.patience, kRoofPatience);
+    HEARTH_TRY(options.roofs, measure_roofs(*session->device_, static_cast<int>(cores), roofs));
   }
   session->report_.roofs = options.roofs;
   options.progress = [progress = &session->progress_](

@@ -1,4 +1,4 @@
-"""Mistakes in modules and parallel: see mutations.py."""
+"""Mistakes in modules, parallel and bench: see mutations.py."""
 
 UPPER = [
     ("a step commits though one rank failed",
@@ -189,4 +189,29 @@ UPPER = [
      "is_open = !runs_alone && bucket",
      "is_open = bucket",
      ["parallel_test"]),
+    ("the bench tool stops at the first busy try",
+     "bench/kernels/contest.cpp",
+     "result.judgement.doubt != detail::Doubt::dirty ||",
+     "true ||",
+     ["bench_test"]),
+    ("a kernel that writes out of bounds may win",
+     "bench/kernels/check.cpp",
+     "if (got.has_broken_guard) {",
+     "if (got.has_broken_guard && i == 0) {",
+     ["bench_test"]),
+    ("a candidate may have other bytes than its class",
+     "bench/kernels/check.cpp",
+     "i > 0 && is_of_class &&",
+     "i == 0 && is_of_class &&",
+     ["bench_test"]),
+    ("a slower row ends with status 0",
+     "bench/kernels/report.cpp",
+     "return Exit::slower;",
+     "return Exit::fine;",
+     ["bench_test"]),
+    ("a busy machine lowers stored peaks",
+     "runtime/device/peaks/device_peaks.cpp",
+     "  raise(kept.peaks, measured.peaks);",
+     "  kept.peaks = measured.peaks;",
+     ["runtime_memory_test"]),
 ]

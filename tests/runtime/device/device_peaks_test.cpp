@@ -81,7 +81,7 @@ TEST_F(DevicePeaksTest, ABusyMachineNeverLowersThem) {
   const DevicePeaks before = subject("raised").measure_now().value();
   PeakSubject busy = subject("raised");
   busy.open = [open = busy.open]() -> Result<std::unique_ptr<Backend>> {
-    return std::make_unique<BusyBackend>(open().value());
+    return std::unique_ptr<Backend>(std::make_unique<BusyBackend>(open().value()));
   };
   const DevicePeaks now = busy.measure_now().value();
   EXPECT_EQ(now.copy_bytes_per_second, before.copy_bytes_per_second);
