@@ -48,8 +48,7 @@ void require_type(const PlanInput& input, const OnnxValue& value, SourceLoc loc)
                        (is_float(wanted) && is_float(value.type())) ||
                        device_type(value.type()) == device_type(wanted);
   const bool is_rank =
-      !input.type.dims ||
-      value.shape().rank() == static_cast<int>(input.type.dims->size());
+      !input.type.dims || value.shape().rank() == static_cast<int>(input.type.dims->size());
   if (!is_type || !is_rank) {
     refuse(fmt::format("input '{}' is {}, the graph declares {} with {} axes",
                        input.name,
@@ -93,10 +92,9 @@ std::vector<OnnxValue> in_order(const Plan& plan, const OnnxValues& inputs, Sour
         ordered.emplace_back();
         continue;
       }
-      refuse(fmt::format("input '{}' is missing; the graph has {}",
-                         input.name,
-                         names_of(plan.inputs)),
-             loc);
+      refuse(
+          fmt::format("input '{}' is missing; the graph has {}", input.name, names_of(plan.inputs)),
+          loc);
     }
     ordered.push_back(accepted(input, given->second, loc));
   }

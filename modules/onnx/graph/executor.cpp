@@ -55,8 +55,8 @@ class Frame final {
       value = OnnxValue(run_.parameters[static_cast<std::size_t>(constant.parameter)]);
     } else if (constant.buffer >= 0) {
       const Buffer& buffer = run_.buffers[static_cast<std::size_t>(constant.buffer)];
-      value = OnnxValue(Tensor(buffer),
-                        is_float(constant.type) ? OnnxType::undefined : constant.type);
+      value =
+          OnnxValue(Tensor(buffer), is_float(constant.type) ? OnnxType::undefined : constant.type);
     }
     if (constant.host != nullptr) {
       value = value.has_tensor() ? std::move(value) : OnnxValue::on_host(constant.host);
@@ -154,10 +154,10 @@ std::vector<OnnxValue> run_body(const Plan& body,
                                 RunContext& context,
                                 std::vector<OnnxValue> inputs) {
   if (inputs.size() != body.inputs.size()) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("its graph has {} inputs, the node gives {}",
-                                          body.inputs.size(),
-                                          inputs.size())});
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format(
+            "its graph has {} inputs, the node gives {}", body.inputs.size(), inputs.size())});
   }
   Frame frame(body, outer.run(), &outer);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
