@@ -35,9 +35,9 @@ OnnxPort port_of(const std::string& name, const onnx::TypeProto& type) {
                 .has_rank = type.dims.has_value()};
   for (std::size_t i = 0; type.dims && i < type.dims->size(); ++i) {
     const std::int64_t size = (*type.dims)[i];
-    port.dims.push_back(size >= 0                        ? std::to_string(size)
+    port.dims.push_back(size >= 0                   ? std::to_string(size)
                         : type.dim_names[i].empty() ? "?"
-                                                         : type.dim_names[i]);
+                                                    : type.dim_names[i]);
   }
   return port;
 }
@@ -65,8 +65,7 @@ void add_external(const ConstantSource& source, OnnxReport& report) {
   if (std::ranges::find(report.external_files, file) == report.external_files.end()) {
     report.external_files.push_back(file);
   }
-  report.external_bytes +=
-      source.shape.element_count() * std::max(stored_bits(source.type), 8) / 8;
+  report.external_bytes += source.shape.element_count() * std::max(stored_bits(source.type), 8) / 8;
 }
 
 OnnxReport report_of(const ModelFile& file, const BuiltProgram& built) {

@@ -48,8 +48,7 @@ void require_type(const PlanInput& input, const OnnxValue& value, SourceLoc loc)
                        (is_float(wanted) && is_float(value.type())) ||
                        device_type(value.type()) == device_type(wanted);
   const bool is_rank =
-      !input.type.dims ||
-      value.shape().rank() == static_cast<int>(input.type.dims->size());
+      !input.type.dims || value.shape().rank() == static_cast<int>(input.type.dims->size());
   if (!is_type || !is_rank) {
     refuse(fmt::format("input '{}' is {}, the graph declares {} with {} axes",
                        input.name,
@@ -93,10 +92,9 @@ std::vector<OnnxValue> in_order(const Plan& plan, const OnnxValues& inputs, Sour
         ordered.emplace_back();
         continue;
       }
-      refuse(fmt::format("input '{}' is missing; the graph has {}",
-                         input.name,
-                         names_of(plan.inputs)),
-             loc);
+      refuse(
+          fmt::format("input '{}' is missing; the graph has {}", input.name, names_of(plan.inputs)),
+          loc);
     }
     ordered.push_back(accepted(input, given->second, loc));
   }
@@ -109,6 +107,17 @@ std::vector<OnnxValue> in_order(const Plan& plan, const OnnxValues& inputs, Sour
     }
   }
   return ordered;
+}
+
+// Results on the host become tensors too, so that a program finds each result on the device.
+OnnxValue on_device(OnnxValue value, const Device& device, SourceLoc loc) {
+  const bool is_held = value.has_host() && !value.has_tensor() && device_type(value.type());
+  if (!is_held) {
+    return value;
+  }
+  OnnxValue both(onnx::upload(value.host(), device, loc), value.type());
+  both.set_host(std::make_shared<const OnnxHostArray>(value.host()));
+  return both;
 }
 
 const LoadedModel& loaded(const std::shared_ptr<const LoadedModel>& model, SourceLoc loc) {
@@ -156,7 +165,8 @@ OnnxValues OnnxModel::run(const OnnxValues& inputs,
   }
   OnnxValues named;
   for (std::size_t i = 0; i < results.values.size(); ++i) {
-    named.insert_or_assign(plan.output_names[i], std::move(results.values[i]));
+    named.insert_or_assign(plan.output_names[i],
+                           on_device(std::move(results.values[i]), context.device, loc));
   }
   return named;
 }
@@ -171,11 +181,7 @@ Tensor OnnxModel::forward(const Tensor& x, Mode mode, SourceLoc loc) const {
            loc);
   }
   OnnxValues results = run({{plan.inputs.front().name, x}}, {.mode = mode}, loc);
-  OnnxValue& result = results.begin()->second;
-  if (!result.has_tensor() && result.has_host()) {
-    return onnx::upload(result.host(), device(loc), loc);
-  }
-  return result.tensor(loc);
+  return results.begin()->second.tensor(loc);
 }
 
 const OnnxReport& OnnxModel::report(SourceLoc loc) const {

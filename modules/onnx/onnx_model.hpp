@@ -53,7 +53,8 @@ class OnnxModel final {
   [[nodiscard]] Tensor forward(const Tensor& x,
                                Mode mode = Mode::eval,
                                SourceLoc loc = SourceLoc::current()) const;
-  /// Runs the graph and returns its results by name. Waits only at the sync points of report().
+  /// Runs the graph and returns its results by name, on the device unless they are strings. Waits
+  /// only at the sync points of report().
   ///
   /// Dtypes: tensors as the graph declares them; u16 and i16 are given in i32, u32 and u64 in i64.
   /// Numbers on the host are converted to the declared type.

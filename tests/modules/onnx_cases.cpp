@@ -37,8 +37,9 @@ std::string one_line(std::string text) {
 }
 
 OnnxHostArray on_host(const OnnxValue& value) {
-  return value.has_host() ? value.host()
-                          : onnx::download(value.tensor(), value.type(), WaitOptions{}, SourceLoc{});
+  return value.has_host()
+             ? value.host()
+             : onnx::download(value.tensor(), value.type(), WaitOptions{}, SourceLoc{});
 }
 
 std::string element_text(const OnnxHostArray& array, std::size_t i) {

@@ -84,11 +84,8 @@ void run_suite(const std::string& suite, int least) {
     }
     check(one, verdict, list);
   }
-  std::cout << fmt::format("{}: {} passed, {} refused, {} wrong\n",
-                           suite,
-                           count.passed,
-                           count.refused,
-                           count.wrong);
+  std::cout << fmt::format(
+      "{}: {} passed, {} refused, {} wrong\n", suite, count.passed, count.refused, count.wrong);
   if (only == nullptr) {
     EXPECT_GE(count.passed + count.refused + count.wrong, least);
   }

@@ -73,13 +73,12 @@ Place place_of(const TensorProto& tensor, const fs::path& model) {
   const ExternalData& external = *tensor.external;
   Place place;
   const fs::path folder = model.has_parent_path() ? model.parent_path() : fs::path(".");
-  const auto size =
-      static_cast<std::uint64_t>(stored_bytes(tensor.type(), *count_of(tensor.dims)));
+  const auto size = static_cast<std::uint64_t>(stored_bytes(tensor.type(), *count_of(tensor.dims)));
   place.offset_bytes = static_cast<std::uint64_t>(external.offset_bytes);
   place.size_bytes = size;
   if (!is_inside(external.location)) {
-    place.problem = fmt::format("its external file '{}' is not inside the model's folder",
-                                external.location);
+    place.problem =
+        fmt::format("its external file '{}' is not inside the model's folder", external.location);
     return place;
   }
   std::error_code error;
@@ -105,9 +104,8 @@ Place place_of(const TensorProto& tensor, const fs::path& model) {
                                 size,
                                 place.offset_bytes);
   } else if (external.size_bytes && static_cast<std::uint64_t>(*external.size_bytes) != size) {
-    place.problem = fmt::format("the file gives it {} external bytes, its shape needs {}",
-                                *external.size_bytes,
-                                size);
+    place.problem = fmt::format(
+        "the file gives it {} external bytes, its shape needs {}", *external.size_bytes, size);
   }
   return place;
 }
@@ -195,10 +193,8 @@ std::string value_problem(OnnxType type, std::span<const std::byte> bytes) {
                          const TensorProto& tensor,
                          std::string_view why,
                          SourceLoc loc) {
-  detail::refuse_file(ErrorCode::bad_format,
-                      path,
-                      fmt::format("tensor '{}': {}", tensor.name, why),
-                      loc);
+  detail::refuse_file(
+      ErrorCode::bad_format, path, fmt::format("tensor '{}': {}", tensor.name, why), loc);
 }
 
 }  // namespace

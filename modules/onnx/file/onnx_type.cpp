@@ -14,30 +14,14 @@ struct TypeRow {
 
 // In the order of the numbers.
 constexpr std::array<TypeRow, 24> kTypes{{
-    {"undefined", {}, 0},
-    {"f32", DType::f32, 32},
-    {"u8", DType::u8, 8},
-    {"i8", DType::i8, 8},
-    {"u16", DType::i32, 16},
-    {"i16", DType::i32, 16},
-    {"i32", DType::i32, 32},
-    {"i64", DType::i64, 64},
-    {"string", {}, 0},
-    {"bool", DType::boolean, 8},
-    {"f16", DType::f16, 16},
-    {"f64", DType::f64, 64},
-    {"u32", DType::i64, 32},
-    {"u64", DType::i64, 64},
-    {"c64", {}, 64},
-    {"c128", {}, 128},
-    {"bf16", DType::bf16, 16},
-    {"f8e4m3fn", {}, 8},
-    {"f8e4m3fnuz", {}, 8},
-    {"f8e5m2", {}, 8},
-    {"f8e5m2fnuz", {}, 8},
-    {"u4", DType::u8, 4},
-    {"i4", DType::i8, 4},
-    {"f4e2m1", {}, 4},
+    {"undefined", {}, 0},        {"f32", DType::f32, 32},   {"u8", DType::u8, 8},
+    {"i8", DType::i8, 8},        {"u16", DType::i32, 16},   {"i16", DType::i32, 16},
+    {"i32", DType::i32, 32},     {"i64", DType::i64, 64},   {"string", {}, 0},
+    {"bool", DType::boolean, 8}, {"f16", DType::f16, 16},   {"f64", DType::f64, 64},
+    {"u32", DType::i64, 32},     {"u64", DType::i64, 64},   {"c64", {}, 64},
+    {"c128", {}, 128},           {"bf16", DType::bf16, 16}, {"f8e4m3fn", {}, 8},
+    {"f8e4m3fnuz", {}, 8},       {"f8e5m2", {}, 8},         {"f8e5m2fnuz", {}, 8},
+    {"u4", DType::u8, 4},        {"i4", DType::i8, 4},      {"f4e2m1", {}, 4},
 }};
 
 const TypeRow& row_of(OnnxType type) noexcept {

@@ -55,10 +55,8 @@ void WireReader::skip() {
 
 void WireReader::require_type(int wanted) const {
   if (wire_type() != wanted) {
-    refuse_bytes(fmt::format("field {} of a message has wire type {}, not {}",
-                             field(),
-                             wire_type(),
-                             wanted));
+    refuse_bytes(fmt::format(
+        "field {} of a message has wire type {}, not {}", field(), wire_type(), wanted));
   }
 }
 

@@ -55,8 +55,8 @@ class Frame final {
       value = OnnxValue(run_.parameters[static_cast<std::size_t>(constant.parameter)]);
     } else if (constant.buffer >= 0) {
       const Buffer& buffer = run_.buffers[static_cast<std::size_t>(constant.buffer)];
-      value = OnnxValue(Tensor(buffer),
-                        is_float(constant.type) ? OnnxType::undefined : constant.type);
+      value =
+          OnnxValue(Tensor(buffer), is_float(constant.type) ? OnnxType::undefined : constant.type);
     }
     if (constant.host != nullptr) {
       value = value.has_tensor() ? std::move(value) : OnnxValue::on_host(constant.host);
@@ -154,10 +154,10 @@ std::vector<OnnxValue> run_body(const Plan& body,
                                 RunContext& context,
                                 std::vector<OnnxValue> inputs) {
   if (inputs.size() != body.inputs.size()) {
-    throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("its graph has {} inputs, the node gives {}",
-                                          body.inputs.size(),
-                                          inputs.size())});
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format(
+            "its graph has {} inputs, the node gives {}", body.inputs.size(), inputs.size())});
   }
   Frame frame(body, outer.run(), &outer);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -201,7 +201,7 @@ bool set_known(const PlanNode& node, const KnownValues& known, Frame& frame) {
 // Runs the main plan and notes the values that later runs with these shapes will have too.
 class FirstRun final {
  public:
-  explicit FirstRun(const Plan& plan) : known_(plan.place_count), is_read_(plan.place_count) {}
+  explicit FirstRun(std::size_t places) : known_(places), is_read_(places) {}
 
   void note(const PlanNode& node, bool has_read, const std::vector<OnnxValue>& results) {
     for (const ValueRef& input : node.inputs) {
@@ -235,7 +235,7 @@ RunOutputs run_program(const RunInputs& run, RunContext& context, std::vector<On
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     frame.set(i, std::move(inputs[i]));
   }
-  FirstRun first(run.known == nullptr ? plan : Plan{});
+  FirstRun first(run.known == nullptr ? plan.place_count : 0);
   for (const PlanNode& node : plan.nodes) {
     if (run.known != nullptr && set_known(node, *run.known, frame)) {
       continue;

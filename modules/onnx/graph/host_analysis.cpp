@@ -101,7 +101,8 @@ class Analysis final {
       const ValueRef& input = node.inputs[i];
       const bool is_wanted = i < 32 && ((wanted >> i) & 1U) != 0;
       if (is_shape) {
-        continue;  // takes the shape alone
+        need_known(input);  // for its shape alone
+        continue;
       }
       const bool is_plain = i < 32 && ((node.row->plain_inputs >> i) & 1U) != 0;
       if (is_wanted) {

@@ -1,7 +1,8 @@
 // HostCache: values that only the shapes of a run's inputs decide, so that a later run with these
 // shapes computes none of them. Append-only; entries live as long as the cache.
 // Threads: any. A reader takes no lock and writes nothing.
-// Invariants: (1) an entry never changes; (2) the cache keeps the first kMostEntries sets of shapes.
+// Invariants: (1) an entry never changes; (2) the cache keeps the first kMostEntries sets of
+// shapes.
 #pragma once
 
 #include "modules/onnx/graph/executor.hpp"

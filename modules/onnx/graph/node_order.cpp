@@ -120,8 +120,7 @@ NodeOrder order_nodes(const std::vector<NodeProto>& nodes, const std::vector<std
     walk.visit(name);
   }
   std::ranges::sort(order.cyclic);
-  const auto repeats = std::ranges::unique(order.cyclic);
-  order.cyclic.erase(repeats.begin(), repeats.end());
+  order.cyclic.erase(std::unique(order.cyclic.begin(), order.cyclic.end()), order.cyclic.end());
   return order;
 }
 

@@ -11,10 +11,10 @@
 namespace hearth::onnx {
 
 struct NodeOrder {
-  std::vector<std::size_t> nodes = {};   ///< Nodes that have an effect, producers first.
-  std::vector<std::size_t> cyclic = {};  ///< Nodes that depend on themselves.
+  std::vector<std::size_t> nodes = {};     ///< Nodes that have an effect, producers first.
+  std::vector<std::size_t> cyclic = {};    ///< Nodes that depend on themselves.
   std::vector<std::string> repeated = {};  ///< Results of more than one node.
-  std::set<std::string> used = {};       ///< Names that a node of the order, a body or a result uses.
+  std::set<std::string> used = {};  ///< Names that a node of the order, a body or a result uses.
 };
 
 /// Orders the nodes that contribute to the wanted values. Keeps the file's order where it can.

@@ -72,26 +72,23 @@ std::string OnnxReport::problem_table() const {
   }
   std::vector<Row> rows;
   for (const OnnxProblem& problem : problems) {
-    rows.push_back({problem.op.empty() ? "-" : full_name(problem),
-                    problem.op.empty() ? "-" : std::to_string(problem.opset),
-                    std::to_string(problem.count),
-                    fmt::format("{}{}",
-                                fmt::join(problem.names, ", "),
-                                problem.count > static_cast<std::int64_t>(problem.names.size())
-                                    ? ", ..."
-                                    : ""),
-                    problem.reason,
-                    problem.help});
+    rows.push_back(
+        {problem.op.empty() ? "-" : full_name(problem),
+         problem.op.empty() ? "-" : std::to_string(problem.opset),
+         std::to_string(problem.count),
+         fmt::format(
+             "{}{}",
+             fmt::join(problem.names, ", "),
+             problem.count > static_cast<std::int64_t>(problem.names.size()) ? ", ..." : ""),
+         problem.reason,
+         problem.help});
   }
   return table({"op", "opset", "count", "where", "reason", "what would help"}, rows);
 }
 
 std::string OnnxReport::to_string() const {
-  std::string text = fmt::format("{}: {} bytes, IR version {}, producer '{}'\n",
-                                 file,
-                                 size_bytes,
-                                 ir_version,
-                                 producer);
+  std::string text = fmt::format(
+      "{}: {} bytes, IR version {}, producer '{}'\n", file, size_bytes, ir_version, producer);
   for (const auto& [domain, version] : opsets) {
     text += fmt::format("opset {} of {}\n", version, domain.empty() ? "ai.onnx" : domain);
   }
@@ -107,12 +104,12 @@ std::string OnnxReport::to_string() const {
   add_ports(text, "input", inputs);
   add_ports(text, "result", outputs);
   for (const OnnxSyncPoint& point : sync_points) {
-    text += fmt::format("node '{}' ({}) {} '{}'\n",
-                        point.node,
-                        point.op,
-                        point.is_input ? "waits, unless the host gives it, for input"
-                                       : "waits for the result of",
-                        point.value);
+    text += fmt::format(
+        "node '{}' ({}) {} '{}'\n",
+        point.node,
+        point.op,
+        point.is_input ? "waits, unless the host gives it, for input" : "waits for the result of",
+        point.value);
   }
   if (!problems.empty()) {
     text += fmt::format(

@@ -20,10 +20,10 @@ struct OnnxProblem {
   std::string op = {};  ///< Empty: it concerns a tensor, an input or the file.
   std::string domain = {};
   std::int64_t opset = 0;
-  std::string reason = {};             ///< The broken rule, with its values.
-  std::string help = {};               ///< Remedy.
-  std::int64_t count = 0;              ///< Number of nodes or tensors.
-  std::vector<std::string> names = {}; ///< The first of their names, at most three.
+  std::string reason = {};              ///< The broken rule, with its values.
+  std::string help = {};                ///< Remedy.
+  std::int64_t count = 0;               ///< Number of nodes or tensors.
+  std::vector<std::string> names = {};  ///< The first of their names, at most three.
 };
 
 /// A place where a run waits for elements from the device.

@@ -68,10 +68,7 @@ class Builder final {
                      const std::vector<std::string>& names,
                      PlanNode& node,
                      const std::set<std::string>& used);
-  void report(const NodeProto& node,
-              const Scope& scope,
-              std::string reason,
-              std::string_view help);
+  void report(const NodeProto& node, const Scope& scope, std::string reason, std::string_view help);
   void report_file(std::string reason, std::string_view help, std::string_view name);
   [[nodiscard]] static std::int64_t opset_of(const Scope& scope, const std::string& domain);
   [[nodiscard]] static std::string name_of(const NodeProto& node);
@@ -156,17 +153,16 @@ ValueRef Builder::new_constant(ConstantSource source) {
 }
 
 void Builder::add_input(Scope& scope, const ValueInfo& input) {
-  const bool is_known =
-      input.type.kind == ValueKind::other ||
-      (input.type.type != OnnxType::string && input.type.type != OnnxType::undefined &&
-       !device_type(input.type.type));
+  const bool is_known = input.type.kind == ValueKind::other ||
+                        (input.type.type != OnnxType::string &&
+                         input.type.type != OnnxType::undefined && !device_type(input.type.type));
   if (is_known) {
-    report_file(fmt::format("an input is {} of {}",
-                            input.type.kind == ValueKind::other ? "a map or sparse tensor"
-                                                                : "a tensor",
-                            name(input.type.type)),
-                "change the input's type before the export",
-                input.name);
+    report_file(
+        fmt::format("an input is {} of {}",
+                    input.type.kind == ValueKind::other ? "a map or sparse tensor" : "a tensor",
+                    name(input.type.type)),
+        "change the input's type before the export",
+        input.name);
   }
   const std::uint32_t place = scope.plan->place_count++;
   scope.plan->inputs.push_back({input.name, input.type});
@@ -183,10 +179,8 @@ void Builder::add_initialiser(Scope& scope, const TensorProto& tensor) {
                 "export the model again with types and shapes that the list allows",
                 tensor.name);
   }
-  ConstantSource source{.name = tensor.name,
-                        .proto = &tensor,
-                        .type = tensor.type(),
-                        .is_initialiser = true};
+  ConstantSource source{
+      .name = tensor.name, .proto = &tensor, .type = tensor.type(), .is_initialiser = true};
   if (problem.empty()) {
     source.shape = Shape(tensor.dims);
   }
@@ -242,7 +236,8 @@ void Builder::add_outputs(Scope& scope, const GraphProto& graph) {
   for (const ValueInfo& output : graph.outputs) {
     const ValueRef ref = resolve(scope, output.name);
     if (ref.kind == ValueRef::Kind::none) {
-      report_file("no node computes this result of the graph", "export the model again", output.name);
+      report_file(
+          "no node computes this result of the graph", "export the model again", output.name);
     }
     scope.plan->outputs.push_back(ref);
     scope.plan->output_names.push_back(output.name);

@@ -16,7 +16,7 @@ namespace hearth::onnx {
 /// A constant before its elements are read.
 struct ConstantSource {
   std::string name;
-  const TensorProto* proto = nullptr;               ///< In the file; null: `host` has the elements.
+  const TensorProto* proto = nullptr;  ///< In the file; null: `host` has the elements.
   std::shared_ptr<const HostArray> host = {};
   OnnxType type = OnnxType::undefined;
   Shape shape = {};

@@ -147,9 +147,9 @@ void clip(Call& call) {
     const double high = call.node().real("max", kAll);
     Tensor x = call.take(0);
     const bool is_half = x.dtype() == DType::f16;
-    call.give(is_half ? clamp(cast(std::move(x), DType::f32), low, high)
-                      : clamp(std::move(x), low, high),
-              type);
+    call.give(
+        is_half ? clamp(cast(std::move(x), DType::f32), low, high) : clamp(std::move(x), low, high),
+        type);
     return;
   }
   if (!call.has(1) && !call.has(2)) {

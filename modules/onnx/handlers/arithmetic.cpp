@@ -75,8 +75,8 @@ void bit_shift(Call& call) {
   const Tensor x = cast(call.take(0), DType::i64);
   const Tensor near = where(is_inside, cast(shift, DType::i64), 0);
   const Tensor factor = pow(add(zeros_like(near), 2), near);
-  Tensor moved = call.node().text("direction", "") == "LEFT" ? mul(x, factor)
-                                                             : floor_divide(x, factor);
+  Tensor moved =
+      call.node().text("direction", "") == "LEFT" ? mul(x, factor) : floor_divide(x, factor);
   moved = where(is_inside, std::move(moved), 0);
   call.give_wrapped(std::move(moved), type);
 }

@@ -1,4 +1,5 @@
-// Attention, rotary embeddings, and the ops of com.microsoft that exporters of language models emit.
+// Attention, rotary embeddings, and the ops of com.microsoft that exporters of language models
+// emit.
 #include "modules/onnx/handlers/op_table.hpp"
 #include "modules/onnx/handlers/parts.hpp"
 
@@ -130,10 +131,11 @@ void attend(Call& call) {
     options.scale = *scale;
   }
   if (options.causal && query.size(2) != key.size(2)) {
-    call.refuse("causal attention of {} queries to {} keys: the library counts from the last key, "
-                "ONNX from the first",
-                query.size(2),
-                key.size(2));
+    call.refuse(
+        "causal attention of {} queries to {} keys: the library counts from the last key, "
+        "ONNX from the first",
+        query.size(2),
+        key.size(2));
   }
   Tensor result = call.has(3) ? attention(query, key, value, call.take(3), options)
                               : attention(query, key, value, options);
@@ -155,8 +157,7 @@ void rotate(Call& call) {
   Tensor x = in_heads(call.take(0), heads);  // [batch, heads, length, size]
   const std::int64_t partial = call.node().integer("rotary_embedding_dim", 0);
   const std::int64_t size = partial > 0 ? partial : x.size(-1);
-  const Tensor rest =
-      size < x.size(-1) ? slice(x, -1, {.start = size}) : Tensor();
+  const Tensor rest = size < x.size(-1) ? slice(x, -1, {.start = size}) : Tensor();
   const auto cache = [&](std::size_t i) {
     Tensor angles = call.take(i);
     if (call.has(3)) {

@@ -185,7 +185,8 @@ void scan(Call& call) {
     inputs.push_back(call.value(i));
   }
   const Sizes axes = attribute_or_zeros(call, "scan_input_axes", scan_count);
-  const std::int64_t length = inputs[state_count].shape()[call.axis(axes[0], inputs[state_count].shape().rank())];
+  const std::int64_t length =
+      inputs[state_count].shape()[call.axis(axes[0], inputs[state_count].shape().rank())];
   std::vector<OnnxValue> results;
   scan_over(call, std::move(inputs), state_count, length, results);
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -59,11 +59,10 @@ std::vector<TransposedAxis> transposed_axes(const Call& call, const Shape& x, co
     WindowAxis& window = axis.window;
     const bool is_same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
     if (output != nullptr || is_same) {
-      const std::int64_t wanted = output == nullptr ? window.size * window.stride
+      const std::int64_t wanted = output == nullptr        ? window.size * window.stride
                                   : output->size() > count ? (*output)[i + output->size() - count]
                                                            : (*output)[i];
-      const std::int64_t full =
-          (window.size - 1) * window.stride + window.extent() + axis.more;
+      const std::int64_t full = (window.size - 1) * window.stride + window.extent() + axis.more;
       const std::int64_t total = std::max<std::int64_t>(0, full - wanted);
       axis.more += std::max<std::int64_t>(0, wanted - full);
       window.before = mode == "SAME_UPPER" ? total / 2 : total - total / 2;

@@ -9,8 +9,7 @@ Tensor with_uneven_pads(Tensor x, std::vector<WindowAxis>& axes) {
   for (std::size_t i = 0; i < axes.size(); ++i) {
     WindowAxis& axis = axes[i];
     if (!axis.is_symmetric()) {
-      pads.push_back(
-          {.axis = static_cast<int>(i) + 2, .before = axis.before, .after = axis.after});
+      pads.push_back({.axis = static_cast<int>(i) + 2, .before = axis.before, .after = axis.after});
       axis.size += axis.before + axis.after;
       axis.before = 0;
       axis.after = 0;
@@ -60,9 +59,8 @@ Tensor in_space(Tensor x,
     result = result.is_valid() ? add(std::move(result), std::move(part)) : std::move(part);
   }
   const Shape plane = result.shape();
-  result = transpose(reshape(std::move(result), {shape[0], depth.count, plane[1], plane[2], plane[3]}),
-                     1,
-                     2);
+  result = transpose(
+      reshape(std::move(result), {shape[0], depth.count, plane[1], plane[2], plane[3]}), 1, 2);
   return bias.is_valid() ? add(std::move(result), along_axis(bias, 5, 1)) : result;
 }
 

@@ -94,9 +94,9 @@ void gather_nd(Call& call) {
 
 std::string check_scatter(const NodeInfo& node) {
   const std::string reduction = node.text("reduction", "none");
-  return reduction == "add" ? std::string{}
-                            : fmt::format("reduction '{}': no op writes elements at indices",
-                                          reduction);
+  return reduction == "add"
+             ? std::string{}
+             : fmt::format("reduction '{}': no op writes elements at indices", reduction);
 }
 
 void scatter_elements(Call& call) {

@@ -169,8 +169,8 @@ std::string check_pad(const NodeInfo& node) {
 void pad_ends(Call& call) {
   const OnnxType type = call.type(0);
   const Pads pads = pads_of(call);
-  const double value = call.opset() >= 11 ? (call.has(2) ? call.real(2) : 0)
-                                          : call.node().real("value", 0);
+  const double value =
+      call.opset() >= 11 ? (call.has(2) ? call.real(2) : 0) : call.node().real("value", 0);
   const PadMode mode = *pad_mode(call.node().text("mode", "constant"));
   Tensor x = call.take(0);
   if (!pads.axes.empty()) {

@@ -14,8 +14,11 @@ std::string check_reduction(const NodeInfo& node) {
 }
 
 // -weight[t]·x[n, t, ...] for each target t; ignored targets count neither in sum nor in mean.
-Tensor picked_losses(Call& call, const Tensor& log_probabilities, std::size_t target_input,
-                     std::size_t weight_input, OnnxType type) {
+Tensor picked_losses(Call& call,
+                     const Tensor& log_probabilities,
+                     std::size_t target_input,
+                     std::size_t weight_input,
+                     OnnxType type) {
   const auto* const ignored = call.node().attribute<std::int64_t>("ignore_index");
   Tensor target = cast(call.take(target_input), DType::i64);
   Tensor is_used;

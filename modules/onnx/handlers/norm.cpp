@@ -43,7 +43,8 @@ void update_statistics(Call& call, const Moments& batch, std::int64_t per_channe
   const Buffer* const running_mean = call.buffer(3);
   const Buffer* const running_variance = call.buffer(4);
   if (running_mean == nullptr || running_variance == nullptr) {
-    call.refuse("its running statistics are no constants of the file, so training cannot move them");
+    call.refuse(
+        "its running statistics are no constants of the file, so training cannot move them");
   }
   StateUpdates& updates = current_state_updates("BatchNormalization", call.context().loc);
   const auto count = static_cast<double>(per_channel);
@@ -174,8 +175,9 @@ void group_normalisation(Call& call) {
     const std::int64_t each = channels / std::max<std::int64_t>(1, groups);
     return reshape(repeat(reshape(std::move(values), {groups, 1}), {1, each}), {channels});
   };
-  call.give(group_norm(std::move(x), groups, spread(std::move(scale)), spread(std::move(bias)), epsilon),
-            type);
+  call.give(
+      group_norm(std::move(x), groups, spread(std::move(scale)), spread(std::move(bias)), epsilon),
+      type);
 }
 
 // x / (bias + alpha/size · sum of squares of `size` neighbouring channels)^beta.

@@ -11,11 +11,11 @@ namespace {
 using Family = std::span<const OpRow> (*)();
 
 constexpr std::array kFamilies{
-    &activation_rows, &arithmetic_rows, &comparison_rows, &control_rows,   &contrib_rows,
-    &convolution_rows, &creation_rows,  &gather_rows,     &layout_rows,    &loss_rows,
-    &norm_rows,       &pool_rows,       &product_rows,    &quantised_rows, &random_rows,
-    &recurrent_rows,  &reduction_rows,  &refused_rows,    &resize_rows,    &search_rows,
-    &sequence_rows,   &signal_rows,     &text_rows,       &training_rows,  &unary_rows,
+    &activation_rows,  &arithmetic_rows, &comparison_rows, &control_rows,   &contrib_rows,
+    &convolution_rows, &creation_rows,   &gather_rows,     &layout_rows,    &loss_rows,
+    &norm_rows,        &pool_rows,       &product_rows,    &quantised_rows, &random_rows,
+    &recurrent_rows,   &reduction_rows,  &refused_rows,    &resize_rows,    &search_rows,
+    &sequence_rows,    &signal_rows,     &text_rows,       &training_rows,  &unary_rows,
 };
 
 void call_function(Call& call) {
@@ -66,8 +66,9 @@ OpTable::Found OpTable::find(std::string_view domain,
             .help = "state the opset in which the exporter wrote the node"};
   }
   return {.reason = "no handler for this op",
-          .help = "export the model so that it uses standard ops, or define the op as a function "
-                  "in the file"};
+          .help =
+              "export the model so that it uses standard ops, or define the op as a function "
+              "in the file"};
 }
 
 bool OpTable::has(std::string_view domain, std::string_view op) const {

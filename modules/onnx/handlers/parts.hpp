@@ -34,10 +34,8 @@ using Sizes = std::vector<std::int64_t>;
 
 /// Positions from the host as a tensor of rank 1.
 [[nodiscard]] inline Tensor positions_of(const Call& call, const Sizes& values) {
-  return Tensor::from(call.device(),
-                      values,
-                      Shape{static_cast<std::int64_t>(values.size())},
-                      call.context().loc);
+  return Tensor::from(
+      call.device(), values, Shape{static_cast<std::int64_t>(values.size())}, call.context().loc);
 }
 
 /// Input i, for ops that broadcast by attributes before opset 7: with `broadcast`, its axes start

@@ -55,7 +55,8 @@ Tensor spread_over(Call& call, Tensor values, const Shape& x, std::string_view a
   return along_axis(std::move(values), x.rank(), axis);
 }
 
-Tensor quantised(const Call& call, Tensor x, const Tensor& scale, const Tensor& zero, OnnxType type) {
+Tensor quantised(
+    const Call& call, Tensor x, const Tensor& scale, const Tensor& zero, OnnxType type) {
   const Limits limits = limits_of(call, type);
   Tensor steps = round(div(std::move(x), scale));
   if (zero.is_valid()) {
@@ -66,10 +67,10 @@ Tensor quantised(const Call& call, Tensor x, const Tensor& scale, const Tensor& 
 
 void quantise(Call& call) {
   const auto* const stated = call.node().attribute<std::int64_t>("output_dtype");
-  const OnnxType type = call.has(2)          ? call.type(2)
-                        : stated == nullptr  ? OnnxType::u8
-                        : *stated == 0       ? OnnxType::u8
-                                             : onnx_type_of(*stated);
+  const OnnxType type = call.has(2)         ? call.type(2)
+                        : stated == nullptr ? OnnxType::u8
+                        : *stated == 0      ? OnnxType::u8
+                                            : onnx_type_of(*stated);
   const Shape shape = call.shape(0);
   const Tensor scale = spread_over(call, as_float(call.take(1)), shape, "axis");
   const Tensor zero = call.has(2) ? spread_over(call, call.take(2), shape, "axis") : Tensor();
@@ -110,8 +111,8 @@ Tensor centred(Call& call, std::size_t i, std::size_t zero, int axis_of_vector) 
   Tensor point = cast(call.take(zero), DType::f64);
   if (point.rank() == 1 && point.element_count() > 1) {
     const int rank = x.rank();
-    point = along_axis(std::move(point), rank, axis_of_vector < 0 ? rank + axis_of_vector
-                                                                  : axis_of_vector);
+    point = along_axis(
+        std::move(point), rank, axis_of_vector < 0 ? rank + axis_of_vector : axis_of_vector);
   } else if (point.element_count() == 1) {
     point = reshape(std::move(point), Shape{});
   }

@@ -96,8 +96,8 @@ void draw_classes(Call& call) {
 // Active by its input from opset 12 on, and in a model that is trained.
 void drop(Call& call) {
   const OnnxType type = call.type(0);
-  const double ratio = call.opset() >= 12 ? (call.has(1) ? call.real(1) : 0.5)
-                                          : call.node().real("ratio", 0.5);
+  const double ratio =
+      call.opset() >= 12 ? (call.has(1) ? call.real(1) : 0.5) : call.node().real("ratio", 0.5);
   const bool is_stated = call.opset() >= 12 && call.has(2) && call.integer(2) != 0;
   Tensor x = call.take(0);
   if ((!is_stated && !call.is_training()) || ratio == 0) {

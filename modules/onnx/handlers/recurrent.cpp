@@ -18,9 +18,17 @@ struct Activations {
 };
 
 bool is_activation(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kNames{
-      "Relu",        "Tanh", "Sigmoid",  "Affine",   "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
-      "HardSigmoid", "Elu",  "Softsign", "Softplus"};
+  constexpr std::array<std::string_view, 11> kNames{"Relu",
+                                                    "Tanh",
+                                                    "Sigmoid",
+                                                    "Affine",
+                                                    "LeakyRelu",
+                                                    "ThresholdedRelu",
+                                                    "ScaledTanh",
+                                                    "HardSigmoid",
+                                                    "Elu",
+                                                    "Softsign",
+                                                    "Softplus"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
@@ -114,14 +122,14 @@ State lstm_step(const Tensor& x, const State& from, const Direction& d, const La
   }
   const auto with_peephole = [&](int number, int peephole, const Tensor& cell) {
     Tensor part = gate(all, layer, number);
-    return d.peepholes.is_valid() ? add(std::move(part), mul(bias_part(d.peepholes, layer, peephole), cell))
-                                  : part;
+    return d.peepholes.is_valid()
+               ? add(std::move(part), mul(bias_part(d.peepholes, layer, peephole), cell))
+               : part;
   };
   const Activation& f = d.activations[0];
   const Tensor input = f(clipped(with_peephole(0, 0, from.cell), layer));
-  const Tensor forget = layer.couples_gates
-                            ? sub(1.0, input)
-                            : f(clipped(with_peephole(2, 2, from.cell), layer));
+  const Tensor forget =
+      layer.couples_gates ? sub(1.0, input) : f(clipped(with_peephole(2, 2, from.cell), layer));
   const Tensor fresh = d.activations[1](clipped(gate(all, layer, 3), layer));
   Tensor cell = add(mul(forget, from.cell), mul(input, fresh));
   const Tensor output = f(clipped(with_peephole(1, 1, cell), layer));
@@ -196,7 +204,9 @@ Outcome run_direction(const Tensor& x, const Direction& d, const Layer& layer, S
   return outcome;
 }
 
-Activations activations_of(const NodeInfo& node, const std::vector<std::string>& usual, int directions) {
+Activations activations_of(const NodeInfo& node,
+                           const std::vector<std::string>& usual,
+                           int directions) {
   Activations all;
   if (const auto* given = node.attribute<std::vector<std::string>>("activations")) {
     all.names = *given;
@@ -239,8 +249,13 @@ Tensor row(Call& call, std::size_t input, std::int64_t i) {
                          : Tensor();
 }
 
-Tensor first_state(Call& call, std::size_t input, std::int64_t i, bool is_batch_first,
-                   std::int64_t batch, const Layer& layer, DType dtype) {
+Tensor first_state(Call& call,
+                   std::size_t input,
+                   std::int64_t i,
+                   bool is_batch_first,
+                   std::int64_t batch,
+                   const Layer& layer,
+                   DType dtype) {
   if (!call.has(input)) {
     return zeros(call.device(), {batch, layer.hidden}, dtype);
   }
@@ -255,8 +270,13 @@ struct Kind {
   bool has_cell;
 };
 
-Direction direction_of(Call& call, const Kind& kind, const Layer& layer, std::int64_t i,
-                       std::int64_t batch, bool is_batch_first, const Activations& activations) {
+Direction direction_of(Call& call,
+                       const Kind& kind,
+                       const Layer& layer,
+                       std::int64_t i,
+                       std::int64_t batch,
+                       bool is_batch_first,
+                       const Activations& activations) {
   Direction d{.weight = row(call, 1, i), .recurrent = row(call, 2, i)};
   const DType dtype = d.weight.dtype();
   if (call.has(3)) {
@@ -276,7 +296,8 @@ Direction direction_of(Call& call, const Kind& kind, const Layer& layer, std::in
       call.refuse("it has {} activations, not {} a direction", activations.names.size(), count);
     }
     const std::string& name = activations.names[at];
-    const double alpha = at < activations.alphas.size() ? activations.alphas[at] : default_alpha(name);
+    const double alpha =
+        at < activations.alphas.size() ? activations.alphas[at] : default_alpha(name);
     const double beta = at < activations.betas.size() ? activations.betas[at]
                         : name == "HardSigmoid"       ? 0.5
                         : name == "ScaledTanh"        ? 1.0

@@ -38,7 +38,8 @@ struct RoiAxis {
   std::vector<double> weights;  // [bins·samples, size]
 };
 
-RoiAxis roi_axis(double start, double end, std::int64_t bins, std::int64_t size, const RoiRule& rule) {
+RoiAxis roi_axis(
+    double start, double end, std::int64_t bins, std::int64_t size, const RoiRule& rule) {
   const double offset = rule.is_half_pixel ? 0.5 : 0;
   const double begin = start * rule.scale - offset;
   double length = end * rule.scale - offset - begin;
@@ -72,9 +73,8 @@ void roi_align(Call& call) {
                              .ratio = call.node().integer("sampling_ratio", 0),
                              .scale = call.node().real("spatial_scale", 1),
                              .is_max = call.node().text("mode", "avg") == "max"};
-  rule.is_half_pixel =
-      call.opset() >= 16 &&
-      call.node().text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+  rule.is_half_pixel = call.opset() >= 16 && call.node().text("coordinate_transformation_mode",
+                                                              "half_pixel") == "half_pixel";
   if (rule.is_max) {
     call.refuse("mode 'max' takes the largest weighted corner, which no composition of ops gives");
   }

@@ -32,8 +32,9 @@ double place_of(const SampleRule& rule, std::int64_t i) {
     return (at + 0.5) / rule.scale;
   }
   if (rule.coordinates == "tf_crop_and_resize") {
-    return rule.to > 1 ? rule.start * (from - 1) + at * (rule.end - rule.start) * (from - 1) / (to - 1)
-                       : 0.5 * (rule.start + rule.end) * (from - 1);
+    return rule.to > 1
+               ? rule.start * (from - 1) + at * (rule.end - rule.start) * (from - 1) / (to - 1)
+               : 0.5 * (rule.start + rule.end) * (from - 1);
   }
   if (rule.coordinates == "pytorch_half_pixel" && to <= 1) {
     return 0;
@@ -82,8 +83,8 @@ std::vector<double> weights_at(const SampleRule& rule, std::int64_t i) {
   double sum = 0;
   for (std::int64_t at = first; at <= last; ++at) {
     const double distance = (static_cast<double>(at) - place) * squeeze;
-    const double weight = is_cubic ? cubic_weight(distance, rule.cubic)
-                                   : std::max(0.0, 1 - std::abs(distance));
+    const double weight =
+        is_cubic ? cubic_weight(distance, rule.cubic) : std::max(0.0, 1 - std::abs(distance));
     const bool is_outside = at < 0 || at >= rule.from;
     if (is_outside && (rule.excludes_outside || rule.is_antialiased)) {
       continue;

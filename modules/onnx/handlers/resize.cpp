@@ -108,14 +108,13 @@ SampleRule rule_of(const Call& call, const Target& target, std::size_t i) {
                   .excludes_outside = node.integer("exclude_outside", 0) != 0,
                   .is_antialiased = node.integer("antialias", 0) != 0};
   const std::string mode = node.text("mode", "nearest");
-  rule.mode = mode == "cubic" ? SampleMode::cubic
+  rule.mode = mode == "cubic"     ? SampleMode::cubic
               : mode == "nearest" ? SampleMode::nearest
                                   : SampleMode::linear;
   if (rule.coordinates == "tf_crop_and_resize") {
     if (target.regions.size() != 2 * target.axes.size()) {
-      call.refuse("it has {} numbers of regions for {} axes",
-                  target.regions.size(),
-                  target.axes.size());
+      call.refuse(
+          "it has {} numbers of regions for {} axes", target.regions.size(), target.axes.size());
     }
     rule.start = target.regions[i];
     rule.end = target.regions[i + target.axes.size()];

@@ -33,7 +33,10 @@ Tensor reflected(const Tensor& x, std::int64_t size, bool aligns_corners) {
 }
 
 // Elements of x [n, c, h·w] at whole positions [n, p]; outside ones give 0 with zeros padding.
-Tensor picked(const Tensor& x, const Tensor& row, const Tensor& column, const Shape& shape,
+Tensor picked(const Tensor& x,
+              const Tensor& row,
+              const Tensor& column,
+              const Shape& shape,
               const GridRule& rule) {
   const auto height = static_cast<double>(shape[2]);
   const auto width = static_cast<double>(shape[3]);
@@ -47,8 +50,8 @@ Tensor picked(const Tensor& x, const Tensor& row, const Tensor& column, const Sh
   z = clamp(std::move(z), 0.0, width - 1);
   const Tensor place = cast(round(add(mul(std::move(y), width), std::move(z))), DType::i64);
   const std::int64_t count = place.size(1);
-  const Tensor index = contiguous(
-      expand(reshape(place, {shape[0], 1, count}), Shape{shape[0], shape[1], count}));
+  const Tensor index =
+      contiguous(expand(reshape(place, {shape[0], 1, count}), Shape{shape[0], shape[1], count}));
   Tensor values = gather(x, 2, index);
   if (rule.padding == "zeros") {
     const Tensor inside =
@@ -74,9 +77,14 @@ std::array<Tensor, 4> cubic_weights(const Tensor& t) {
 
 // Sum over the neighbours along both axes.
 template <std::size_t kCount>
-Tensor weighted(const Tensor& x, const Tensor& row, const Tensor& column,
-                const std::array<Tensor, kCount>& by_row, const std::array<Tensor, kCount>& by_column,
-                const Shape& shape, const GridRule& rule, double first) {
+Tensor weighted(const Tensor& x,
+                const Tensor& row,
+                const Tensor& column,
+                const std::array<Tensor, kCount>& by_row,
+                const std::array<Tensor, kCount>& by_column,
+                const Shape& shape,
+                const GridRule& rule,
+                double first) {
   Tensor sum;
   for (std::size_t i = 0; i < kCount; ++i) {
     for (std::size_t k = 0; k < kCount; ++k) {
@@ -92,7 +100,8 @@ Tensor weighted(const Tensor& x, const Tensor& row, const Tensor& column,
   return sum;
 }
 
-Tensor sampled(const Tensor& x, Tensor row, Tensor column, const Shape& shape, const GridRule& rule) {
+Tensor sampled(
+    const Tensor& x, Tensor row, Tensor column, const Shape& shape, const GridRule& rule) {
   if (rule.mode == "nearest") {
     return picked(x, round(row), round(column), shape, rule);
   }
@@ -110,10 +119,10 @@ Tensor sampled(const Tensor& x, Tensor row, Tensor column, const Shape& shape, c
   const Tensor below = sub(row, top);
   const Tensor right = sub(column, left);
   if (is_cubic) {
-    return weighted<4>(
-        x, top, left, cubic_weights(below), cubic_weights(right), shape, rule, -1);
+    return weighted<4>(x, top, left, cubic_weights(below), cubic_weights(right), shape, rule, -1);
   }
-  return weighted<2>(x, top, left, {sub(1.0, below), below}, {sub(1.0, right), right}, shape, rule, 0);
+  return weighted<2>(
+      x, top, left, {sub(1.0, below), below}, {sub(1.0, right), right}, shape, rule, 0);
 }
 
 }  // namespace
@@ -149,8 +158,8 @@ void grid_sample(Call& call) {
     const Tensor part = squeeze(slice(grid, 2, {.start = i, .stop = i + 1}), 2);
     return sample_parts::unnormalised(part, size, rule.aligns_corners);
   };
-  Tensor result = sample_parts::sampled(
-      x, coordinate(1, shape[2]), coordinate(0, shape[3]), shape, rule);
+  Tensor result =
+      sample_parts::sampled(x, coordinate(1, shape[2]), coordinate(0, shape[3]), shape, rule);
   call.give(reshape(std::move(result), {shape[0], shape[1], grid_shape[1], grid_shape[2]}), type);
 }
 

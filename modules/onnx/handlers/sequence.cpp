@@ -33,8 +33,7 @@ std::size_t place(Call& call, std::size_t input, std::size_t count, std::size_t 
 
 void insert(Call& call) {
   Items items = call.value(0).items();
-  const std::size_t at =
-      call.has(2) ? place(call, 2, items.size(), items.size()) : items.size();
+  const std::size_t at = call.has(2) ? place(call, 2, items.size(), items.size()) : items.size();
   items.insert(items.begin() + static_cast<std::ptrdiff_t>(at), call.value(1));
   call.give(OnnxValue::sequence(std::move(items), call.type(1)));
 }

@@ -15,13 +15,13 @@ namespace {
 constexpr std::int64_t kMostPoints = 4096;
 
 struct Transform {
-  Tensor real;       // [points, frequencies]
+  Tensor real;  // [points, frequencies]
   Tensor imaginary;
 };
 
 // exp(-2πi·n·k/points), or its inverse with the factor 1 / points.
-Transform transform_of(Call& call, std::int64_t points, std::int64_t frequencies, bool is_inverse,
-                       DType dtype) {
+Transform transform_of(
+    Call& call, std::int64_t points, std::int64_t frequencies, bool is_inverse, DType dtype) {
   if (points < 1 || points > kMostPoints) {
     call.refuse("a transform of {} points; 1 to {} are supported", points, kMostPoints);
   }
@@ -42,7 +42,8 @@ Transform transform_of(Call& call, std::int64_t points, std::int64_t frequencies
           reshape(vector_of(call, imaginary, dtype), shape)};
 }
 
-// Transforms the last axis. `imaginary` may be empty. Real and imaginary part along a new last axis.
+// Transforms the last axis. `imaginary` may be empty. Real and imaginary part along a new last
+// axis.
 Tensor transformed(const Tensor& real, const Tensor& imaginary, const Transform& by) {
   Tensor first = matmul(real, by.real);
   Tensor second = matmul(real, by.imaginary);
@@ -70,8 +71,8 @@ void dft(Call& call) {
   const int rank = call.rank(0);
   const bool is_inverse = call.node().integer("inverse", 0) != 0;
   const bool is_onesided = call.node().integer("onesided", 0) != 0;
-  const std::int64_t given = call.opset() >= 20 ? (call.has(2) ? call.integer(2) : -2)
-                                                : call.node().integer("axis", 1);
+  const std::int64_t given =
+      call.opset() >= 20 ? (call.has(2) ? call.integer(2) : -2) : call.node().integer("axis", 1);
   const int axis = call.axis(given, rank);
   const std::int64_t points = call.has(1) ? call.integer(1) : call.shape(0)[axis];
   Tensor x = with_length(widened(call.take(0)), axis, points);
@@ -127,7 +128,8 @@ void cosine_window(Call& call, double a0, double a1, double a2) {
     call.refuse("a window of {} elements", size);
   }
   const bool is_periodic = call.node().integer("periodic", 1) != 0;
-  const double period = static_cast<double>(is_periodic ? size : std::max<std::int64_t>(size - 1, 1));
+  const double period =
+      static_cast<double>(is_periodic ? size : std::max<std::int64_t>(size - 1, 1));
   std::vector<double> values;
   for (std::int64_t i = 0; i < size; ++i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;

@@ -123,9 +123,7 @@ bool mod_on_host(Call& call) {
         [](Integer a, Integer b) { return b == -1 ? 0 : a % b; });
   }
   return binary(
-      call,
-      [](double a, double b) { return a - b * std::floor(a / b); },
-      floored_remainder);
+      call, [](double a, double b) { return a - b * std::floor(a / b); }, floored_remainder);
 }
 
 bool pow_on_host(Call& call) {
@@ -251,31 +249,40 @@ bool abs_on_host(Call& call) {
       [](Integer value) { return value < 0 ? wrapping(-bits(value)) : value; });
 }
 bool floor_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return std::floor(value); }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return std::floor(value); }, nullptr);
 }
 bool ceil_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return std::ceil(value); }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return std::ceil(value); }, nullptr);
 }
 bool round_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return std::nearbyint(value); }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return std::nearbyint(value); }, nullptr);
 }
 bool sqrt_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return std::sqrt(value); }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return std::sqrt(value); }, nullptr);
 }
 bool exp_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return std::exp(value); }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return std::exp(value); }, nullptr);
 }
 bool log_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return std::log(value); }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return std::log(value); }, nullptr);
 }
 bool sign_on_host(Call& call) {
   return unary_on_host(
       call,
-      [](double value) { return value > 0 ? 1.0 : value < 0 ? -1.0 : 0.0; },
+      [](double value) { return value > 0   ? 1.0
+                                : value < 0 ? -1.0
+                                            : 0.0; },
       [](Integer value) { return Integer{value > 0} - Integer{value < 0}; });
 }
 bool reciprocal_on_host(Call& call) {
-  return unary_on_host(call, [](double value) { return 1 / value; }, nullptr);
+  return unary_on_host(
+      call, [](double value) { return 1 / value; }, nullptr);
 }
 
 }  // namespace hearth::onnx

@@ -83,9 +83,8 @@ HostArray combined(const HostArray& a,
       integers.push_back(integer(a.integers()[of_a[i]], b.integers()[of_b[i]]));
     }
   }
-  const HostArray exact = is_real
-                              ? host_reals(std::move(reals), shape, OnnxType::f64)
-                              : host_integers(std::move(integers), shape, OnnxType::i64);
+  const HostArray exact = is_real ? host_reals(std::move(reals), shape, OnnxType::f64)
+                                  : host_integers(std::move(integers), shape, OnnxType::i64);
   return cast_host(exact, type);
 }
 

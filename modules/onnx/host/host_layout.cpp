@@ -88,7 +88,8 @@ HostArray concatenated(Call& call, int axis) {
         for (std::int64_t line = 0; line < outer; ++line) {
           for (std::size_t i = 0; i < call.count(); ++i) {
             const auto& from = std::get<Elements>(call.host(i).elements);
-            const std::size_t length = outer == 0 ? 0 : from.size() / static_cast<std::size_t>(outer);
+            const std::size_t length =
+                outer == 0 ? 0 : from.size() / static_cast<std::size_t>(outer);
             append(elements, from, static_cast<std::size_t>(line) * length, length);
           }
         }
@@ -97,8 +98,11 @@ HostArray concatenated(Call& call, int axis) {
   return result;
 }
 
-bool reduced(Call& call, double start, double (*fold)(double, double),
-             std::int64_t integer_start, std::int64_t (*fold_integer)(std::int64_t, std::int64_t)) {
+bool reduced(Call& call,
+             double start,
+             double (*fold)(double, double),
+             std::int64_t integer_start,
+             std::int64_t (*fold_integer)(std::int64_t, std::int64_t)) {
   const Reduction reduction = reduction_of(call);
   const HostArray& x = call.host(0);
   if (has_strings(x) || x.shape.element_count() == 0) {
@@ -248,7 +252,8 @@ bool tile_on_host(Call& call) {
   std::vector<std::vector<std::int64_t>> along = all_positions(x.shape);
   std::int64_t elements = 1;
   for (std::size_t axis = 0; axis < along.size(); ++axis) {
-    elements *= static_cast<std::int64_t>(along[axis].size()) * std::max<std::int64_t>(counts[axis], 0);
+    elements *=
+        static_cast<std::int64_t>(along[axis].size()) * std::max<std::int64_t>(counts[axis], 0);
     if (elements > kMostHostElements) {
       return false;
     }
@@ -329,23 +334,33 @@ bool constant_of_shape_on_host(Call& call) {
 
 bool reduce_sum_on_host(Call& call) {
   return reduced(
-      call, 0, [](double a, double b) { return a + b; }, 0,
+      call,
+      0,
+      [](double a, double b) { return a + b; },
+      0,
       [](std::int64_t a, std::int64_t b) { return a + b; });
 }
 bool reduce_prod_on_host(Call& call) {
   return reduced(
-      call, 1, [](double a, double b) { return a * b; }, 1,
+      call,
+      1,
+      [](double a, double b) { return a * b; },
+      1,
       [](std::int64_t a, std::int64_t b) { return a * b; });
 }
 bool reduce_max_on_host(Call& call) {
   return reduced(
-      call, -INFINITY, [](double a, double b) { return std::isnan(b) || b > a ? b : a; },
+      call,
+      -INFINITY,
+      [](double a, double b) { return std::isnan(b) || b > a ? b : a; },
       std::numeric_limits<std::int64_t>::min(),
       [](std::int64_t a, std::int64_t b) { return std::max(a, b); });
 }
 bool reduce_min_on_host(Call& call) {
   return reduced(
-      call, INFINITY, [](double a, double b) { return std::isnan(b) || b < a ? b : a; },
+      call,
+      INFINITY,
+      [](double a, double b) { return std::isnan(b) || b < a ? b : a; },
       std::numeric_limits<std::int64_t>::max(),
       [](std::int64_t a, std::int64_t b) { return std::min(a, b); });
 }

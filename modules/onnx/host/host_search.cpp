@@ -59,15 +59,15 @@ Groups grouped(const Elements& elements, const std::vector<Places>& slices, bool
   std::vector<std::vector<std::size_t>> groups;
   for (const std::size_t slice : order) {
     const bool is_new =
-        groups.empty() ||
-        compared(elements, slices[groups.back().front()], slices[slice]) != 0;
+        groups.empty() || compared(elements, slices[groups.back().front()], slices[slice]) != 0;
     if (is_new) {
       groups.emplace_back();
     }
     groups.back().push_back(slice);
   }
   if (!is_sorted) {
-    std::ranges::sort(groups, {}, [](const std::vector<std::size_t>& group) { return group.front(); });
+    std::ranges::sort(
+        groups, {}, [](const std::vector<std::size_t>& group) { return group.front(); });
   }
   Groups result{.inverse = std::vector<std::int64_t>(slices.size())};
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -115,7 +115,9 @@ Box box_at(const HostArray& boxes, std::size_t i, bool is_centre) {
   if (is_centre) {  // centre x, centre y, width, height
     return {at(1) - at(3) / 2, at(0) - at(2) / 2, at(1) + at(3) / 2, at(0) + at(2) / 2};
   }
-  return {std::min(at(0), at(2)), std::min(at(1), at(3)), std::max(at(0), at(2)),
+  return {std::min(at(0), at(2)),
+          std::min(at(1), at(3)),
+          std::max(at(0), at(2)),
           std::max(at(1), at(3))};
 }
 
@@ -146,7 +148,8 @@ std::vector<std::size_t> kept_boxes(const std::vector<Box>& boxes,
       order.push_back(i);
     }
   }
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
   std::vector<std::size_t> kept;
   for (const std::size_t i : order) {
     if (static_cast<std::int64_t>(kept.size()) >= rule.most) {
@@ -221,9 +224,8 @@ bool non_max_suppression_on_host(Call& call) {
   const HostArray& scores = call.host(1);
   if (boxes.shape.rank() != 3 || scores.shape.rank() != 3 || boxes.shape[2] != 4 ||
       scores.shape[2] != boxes.shape[1] || scores.shape[0] != boxes.shape[0]) {
-    call.refuse("boxes {} and scores {} do not fit",
-                boxes.shape.to_string(),
-                scores.shape.to_string());
+    call.refuse(
+        "boxes {} and scores {} do not fit", boxes.shape.to_string(), scores.shape.to_string());
   }
   const Suppression rule{.most = call.has(2) ? call.integer(2) : 0,
                          .overlap_limit = call.has(3) ? call.real(3) : 0,
@@ -269,9 +271,10 @@ bool determinant_on_host(Call& call) {
   }
   std::vector<double> results;
   for (std::int64_t i = 0; i < shape.element_count(); ++i) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * size * size);
-    results.push_back(
-        determinant(std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(size * size)), size));
+    const auto begin =
+        all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(i) * size * size);
+    results.push_back(determinant(
+        std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(size * size)), size));
   }
   call.give(cast_host(host_reals(std::move(results), shape, OnnxType::f64), x.type));
   return true;

@@ -89,8 +89,9 @@ void count_length(const Call& call,
                                          : static_cast<std::int64_t>(rule.pool.size());
   std::int64_t number = 0;  // of the first n-gram of this length
   for (std::int64_t i = 1; i < length; ++i) {
-    number += (rule.starts[static_cast<std::size_t>(i)] -
-               rule.starts[static_cast<std::size_t>(i - 1)]) / i;
+    number +=
+        (rule.starts[static_cast<std::size_t>(i)] - rule.starts[static_cast<std::size_t>(i - 1)]) /
+        i;
   }
   if (begin < 0 || end < begin || end > static_cast<std::int64_t>(rule.pool.size())) {
     call.refuse("ngram_counts do not fit the pool");
@@ -98,7 +99,8 @@ void count_length(const Call& call,
   const std::int64_t most_skips = length == 1 ? 0 : rule.skips;
   for (std::int64_t skip = 0; skip <= most_skips; ++skip) {
     const std::int64_t stride = skip + 1;
-    for (std::int64_t at = 0; at + (length - 1) * stride < static_cast<std::int64_t>(row.size()); ++at) {
+    for (std::int64_t at = 0; at + (length - 1) * stride < static_cast<std::int64_t>(row.size());
+         ++at) {
       for (std::int64_t gram = begin; gram + length <= end; gram += length) {
         bool is_equal = true;
         for (std::int64_t i = 0; i < length && is_equal; ++i) {
@@ -200,7 +202,9 @@ bool concat_strings(Call& call) {
 namespace {
 
 // Parts of a text. Without a delimiter runs of spaces separate them.
-std::vector<std::string> parts_of(const std::string& text, const std::string& delimiter, std::int64_t most) {
+std::vector<std::string> parts_of(const std::string& text,
+                                  const std::string& delimiter,
+                                  std::int64_t most) {
   std::vector<std::string> parts;
   const bool is_space = delimiter.empty();
   std::size_t at = is_space ? text.find_first_not_of(" \t\n") : 0;

@@ -32,11 +32,8 @@ std::int64_t clamped(std::int64_t value, std::int64_t low, std::int64_t high) {
 }
 
 // One axis of Slice, by the rules of Python with ends beyond the axis.
-AxisSelection selection(int axis,
-                        std::int64_t size,
-                        std::int64_t start,
-                        std::int64_t end,
-                        std::int64_t step) {
+AxisSelection selection(
+    int axis, std::int64_t size, std::int64_t start, std::int64_t end, std::int64_t step) {
   const bool is_forward = step > 0;
   start = clamped(start < 0 ? start + size : start, 0, is_forward ? size : size - 1);
   end = clamped(end < 0 ? end + size : end, is_forward ? 0 : -1, is_forward ? size : size - 1);

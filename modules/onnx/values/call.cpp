@@ -7,10 +7,7 @@
 
 namespace hearth::onnx {
 
-Call::Call(const NodeInfo& node,
-           RunContext& context,
-           Frame& frame,
-           std::vector<OnnxValue> inputs)
+Call::Call(const NodeInfo& node, RunContext& context, Frame& frame, std::vector<OnnxValue> inputs)
     : node_(node),
       context_(context),
       frame_(frame),

@@ -20,8 +20,7 @@ namespace {
 }  // namespace
 
 OnnxValue::OnnxValue(Tensor tensor, OnnxType type)
-    : type_(type == OnnxType::undefined && tensor.is_valid() ? onnx_type_of(tensor.dtype())
-                                                             : type),
+    : type_(type == OnnxType::undefined && tensor.is_valid() ? onnx_type_of(tensor.dtype()) : type),
       tensor_(std::move(tensor)) {}
 
 OnnxValue OnnxValue::sequence(std::vector<OnnxValue> values, OnnxType type) {
