@@ -103,7 +103,7 @@ TEST_F(OnnxFiles, TrainAndSaveLikeAnyModule) {
       return mean(square(sub(tracked.forward(x, Mode::train), target)));
     });
     losses.push_back(loss.item<float>());
-    optimizer.step(model, std::move(gradients));
+    optimizer.step(model, std::move(gradients)).get();
   }
   EXPECT_LT(losses.back(), losses.front() / 10);
 

@@ -38,7 +38,7 @@ class ProtoBytes final {
  private:
   void varint(std::uint64_t value) {
     while (value >= 128) {
-      bytes_.push_back(static_cast<char>(value & 127U | 128U));
+      bytes_.push_back(static_cast<char>((value & 127U) | 128U));
       value >>= 7U;
     }
     bytes_.push_back(static_cast<char>(value));

@@ -79,13 +79,12 @@ Tensor turned_weight(Tensor weight, std::int64_t groups) {
   for (int axis = 2; axis < weight.rank(); ++axis) {
     weight = slice(std::move(weight), axis, {.step = -1});
   }
-  Sizes split = sizes;
-  split[0] = sizes[0] / groups;
-  split.insert(split.begin(), groups);
+  Sizes split = {groups, sizes.at(0) / groups};
+  split.insert(split.end(), sizes.begin() + 1, sizes.end());
   weight = transpose(reshape(std::move(weight), split), 1, 2);
   Sizes joined = sizes;
-  joined[0] = sizes[1] * groups;
-  joined[1] = sizes[0] / groups;
+  joined.at(0) = sizes.at(1) * groups;
+  joined.at(1) = sizes.at(0) / groups;
   return reshape(std::move(weight), joined);
 }
 

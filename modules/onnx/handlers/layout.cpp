@@ -111,8 +111,9 @@ struct Pads {
 Pads pads_of(Call& call) {
   const int rank = call.rank(0);
   std::optional<Sizes> given = call.integers(1, "pads");
-  if (!given && call.node().integers("paddings") != nullptr) {  // opset 1
-    given = *call.node().integers("paddings");
+  const Sizes* const first_name = call.node().integers("paddings");  // opset 1
+  if (!given && first_name != nullptr) {
+    given = *first_name;
   }
   if (!given) {
     call.refuse("Pad has no pads");
