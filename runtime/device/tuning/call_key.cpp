@@ -106,8 +106,8 @@ void add_convolution(TuneKey& key, const KernelCall& call) noexcept {
     key.attributes[4 + axis] = static_cast<std::uint32_t>(attributes.dilation[axis]);
   }
   // The first input's size, which the stride rounds, and exact strides.
-  key.attributes[6] = static_cast<std::uint32_t>(call.inputs[0].shape()[2] * 65'537 +
-                                                 call.inputs[0].shape()[3]);
+  key.attributes[6] =
+      static_cast<std::uint32_t>(call.inputs[0].shape()[2] * 65'537 + call.inputs[0].shape()[3]);
   for (const TensorView& input : call.inputs) {
     key.attributes[6] = std::rotl(key.attributes[6], 5) ^ strides_of(input, form_of(input));
   }
