@@ -2,11 +2,13 @@
 #include <hearth/autotune/pick_table.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
+#include <hearth/backends/builtin/builtin.hpp>
 #include <hearth/backends/kernel_maker.hpp>
 
 #include "runtime/device/tuning/picks.hpp"
@@ -60,6 +62,27 @@ void BM_Picks_Pick(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_Picks_Pick)->ArgName("transposed")->Arg(0)->Arg(1);
+
+// The first call of its traits on a CPU device, without a stored result.
+void BM_Picks_Miss(benchmark::State& state) {
+  const std::unique_ptr<Backend> device = make_backend({.name = "cpu:0"}).value();
+  const Layout a(Shape{32, 64});
+  const Layout b(Shape{64, 64});
+  OpRecord record;
+  record.kind = OpKind::matmul;
+  record.input_count = 2;
+  record.output_count = 1;
+  const std::vector<TensorView> views{{.layout = &a}, {.layout = &b}, {.layout = &a}};
+  const KernelCall call{.op = OpView(record, nullptr),
+                        .inputs = std::span(views).first(2),
+                        .outputs = std::span(views).subspan(2)};
+  Picks picks(1, true);
+  for (auto _ : state) {
+    picks.add({});  // forgets the pick
+    benchmark::DoNotOptimize(picks.pick(call, device->kernels()));
+  }
+}
+BENCHMARK(BM_Picks_Miss);
 
 }  // namespace
 }  // namespace hearth::detail

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -141,15 +142,16 @@ class CpuChoices : public ::testing::Test {
         return draw(most);
     }
   }
-  PickedCall random_call() {
+  // `part`: the sizes are at most this part of the usual ones.
+  PickedCall random_call(std::int64_t part = 1) {
     constexpr DType kTypes[] = {
         DType::f32, DType::f32, DType::f32, DType::f64, DType::f16, DType::bf16};
     const auto pick = [&](std::size_t count) { return engine_() % count; };
     const DType dtype = kTypes[pick(6)];
     const Sizes sizes{.batch = pick(4) == 0 ? 2 + static_cast<std::int64_t>(pick(3)) : 1,
-                      .m = size(300),
-                      .n = size(700),
-                      .k = size(500)};
+                      .m = size(300 / part),
+                      .n = size(700 / part),
+                      .k = size(500 / part)};
     const auto order = [&] { return static_cast<Order>(pick(3)); };
     const Order a = order();
     const Order b = order();
@@ -163,10 +165,13 @@ class CpuChoices : public ::testing::Test {
   cpu::CpuBackend crew_{cpu::CpuOptions{}};
 };
 
+// CHOICES_CALLS=100000 runs as many calls, of smaller sizes.
 TEST_F(CpuChoices, EachCandidateComputesTheBytesOfTheRule) {
+  const char* const wanted = std::getenv("CHOICES_CALLS");  // NOLINT(concurrency-mt-unsafe)
+  const int count = wanted == nullptr ? 150 : std::stoi(wanted);
   std::map<std::string, int> runs;
-  for (int i = 0; i < 150; ++i) {
-    PickedCall call = random_call();
+  for (int i = 0; i < count; ++i) {
+    PickedCall call = random_call(count > 1000 ? 4 : 1);
     for (cpu::CpuBackend* const device : {&baseline_, &avx2_, &avx512_, &crew_}) {
       const std::vector<detail::Candidate> candidates = device->kernels().candidates(call.call());
       const std::vector<std::byte> expected = call.run(*device, detail::kRulePick);

@@ -1,5 +1,5 @@
-// Programs on a device that tries its kernels meanwhile, under many schedules: each value is right,
-// no planted candidate is ever picked, nothing hangs, and each run ends.
+// Programs on a device that tries its kernels meanwhile, under many schedules. Each value is right,
+// no planted candidate is ever picked, and each run ends.
 #include "tests/support/explore.hpp"
 
 #include <hearth/runtime/ops.hpp>

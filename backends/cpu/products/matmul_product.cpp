@@ -19,8 +19,8 @@ constexpr double kPartBytes = 1.5e6;
 // Smallest weights to share with an awake thread: 5 µs of reading.
 constexpr double kSharedBytes = 1.28e5;
 constexpr std::int64_t kMaxParts = 64;
-// Limits of products of few rows that are swapped: rows by a matrix whose columns are contiguous;
-// rows by one whose rows are, with its depth and bytes.
+// Limits of products of few rows that are swapped, by the right side: with contiguous columns, or
+// with contiguous rows.
 constexpr std::int64_t kMostRowsByColumns = 256;
 constexpr std::int64_t kLeastRowsByRows = 16;
 constexpr std::int64_t kMostRowsByRows = 128;
@@ -499,14 +499,20 @@ std::optional<ProductChoice> rule_choice(const MatmulProduct& product,
   return planned(product, context, nullptr);
 }
 
-// A swapped product adds the bias after the sum, not before it.
 bool allows(const MatmulProduct& product,
             const KernelContext& context,
             const ProductChoice& choice) noexcept {
   const std::optional<ProductChoice> rule = rule_choice(product, context);
-  return rule.has_value() && *rule != choice && product.sink.done == nullptr &&
-         !product.rows.is_there() &&
-         (product.bias == nullptr || rule->is_swapped == choice.is_swapped) &&
+  return rule.has_value() && allows(product, context, *rule, choice);
+}
+
+// A swapped product adds the bias after the sum, not before it.
+bool allows(const MatmulProduct& product,
+            const KernelContext& context,
+            const ProductChoice& rule,
+            const ProductChoice& choice) noexcept {
+  return rule != choice && product.sink.done == nullptr && !product.rows.is_there() &&
+         (product.bias == nullptr || rule.is_swapped == choice.is_swapped) &&
          planned(product, context, &choice) == choice;
 }
 

@@ -48,6 +48,11 @@ struct ProductChoice {
 [[nodiscard]] bool allows(const MatmulProduct& product,
                           const KernelContext& context,
                           const ProductChoice& choice) noexcept;
+/// As above, with a known rule_choice().
+[[nodiscard]] bool allows(const MatmulProduct& product,
+                          const KernelContext& context,
+                          const ProductChoice& rule,
+                          const ProductChoice& choice) noexcept;
 
 [[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,
                                                 const KernelContext& context) noexcept;

@@ -74,7 +74,7 @@ std::vector<detail::Candidate> product_candidates(const MatmulProduct& product,
   add(detail::kRulePick, std::ranges::find(kRows, *rule, &Row::choice)->name);
   for (detail::CandidateId id = 1; id <= kRows.size(); ++id) {
     const Row& row = kRows[id - 1U];
-    if (allows(product, context, row.choice)) {
+    if (allows(product, context, *rule, row.choice)) {
       add(id, row.name);
     }
   }

@@ -2,6 +2,7 @@
 
 #include "backends/cpu/products/epilogue.hpp"
 #include "backends/cpu/products/gemm.hpp"
+#include "conv_choices.hpp"
 #include "conv_planes.hpp"
 
 #include <hearth/runtime/base/assert.hpp>
@@ -31,11 +32,6 @@ constexpr std::int64_t kTurnDepth = 8;
 constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
   return (size + most - 1) / most;
 }
-
-// Tiles over (pixel, output channel) read the input by scalars and the weights by vectors; their
-// results must be transposed. Tiles over (output channel, pixel) do the opposite, and suit short
-// sums and few output channels.
-enum class Form { pixels_by_channels, channels_by_pixels };
 
 // Partial sums of a tile whose depth has more than kMostBlocks blocks.
 template <class T>
@@ -78,15 +74,21 @@ class TileTotals {
 template <class T>
 class Convolution {
  public:
-  Convolution(const TapConvolution& convolution, KernelContext& context)
-      : conv_(convolution), kernels_(tile_kernels<T>(context.isa)) {
+  /// `awake_threads`: returns the number of threads that share short work.
+  template <class AwakeThreads>
+  Convolution(const TapConvolution& convolution,
+              IsaLevel isa,
+              const TapChoice& choice,
+              const AwakeThreads& awake_threads)
+      : conv_(convolution), kernels_(tile_kernels<T>(isa)), choice_(choice) {
     depth_ = conv_.inputs * static_cast<std::int64_t>(conv_.taps.size());
     block_depth_ = depth_ == 0 ? 1 : parts(depth_, parts(depth_, kDepth));
     choose_form();
-    lay_out_block(context.arena);
+    lay_out_block(awake_threads);
     lay_out_scratch();
   }
 
+  [[nodiscard]] TapPlan plan() const { return {.form = form_, .block_rows = block_rows_}; }
   [[nodiscard]] std::int64_t scratch_bytes() const {
     return shared_bytes_ + part_count_ * part_bytes_;
   }
@@ -128,21 +130,24 @@ class Convolution {
     const std::int64_t by_pixels = parts(conv_.columns, lanes) * lanes * conv_.outputs * depth_;
     const std::int64_t by_channels =
         conv_.columns * parts(conv_.outputs, lanes) * lanes * (depth_ + kTurnDepth);
-    form_ = by_pixels <= by_channels ? Form::channels_by_pixels : Form::pixels_by_channels;
+    form_ = choice_.form != TapForm::by_size ? choice_.form
+            : by_pixels <= by_channels       ? TapForm::channels_by_pixels
+                                             : TapForm::pixels_by_channels;
     const std::int64_t most =
-        form_ == Form::channels_by_pixels
+        form_ == TapForm::channels_by_pixels
             ? kernels_.max_rows
             : (conv_.outputs <= lanes ? lanes : std::int64_t{kernels_.panel_columns});
     // Vector operands come in whole panels, scalar operands in equal ones.
-    panel_ =
-        form_ == Form::channels_by_pixels ? parts(conv_.outputs, parts(conv_.outputs, most)) : most;
+    panel_ = form_ == TapForm::channels_by_pixels ? parts(conv_.outputs, parts(conv_.outputs, most))
+                                                  : most;
     panels_ = parts(conv_.outputs, panel_);
-    pixels_ = form_ == Form::channels_by_pixels
+    pixels_ = form_ == TapForm::channels_by_pixels
                   ? std::int64_t{kernels_.panel_columns}
                   : parts(conv_.columns, parts(conv_.columns, kernels_.max_rows));
   }
 
-  void lay_out_block(Arena& arena) {
+  template <class AwakeThreads>
+  void lay_out_block(const AwakeThreads& awake_threads) {
     std::int64_t last_row = 0;
     std::int64_t last_column = 0;
     block_.column_stride = conv_.column_stride;
@@ -159,7 +164,7 @@ class Convolution {
     const std::int64_t row_bytes =
         std::max<std::int64_t>(1, conv_.inputs * block_.row_elements() * kElementBytes);
     const std::int64_t fit =
-        std::max<std::int64_t>(1, (kPlaneBytes / row_bytes - tap_rows) / conv_.row_stride);
+        std::max<std::int64_t>(1, (plane_bytes() / row_bytes - tap_rows) / conv_.row_stride);
     const double flops =
         2.0 * static_cast<double>(depth_ * conv_.outputs) *
         static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
@@ -167,15 +172,16 @@ class Convolution {
                          static_cast<double>(size_bytes(conv_.y.dtype));
     auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
     if (wanted_parts <= 1 && flops >= kSharedFlops) {
-      awake_threads_ = arena.awake_threads();
+      awake_threads_ = awake_threads();
       wanted_parts = awake_threads_;
     }
     const std::int64_t planes = conv_.y.shape()[0] * conv_.groups;
-    const bool is_whole = suits_whole_planes() && planes >= wanted_parts;
+    const bool is_whole =
+        choice_.block_pixels == 0 && suits_whole_planes() && planes >= wanted_parts;
     // Several blocks for each thread, so that the others take over the blocks of a late one.
     constexpr std::int64_t kBlocks = 2;
     const std::int64_t block_rows = awake_threads_ > 1 ? parts(conv_.rows, kBlocks * awake_threads_)
-                                                       : kBlockPixels / conv_.columns;
+                                                       : block_pixels() / conv_.columns;
     const std::int64_t wanted =
         std::min(fit, is_whole ? conv_.rows : std::max<std::int64_t>(1, block_rows));
     block_rows_ = parts(conv_.rows, parts(conv_.rows, wanted));
@@ -187,6 +193,13 @@ class Convolution {
     row_blocks_ = parts(conv_.rows, block_rows_);
     unit_count_ = planes * row_blocks_;
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
+  }
+
+  [[nodiscard]] std::int64_t block_pixels() const {
+    return choice_.block_pixels == 0 ? kBlockPixels : choice_.block_pixels;
+  }
+  [[nodiscard]] std::int64_t plane_bytes() const {
+    return choice_.plane_bytes == 0 ? kPlaneBytes : choice_.plane_bytes;
   }
 
   // An epilogue runs over whole planes at once, over parts of planes row by row.
@@ -206,7 +219,7 @@ class Convolution {
     const std::int64_t pixels = block_rows_ * conv_.columns;
     results_at_ =
         turned_at_ +
-        (form_ == Form::pixels_by_channels ? whole_lines(pixels * panel_ * kElementBytes) : 0);
+        (form_ == TapForm::pixels_by_channels ? whole_lines(pixels * panel_ * kElementBytes) : 0);
     sink_at_ =
         results_at_ + (writes_directly() ? 0 : whole_lines(pixels * conv_.outputs * kElementBytes));
     part_bytes_ = sink_at_;
@@ -339,7 +352,7 @@ class Convolution {
       y_step = plane;
     }
     for (std::int64_t panel = 0; panel < panels_; ++panel) {
-      if (form_ == Form::pixels_by_channels) {
+      if (form_ == TapForm::pixels_by_channels) {
         multiply_pixels(unit, panel, planes, reinterpret_cast<T*>(own + turned_at_), y, y_step);
       } else {
         multiply_channels(unit, panel, planes, y, y_step);
@@ -506,7 +519,8 @@ class Convolution {
 
   const TapConvolution& conv_;
   const TileKernels<T>& kernels_;
-  Form form_ = Form::pixels_by_channels;
+  TapChoice choice_;
+  TapForm form_ = TapForm::pixels_by_channels;
   PlaneBlock block_;
   std::int64_t first_tap_row_ = 0;
   std::int64_t depth_ = 0;  // products of one sum
@@ -533,7 +547,10 @@ class Convolution {
 
 template <class T>
 Status run(const TapConvolution& convolution, KernelContext& context) {
-  Convolution<T> work(convolution, context);
+  const TapChoice* const choice = tap_choice_of(context.pick);
+  Convolution<T> work(convolution, context.isa, choice == nullptr ? TapChoice() : *choice, [&] {
+    return context.arena.awake_threads();
+  });
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
   return {};
@@ -548,6 +565,15 @@ bool PlaneCut::is_whole(int cores) const noexcept {
                                                    : std::min<std::int64_t>(wanted, 2 * cores);
   return (cores == 1 || planes >= needed) && input_bytes <= kPlaneBytes &&
          result_bytes <= kResultBytes;
+}
+
+TapPlan plan_tap_convolution(const TapConvolution& convolution,
+                             const KernelContext& context,
+                             const TapChoice& choice) {
+  const auto plan = [&](auto zero) {
+    return Convolution<decltype(zero)>(convolution, context.isa, choice, [] { return 1; }).plan();
+  };
+  return convolution.x.dtype == DType::f64 ? plan(double{}) : plan(float{});
 }
 
 Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context) {

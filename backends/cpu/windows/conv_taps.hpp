@@ -75,6 +75,26 @@ struct TapConvolution {
   const EpilogueBlocks* epilogue = nullptr;  ///< Runs on each block of y once it is final.
 };
 
+/// Tiles over (pixel, output channel) read the input by scalars and the weights by vectors; their
+/// results must be transposed. Tiles over (output channel, pixel) do the opposite, and suit short
+/// sums and few output channels.
+enum class TapForm : std::uint8_t { by_size, pixels_by_channels, channels_by_pixels };
+
+/// Choice among ways to cut a convolution. No choice changes a bit.
+struct TapChoice {
+  TapForm form = TapForm::by_size;
+  std::int64_t block_pixels = 0;  ///< Results of a block in a row; 0: by size.
+  std::int64_t plane_bytes = 0;   ///< Limit of a block's inputs; 0: by size.
+};
+
+/// Plan of a choice on one thread.
+struct TapPlan {
+  TapForm form = TapForm::by_size;
+  std::int64_t block_rows = 0;
+
+  friend bool operator==(const TapPlan&, const TapPlan&) = default;
+};
+
 /// Cut of a convolution into whole planes of its groups. is_whole() returns whether there are
 /// enough of them for the cores, and whether inputs and results of a group fit in a core's cache.
 struct PlaneCut {
@@ -86,6 +106,11 @@ struct PlaneCut {
   [[nodiscard]] bool is_whole(int cores) const noexcept;
 };
 
+/// Follows the choice of the context's pick.
 [[nodiscard]] Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context);
+/// Returns the plan of a convolution of this choice.
+[[nodiscard]] TapPlan plan_tap_convolution(const TapConvolution& convolution,
+                                           const KernelContext& context,
+                                           const TapChoice& choice);
 
 }  // namespace hearth::cpu

@@ -1,11 +1,10 @@
 // The background tuner: runs trials of a device's calls while the device is idle. It has a thread
-// of its own, which gives way to all others, and a backend of its own. Private to runtime. Threads: as
-// each function states.
-// Invariants: (1) a trial touches neither bytes nor memory of the program; (2) over any span,
-// trials take at most TuneBudgetOptions::share of the time, plus a burst and a step; (3) without a
-// wanted call the thread sleeps, and has no backend; (4) work of the device ends a step within one
-// run of a kernel, and so does stop(); (5) each result is committed to the store before the device
-// uses it, so the end of a run has nothing to save.
+// of its own, which gives way to all others, and a backend of its own. Private to runtime. Threads:
+// as each function states. Invariants: (1) a trial touches neither bytes nor memory of the program;
+// (2) over any span, trials take at most TuneBudgetOptions::share of the time, plus a burst and a
+// step; (3) without a wanted call the thread sleeps, and has no backend; (4) work of the device
+// ends a step within one run of a kernel, and so does stop(); (5) each result is committed to the
+// store before the device uses it, so the end of a run has nothing to save.
 #pragma once
 
 #include <hearth/autotune/tune_budget.hpp>

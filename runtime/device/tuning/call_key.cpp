@@ -67,18 +67,11 @@ std::uint32_t strides_of(const TensorView& view, OperandForm form) noexcept {
              : 0U;
 }
 
-}  // namespace
-
 // Sizes: those of the result, 1 for missing axes in front, then the depth.
-TuneKey key_of(const KernelCall& call, int core_count) noexcept {
-  TuneKey key{.kind = detail::kind_number(op_info(call.op.kind()).name),
-              .cores = static_cast<std::uint16_t>(core_count),
-              .family = detail::TuneFamily::product,
-              .input = call.inputs[0].dtype,
-              .accumulator = call.inputs[0].dtype == DType::f64 ? DType::f64 : DType::f32,
-              .output = call.outputs[0].dtype};
+void add_product(TuneKey& key, const KernelCall& call) noexcept {
   constexpr int kAxes = 7;
   const Shape& result = call.outputs[0].shape();
+  key.family = detail::TuneFamily::product;
   key.sizes.fill(1);
   for (int i = 0; i < std::min(result.rank(), kAxes); ++i) {
     key.sizes[static_cast<std::size_t>(kAxes - 1 - i)] = result[result.rank() - 1 - i];
@@ -86,11 +79,55 @@ TuneKey key_of(const KernelCall& call, int core_count) noexcept {
   key.sizes[kAxes] = call.inputs[0].shape()[call.inputs[0].shape().rank() - 1];
   key.attributes[0] = static_cast<std::uint32_t>(result.rank());
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const OperandClass operand = class_of(call.inputs[i]);
-    key.operands[i] = operand.packed();
-    key.attributes[1 + i] = strides_of(call.inputs[i], operand.form);
+    key.attributes[1 + i] = strides_of(call.inputs[i], form_of(call.inputs[i]));
     // An operand with fewer axes is the same matrix for all products.
     key.attributes[4] |= static_cast<std::uint32_t>(call.inputs[i].shape().rank()) << (8U * i);
+  }
+}
+
+// Sizes: images, rows and columns of the result, then the weights' four sizes, then the groups.
+// The result's channels follow from the weights.
+void add_convolution(TuneKey& key, const KernelCall& call) noexcept {
+  const auto attributes = call.op.attributes<ConvAttributes>();
+  const Shape& result = call.outputs[0].shape();
+  const Shape& weights = call.inputs[1].shape();
+  key.family = detail::TuneFamily::convolution;
+  key.sizes = {result[0],
+               result[2],
+               result[3],
+               weights[0],
+               weights[1],
+               weights[2],
+               weights[3],
+               attributes.groups};
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    key.attributes[axis] = static_cast<std::uint32_t>(attributes.stride[axis]);
+    key.attributes[2 + axis] = static_cast<std::uint32_t>(attributes.padding[axis]);
+    key.attributes[4 + axis] = static_cast<std::uint32_t>(attributes.dilation[axis]);
+  }
+  // The first input's size, which the stride rounds, and exact strides.
+  key.attributes[6] =
+      static_cast<std::uint32_t>(call.inputs[0].shape()[2] * 65'537 + call.inputs[0].shape()[3]);
+  for (const TensorView& input : call.inputs) {
+    key.attributes[6] = std::rotl(key.attributes[6], 5) ^ strides_of(input, form_of(input));
+  }
+}
+
+}  // namespace
+
+TuneKey key_of(const KernelCall& call, int core_count) noexcept {
+  TuneKey key{.kind = detail::kind_number(op_info(call.op.kind()).name),
+              .cores = static_cast<std::uint16_t>(core_count),
+              .input = call.inputs[0].dtype,
+              .accumulator = call.inputs[0].dtype == DType::f64 ? DType::f64 : DType::f32,
+              .output = call.outputs[0].dtype};
+  if (call.op.kind() == OpKind::matmul) {
+    add_product(key, call);
+  } else {
+    add_convolution(key, call);
+  }
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    key.operands[i] = class_of(call.inputs[i]).packed();
   }
   key.operands[call.inputs.size()] = class_of(call.outputs[0]).packed();
   return key;

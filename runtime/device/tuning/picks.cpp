@@ -18,6 +18,11 @@ std::vector<WantedOperand> operands_of(std::span<const TensorView> views) {
   return operands;
 }
 
+std::vector<std::byte> blob_of(const OpView& op) {
+  const std::span<const std::byte> bytes = op.last_blob_bytes(op.record().blob_size_bytes);
+  return {bytes.begin(), bytes.end()};
+}
+
 bool is_settled(const detail::TuneEntry* entry) noexcept {
   return entry != nullptr && !detail::is_stale(*entry, detail::time_of_day());
 }
@@ -49,12 +54,13 @@ bool is_settled(const detail::TuneEntry* entry) noexcept {
 }
 
 void Picks::want(const detail::TuneKey& key, const KernelCall& call) {
-  if (!collects_ || wanted_.size() == kMostWanted || call.op.record().blob_size_bytes != 0 ||
+  if (!collects_ || wanted_.size() == kMostWanted ||
       std::ranges::find(wanted_, key, &WantedCall::key) != wanted_.end()) {
     return;
   }
   wanted_.push_back({.key = key,
                      .record = call.op.record(),
+                     .blob = blob_of(call.op),
                      .inputs = operands_of(call.inputs),
                      .outputs = operands_of(call.outputs)});
   if (tuner_) {

@@ -144,7 +144,7 @@ std::int64_t TrialMemory::rotated_bytes() const noexcept {
 }
 
 KernelCall TrialMemory::call(std::size_t index) const noexcept {
-  return {.op = OpView(wanted_->record, nullptr),
+  return {.op = OpView(wanted_->record, wanted_->blob.data()),
           .inputs = sets_[index].inputs,
           .outputs = sets_[index].outputs};
 }

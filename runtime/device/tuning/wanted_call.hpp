@@ -5,6 +5,7 @@
 #include <hearth/autotune/tune_entry.hpp>
 #include <hearth/backends/kernel.hpp>
 
+#include <cstddef>
 #include <vector>
 
 #include <hearth/runtime/base/shape.hpp>
@@ -18,10 +19,10 @@ struct WantedOperand {
   DType dtype = DType::f32;
 };
 
-/// A call without a blob.
 struct WantedCall {
   detail::TuneKey key = {};
   OpRecord record = {};
+  std::vector<std::byte> blob = {};  ///< Attributes that the record has no room for.
   std::vector<WantedOperand> inputs = {};
   std::vector<WantedOperand> outputs = {};
 };

@@ -1,0 +1,63 @@
+#include "conv_choices.hpp"
+
+#include "conv_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace hearth::cpu {
+namespace {
+
+struct Row {
+  std::string_view name;
+  TapChoice choice;
+};
+
+// All sums are over (channel, tap) in one order, in blocks that depend on the depth alone.
+constexpr detail::BitsClass kTapSums = 1;
+constexpr std::int64_t kLargePlanes = std::int64_t{2} << 20;
+constexpr std::int64_t kManyPixels = 1024;
+constexpr std::int64_t kFewPixels = 128;
+constexpr TapForm kPixels = TapForm::pixels_by_channels;
+constexpr TapForm kChannels = TapForm::channels_by_pixels;
+constexpr TapForm kRule = TapForm::by_size;
+
+// Ids count from 1. The first rows are tried first.
+constexpr std::array kRows = {
+    Row{"pixels-1024", {kRule, kManyPixels, 0}},
+    Row{"pixels-1024/planes-2M", {kRule, kManyPixels, kLargePlanes}},
+    Row{"by-pixels", {kPixels, 0, 0}},
+    Row{"by-channels", {kChannels, 0, 0}},
+    Row{"by-pixels/pixels-1024", {kPixels, kManyPixels, kLargePlanes}},
+    Row{"by-channels/pixels-1024", {kChannels, kManyPixels, kLargePlanes}},
+    Row{"planes-2M", {kRule, 0, kLargePlanes}},
+    Row{"pixels-128", {kRule, kFewPixels, 0}},
+};
+
+}  // namespace
+
+const TapChoice* tap_choice_of(detail::CandidateId pick) noexcept {
+  return pick == detail::kRulePick || pick > kRows.size() ? nullptr : &kRows[pick - 1U].choice;
+}
+
+std::vector<detail::Candidate> tap_candidates(
+    const std::function<TapPlans(const TapChoice&)>& plan) {
+  std::vector<TapPlans> known{plan(TapChoice())};
+  std::vector<detail::Candidate> list{
+      {.id = detail::kRulePick, .bits = kTapSums, .text_hash = kConvText, .name = "rule"}};
+  for (detail::CandidateId id = 1; id <= kRows.size(); ++id) {
+    const Row& row = kRows[id - 1U];
+    TapPlans plans = plan(row.choice);
+    if (std::ranges::find(known, plans) == known.end()) {
+      known.push_back(std::move(plans));
+      list.push_back({.id = id, .bits = kTapSums, .text_hash = kConvText, .name = row.name});
+    }
+  }
+  if (list.size() == 1) {
+    list.clear();
+  }
+  return list;
+}
+
+}  // namespace hearth::cpu
