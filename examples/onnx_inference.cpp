@@ -70,7 +70,7 @@ int main(int argc, char** argv) try {
     auto [loss, gradients] = hearth::value_and_grad(model, [&](const hearth::OnnxModel& trained) {
       return hearth::mse_loss(trained.forward(x, hearth::Mode::train), target);
     });
-    optimizer.step(model, std::move(gradients));
+    optimizer.step(model, std::move(gradients)).get();
     if (step % 49 == 0) {
       std::cout << "step " << step << ": loss " << loss.item<float>() << "\n";
     }

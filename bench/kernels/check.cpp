@@ -35,22 +35,22 @@ std::optional<Cut> cut_of(const Problem& problem) {
   switch (problem.kind) {
     case OpKind::matmul:
       cut.output = rank - 2;
-      cut.inputs[0] = rank - 2;
+      cut.inputs.at(0) = rank - 2;
       return cut;
     case OpKind::conv2d:
     case OpKind::conv2d_backward_input:
     case OpKind::max_pool2d:
     case OpKind::avg_pool2d:
-      cut.inputs[0] = 0;
+      cut.inputs.at(0) = 0;
       return cut;
     case OpKind::conv2d_backward_weight:
       if (problem.outputs[0].shape[1] != problem.inputs[0].shape[1]) {
         return {};  // in groups
       }
-      cut.inputs[1] = 1;
+      cut.inputs.at(1) = 1;
       return cut;
     case OpKind::index_select:
-      cut.inputs[1] = 0;
+      cut.inputs.at(1) = 0;
       return cut;
     case OpKind::attention:
       cut.output = 1;
