@@ -1,12 +1,15 @@
 #include "conv_choices.hpp"
 
-#include "conv_text.hpp"
-
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace hearth::cpu {
+
+// Of the sources of convolutions and products; kernel_text.cmake generates its definition.
+extern const std::uint64_t kConvText;
+
 namespace {
 
 struct Row {
