@@ -1,7 +1,8 @@
 // hearth-models: what is in files of models of other programs. Opens no device.
 //   hearth-models inspect FILE [--json]
 // FILE: an ONNX model, or weights (safetensors, PyTorch's files, an index). The exit status is 1 if
-// the library cannot run the model, or cannot read a tensor; 2 for a wrong call or an unreadable file.
+// the library cannot run the model, or cannot read a tensor; 2 for a wrong call or an unreadable
+// file.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -48,8 +49,7 @@ nlohmann::json json_of(const WeightFile::Entry& entry) {
     return json;
   }
   json["type"] = name(entry.dtype);
-  json["shape"] =
-      std::vector<std::int64_t>(entry.shape.dims().begin(), entry.shape.dims().end());
+  json["shape"] = std::vector<std::int64_t>(entry.shape.dims().begin(), entry.shape.dims().end());
   return json;
 }
 

@@ -37,7 +37,8 @@ void fuzz_safetensors(Input input);
 /// that the file offers are read.
 void fuzz_torch_file(Input input);
 void fuzz_weight_index(Input input);
-/// Reads an ONNX file: refused with the file's name, or reported; a file without problems is loaded.
+/// Reads an ONNX file: refused with the file's name, or reported; a file without problems is
+/// loaded.
 void fuzz_onnx(Input input);
 /// Reads a file with one ONNX value, as a tensor, a sequence and an optional.
 void fuzz_onnx_value(Input input);

@@ -1,5 +1,5 @@
-// The readers of ONNX files. They take paths: each input goes to a file of a folder of this process.
-// Graphs are not run, since a few bytes may ask for any amount of work.
+// The readers of ONNX files. They take paths: each input goes to a file of a folder of this
+// process. Graphs are not run, since a few bytes may ask for any amount of work.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -58,8 +58,8 @@ void load_reported(const fs::path& file, const OnnxReport& report) {
   try {
     const OnnxModel model = load_onnx(file, runtime.device("reference:0"));
     require_onnx(report.problems.empty(), "a file with problems was loaded");
-    require_onnx(named_tensors(model).size() <= model.report().inputs.size() +
-                                                    static_cast<std::size_t>(report.size_bytes),
+    require_onnx(named_tensors(model).size() <=
+                     model.report().inputs.size() + static_cast<std::size_t>(report.size_bytes),
                  "more weights than bytes");
   } catch (const OnnxError& error) {
     require_onnx(!report.problems.empty(), error.what());

@@ -207,7 +207,8 @@ std::vector<Bytes> onnx_seeds() {
   const OnnxGraphParts shapes{
       .nodes = {onnx_node("Shape", {"x"}, {"s"}),
                 onnx_node("Gather", {"s", "zero"}, {"n"}),
-                onnx_node("Concat", {"n", "rest"}, {"t"}, {onnx_attribute("axis", std::int64_t{0})}),
+                onnx_node(
+                    "Concat", {"n", "rest"}, {"t"}, {onnx_attribute("axis", std::int64_t{0})}),
                 onnx_node("Reshape", {"x", "t"}, {"y"})},
       .initialisers = {onnx_integers("zero", {1}, {0}), onnx_integers("rest", {1}, {-1})},
       .inputs = {onnx_value("x", {2, 3, 4})},

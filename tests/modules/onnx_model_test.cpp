@@ -199,8 +199,11 @@ TEST_F(OnnxFiles, NameNodeOpAndRuleInErrors) {
     EXPECT_THAT(error.error().text, HasSubstr("node 'product' (Gemm, opset 17)"));
     EXPECT_THAT(error.error().text, HasSubstr("[2, 5]"));
   }
-  EXPECT_THAT([&] { static_cast<void>(model.run({{"z", numbers({2, 2})}})); },
-              ::testing::ThrowsMessage<ArgumentError>(HasSubstr("input 'x' is missing")));
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(model.run({{"z", numbers({2, 2})}}));
+      },
+      ::testing::ThrowsMessage<ArgumentError>(HasSubstr("input 'x' is missing")));
   EXPECT_THAT([&] { static_cast<void>(model.forward(numbers({2}))); },
               ::testing::ThrowsMessage<ArgumentError>(HasSubstr("declares f32 with 2 axes")));
 }
@@ -288,10 +291,9 @@ TEST_F(OnnxFiles, ListEveryProblemAtOnce) {
                 onnx_node("Add", {"x", "j2"}, {"j1"}),
                 onnx_node("Add", {"x", "j1"}, {"j2"}),
                 onnx_node("ScatterND", {"x", "p", "x"}, {"k"}),
-                onnx_node(
-                    "Sum",
-                    {"a", "a2", "b", "c", "d", "e", "f", "g", "h", "i", "j2", "k", "complex"},
-                    {"y"})},
+                onnx_node("Sum",
+                          {"a", "a2", "b", "c", "d", "e", "f", "g", "h", "i", "j2", "k", "complex"},
+                          {"y"})},
       .initialisers = {onnx_integers("p", {3}, {1, 2}), complex},
       .inputs = {onnx_value("x", {2}), onnx_value("w", {2}, 15)},
       .outputs = {onnx_value("y", {2})}};

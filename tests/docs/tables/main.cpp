@@ -51,14 +51,14 @@ std::map<std::string, std::string> headers_of(const fs::path& root) {
   return texts;
 }
 
-// The file of <hearth/PATH>: a room of its folder may hold it.
+// The file of <hearth/PATH>: a room of its folder may hold it, at any depth.
 fs::path file_of(const fs::path& root, const fs::path& path) {
   if (fs::exists(root / path)) {
     return root / path;
   }
-  for (const auto& room : fs::directory_iterator((root / path).parent_path())) {
-    if (fs::exists(room.path() / path.filename())) {
-      return room.path() / path.filename();
+  for (const auto& entry : fs::recursive_directory_iterator((root / path).parent_path())) {
+    if (entry.path().filename() == path.filename()) {
+      return entry.path();
     }
   }
   throw std::runtime_error("no file of the sources is <hearth/" + path.string() + ">");
