@@ -34,14 +34,13 @@ const repo::SourceFile* find(const Sources& sources, std::string_view path) {
   return found == sources.end() ? nullptr : &*found;
 }
 
-// The file of <hearth/PATH>: a room of its folder may hold it.
+// The file of <hearth/PATH>: a room of its folder may hold it, at any depth.
 const repo::SourceFile* find_header(const Sources& sources, std::string_view path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder(path.substr(0, slash + 1));
   const std::string name(path.substr(slash + 1));
   const auto found = std::ranges::find_if(sources, [&](const repo::SourceFile& file) {
-    const bool is_there = file.name() == name && file.path.starts_with(folder);
-    return is_there && std::ranges::count(file.path.substr(folder.size()), '/') <= 1;
+    return file.name() == name && file.path.starts_with(folder);
   });
   return found == sources.end() ? nullptr : &*found;
 }
