@@ -204,7 +204,8 @@ TEST_F(Commands, ThatAreWrongAreSeen) {
 // Languages that GitHub shows and these tests handle. "c" marks kernel files of hearth-bench:
 // BenchCommands compiles such files, and no page program does.
 TEST_F(Commands, EveryBlockSaysItsLanguage) {
-  const std::set<std::string, std::less<>> known{"cpp", "c", "sh", "text", "cmake", "python", "rust"};
+  const std::set<std::string, std::less<>> known{
+      "cpp", "c", "sh", "text", "cmake", "python", "rust"};
   for (const Page& page : pages()) {
     for (const Block& block : page.blocks) {
       EXPECT_TRUE(known.contains(block.language))
