@@ -141,11 +141,14 @@ class Commands : public ::testing::Test {
  private:
   [[nodiscard]] static std::string fault_of_options(const Command& command,
                                                     const std::string& sources) {
+    // `hearth-bench op` makes an option of each name in its table of kinds.
+    const bool is_op = command.words.size() > 1 && command.words[1] == "op";
     for (const std::string& word : command.words) {
       const std::string option = word.substr(0, word.find('='));
       if (option.starts_with("--") && option.size() > 2 && option != "--help" &&
           !option.starts_with("--benchmark_") &&
-          sources.find("\"" + option + "\"") == std::string::npos) {
+          sources.find("\"" + option + "\"") == std::string::npos &&
+          !(is_op && sources.find("\"" + option.substr(2) + "\"") != std::string::npos)) {
         return "no option " + option + " of " + command.words.front();
       }
     }
