@@ -504,34 +504,6 @@ Result<Problem> make_problem(OpKind kind, Make make, const Words& words, std::st
 
 }  // namespace
 
-OpRecord Problem::record() const {
-  OpRecord record;
-  record.kind = kind;
-  record.flags = flags;
-  record.sequence = 1;
-  record.input_count = static_cast<std::uint16_t>(inputs.size());
-  record.output_count = static_cast<std::uint16_t>(outputs.size());
-  if (attributes.size() <= sizeof record.immediate) {
-    std::memcpy(record.immediate, attributes.data(), attributes.size());
-  }
-  record.blob_size_bytes = static_cast<std::uint32_t>(blob().size());
-  return record;
-}
-
-// Operands beyond five are first, then attributes, then numbers. Kernels read the views, so the
-// operands stay empty.
-std::vector<std::byte> Problem::blob() const {
-  const std::size_t operands = inputs.size() + outputs.size();
-  std::vector<std::byte> bytes(
-      operands > kInlineOperands ? (operands - kInlineOperands) * sizeof(Operand) : 0);
-  if (attributes.size() > sizeof(OpRecord::immediate)) {
-    bytes.insert(bytes.end(), attributes.begin(), attributes.end());
-  }
-  const auto tail = std::as_bytes(std::span(numbers));
-  bytes.insert(bytes.end(), tail.begin(), tail.end());
-  return bytes;
-}
-
 // Phases: the kind; the words of the text; one problem for each combination of their values.
 Result<std::vector<Problem>> parse_problems(std::string_view text) {
   const std::string_view kind_name = text.substr(0, text.find(' '));
@@ -611,43 +583,6 @@ Result<std::vector<ProblemWord>> problem_words(std::string_view kind) {
   HEARTH_TRY(const OpKind found, kind_of(kind));
   const std::span<const ProblemWord> words = family_of(found)->words;
   return std::vector<ProblemWord>(words.begin(), words.end());
-}
-
-Result<DType> parse_dtype(std::string_view text) {
-  std::string all;
-  for (int i = 0; i < kDTypeCount; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (name(dtype) == text) {
-      return dtype;
-    }
-    all += fmt::format("{}{}", i == 0 ? "" : ", ", name(dtype));
-  }
-  return mistake(fmt::format("no element type '{}'; there are {}", text, all));
-}
-
-Result<Shape> parse_sizes(std::string_view text) {
-  std::vector<std::int64_t> sizes;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view part = rest.substr(0, rest.find('x'));
-    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
-    std::int64_t size = 0;
-    const auto [end, problem] = std::from_chars(part.data(), part.data() + part.size(), size);
-    if (problem != std::errc() || end != part.data() + part.size() || size < 0) {
-      return mistake(fmt::format("'{}' is no shape; write 32x512x1024", text));
-    }
-    sizes.push_back(size);
-  }
-  return make_shape(sizes);
-}
-
-Result<double> parse_number(std::string_view what, std::string_view text) {
-  double value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size()) {
-    return mistake(fmt::format("{}: '{}' is no number", what, text));
-  }
-  return value;
 }
 
 }  // namespace hearth::bench
