@@ -21,17 +21,17 @@ constexpr std::int64_t kLeastLines = 4;
 /// The axis along which a call is cut: of its first result, and of each input (-1: not cut).
 struct Cut {
   int output = 0;
-  std::vector<int> inputs;
+  std::array<int, kMostExpressionInputs> inputs{};
 };
 
 // Axes whose elements depend on no other elements of the axis.
 std::optional<Cut> cut_of(const Problem& problem) {
   const int rank = problem.outputs[0].shape.rank();
-  const std::size_t count = problem.inputs.size();
   if (rank == 0) {
     return {};
   }
-  Cut cut{.output = 0, .inputs = std::vector<int>(count, -1)};
+  Cut cut;
+  cut.inputs.fill(-1);
   switch (problem.kind) {
     case OpKind::matmul:
       cut.output = rank - 2;
@@ -54,18 +54,18 @@ std::optional<Cut> cut_of(const Problem& problem) {
       return cut;
     case OpKind::attention:
       cut.output = 1;
-      cut.inputs.assign(count, 1);
+      cut.inputs.fill(1);
       return cut;
     case OpKind::copy:
     case OpKind::expression:
-      cut.inputs.assign(count, 0);
+      cut.inputs.fill(0);
       return cut;
     default:
       break;
   }
   const OpClass group = op_info(problem.kind).op_class;
   if (group == OpClass::unary || group == OpClass::binary) {
-    cut.inputs.assign(count, 0);
+    cut.inputs.fill(0);
     return cut;
   }
   return {};

@@ -3,6 +3,7 @@
 #include <hearth/autotune/duel.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -121,8 +122,10 @@ Figure figure_of(std::span<const Sample> samples, const SampleLimits& limits) {
   figure.lowest = RunTime(walls[std::max<std::size_t>(walls.size() / 9, 1) - 1]);
   const detail::RatioInterval interval = detail::median_interval(std::move(walls));
   figure.median = RunTime(interval.median);
-  figure.from = RunTime(interval.low);
-  figure.to = RunTime(interval.high);
+  if (std::isfinite(interval.high)) {  // fewer than 6 samples have none
+    figure.from = RunTime(interval.low);
+    figure.to = RunTime(interval.high);
+  }
   return figure;
 }
 

@@ -26,7 +26,7 @@ using Side = std::function<Result<detail::Sample>(std::int32_t run_count)>;
 struct Figure {
   detail::RunTime lowest = {};  ///< Low quantile: the second smallest of 18.
   detail::RunTime median = {};
-  detail::RunTime from = {};  ///< Interval of the median; 96 %.
+  detail::RunTime from = {};  ///< Interval of the median, 96 %; 0: too few samples.
   detail::RunTime to = {};
   int count = 0;        ///< Clean samples.
   int dirty_count = 0;  ///< Samples that do not count.

@@ -4,7 +4,9 @@
 #include "bench/kernels/compare_reports.hpp"
 #include "bench/kernels/roofline.hpp"
 
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,6 +61,18 @@ TEST(Report, AFileKeepsWhatTheTableShows) {
   EXPECT_EQ(read.rows[0].verdict, Verdict::unclear);
   EXPECT_TRUE(read.rows[1].is_wrong);
   EXPECT_THAT(to_json(report), HasSubstr("\"invalid\""));  // why a sample does not count
+}
+
+// A busy machine leaves a few clean samples, which have no interval.
+TEST(Report, AFigureOfFewSamplesCanBeRead) {
+  const detail::Sample sample{.wall = std::chrono::milliseconds(2),
+                              .cpu = std::chrono::milliseconds(2)};
+  Report report{.rows = {row(Verdict::unclear)}};
+  report.rows[0].time = figure_of(std::vector{sample, sample}, {});
+  EXPECT_EQ(report.rows[0].time.count, 2);
+  const Result<Report> read = parse_report(to_json(report));
+  ASSERT_TRUE(read.has_value()) << read.error().text;
+  EXPECT_EQ(read.value().rows[0].time.to, RunTime(0));
 }
 
 TEST(Report, OtherFilesAreRefused) {
