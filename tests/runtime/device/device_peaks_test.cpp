@@ -117,10 +117,17 @@ TEST_F(DevicePeaksTest, OneThatIsKnownIsNotMeasuredAgain) {
   PeakSubject half = subject("known");
   half.is_automatic = true;
   half.part = 0.5;
+  // Where other programs disturbed the measurement, the next openings measure again.
+  constexpr int kMoreThanMeasure = 20;
+  for (int i = 0; i < kMoreThanMeasure; ++i) {
+    static_cast<void>(half.known(log));
+  }
+  const int opened = opened_;
+  EXPECT_LT(opened, kMoreThanMeasure);
   const std::optional<DevicePeaks> whole = subject("known").known(log);
   ASSERT_TRUE(whole.has_value());
   EXPECT_EQ(half.known(log)->additions_per_second * 2, whole->additions_per_second);
-  EXPECT_EQ(opened_, 1);
+  EXPECT_EQ(opened_, opened);
 }
 
 // Other programs take time from the measurement, so the best of several openings counts.
