@@ -206,8 +206,12 @@ TEST_F(DevicePeaksTest, AnotherRuntimeKnowsThem) {
   const auto other = second.device("cpu:1").peaks();
   ASSERT_TRUE(one.has_value() && other.has_value());
   if (first.device().cores().size() > 1) {
-    EXPECT_DOUBLE_EQ(one->additions_per_second + other->additions_per_second,
-                     measured.additions_per_second);
+    // Openings of a busy machine measure again, and only raise what is kept.
+    const Runtime last({.devices = {{.name = "cpu:0"}}});
+    const double sum = one->additions_per_second + other->additions_per_second;
+    constexpr double kRounding = 1e-9;
+    EXPECT_GE(sum, measured.additions_per_second * (1 - kRounding));
+    EXPECT_LE(sum, last.device().peaks()->additions_per_second * (1 + kRounding));
   }
 }
 
