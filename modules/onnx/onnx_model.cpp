@@ -47,8 +47,9 @@ void require_type(const PlanInput& input, const OnnxValue& value, SourceLoc loc)
   const bool is_type = wanted == OnnxType::undefined || value.type() == wanted ||
                        (is_float(wanted) && is_float(value.type())) ||
                        device_type(value.type()) == device_type(wanted);
-  const bool is_rank =
-      !input.type.dims || value.shape().rank() == static_cast<int>(input.type.dims->size());
+  // A number may be [] or [1], whatever the file declares.
+  const bool is_rank = !input.type.dims || value.shape().element_count() == 1 ||
+                       value.shape().rank() == static_cast<int>(input.type.dims->size());
   if (!is_type || !is_rank) {
     refuse(fmt::format("input '{}' is {}, the graph declares {} with {} axes",
                        input.name,
