@@ -143,7 +143,8 @@ std::string judge_set(const OnnxModel& model,
     const fs::path file = set / fmt::format("input_{}.pb", i);
     inputs.emplace(port.name, given(read_value(file, port), device));
   }
-  OnnxValues results = model.run(inputs);
+  // Draws are those of training.
+  OnnxValues results = model.run(inputs, {.mode = is_random ? Mode::train : Mode::eval});
   for (std::size_t i = 0; fs::exists(set / fmt::format("output_{}.pb", i)); ++i) {
     const OnnxPort& port = report.outputs.at(i);
     const OnnxValue want = read_value(set / fmt::format("output_{}.pb", i), port);

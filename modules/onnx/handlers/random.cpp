@@ -93,14 +93,14 @@ void draw_classes(Call& call) {
             type);
 }
 
-// Active by its input from opset 12 on, and in a model that is trained.
+// Active in Mode::train alone, whatever the file states: a model that was exported while it was
+// trained is a pure function in Mode::eval too.
 void drop(Call& call) {
   const OnnxType type = call.type(0);
   const double ratio =
       call.opset() >= 12 ? (call.has(1) ? call.real(1) : 0.5) : call.node().real("ratio", 0.5);
-  const bool is_stated = call.opset() >= 12 && call.has(2) && call.integer(2) != 0;
   Tensor x = call.take(0);
-  if ((!is_stated && !call.is_training()) || ratio == 0) {
+  if (!call.is_training() || ratio == 0) {
     if (call.wants(1)) {
       call.give(1, ones(call.device(), x.shape(), DType::boolean), OnnxType::boolean);
     }
@@ -122,7 +122,7 @@ constexpr OpRow kRows[] = {
     {.op = "RandomNormalLike", .run = normal_like},
     {.op = "Bernoulli", .since = 15, .run = bernoulli},
     {.op = "Multinomial", .since = 7, .run = draw_classes},
-    {.op = "Dropout", .run = drop, .host_inputs = inputs(1, 2)},
+    {.op = "Dropout", .run = drop, .host_inputs = inputs(1)},
 };
 
 }  // namespace
