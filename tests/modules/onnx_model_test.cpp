@@ -208,6 +208,22 @@ TEST_F(OnnxFiles, NameNodeOpAndRuleInErrors) {
               ::testing::ThrowsMessage<ArgumentError>(HasSubstr("declares f32 with 2 axes")));
 }
 
+TEST_F(OnnxFiles, ConvertNoTypeByThemselves) {
+  constexpr std::int64_t kBool = 9;
+  const OnnxModel model =
+      load({.nodes = {onnx_node("Add", {"scores", "mask"}, {"y"}, {}, "masked")},
+            .initialisers = {},
+            .inputs = {onnx_value("scores", {2}), onnx_value("mask", {2}, kBool)},
+            .outputs = {onnx_value("y", {2})}});
+  const Tensor scores = numbers({2});
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(model.run({{"scores", scores}, {"mask", scores > 0}}));
+      },
+      ::testing::ThrowsMessage<ArgumentError>(
+          HasSubstr("node 'masked' (Add, opset 17): input 0 is f32, input 1 is bool")));
+}
+
 TEST_F(OnnxFiles, RunFrozenOnManyThreads) {
   const OnnxModel model = load(joined_axes());
   const OnnxModel product = load(small_network());

@@ -11,6 +11,7 @@ using Binary = Tensor (*)(Arg, Arg);
 
 template <Binary kOp>
 void binary(Call& call) {
+  require_one_type(call);
   const OnnxType type = call.type(0);
   Tensor second = operand(call, 1);
   call.give_wrapped(kOp(call.take(0), std::move(second)), type);
@@ -40,6 +41,7 @@ void modulo(Call& call) {
 
 template <Binary kOp>
 Tensor folded(Call& call) {
+  require_one_type(call);
   Tensor result = call.take(0);
   for (std::size_t i = 1; i < call.count(); ++i) {
     result = kOp(std::move(result), call.take(i));

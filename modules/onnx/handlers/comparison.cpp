@@ -11,6 +11,7 @@ using Binary = Tensor (*)(Arg, Arg);
 
 template <Binary kOp>
 void compare(Call& call) {
+  require_one_type(call);
   Tensor second = operand(call, 1);
   call.give(kOp(call.take(0), std::move(second)));
 }
@@ -20,6 +21,7 @@ void negate(Call& call) {
 }
 
 void select(Call& call) {
+  require_one_type(call, 1);
   const OnnxType type = call.type(1);
   Tensor condition = call.take(0);
   Tensor yes = call.take(1);

@@ -30,6 +30,7 @@ void turn(Call& call) {
 }
 
 void join(Call& call) {
+  require_one_type(call);
   const OnnxType type = call.type(0);
   const std::int64_t given = call.node().integer("axis", call.opset() < 4 ? 1 : 0);
   const int axis = call.axis(given, call.rank(0));

@@ -15,6 +15,22 @@ using Sizes = std::vector<std::int64_t>;
   return {shape.dims().begin(), shape.dims().end()};
 }
 
+/// Checks that the inputs from `first` on have one type. ONNX converts nothing by itself; the
+/// library's ops would. Floats may differ, since to_dtype() changes those of weights alone.
+inline void require_one_type(const Call& call, std::size_t first = 0) {
+  for (std::size_t i = first + 1; i < call.count(); ++i) {
+    const bool is_alike =
+        call.type(i) == call.type(first) || (is_float(call.type(i)) && is_float(call.type(first)));
+    if (call.has(i) && !is_alike) {
+      call.refuse("input {} is {}, input {} is {}; the op needs one type",
+                  first,
+                  name(call.type(first)),
+                  i,
+                  name(call.type(i)));
+    }
+  }
+}
+
 /// A vector under the shape [.., n, 1, ..] that broadcasts along one axis of a tensor of this rank.
 [[nodiscard]] inline Tensor along_axis(Tensor vector, int rank, int axis) {
   Sizes sizes(static_cast<std::size_t>(rank), 1);
