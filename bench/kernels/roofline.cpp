@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "bench/picture_text.hpp"
+
 namespace hearth::bench {
 namespace {
 
@@ -16,29 +18,6 @@ constexpr double kTop = 50;
 constexpr double kRight = 20;
 constexpr double kBottom = 60;
 constexpr double kGoodShare = 0.6;
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char each : text) {
-    switch (each) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += each;
-    }
-  }
-  return out;
-}
 
 /// A logarithmic axis over whole decades.
 struct Axis {

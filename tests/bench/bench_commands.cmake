@@ -1,4 +1,5 @@
 # Exit statuses and messages of the commands that measure. TOOL: the program; WORK_DIR: a folder; HALVES, QUARTERS: kernels.
+cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${WORK_DIR})
 file(MAKE_DIRECTORY ${WORK_DIR})
 

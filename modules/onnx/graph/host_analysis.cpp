@@ -88,7 +88,7 @@ class Analysis final {
   void visit(PlanNode& node) {
     for (const Attribute& attribute : node.info.attributes) {
       if (const auto* body = std::get_if<std::shared_ptr<const Plan>>(&attribute.value)) {
-        // The builder made the body and shares it with nobody yet.
+        // The plan is not published yet, so no other thread reads the body.
         run(const_cast<Plan&>(**body));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
       }
     }

@@ -1,5 +1,5 @@
-// Pools. Plain ones in two dimensions are one op; all others are taken apart by axis, since the
-// largest and the sum of a window are those of its lines.
+// Pools. A plain one in two dimensions is one op. Any other is computed axis by axis: the largest
+// element and the sum of a window are those of its lines.
 #include "modules/onnx/handlers/op_table.hpp"
 #include "modules/onnx/handlers/windows.hpp"
 
@@ -34,7 +34,7 @@ Pool2dOptions plain_options(const std::vector<WindowAxis>& axes) {
           .padding = {axes[0].before, axes[1].before}};
 }
 
-// Pads so that every window is whole; what lies behind the last one is cut.
+// Pads so that every window is whole. Elements behind the last window are cut.
 Tensor padded(Tensor x, const std::vector<WindowAxis>& axes, double value) {
   std::vector<PadAxis> pads;
   for (std::size_t i = 0; i < axes.size(); ++i) {
