@@ -214,7 +214,8 @@ OnnxValue read_onnx_value(const std::filesystem::path& path, const OnnxPort& por
   const ModelFile file = ModelFile::of_tensors(std::move(bytes).value(), path);
   const auto value_of = [&](const onnx::TensorProto& tensor) -> OnnxValue {
     if (tensor.type() == OnnxType::string) {
-      return onnx::host_strings(file.strings(tensor, loc), Shape(tensor.dims));
+      std::vector<std::string> strings = file.strings(tensor, loc);  // refuses a bad shape
+      return onnx::host_strings(std::move(strings), Shape(tensor.dims));
     }
     return onnx::host_array_of(file.tensor(tensor, loc), tensor.type());
   };

@@ -25,6 +25,9 @@ constexpr Find kFinds[] = {
      "313638363031383432373338373930342c345d2c22646174615f6f666673657473223a5b302c305d"
      "7d7d202020202020",
      "a shape of an unknown type has no size"},
+    {"onnx_value",
+     "0a0ad8ffffffffffff7f00731008",
+     "an empty tensor of strings, whose sizes are too large, was a ShapeError without the file's name"},
 };
 
 }  // namespace

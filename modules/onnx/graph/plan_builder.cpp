@@ -307,8 +307,8 @@ Attribute Builder::plain_value(const AttributeProto& from) const {
 
 std::shared_ptr<const HostArray> Builder::tensor_value(const TensorProto& tensor) const {
   if (tensor.type() == OnnxType::string) {
-    return std::make_shared<const HostArray>(
-        host_strings(file_.strings(tensor, {}), Shape(tensor.dims)));
+    std::vector<std::string> strings = file_.strings(tensor, {});  // refuses a bad shape
+    return std::make_shared<const HostArray>(host_strings(std::move(strings), Shape(tensor.dims)));
   }
   return std::make_shared<const HostArray>(host_array_of(file_.tensor(tensor, {}), tensor.type()));
 }
