@@ -188,15 +188,15 @@ ParameterBlock parameters_of(const Layouts& layouts,
 constexpr std::string_view kSides = R"(
 struct ASide {{ INDEX first; bool is_inside; }};
 struct BSide {{ INDEX first; bool is_inside; }};
-ASide a_side(int row) {{ return ASide(a_first + INDEX(row) * {3}, row < p.rows); }}
-BSide b_side(int column) {{ return BSide(b_first + INDEX(column) * {4}, column < p.columns); }}
-AVALUE a_at(ASide side, int k) {{
+FN ASide a_side(int row) {{ return NEW2(ASide, a_first + INDEX(row) * {3}, row < p.rows); }}
+FN BSide b_side(int column) {{ return NEW2(BSide, b_first + INDEX(column) * {4}, column < p.columns); }}
+FN AVALUE a_at(ASide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return AVALUE(0);
   }}
   return {1}_{0}(p.a, side.first + INDEX(k) * {5});
 }}
-BVALUE b_at(BSide side, int k) {{
+FN BVALUE b_at(BSide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return BVALUE(0);
   }}
@@ -210,27 +210,27 @@ constexpr std::string_view kOffsets = R"(
 #define B_SIDE_BYTES {4}u
 #define A_DEPTH_BYTES {5}u
 #define B_DEPTH_BYTES {6}u
-AVALUE a_from(uint64_t address) {{ return load{1}_{0}(address, INDEX(0)); }}
-BVALUE b_from(uint64_t address) {{ return load{2}_{0}(address, INDEX(0)); }}
+FN AVALUE a_from(uint64_t address) {{ return load{1}_{0}(address, INDEX(0)); }}
+FN BVALUE b_from(uint64_t address) {{ return load{2}_{0}(address, INDEX(0)); }}
 )";
 
 constexpr std::string_view kPut = R"(
-INDEX place_of(int row, int column) {{
+FN INDEX place_of(int row, int column) {{
   return out_first + INDEX(row) * p.out_row + INDEX(column) * p.out_column;
 }}
-C with_bias(int row, int column, C sum) {{
+FN C with_bias(int row, int column, C sum) {{
 #if HAS_BIAS
   return sum + load_{0}(p.bias, bias_first + INDEX(row) * p.bias_row + INDEX(column) * p.bias_column);
 #else
   return sum;
 #endif
 }}
-void put(int row, int column, C sum) {{
+FN void put(int row, int column, C sum) {{
   store_result(place_of(row, column), with_bias(row, column, sum));
 }}
 #if PUT_WIDTH > 1
-void put_many(int row, int column, C sums[PUT_WIDTH]) {{
-  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {{
+FN void put_many(int row, int column, C sums[PUT_WIDTH]) {{
+  UNROLLED for (int i = 0; i < PUT_WIDTH; ++i) {{
     sums[i] = with_bias(row, column + i, sums[i]);
   }}
   store_results(place_of(row, column), sums);
@@ -247,7 +247,7 @@ ProductFunctions functions_of(const Layouts& layouts,
   text += layouts.result.text(request.is_wide);
   text +=
       "INDEX a_first, b_first, bias_first, out_first;\nuint64_t a_base, b_base;\n"
-      "void set_matrix(int matrix) {\n"
+      "FN void set_matrix(int matrix) {\n"
       "  a_first = INDEX(0);\n  b_first = INDEX(0);\n  bias_first = INDEX(0);\n"
       "  out_first = INDEX(matrix) * INDEX(p.rows) * INDEX(p.columns);\n"
       "  uint rest = uint(matrix);\n  INDEX at;\n";
