@@ -64,6 +64,22 @@ Result<bool> LaunchEncoder::dispatch_made(const KernelKey& key,
   return true;
 }
 
+Result<bool> LaunchEncoder::library_product(const LibraryProduct& product) {
+  const LibraryCall* const call = products_ != nullptr ? products_->find(product) : nullptr;
+  if (call == nullptr || !terms_.records || terms_.only_queries) {
+    return call != nullptr;
+  }
+  std::uint64_t scratch_at = 0;
+  if (call->scratch_bytes() > 0) {
+    HEARTH_TRY(scratch_at, scratch(call->scratch_bytes()));
+  }
+  ParameterBlock parameters;
+  parameters.add(product.a).add(product.b).add(product.y).add(product.bias).add(scratch_at);
+  ++dispatches_;
+  HEARTH_TRY_STATUS(ops_.dispatch(*call, parameters));
+  return true;
+}
+
 void LaunchEncoder::barrier() {
   if (terms_.records) {
     ops_.barrier();
