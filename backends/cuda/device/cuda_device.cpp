@@ -204,7 +204,10 @@ CUresult CudaDevice::checked(CUresult result) const noexcept {
 }
 
 Error CudaDevice::abandon(std::string_view call, CUresult result) const {
-  Error error = failed(call, result);
+  return abandon_after(failed(call, result));
+}
+
+Error CudaDevice::abandon_after(Error error) const {
   if (error.code == ErrorCode::device_lost) {
     return error;
   }

@@ -82,6 +82,8 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
   /// Marks the device as lost after a failed call from which it cannot continue, though the driver
   /// reports no loss.
   [[nodiscard]] Error abandon(std::string_view call, CUresult result) const;
+  /// abandon() after an error that failed() made.
+  [[nodiscard]] Error abandon_after(Error error) const;
   [[nodiscard]] bool is_abandoned() const noexcept {
     return is_abandoned_.load(std::memory_order_acquire);  // partner: abandon
   }

@@ -16,6 +16,9 @@ using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 using CUmemGenericAllocationHandle = std::uint64_t;
 using CUhostFn = void (*)(void* data);
 struct CUuuid {
@@ -39,6 +42,19 @@ struct CUmemAccessDesc {
   int flags = 3;  ///< CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 };
 static_assert(sizeof(CUmemAccessDesc) == 12);
+
+/// CUDA_KERNEL_NODE_PARAMS_v2.
+struct CUDA_KERNEL_NODE_PARAMS {
+  CUfunction func;
+  unsigned gridDim[3];
+  unsigned blockDim[3];
+  unsigned sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+  void* kern;
+  CUcontext ctx;
+};
+static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == 72);
 
 using nvrtcResult = int;
 using nvrtcProgram = struct _nvrtcProgram*;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ constexpr std::size_t kRingBytes = std::size_t{4} << 20U;
 }  // namespace
 
 CudaQueue::CudaQueue(std::shared_ptr<const CudaDevice> device, bool has_kernels)
-    : device_(std::move(device)), ring_(has_kernels ? kRingBytes : 0) {}
+    : device_(std::move(device)), ring_(has_kernels ? kRingBytes : 0), graphs_(device_) {}
 
 Result<std::shared_ptr<CudaQueue>> CudaQueue::make(std::shared_ptr<const CudaDevice> device,
                                                    bool has_kernels) {
@@ -170,19 +171,38 @@ Result<bool> CudaQueue::wait_for(const gpu::Batch& batch) const {
   return true;
 }
 
-// Kernels of one stream run one behind the other, so barriers need no call.
+// Kernels of one stream run one behind the other, so barriers need no call there. A library's call
+// stands between two graphs.
 Status CudaQueue::launch(gpu::Batch& batch) {
-  const DriverApi& api = device_->api();
-  for (gpu::Dispatch& each : batch.dispatches) {
-    if (each.call != nullptr) {
-      HEARTH_TRY_STATUS(call(each));
+  const std::span<gpu::Dispatch> all(batch.dispatches);
+  for (std::size_t begin = 0; begin < all.size();) {
+    if (all[begin].call != nullptr) {
+      HEARTH_TRY_STATUS(call(all[begin++]));
       continue;
     }
-    const CudaKernel& kernel = kernel_of(each.kernel);
-    void* parameters = each.parameters.data();
-    if (each.is_in_ring) {
-      std::memcpy(&parameters, each.parameters.data(), sizeof parameters);
+    std::size_t end = begin;
+    while (end < all.size() && all[end].call == nullptr) {
+      ++end;
     }
+    const std::span<gpu::Dispatch> kernels = all.subspan(begin, end - begin);
+    const Result<bool> by_graph = graphs_.launch(kernels, stream_);
+    if (!by_graph.has_value()) {
+      return device_->abandon_after(by_graph.error());
+    }
+    if (!by_graph.value()) {
+      HEARTH_TRY_STATUS(launch_one_by_one(kernels));
+    }
+    begin = end;
+  }
+  batch.recorded = batch.dispatches.size();
+  return {};
+}
+
+Status CudaQueue::launch_one_by_one(std::span<gpu::Dispatch> kernels) const {
+  const DriverApi& api = device_->api();
+  for (gpu::Dispatch& each : kernels) {
+    const CudaKernel& kernel = kernel_of(each.kernel);
+    void* parameters = parameters_of(each);
     const CUresult result = device_->checked(api.cuLaunchKernel(kernel.function,
                                                                 each.grid.x,
                                                                 each.grid.y,
@@ -198,7 +218,6 @@ Status CudaQueue::launch(gpu::Batch& batch) {
       return device_->abandon("cuLaunchKernel", result);
     }
   }
-  batch.recorded = batch.dispatches.size();
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 
 #include "backends/cuda/device/cuda_device.hpp"
 #include "backends/gpu/launches/queue.hpp"
+#include "graph_cache.hpp"
 
 namespace hearth::cuda {
 
@@ -55,6 +57,7 @@ class CudaQueue final : public gpu::Queue {
   /// False if the batch waits for one that never runs, so that it never runs either.
   [[nodiscard]] Result<bool> wait_for(const gpu::Batch& batch) const;
   [[nodiscard]] Status launch(gpu::Batch& batch);
+  [[nodiscard]] Status launch_one_by_one(std::span<gpu::Dispatch> kernels) const;
   [[nodiscard]] Status call(const gpu::Dispatch& dispatch) const;
   [[nodiscard]] Status copy(const gpu::Batch& batch) const;
   [[nodiscard]] Status mark_end(const gpu::Batch& batch) HEARTH_EXCLUDES(mutex_);
@@ -66,6 +69,7 @@ class CudaQueue final : public gpu::Queue {
   std::shared_ptr<const CudaDevice> device_;
   CUstream stream_ = nullptr;
   std::vector<std::byte> ring_;
+  GraphCache graphs_;
   mutable hearth::detail::Mutex mutex_;
   mutable std::deque<End> ends_ HEARTH_GUARDED_BY(mutex_);       ///< In order; not reached yet.
   mutable std::vector<CUevent> free_ HEARTH_GUARDED_BY(mutex_);  ///< Events to use again.

@@ -63,8 +63,7 @@ std::string errors_of(const std::string& compiler, const std::filesystem::path& 
   return std::system(command.c_str()) == 0 ? "" : contents(log).substr(0, 2000);
 }
 
-const std::string kClang =
-    HEARTH_CUDA_CLANG
+const std::string kClang = HEARTH_CUDA_CLANG
     " -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=sm_80 -std=c++17 "
     "-Wno-unknown-cuda-version -fsyntax-only";
 const std::string kHost = HEARTH_HOST_COMPILER
