@@ -112,15 +112,17 @@ CudaDevice::~CudaDevice() {
 // The context's flags are set only while no other library of the process holds it.
 Status CudaDevice::create() {
   constexpr unsigned kBlockingSync = 4;
-  constexpr unsigned kMapHost = 8;
   unsigned flags = 0;
   int is_active = 0;
   CUresult result = api_->cuDevicePrimaryCtxGetState(listed_.handle, &flags, &is_active);
-  if (result == kSuccess && is_active == 0) {
-    result = api_->cuDevicePrimaryCtxSetFlags_v2(listed_.handle, kBlockingSync | kMapHost);
-  }
   if (result != kSuccess) {
     return failed("cuDevicePrimaryCtxGetState", result);
+  }
+  if (is_active == 0) {
+    result = api_->cuDevicePrimaryCtxSetFlags_v2(listed_.handle, kBlockingSync);
+    if (result != kSuccess) {
+      return failed("cuDevicePrimaryCtxSetFlags", result);
+    }
   }
   result = api_->cuDevicePrimaryCtxRetain(&context_, listed_.handle);
   if (result != kSuccess) {
