@@ -92,7 +92,7 @@ void take_texts(const DeviceLimits& limits, const Take& take) {
     for (const DType dtype : each.dtypes()) {
       std::vector<const conformance::CallSpec*> calls;
       for (const conformance::CallSpec& spec : each.calls) {
-        if ((spec.dtypes & conformance::dtype_bit(dtype)) != 0 && calls.size() < kMostCalls) {
+        if ((spec.dtypes & dtype_bit(dtype)) != 0 && calls.size() < kMostCalls) {
           calls.push_back(&spec);
         }
       }
