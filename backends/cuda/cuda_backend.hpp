@@ -20,12 +20,13 @@ struct CudaOptions {
   std::string name = "cuda:0";
   int index = 0;  ///< Number of the device, in the order of cuda_devices().
   /// Folders of NVIDIA's libraries, with colons between them; looked through before the usual ones.
+  /// Empty: those of HEARTH_CUDA_LIBRARY_PATH.
   std::string library_folder = {};
   /// Runs the threads that compile, and record batches, while the device goes on; null: no threads.
   /// Outlives the backend.
   hearth::detail::Executor* executor = nullptr;
   bool compiles_beside = true;  ///< False: compiles each kernel where it is first needed.
-  /// Receives the objects that the close abandons. Outlives the backend.
+  /// Receives the lack of cuBLASLt, and the objects that the close abandons. Outlives the backend.
   hearth::detail::Log* log = nullptr;
   /// Uses lost_at_submit, lost_at_call, refused_at_call, hanging_submit and failing_compiles.
   FaultPlan faults = {};

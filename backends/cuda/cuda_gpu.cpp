@@ -10,10 +10,12 @@
 
 namespace hearth::cuda {
 
-CudaGpu::CudaGpu(std::shared_ptr<const CudaDevice> device)
+CudaGpu::CudaGpu(std::shared_ptr<const CudaDevice> device,
+                 std::shared_ptr<CudaCompiler> compiler,
+                 hearth::detail::Log* log)
     : device_(std::move(device)),
-      compiler_(CudaCompiler::make(device_)),
-      products_(std::make_unique<BlasProducts>(device_)) {
+      compiler_(std::move(compiler)),
+      products_(std::make_unique<BlasProducts>(device_, log)) {
   facts_ = {.name = device_->name(),
             .card = device_->card(),
             .description = fmt::format("{}, {}", device_->description(), compiler_->description()),

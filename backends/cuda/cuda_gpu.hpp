@@ -16,7 +16,10 @@ namespace hearth::cuda {
 
 class CudaGpu final : public gpu::GpuDevice {
  public:
-  explicit CudaGpu(std::shared_ptr<const CudaDevice> device);
+  /// `log` receives the lack of cuBLASLt; null: nothing does.
+  CudaGpu(std::shared_ptr<const CudaDevice> device,
+          std::shared_ptr<CudaCompiler> compiler,
+          hearth::detail::Log* log);
 
   [[nodiscard]] const gpu::DeviceFacts& facts() const noexcept override { return facts_; }
   [[nodiscard]] std::shared_ptr<gpu::KernelCompiler> compiler() const override { return compiler_; }

@@ -1,5 +1,5 @@
-// A fixed part of the conformance cases for the host's driver of CUDA: kinds of each family of
-// kernels, each in one or two types, with its first calls. .ci/nightly runs the whole suite.
+// A fixed part of the conformance cases for the host's driver of CUDA: some kinds of each family of
+// kernels. Each runs its first calls in one type. .ci/nightly runs the whole suite.
 #include "conformance_suite.hpp"
 
 #include "runner.hpp"

@@ -158,7 +158,7 @@ Status CudaDevice::read_limits() {
   limits_.special_widths = 16U | 32U | 64U;
   limits_.multiprocessors = multiprocessors;
   limits_.timestamp_bits = 0;          // CudaQueue::time()
-  limits_.has_product_library = true;  // if it is found when a product is first asked for
+  limits_.has_product_library = true;  // if the first product finds it
   limits_.interprets_always = options_.interprets_always;
   if (has_pages == 0) {
     return Error{.code = ErrorCode::unsupported,

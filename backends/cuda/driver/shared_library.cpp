@@ -31,8 +31,7 @@ std::vector<std::string> parts_of(const std::string& folders) {
   return parts;
 }
 
-// Folders "lib/python3*/{site,dist}-packages/nvidia" below the usual prefixes, and below that of
-// the environment's Python.
+// Folders "lib/python3*/{site,dist}-packages/nvidia" below the usual prefixes.
 std::vector<std::string> wheel_roots() {
   std::vector<std::string> roots;
   for (const char* const prefix : {"/usr/local", "/usr", "/opt/conda", "/opt/venv"}) {
@@ -113,10 +112,12 @@ Result<SharedLibrary> open_library(const LibrarySearch& search, const std::strin
   }
   return Error{
       .code = ErrorCode::not_found,
-      .text = fmt::format("there is no {} on this machine: no {} on the loader's path{}{}; "
+      .text = fmt::format("there is no {} on this machine: no {} {}{}on the loader's path{}{}; "
                           "HEARTH_CUDA_LIBRARY_PATH may name its folder",
                           search.title,
                           fmt::join(search.names, " or "),
+                          folder.empty() ? "" : "in " + folder,
+                          folder.empty() ? "" : ", ",
                           folders.empty() ? "" : " or in ",
                           fmt::join(folders, ", "))};
 }

@@ -19,17 +19,17 @@ struct SharedLibrary {
   [[nodiscard]] void* find(const char* function) const noexcept;
 };
 
-/// Where a library may be: its name in a sentence, names of its file from the newest on, and
-/// folders below a Python installation's site-packages/nvidia.
+/// Places of a library.
 struct LibrarySearch {
-  std::string_view title;  ///< "NVRTC, which compiles kernels"
-  std::span<const char* const> names;
+  std::string_view title;              ///< "NVRTC, which compiles kernels"
+  std::span<const char* const> names;  ///< Names of its file, the newest first.
+  /// Folders below a Python installation's site-packages/nvidia.
   std::span<const char* const> wheel_folders;
 };
 
-/// Opens a library: the copy in this process, or else the first in `folder`, on the loader's path,
-/// in the Python wheels of NVIDIA, in the toolkit's folder. `folder`: that of
-/// HEARTH_CUDA_LIBRARY_PATH, several with colons between them; may be empty.
+/// Opens a library: the copy in this process, or else the first one that it finds. It looks into
+/// `folder`, the loader's path, NVIDIA's wheels for Python, then the toolkit's folder. `folder` may
+/// be empty, or several with colons between them.
 /// Errors: not_found, with the places where it was looked for.
 [[nodiscard]] Result<SharedLibrary> open_library(const LibrarySearch& search,
                                                  const std::string& folder);

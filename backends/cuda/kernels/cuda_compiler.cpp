@@ -60,23 +60,34 @@ struct Program {
 
 }  // namespace
 
-std::shared_ptr<CudaCompiler> CudaCompiler::make(std::shared_ptr<const CudaDevice> device) {
+Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const CudaDevice> device) {
   Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(device->library_folder());
-  return nvrtc.has_value()
-             ? std::make_shared<CudaCompiler>(std::move(device), std::move(nvrtc).value(), Error{})
-             : std::make_shared<CudaCompiler>(std::move(device), nullptr, nvrtc.error());
+  const auto missing = [&device](ErrorCode code, std::string_view why) {
+    return Error{.code = code,
+                 .text = fmt::format("no device '{}': {}", device->name(), why),
+                 .device = device->name()};
+  };
+  if (!nvrtc.has_value()) {
+    return missing(nvrtc.error().code, nvrtc.error().text);
+  }
+  const std::vector<int>& known = nvrtc.value()->architectures;
+  if (!known.empty() && std::ranges::find(known, device->architecture()) == known.end()) {
+    return missing(ErrorCode::unsupported,
+                   fmt::format("{} has no code for sm_{}, which {} needs: install a newer NVRTC",
+                               nvrtc.value()->file,
+                               device->architecture(),
+                               device->card()));
+  }
+  return std::make_shared<CudaCompiler>(std::move(device), std::move(nvrtc).value());
 }
 
 CudaCompiler::CudaCompiler(std::shared_ptr<const CudaDevice> device,
-                           std::shared_ptr<const NvrtcApi> nvrtc,
-                           Error lack)
+                           std::shared_ptr<const NvrtcApi> nvrtc)
     : device_(std::move(device)),
       nvrtc_(std::move(nvrtc)),
-      lack_(std::move(lack)),
       architecture_(architecture_of(device_->architecture())) {
   // The prelude is part of each text, so it needs no number of its own.
-  const std::string options =
-      fmt::format("{} {}", architecture_, nvrtc_ != nullptr ? nvrtc_->version : 0);
+  const std::string options = fmt::format("{} {}", architecture_, nvrtc_->version);
   identity_ = {.device = device_->name(),
                .folder = "cuda",
                .modules = "cubin",
@@ -87,11 +98,8 @@ CudaCompiler::CudaCompiler(std::shared_ptr<const CudaDevice> device,
 }
 
 std::string CudaCompiler::description() const {
-  return nvrtc_ == nullptr ? lack_.text
-                           : fmt::format("NVRTC {}.{} of {}",
-                                         nvrtc_->version / 1000,
-                                         nvrtc_->version % 1000 / 10,
-                                         nvrtc_->file);
+  return fmt::format(
+      "NVRTC {}.{} of {}", nvrtc_->version / 1000, nvrtc_->version % 1000 / 10, nvrtc_->file);
 }
 
 std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string text) const {
@@ -99,14 +107,9 @@ std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string t
 }
 
 // A module is the number of threads, then the cubin. Floating point is not contracted, so that a
-// text gives the bits that it asks for; it asks by fma().
+// text defines its bits: only fma() is contracted.
 Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                                                 const std::string& text) const {
-  if (nvrtc_ == nullptr) {
-    Error error = lack_;
-    error.device = device_->name();
-    return error;
-  }
   const auto wrong = [&](std::string_view what) {
     return Error{.code = family == gpu::KernelFamily::custom ? ErrorCode::kernel_failed
                                                              : ErrorCode::internal,

@@ -20,17 +20,16 @@ namespace hearth::cuda {
 /// A loaded kernel; KernelHandle is its address.
 struct CudaKernel {
   CUfunction function = nullptr;
-  unsigned threads = 0;  ///< Of a block.
+  unsigned threads = 0;  ///< Number in a block.
 };
 
 class CudaCompiler final : public gpu::KernelCompiler {
  public:
-  /// Without NVRTC only kernels that are kept on disk run.
-  [[nodiscard]] static std::shared_ptr<CudaCompiler> make(std::shared_ptr<const CudaDevice> device);
+  /// Errors: not_found, without NVRTC; unsupported, if it is older than the device.
+  [[nodiscard]] static Result<std::shared_ptr<CudaCompiler>> make(
+      std::shared_ptr<const CudaDevice> device);
 
-  CudaCompiler(std::shared_ptr<const CudaDevice> device,
-               std::shared_ptr<const NvrtcApi> nvrtc,
-               Error lack);
+  CudaCompiler(std::shared_ptr<const CudaDevice> device, std::shared_ptr<const NvrtcApi> nvrtc);
 
   [[nodiscard]] const gpu::CompilerIdentity& identity() const noexcept override {
     return identity_;
@@ -44,14 +43,13 @@ class CudaCompiler final : public gpu::KernelCompiler {
   void open_cache(const std::filesystem::path& folder) override;
   void add_unsaved(gpu::CacheSave& to) override;
 
-  /// The file and version of NVRTC, or why there is none.
+  /// The file and version of NVRTC.
   [[nodiscard]] std::string description() const;
 
  private:
   std::shared_ptr<const CudaDevice> device_;
-  std::shared_ptr<const NvrtcApi> nvrtc_;  ///< Null: there is none.
-  Error lack_;                             ///< Why there is none.
-  std::string architecture_;               ///< "sm_90a"
+  std::shared_ptr<const NvrtcApi> nvrtc_;
+  std::string architecture_;  ///< "sm_90a"
   gpu::CompilerIdentity identity_;
   hearth::detail::Mutex mutex_;
   std::deque<CudaKernel> kernels_ HEARTH_GUARDED_BY(mutex_);  ///< Their addresses stay.

@@ -1,6 +1,8 @@
 #include "blas_products.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -84,8 +86,10 @@ Result<std::shared_ptr<const CublasLtApi>> CublasLtApi::open(const std::string& 
 
 // ---- a call ----
 
-BlasCall::BlasCall(std::shared_ptr<const CublasLtApi> api, cublasLtHandle_t handle)
-    : api_(std::move(api)), handle_(handle) {}
+BlasCall::BlasCall(std::shared_ptr<const CublasLtApi> api,
+                   cublasLtHandle_t handle,
+                   hearth::detail::Log* log)
+    : api_(std::move(api)), handle_(handle), log_(log) {}
 
 BlasCall::~BlasCall() {
   for (const cublasLtMatrixLayout_t matrix : matrices_) {
@@ -98,8 +102,35 @@ BlasCall::~BlasCall() {
   }
 }
 
+// The last attempt leaves the choice to the library, without a workspace.
+int BlasCall::run(CUstream stream, const BlasAddresses& addresses) const {
+  while (true) {
+    const bool has_algorithm = first_ < algorithm_count_;
+    const cublasLtMatmulHeuristicResult_t* const algorithm =
+        has_algorithm ? &algorithms_[static_cast<std::size_t>(first_)] : nullptr;
+    const int status = run_by(algorithm, stream, addresses);
+    if (status == 0 || !has_algorithm) {
+      return status;
+    }
+    if (log_ != nullptr) {
+      log_->warn(
+          fmt::format("{} refuses its algorithm {} of {} for a product: status {}, "
+                      "workspace of {} bytes at {:#x}; the next one runs",
+                      api_->file,
+                      first_ + 1,
+                      algorithm_count_,
+                      status,
+                      algorithm->workspaceSize,
+                      addresses.scratch));
+    }
+    ++first_;
+  }
+}
+
 // The library's matrices lie in columns: its product is that of the transposes, b before a.
-int BlasCall::run(CUstream stream, const BlasAddresses& addresses) const noexcept {
+int BlasCall::run_by(const cublasLtMatmulHeuristicResult_t* algorithm,
+                     CUstream stream,
+                     const BlasAddresses& addresses) const noexcept {
   const auto at = [](std::uint64_t address) {
     return reinterpret_cast<void*>(address);  // NOLINT: a device address
   };
@@ -134,35 +165,35 @@ int BlasCall::run(CUstream stream, const BlasAddresses& addresses) const noexcep
                               matrices_[2],
                               at(addresses.y),
                               matrices_[2],
-                              &plan_.algo,
-                              at(addresses.scratch),
-                              plan_.workspaceSize,
+                              algorithm == nullptr ? nullptr : &algorithm->algo,
+                              algorithm == nullptr ? nullptr : at(addresses.scratch),
+                              algorithm == nullptr ? 0 : algorithm->workspaceSize,
                               stream);
 }
 
 // ---- plans ----
 
 bool BlasProducts::open() {
-  if (api_ != nullptr || lack_) {
-    return api_ != nullptr;
+  if (!std::exchange(was_tried_, true)) {
+    const Status status = open_library();
+    if (!status.has_value() && log_ != nullptr) {
+      log_->warn(fmt::format("{} multiplies matrices by slower kernels of Hearth: {}",
+                             device_->name(),
+                             status.error().text));
+    }
   }
-  Result<std::shared_ptr<const CublasLtApi>> api = CublasLtApi::open(device_->library_folder());
-  if (!api.has_value()) {
-    lack_ = api.error().text;
-    return false;
-  }
-  static_cast<void>(device_->api());  // the library takes the current context
-  if (const int status = api.value()->cublasLtCreate(&handle_); status != 0) {
-    lack_ = fmt::format("cublasLtCreate of {} gave {}", api.value()->file, status);
-    return false;
-  }
-  api_ = std::move(api).value();
-  return true;
+  return api_ != nullptr;
 }
 
-std::string BlasProducts::description() const {
-  const hearth::detail::MutexLock lock(mutex_);
-  return lack_ ? *lack_ : api_ != nullptr ? fmt::format("cuBLASLt of {}", api_->file) : "";
+Status BlasProducts::open_library() {
+  HEARTH_TRY(std::shared_ptr<const CublasLtApi> api, CublasLtApi::open(device_->library_folder()));
+  static_cast<void>(device_->api());  // the library takes the current context
+  if (const int status = api->cublasLtCreate(&handle_); status != 0) {
+    return Error{.code = ErrorCode::not_found,
+                 .text = fmt::format("cublasLtCreate of {} gave {}", api->file, status)};
+  }
+  api_ = std::move(api);
+  return {};
 }
 
 const gpu::LibraryCall* BlasProducts::find(const gpu::LibraryProduct& p) {
@@ -192,6 +223,18 @@ const gpu::LibraryCall* BlasProducts::find(const gpu::LibraryProduct& p) {
   return calls_.emplace(key, plan(p)).first->second.get();
 }
 
+// Removes the algorithms that the library marks as unusable, and sizes the workspace.
+void BlasProducts::keep_usable(BlasCall& call) {
+  auto& all = call.algorithms_;
+  const auto end = std::remove_if(all.begin(),
+                                  all.begin() + call.algorithm_count_,
+                                  [](const auto& each) { return each.state != 0; });
+  call.algorithm_count_ = static_cast<int>(end - all.begin());
+  for (auto each = all.begin(); each != end; ++each) {
+    call.workspace_bytes_ = std::max(call.workspace_bytes_, each->workspaceSize);
+  }
+}
+
 // Phases: the sides in columns; the product; the matrices; what the search may take; the search.
 // Null: the library does not take the product. In-place sums of parts are left out, since their
 // order changes from run to run.
@@ -201,7 +244,7 @@ std::unique_ptr<BlasCall> BlasProducts::plan(const gpu::LibraryProduct& p) const
   if (!a || !b) {
     return nullptr;
   }
-  auto call = std::make_unique<BlasCall>(api_, handle_);
+  auto call = std::make_unique<BlasCall>(api_, handle_, log_);
   call->is_double_ = p.dtype == DType::f64;
   call->is_integer_ = p.dtype == DType::i8;
   const BlasType factors = type_of(p.dtype);
@@ -256,7 +299,6 @@ std::unique_ptr<BlasCall> BlasProducts::plan(const gpu::LibraryProduct& p) const
   prefer(kAlignmentOfA + 1, alignment_of(p.a));
   prefer(kAlignmentOfA + 2, alignment_of(p.y));
   prefer(kAlignmentOfA + 3, alignment_of(p.y));
-  int found = 0;
   is_good = is_good && api.cublasLtMatmulAlgoGetHeuristic(handle_,
                                                           call->product_,
                                                           call->matrices_[0],
@@ -264,13 +306,17 @@ std::unique_ptr<BlasCall> BlasProducts::plan(const gpu::LibraryProduct& p) const
                                                           call->matrices_[2],
                                                           call->matrices_[2],
                                                           preference,
-                                                          1,
-                                                          &call->plan_,
-                                                          &found) == 0;
+                                                          BlasCall::kMostAlgorithms,
+                                                          call->algorithms_.data(),
+                                                          &call->algorithm_count_) == 0;
   if (preference != nullptr) {
     api.cublasLtMatmulPreferenceDestroy(preference);
   }
-  return is_good && found == 1 ? std::move(call) : nullptr;
+  if (!is_good) {
+    return nullptr;
+  }
+  keep_usable(*call);
+  return call->algorithm_count_ > 0 ? std::move(call) : nullptr;
 }
 
 }  // namespace hearth::cuda

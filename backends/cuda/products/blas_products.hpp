@@ -1,14 +1,13 @@
-// Products by cuBLASLt: the plans of its heuristics, kept by their sizes and strides. The library
-// is opened when a product is first asked for. Threads: any, several at a time.
+// Products by cuBLASLt: the plans of its heuristics, kept by their sizes and strides. The first
+// product opens the library. Threads: any, several at a time.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
 #include "backends/cuda/device/cuda_device.hpp"
@@ -29,52 +28,68 @@ struct BlasAddresses {
 /// A product that the library has planned.
 class BlasCall final : public gpu::LibraryCall {
  public:
-  BlasCall(std::shared_ptr<const CublasLtApi> api, cublasLtHandle_t handle);
+  /// `log` receives refused algorithms; may be null.
+  BlasCall(std::shared_ptr<const CublasLtApi> api,
+           cublasLtHandle_t handle,
+           hearth::detail::Log* log);
   BlasCall(const BlasCall&) = delete;
   BlasCall& operator=(const BlasCall&) = delete;
   ~BlasCall() override;
 
   [[nodiscard]] std::int64_t scratch_bytes() const noexcept override {
-    return static_cast<std::int64_t>(plan_.workspaceSize);
+    return static_cast<std::int64_t>(workspace_bytes_);
   }
-  /// Puts the product into a stream. Returns the library's status; 0: success.
-  /// Threads: one at a time.
-  [[nodiscard]] int run(CUstream stream, const BlasAddresses& addresses) const noexcept;
+  /// Puts the product into a stream, by the first algorithm that the library does not refuse.
+  /// Returns its last status; 0: success. Threads: one at a time.
+  [[nodiscard]] int run(CUstream stream, const BlasAddresses& addresses) const;
 
  private:
   friend class BlasProducts;
+  static constexpr int kMostAlgorithms = 4;
 
+  [[nodiscard]] int run_by(const cublasLtMatmulHeuristicResult_t* algorithm,
+                           CUstream stream,
+                           const BlasAddresses& addresses) const noexcept;
   std::shared_ptr<const CublasLtApi> api_;
   cublasLtHandle_t handle_;
   cublasLtMatmulDesc_t product_ = nullptr;
   std::array<cublasLtMatrixLayout_t, 3> matrices_{};  ///< The library's a and b, and the result.
-  cublasLtMatmulHeuristicResult_t plan_{};
+  hearth::detail::Log* log_;
+  /// The best first, by the library's heuristics.
+  std::array<cublasLtMatmulHeuristicResult_t, kMostAlgorithms> algorithms_{};
+  int algorithm_count_ = 0;
+  mutable int first_ = 0;  ///< Index of the first algorithm that was not refused.
+  std::size_t workspace_bytes_ = 0;
   bool is_double_ = false;
   bool is_integer_ = false;
 };
 
 class BlasProducts final : public gpu::ProductLibrary {
  public:
-  explicit BlasProducts(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {}
+  /// `log` gets one warning if there is no library; may be null, else outlives the products.
+  BlasProducts(std::shared_ptr<const CudaDevice> device, hearth::detail::Log* log)
+      : device_(std::move(device)), log_(log) {}
 
   [[nodiscard]] const gpu::LibraryCall* find(const gpu::LibraryProduct& product) override
       HEARTH_EXCLUDES(mutex_);
-  /// The library's file, or why there is none; empty if no product asked for it yet.
-  [[nodiscard]] std::string description() const HEARTH_EXCLUDES(mutex_);
 
  private:
   /// Type, sizes, strides and alignments; whether there is a bias.
   using Key = std::array<std::int64_t, 15>;
 
+  /// Opens the library once. Returns false, and warns the first time, if it cannot be used.
   [[nodiscard]] bool open() HEARTH_REQUIRES(mutex_);
+  static void keep_usable(BlasCall& call);
+  [[nodiscard]] Status open_library() HEARTH_REQUIRES(mutex_);
   [[nodiscard]] std::unique_ptr<BlasCall> plan(const gpu::LibraryProduct& product) const
       HEARTH_REQUIRES(mutex_);
 
   std::shared_ptr<const CudaDevice> device_;
-  mutable hearth::detail::Mutex mutex_;
+  hearth::detail::Log* log_;
+  hearth::detail::Mutex mutex_;
   std::shared_ptr<const CublasLtApi> api_ HEARTH_GUARDED_BY(mutex_);
   cublasLtHandle_t handle_ HEARTH_GUARDED_BY(mutex_) = nullptr;
-  std::optional<std::string> lack_ HEARTH_GUARDED_BY(mutex_);
+  bool was_tried_ HEARTH_GUARDED_BY(mutex_) = false;  ///< Whether open() ran.
   std::map<Key, std::unique_ptr<BlasCall>> calls_ HEARTH_GUARDED_BY(mutex_);
 };
 

@@ -222,13 +222,21 @@ Status CudaQueue::launch_one_by_one(std::span<gpu::Dispatch> kernels) const {
 }
 
 Status CudaQueue::call(const gpu::Dispatch& dispatch) const {
-  constexpr CUresult kLibraryFailed = 999;
   BlasAddresses at{};
   std::memcpy(&at, dispatch.parameters.data(), sizeof at);
   const int status = static_cast<const BlasCall*>(dispatch.call)->run(stream_, at);
-  return status == 0
-             ? Status()
-             : device_->abandon(fmt::format("cublasLtMatmul, status {},", status), kLibraryFailed);
+  if (status == 0) {
+    return {};
+  }
+  return device_->abandon_after(Error{
+      .code = ErrorCode::kernel_failed,
+      .text = fmt::format("{}: cublasLtMatmul gave status {} for addresses {:#x}, {:#x}, {:#x}",
+                          device_name(),
+                          status,
+                          at.a,
+                          at.b,
+                          at.y),
+      .device = device_name()});
 }
 
 Status CudaQueue::copy(const gpu::Batch& batch) const {

@@ -11,8 +11,8 @@ namespace {
 
 /// Kernels of a batch below which plain launches cost as little.
 constexpr std::size_t kFewKernels = 3;
-/// Kernels between two barriers lie in this number of lanes: the driver takes longer for more
-/// edges, and the GPU for fewer (5.5 us for 16 kernels in 4 lanes).
+/// Number of lanes for the kernels between two barriers. The driver takes longer for more edges,
+/// and the GPU for fewer (5.5 us for 16 kernels in 4 lanes).
 constexpr std::size_t kLanes = 4;
 constexpr std::size_t kMostGraphs = 64;
 /// Sequences that came once are forgotten beyond this number.
@@ -46,7 +46,7 @@ struct GraphCache::Graph {
   struct Node {
     CUgraphNode handle = nullptr;
     std::uint32_t parameter_bytes = 0;
-    std::array<std::byte, gpu::kPushBytes> parameters;  ///< What the graph has.
+    std::array<std::byte, gpu::kPushBytes> parameters;  ///< Parameters of the last launch.
   };
 
   std::shared_ptr<const CudaDevice> device;

@@ -2,8 +2,8 @@
 // text becomes the body of a `struct Kernel`, so that its globals are members, in registers. Pure
 // functions. Threads: any.
 //
-// Compilers of the result: NVRTC; clang's CUDA front end, as a check of address spaces; g++ with
-// HEARTH_MACHINE defined as a header with the machine's part (tests/backends/cuda).
+// NVRTC compiles the result. Tests compile it by clang's CUDA front end, as a check of address
+// spaces, and by g++. For g++ HEARTH_MACHINE names the header with the machine's part.
 #pragma once
 
 #include <string>

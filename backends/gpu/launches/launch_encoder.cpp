@@ -71,7 +71,9 @@ Result<bool> LaunchEncoder::library_product(const LibraryProduct& product) {
   }
   std::uint64_t scratch_at = 0;
   if (call->scratch_bytes() > 0) {
-    HEARTH_TRY(scratch_at, scratch(call->scratch_bytes()));
+    constexpr std::uint64_t kAlignment = 256;  // cuBLASLt refuses a workspace at other addresses
+    HEARTH_TRY(scratch_at, scratch(call->scratch_bytes() + std::int64_t{kAlignment} - 1));
+    scratch_at = (scratch_at + kAlignment - 1) / kAlignment * kAlignment;
   }
   ParameterBlock parameters;
   parameters.add(product.a).add(product.b).add(product.y).add(product.bias).add(scratch_at);

@@ -1,5 +1,6 @@
 // The backend of a CUDA device: on the host's driver (host_driver.cpp), or on a card if
 // HEARTH_CUDA_LIBRARY_PATH names the folder of NVRTC.
+#include "backends/cuda/driver/shared_library.hpp"
 #include "tests/backends/small_call.hpp"
 #include "tests/support/environment_variable.hpp"
 
@@ -9,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +20,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hearth::cuda {
@@ -98,6 +102,10 @@ class CudaBackendTest : public ::testing::Test {
     return down(to, count, {&issue.point, 1});
   }
 
+  std::vector<std::string> lines_;
+  hearth::detail::Log log_{{.output = [this](hearth::detail::LogLevel, std::string_view line) {
+    lines_.emplace_back(line);
+  }}};
   const hearth::testing::EnvironmentVariable no_cache_{"HEARTH_CACHE_DIR", "/dev/null"};
   std::unique_ptr<Backend> backend_;
   Page page_;
@@ -180,6 +188,29 @@ TEST_F(CudaBackendTest, MultipliesMatrices) {
   }
 }
 
+// The host has no cuBLASLt.
+TEST_F(CudaBackendTest, WarnsOnceWithoutTheLibraryOfProducts) {
+  if (std::getenv("HEARTH_CUDA_LIBRARY_PATH") != nullptr) {
+    GTEST_SKIP() << "on a card";
+  }
+  open({.log = &log_});
+  const hearth::detail::Layout layout{Shape({128, 128})};
+  const auto view = [&](int number) { return TensorView{data(number), &layout, DType::bf16}; };
+  const SmallCall call(OpKind::matmul, {view(0), view(1)}, {view(2)});
+  const Launch launch{.call = call.call()};
+  for (int i = 0; i < 2; ++i) {
+    const Issue issue = backend_->submit({&launch, 1}, {});
+    ASSERT_TRUE(issue.status.has_value()) << issue.status.error().text;
+    ASSERT_TRUE(backend_->flush().has_value());
+    EXPECT_TRUE(backend_->wait({&issue.point, 1}, soon()).has_value());
+  }
+  const auto is_of_products = HasSubstr("cuda:0 multiplies matrices by slower kernels of Hearth: ");
+  EXPECT_EQ(
+      std::ranges::count_if(
+          lines_, [&](const std::string& line) { return ::testing::Value(line, is_of_products); }),
+      1);
+}
+
 TEST_F(CudaBackendTest, ALaunchIsRefusedByThePlan) {
   open({.faults = {.refused_at_call = 1}});
   const hearth::detail::Layout layout{Shape({64})};
@@ -190,6 +221,18 @@ TEST_F(CudaBackendTest, ALaunchIsRefusedByThePlan) {
   const Status status = backend_->flush();
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::device_lost);
+}
+
+TEST(CudaBackend, NamesThePlacesOfAMissingLibrary) {
+  static constexpr std::array kNames = {"libhearth_nothing.so.2", "libhearth_nothing.so.1"};
+  const auto library =
+      open_library({.title = "library of nothing", .names = kNames, .wheel_folders = {}}, "/none");
+  ASSERT_FALSE(library.has_value());
+  EXPECT_EQ(library.error().code, ErrorCode::not_found);
+  EXPECT_THAT(library.error().text,
+              HasSubstr("there is no library of nothing on this machine: no libhearth_nothing.so.2 "
+                        "or libhearth_nothing.so.1 in /none, on the loader's path"));
+  EXPECT_THAT(library.error().text, HasSubstr("HEARTH_CUDA_LIBRARY_PATH may name its folder"));
 }
 
 TEST(CudaBackend, SaysWhatIsMissing) {

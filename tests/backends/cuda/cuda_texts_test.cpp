@@ -55,7 +55,7 @@ std::string contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-// What the compiler says; empty if the text compiles.
+// The output of the compiler; empty if the text compiles.
 std::string errors_of(const std::string& compiler, const std::filesystem::path& file) {
   const std::filesystem::path log = file.string() + ".log";
   const std::string command = compiler + " " + file.string() + " > " + log.string() + " 2>&1";

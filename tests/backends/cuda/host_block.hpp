@@ -1,5 +1,5 @@
-// Runs a kernel that g++ has compiled: blocks one by one, the threads of a block as fibers that
-// switch at barriers and shuffles, in an order drawn from a seed. A missing barrier thus shows.
+// Runs a kernel that g++ has compiled, block by block. The threads of a block are fibers, which
+// switch at barriers and shuffles. A seed gives their order, so a missing barrier shows.
 // Threads: one at a time.
 #pragma once
 
@@ -29,7 +29,7 @@ class StackPool final {
       std::free(stack);
     }
   }
-  /// What Boost.Context takes: copies refer to one pool.
+  /// An allocator for Boost.Context: copies refer to one pool.
   struct Allocator {
     StackPool* pool;
     boost::context::stack_context allocate() {
@@ -89,7 +89,7 @@ class HostBlock final {
     HostThread state;
     boost::context::fiber fiber;
     Wait wait = Wait::none;
-    unsigned sent = 0;  ///< What the thread gives to a shuffle.
+    unsigned sent = 0;  ///< The thread's value for a shuffle.
   };
 
   static HostBlock*& running() {
