@@ -37,8 +37,8 @@ constexpr std::string_view kFunctionsOfOneInteger =
     " abs sign bitCount bitfieldReverse findLSB findMSB intBitsToFloat unpack8 unpack16 "
     "unpackInt2x16 ";
 
-// Names in the generated text: documented names, functions and types of the prelude, those that
-// software drivers get in addition (LoopWatch), and the vocabulary of kernel texts.
+// Names in the generated text: documented names, functions and types of the prelude, and the
+// vocabulary of kernel texts. Software drivers get more names (LoopWatch).
 constexpr std::string_view kFrameWords =
     " p main kernel INDEX ID GROUP THREAD THREADS ELEMENT Parameters Root CONVERTS_F16 LONG_GRIDS "
     "Words8 Words16 Words32 Words32f Words32u Words64 Words64f is_nan "
