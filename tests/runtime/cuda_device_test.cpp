@@ -44,7 +44,7 @@ std::vector<float> some_result(const Device& device) {
     values.push_back(static_cast<float>(i % 7 - 3) / 4);
   }
   const Tensor x = Tensor::from(device, values, {5, 7});
-  return softmax(matmul(x, x.transpose(0, 1)) * 0.5 + 1.0, 1).to_vector<float>();
+  return softmax(matmul(x, transpose(x, 0, 1)) * 0.5 + 1.0, 1).to_vector<float>();
 }
 
 TEST_F(CudaDeviceTest, TheVariableOpensItAndItComputesAsTheCpuDoes) {
