@@ -187,6 +187,9 @@ void check_device(const CustomDefinition& kernel,
   if (endpoint.is_capture()) {
     fail(fmt::format("'{}' is captured from plain ops, and this is a kernel", endpoint.captured()));
   }
+  if (endpoint.name().starts_with("cuda")) {
+    fail(fmt::format("kernels of a program do not run on {} yet", endpoint.name()));
+  }
   const bool needs_glsl = endpoint.name().starts_with("vulkan");
   if (needs_glsl ? code.glsl.text.empty() : !code.host) {
     fail(fmt::format("the kernel has no {}; {} needs one",

@@ -11,6 +11,9 @@
 #include <hearth/backends/reference/reference_backend.hpp>
 #include <hearth/backends/sim/async_sim.hpp>
 #include <hearth/backends/sim/sim_backend.hpp>
+#ifdef HEARTH_BACKEND_CUDA
+#include <hearth/backends/cuda/cuda_backend.hpp>
+#endif
 #ifdef HEARTH_BACKEND_VULKAN
 #include <hearth/backends/vulkan/vulkan_backend.hpp>
 #endif
@@ -61,6 +64,19 @@ Made make_sim(const BackendRequest& request, int /*number*/) {
   return backend;
 }
 
+#if !defined(HEARTH_BACKEND_VULKAN) || !defined(HEARTH_BACKEND_CUDA)
+// `maker` is "Vulkan"; `option` is that of CMake.
+Error not_built(const BackendRequest& request, std::string_view maker, std::string_view option) {
+  return Error{.code = ErrorCode::not_found,
+               .text = fmt::format("no device '{}': this build is without {} devices; configure it "
+                                   "with {}=ON",
+                                   request.name,
+                                   maker,
+                                   option),
+               .device = request.name};
+}
+#endif
+
 #ifdef HEARTH_BACKEND_VULKAN
 Made make_vulkan(const BackendRequest& request, int number) {
   return vulkan::VulkanBackend::open({.name = request.name,
@@ -75,17 +91,30 @@ Made make_vulkan(const BackendRequest& request, int number) {
 }
 #else
 Made make_vulkan(const BackendRequest& request, int /*number*/) {
-  return Error{
-      .code = ErrorCode::not_found,
-      .text = fmt::format("no device '{}': this build is without Vulkan devices; configure "
-                          "it with HEARTH_BACKEND_VULKAN=ON",
-                          request.name),
-      .device = request.name};
+  return not_built(request, "Vulkan", "HEARTH_BACKEND_VULKAN");
+}
+#endif
+
+#ifdef HEARTH_BACKEND_CUDA
+Made make_cuda(const BackendRequest& request, int number) {
+  return cuda::CudaBackend::open({.name = request.name,
+                                  .index = number,
+                                  .executor = request.executor,
+                                  .compiles_beside = request.compiles_beside,
+                                  .log = request.log,
+                                  .faults = request.faults,
+                                  .staging = {.threads = request.copy_threads},
+                                  .wait_limit = request.wait_limit});
+}
+#else
+Made make_cuda(const BackendRequest& request, int /*number*/) {
+  return not_built(request, "CUDA", "HEARTH_BACKEND_CUDA");
 }
 #endif
 
 constexpr std::array kRows = {Row{"cpu", make_cpu},
                               Row{"vulkan", make_vulkan},
+                              Row{"cuda", make_cuda},
                               Row{"reference", make_reference},
                               Row{"sim", make_sim}};
 

@@ -24,15 +24,15 @@ struct BackendRequest {
   std::vector<int> cores = {};  ///< cpu: the logical CPUs of the device
   bool is_serial = false;       ///< cpu: never fork (manual executor)
   bool sim_computes = true;     ///< sim: false: kernels have no cost and no results
-  /// vulkan: executor of helper threads; null: none
+  /// GPUs: executor of helper threads; null: none
   detail::Executor* executor = nullptr;
-  /// vulkan: compile on helper threads where the kernel is not needed at once
+  /// GPUs: compile on helper threads where the kernel is not needed at once
   bool compiles_beside = true;
-  int copy_threads = 1;  ///< vulkan: number of host threads that copy into staging memory
-  /// vulkan: receives events that no caller waits for; outlives the backend
+  int copy_threads = 1;  ///< GPUs: number of host threads that copy into staging memory
+  /// GPUs: receives events that no caller waits for; outlives the backend
   detail::Log* log = nullptr;
-  FaultPlan faults = {};  ///< sim, vulkan: injected faults
-  /// vulkan: time limit of the device thread's wait for work that makes no progress
+  FaultPlan faults = {};  ///< sim, GPUs: injected faults
+  /// GPUs: time limit of the device thread's wait for work that makes no progress
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool allows_f16_sums = false;  ///< vulkan: allow f16 accumulation in f16 products
   /// sim: schedule of asynchronous work; empty: inline
@@ -47,7 +47,8 @@ struct BackendOffer {
   std::string lack = {};    ///< Why the device cannot be opened; empty if it can.
   bool is_built = true;     ///< Whether this build has its kind.
 };
-/// Lists the GPUs. A kind that is not available has one entry with the reason.
+/// Lists the GPUs that `auto` may take: those of Vulkan. A kind that is not available has one entry
+/// with the reason. CUDA devices are opened by name alone.
 ///
 /// Errors: invalid_argument if a setting names devices that do not exist.
 /// Cost: queries the drivers, up to half a second.
@@ -56,7 +57,8 @@ struct BackendOffer {
 /// Creates the backend of a device name.
 /// Errors: not_found, with the list of device kinds.
 [[nodiscard]] Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request);
-/// Returns "cpu", "vulkan", "reference", "sim". The machine may lack the hardware of a kind.
+/// Returns "cpu", "vulkan", "cuda", "reference", "sim". The machine may lack the hardware of a
+/// kind.
 [[nodiscard]] std::vector<std::string_view> backend_kinds();
 
 }  // namespace hearth

@@ -44,7 +44,8 @@ Status GpuBackend::Parts::open() {
   pages = std::make_unique<DevicePages>(device);
   HEARTH_TRY_STATUS(open_queues());
   scratch = std::make_unique<OwnScratch>(*device, *ops);
-  encoder = std::make_unique<LaunchEncoder>(of_device.limits, *kernels, *ops, *scratch);
+  encoder = std::make_unique<LaunchEncoder>(
+      of_device.limits, *kernels, device->products(), *ops, *scratch);
   HEARTH_TRY(guard_words, device->make_memory(Guards::kBytes, MemoryPlace::device));
   guards.open(guard_words->bytes());
   HEARTH_TRY(cells, device->make_memory(kMostCells * sizeof(ErrorCellWords), MemoryPlace::shared));

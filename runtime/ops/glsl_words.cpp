@@ -37,8 +37,8 @@ constexpr std::string_view kFunctionsOfOneInteger =
     " abs sign bitCount bitfieldReverse findLSB findMSB intBitsToFloat unpack8 unpack16 "
     "unpackInt2x16 ";
 
-// Names in the generated text: documented names, functions and types of the prelude, and those that
-// software drivers get in addition (LoopWatch).
+// Names in the generated text: documented names, functions and types of the prelude, and the
+// vocabulary of kernel texts. Software drivers get more names (LoopWatch).
 constexpr std::string_view kFrameWords =
     " p main kernel INDEX ID GROUP THREAD THREADS ELEMENT Parameters Root CONVERTS_F16 LONG_GRIDS "
     "Words8 Words16 Words32 Words32f Words32u Words64 Words64f is_nan "
@@ -46,10 +46,16 @@ constexpr std::string_view kFrameWords =
     "bf16_to_f32 f32_to_bf16 f32_to_upper_bf16 f32_to_bf16_pair "
     "load_f32 load_f64 load_f16 load_bf16 load_i32 load_i64 load_u8 load_i8 load_bool "
     "store_f32 store_f64 store_f16 store_bf16 store_i32 store_i64 store_u8 store_i8 store_bool "
-    "WatchedWord WATCHED_AT watched_at watched_main ";
+    "WatchedWord WATCHED_AT watched_at watched_main "
+    "FN UNROLLED ROLLED IN OUT IN_OUT IN_ARRAY OUT_ARRAY IN_OUT_ARRAY COPY_ARRAY "
+    "ARRAY1 ARRAY4 ARRAY8 LIST8 NEW_LIST8 NEW1 NEW2 NEW3 NEW4 NEW7 XY ZW YZW SHARED SHARED_ONE "
+    "MEMORY_AT BUFFER READ_BUFFER WRITE_BUFFER BUFFER_ONE READ_BUFFER_ONE WRITE_BUFFER_ONE "
+    "BUFFER_HALVES BUFFER_OF AT PUSHED PARAMETERS END_PARAMETERS LONG_PARAMETERS "
+    "END_LONG_PARAMETERS GROUP_SIZE GROUP_THREADS LANE_NUMBER WARP_NUMBER WARP_SIZE WARP_COUNT "
+    "shuffle_xor warp_barrier ";
 
-// Components of the vectors in ID, GROUP and THREAD.
-constexpr std::string_view kMacroWords = " x y ";
+// Components of the vectors in ID, GROUP and THREAD, and qualifiers in the vocabulary's macros.
+constexpr std::string_view kMacroWords = " x y offset push_constant scalar unroll dont_unroll ";
 
 // Every word has a space on both sides; the empty word stands between two spaces.
 bool is_among(std::string_view words, std::string_view word) {

@@ -310,10 +310,10 @@ TEST(Codegen, RowsThatAreRolledHaveLoops) {
     return text.substr(text.find("void main("));
   };
   std::string unrolled = main_of(false);
-  EXPECT_EQ(main_of(true).find("[[unroll]]"), std::string::npos);
-  for (std::size_t at = unrolled.find("[[unroll]]"); at != std::string::npos;
-       at = unrolled.find("[[unroll]]")) {
-    unrolled.replace(at, 10, "[[dont_unroll]]");
+  EXPECT_EQ(main_of(true).find("UNROLLED"), std::string::npos);
+  for (std::size_t at = unrolled.find("UNROLLED"); at != std::string::npos;
+       at = unrolled.find("UNROLLED")) {
+    unrolled.replace(at, 8, "ROLLED");
   }
   EXPECT_EQ(main_of(true), unrolled);
 }

@@ -1,6 +1,7 @@
 // The names in the text around a program's custom kernel, compared with those that custom_op
 // refuses.
 #include "backends/gpu/pointwise/custom.hpp"
+#include "backends/gpu/text/glsl_prelude.hpp"
 #include "backends/vulkan/pipelines/loop_watch.hpp"
 #include "backends/vulkan/spirv/spirv_compiler.hpp"
 
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <regex>
 #include <set>
 #include <span>
 #include <sstream>
@@ -73,7 +75,7 @@ std::string whole_text(int input_count) {
                                        .custom = &code},
                                       encoder);
   EXPECT_TRUE(status.has_value());
-  return LoopWatch::watched(encoder.text, true);
+  return glsl_text(LoopWatch::watched(encoder.text, true));
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -109,7 +111,19 @@ void record_macro(const std::string& line, TextNames& names) {
   }
 }
 
-TextNames names_in(const std::string& text) {
+// The text with the vocabulary's declarations expanded, each on a line of its own.
+std::string with_declarations(std::string text) {
+  text = std::regex_replace(
+      text, std::regex(R"((^|\n)(READ_|WRITE_)?BUFFER(_ONE|_HALVES|_OF)?\((\w+),[^)]*\))"), "\n$4");
+  text =
+      std::regex_replace(text, std::regex(R"(\n(LONG_)?PARAMETERS )"), "\nuniform Parameters {\n");
+  text = std::regex_replace(
+      text, std::regex("END_LONG_PARAMETERS\n"), "}\nuniform Root { Parameters p; PUSHED };\n");
+  return std::regex_replace(text, std::regex("END_PARAMETERS\n"), "} p;\n");
+}
+
+TextNames names_in(const std::string& whole) {
+  const std::string text = with_declarations(whole);
   TextNames names;
   std::string outside;
   int depth = 0;

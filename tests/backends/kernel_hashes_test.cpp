@@ -2,21 +2,15 @@
 // change. golden/kernels.txt has a line for each text: limits, kind, number of the text, hash of
 // the text, hash of its module. Modules are compared only under the compilers named in the first
 // line.
-#include "backends/gpu/kernel_table.hpp"
-#include "backends/gpu/pointwise/pointwise_text.hpp"
-#include "backends/gpu/pointwise/rows_text.hpp"
 #include "backends/vulkan/spirv/spirv_compiler.hpp"
 #include "bench/gpu/large_gpu.hpp"
-#include "tests/conformance/prepared_call.hpp"
-#include "tests/streams/kernel/example_kernels.hpp"
+#include "tests/backends/kernel_texts.hpp"
 #include "tests/streams/kernel/golden.hpp"
-
-#include <hearth/runtime/base/checked_file.hpp>
-#include <hearth/streams/op_table.hpp>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <spirv-tools/libspirv.h>
+#include <hearth/runtime/base/checked_file.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -31,46 +25,11 @@ namespace hearth::gpu {
 namespace {
 
 using namespace vulkan;
+using namespace testing;
 
 using conformance::CallSpec;
 using conformance::LayoutKind;
 using conformance::OpCase;
-using conformance::PreparedCall;
-
-/// Calls of a kind and type: all calls would take a minute and repeat most texts.
-constexpr std::size_t kMostCalls = 2;
-
-// The limits of Mesa's llvmpipe.
-constexpr DeviceLimits kSoftware{.subgroup_size = 8,
-                                 .most_group_threads = 1024,
-                                 .is_cpu = true,
-                                 .has_f64 = true,
-                                 .has_f16_arithmetic = true,
-                                 .is_exact_f16 = true,
-                                 .emulates_matrix_units = true,
-                                 .multiprocessors = 2};
-
-// Keeps the text of each dispatch.
-class TextKeeper final : public KernelEncoder {
- public:
-  explicit TextKeeper(const DeviceLimits& limits) : limits_(limits) {}
-
-  const DeviceLimits& limits() const noexcept override { return limits_; }
-  Status dispatch(const KernelKey&, KernelText text, const ParameterBlock&, Grid) override {
-    texts.push_back(text());
-    return {};
-  }
-  void barrier() override {}
-  Result<std::uint64_t> scratch(std::int64_t) override { return std::uint64_t{1} << 32U; }
-  std::uint64_t error_cell() const noexcept override { return 64; }
-  std::uint64_t guard() const noexcept override { return 0; }
-  std::span<const std::int8_t> keeps() const noexcept override { return {}; }
-
-  std::vector<std::string> texts;
-
- private:
-  DeviceLimits limits_;
-};
 
 std::uint64_t hash_of(std::string_view text) {
   return hearth::xxh64(std::as_bytes(std::span(text)));
@@ -109,21 +68,6 @@ class HashList final {
   std::string lines_;
 };
 
-// Keeps the texts of a call's dispatches; none for a call that the kernel does not take.
-void encode_call(
-    OpKind kind, const CallSpec& spec, DType dtype, LayoutKind layout, TextKeeper& keeper) {
-  keeper.texts.clear();
-  const PreparedCall prepared(kind, spec, dtype, std::vector(spec.inputs.size(), layout));
-  const KernelCall call = prepared.call();
-  const bool is_empty = std::ranges::any_of(
-      call.outputs, [](const TensorView& view) { return view.element_count() == 0; });
-  if (is_empty || !supports_kernel(call, keeper.limits()).yes) {
-    return;
-  }
-  const Status status = kernel_row(kind).encode(call, keeper);
-  ASSERT_TRUE(status.has_value()) << prepared.to_string() << ": " << status.error().text;
-}
-
 // Adds kernels on emulated matrix units, which only large calls have. Takes the first kMostCalls of
 // these calls for each layout.
 void add_emulated(const OpCase& each, DType dtype, HashList& list, TextKeeper& keeper) {
@@ -159,30 +103,9 @@ std::string emulated_lines(std::string_view name, const DeviceLimits& limits) {
 
 std::string lines_of(std::string_view name, const DeviceLimits& limits) {
   HashList list(name, limits);
-  TextKeeper keeper(limits);
-  for (const OpCase& each : conformance::op_cases()) {
-    for (const DType dtype : each.dtypes()) {
-      std::vector<const CallSpec*> calls;
-      for (const CallSpec& spec : each.calls) {
-        if ((spec.dtypes & dtype_bit(dtype)) != 0 && calls.size() < kMostCalls) {
-          calls.push_back(&spec);
-        }
-      }
-      for (const CallSpec* spec : calls) {
-        encode_call(each.kind, *spec, dtype, LayoutKind::dense, keeper);
-        list.add(op_info(each.kind).name, keeper.texts);
-      }
-      if (!calls.empty()) {  // each input stored in reverse order of axes
-        encode_call(each.kind, *calls.front(), dtype, LayoutKind::transposed, keeper);
-        list.add(op_info(each.kind).name, keeper.texts);
-      }
-    }
-  }
-  const RowForm rows{.threads = 256, .row_threads = 8, .vector = 4, .chunks = 2};
-  list.add("example_kernels",
-           std::vector{pointwise_text(hearth::testing::scale_bias_relu(), {}, 64),
-                       pointwise_text(hearth::testing::columns_as_planes(), {}, 64),
-                       rows_text(hearth::testing::root_mean_square(), rows, 64)});
+  take_texts(limits, [&list](std::string_view kind, std::span<const std::string> texts) {
+    list.add(kind, texts);
+  });
   return list.lines();
 }
 

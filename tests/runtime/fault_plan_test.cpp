@@ -129,7 +129,7 @@ TEST(PlannedFaults, AreRefusedForDevicesThatAreNoSimsEvenWhenNothingIsPlanned) {
   for (const char* name : {"cpu:0", "reference:0"}) {
     const auto refused = refusal({.name = name, .faults = FaultPlan{}});
     ASSERT_TRUE(refused) << name;
-    EXPECT_THAT(refused->text, HasSubstr("faults are for sim and vulkan devices alone"));
+    EXPECT_THAT(refused->text, HasSubstr("faults are for sim, vulkan and cuda devices alone"));
     EXPECT_THAT(refused->location.file, EndsWith("fault_plan_test.cpp"));
   }
   EXPECT_FALSE(refusal({.name = "sim:0", .faults = FaultPlan{}}));

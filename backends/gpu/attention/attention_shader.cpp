@@ -305,7 +305,7 @@ std::string shader_text(const Operands& operands,
                                                       operands.dtype, limits.emulates_matrix_units)
                                                 : std::string_view()});
   // LLVM's coroutine passes take time quadratic in a shader's blocks.
-  text += limits.is_cpu ? "#define UNROLL dont_unroll\n" : "#define UNROLL unroll\n";
+  text += limits.is_cpu ? "#define MAYBE_UNROLLED ROLLED\n" : "#define MAYBE_UNROLLED UNROLLED\n";
   text += form_defines(operands, limits) + defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
       std::string(kMembers) + operands.heads.glsl_members("head", operands.wide), parameter_bytes);

@@ -8,10 +8,10 @@ namespace hearth::gpu::attention_text {
 
 inline constexpr std::string_view kForward = R"(
 // Of the TX threads that have the same rows.
-VALUE4 over_threads(VALUE4 own, bool is_max) {
+FN VALUE4 over_threads(VALUE4 own, bool is_max) {
 #if HAS_SHUFFLES
-  [[unroll]] for (uint apart = 1u; apart < uint(TX); apart *= 2u) {
-    const VALUE4 other = subgroupShuffleXor(own, apart);
+  UNROLLED for (uint apart = 1u; apart < uint(TX); apart *= 2u) {
+    const VALUE4 other = shuffle_xor(own, apart);
     own = is_max ? max(own, other) : own + other;
   }
   return own;
@@ -30,7 +30,7 @@ VALUE4 over_threads(VALUE4 own, bool is_max) {
 #endif
 }
 
-void main() {
+FN void main() {
   const Task task = task_of(GROUP);
   if (task.head >= p.heads) {
     return;
@@ -43,7 +43,7 @@ void main() {
   VALUE4 top = VALUE4(NEVER);
   VALUE4 sum = VALUE4(0);
   VALUE4 result[BLOCKS * 4];
-  [[unroll]] for (int i = 0; i < BLOCKS * 4; ++i) {
+  UNROLLED for (int i = 0; i < BLOCKS * 4; ++i) {
     result[i] = VALUE4(0);
   }
   const INDEX last_key = min(keys_seen(own_row), INDEX(task.piece + 1) * p.chunk);
@@ -51,27 +51,27 @@ void main() {
     VALUE4 s[4];
     product(h.q, h.k, own_row, key, s);
     VALUE4 higher = top;
-    [[UNROLL]] for (int j = 0; j < 4; ++j) {
-      [[unroll]] for (int i = 0; i < 4; ++i) {
+    MAYBE_UNROLLED for (int j = 0; j < 4; ++j) {
+      UNROLLED for (int i = 0; i < 4; ++i) {
         s[j][i] = score_of(h, row + INDEX(i), key + INDEX(tx * 4 + j), s[j][i]);
       }
       higher = max(higher, s[j]);
     }
     higher = over_threads(higher, true);
     VALUE4 factor;
-    [[unroll]] for (int i = 0; i < 4; ++i) {
+    UNROLLED for (int i = 0; i < 4; ++i) {
       factor[i] = top[i] == higher[i] ? VALUE(1) : m_exp(top[i] - higher[i]);
     }
     top = higher;
     sum *= factor;
-    [[unroll]] for (int j = 0; j < 4; ++j) {
-      [[unroll]] for (int i = 0; i < 4; ++i) {
+    UNROLLED for (int j = 0; j < 4; ++j) {
+      UNROLLED for (int i = 0; i < 4; ++i) {
         s[j][i] = s[j][i] == NEVER ? VALUE(0) : m_exp(s[j][i] - higher[i]);
       }
       sum += s[j];
     }
     put_weights(s);
-    [[unroll]] for (int i = 0; i < BLOCKS * 4; ++i) {
+    UNROLLED for (int i = 0; i < BLOCKS * 4; ++i) {
       result[i] *= factor[i % 4];
     }
     accumulate(h.v, key, task.column, result);
@@ -80,10 +80,10 @@ void main() {
 #if PARTIAL
   // A matrix for each piece; in it a row has its maximum, its sum and its values.
   const INDEX pieces_row = (task.head * INDEX(p.splits) + INDEX(task.piece)) * p.rows;
-  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
-    [[UNROLL]] for (int i = 0; i < 4; ++i) {
+  MAYBE_UNROLLED for (int b = 0; b < BLOCKS; ++b) {
+    MAYBE_UNROLLED for (int i = 0; i < 4; ++i) {
       const INDEX r = row + INDEX(i);
-      [[unroll]] for (int j = 0; j < 4; ++j) {
+      UNROLLED for (int j = 0; j < 4; ++j) {
         const INDEX column = task.column + INDEX((b * TX + tx) * 4 + j);
         if (r < p.rows && column < p.value_width) {
           store_value(p.means, (pieces_row + r) * (p.value_width + 2) + 2 + column,
@@ -93,7 +93,7 @@ void main() {
     }
   }
   if (tx == 0 && task.column == 0) {
-    [[unroll]] for (int i = 0; i < 4; ++i) {
+    UNROLLED for (int i = 0; i < 4; ++i) {
       if (row + INDEX(i) < p.rows) {
         const INDEX at = (pieces_row + row + INDEX(i)) * (p.value_width + 2);
         store_value(p.means, at, top[i]);
@@ -103,16 +103,16 @@ void main() {
   }
 #else
   VALUE4 share;
-  [[unroll]] for (int i = 0; i < 4; ++i) {
+  UNROLLED for (int i = 0; i < 4; ++i) {
     share[i] = sum[i] == VALUE(0) ? VALUE(0) : m_div(VALUE(1), sum[i]);
   }
-  [[unroll]] for (int i = 0; i < BLOCKS * 4; ++i) {
+  UNROLLED for (int i = 0; i < BLOCKS * 4; ++i) {
     result[i] = share[i % 4] == VALUE(0) ? VALUE4(0) : result[i] * share[i % 4];
   }
   store_block(moved(p.first, task.head * p.rows * p.value_width, SIZE), p.rows, p.value_width, row,
               task.column, result);
   if (p.second != 0ul && tx == 0 && task.column == 0) {
-    [[unroll]] for (int i = 0; i < 4; ++i) {
+    UNROLLED for (int i = 0; i < 4; ++i) {
       if (row + INDEX(i) < p.rows) {
         const INDEX at = (task.head * p.rows + row + INDEX(i)) * 2;
         store_value(p.second, at, top[i]);
@@ -126,7 +126,7 @@ void main() {
 
 /// Combines the parts of rows: one element of the results for each thread.
 inline constexpr std::string_view kJoin = R"(
-void main() {
+FN void main() {
   const INDEX wide_row = max(p.value_width, INDEX(1));
   const INDEX i = INDEX(GROUP) * THREADS + INDEX(THREAD);
   const INDEX all_row = i / wide_row;
@@ -168,8 +168,8 @@ void main() {
 /// For each row, the sum of grad times y; LANES threads share a row.
 inline constexpr std::string_view kMeans = R"(
 #define LANES 8
-shared VALUE lanes[THREADS];
-void main() {
+SHARED(VALUE, lanes, THREADS);
+FN void main() {
   const int thread = int(THREAD);
   const INDEX all_row = INDEX(GROUP) * (THREADS / LANES) + INDEX(thread / LANES);
   const int lane = thread % LANES;
@@ -203,7 +203,7 @@ void main() {
 )";
 
 inline constexpr std::string_view kQueryGrads = R"(
-void main() {
+FN void main() {
   const Task task = task_of(GROUP);
   if (task.head >= p.heads) {
     return;
@@ -216,7 +216,7 @@ void main() {
   VALUE4 top = VALUE4(0);
   VALUE4 share = VALUE4(0);
   VALUE4 mean = VALUE4(0);
-  [[unroll]] for (int i = 0; i < 4; ++i) {
+  UNROLLED for (int i = 0; i < 4; ++i) {
     if (row + INDEX(i) < p.rows) {
       const Statistics statistics = statistics_of(h, row + INDEX(i));
       top[i] = statistics.top;
@@ -225,7 +225,7 @@ void main() {
     }
   }
   VALUE4 result[BLOCKS * 4];
-  [[unroll]] for (int i = 0; i < BLOCKS * 4; ++i) {
+  UNROLLED for (int i = 0; i < BLOCKS * 4; ++i) {
     result[i] = VALUE4(0);
   }
   const INDEX last_key = keys_seen(own_row);
@@ -234,8 +234,8 @@ void main() {
     VALUE4 g[4];
     product(h.q, h.k, own_row, key, s);
     product(h.grad, h.v, own_row, key, g);
-    [[UNROLL]] for (int j = 0; j < 4; ++j) {
-      [[unroll]] for (int i = 0; i < 4; ++i) {
+    MAYBE_UNROLLED for (int j = 0; j < 4; ++j) {
+      UNROLLED for (int i = 0; i < 4; ++i) {
         const VALUE score = score_of(h, row + INDEX(i), key + INDEX(tx * 4 + j), s[j][i]);
         const VALUE weight = weight_of(score, top[i], share[i]);
         s[j][i] = score == NEVER ? VALUE(0) : weight * (g[j][i] - mean[i]) * p.scale;
@@ -250,7 +250,7 @@ void main() {
 )";
 
 inline constexpr std::string_view kKeyGrads = R"(
-void main() {
+FN void main() {
   const Task task = task_of(GROUP);
   if (task.head >= p.heads) {
     return;
@@ -262,7 +262,7 @@ void main() {
   const INDEX key = own_row + INDEX(ty * 4);
   VALUE4 of_keys[BLOCKS * 4];
   VALUE4 of_values[BLOCKS * 4];
-  [[unroll]] for (int i = 0; i < BLOCKS * 4; ++i) {
+  UNROLLED for (int i = 0; i < BLOCKS * 4; ++i) {
     of_keys[i] = VALUE4(0);
     of_values[i] = VALUE4(0);
   }
@@ -277,15 +277,15 @@ void main() {
     VALUE4 g[4];
     product(h.k, h.q, own_row, first, s);
     product(h.v, h.grad, own_row, first, g);
-    [[UNROLL]] for (int j = 0; j < 4; ++j) {
+    MAYBE_UNROLLED for (int j = 0; j < 4; ++j) {
       const INDEX r = first + INDEX(tx * 4 + j);
-      Statistics statistics = Statistics(VALUE(0), VALUE(0));
+      Statistics statistics = NEW2(Statistics, VALUE(0), VALUE(0));
       VALUE mean = VALUE(0);
       if (r < p.rows) {
         statistics = statistics_of(h, r);
         mean = load_value(p.means, task.head * p.rows + r);
       }
-      [[unroll]] for (int i = 0; i < 4; ++i) {
+      UNROLLED for (int i = 0; i < 4; ++i) {
         const VALUE score = score_of(h, r, key + INDEX(i), s[j][i]);
         s[j][i] = weight_of(score, statistics.top, statistics.share);
         g[j][i] = score == NEVER ? VALUE(0) : s[j][i] * (g[j][i] - mean) * p.scale;

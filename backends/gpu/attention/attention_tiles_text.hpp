@@ -22,7 +22,7 @@ struct Matrix {
   bool is_grouped;
 };
 
-INDEX row_place(Matrix m, INDEX r) {
+FN INDEX row_place(Matrix m, INDEX r) {
   if (GROUPED && m.is_grouped) {
     const INDEX head = QUERY_HEAD(r);
     return head * m.head + (r - head * p.queries) * m.row;
@@ -34,11 +34,11 @@ INDEX row_place(Matrix m, INDEX r) {
 /// Tiles in shared memory and their products.
 inline constexpr std::string_view kTiles = R"(
 #define SLICE 16
-shared VALUE4 tiles[TILES];
-shared VALUE4 weights[OTHER * (TY + 1)];
+SHARED(VALUE4, tiles, TILES);
+SHARED(VALUE4, weights, OTHER * (TY + 1));
 
 // A slice of columns of `4 * quads` rows, rows side by side.
-void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column) {
+FN void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column) {
 #if FOURS
   for (int i = int(THREAD); i < quads * SLICE; i += THREADS) {
     const int column = i % (SLICE / 4) * 4;
@@ -47,7 +47,7 @@ void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column
     if (first_row + INDEX(row) < m.rows && first_column + INDEX(column) < m.width) {
       v = load_four(m.at, row_place(m, first_row + INDEX(row)) + first_column + INDEX(column));
     }
-    [[unroll]] for (int j = 0; j < 4; ++j) {
+    UNROLLED for (int j = 0; j < 4; ++j) {
       tiles[to + (column + j) * (quads + 1) + row / 4][row % 4] = v[j];
     }
   }
@@ -66,11 +66,11 @@ void load_slice(int to, int quads, Matrix m, INDEX first_row, INDEX first_column
 }
 
 // s[j][i]: row i of the thread's own ones times row j of its other ones.
-void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, out VALUE4 s[4]) {
+FN void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, OUT_ARRAY(VALUE4, s, 4)) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   const int second = SLICE * (TY + 1);
-  [[unroll]] for (int j = 0; j < 4; ++j) {
+  UNROLLED for (int j = 0; j < 4; ++j) {
     s[j] = VALUE4(0);
   }
   for (INDEX column = 0; column < own.width; column += SLICE) {
@@ -78,27 +78,27 @@ void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, out VALUE
     load_slice(0, TY, own, own_row, column);
     load_slice(second, TX, other, other_row, column);
     barrier();
-    [[UNROLL]] for (int c = 0; c < SLICE; ++c) {
+    MAYBE_UNROLLED for (int c = 0; c < SLICE; ++c) {
       const VALUE4 a = tiles[c * (TY + 1) + ty];
       const VALUE4 b = tiles[second + c * (TX + 1) + tx];
-      [[unroll]] for (int j = 0; j < 4; ++j) {
+      UNROLLED for (int j = 0; j < 4; ++j) {
         s[j] += a * b[j];
       }
     }
   }
 }
 
-void put_weights(VALUE4 w[4]) {
+FN void put_weights(VALUE4 w[4]) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   barrier();
-  [[UNROLL]] for (int j = 0; j < 4; ++j) {
+  MAYBE_UNROLLED for (int j = 0; j < 4; ++j) {
     weights[(tx * 4 + j) * (TY + 1) + ty] = w[j];
   }
 }
 
 // sum[b * 4 + i] of row i and the columns of block b: weights times the rows of m.
-void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[BLOCKS * 4]) {
+FN void accumulate(Matrix m, INDEX first_row, INDEX first_column, IN_OUT_ARRAY(VALUE4, sum, BLOCKS * 4)) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   for (int o = 0; o < OTHER; o += SLICE) {
@@ -130,11 +130,11 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
     }
 #endif
     barrier();
-    [[UNROLL]] for (int j = 0; j < SLICE; ++j) {
+    MAYBE_UNROLLED for (int j = 0; j < SLICE; ++j) {
       const VALUE4 w = weights[(o + j) * (TY + 1) + ty];
-      [[unroll]] for (int b = 0; b < BLOCKS; ++b) {
+      UNROLLED for (int b = 0; b < BLOCKS; ++b) {
         const VALUE4 v = tiles[j * (COLUMNS / 4 + 1) + b * TX + tx];
-        [[unroll]] for (int i = 0; i < 4; ++i) {
+        UNROLLED for (int i = 0; i < 4; ++i) {
           sum[b * 4 + i] += w[i] * v;
         }
       }
@@ -142,11 +142,11 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
   }
 }
 
-void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX first_column,
+FN void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX first_column,
                  VALUE4 values[BLOCKS * 4]) {
   const int tx = int(THREAD) % TX;
-  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
-    [[UNROLL]] for (int i = 0; i < 4; ++i) {
+  MAYBE_UNROLLED for (int b = 0; b < BLOCKS; ++b) {
+    MAYBE_UNROLLED for (int i = 0; i < 4; ++i) {
       const INDEX r = first_row + INDEX(i);
 #if FOURS
       const INDEX column = first_column + INDEX((b * TX + tx) * 4);
@@ -154,7 +154,7 @@ void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX fi
         store_four(to, r * width + column, values[b * 4 + i]);
       }
 #else
-      [[unroll]] for (int j = 0; j < 4; ++j) {
+      UNROLLED for (int j = 0; j < 4; ++j) {
         const INDEX column = first_column + INDEX((b * TX + tx) * 4 + j);
         if (r < rows && column < width) {
           store_element(to, r * width + column, values[b * 4 + i][j]);
@@ -174,7 +174,7 @@ struct Task {
   INDEX column;
   int piece;
 };
-Task task_of(uint group) {
+FN Task task_of(uint group) {
   Task task;
   task.piece = int(group % uint(p.splits));
   group /= uint(p.splits);
@@ -193,10 +193,10 @@ struct Heads {
   Matrix grad;
   Matrix statistics;
 };
-uint64_t moved(uint64_t address, INDEX elements, int size) {
+FN uint64_t moved(uint64_t address, INDEX elements, int size) {
   return address + uint64_t(int64_t(elements) * int64_t(size));
 }
-Heads heads_of(INDEX head) {
+FN Heads heads_of(INDEX head) {
   INDEX q;
   INDEX k;
   INDEX v;
@@ -206,31 +206,31 @@ Heads heads_of(INDEX head) {
   INDEX y;
   head_places(head, q, k, v, mask, grad, statistics, y);
   Heads h;
-  h.q = Matrix(moved(p.q, q, SIZE), p.q_head, p.q_row, p.q_column, p.rows, p.width, true);
-  h.k = Matrix(moved(p.k, k, SIZE), INDEX(0), p.k_row, p.k_column, p.keys, p.width, false);
-  h.v = Matrix(moved(p.v, v, SIZE), INDEX(0), p.v_row, p.v_column, p.keys, p.value_width, false);
-  h.mask = Matrix(moved(p.mask, mask, MASK_SIZE), p.mask_head, p.mask_row, p.mask_column, p.rows,
+  h.q = NEW7(Matrix, moved(p.q, q, SIZE), p.q_head, p.q_row, p.q_column, p.rows, p.width, true);
+  h.k = NEW7(Matrix, moved(p.k, k, SIZE), INDEX(0), p.k_row, p.k_column, p.keys, p.width, false);
+  h.v = NEW7(Matrix, moved(p.v, v, SIZE), INDEX(0), p.v_row, p.v_column, p.keys, p.value_width, false);
+  h.mask = NEW7(Matrix, moved(p.mask, mask, MASK_SIZE), p.mask_head, p.mask_row, p.mask_column, p.rows,
                   p.keys, true);
-  h.grad = Matrix(moved(p.grad, grad, SIZE), p.grad_head, p.grad_row, p.grad_column, p.rows,
+  h.grad = NEW7(Matrix, moved(p.grad, grad, SIZE), p.grad_head, p.grad_row, p.grad_column, p.rows,
                   p.value_width, true);
-  h.statistics = Matrix(moved(p.statistics, statistics, VALUE_SIZE), p.statistics_head,
+  h.statistics = NEW7(Matrix, moved(p.statistics, statistics, VALUE_SIZE), p.statistics_head,
                         p.statistics_row, p.statistics_column, p.rows, INDEX(2), true);
   return h;
 }
 
 // The query of a row.
-INDEX query_of(INDEX r) {
+FN INDEX query_of(INDEX r) {
   return GROUPED ? r - QUERY_HEAD(r) * p.queries : r;
 }
 // The latest query of some rows, at most.
-INDEX last_query(INDEX first_row, INDEX last_row) {
+FN INDEX last_query(INDEX first_row, INDEX last_row) {
   if (GROUPED && QUERY_HEAD(first_row) != QUERY_HEAD(last_row)) {
     return p.queries - 1;
   }
   return query_of(last_row);
 }
 // How many keys the rows of a tile see, at most.
-INDEX keys_seen(INDEX first_row) {
+FN INDEX keys_seen(INDEX first_row) {
   if (!CAUSAL) {
     return p.keys;
   }
@@ -239,7 +239,7 @@ INDEX keys_seen(INDEX first_row) {
 }
 
 // The score of a row and a key from their product; NEVER where the row does not see the key.
-VALUE score_of(Heads h, INDEX r, INDEX key, VALUE dot) {
+FN VALUE score_of(Heads h, INDEX r, INDEX key, VALUE dot) {
   if (r >= p.rows || key >= p.keys) {
     return NEVER;
   }
@@ -260,13 +260,13 @@ struct Statistics {
   VALUE top;
   VALUE share;
 };
-Statistics statistics_of(Heads h, INDEX r) {
+FN Statistics statistics_of(Heads h, INDEX r) {
   const INDEX at = row_place(h.statistics, r);
-  return Statistics(load_value(h.statistics.at, at),
+  return NEW2(Statistics, load_value(h.statistics.at, at),
                     load_value(h.statistics.at, at + h.statistics.column));
 }
 // exp(x) for x <= 0, and 0 for results below 3e-38. A NaN gives any number.
-VALUE exp_of_gap(VALUE x) {
+FN VALUE exp_of_gap(VALUE x) {
 #if VALUE_SIZE == 8
   return m_exp(x);
 #else
@@ -281,7 +281,7 @@ VALUE exp_of_gap(VALUE x) {
 }
 // A score that was computed otherwise than its row's top may lie above it by a rounding error. A NaN
 // among a row's scores is in its share too.
-VALUE weight_of(VALUE score, VALUE top, VALUE share) {
+FN VALUE weight_of(VALUE score, VALUE top, VALUE share) {
   return score == NEVER ? VALUE(0) : exp_of_gap(min(score - top, VALUE(0))) * share;
 }
 )";

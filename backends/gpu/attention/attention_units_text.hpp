@@ -18,23 +18,23 @@ struct Fragment { float v[8]; };
 #define FRAGMENT_A ivec3
 #define FRAGMENT_B ivec3
 #define FRAGMENT_SUM Fragment
-#define NO_SUM Fragment(float[8](0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0))
-float factor(ivec3 from, int row, int column) {
+#define NO_SUM NEW_LIST8(Fragment, float, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+FN float factor(ivec3 from, int row, int column) {
   const int line = from.z == 0 ? row : column;
   const int place = from.z == 0 ? column : row;
   const uint pair = words[from.x + line * from.y + place / 8][place % 8 / 2];
   return FACTOR(place % 2 == 0 ? pair & 0xffffu : pair >> 16);
 }
-void store_fragment(Fragment from, int at, int pitch) {
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
+FN void store_fragment(Fragment from, int at, int pitch) {
+  ROLLED for (int j = 0; j < 8; ++j) {
     const int e = int(THREAD) % 32 + 32 * j;
     words[at + e / 16 * pitch + e % 16 / 4][e % 4] = floatBitsToUint(from.v[j]);
   }
 }
-void multiply(ivec3 a, ivec3 b, inout Fragment sum) {
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
+FN void multiply(ivec3 a, ivec3 b, IN_OUT(Fragment) sum) {
+  ROLLED for (int j = 0; j < 8; ++j) {
     const int e = int(THREAD) % 32 + 32 * j;
-    [[dont_unroll]] for (int k = 0; k < 16; ++k) {
+    ROLLED for (int k = 0; k < 16; ++k) {
       sum.v[j] += factor(a, e / 16, k) * factor(b, k, e % 16);
     }
   }
@@ -53,14 +53,14 @@ inline constexpr std::string_view kUnitWords = R"(
 #define SECOND (64 * LINE)
 #define WEIGHTS (128 * LINE)
 #define RESTS (BLOCKS > 1 ? 192 * LINE : SECOND)
-shared uvec4 words[(BLOCKS > 1 ? 256 : 192) * LINE];
-shared VALUE4 tiles[TX * (TY + 1)];
+SHARED(uvec4, words, (BLOCKS > 1 ? 256 : 192) * LINE);
+SHARED(VALUE4, tiles, TX * (TY + 1));
 )";
 
 inline constexpr std::string_view kUnitTiles = R"(
 // 64 rows of 64 columns.
-void load_rows(int to, Matrix m, INDEX first_row, INDEX first_column) {
-  [[UNROLL]] for (int i = 0; i < 512 / THREADS; ++i) {
+FN void load_rows(int to, Matrix m, INDEX first_row, INDEX first_column) {
+  MAYBE_UNROLLED for (int i = 0; i < 512 / THREADS; ++i) {
     const int e = int(THREAD) + i * THREADS;
     const INDEX row = first_row + INDEX(e / 8);
     const INDEX column = first_column + INDEX(e % 8 * 8);
@@ -73,12 +73,12 @@ void load_rows(int to, Matrix m, INDEX first_row, INDEX first_column) {
 }
 
 // A warp's 16 rows times 32 columns, from 64 x 64 and 64 x 64.
-void multiply_tiles(int a, int b, bool by_columns, inout FRAGMENT_SUM sums[2]) {
+FN void multiply_tiles(int a, int b, bool by_columns, IN_OUT_ARRAY(FRAGMENT_SUM, sums, 2)) {
   const int warp = int(THREAD) / 32;
-  [[UNROLL]] for (int k = 0; k < 4; ++k) {
+  MAYBE_UNROLLED for (int k = 0; k < 4; ++k) {
     FRAGMENT_A left;
     LOAD_FRAGMENT(left, a + warp % 4 * 16 * LINE + k * 2, LINE, false);
-    [[UNROLL]] for (int j = 0; j < 2; ++j) {
+    MAYBE_UNROLLED for (int j = 0; j < 2; ++j) {
       const int column = warp / 4 * 2 + j;
       FRAGMENT_B right;
       if (by_columns) {
@@ -91,17 +91,17 @@ void multiply_tiles(int a, int b, bool by_columns, inout FRAGMENT_SUM sums[2]) {
   }
 }
 
-void put_sums(FRAGMENT_SUM sums[2]) {
+FN void put_sums(FRAGMENT_SUM sums[2]) {
   const int warp = int(THREAD) / 32;
   barrier();
-  [[UNROLL]] for (int j = 0; j < 2; ++j) {
+  MAYBE_UNROLLED for (int j = 0; j < 2; ++j) {
     STORE_FRAGMENT(sums[j], warp % 4 * 16 * SUM_LINE + (warp / 4 * 2 + j) * 4, SUM_LINE);
   }
   barrier();
 }
 
 // s[j][i]: row i of the thread's own ones times row j of its other ones.
-void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, out VALUE4 s[4]) {
+FN void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, OUT_ARRAY(VALUE4, s, 4)) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   FRAGMENT_SUM sums[2];
@@ -115,16 +115,16 @@ void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, out VALUE
     multiply_tiles(0, SECOND, true, sums);
   }
   put_sums(sums);
-  [[unroll]] for (int i = 0; i < 4; ++i) {
+  UNROLLED for (int i = 0; i < 4; ++i) {
     const vec4 row = uintBitsToFloat(words[(ty * 4 + i) * SUM_LINE + tx]);
-    [[unroll]] for (int j = 0; j < 4; ++j) {
+    UNROLLED for (int j = 0; j < 4; ++j) {
       s[j][i] = row[j];
     }
   }
 }
 
 // Cut, not rounded: by the bits, so that no compiler takes the rest for nothing.
-void put_pair(int at, int place, VALUE x, VALUE y) {
+FN void put_pair(int at, int place, VALUE x, VALUE y) {
   const vec2 all = vec2(x, y);
   const vec2 first = uintBitsToFloat(floatBitsToUint(all) & uvec2(KEPT_BITS));
   vec2 rest = all - first;
@@ -134,11 +134,11 @@ void put_pair(int at, int place, VALUE x, VALUE y) {
   words[RESTS + at][place] = PACKED(rest);
 }
 
-void put_weights(VALUE4 w[4]) {
+FN void put_weights(VALUE4 w[4]) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
   barrier();
-  [[UNROLL]] for (int i = 0; i < 4; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < 4; ++i) {
     const int at = (ty * 4 + i) * LINE + tx / 2;
     put_pair(at, tx % 2 * 2, w[0][i], w[1][i]);
     put_pair(at, tx % 2 * 2 + 1, w[2][i], w[3][i]);
@@ -146,10 +146,10 @@ void put_weights(VALUE4 w[4]) {
 }
 
 // sum[b * 4 + i] of row i and the columns of block b: weights times the rows of m.
-void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[BLOCKS * 4]) {
+FN void accumulate(Matrix m, INDEX first_row, INDEX first_column, IN_OUT_ARRAY(VALUE4, sum, BLOCKS * 4)) {
   const int ty = int(THREAD) / TX;
   const int tx = int(THREAD) % TX;
-  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
+  MAYBE_UNROLLED for (int b = 0; b < BLOCKS; ++b) {
     FRAGMENT_SUM sums[2];
     sums[0] = NO_SUM;
     sums[1] = NO_SUM;
@@ -159,18 +159,18 @@ void accumulate(Matrix m, INDEX first_row, INDEX first_column, inout VALUE4 sum[
     multiply_tiles(WEIGHTS, 0, false, sums);
     multiply_tiles(RESTS, 0, false, sums);
     put_sums(sums);
-    [[unroll]] for (int i = 0; i < 4; ++i) {
+    UNROLLED for (int i = 0; i < 4; ++i) {
       sum[b * 4 + i] += uintBitsToFloat(words[(ty * 4 + i) * SUM_LINE + tx]);
     }
   }
 }
 
-void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX first_column,
+FN void store_block(uint64_t to, INDEX rows, INDEX width, INDEX first_row, INDEX first_column,
                  VALUE4 values[BLOCKS * 4]) {
   const int tx = int(THREAD) % TX;
-  [[UNROLL]] for (int b = 0; b < BLOCKS; ++b) {
+  MAYBE_UNROLLED for (int b = 0; b < BLOCKS; ++b) {
     const INDEX column = first_column + INDEX((b * TX + tx) * 4);
-    [[UNROLL]] for (int i = 0; i < 4; ++i) {
+    MAYBE_UNROLLED for (int i = 0; i < 4; ++i) {
       const INDEX r = first_row + INDEX(i);
       if (r < rows && column < width) {
         const VALUE4 four = values[b * 4 + i];

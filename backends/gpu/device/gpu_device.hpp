@@ -14,6 +14,7 @@
 #include <hearth/runtime/base/result.hpp>
 
 #include "backends/gpu/encoder/device_limits.hpp"
+#include "backends/gpu/encoder/library_product.hpp"
 #include "backends/gpu/launches/left_behind.hpp"
 #include "backends/gpu/launches/queue.hpp"
 #include "backends/gpu/store/kernel_compiler.hpp"
@@ -49,6 +50,8 @@ class GpuDevice {
   [[nodiscard]] virtual const DeviceFacts& facts() const noexcept = 0;
   /// The compiler of the device's kernels, one object.
   [[nodiscard]] virtual std::shared_ptr<KernelCompiler> compiler() const = 0;
+  /// The library of the device's maker for products; null: none.
+  [[nodiscard]] virtual ProductLibrary* products() const noexcept { return nullptr; }
   /// Errors: those of the driver.
   [[nodiscard]] virtual Result<std::shared_ptr<Queue>> make_queue(QueueWork work) const = 0;
   /// Errors: out_of_memory; those of the driver. Threads: any.

@@ -9,18 +9,18 @@ namespace hearth::gpu {
 // The first thread to set the code writes the other words; all others write nothing.
 std::string_view glsl_fail() noexcept {
   return R"(
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer ErrorCell {
+BUFFER_OF(ErrorCell, 8) {
   uint code;
   uint kind;
   int64_t a;
   int64_t b;
   int64_t c;
 };
-void fail(uint64_t cell, uint code, int64_t a, int64_t b, int64_t c) {
-  if (cell != 0ul && atomicCompSwap(ErrorCell(cell).code, 0u, code) == 0u) {
-    ErrorCell(cell).a = a;
-    ErrorCell(cell).b = b;
-    ErrorCell(cell).c = c;
+FN void fail(uint64_t cell, uint code, int64_t a, int64_t b, int64_t c) {
+  if (cell != 0ul && atomicCompSwap(AT(ErrorCell, cell).code, 0u, code) == 0u) {
+    AT(ErrorCell, cell).a = a;
+    AT(ErrorCell, cell).b = b;
+    AT(ErrorCell, cell).c = c;
   }
 }
 )";

@@ -12,6 +12,7 @@
 
 #include "device_limits.hpp"
 #include "kernel_key.hpp"
+#include "library_product.hpp"
 #include "parameter_block.hpp"
 
 namespace hearth::gpu {
@@ -67,6 +68,14 @@ class KernelEncoder {
   [[nodiscard]] virtual bool is_compiled_later(const KernelKey& key, KernelText text) {
     static_cast<void>(key);
     static_cast<void>(text);
+    return false;
+  }
+  /// Adds a product by the library of the device's maker. Returns false, and adds nothing, if there
+  /// is none, or if it does not take the product.
+  ///
+  /// Errors: out_of_memory.
+  [[nodiscard]] virtual Result<bool> library_product(const LibraryProduct& product) {
+    static_cast<void>(product);
     return false;
   }
   /// Makes the launch's writes so far visible to its later dispatches.

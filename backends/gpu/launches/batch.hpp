@@ -10,6 +10,7 @@
 
 #include "backends/gpu/encoder/kernel_encoder.hpp"
 #include "backends/gpu/encoder/kernel_handle.hpp"
+#include "backends/gpu/encoder/library_product.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 
 namespace hearth::gpu {
@@ -17,10 +18,13 @@ namespace hearth::gpu {
 class Queue;
 
 struct Dispatch {
-  KernelHandle kernel;
+  KernelHandle kernel;      ///< None: `call` runs.
+  const LibraryCall* call;  ///< Its parameters: the addresses of a, b, y, bias and scratch.
   Grid grid;
   bool is_behind_barrier;  ///< A barrier makes earlier writes visible to it.
   std::uint32_t timed_as;  ///< Launch::timed_as.
+  /// The parameters lie in the queue's ring: `parameters` holds their address there.
+  bool is_in_ring;
   std::uint32_t parameter_bytes;
   std::array<std::byte, kPushBytes> parameters;
 };

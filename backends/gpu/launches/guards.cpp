@@ -17,7 +17,7 @@ std::string text_of_scan() {
          glsl_parameters("uint64_t cells; uint64_t word; uint count; uint is_first; uint cell[64];",
                          size) +
          R"(
-void main() {
+FN void main() {
   if (THREAD == 0u) {
     uint failed = p.is_first != 0u ? 0u : Words32u(p.word).v[0];
     for (uint i = 0u; i < p.count; ++i) {

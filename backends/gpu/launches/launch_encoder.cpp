@@ -64,6 +64,24 @@ Result<bool> LaunchEncoder::dispatch_made(const KernelKey& key,
   return true;
 }
 
+Result<bool> LaunchEncoder::library_product(const LibraryProduct& product) {
+  const LibraryCall* const call = products_ != nullptr ? products_->find(product) : nullptr;
+  if (call == nullptr || !terms_.records || terms_.only_queries) {
+    return call != nullptr;
+  }
+  std::uint64_t scratch_at = 0;
+  if (call->scratch_bytes() > 0) {
+    constexpr std::uint64_t kAlignment = 256;  // cuBLASLt refuses a workspace at other addresses
+    HEARTH_TRY(scratch_at, scratch(call->scratch_bytes() + std::int64_t{kAlignment} - 1));
+    scratch_at = (scratch_at + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  ParameterBlock parameters;
+  parameters.add(product.a).add(product.b).add(product.y).add(product.bias).add(scratch_at);
+  ++dispatches_;
+  HEARTH_TRY_STATUS(ops_.dispatch(*call, parameters));
+  return true;
+}
+
 void LaunchEncoder::barrier() {
   if (terms_.records) {
     ops_.barrier();

@@ -27,12 +27,13 @@ struct LaunchTerms {
 
 class LaunchEncoder final : public KernelEncoder {
  public:
-  /// Lifetime: the arguments outlive the encoder.
+  /// Lifetime: the arguments outlive the encoder. `products` may be null.
   LaunchEncoder(const DeviceLimits& limits,
                 KernelStore& kernels,
+                ProductLibrary* products,
                 LaunchStream& ops,
                 ScratchMemory& memory) noexcept
-      : limits_(limits), kernels_(kernels), ops_(ops), memory_(&memory) {}
+      : limits_(limits), kernels_(kernels), products_(products), ops_(ops), memory_(&memory) {}
 
   /// Takes scratch from this memory from here on.
   void use_scratch(ScratchMemory& memory) noexcept { memory_ = &memory; }
@@ -57,6 +58,7 @@ class LaunchEncoder final : public KernelEncoder {
                                            const ParameterBlock& parameters,
                                            Grid grid) override;
   [[nodiscard]] bool is_compiled_later(const KernelKey& key, KernelText text) override;
+  [[nodiscard]] Result<bool> library_product(const LibraryProduct& product) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }
@@ -68,6 +70,7 @@ class LaunchEncoder final : public KernelEncoder {
  private:
   const DeviceLimits& limits_;
   KernelStore& kernels_;
+  ProductLibrary* products_;
   LaunchStream& ops_;
   LaunchTerms terms_;
   bool is_compiling_ = false;

@@ -207,25 +207,44 @@ Status LaunchStream::also_touches(std::span<const ByteSpan> reads,
 Status LaunchStream::dispatch(KernelHandle kernel, const ParameterBlock& parameters, Grid grid) {
   std::span<const std::byte> bytes = parameters.bytes();
   std::uint64_t address = 0;
-  if (bytes.size() > kPushBytes) {
+  const bool is_in_ring = bytes.size() > kPushBytes;
+  if (is_in_ring) {
     HEARTH_TRY(address, store(bytes));
     bytes = std::as_bytes(std::span(&address, 1));
   }
-  Dispatch& each = open_->dispatches.emplace_back();
+  Dispatch& each = add_dispatch(bytes);
   each.kernel = kernel;
+  each.call = nullptr;
   each.grid = grid;
-  each.is_behind_barrier = std::exchange(has_barrier_, false);
-  each.timed_as = timed_as_;
-  if (timed_as_ != 0 && !std::exchange(open_->is_timed, true)) [[unlikely]] {
-    queue_->time(*open_);
-  }
-  each.parameter_bytes = static_cast<std::uint32_t>(bytes.size());
-  std::ranges::copy(bytes, each.parameters.begin());
+  each.is_in_ring = is_in_ring;
   if (!is_beside_) {
     queue_->record(*open_);  // now, not when a caller waits for the batch
   }
   ++open_count_;
   return {};
+}
+
+Status LaunchStream::dispatch(const LibraryCall& call, const ParameterBlock& parameters) {
+  Dispatch& each = add_dispatch(parameters.bytes());
+  each.kernel = KernelHandle::none;
+  each.call = &call;
+  each.grid = {};
+  each.is_in_ring = false;
+  ++open_count_;
+  return {};
+}
+
+// Adds a dispatch of the current launch, but for what it runs.
+Dispatch& LaunchStream::add_dispatch(std::span<const std::byte> parameters) {
+  Dispatch& each = open_->dispatches.emplace_back();
+  each.is_behind_barrier = std::exchange(has_barrier_, false);
+  each.timed_as = timed_as_;
+  if (timed_as_ != 0 && !std::exchange(open_->is_timed, true)) [[unlikely]] {
+    queue_->time(*open_);
+  }
+  each.parameter_bytes = static_cast<std::uint32_t>(parameters.size());
+  std::ranges::copy(parameters, each.parameters.begin());
+  return each;
 }
 
 // Shuffles each section between two barriers; the second barrier may stand in the next batch.

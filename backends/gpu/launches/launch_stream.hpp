@@ -58,6 +58,8 @@ class LaunchStream final {
   /// Adds a dispatch. Dispatches between two barriers run in any order. A launch whose parameters
   /// overflow the ring continues in the next batch, and open_value() rises.
   [[nodiscard]] Status dispatch(KernelHandle kernel, const ParameterBlock& parameters, Grid grid);
+  /// Adds a call of a library, with the parameters of Dispatch::call.
+  [[nodiscard]] Status dispatch(const LibraryCall& call, const ParameterBlock& parameters);
   /// Makes earlier writes visible to the launch's later dispatches.
   void barrier();
   [[nodiscard]] Status copy(CopyPlace from, CopyPlace to, std::int64_t size_bytes);
@@ -105,6 +107,7 @@ class LaunchStream final {
   [[nodiscard]] Status open_batch(LaunchState launch = LaunchState::none);
   [[nodiscard]] Status continue_in_next_batch();
   [[nodiscard]] Result<std::unique_ptr<Batch>> take_batch();
+  [[nodiscard]] Dispatch& add_dispatch(std::span<const std::byte> parameters);
   /// Recycles batches that have ended.
   [[nodiscard]] Status retire();
   /// Copies the parameters into the ring. The address is valid until the open batch has ended.

@@ -151,7 +151,7 @@ std::string members_of(int rank) {
 
 std::string find_text(int rank, int index_axis) {
   std::string text =
-      "bool find(INDEX i, out INDEX target, out INDEX source, out INDEX line) {\n"
+      "FN bool find(INDEX i, OUT(INDEX) target, OUT(INDEX) source, OUT(INDEX) line) {\n"
       "  bool is_in = true;\n  target = 0;\n  source = p.source_start;\n  line = p.line_start;\n";
   for (int axis = rank - 1; axis >= 0; --axis) {
     text += fmt::format(
@@ -169,33 +169,33 @@ std::string find_text(int rank, int index_axis) {
 }
 
 constexpr std::string_view kOne = R"(
-void add(inout ACC sum[1], inout ACC lost[1], INDEX at) {
+FN void add(IN_OUT_ARRAY(ACC, sum, 1), IN_OUT_ARRAY(ACC, lost, 1), INDEX at) {
   ADD(sum[0], lost[0], LOAD(p.source, at));
 }
-void put(INDEX i, ACC sum[1]) { STORE(p.y, i, sum[0]); }
+FN void put(INDEX i, ACC sum[1]) { STORE(p.y, i, sum[0]); }
 )";
 constexpr std::string_view kWords = R"(
-void add(inout ACC sum[4], inout ACC lost[4], INDEX at) {
+FN void add(IN_OUT_ARRAY(ACC, sum, 4), IN_OUT_ARRAY(ACC, lost, 4), INDEX at) {
   const uvec4 words = LOAD_UNIT(p.source, at);
-  [[unroll]] for (int k = 0; k < 4; ++k) {
+  UNROLLED for (int k = 0; k < 4; ++k) {
     ADD(sum[k], lost[k], FROM_WORD(words[k]));
   }
 }
-void put(INDEX i, ACC sum[4]) {
+FN void put(INDEX i, ACC sum[4]) {
   STORE_UNIT(p.y, i, uvec4(TO_WORD(sum[0]), TO_WORD(sum[1]), TO_WORD(sum[2]), TO_WORD(sum[3])));
 }
 )";
 constexpr std::string_view kHalves = R"(
-void add(inout ACC sum[8], inout ACC lost[8], INDEX at) {
+FN void add(IN_OUT_ARRAY(ACC, sum, 8), IN_OUT_ARRAY(ACC, lost, 8), INDEX at) {
   const uvec4 words = LOAD_UNIT(p.source, at);
-  [[unroll]] for (int k = 0; k < 4; ++k) {
+  UNROLLED for (int k = 0; k < 4; ++k) {
     ADD(sum[2 * k], lost[2 * k], FROM_WORD(words[k] & 0xffffu));
     ADD(sum[2 * k + 1], lost[2 * k + 1], FROM_WORD(words[k] >> 16));
   }
 }
-void put(INDEX i, ACC sum[8]) {
+FN void put(INDEX i, ACC sum[8]) {
   uvec4 words;
-  [[unroll]] for (int k = 0; k < 4; ++k) {
+  UNROLLED for (int k = 0; k < 4; ++k) {
     words[k] = TO_WORD(sum[2 * k]) | (TO_WORD(sum[2 * k + 1]) << 16);
   }
   STORE_UNIT(p.y, i, words);
@@ -221,8 +221,8 @@ std::string sums_text(DType dtype, int width) {
 }
 
 constexpr std::string_view kLowerBound = R"(
-uint key_at(INDEX line, INDEX j) { return key_of(load_entry(p.index, line * p.places + j)); }
-INDEX lower_bound(INDEX line, uint key) {
+FN uint key_at(INDEX line, INDEX j) { return key_of(load_entry(p.index, line * p.places + j)); }
+FN INDEX lower_bound(INDEX line, uint key) {
   INDEX low = 0;
   INDEX high = p.places;
   while (low < high) {
@@ -238,7 +238,7 @@ INDEX lower_bound(INDEX line, uint key) {
 )";
 
 constexpr std::string_view kList = R"(
-void main() {
+FN void main() {
   const INDEX i = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (i < p.count) {
     ELEMENT(Words32u, p.firsts, i, 4l) = uint(lower_bound(0, uint(i)));
@@ -249,12 +249,12 @@ void main() {
 // The sums of stretches, in the order of the result's units, with stretches in the place of
 // targets.
 constexpr std::string_view kSums = R"(
-layout(buffer_reference, scalar, buffer_reference_align = ACC_BYTES) buffer Sums { ACC v; };
+BUFFER_ONE(Sums, ACC, ACC_BYTES);
 #define SUM(unit, k) Sums(p.sums + uint64_t(int64_t(unit) * WIDTH + (k)) * ACC_BYTES).v
 )";
 
 constexpr std::string_view kStretches = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   for (INDEX i = first; i < p.count && i < first + 1024; i += 256) {
     INDEX stretch, source, line;
@@ -268,7 +268,7 @@ void main() {
     }
     ACC sum[WIDTH];
     ACC lost[WIDTH];
-    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+    UNROLLED for (int k = 0; k < WIDTH; ++k) {
       sum[k] = ACC(0);
       lost[k] = ACC(0);
     }
@@ -276,7 +276,7 @@ void main() {
       const ENTRY entry = load_entry(p.index, line * p.places + j);
       add(sum, lost, source + INDEX(place_of(entry)) * p.source_step);
     }
-    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+    UNROLLED for (int k = 0; k < WIDTH; ++k) {
       SUM(i, k) = TOTAL(sum[k], lost[k]);
     }
   }
@@ -284,12 +284,12 @@ void main() {
 )";
 
 constexpr std::string_view kAdd = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   for (INDEX i = first; i < p.count && i < first + 1024; i += 256) {
     ACC sum[WIDTH];
     ACC lost[WIDTH];
-    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+    UNROLLED for (int k = 0; k < WIDTH; ++k) {
       sum[k] = ACC(0);
       lost[k] = ACC(0);
     }
@@ -314,7 +314,7 @@ void main() {
 #ifdef STRETCH
         if (j % STRETCH == 0 && j + STRETCH <= p.places &&
             key_at(line, j + STRETCH - 1) == uint(target)) {
-          [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+          UNROLLED for (int k = 0; k < WIDTH; ++k) {
             ADD(sum[k], lost[k], SUM(sums + j / STRETCH * p.row, k));
           }
           j += STRETCH - 1;
@@ -329,7 +329,7 @@ void main() {
       }
 #endif
     }
-    [[unroll]] for (int k = 0; k < WIDTH; ++k) {
+    UNROLLED for (int k = 0; k < WIDTH; ++k) {
       sum[k] = TOTAL(sum[k], lost[k]);
     }
     put(i, sum);

@@ -10,29 +10,29 @@ namespace {
 constexpr std::string_view kNarrow = R"(
 #define ENTRY uint64_t
 #define NOTHING (~0ul)
-bool before(ENTRY a, ENTRY b) { return a < b; }
-ENTRY make_entry(uint key, uint place) { return (uint64_t(key) << 32) | uint64_t(place); }
-uint place_of(ENTRY entry) { return uint(entry); }
-uint key_of(ENTRY entry) { return uint(entry >> 32); }
-uint key_part(ENTRY entry, int shift) { return (uint(entry >> 32) >> shift) & 15u; }
-ENTRY load_entry(uint64_t a, INDEX i) { return uint64_t(ELEMENT(Words64, a, i, 8l)); }
-void store_entry(uint64_t a, INDEX i, ENTRY entry) {
+FN bool before(ENTRY a, ENTRY b) { return a < b; }
+FN ENTRY make_entry(uint key, uint place) { return (uint64_t(key) << 32) | uint64_t(place); }
+FN uint place_of(ENTRY entry) { return uint(entry); }
+FN uint key_of(ENTRY entry) { return uint(entry >> 32); }
+FN uint key_part(ENTRY entry, int shift) { return (uint(entry >> 32) >> shift) & 15u; }
+FN ENTRY load_entry(uint64_t a, INDEX i) { return uint64_t(ELEMENT(Words64, a, i, 8l)); }
+FN void store_entry(uint64_t a, INDEX i, ENTRY entry) {
   ELEMENT(Words64, a, i, 8l) = int64_t(entry);
 }
 )";
 
 constexpr std::string_view kWideEntry = R"(
 struct ENTRY { uint64_t key; uint64_t place; };
-#define NOTHING ENTRY(~0ul, ~0ul)
-bool before(ENTRY a, ENTRY b) { return a.key < b.key || (a.key == b.key && a.place < b.place); }
-ENTRY make_entry(uint64_t key, uint place) { return ENTRY(key, uint64_t(place)); }
-uint place_of(ENTRY entry) { return uint(entry.place); }
-uint key_part(ENTRY entry, int shift) { return uint(entry.key >> shift) & 15u; }
-ENTRY load_entry(uint64_t a, INDEX i) {
-  return ENTRY(uint64_t(ELEMENT(Words64, a, 2 * i, 8l)),
+#define NOTHING NEW2(ENTRY, ~0ul, ~0ul)
+FN bool before(ENTRY a, ENTRY b) { return a.key < b.key || (a.key == b.key && a.place < b.place); }
+FN ENTRY make_entry(uint64_t key, uint place) { return NEW2(ENTRY, key, uint64_t(place)); }
+FN uint place_of(ENTRY entry) { return uint(entry.place); }
+FN uint key_part(ENTRY entry, int shift) { return uint(entry.key >> shift) & 15u; }
+FN ENTRY load_entry(uint64_t a, INDEX i) {
+  return NEW2(ENTRY, uint64_t(ELEMENT(Words64, a, 2 * i, 8l)),
                uint64_t(ELEMENT(Words64, a, 2 * i + 1, 8l)));
 }
-void store_entry(uint64_t a, INDEX i, ENTRY entry) {
+FN void store_entry(uint64_t a, INDEX i, ENTRY entry) {
   ELEMENT(Words64, a, 2 * i, 8l) = int64_t(entry.key);
   ELEMENT(Words64, a, 2 * i + 1, 8l) = int64_t(entry.place);
 }
@@ -40,7 +40,7 @@ void store_entry(uint64_t a, INDEX i, ENTRY entry) {
 
 // Maps bits to the order of values: negative values flip all bits, others the sign bit.
 constexpr std::string_view kFloatKey = R"(
-KEY order_of(KEY bits) {
+FN KEY order_of(KEY bits) {
   const KEY magnitude = bits & (SIGN - KEY(1));
   if (magnitude > INFINITE) {
     return ONES;
@@ -53,7 +53,7 @@ KEY order_of(KEY bits) {
 )";
 
 constexpr std::string_view kValueEntry = R"(
-ENTRY entry_at(INDEX line, INDEX j) {
+FN ENTRY entry_at(INDEX line, INDEX j) {
   INDEX x;
   walk(line, x);
   const KEY key = order_of(KEY_BITS(LOAD_UNIT(p.x, x + p.x_begin + j * p.x_step)));
@@ -62,7 +62,7 @@ ENTRY entry_at(INDEX line, INDEX j) {
 )";
 
 constexpr std::string_view kIndexEntry = R"(
-ENTRY entry_at(INDEX line, INDEX j) {
+FN ENTRY entry_at(INDEX line, INDEX j) {
   INDEX x;
   walk(line, x);
   const int64_t at = int64_t(LOAD_INDEX(p.x, x + p.x_begin + j * p.x_step));
@@ -139,8 +139,8 @@ std::string glsl_key(DType dtype, bool is_index) {
 }
 
 const std::string_view kPiecesBody = R"(
-shared ENTRY sorting[2048];
-void main() {
+SHARED(ENTRY, sorting, 2048);
+FN void main() {
   const int size = p.piece_size;
   const INDEX all = p.lines * p.pieces;
   const INDEX first = INDEX(GROUP) * p.lines_each;
@@ -200,7 +200,7 @@ void main() {
 )";
 
 const std::string_view kEntriesBody = R"(
-void main() {
+FN void main() {
   const INDEX line = INDEX(GROUP) / p.pieces;
   if (line >= p.lines) {
     return;
@@ -215,8 +215,8 @@ void main() {
 
 // counts[line][digit][block]
 const std::string_view kCountBody = R"(
-shared uint bins[16];
-void main() {
+SHARED(uint, bins, 16);
+FN void main() {
   const INDEX line = INDEX(GROUP) / p.pieces;
   if (line >= p.lines) {
     return;
@@ -239,8 +239,8 @@ void main() {
 )";
 
 const std::string_view kScanBody = R"(
-shared uint part[256];
-void main() {
+SHARED(uint, part, 256);
+FN void main() {
   const INDEX line = INDEX(GROUP);
   if (line >= p.lines) {
     return;
@@ -252,7 +252,7 @@ void main() {
     const INDEX mine = begin + INDEX(THREAD) * 4;
     uint before[4];
     uint sum = 0u;
-    [[unroll]] for (int k = 0; k < 4; ++k) {
+    UNROLLED for (int k = 0; k < 4; ++k) {
       before[k] = sum;
       sum += mine + k < count ? ELEMENT(Words32u, p.counts, first + mine + k, 4l) : 0u;
     }
@@ -268,7 +268,7 @@ void main() {
       barrier();
     }
     const uint base = carry + part[THREAD] - sum;
-    [[unroll]] for (int k = 0; k < 4; ++k) {
+    UNROLLED for (int k = 0; k < 4; ++k) {
       if (mine + k < count) {
         ELEMENT(Words32u, p.counts, first + mine + k, 4l) = base + before[k];
       }
@@ -282,11 +282,11 @@ void main() {
 // A thread has eight neighbouring entries, and separate places for each digit, so the sort is
 // stable.
 const std::string_view kScatterBody = R"(
-shared uint places[16 * 256];
-shared uint part[256];
-shared uint digit_first[16];
-shared uint digit_base[16];
-void main() {
+SHARED(uint, places, 16 * 256);
+SHARED(uint, part, 256);
+SHARED(uint, digit_first, 16);
+SHARED(uint, digit_base, 16);
+FN void main() {
   const INDEX line = INDEX(GROUP) / p.pieces;
   if (line >= p.lines) {
     return;
@@ -343,7 +343,7 @@ void main() {
 )";
 
 const std::string_view kTakeBody = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   const INDEX count = p.lines * p.kept;
   for (INDEX i = first; i < count && i < first + 1024; i += 256) {

@@ -31,9 +31,9 @@ bool is_line(OpKind kind) {
 // Indices are compared unsigned: in lavapipe of Mesa 22.3 a negative i32 widened to i64 compares
 // neither below 0 nor as large.
 constexpr std::string_view kPick = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
-  [[unroll]] for (int k = 0; k < 4; ++k) {
+  UNROLLED for (int k = 0; k < 4; ++k) {
     const INDEX i = first + k * 256;
     if (i < p.count) {
       INDEX x, q;
@@ -50,7 +50,7 @@ void main() {
 )";
 
 constexpr std::string_view kCheck = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   for (INDEX i = first; i < p.count && i < first + 1024; i += 256) {
     INDEX q;

@@ -35,14 +35,14 @@ std::int64_t groups_for(std::int64_t units) {
 // ---- contiguous ----
 
 constexpr std::string_view kLinear = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   if (first + 768 < p.count) {
     UNIT got[4];
-    [[unroll]] for (int k = 0; k < 4; ++k) {
+    UNROLLED for (int k = 0; k < 4; ++k) {
       got[k] = LOAD_UNIT(p.from, first + k * 256);
     }
-    [[unroll]] for (int k = 0; k < 4; ++k) {
+    UNROLLED for (int k = 0; k < 4; ++k) {
       STORE_UNIT(p.to, first + k * 256, got[k]);
     }
   } else {
@@ -86,9 +86,9 @@ Status move_linear(std::uint64_t from,
 // ---- any strides ----
 
 constexpr std::string_view kStrided = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
-  [[unroll]] for (int k = 0; k < 4; ++k) {
+  UNROLLED for (int k = 0; k < 4; ++k) {
     const INDEX i = first + k * 256;
     if (i < p.count) {
       INDEX x, y;
@@ -154,8 +154,8 @@ Square square_of(const MergedSpace& space) {
 
 // Axis a is the source's fastest, b the target's.
 constexpr std::string_view kSquares = R"(
-shared UNIT square[SIDE * (SIDE + 1)];
-void main() {
+SHARED(UNIT, square, SIDE * (SIDE + 1));
+FN void main() {
   UINDEX rest = UINDEX(GROUP);
   const UINDEX b_tile = rest % UINDEX(p.b_tiles);
   rest /= UINDEX(p.b_tiles);
@@ -171,7 +171,7 @@ void main() {
   const int column = int(THREAD) % SIDE;
   const int row0 = int(THREAD) / SIDE;
   if (a0 + column < p.a_size) {
-    [[unroll]] for (int row = 0; row < SIDE; row += 256 / SIDE) {
+    UNROLLED for (int row = 0; row < SIDE; row += 256 / SIDE) {
       const int at = row + row0;
       if (b0 + at < p.b_size) {
         square[at * (SIDE + 1) + column] =
@@ -181,7 +181,7 @@ void main() {
   }
   barrier();
   if (b0 + column < p.b_size) {
-    [[unroll]] for (int row = 0; row < SIDE; row += 256 / SIDE) {
+    UNROLLED for (int row = 0; row < SIDE; row += 256 / SIDE) {
       const int at = row + row0;
       if (a0 + at < p.a_size) {
         STORE_UNIT(p.to, y + (a0 + at) * p.a_to + (b0 + column) * p.b_to,
@@ -400,7 +400,7 @@ Result<Slots> slots_of(const KernelCall& call) {
 
 // Sets `x` to the place of the input's element, or below 0 if the slice has none.
 std::string glsl_slots(int rank) {
-  std::string text = "INDEX find(INDEX i) {\n  INDEX x = p.start;\n  bool is_in = true;\n";
+  std::string text = "FN INDEX find(INDEX i) {\n  INDEX x = p.start;\n  bool is_in = true;\n";
   for (int axis = rank - 1; axis >= 0; --axis) {
     text += fmt::format(
         "  {{\n    const INDEX rest = INDEX(UINDEX(i) / UINDEX(p.size{0}));\n"
@@ -414,9 +414,9 @@ std::string glsl_slots(int rank) {
 }
 
 constexpr std::string_view kScatter = R"(
-void main() {
+FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
-  [[unroll]] for (int k = 0; k < 4; ++k) {
+  UNROLLED for (int k = 0; k < 4; ++k) {
     const INDEX i = first + k * 256;
     if (i < p.count) {
       const INDEX x = find(i);

@@ -96,9 +96,10 @@ std::string text_of(const Form& form, std::size_t parameter_bytes) {
     names +=
         i < form.call.inputs.size()
             ? fmt::format(
-                  "{0}_type {0}(INDEX i) {{ return load_{1}(p._{0}_at, i); }}\n", name, suffix)
+                  "FN {0}_type {0}(INDEX i) {{ return load_{1}(p._{0}_at, i); }}\n", name, suffix)
             : fmt::format(
-                  "void set_{0}(INDEX i, {0}_type value) {{ store_{1}(p._{0}_at, i, value); }}\n",
+                  "FN void set_{0}(INDEX i, {0}_type value) {{ store_{1}(p._{0}_at, i, value); "
+                  "}}\n",
                   name,
                   suffix);
   }
@@ -110,7 +111,7 @@ std::string text_of(const Form& form, std::size_t parameter_bytes) {
   members += fmt::format("{} _most;", index);
   return fmt::format(
       "{}{}\n#define THREADS {}\n#define ID (INDEX(GROUP) * THREADS + INDEX(THREAD))\n{}{}{}{}{}{}"
-      "void main() {{\n  if (INDEX({}) < p._most) {{\n    kernel();\n  }}\n}}\n",
+      "FN void main() {{\n  if (INDEX({}) < p._most) {{\n    kernel();\n  }}\n}}\n",
       glsl_prelude({.threads = form.threads, .wide_index = form.is_wide}),
       glsl_parameters(members, parameter_bytes),
       form.threads,

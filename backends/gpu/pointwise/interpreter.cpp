@@ -225,21 +225,21 @@ class Writer {
 
 // {0}: the numbers of the types, f32, f16, bf16 and bool.
 constexpr std::string_view kMain = R"(
-float load_real(uint number, int at) {{
+FN float load_real(uint number, int at) {{
   switch (p.type[number]) {{
     case {0}u: return load_f32(p.address[number], at);
     case {1}u: return load_f16(p.address[number], at);
     default: return load_bf16(p.address[number], at);
   }}
 }}
-void store_real(uint number, int at, float x) {{
+FN void store_real(uint number, int at, float x) {{
   switch (p.type[number]) {{
     case {0}u: store_f32(p.address[number], at, x); break;
     case {1}u: store_f16(p.address[number], at, x); break;
     default: store_bf16(p.address[number], at, x); break;
   }}
 }}
-int place_of(uint number, uint i) {{
+FN int place_of(uint number, uint i) {{
   uint rest = i;
   int at = 0;
   for (int axis = p.rank - 1; axis >= 0; --axis) {{
@@ -249,7 +249,7 @@ int place_of(uint number, uint i) {{
   }}
   return at;
 }}
-void main() {{
+FN void main() {{
   const uint i = GROUP * 256u + THREAD;
   if (i >= uint(p.n)) {{
     return;

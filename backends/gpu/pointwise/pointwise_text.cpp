@@ -34,7 +34,7 @@ class PointwiseText {
     }
     if (form_.may_fail) {
       text += fmt::format(
-          "void undefined(uint code, int64_t place) {{\n{}fail(p.cell, code, 0l, "
+          "FN void undefined(uint code, int64_t place) {{\n{}fail(p.cell, code, 0l, "
           "place, 0l);\n}}\n",
           form_.is_guarded ? "if (!kept) " : "");
     }
@@ -103,9 +103,9 @@ class PointwiseText {
 
   // Defines the offsets of strided operands for place i, from the innermost axis outwards.
   [[nodiscard]] std::string find_function() const {
-    std::string text = "void find(INDEX i";
+    std::string text = "FN void find(INDEX i";
     for (std::size_t i = 0; i < inputs(); ++i) {
-      text += is_strided(form_.access[i]) ? fmt::format(", out INDEX o{}", i) : "";
+      text += is_strided(form_.access[i]) ? fmt::format(", OUT(INDEX) o{}", i) : "";
     }
     text += form_.is_wide ? ") {\nint64_t rest = i;\nint64_t next;\nint64_t at;\n"
                           : ") {\nuint rest = uint(i);\nuint next;\nuint at;\n";
@@ -131,7 +131,7 @@ class PointwiseText {
   // ---- main ----
 
   [[nodiscard]] std::string main_function() const {
-    std::string text = "void main() {\n";
+    std::string text = "FN void main() {\n";
     if (form_.is_guarded) {
       text += "kept = Words32u(p.guard).v[0] != 0u;\n";
     }
@@ -238,7 +238,7 @@ class PointwiseText {
     for (std::size_t i = 0; i < outputs(); ++i) {
       text += fmt::format("{} b{}[{}];\n", output_type(i), i, vector_);
     }
-    text += fmt::format("[[unroll]] for (int k = 0; k < {}; ++k) {{\n", vector_);
+    text += fmt::format("UNROLLED for (int k = 0; k < {}; ++k) {{\n", vector_);
     text += body_call(
         fmt::format("i{} + k", piece),
         [&](std::size_t i) { return element(i, piece); },
@@ -263,8 +263,7 @@ class PointwiseText {
   // A loop over single elements from place `first` on. It processes the last ones, which make no
   // vector, or all elements of a thread if the body is too long to stand there twice.
   [[nodiscard]] std::string one_by_one(const std::string& first, const std::string& end) const {
-    std::string text =
-        fmt::format("[[dont_unroll]] for (INDEX i = {}; i < {}; ++i) {{\n", first, end);
+    std::string text = fmt::format("ROLLED for (INDEX i = {}; i < {}; ++i) {{\n", first, end);
     text += find_call("i", "");
     for (std::size_t i = 0; i < inputs(); ++i) {
       if (form_.access[i] != Access::cell) {

@@ -69,7 +69,7 @@ class RowsText {
     return glsl_compute_type(kernel_.inputs[i].dtype);
   }
   [[nodiscard]] std::string_view loop() const noexcept {
-    return form_.is_rolled ? "[[dont_unroll]]" : "[[unroll]]";
+    return form_.is_rolled ? "ROLLED" : "UNROLLED";
   }
   [[nodiscard]] bool is_of_rows(std::size_t output) const noexcept {
     return hearth::is_of_rows(kernel_.outputs[output].map);
@@ -129,12 +129,12 @@ class RowsText {
                                           int first_axis,
                                           int axes) const {
     const bool is_row = first_axis == 0 && name == "find_row";
-    std::string text = fmt::format("void {}({}", name, parameter);
+    std::string text = fmt::format("FN void {}({}", name, parameter);
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < inputs(); ++i) {
       if (is_row || form_.access[i] == RowAccess::strided) {
         found.push_back(i);
-        text += fmt::format(", out INDEX o{}", i);
+        text += fmt::format(", OUT(INDEX) o{}", i);
       }
     }
     if (found.empty()) {
@@ -167,7 +167,7 @@ class RowsText {
 
   [[nodiscard]] std::string main_function() {
     std::string text = fmt::format(
-        "void main() {{\n"
+        "FN void main() {{\n"
         "const uint thread = uint(row_thread());\n"
         "const uint lane = thread & {}u;\n"
         "const INDEX wanted = INDEX(GROUP) * {} + INDEX(thread / {}u);\n"

@@ -44,7 +44,7 @@ constexpr std::string_view kHead = R"(
 #define SLICE_WORDS (B_FIRST + B_LINES * B_PITCH)
 #define STRIP_PITCH (WARP_COLUMNS / 4 + 1)
 #define STRIP_WORDS (WARPS * 16 * STRIP_PITCH)
-shared uvec4 slices[SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS];
+SHARED(uvec4, slices, SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS);
 // Threads lie over lines and, A_ACROSS or B_ACROSS of them, along a line: each loads the words
 // (line i, word j) that are so many lines or words apart, so that one place and constants say where.
 // Four threads a line: eight of them, which store at once, take lines that are four apart, for two
@@ -61,15 +61,15 @@ shared uvec4 slices[SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS];
 )";
 
 constexpr std::string_view kReals = R"(
-vec4 as_sums(uvec4 bits) { return uintBitsToFloat(bits); }
+FN vec4 as_sums(uvec4 bits) { return uintBitsToFloat(bits); }
 )";
 constexpr std::string_view kIntegers = R"(
-ivec4 as_sums(uvec4 bits) { return ivec4(bits); }
+FN ivec4 as_sums(uvec4 bits) { return ivec4(bits); }
 )";
 
 constexpr std::string_view kHardware = R"(
 #define MEMORY slices
-#define WARP_BARRIER subgroupBarrier()
+#define WARP_BARRIER warp_barrier()
 )";
 
 // Emulation: the lanes, the fragments and loads of one type of factors, then what both types share.
@@ -77,7 +77,7 @@ constexpr std::string_view kHardware = R"(
 // FRAGMENT_DEPTH x 16 factors, or 16 x 16 sums.
 constexpr std::string_view kEmulatedLanes = R"(
 #define LANE (int(THREAD) % 32)
-shared C factors[WARPS * 32 * FRAGMENT_DEPTH];
+SHARED(C, factors, WARPS * 32 * FRAGMENT_DEPTH);
 )";
 
 // 16 x 16 by 16 x 16.
@@ -87,8 +87,8 @@ struct Fragment { float v[8]; };
 #define FRAGMENT_B Fragment
 #define FRAGMENT_SUM Fragment
 #define SUM_WORD(sum) floatBitsToUint(sum)
-void load_fragment(out Fragment to, int at, int pitch, bool by_columns) {
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
+FN void load_fragment(OUT(Fragment) to, int at, int pitch, bool by_columns) {
+  ROLLED for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     const int line = by_columns ? e % 16 : e / 16;
     const int place = by_columns ? e / 16 : e % 16;
@@ -107,19 +107,19 @@ struct FragmentSum { int v[8]; };
 #define FRAGMENT_B FragmentB
 #define FRAGMENT_SUM FragmentSum
 #define SUM_WORD(sum) uint(sum)
-int factor_at(int line_at, int place) {
+FN int factor_at(int line_at, int place) {
   return int(slices[line_at + place / 16][place % 16 / 4] << (24 - place % 4 * 8)) >> 24;
 }
-void load_fragment(out FragmentA to, int at, int pitch, bool by_columns) {
-  [[dont_unroll]] for (int j = 0; j < 16; ++j) {
+FN void load_fragment(OUT(FragmentA) to, int at, int pitch, bool by_columns) {
+  ROLLED for (int j = 0; j < 16; ++j) {
     const int e = LANE + 32 * j;
     const int row = e / 32;
     const int k = e % 32;
     to.v[j] = by_columns ? factor_at(at + k * pitch, row) : factor_at(at + row * pitch, k);
   }
 }
-void load_fragment(out FragmentB to, int at, int pitch, bool by_columns) {
-  [[dont_unroll]] for (int j = 0; j < 16; ++j) {
+FN void load_fragment(OUT(FragmentB) to, int at, int pitch, bool by_columns) {
+  ROLLED for (int j = 0; j < 16; ++j) {
     const int e = LANE + 32 * j;
     const int k = e / 16;
     const int column = e % 16;
@@ -129,24 +129,24 @@ void load_fragment(out FragmentB to, int at, int pitch, bool by_columns) {
 )";
 
 constexpr std::string_view kEmulation = R"(
-#define NO_SUM FRAGMENT_SUM(C[8](0, 0, 0, 0, 0, 0, 0, 0))
-void store_fragment(FRAGMENT_SUM from, int at, int pitch) {
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
+#define NO_SUM NEW_LIST8(FRAGMENT_SUM, C, 0, 0, 0, 0, 0, 0, 0, 0)
+FN void store_fragment(FRAGMENT_SUM from, int at, int pitch) {
+  ROLLED for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
     slices[at + e / 16 * pitch + e % 16 / 4][e % 4] = SUM_WORD(from.v[j]);
   }
 }
-void multiply(FRAGMENT_A a, FRAGMENT_B b, inout FRAGMENT_SUM sum) {
+FN void multiply(FRAGMENT_A a, FRAGMENT_B b, IN_OUT(FRAGMENT_SUM) sum) {
   const int mine = int(THREAD) / 32 * (32 * FRAGMENT_DEPTH);
   barrier();
-  [[dont_unroll]] for (int j = 0; j < FRAGMENT_DEPTH / 2; ++j) {
+  ROLLED for (int j = 0; j < FRAGMENT_DEPTH / 2; ++j) {
     factors[mine + LANE + 32 * j] = a.v[j];
     factors[mine + 16 * FRAGMENT_DEPTH + LANE + 32 * j] = b.v[j];
   }
   barrier();
-  [[dont_unroll]] for (int j = 0; j < 8; ++j) {
+  ROLLED for (int j = 0; j < 8; ++j) {
     const int e = LANE + 32 * j;
-    [[dont_unroll]] for (int k = 0; k < FRAGMENT_DEPTH; ++k) {
+    ROLLED for (int k = 0; k < FRAGMENT_DEPTH; ++k) {
       sum.v[j] += factors[mine + e / 16 * FRAGMENT_DEPTH + k] *
                   factors[mine + 16 * FRAGMENT_DEPTH + k * 16 + e % 16];
     }
@@ -166,25 +166,25 @@ void multiply(FRAGMENT_A a, FRAGMENT_B b, inout FRAGMENT_SUM sum) {
 // if the strip's own columns are a multiple of 4, else up to 6.
 constexpr std::string_view kStores = R"(
 #if HAS_EPILOGUE
-#define UNROLL_STORES [[dont_unroll]]
+#define UNROLL_STORES ROLLED
 #else
-#define UNROLL_STORES [[UNROLL]]
+#define UNROLL_STORES MAYBE_UNROLLED
 #endif
 #if PUTS_RAGGED
-C strip_sum(int strip, int down, int across) {
+FN C strip_sum(int strip, int down, int across) {
   return as_sums(slices[strip + down * STRIP_PITCH + across / 4])[across % 4];
 }
 // Four sums that begin anywhere in a row of the strip, out of the two words that hold them.
-V4 strip_sums(int strip, int down, int across) {
+FN V4 strip_sums(int strip, int down, int across) {
   const int at = strip + down * STRIP_PITCH + across / 4;
   const V4 low = as_sums(slices[at]);
   const V4 high = as_sums(slices[at + 1]);
   const bool has_two = (across & 2) != 0;
-  const V4 near = has_two ? V4(low.zw, high.xy) : low;
+  const V4 near = has_two ? V4(ZW(low), XY(high)) : low;
   const C next = has_two ? high.z : high.x;
-  return (across & 1) != 0 ? V4(near.yzw, next) : near;
+  return (across & 1) != 0 ? V4(YZW(near), next) : near;
 }
-void put_ragged(int strip_row, int strip_column, int strip) {
+FN void put_ragged(int strip_row, int strip_column, int strip) {
   const int low = max(0, OWN_COLUMN - strip_column);
   const int high = min(WARP_COLUMNS, p.columns - strip_column);
   const int own = max(0, high - low);
@@ -196,11 +196,11 @@ void put_ragged(int strip_row, int strip_column, int strip) {
     const int across = low + before + e % (WARP_COLUMNS / PUT_WIDTH) * PUT_WIDTH;
     if (IS_OWN_ROW(row) && across + PUT_WIDTH <= high) {
       const V4 four = strip_sums(strip, down, across);
-      keep_many(row, strip_column + across, C[4](four.x, four.y, four.z, four.w));
+      keep_many(row, strip_column + across, ARRAY4(C)(four.x, four.y, four.z, four.w));
     }
   }
   const int most = own % PUT_WIDTH == 0 ? PUT_WIDTH : 2 * PUT_WIDTH;
-  [[dont_unroll]] for (int e = int(THREAD) % 32; e < 16 * most; e += 32) {
+  ROLLED for (int e = int(THREAD) % 32; e < 16 * most; e += 32) {
     const int down = e % 16;
     const int number = e / 16;
     const int row = strip_row + down;
@@ -273,16 +273,16 @@ BSide b_sides[B_SIDES];
 
 #define FETCH(k) { \
   BEGIN_FETCH(k) \
-  [[unroll]] for (int i = 0; i < A_DOWN; ++i) { \
+  UNROLLED for (int i = 0; i < A_DOWN; ++i) { \
     if (A_GOES(i)) { \
-      [[unroll]] for (int j = 0; j < A_WORDS; ++j) { \
+      UNROLLED for (int j = 0; j < A_WORDS; ++j) { \
         a_next[i * A_WORDS + j] = A_FETCHED(i, j, k); \
       } \
     } \
   } \
-  [[unroll]] for (int i = 0; i < B_DOWN; ++i) { \
+  UNROLLED for (int i = 0; i < B_DOWN; ++i) { \
     if (B_GOES(i)) { \
-      [[unroll]] for (int j = 0; j < B_WORDS; ++j) { \
+      UNROLLED for (int j = 0; j < B_WORDS; ++j) { \
         b_next[i * B_WORDS + j] = B_FETCHED(i, j, k); \
       } \
     } \
@@ -291,16 +291,16 @@ BSide b_sides[B_SIDES];
 #define LAY { \
   const int a_to = a_line * A_PITCH + a_word; \
   const int b_to = B_FIRST + b_line * B_PITCH + b_word; \
-  [[unroll]] for (int i = 0; i < A_DOWN; ++i) { \
+  UNROLLED for (int i = 0; i < A_DOWN; ++i) { \
     if (A_GOES(i)) { \
-      [[unroll]] for (int j = 0; j < A_WORDS; ++j) { \
+      UNROLLED for (int j = 0; j < A_WORDS; ++j) { \
         slices[a_to + i * A_APART * A_PITCH + j * A_ACROSS] = a_next[i * A_WORDS + j]; \
       } \
     } \
   } \
-  [[unroll]] for (int i = 0; i < B_DOWN; ++i) { \
+  UNROLLED for (int i = 0; i < B_DOWN; ++i) { \
     if (B_GOES(i)) { \
-      [[unroll]] for (int j = 0; j < B_WORDS; ++j) { \
+      UNROLLED for (int j = 0; j < B_WORDS; ++j) { \
         slices[b_to + i * B_APART * B_PITCH + j * B_ACROSS] = b_next[i * B_WORDS + j]; \
       } \
     } \
@@ -317,22 +317,22 @@ BSide b_sides[B_SIDES];
 #define B_AT(column, k) B_FIRST + (k) * FRAGMENT_DEPTH * B_PITCH + (column) / WORD
 #endif
 #define READ(set, k) { \
-  [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) { \
+  UNROLLED for (int i = 0; i < FRAGMENTS_A; ++i) { \
     LOAD_FRAGMENT(a_now[set][i], A_AT(warp_row + i * 16, k), A_PITCH, A_ALONG_DEPTH == 0); \
   } \
-  [[unroll]] for (int j = 0; j < FRAGMENTS_B; ++j) { \
+  UNROLLED for (int j = 0; j < FRAGMENTS_B; ++j) { \
     LOAD_FRAGMENT(b_now[set][j], B_AT(warp_column + j * 16, k), B_PITCH, B_ALONG_DEPTH == 1); \
   } \
 }
 #define ADD(set, from, to) { \
-  [[unroll]] for (int j = from; j < to; ++j) { \
-    [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) { \
+  UNROLLED for (int j = from; j < to; ++j) { \
+    UNROLLED for (int i = 0; i < FRAGMENTS_A; ++i) { \
       MULTIPLY(a_now[set][i], b_now[set][j], sums[i][j]); \
     } \
   } \
 }
 
-void main() {
+FN void main() {
   if (!find_work()) {
     return;
   }
@@ -350,15 +350,15 @@ void main() {
   b_first_bytes = uint(first_column + B_SIDE(0, 0)) * uint(B_SIDE_BYTES) +
                   uint(B_DEPTH(0, 0)) * uint(B_DEPTH_BYTES);
 #else
-  [[unroll]] for (int i = 0; i < A_SIDES; ++i) {
+  UNROLLED for (int i = 0; i < A_SIDES; ++i) {
     a_sides[i] = a_side(first_row + A_SIDE(i, i));
   }
-  [[unroll]] for (int i = 0; i < B_SIDES; ++i) {
+  UNROLLED for (int i = 0; i < B_SIDES; ++i) {
     b_sides[i] = b_side(first_column + B_SIDE(i, i));
   }
 #endif
-  [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) {
-    [[unroll]] for (int j = 0; j < FRAGMENTS_B; ++j) {
+  UNROLLED for (int i = 0; i < FRAGMENTS_A; ++i) {
+    UNROLLED for (int j = 0; j < FRAGMENTS_B; ++j) {
       sums[i][j] = NO_SUM;
     }
   }
@@ -369,7 +369,7 @@ void main() {
   FETCH(begin + TILE_DEPTH)
   barrier();
   READ(0, 0)
-  [[dont_unroll]] for (int k = begin; k < end; k += TILE_DEPTH) {
+  ROLLED for (int k = begin; k < end; k += TILE_DEPTH) {
 #if TILE_DEPTH == 4 * FRAGMENT_DEPTH
     READ(1, 1)
     ADD(0, 0, FRAGMENTS_B)
@@ -396,9 +396,9 @@ void main() {
   }
   const int strip = warp * 16 * STRIP_PITCH;
   barrier();
-  [[unroll]] for (int i = 0; i < FRAGMENTS_A; ++i) {
+  UNROLLED for (int i = 0; i < FRAGMENTS_A; ++i) {
     WARP_BARRIER;
-    [[unroll]] for (int j = 0; j < FRAGMENTS_B; ++j) {
+    UNROLLED for (int j = 0; j < FRAGMENTS_B; ++j) {
       STORE_FRAGMENT(sums[i][j], strip + j * 4, STRIP_PITCH);
     }
     WARP_BARRIER;
@@ -415,9 +415,9 @@ void main() {
         const int at = strip + down * STRIP_PITCH + across / 4;
 #if PUT_WIDTH > 1
         C many[PUT_WIDTH];
-        [[unroll]] for (int word = 0; word < PUT_WIDTH / 4; ++word) {
+        UNROLLED for (int word = 0; word < PUT_WIDTH / 4; ++word) {
           const V4 four = as_sums(slices[at + word]);
-          [[unroll]] for (int k = 0; k < 4; ++k) {
+          UNROLLED for (int k = 0; k < 4; ++k) {
             many[word * 4 + k] = four[k];
           }
         }

@@ -188,15 +188,15 @@ ParameterBlock parameters_of(const Layouts& layouts,
 constexpr std::string_view kSides = R"(
 struct ASide {{ INDEX first; bool is_inside; }};
 struct BSide {{ INDEX first; bool is_inside; }};
-ASide a_side(int row) {{ return ASide(a_first + INDEX(row) * {3}, row < p.rows); }}
-BSide b_side(int column) {{ return BSide(b_first + INDEX(column) * {4}, column < p.columns); }}
-AVALUE a_at(ASide side, int k) {{
+FN ASide a_side(int row) {{ return NEW2(ASide, a_first + INDEX(row) * {3}, row < p.rows); }}
+FN BSide b_side(int column) {{ return NEW2(BSide, b_first + INDEX(column) * {4}, column < p.columns); }}
+FN AVALUE a_at(ASide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return AVALUE(0);
   }}
   return {1}_{0}(p.a, side.first + INDEX(k) * {5});
 }}
-BVALUE b_at(BSide side, int k) {{
+FN BVALUE b_at(BSide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return BVALUE(0);
   }}
@@ -210,27 +210,27 @@ constexpr std::string_view kOffsets = R"(
 #define B_SIDE_BYTES {4}u
 #define A_DEPTH_BYTES {5}u
 #define B_DEPTH_BYTES {6}u
-AVALUE a_from(uint64_t address) {{ return load{1}_{0}(address, INDEX(0)); }}
-BVALUE b_from(uint64_t address) {{ return load{2}_{0}(address, INDEX(0)); }}
+FN AVALUE a_from(uint64_t address) {{ return load{1}_{0}(address, INDEX(0)); }}
+FN BVALUE b_from(uint64_t address) {{ return load{2}_{0}(address, INDEX(0)); }}
 )";
 
 constexpr std::string_view kPut = R"(
-INDEX place_of(int row, int column) {{
+FN INDEX place_of(int row, int column) {{
   return out_first + INDEX(row) * p.out_row + INDEX(column) * p.out_column;
 }}
-C with_bias(int row, int column, C sum) {{
+FN C with_bias(int row, int column, C sum) {{
 #if HAS_BIAS
   return sum + load_{0}(p.bias, bias_first + INDEX(row) * p.bias_row + INDEX(column) * p.bias_column);
 #else
   return sum;
 #endif
 }}
-void put(int row, int column, C sum) {{
+FN void put(int row, int column, C sum) {{
   store_result(place_of(row, column), with_bias(row, column, sum));
 }}
 #if PUT_WIDTH > 1
-void put_many(int row, int column, C sums[PUT_WIDTH]) {{
-  [[unroll]] for (int i = 0; i < PUT_WIDTH; ++i) {{
+FN void put_many(int row, int column, C sums[PUT_WIDTH]) {{
+  UNROLLED for (int i = 0; i < PUT_WIDTH; ++i) {{
     sums[i] = with_bias(row, column + i, sums[i]);
   }}
   store_results(place_of(row, column), sums);
@@ -247,7 +247,7 @@ ProductFunctions functions_of(const Layouts& layouts,
   text += layouts.result.text(request.is_wide);
   text +=
       "INDEX a_first, b_first, bias_first, out_first;\nuint64_t a_base, b_base;\n"
-      "void set_matrix(int matrix) {\n"
+      "FN void set_matrix(int matrix) {\n"
       "  a_first = INDEX(0);\n  b_first = INDEX(0);\n  bias_first = INDEX(0);\n"
       "  out_first = INDEX(matrix) * INDEX(p.rows) * INDEX(p.columns);\n"
       "  uint rest = uint(matrix);\n  INDEX at;\n";
@@ -520,6 +520,50 @@ Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder)
   return rest ? dispatch(*rest) : Status();
 }
 
+// True if a library's product takes less time than a kernel: it has matrix units for 16 bits, and
+// takes some microseconds to begin.
+bool is_for_library(DType dtype, std::int64_t rows, std::int64_t columns, double work) noexcept {
+  constexpr double kLeastWork = 0x1p27;
+  constexpr double kLeastWorkOnUnits = 0x1p21;
+  const bool is_short = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8;
+  return is_short ? work >= kLeastWorkOnUnits
+                  : work >= kLeastWork && rows > kFewColumns && columns > kFewColumns;
+}
+
+// Encodes the product as a call of a library. Returns false if there is none, or if the product has
+// an epilogue or strides that libraries do not take.
+Result<bool> encode_by_library(const MatrixProduct& p,
+                               const ProductResult& result,
+                               const KernelCall& call,
+                               KernelEncoder& encoder) {
+  const double work = static_cast<double>(p.batch_rank == 0 ? 1 : p.batch[0].size) *
+                      static_cast<double>(p.rows) * static_cast<double>(p.columns) *
+                      static_cast<double>(p.depth);
+  if (!encoder.limits().has_product_library || result.has_epilogue() || p.batch_rank > 1 ||
+      p.bias_row != 0 || (p.bias != nullptr && (p.bias_column != 1 || p.batch[0].bias != 0)) ||
+      !is_for_library(p.dtype, p.rows, p.columns, work)) {
+    return false;
+  }
+  const auto address = [](const std::byte* data) {
+    return std::uint64_t{reinterpret_cast<std::uintptr_t>(data)};  // NOLINT: a device address
+  };
+  return encoder.library_product({.dtype = p.dtype,
+                                  .a = address(p.a),
+                                  .b = address(p.b),
+                                  .y = address(call.outputs[0].data),
+                                  .bias = address(p.bias),
+                                  .matrices = p.batch_rank == 0 ? 1 : p.batch[0].size,
+                                  .a_matrix = p.batch[0].a,
+                                  .b_matrix = p.batch[0].b,
+                                  .rows = p.rows,
+                                  .columns = p.columns,
+                                  .depth = p.depth,
+                                  .a_row = p.a_row,
+                                  .a_depth = p.a_depth,
+                                  .b_depth = p.b_depth,
+                                  .b_column = p.b_column});
+}
+
 }  // namespace
 
 void MatrixProduct::add_batch(const BatchAxis& axis) noexcept {
@@ -558,6 +602,10 @@ Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncod
                                      p.depth,
                                      p.columns,
                                      kMostProductAxis)};
+  }
+  HEARTH_TRY(const bool is_by_library, encode_by_library(p, layouts.result, call, encoder));
+  if (is_by_library) {
+    return {};
   }
   if (p.columns <= kFewColumns && p.columns < p.rows) {
     transpose(layouts);

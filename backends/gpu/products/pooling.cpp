@@ -35,25 +35,25 @@ constexpr std::string_view kMembers =
 // The range of windows that cover a place, and the range that a window covers.
 constexpr std::string_view kWindows = R"(
 struct Range { int begin; int end; };
-Range covered(int at, int stride, int padding, int kernel, int size) {
+FN Range covered(int at, int stride, int padding, int kernel, int size) {
   const int first = at * stride - padding;
-  return Range(max(first, 0), min(first + kernel, size));
+  return NEW2(Range, max(first, 0), min(first + kernel, size));
 }
-Range covering(int place, int stride, int padding, int kernel, int windows) {
+FN Range covering(int place, int stride, int padding, int kernel, int windows) {
   const int last = place + padding;
   const int first = last - kernel + 1;
-  return Range(first <= 0 ? 0 : (first - 1) / stride + 1, min(last / stride + 1, windows));
+  return NEW2(Range, first <= 0 ? 0 : (first - 1) / stride + 1, min(last / stride + 1, windows));
 }
-Range rows_of(int y) { return covered(y, p.stride_y, p.padding_y, p.kernel_y, p.height); }
-Range columns_of(int x) { return covered(x, p.stride_x, p.padding_x, p.kernel_x, p.width); }
-Range rows_over(int y) { return covering(y, p.stride_y, p.padding_y, p.kernel_y, p.rows); }
-Range columns_over(int x) { return covering(x, p.stride_x, p.padding_x, p.kernel_x, p.columns); }
-T window_size(Range rows, Range columns) {
+FN Range rows_of(int y) { return covered(y, p.stride_y, p.padding_y, p.kernel_y, p.height); }
+FN Range columns_of(int x) { return covered(x, p.stride_x, p.padding_x, p.kernel_x, p.width); }
+FN Range rows_over(int y) { return covering(y, p.stride_y, p.padding_y, p.kernel_y, p.rows); }
+FN Range columns_over(int x) { return covering(x, p.stride_x, p.padding_x, p.kernel_x, p.columns); }
+FN T window_size(Range rows, Range columns) {
   return p.all_count != 0 ? T(p.all_count)
                           : T((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 // Element i of planes of this size: its row and column, and where its plane begins in an operand.
-void split(INDEX i, int height, int width, out INDEX plane, out int y, out int x) {
+FN void split(INDEX i, int height, int width, OUT(INDEX) plane, OUT(int) y, OUT(int) x) {
   const INDEX row = INDEX(UINDEX(i) / UINDEX(width));
   plane = INDEX(UINDEX(row) / UINDEX(height));
   y = int(row - plane * height);
@@ -64,7 +64,7 @@ void split(INDEX i, int height, int width, out INDEX plane, out int y, out int x
 )";
 
 constexpr std::string_view kMax = R"(
-void main() {
+FN void main() {
   const INDEX i = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (i >= p.count) {
     return;
@@ -94,7 +94,7 @@ void main() {
 )";
 
 constexpr std::string_view kMean = R"(
-void main() {
+FN void main() {
   const INDEX i = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (i >= p.count) {
     return;
@@ -117,7 +117,7 @@ void main() {
 )";
 
 constexpr std::string_view kMeanBack = R"(
-void main() {
+FN void main() {
   const INDEX i = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (i >= p.count) {
     return;
@@ -142,8 +142,8 @@ void main() {
 )";
 
 constexpr std::string_view kCheck = R"(
-shared uint strays;
-void main() {
+SHARED_ONE(uint, strays);
+FN void main() {
   if (INDEX(GROUP) >= p.count) {
     return;
   }
@@ -178,7 +178,7 @@ void main() {
 )";
 
 constexpr std::string_view kMaxBack = R"(
-void main() {
+FN void main() {
   const INDEX i = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (i >= p.count) {
     return;
@@ -192,8 +192,8 @@ void main() {
   }
   const INDEX base = PLANE(plane, x);
   const INDEX positions = PLANE(plane, q);
-  const Range rows = strays != 0u ? Range(0, p.rows) : rows_over(y);
-  const Range columns = strays != 0u ? Range(0, p.columns) : columns_over(x);
+  const Range rows = strays != 0u ? NEW2(Range, 0, p.rows) : rows_over(y);
+  const Range columns = strays != 0u ? NEW2(Range, 0, p.columns) : columns_over(x);
   const int place = y * p.width + x;
   T sum = T(0);
   T lost = T(0);

@@ -245,11 +245,11 @@ std::string ProductResult::text(bool is_wide) const {
     return text + epilogue_text(is_wide);
   }
   const std::string_view dtype = glsl_suffix(dtype_);
-  text += fmt::format("void store_result(INDEX place, C sum) {{ store_{}(p.y0, place, sum); }}\n",
-                      dtype);
+  text += fmt::format(
+      "FN void store_result(INDEX place, C sum) {{ store_{}(p.y0, place, sum); }}\n", dtype);
   if (width_ > 1) {
     text += fmt::format(
-        "void store_results(INDEX place, C sums[{1}]) {{\n"
+        "FN void store_results(INDEX place, C sums[{1}]) {{\n"
         "  store_{0}x{1}(p.y0 + uint64_t(int64_t(place)) * {2}ul, sums);\n}}\n",
         dtype,
         width_,
@@ -272,9 +272,9 @@ std::string ProductResult::epilogue_text(bool is_wide) const {
 // Defines the offsets of strided operands for a place, from the innermost axis outwards.
 std::string ProductResult::find_function(bool is_wide) const {
   const std::size_t inputs = call_->epilogue->inputs.size();
-  std::string text = "void find(INDEX i";
+  std::string text = "FN void find(INDEX i";
   for (std::size_t i = 0; i < inputs; ++i) {
-    text += is_strided(access_[i]) ? fmt::format(", out INDEX o{}", i + 1) : "";
+    text += is_strided(access_[i]) ? fmt::format(", OUT(INDEX) o{}", i + 1) : "";
   }
   text += is_wide ? ") {\nint64_t rest = i;\nint64_t next;\nint64_t at;\n"
                   : ") {\nuint rest = uint(i);\nuint next;\nuint at;\n";
@@ -327,7 +327,7 @@ std::string ProductResult::rounded(std::string_view sum) const {
 
 std::string ProductResult::store_one() const {
   const std::span<const TensorView> inputs = call_->epilogue->inputs;
-  std::string text = "void store_result(INDEX place, C sum) {\n" + find_call("place");
+  std::string text = "FN void store_result(INDEX place, C sum) {\n" + find_call("place");
   std::string call = fmt::format("epilogue({}, ", rounded("sum"));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::string at = access_[i] == Access::linear ? std::string("place")
@@ -348,7 +348,7 @@ std::string ProductResult::store_one() const {
 
 std::string ProductResult::store_many() const {
   const std::span<const TensorView> inputs = call_->epilogue->inputs;
-  std::string text = fmt::format("void store_results(INDEX place, C sums[{}]) {{\n", width_) +
+  std::string text = fmt::format("FN void store_results(INDEX place, C sums[{}]) {{\n", width_) +
                      (is_ragged_ ? std::string() : find_call("place"));
   std::string call = fmt::format("epilogue({}, ", rounded("sums[k]"));
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -390,8 +390,8 @@ std::string ProductResult::store_many() const {
                           i,
                           size_bytes(dtype));
   }
-  return text + fmt::format("[[{}]] for (int k = 0; k < {}; ++k) {{\n{}{});\n}}\n{}}}\n",
-                            is_rolled_ ? "dont_unroll" : "unroll",
+  return text + fmt::format("{} for (int k = 0; k < {}; ++k) {{\n{}{});\n}}\n{}}}\n",
+                            is_rolled_ ? "ROLLED" : "UNROLLED",
                             width_,
                             is_ragged_ ? find_call("place + INDEX(k)") : std::string(),
                             call,

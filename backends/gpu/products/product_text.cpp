@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kWork = R"(
 int tile_down, tile_across, matrix_number, part_number;
-bool find_work() {
+FN bool find_work() {
   uint id = GROUP;
   if (id >= uint(p.groups)) {
     return false;
@@ -40,18 +40,18 @@ bool find_work() {
 )";
 
 constexpr std::string_view kPutParts = R"(
-layout(buffer_reference, scalar, buffer_reference_align = 4) writeonly buffer Parts { C v[]; };
-int kept_place(int row, int column) {
+WRITE_BUFFER(Parts, C, 4);
+FN int kept_place(int row, int column) {
   const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
   const int plane = part_number * matrices + matrix_number;
   return (plane * p.rows + row) * p.columns + column;
 }
-void keep(int row, int column, C sum) { Parts(p.partial).v[kept_place(row, column)] = sum; }
+FN void keep(int row, int column, C sum) { Parts(p.partial).v[kept_place(row, column)] = sum; }
 #if PUT_WIDTH > 1
-layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Parts4 { V4 v; };
-void keep_many(int row, int column, C sums[PUT_WIDTH]) {
+WRITE_BUFFER_ONE(Parts4, V4, 16);
+FN void keep_many(int row, int column, C sums[PUT_WIDTH]) {
   const int at = kept_place(row, column);
-  [[unroll]] for (int i = 0; i < PUT_WIDTH; i += 4) {
+  UNROLLED for (int i = 0; i < PUT_WIDTH; i += 4) {
     Parts4(p.partial + uint64_t(at + i) * C_BYTES).v =
         V4(sums[i], sums[i + 1], sums[i + 2], sums[i + 3]);
   }
@@ -67,7 +67,7 @@ constexpr std::string_view kPutWhole = R"(
 // are stored by those.
 constexpr std::string_view kTilePlace = R"(
 int own_row, own_column, first_row, first_column;
-void find_tile() {
+FN void find_tile() {
   own_row = tile_down * TILE_ROWS;
   own_column = tile_across * TILE_COLUMNS;
 #if EXACT
@@ -104,8 +104,8 @@ constexpr std::string_view kTileHead = R"(
 #define B_CHUNKS (TILE_COLUMNS * TILE_DEPTH / B_WIDTH)
 #define A_LOADS ((A_CHUNKS + THREADS - 1) / THREADS)
 #define B_LOADS ((B_CHUNKS + THREADS - 1) / THREADS)
-shared V4 a_tile[BUFFERS * A_BUFFER];
-shared V4 b_tile[BUFFERS * B_BUFFER];
+SHARED(V4, a_tile, BUFFERS * A_BUFFER);
+SHARED(V4, b_tile, BUFFERS * B_BUFFER);
 
 // Chunk `e` of a slice: its place along the side, and along the depth.
 #if A_ALONG_DEPTH
@@ -154,21 +154,21 @@ AVALUE a_next[A_LOADS];
 BVALUE b_next[B_LOADS];
 V4 sums[THREAD_ROWS][THREAD_COLUMNS / 4];
 
-void fetch(int k) {
+FN void fetch(int k) {
   const int t = int(THREAD);
 #if HAS_SLICES
   begin_slice(k);
   BSlice b_slices[B_SIDES];
-  [[UNROLL]] for (int i = 0; i < B_SIDES; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < B_SIDES; ++i) {
     b_slices[i] = b_slice(b_sides[i]);
   }
 #endif
-  [[UNROLL]] for (int i = 0; i < A_LOADS; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < A_LOADS; ++i) {
     if (A_GOES(i)) {
       a_next[i] = A_FETCHED(i, k + A_DEPTH(t + i * THREADS));
     }
   }
-  [[UNROLL]] for (int i = 0; i < B_LOADS; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < B_LOADS; ++i) {
     if (B_GOES(i)) {
       b_next[i] = B_FETCHED(i, k + B_DEPTH(t + i * THREADS));
     }
@@ -186,29 +186,29 @@ void fetch(int k) {
 #define PART_B(i, j) b_next[i]
 #endif
 
-void lay(int buffer_number) {
+FN void lay(int buffer_number) {
   const int t = int(THREAD);
-  [[UNROLL]] for (int i = 0; i < A_LOADS; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < A_LOADS; ++i) {
     if (A_GOES(i)) {
       const int side = A_SIDE(t + i * THREADS);
       const int at = buffer_number * A_BUFFER + A_DEPTH(t + i * THREADS) * A_PITCH + side / 4;
 #if A_WIDTH == 4 && !A_ALONG_DEPTH
       a_tile[at] = a_next[i];
 #else
-      [[unroll]] for (int j = 0; j < A_WIDTH; ++j) {
+      UNROLLED for (int j = 0; j < A_WIDTH; ++j) {
         a_tile[at + j * A_PITCH][side % 4] = PART_A(i, j);
       }
 #endif
     }
   }
-  [[UNROLL]] for (int i = 0; i < B_LOADS; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < B_LOADS; ++i) {
     if (B_GOES(i)) {
       const int side = B_SIDE(t + i * THREADS);
       const int at = buffer_number * B_BUFFER + B_DEPTH(t + i * THREADS) * B_PITCH + side / 4;
 #if B_WIDTH == 4 && !B_ALONG_DEPTH
       b_tile[at] = b_next[i];
 #else
-      [[unroll]] for (int j = 0; j < B_WIDTH; ++j) {
+      UNROLLED for (int j = 0; j < B_WIDTH; ++j) {
         b_tile[at + j * B_PITCH][side % 4] = PART_B(i, j);
       }
 #endif
@@ -218,18 +218,18 @@ void lay(int buffer_number) {
 )";
 
 constexpr std::string_view kTileMain = R"(
-void multiply(int buffer_number, int tx, int ty) {
-  [[UNROLL]] for (int k = 0; k < TILE_DEPTH; ++k) {
+FN void multiply(int buffer_number, int tx, int ty) {
+  MAYBE_UNROLLED for (int k = 0; k < TILE_DEPTH; ++k) {
     V4 a[THREAD_ROWS / 4];
     V4 b[THREAD_COLUMNS / 4];
-    [[unroll]] for (int i = 0; i < THREAD_ROWS / 4; ++i) {
+    UNROLLED for (int i = 0; i < THREAD_ROWS / 4; ++i) {
       a[i] = a_tile[buffer_number * A_BUFFER + k * A_PITCH + ty + i * TY];
     }
-    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+    UNROLLED for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       b[j] = b_tile[buffer_number * B_BUFFER + k * B_PITCH + tx + j * TX];
     }
-    [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
-      [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+    UNROLLED for (int i = 0; i < THREAD_ROWS; ++i) {
+      UNROLLED for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
         sums[i][j] = FMA(V4(a[i / 4][i % 4]), b[j], sums[i][j]);
       }
     }
@@ -237,14 +237,14 @@ void multiply(int buffer_number, int tx, int ty) {
 }
 
 #if IS_DIRECT
-void finish(int tx, int ty) {
-  [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
+FN void finish(int tx, int ty) {
+  UNROLLED for (int i = 0; i < THREAD_ROWS; ++i) {
     const int row = first_row + (i / 4 * TY + ty) * 4 + i % 4;
-    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+    UNROLLED for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       const int column = first_column + (j * TX + tx) * 4;
       if (IS_OWN(row, column)) {
         const V4 four = sums[i][j];
-        keep_many(row, column, C[4](four.x, four.y, four.z, four.w));
+        keep_many(row, column, ARRAY4(C)(four.x, four.y, four.z, four.w));
       }
     }
   }
@@ -252,21 +252,21 @@ void finish(int tx, int ty) {
 #else
 // By way of shared memory, so that the code of a store is there once for each row of a thread, and
 // neighbouring threads store neighbours.
-void finish(int tx, int ty) {
-  [[UNROLL]] for (int i = 0; i < THREAD_ROWS; ++i) {
+FN void finish(int tx, int ty) {
+  MAYBE_UNROLLED for (int i = 0; i < THREAD_ROWS; ++i) {
     barrier();
-    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+    UNROLLED for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       stage[ty * (TILE_COLUMNS / 4) + tx + j * TX] = sums[i][j];
     }
     barrier();
-    [[dont_unroll]] for (int e = int(THREAD) * PUT_WIDTH; e < TY * TILE_COLUMNS;
+    ROLLED for (int e = int(THREAD) * PUT_WIDTH; e < TY * TILE_COLUMNS;
                          e += THREADS * PUT_WIDTH) {
       const int row = first_row + (i / 4 * TY + e / TILE_COLUMNS) * 4 + i % 4;
       const int column = first_column + e % TILE_COLUMNS;
       if (IS_OWN(row, column)) {
 #if PUT_WIDTH == 4
         const V4 four = stage[e / 4];
-        keep_many(row, column, C[4](four.x, four.y, four.z, four.w));
+        keep_many(row, column, ARRAY4(C)(four.x, four.y, four.z, four.w));
 #else
         keep(row, column, stage[e / 4][e % 4]);
 #endif
@@ -276,7 +276,7 @@ void finish(int tx, int ty) {
 }
 #endif
 
-void main() {
+FN void main() {
   if (!find_work()) {
     return;
   }
@@ -289,14 +289,14 @@ void main() {
   const int ty = t / TX;
 #endif
   find_tile();
-  [[UNROLL]] for (int i = 0; i < A_SIDES; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < A_SIDES; ++i) {
     a_sides[i] = A_SIDE_AT(first_row + A_SIDE(t + i * THREADS));
   }
-  [[UNROLL]] for (int i = 0; i < B_SIDES; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < B_SIDES; ++i) {
     b_sides[i] = B_SIDE_AT(first_column + B_SIDE(t + i * THREADS));
   }
-  [[unroll]] for (int i = 0; i < THREAD_ROWS; ++i) {
-    [[unroll]] for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
+  UNROLLED for (int i = 0; i < THREAD_ROWS; ++i) {
+    UNROLLED for (int j = 0; j < THREAD_COLUMNS / 4; ++j) {
       sums[i][j] = V4(0);
     }
   }
@@ -308,7 +308,7 @@ void main() {
     lay(0);
   }
   barrier();
-  [[dont_unroll]] for (int k = begin; k < end; k += TILE_DEPTH) {
+  ROLLED for (int k = begin; k < end; k += TILE_DEPTH) {
     const bool goes_on = k + TILE_DEPTH < end;
     if (goes_on) {
       fetch(k + TILE_DEPTH);
@@ -329,21 +329,21 @@ void main() {
 )";
 
 constexpr std::string_view kFoldMain = R"(
-layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Parts { C v[]; };
-void main() {
+READ_BUFFER(Parts, C, 4);
+FN void main() {
   const int matrices = p.groups / (p.tiles_down * p.tiles_across * p.splits);
   const int plane = p.rows * p.columns;
-  const int at = int(GROUP * gl_WorkGroupSize.x + THREAD) * FOLD_WIDTH;
+  const int at = int(GROUP * GROUP_SIZE + THREAD) * FOLD_WIDTH;
   if (at >= matrices * plane) {
     return;
   }
   C sums[FOLD_WIDTH], lost[FOLD_WIDTH];
-  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) sums[i] = lost[i] = C(0);
+  UNROLLED for (int i = 0; i < FOLD_WIDTH; ++i) sums[i] = lost[i] = C(0);
   for (int part = 0; part < p.splits; ++part) {
-    [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i)
+    UNROLLED for (int i = 0; i < FOLD_WIDTH; ++i)
       ADD(sums[i], lost[i], Parts(p.partial).v[part * matrices * plane + at + i]);
   }
-  [[unroll]] for (int i = 0; i < FOLD_WIDTH; ++i) sums[i] = TOTAL(sums[i], lost[i]);
+  UNROLLED for (int i = 0; i < FOLD_WIDTH; ++i) sums[i] = TOTAL(sums[i], lost[i]);
   set_matrix(at / plane);
 #if FOLD_WIDTH > 1
   put_many(at % plane / p.columns, at % plane % p.columns, sums);
@@ -359,7 +359,7 @@ constexpr std::string_view kReals = R"(
 )";
 constexpr std::string_view kIntegers = R"(
 #define FMA(a, b, sum) ((a) * (b) + (sum))
-int DOT(ivec4 a, ivec4 b) {
+FN int DOT(ivec4 a, ivec4 b) {
   const ivec4 products = a * b;
   return products.x + products.y + products.z + products.w;
 }
@@ -417,7 +417,8 @@ std::string head(const ProductRequest& request,
   return fmt::format(
       "{}{}#define C {}\n#define V4 {}\n#define A_WIDTH {}\n#define B_WIDTH {}\n"
       "#define A_ALONG_DEPTH {}\n#define B_ALONG_DEPTH {}\n#define AVALUE {}\n#define BVALUE {}\n"
-      "#define EXACT {}\n#define HAS_SLICES {}\n#define UNROLL {}\n#define C_BYTES {}ul\n{}{}{}",
+      "#define EXACT {}\n#define HAS_SLICES {}\n#define MAYBE_UNROLLED {}\n#define C_BYTES "
+      "{}ul\n{}{}{}",
       glsl_prelude(
           {.threads = threads, .wide_index = request.is_wide, .more_extensions = extensions}),
       glsl_parameters(fmt::format("{}{}", kProductMembers, functions.members), parameter_bytes),
@@ -435,7 +436,7 @@ std::string head(const ProductRequest& request,
       value_of(request.b),
       is_exact ? 1 : 0,
       request.has_slices ? 1 : 0,
-      is_rolled ? "dont_unroll" : "unroll",
+      is_rolled ? "ROLLED" : "UNROLLED",
       is_double ? 8 : 4,
       is_integer ? kIntegers : kReals,
       more,

@@ -23,25 +23,25 @@ constexpr std::string_view kMembers =
 
 // The first `count` bytes from an address on, then zeros.
 constexpr std::string_view kNeighbours = R"(
-uvec4 word_at(uint64_t at, uint count) {
+FN uvec4 word_at(uint64_t at, uint count) {
   const uint shift = uint(at) & 15u;
   const uint64_t begin = at - uint64_t(shift);
   const uvec4 low = Source(begin).v;
   const uvec4 high = shift + count > 16u ? Source(begin + 16ul).v : uvec4(0u);
-  uint near[8] = uint[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
+  uint near[8] = LIST8(uint, low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
   if ((shift & 8u) != 0u) {
-    [[unroll]] for (int i = 0; i < 6; ++i) {
+    UNROLLED for (int i = 0; i < 6; ++i) {
       near[i] = near[i + 2];
     }
   }
   if ((shift & 4u) != 0u) {
-    [[unroll]] for (int i = 0; i < 5; ++i) {
+    UNROLLED for (int i = 0; i < 5; ++i) {
       near[i] = near[i + 1];
     }
   }
   const uint bits = (shift & 3u) * 8u;
   uvec4 word;
-  [[unroll]] for (int i = 0; i < 4; ++i) {
+  UNROLLED for (int i = 0; i < 4; ++i) {
     const uint own = bits == 0u ? near[i] : (near[i] >> bits) | (near[i + 1] << (32u - bits));
     const uint kept = clamp(count, uint(4 * i), uint(4 * i + 4)) - uint(4 * i);
     word[i] = kept == 4u ? own : own & ((1u << (kept * 8u)) - 1u);
@@ -52,9 +52,9 @@ uvec4 word_at(uint64_t at, uint count) {
 
 // Elements of ELEMENT_BYTES, `count` of which exist.
 constexpr std::string_view kApart = R"(
-uvec4 word_of_elements(uint64_t at, int64_t stride, int count) {
+FN uvec4 word_of_elements(uint64_t at, int64_t stride, int count) {
   uvec4 word = uvec4(0u);
-  [[unroll]] for (int j = 0; j < 16 / ELEMENT_BYTES; ++j) {
+  UNROLLED for (int j = 0; j < 16 / ELEMENT_BYTES; ++j) {
     if (j < count) {
       const uint64_t from = at + uint64_t(stride * int64_t(j));
 #if ELEMENT_BYTES == 8
@@ -74,7 +74,7 @@ uvec4 word_of_elements(uint64_t at, int64_t stride, int count) {
 )";
 
 constexpr std::string_view kMain = R"(
-void main() {{
+FN void main() {{
   const uint i = GROUP * {0}u + THREAD;
   if (i >= p.words) {{
     return;
@@ -111,10 +111,7 @@ std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
   text += glsl_divide();
   text += fmt::format(
       "#define ELEMENT_BYTES {}\n"
-      "layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Source {{ "
-      "uvec4 v; }};\n"
-      "layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Word {{ "
-      "uvec4 v; }};\n",
+      "READ_BUFFER_ONE(Source, uvec4, 16);\nWRITE_BUFFER_ONE(Word, uvec4, 16);\n",
       size_bytes(copy.dtype));
   text += has_neighbours ? kNeighbours : kApart;
   return text + fmt::format(fmt::runtime(kMain),

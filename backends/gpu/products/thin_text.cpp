@@ -18,10 +18,10 @@ constexpr std::string_view kThinMain = R"(
 #define SUM BVALUE
 #endif
 #if LANE_DEPTHS > 1
-shared SUM lane_sums[THREADS];
+SHARED(SUM, lane_sums, THREADS);
 #endif
 
-SUM times(ASide side, int k, BVALUE b) {
+FN SUM times(ASide side, int k, BVALUE b) {
 #if B_ALONG_DEPTH && B_WIDTH == 4
 #if A_WIDTH == 4
   return DOT(a_at(side, k), b);
@@ -33,7 +33,7 @@ SUM times(ASide side, int k, BVALUE b) {
 #endif
 }
 
-void main() {
+FN void main() {
   if (!find_work()) {
     return;
   }
@@ -49,29 +49,29 @@ void main() {
   const BSide b = b_side(column);
   ASide a[ROWS];
   SUM sums[ROWS];
-  [[UNROLL]] for (int i = 0; i < ROWS; ++i) {
+  MAYBE_UNROLLED for (int i = 0; i < ROWS; ++i) {
     a[i] = a_side(tile_down * ROWS + i);
     sums[i] = SUM(0);
   }
   const int end = min(p.depth, (part_number + 1) * p.split_depth);
-  [[dont_unroll]] for (int k = part_number * p.split_depth + lane_depth * DEPTH_WIDTH; k < end;
+  ROLLED for (int k = part_number * p.split_depth + lane_depth * DEPTH_WIDTH; k < end;
                        k += STEPS * LANE_DEPTHS * DEPTH_WIDTH) {
     BVALUE values[STEPS];
-    [[UNROLL]] for (int i = 0; i < STEPS; ++i) {
+    MAYBE_UNROLLED for (int i = 0; i < STEPS; ++i) {
       values[i] = b_at(b, k + i * LANE_DEPTHS * DEPTH_WIDTH);
     }
-    [[UNROLL]] for (int i = 0; i < STEPS; ++i) {
-      [[UNROLL]] for (int r = 0; r < ROWS; ++r) {
+    MAYBE_UNROLLED for (int i = 0; i < STEPS; ++i) {
+      MAYBE_UNROLLED for (int r = 0; r < ROWS; ++r) {
         sums[r] += times(a[r], k + i * LANE_DEPTHS * DEPTH_WIDTH, values[i]);
       }
     }
   }
-  [[UNROLL]] for (int r = 0; r < ROWS; ++r) {
+  MAYBE_UNROLLED for (int r = 0; r < ROWS; ++r) {
 #if LANE_DEPTHS > 1
     barrier();
     lane_sums[lane_depth * LANE_COLUMNS + lane_column] = sums[r];
     barrier();
-    [[UNROLL]] for (int half_count = LANE_DEPTHS / 2; half_count > 0; half_count /= 2) {
+    MAYBE_UNROLLED for (int half_count = LANE_DEPTHS / 2; half_count > 0; half_count /= 2) {
       if (lane_depth < half_count) {
         lane_sums[lane_depth * LANE_COLUMNS + lane_column] +=
             lane_sums[(lane_depth + half_count) * LANE_COLUMNS + lane_column];
@@ -83,7 +83,7 @@ void main() {
     const int row = tile_down * ROWS + r;
     if (lane_depth == 0 && row < p.rows) {
 #if COLUMN_WIDTH == 4
-      [[unroll]] for (int i = 0; i < 4; ++i) {
+      UNROLLED for (int i = 0; i < 4; ++i) {
         if (column + i < p.columns) {
           keep(row, column + i, sums[r][i]);
         }

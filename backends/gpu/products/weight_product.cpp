@@ -85,20 +85,20 @@ ParameterBlock parameters_of(const WeightProduct& p,
 constexpr std::string_view kFunctions = R"(
 INDEX source_first, grad_first;
 int channel_first;
-void set_matrix(int group) {{
+FN void set_matrix(int group) {{
   source_first = INDEX(group) * INDEX(p.channels) * p.source_channel;
   grad_first = INDEX(group) * INDEX(p.rows) * p.grad_channel;
   channel_first = group * p.rows;
 }}
 // Window k: its image, and its place in the plane.
-ivec3 window_of(int k) {{
+FN ivec3 window_of(int k) {{
   const uint plane = uint(p.windows_y) * uint(p.windows_x);
   const uint place = uint(k) % plane;
   return ivec3(uint(k) / plane, place / uint(p.windows_x), place % uint(p.windows_x));
 }}
 struct ASide {{ INDEX first; bool is_inside; }};
-ASide a_side(int row) {{ return ASide(grad_first + INDEX(row) * p.grad_channel, row < p.rows); }}
-AVALUE a_at(ASide side, int k) {{
+FN ASide a_side(int row) {{ return NEW2(ASide, grad_first + INDEX(row) * p.grad_channel, row < p.rows); }}
+FN AVALUE a_at(ASide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return C(0);
   }}
@@ -108,15 +108,15 @@ AVALUE a_at(ASide side, int k) {{
                       INDEX(window.z) * p.grad_x);
 }}
 struct BSide {{ INDEX first; int y; int x; bool is_inside; }};
-BSide b_side(int column) {{
+FN BSide b_side(int column) {{
   const uint taps = uint(p.taps_y) * uint(p.taps_x);
   const uint tap = uint(column) % taps;
-  return BSide(source_first + INDEX(uint(column) / taps) * p.source_channel,
+  return NEW4(BSide, source_first + INDEX(uint(column) / taps) * p.source_channel,
                int(tap / uint(p.taps_x)) * p.tap_y + p.begin_y,
                int(tap % uint(p.taps_x)) * p.tap_x + p.begin_x,
                column < p.columns);
 }}
-BVALUE b_at(BSide side, int k) {{
+FN BVALUE b_at(BSide side, int k) {{
   const ivec3 window = window_of(k);
   const int y = side.y + window.y * p.stride_y;
   const int x = side.x + window.z * p.stride_x;
@@ -127,7 +127,7 @@ BVALUE b_at(BSide side, int k) {{
                   side.first + INDEX(window.x) * p.source_image + INDEX(y) * p.source_y +
                       INDEX(x) * p.source_x);
 }}
-void put(int row, int column, C sum) {{
+FN void put(int row, int column, C sum) {{
   store_result(INDEX(channel_first + row) * INDEX(p.columns) + INDEX(column), sum);
 }}
 )";

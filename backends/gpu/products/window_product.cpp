@@ -153,7 +153,7 @@ ParameterBlock parameters_of(const WindowProduct& p,
 constexpr std::string_view kFunctions = R"(
 INDEX weight_first, source_first;
 int channel_first;
-void set_matrix(int group) {{
+FN void set_matrix(int group) {{
   weight_first = INDEX(group) * p.weight_group;
   source_first = INDEX(group) * INDEX(p.channels) * p.source_channel;
   channel_first = group * p.rows;
@@ -161,15 +161,15 @@ void set_matrix(int group) {{
 #if TAPS_FIRST
 INDEX weight_of_tap;
 int slice_tap;
-void begin_slice(int k) {{
+FN void begin_slice(int k) {{
   slice_tap = k / CHANNELS;
   weight_of_tap = INDEX(slice_tap / TAPS_X) * p.weight_y + INDEX(slice_tap % TAPS_X) * p.weight_x -
                   INDEX(slice_tap * CHANNELS) * p.weight_channel;
 }}
 #endif
 struct ASide {{ INDEX first; bool is_inside; }};
-ASide a_side(int row) {{ return ASide(weight_first + INDEX(row) * p.weight_row, row < p.rows); }}
-AVALUE a_at(ASide side, int k) {{
+FN ASide a_side(int row) {{ return NEW2(ASide, weight_first + INDEX(row) * p.weight_row, row < p.rows); }}
+FN AVALUE a_at(ASide side, int k) {{
   if (!side.is_inside || k >= p.depth) {{
     return AVALUE(0);
   }}
@@ -185,33 +185,33 @@ AVALUE a_at(ASide side, int k) {{
 #endif
 }}
 struct BSide {{ INDEX first; int y; int x; bool is_inside; }};
-BSide b_side(int column) {{
+FN BSide b_side(int column) {{
   const uint plane = uint(p.windows_y) * uint(p.windows_x);
   const uint place = uint(column) % plane;
   const int y = int(place / uint(p.windows_x));
   const int x = int(place % uint(p.windows_x));
-  return BSide(source_first + INDEX(uint(column) / plane) * p.source_image,
+  return NEW4(BSide, source_first + INDEX(uint(column) / plane) * p.source_image,
                y * p.stride_y + p.begin_y,
                x * p.stride_x + p.begin_x,
                column < p.columns);
 }}
 #if TAPS_FIRST
 struct BSlice {{ INDEX first; bool is_inside; }};
-BSlice b_slice(BSide side) {{
+FN BSlice b_slice(BSide side) {{
   const int y = side.y + slice_tap / TAPS_X * p.tap_y;
   const int x = side.x + slice_tap % TAPS_X * p.tap_x;
-  return BSlice(side.first + INDEX(y) * p.source_y + INDEX(x) * p.source_x -
+  return NEW2(BSlice, side.first + INDEX(y) * p.source_y + INDEX(x) * p.source_x -
                     INDEX(slice_tap * CHANNELS) * p.source_channel,
                 side.is_inside && uint(y) < uint(p.size_y) && uint(x) < uint(p.size_x));
 }}
-BVALUE b_in(BSlice slice, int k) {{
+FN BVALUE b_in(BSlice slice, int k) {{
   if (!slice.is_inside || k >= p.depth) {{
     return C(0);
   }}
   return load_{0}(p.source, slice.first + INDEX(k) * p.source_channel);
 }}
 #else
-BVALUE b_at(BSide side, int k) {{
+FN BVALUE b_at(BSide side, int k) {{
   const int tap = k % (TAPS_Y * TAPS_X);
   const int y = side.y + tap / TAPS_X * p.tap_y;
   const int x = side.x + tap % TAPS_X * p.tap_x;
@@ -223,7 +223,7 @@ BVALUE b_at(BSide side, int k) {{
                       INDEX(y) * p.source_y + INDEX(x) * p.source_x);
 }}
 #endif
-void put(int row, int column, C sum) {{
+FN void put(int row, int column, C sum) {{
   const uint plane = uint(p.windows_y) * uint(p.windows_x);
   const uint place = uint(column) % plane;
   const int y = int(place / uint(p.windows_x)) * p.step_y + p.first_y;

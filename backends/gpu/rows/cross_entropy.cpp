@@ -36,7 +36,7 @@ constexpr std::string_view kMembers =
 
 // CROSSES: rows follow each other without gaps, so a pack may begin in one and end in the next.
 constexpr std::string_view kMain = R"(
-bool find_row(INDEX row, out INDEX target, out VALUE grad) {
+FN bool find_row(INDEX row, OUT(INDEX) target, OUT(VALUE) grad) {
   const int64_t read = int64_t(load_target(p.targets, row * p.target_step));
   const bool is_class = read >= 0l && read < int64_t(p.classes);
   if (!is_class) {
@@ -46,7 +46,7 @@ bool find_row(INDEX row, out INDEX target, out VALUE grad) {
   grad = load_element(p.grad, row * p.grad_step);
   return is_class;
 }
-void main() {
+FN void main() {
   const INDEX i = INDEX(GROUP) * THREADS + INDEX(THREAD);
   const INDEX begin = i * PACK;
   if (begin >= p.count) {
@@ -80,14 +80,14 @@ void main() {
   }
   VALUE v[PACK];
   load_pack_e(p.probabilities, begin, v);
-  [[unroll]] for (int j = 0; j < PACK; ++j) {
+  UNROLLED for (int j = 0; j < PACK; ++j) {
     const VALUE one = j == hit || j == next_hit ? VALUE(1) : VALUE(0);
     v[j] = (j < left ? grad : next_grad) * (v[j] - one);
   }
 #else
   VALUE v[PACK];
   load_pack_e(p.probabilities, row * p.row_step + first * p.class_step, v);
-  [[unroll]] for (int j = 0; j < PACK; ++j) {
+  UNROLLED for (int j = 0; j < PACK; ++j) {
     v[j] = grad * (v[j] - (j == hit ? VALUE(1) : VALUE(0)));
   }
 #endif

@@ -30,21 +30,21 @@ constexpr std::string_view kLossMembers =
     "uint64_t targets; uint64_t losses; uint64_t cell; INDEX target_step; ";
 
 constexpr std::string_view kFolds = R"(
-shared VALUE group_v[THREADS * COLUMNS];
+SHARED(VALUE, group_v, THREADS * COLUMNS);
 
 #if COLUMNAR
 #define FOLD(NAME, OP) \
-void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
+FN void NAME(IN_OUT_ARRAY(VALUE, s, COLUMNS), int thread, int lane, int lane_step) { \
   if (p.lanes == 1) { \
     return; \
   } \
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) { \
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) { \
     group_v[c * THREADS + thread] = s[c]; \
   } \
   for (int half_lanes = p.lanes / 2; half_lanes > 0; half_lanes /= 2) { \
     barrier(); \
     if (lane < half_lanes) { \
-      [[unroll]] for (int c = 0; c < COLUMNS; ++c) { \
+      UNROLLED for (int c = 0; c < COLUMNS; ++c) { \
         const int i = c * THREADS + thread; \
         s[c] = OP(s[c], group_v[i + half_lanes * lane_step]); \
         group_v[i] = s[c]; \
@@ -52,14 +52,14 @@ void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
     } \
   } \
   barrier(); \
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) { \
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) { \
     s[c] = group_v[c * THREADS + thread - lane * lane_step]; \
   } \
   barrier(); \
 }
 #else
 #define FOLD(NAME, OP) \
-void NAME(inout VALUE s[COLUMNS], int thread, int lane, int lane_step) { \
+FN void NAME(IN_OUT_ARRAY(VALUE, s, COLUMNS), int thread, int lane, int lane_step) { \
   const int width = row_width(p.lanes); \
   for (int d = width / 2; d > 0; d /= 2) { \
     s[0] = OP(s[0], of_lane(s[0], uint(d))); \
@@ -88,7 +88,7 @@ FOLD(fold_max, max)
 // Sums with their maxima, of elements, of threads and of workgroups.
 constexpr std::string_view kSums = R"(
 #if !IS_BACKWARD
-void take(VALUE v, inout VALUE top, inout VALUE sum, inout VALUE lost) {
+FN void take(VALUE v, IN_OUT(VALUE) top, IN_OUT(VALUE) sum, IN_OUT(VALUE) lost) {
   if (v != LOWEST) {
     const VALUE e = m_exp(-abs(v - top));
     const bool is_higher = v > top;
@@ -100,30 +100,30 @@ void take(VALUE v, inout VALUE top, inout VALUE sum, inout VALUE lost) {
     add_long(sum, lost, is_higher ? VALUE(1) : e);
   }
 }
-void meet(inout VALUE top[COLUMNS], inout VALUE sum[COLUMNS], int thread, int lane, int lane_step) {
-  VALUE own[COLUMNS] = top;
+FN void meet(IN_OUT_ARRAY(VALUE, top, COLUMNS), IN_OUT_ARRAY(VALUE, sum, COLUMNS), int thread, int lane, int lane_step) {
+  COPY_ARRAY(VALUE, own, COLUMNS, top);
   fold_max(top, thread, lane, lane_step);
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) {
     sum[c] = own[c] == top[c] ? sum[c] : sum[c] * m_exp(own[c] - top[c]);
   }
   fold_sum(sum, thread, lane, lane_step);
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) {
     sum[c] = top[c] == -(LOWEST) ? NOT_A_NUMBER : sum[c];
   }
 }
 #endif
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Partials { VALUE v[]; };
+BUFFER(Partials, VALUE, 8);
 )";
 
 // A pack of a line that begins at `at`. Elements of other lines in a ragged pack are padding, and
 // are not stored.
 constexpr std::string_view kPacks = R"(
 #if RAGGED
-void load_part(uint64_t from, INDEX at, INDEX r, VALUE padding, out VALUE v[PACK]) {
+FN void load_part(uint64_t from, INDEX at, INDEX r, VALUE padding, OUT_ARRAY(VALUE, v, PACK)) {
   if (r >= 0 && r + PACK <= p.n) {
     load_pack_e(from, at + r, v);
   } else {
-    [[unroll]] for (int i = 0; i < PACK; ++i) {
+    UNROLLED for (int i = 0; i < PACK; ++i) {
       v[i] = padding;
       if (r + i >= 0 && r + i < p.n) {
         v[i] = load_element(from, at + r + i);
@@ -131,11 +131,11 @@ void load_part(uint64_t from, INDEX at, INDEX r, VALUE padding, out VALUE v[PACK
     }
   }
 }
-void store_part(uint64_t to, INDEX at, INDEX r, VALUE v[PACK]) {
+FN void store_part(uint64_t to, INDEX at, INDEX r, VALUE v[PACK]) {
   if (r >= 0 && r + PACK <= p.n) {
     store_pack_e(to, at + r, v);
   } else {
-    [[unroll]] for (int i = 0; i < PACK; ++i) {
+    UNROLLED for (int i = 0; i < PACK; ++i) {
       if (r + i >= 0 && r + i < p.n) {
         store_element(to, at + r + i, v[i]);
       }
@@ -186,7 +186,7 @@ constexpr std::string_view kPlace = R"(
   const INDEX end = is_inside ? min(next_piece, p.n) : INDEX(0);
   VALUE top[COLUMNS];
   VALUE sum[COLUMNS];
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) {
     top[c] = LOWEST;
     sum[c] = VALUE(0);
   }
@@ -197,11 +197,11 @@ constexpr std::string_view kMeasureKept = R"(
 #if IS_BACKWARD
   VALUE w[KEPT * PACK];
 #endif
-  [[unroll]] for (int u = 0; u < KEPT; ++u) {
+  UNROLLED for (int u = 0; u < KEPT; ++u) {
     const INDEX r = begin + INDEX(u) * step;
     VALUE a[PACK];
     VALUE b[PACK];
-    [[unroll]] for (int i = 0; i < PACK; ++i) {
+    UNROLLED for (int i = 0; i < PACK; ++i) {
       a[i] = PADDING;
       b[i] = VALUE(0);
     }
@@ -211,7 +211,7 @@ constexpr std::string_view kMeasureKept = R"(
       LOAD(p.y, y_at, p.step_y, r, VALUE(0), b);
 #endif
     }
-    [[unroll]] for (int i = 0; i < PACK; ++i) {
+    UNROLLED for (int i = 0; i < PACK; ++i) {
       v[u * PACK + i] = a[i];
 #if IS_BACKWARD
       w[u * PACK + i] = b[i];
@@ -219,16 +219,16 @@ constexpr std::string_view kMeasureKept = R"(
     }
   }
 #if IS_BACKWARD
-  [[unroll]] for (int i = 0; i < KEPT * PACK; ++i) {
+  UNROLLED for (int i = 0; i < KEPT * PACK; ++i) {
     sum[i % PACK * COLUMNAR] += IS_LOG != 0 ? v[i] : v[i] * w[i];
   }
   fold_sum(sum, thread, lane, lane_step);
 #else
-  [[unroll]] for (int i = 0; i < KEPT * PACK; ++i) {
+  UNROLLED for (int i = 0; i < KEPT * PACK; ++i) {
     top[i % PACK * COLUMNAR] = max(top[i % PACK * COLUMNAR], v[i]);
   }
   fold_max(top, thread, lane, lane_step);
-  [[unroll]] for (int i = 0; i < KEPT * PACK; ++i) {
+  UNROLLED for (int i = 0; i < KEPT * PACK; ++i) {
     const VALUE e = m_exp(v[i] - top[i % PACK * COLUMNAR]);
     sum[i % PACK * COLUMNAR] += e;
     v[i] = IS_LOG != 0 ? v[i] : e;
@@ -241,7 +241,7 @@ constexpr std::string_view kMeasureLoop = R"(
 #if IS_FINISH
   if (is_inside) {
     for (int i = lane; i < p.splits; i += p.lanes) {
-      [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+      UNROLLED for (int c = 0; c < COLUMNS; ++c) {
         const int at = (int(k + INDEX(c)) * p.splits + i) * 2;
         const VALUE other = Partials(p.partial).v[at + 1];
 #if IS_BACKWARD
@@ -258,7 +258,7 @@ constexpr std::string_view kMeasureLoop = R"(
   }
 #else
   VALUE lost[COLUMNS];
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) {
     lost[c] = VALUE(0);
   }
   for (INDEX r = begin; r < end; r += 4 * step) {
@@ -266,7 +266,7 @@ constexpr std::string_view kMeasureLoop = R"(
 #if IS_BACKWARD
     VALUE b[4][PACK];
 #endif
-    [[unroll]] for (int u = 0; u < 4; ++u) {
+    UNROLLED for (int u = 0; u < 4; ++u) {
       const INDEX at = r + INDEX(u) * step;
       if (at < end) {
         LOAD(p.x, x_at, p.step_x, at, PADDING, a[u]);
@@ -275,9 +275,9 @@ constexpr std::string_view kMeasureLoop = R"(
 #endif
       }
     }
-    [[unroll]] for (int u = 0; u < 4; ++u) {
+    UNROLLED for (int u = 0; u < 4; ++u) {
       if (r + INDEX(u) * step < end) {
-        [[unroll]] for (int i = 0; i < PACK; ++i) {
+        UNROLLED for (int i = 0; i < PACK; ++i) {
 #if IS_BACKWARD
           const int c = i * COLUMNAR;
           add_long(sum[c], lost[c], IS_LOG != 0 ? a[u][i] : a[u][i] * b[u][i]);
@@ -288,7 +288,7 @@ constexpr std::string_view kMeasureLoop = R"(
       }
     }
   }
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) {
     sum[c] = long_sum(sum[c], lost[c]);
   }
 #endif
@@ -299,7 +299,7 @@ constexpr std::string_view kMeasureLoop = R"(
 #endif
 #if IS_MEASURE
   if (is_inside && lane == 0) {
-    [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+    UNROLLED for (int c = 0; c < COLUMNS; ++c) {
       const int at = (int(k + INDEX(c)) * p.splits + piece) * 2;
       Partials(p.partial).v[at] = top[c];
       Partials(p.partial).v[at + 1] = sum[c];
@@ -310,7 +310,7 @@ constexpr std::string_view kMeasureLoop = R"(
 
 constexpr std::string_view kLoss = R"(
   if (is_inside && lane == 0 && piece == 0) {
-    [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+    UNROLLED for (int c = 0; c < COLUMNS; ++c) {
       const int64_t target = int64_t(load_target(p.targets, (k + INDEX(c)) * p.target_step));
       if (target < 0l || target >= int64_t(p.n)) {
         fail(p.cell, 1u, target, int64_t(k) + int64_t(c), int64_t(p.n));
@@ -325,7 +325,7 @@ constexpr std::string_view kLoss = R"(
 
 constexpr std::string_view kFinish = R"(
   VALUE factor[COLUMNS];
-  [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+  UNROLLED for (int c = 0; c < COLUMNS; ++c) {
 #if IS_BACKWARD
     factor[c] = sum[c];
 #elif IS_LOG
@@ -335,7 +335,7 @@ constexpr std::string_view kFinish = R"(
 #endif
   }
 #if KEPT
-  [[unroll]] for (int u = 0; u < KEPT; ++u) {
+  UNROLLED for (int u = 0; u < KEPT; ++u) {
 #else
   for (INDEX r = begin; r < end; r += step) {
 #endif
@@ -348,7 +348,7 @@ constexpr std::string_view kFinish = R"(
       VALUE b[PACK];
 #endif
 #if KEPT
-      [[unroll]] for (int i = 0; i < PACK; ++i) {
+      UNROLLED for (int i = 0; i < PACK; ++i) {
         a[i] = v[u * PACK + i];
 #if IS_BACKWARD
         b[i] = w[u * PACK + i];
@@ -360,7 +360,7 @@ constexpr std::string_view kFinish = R"(
       LOAD(p.y, y_at, p.step_y, r, VALUE(0), b);
 #endif
 #endif
-      [[unroll]] for (int i = 0; i < PACK; ++i) {
+      UNROLLED for (int i = 0; i < PACK; ++i) {
         const int c = i * COLUMNAR;
 #if IS_BACKWARD && IS_LOG
         a[i] = a[i] - m_exp(b[i]) * factor[c];
@@ -445,7 +445,7 @@ std::string shader_text(const LineCall& call,
   text += glsl_long_sum(glsl_value_type(call.dtype));
   text += kFolds;
   text += kSums;
-  text += "void main() {\n";
+  text += "FN void main() {\n";
   text += kPlace;
   text += plan.rounds > 0 ? kMeasureKept : kMeasureLoop;
   text += has_loss && phase != Phase::measure ? kLoss : "";

@@ -54,63 +54,63 @@ struct Part {
 #endif
 };
 #if HAS_PLACE
-shared INDEX group_at[THREADS * COLUMNS];
+SHARED(INDEX, group_at, THREADS * COLUMNS);
 #endif
-shared VALUE group_v[THREADS * COLUMNS];
-void leave(int at, Part x) {
+SHARED(VALUE, group_v, THREADS * COLUMNS);
+FN void leave(int at, Part x) {
   group_v[at] = x.v;
 #if HAS_PLACE
   group_at[at] = x.at;
 #endif
 }
-Part left_at(int at) {
+FN Part left_at(int at) {
 #if HAS_PLACE
-  return Part(group_v[at], group_at[at]);
+  return NEW2(Part, group_v[at], group_at[at]);
 #else
-  return Part(group_v[at]);
+  return NEW1(Part, group_v[at]);
 #endif
 }
 
 #if HAS_PLACE
-bool is_none(VALUE v) { return IS_NONE; }
+FN bool is_none(VALUE v) { return IS_NONE; }
 // NaN wins, then the better value, then the first place.
-Part join(Part a, Part b) {
+FN Part join(Part a, Part b) {
   const bool a_none = is_none(a.v);
   const bool b_none = is_none(b.v);
   const bool is_tie = a_none ? b_none : (!b_none && a.v == b.v);
   const bool takes = is_tie ? b.at < a.at : (!a_none && (b_none || b.v BETTER a.v));
   return takes ? b : a;
 }
-Part part(VALUE v, INDEX at) { return Part(v, at); }
-Part start() { return Part(START, LAST_PLACE); }
+FN Part part(VALUE v, INDEX at) { return NEW2(Part, v, at); }
+FN Part start() { return NEW2(Part, START, LAST_PLACE); }
 #else
-Part join(Part a, Part b) { return Part(JOIN(a.v, b.v)); }
-Part part(VALUE v, INDEX at) { return Part(v); }
-Part start() { return Part(START); }
+FN Part join(Part a, Part b) { return NEW1(Part, JOIN(a.v, b.v)); }
+FN Part part(VALUE v, INDEX at) { return NEW1(Part, v); }
+FN Part start() { return NEW1(Part, START); }
 #endif
 #if !COLUMNAR
 // That of the lane whose number differs in these bits.
-Part part_of_lane(Part x, uint bits) {
+FN Part part_of_lane(Part x, uint bits) {
 #if HAS_PLACE
-  return Part(of_lane(x.v, bits), of_lane(x.at, bits));
+  return NEW2(Part, of_lane(x.v, bits), of_lane(x.at, bits));
 #else
-  return Part(of_lane(x.v, bits));
+  return NEW1(Part, of_lane(x.v, bits));
 #endif
 }
 #endif
 
 #if FROM_PARTIAL
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Values { VALUE v[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Places { INDEX v[]; };
-void fetch(INDEX base, INDEX r, out Part parts[PACK]) {
+BUFFER(Values, VALUE, 8);
+BUFFER(Places, INDEX, 8);
+FN void fetch(INDEX base, INDEX r, OUT_ARRAY(Part, parts, PACK)) {
 #if HAS_PLACE
-  parts[0] = Part(Values(p.x).v[int(base + r)], Places(p.places).v[int(base + r)]);
+  parts[0] = NEW2(Part, Values(p.x).v[int(base + r)], Places(p.places).v[int(base + r)]);
 #else
-  parts[0] = Part(Values(p.x).v[int(base + r)]);
+  parts[0] = NEW1(Part, Values(p.x).v[int(base + r)]);
 #endif
 }
 #else
-void fetch(INDEX base, INDEX r, out Part parts[PACK]) {
+FN void fetch(INDEX base, INDEX r, OUT_ARRAY(Part, parts, PACK)) {
   INDEX offset;
   reduced_places(r, offset);
   LOADED v[PACK];
@@ -124,29 +124,29 @@ void fetch(INDEX base, INDEX r, out Part parts[PACK]) {
 
 constexpr std::string_view kStore = R"(
 #if TO_PARTIAL
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer OutValues { VALUE v[]; };
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer OutPlaces { INDEX v[]; };
-void store(INDEX k, INDEX to, int piece, Part result) {
+BUFFER(OutValues, VALUE, 8);
+BUFFER(OutPlaces, INDEX, 8);
+FN void store(INDEX k, INDEX to, int piece, Part result) {
   OutValues(p.y).v[int(k) * p.splits + piece] = result.v;
 #if HAS_PLACE
   OutPlaces(p.y_places).v[int(k) * p.splits + piece] = result.at;
 #endif
 }
 #else
-void store(INDEX k, INDEX to, int piece, Part result) {
+FN void store(INDEX k, INDEX to, int piece, Part result) {
 #if IS_POSITION
   store_i64(p.y, to, int64_t(result.at));
 #elif IS_MEAN
-  store_pack_y(p.y, to, VALUE[1](p.count == VALUE(0) ? NOT_A_NUMBER : m_div(result.v, p.count)));
+  store_pack_y(p.y, to, ARRAY1(VALUE)(p.count == VALUE(0) ? NOT_A_NUMBER : m_div(result.v, p.count)));
 #else
-  store_pack_y(p.y, to, VALUE[1](result.v));
+  store_pack_y(p.y, to, ARRAY1(VALUE)(result.v));
 #endif
 }
 #endif
 )";
 
 constexpr std::string_view kMain = R"(
-void main() {
+FN void main() {
   const int lines = THREADS / p.lanes;
 #if COLUMNAR
   const int thread = int(THREAD);
@@ -183,11 +183,11 @@ void main() {
     INDEX r = INDEX(piece) * p.chunk + INDEX(lane) * ALONG_PACK;
     for (; r + 3 * step < end; r += 4 * step) {
       Part parts[4][PACK];
-      [[unroll]] for (int u = 0; u < 4; ++u) {
+      UNROLLED for (int u = 0; u < 4; ++u) {
         fetch(base, r + INDEX(u) * step, parts[u]);
       }
-      [[unroll]] for (int u = 0; u < 4; ++u) {
-        [[unroll]] for (int i = 0; i < PACK; ++i) {
+      UNROLLED for (int u = 0; u < 4; ++u) {
+        UNROLLED for (int i = 0; i < PACK; ++i) {
           best[i * COLUMNAR] = join(best[i * COLUMNAR], parts[u][i]);
         }
       }
@@ -204,7 +204,7 @@ void main() {
     for (; r < end; r += step) {
       Part parts[PACK];
       fetch(base, r, parts);
-      [[unroll]] for (int i = 0; i < PACK; ++i) {
+      UNROLLED for (int i = 0; i < PACK; ++i) {
         best[i * COLUMNAR] = join(best[i * COLUMNAR], parts[i]);
       }
     }
@@ -219,13 +219,13 @@ void main() {
   for (int half_lanes = p.lanes / 2; half_lanes > 0; half_lanes /= 2) {
     barrier();
     if (lane >= half_lanes && lane < 2 * half_lanes) {
-      [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+      UNROLLED for (int c = 0; c < COLUMNS; ++c) {
         leave(c * THREADS + thread, best[c]);
       }
     }
     barrier();
     if (lane < half_lanes) {
-      [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+      UNROLLED for (int c = 0; c < COLUMNS; ++c) {
         best[c] = join(best[c], left_at(c * THREADS + thread + half_lanes * lane_step));
       }
     }
@@ -248,7 +248,7 @@ void main() {
   }
 #endif
   if (is_inside && lane == 0) {
-    [[unroll]] for (int c = 0; c < COLUMNS; ++c) {
+    UNROLLED for (int c = 0; c < COLUMNS; ++c) {
       store(k + INDEX(c), to + INDEX(c) * p.step, piece, best[c]);
     }
   }

@@ -37,7 +37,7 @@ constexpr std::int64_t kThreadsPerMulti = 1024;
 // Line `line`, chunk `chunk`: elements begin to end of the scan's order; x and y are offsets of
 // element 0.
 constexpr std::string_view kPlace = R"(
-void place(INDEX line, out INDEX x, out INDEX y) {
+FN void place(INDEX line, OUT(INDEX) x, OUT(INDEX) y) {
   walk(line, x);
   x += p.x_begin;
   const INDEX outer = INDEX(UINDEX(line) / UINDEX(p.inner));
@@ -46,8 +46,8 @@ void place(INDEX line, out INDEX x, out INDEX y) {
 )";
 
 constexpr std::string_view kGroupSums = R"(
-shared ACC part[256];
-void main() {
+SHARED(ACC, part, 256);
+FN void main() {
   const INDEX item = INDEX(GROUP);
   if (item >= p.lines * p.chunks) {
     return;
@@ -77,9 +77,9 @@ void main() {
 )";
 
 constexpr std::string_view kScanParts = R"(
-shared ACC part[256];
+SHARED(ACC, part, 256);
 // Of the group's values, the sums up to each.
-void scan_parts() {
+FN void scan_parts() {
   barrier();
   for (uint step = 1u; step < 256u; step <<= 1) {
     ACC sum = part[THREAD];
@@ -95,7 +95,7 @@ void scan_parts() {
 
 // Replaces the sums of a line's chunks by the sums of all chunks before.
 constexpr std::string_view kMiddle = R"(
-void main() {
+FN void main() {
   const INDEX line = INDEX(GROUP);
   if (line >= p.lines) {
     return;
@@ -119,8 +119,8 @@ void main() {
 // Padded by one in 32, because threads read four neighbours each.
 constexpr std::string_view kGroupLast = R"(
 #define TILE(i) tile[(i) + ((i) >> 5)]
-shared ACC tile[1024 + 32];
-void main() {
+SHARED(ACC, tile, 1024 + 32);
+FN void main() {
   const INDEX item = INDEX(GROUP);
   if (item >= p.lines * p.chunks) {
     return;
@@ -137,7 +137,7 @@ void main() {
   }
   const uint mine = THREAD * 4u;
   for (INDEX begin = first; begin < end; begin += 1024) {
-    [[unroll]] for (uint k = 0u; k < 4u; ++k) {
+    UNROLLED for (uint k = 0u; k < 4u; ++k) {
       const uint at = k * 256u + THREAD;
       const INDEX j = begin + INDEX(at);
       TILE(at) = j < end ? LOAD(p.x, x + j * p.x_step) : ACC(0);
@@ -145,7 +145,7 @@ void main() {
     barrier();
     ACC sums[4];
     sums[0] = TILE(mine);
-    [[unroll]] for (uint k = 1u; k < 4u; ++k) {
+    UNROLLED for (uint k = 1u; k < 4u; ++k) {
       sums[k] = sums[k - 1u] + TILE(mine + k);
     }
     part[THREAD] = sums[3];
@@ -154,12 +154,12 @@ void main() {
     if (THREAD > 0u) {
       before += part[THREAD - 1u];
     }
-    [[unroll]] for (uint k = 0u; k < 4u; ++k) {
+    UNROLLED for (uint k = 0u; k < 4u; ++k) {
       TILE(mine + k) = before + sums[k];
     }
     ADD(carry, lost, part[255]);
     barrier();
-    [[unroll]] for (uint k = 0u; k < 4u; ++k) {
+    UNROLLED for (uint k = 0u; k < 4u; ++k) {
       const uint at = k * 256u + THREAD;
       const INDEX j = begin + INDEX(at);
       if (j < end) {
@@ -173,7 +173,7 @@ void main() {
 
 // Neighbouring threads have neighbouring lines.
 constexpr std::string_view kThread = R"(
-void main() {
+FN void main() {
   const INDEX item = INDEX(GROUP) * 256 + INDEX(THREAD);
   if (item >= p.lines * p.chunks) {
     return;

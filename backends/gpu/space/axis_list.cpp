@@ -62,7 +62,7 @@ std::string AxisList::glsl_places(std::string_view name, bool wide) const {
   std::string outs;
   std::string body;
   for (int operand = 0; operand < operand_count(); ++operand) {
-    outs += fmt::format(", out INDEX o{}", operand);
+    outs += fmt::format(", OUT(INDEX) o{}", operand);
     body += fmt::format("  o{} = INDEX(0);\n", operand);
   }
   for (int axis = rank() - 1; axis >= 0; --axis) {
@@ -79,7 +79,7 @@ std::string AxisList::glsl_places(std::string_view name, bool wide) const {
       body += fmt::format("  o{1} += r{2} * p.{0}_s{2}_{1};\n", name, operand, axis);
     }
   }
-  return fmt::format("void {}_places(INDEX i{}) {{\n{}}}\n", name, outs, body);
+  return fmt::format("FN void {}_places(INDEX i{}) {{\n{}}}\n", name, outs, body);
 }
 
 }  // namespace hearth::gpu

@@ -59,11 +59,11 @@ std::string glsl_walk_members(int rank, std::string_view operands) {
 }
 
 std::string glsl_walk(int rank, std::string_view operands) {
-  std::string text = "void walk(INDEX i";
+  std::string text = "FN void walk(INDEX i";
   std::string begin;
   std::string end;
   for (const char operand : operands) {
-    text += fmt::format(", out INDEX {}", operand);
+    text += fmt::format(", OUT(INDEX) {}", operand);
     begin += fmt::format("  {0} = p.{0}_start;\n", operand);
     end += fmt::format("  {0} += i * p.{0}0;\n", operand);
   }
@@ -104,14 +104,14 @@ std::string_view glsl_unit(int unit_bytes) noexcept {
     case 8:
       return R"(
 #define UNIT uvec2
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words64v { uvec2 v[]; };
+BUFFER(Words64v, uvec2, 8);
 #define LOAD_UNIT(address, i) ELEMENT(Words64v, address, i, 8l)
 #define STORE_UNIT(address, i, value) ELEMENT(Words64v, address, i, 8l) = value
 )";
     default:
       return R"(
 #define UNIT uvec4
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Words128 { uvec4 v[]; };
+BUFFER(Words128, uvec4, 16);
 #define LOAD_UNIT(address, i) ELEMENT(Words128, address, i, 16l)
 #define STORE_UNIT(address, i, value) ELEMENT(Words128, address, i, 16l) = value
 )";

@@ -72,8 +72,9 @@ std::string element_pack(std::string_view name, DType dtype) {
   const std::string_view type = glsl_value_type(dtype);
   const bool is_bool = dtype == DType::boolean;
   return fmt::format(
-      "void load_pack_{0}(uint64_t a, INDEX i, out {1} v[1]) {{ v[0] = {3}(load_{2}(a, i)); }}\n"
-      "void store_pack_{0}(uint64_t a, INDEX i, {1} v[1]) {{ store_{2}(a, i, v[0]{4}); }}\n",
+      "FN void load_pack_{0}(uint64_t a, INDEX i, OUT_ARRAY({1}, v, 1)) {{ v[0] = {3}(load_{2}(a, "
+      "i)); }}\n"
+      "FN void store_pack_{0}(uint64_t a, INDEX i, {1} v[1]) {{ store_{2}(a, i, v[0]{4}); }}\n",
       name,
       type,
       glsl_suffix(dtype),
@@ -106,15 +107,10 @@ std::string glsl_pack(std::string_view name, DType dtype, std::int64_t pack, boo
   const std::string_view vector = kVectors[words];
   const std::string element = wide ? fmt::format("Pack_{}(a + uint64_t(i) * {}ul).v[0]", name, size)
                                    : fmt::format("Pack_{}(a).v[i / {}]", name, pack);
-  std::string text = fmt::format(
-      "layout(buffer_reference, scalar, buffer_reference_align = {}) buffer Pack_{} {{ {} v[]; "
-      "}};\n",
-      words * 4,
-      name,
-      vector);
+  std::string text = fmt::format("BUFFER(Pack_{}, {}, {});\n", name, vector, words * 4);
   const std::string_view type = glsl_value_type(dtype);
-  text +=
-      fmt::format("void load_pack_{}(uint64_t a, INDEX i, out {} v[{}]) {{\n", name, type, pack);
+  text += fmt::format(
+      "FN void load_pack_{}(uint64_t a, INDEX i, OUT_ARRAY({}, v, {})) {{\n", name, type, pack);
   text += fmt::format("  const {} whole = {};\n  uint w[{}];\n", vector, element, words);
   for (std::int64_t i = 0; i < words; ++i) {
     text += words == 1 ? "  w[0] = whole;\n" : fmt::format("  w[{0}] = whole[{0}];\n", i);
@@ -122,11 +118,12 @@ std::string glsl_pack(std::string_view name, DType dtype, std::int64_t pack, boo
   for (std::int64_t j = 0; j < pack; ++j) {
     text += fmt::format("  v[{}] = {};\n", j, unpacked(dtype, j));
   }
-  text += fmt::format("}}\nvoid store_pack_{}(uint64_t a, INDEX i, {} v[{}]) {{\n  uint w[{}];\n",
-                      name,
-                      type,
-                      pack,
-                      words);
+  text +=
+      fmt::format("}}\nFN void store_pack_{}(uint64_t a, INDEX i, {} v[{}]) {{\n  uint w[{}];\n",
+                  name,
+                  type,
+                  pack,
+                  words);
   std::string all;
   for (std::int64_t i = 0; i < words; ++i) {
     text += fmt::format("  w[{}] = 0u;\n", i);

@@ -60,7 +60,7 @@ Divisor::Divisor(std::int64_t size) noexcept {
 
 std::string_view glsl_divide() noexcept {
   return R"(
-uint divide(uint n, uint factor, uint shift) {
+FN uint divide(uint n, uint factor, uint shift) {
   uint high;
   uint low;
   umulExtended(n, factor, high, low);

@@ -37,13 +37,12 @@ std::uint64_t end_of(DType type, bool is_lowest) noexcept {
 
 // The value of the thread `distance` away.
 std::string exchanged(std::string_view type, std::string_view value, std::string_view distance) {
-  return type == "int64_t"
-             ? fmt::format(
-                   "int64_t(packUint2x32(subgroupShuffleXor(unpackUint2x32(uint64_t({})), "
-                   "{})))",
-                   value,
-                   distance)
-             : fmt::format("subgroupShuffleXor({}, {})", value, distance);
+  return type == "int64_t" ? fmt::format(
+                                 "int64_t(packUint2x32(shuffle_xor(unpackUint2x32(uint64_t({})), "
+                                 "{})))",
+                                 value,
+                                 distance)
+                           : fmt::format("shuffle_xor({}, {})", value, distance);
 }
 
 // A butterfly: all threads receive the fold of x over all. The lower thread's value is the first
@@ -51,17 +50,16 @@ std::string exchanged(std::string_view type, std::string_view value, std::string
 std::string butterfly(FoldOp op, DType type, const std::string& width) {
   std::string step;
   if (op == FoldOp::max || op == FoldOp::min) {
-    step = "const bool is_upper = (gl_SubgroupInvocationID & d) != 0u;\nx = " +
+    step = "const bool is_upper = (LANE_NUMBER & d) != 0u;\nx = " +
            glsl_fold_step(op, type, "(is_upper ? other : x)", "(is_upper ? x : other)") + ";\n";
   } else {
     step = "x = " + glsl_fold_step(op, type, "x", "other") + ";\n";
   }
-  return fmt::format(
-      "[[unroll]] for (uint d = 1u; d < {}; d <<= 1) {{\nconst {} other = {};\n{}}}\n",
-      width,
-      glsl_compute_type(type),
-      exchanged(glsl_compute_type(type), "x", "d"),
-      step);
+  return fmt::format("UNROLLED for (uint d = 1u; d < {}; d <<= 1) {{\nconst {} other = {};\n{}}}\n",
+                     width,
+                     glsl_compute_type(type),
+                     exchanged(glsl_compute_type(type), "x", "d"),
+                     step);
 }
 
 }  // namespace
@@ -97,7 +95,7 @@ std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const st
 
 std::string glsl_long_sum(std::string_view type) {
   return fmt::format(R"(
-void add_long(inout {0} sum, inout {0} lost, {0} x) {{
+FN void add_long(IN_OUT({0}) sum, IN_OUT({0}) lost, {0} x) {{
   precise {0} total = sum + x;
   precise {0} moved = total - sum;
   precise {0} rest = total - moved;
@@ -107,7 +105,7 @@ void add_long(inout {0} sum, inout {0} lost, {0} x) {{
   sum = total;
   lost = all_lost;
 }}
-{0} long_sum({0} sum, {0} lost) {{
+FN {0} long_sum({0} sum, {0} lost) {{
   precise {0} total = sum + lost;
   return is_nan(total) ? sum : total;
 }}
@@ -123,18 +121,18 @@ std::string glsl_adding(DType type) {
 
 std::string_view glsl_row_threads() noexcept {
   return R"(
-bool has_full_subgroups() { return gl_NumSubgroups * gl_SubgroupSize == gl_WorkGroupSize.x; }
-int row_thread() {
-  return has_full_subgroups() ? int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID)
+FN bool has_full_subgroups() { return WARP_COUNT * WARP_SIZE == GROUP_SIZE; }
+FN int row_thread() {
+  return has_full_subgroups() ? int(WARP_NUMBER * WARP_SIZE + LANE_NUMBER)
                               : int(THREAD);
 }
-int row_width(int lanes) { return has_full_subgroups() ? min(lanes, int(gl_SubgroupSize)) : 1; }
+FN int row_width(int lanes) { return has_full_subgroups() ? min(lanes, int(WARP_SIZE)) : 1; }
 )";
 }
 
 std::string glsl_of_lane(std::string_view type) {
   return fmt::format(
-      "{0} of_lane({0} x, uint bits) {{\nreturn {1};\n}}\n", type, exchanged(type, "x", "bits"));
+      "FN {0} of_lane({0} x, uint bits) {{\nreturn {1};\n}}\n", type, exchanged(type, "x", "bits"));
 }
 
 std::string glsl_join_name(FoldOp op, DType type) {
@@ -148,8 +146,8 @@ std::string glsl_join(FoldOp op, DType type, int row_threads, int threads) {
   const std::string part = fmt::format("{}_parts[i]", join);
   // Without full subgroups, one thread's value after another.
   std::string text = fmt::format(
-      "shared {0} {1}_parts[{2}];\n"
-      "{0} {1}({0} x) {{\n"
+      "SHARED({0}, {1}_parts, {2});\n"
+      "FN {0} {1}({0} x) {{\n"
       "if (!has_full_subgroups()) {{\n"
       "const uint first = uint(THREAD) / {3}u * {3}u;\n"
       "barrier();\n"
@@ -169,17 +167,17 @@ std::string glsl_join(FoldOp op, DType type, int row_threads, int threads) {
   // Folds within subgroups, then each subgroup folds the results of all.
   return text + fmt::format(
                     "{0}"
-                    "if (gl_NumSubgroups > 1u) {{\n"
+                    "if (WARP_COUNT > 1u) {{\n"
                     "barrier();\n"
-                    "if (gl_SubgroupInvocationID == 0u) {{\n{1}_parts[gl_SubgroupID] = x;\n}}\n"
+                    "if (LANE_NUMBER == 0u) {{\n{1}_parts[WARP_NUMBER] = x;\n}}\n"
                     "barrier();\n"
                     "x = {2};\n"
-                    "for (uint i = gl_SubgroupInvocationID; i < gl_NumSubgroups; i += "
-                    "gl_SubgroupSize) {{\nx = {3};\n}}\n"
+                    "for (uint i = LANE_NUMBER; i < WARP_COUNT; i += "
+                    "WARP_SIZE) {{\nx = {3};\n}}\n"
                     "{0}"
                     "}}\n"
                     "return x;\n}}\n",
-                    butterfly(op, type, "gl_SubgroupSize"),
+                    butterfly(op, type, "WARP_SIZE"),
                     join,
                     glsl_fold_start(op, type),
                     glsl_fold_step(op, type, "x", part));

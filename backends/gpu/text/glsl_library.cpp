@@ -21,32 +21,33 @@ struct LibraryFunction {
 
 // A function stands behind its callees.
 constexpr LibraryFunction kLibrary[] = {
-    {"min_f32", "float min_f32(float a, float b) { return a < b || is_nan(a) ? a : b; }\n"},
-    {"max_f32", "float max_f32(float a, float b) { return a > b || is_nan(a) ? a : b; }\n"},
-    {"min_f64", "double min_f64(double a, double b) { return a < b || is_nan(a) ? a : b; }\n"},
-    {"max_f64", "double max_f64(double a, double b) { return a > b || is_nan(a) ? a : b; }\n"},
-    {"min_i32", "int min_i32(int a, int b) { return a < b ? a : b; }\n"},
-    {"max_i32", "int max_i32(int a, int b) { return a > b ? a : b; }\n"},
-    {"min_i64", "int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }\n"},
-    {"max_i64", "int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }\n"},
-    {"min_u8", "uint min_u8(uint a, uint b) { return a < b ? a : b; }\n"},
-    {"max_u8", "uint max_u8(uint a, uint b) { return a > b ? a : b; }\n"},
-    {"min_i8", "int min_i8(int a, int b) { return a < b ? a : b; }\n"},
-    {"max_i8", "int max_i8(int a, int b) { return a > b ? a : b; }\n"},
+    {"min_f32", "FN float min_f32(float a, float b) { return a < b || is_nan(a) ? a : b; }\n"},
+    {"max_f32", "FN float max_f32(float a, float b) { return a > b || is_nan(a) ? a : b; }\n"},
+    {"min_f64", "FN double min_f64(double a, double b) { return a < b || is_nan(a) ? a : b; }\n"},
+    {"max_f64", "FN double max_f64(double a, double b) { return a > b || is_nan(a) ? a : b; }\n"},
+    {"min_i32", "FN int min_i32(int a, int b) { return a < b ? a : b; }\n"},
+    {"max_i32", "FN int max_i32(int a, int b) { return a > b ? a : b; }\n"},
+    {"min_i64", "FN int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }\n"},
+    {"max_i64", "FN int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }\n"},
+    {"min_u8", "FN uint min_u8(uint a, uint b) { return a < b ? a : b; }\n"},
+    {"max_u8", "FN uint max_u8(uint a, uint b) { return a > b ? a : b; }\n"},
+    {"min_i8", "FN int min_i8(int a, int b) { return a < b ? a : b; }\n"},
+    {"max_i8", "FN int max_i8(int a, int b) { return a > b ? a : b; }\n"},
     // Of equal values the first is kept; NaN wins over every number.
-    {"top_f32", "float top_f32(float a, float b) { return b > a || is_nan(b) ? b : a; }\n"},
-    {"bottom_f32", "float bottom_f32(float a, float b) { return b < a || is_nan(b) ? b : a; }\n"},
-    {"top_f64", "double top_f64(double a, double b) { return b > a || is_nan(b) ? b : a; }\n"},
+    {"top_f32", "FN float top_f32(float a, float b) { return b > a || is_nan(b) ? b : a; }\n"},
+    {"bottom_f32",
+     "FN float bottom_f32(float a, float b) { return b < a || is_nan(b) ? b : a; }\n"},
+    {"top_f64", "FN double top_f64(double a, double b) { return b > a || is_nan(b) ? b : a; }\n"},
     {"bottom_f64",
-     "double bottom_f64(double a, double b) { return b < a || is_nan(b) ? b : a; }\n"},
+     "FN double bottom_f64(double a, double b) { return b < a || is_nan(b) ? b : a; }\n"},
     // The smallest value over -1 wraps; division by zero gives 0.
-    {"div_i32", "int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
+    {"div_i32", "FN int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
     {"div_i64",
-     "int64_t div_i64(int64_t a, int64_t b) { return b == -1l ? -a : b == 0l ? 0l : a / b; }\n"},
-    {"div_u8", "uint div_u8(uint a, uint b) { return b == 0u ? 0u : a / b; }\n"},
-    {"div_i8", "int div_i8(int a, int b) { return b == 0 ? 0 : ((a / b) << 24) >> 24; }\n"},
+     "FN int64_t div_i64(int64_t a, int64_t b) { return b == -1l ? -a : b == 0l ? 0l : a / b; }\n"},
+    {"div_u8", "FN uint div_u8(uint a, uint b) { return b == 0u ? 0u : a / b; }\n"},
+    {"div_i8", "FN int div_i8(int a, int b) { return b == 0 ? 0 : ((a / b) << 24) >> 24; }\n"},
     {"pow_i32",
-     R"(int pow_i32(int base, int exponent) {
+     R"(FN int pow_i32(int base, int exponent) {
   if (exponent < 0) {
     return base == 1 ? 1 : base == -1 ? ((exponent & 1) != 0 ? -1 : 1) : 0;
   }
@@ -59,7 +60,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"pow_i8",
-     R"(int pow_i8(int base, int exponent) {
+     R"(FN int pow_i8(int base, int exponent) {
   if (exponent < 0) {
     return base == 1 ? 1 : base == -1 ? ((exponent & 1) != 0 ? -1 : 1) : 0;
   }
@@ -72,7 +73,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"pow_i64",
-     R"(int64_t pow_i64(int64_t base, int64_t exponent) {
+     R"(FN int64_t pow_i64(int64_t base, int64_t exponent) {
   if (exponent < 0l) {
     return base == 1l ? 1l : base == -1l ? ((exponent & 1l) != 0l ? -1l : 1l) : 0l;
   }
@@ -85,7 +86,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"pow_u8",
-     R"(uint pow_u8(uint base, uint exponent) {
+     R"(FN uint pow_u8(uint base, uint exponent) {
   uint result = 1u;
   for (uint square = base; exponent != 0u; exponent >>= 1) {
     result *= (exponent & 1u) != 0u ? square : 1u;
@@ -94,10 +95,10 @@ constexpr LibraryFunction kLibrary[] = {
   return result & 255u;
 }
 )"},
-    {"bool_of_f32", "bool bool_of_f32(float x) { return x != 0.0 || is_nan(x); }\n"},
-    {"bool_of_f64", "bool bool_of_f64(double x) { return x != 0.0lf || is_nan(x); }\n"},
+    {"bool_of_f32", "FN bool bool_of_f32(float x) { return x != 0.0 || is_nan(x); }\n"},
+    {"bool_of_f64", "FN bool bool_of_f64(double x) { return x != 0.0lf || is_nan(x); }\n"},
     {"i32_of_f32",
-     R"(int i32_of_f32(float x) {
+     R"(FN int i32_of_f32(float x) {
   return is_nan(x)            ? 0
          : x >= 2147483648.0  ? 0x7fffffff
          : x <= -2147483648.0 ? int(0x80000000u)
@@ -105,7 +106,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"i64_of_f32",
-     R"(int64_t i64_of_f32(float x) {
+     R"(FN int64_t i64_of_f32(float x) {
   return is_nan(x)                     ? 0l
          : x >= 9223372036854775808.0  ? 0x7fffffffffffffffl
          : x <= -9223372036854775808.0 ? int64_t(0x8000000000000000ul)
@@ -113,13 +114,13 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"u8_of_f32",
-     "uint u8_of_f32(float x) { return is_nan(x) || x <= 0.0 ? 0u : x >= 255.0 ? 255u : "
+     "FN uint u8_of_f32(float x) { return is_nan(x) || x <= 0.0 ? 0u : x >= 255.0 ? 255u : "
      "uint(x); }\n"},
     {"i8_of_f32",
-     "int i8_of_f32(float x) { return is_nan(x) ? 0 : x <= -128.0 ? -128 : x >= 127.0 ? 127 : "
+     "FN int i8_of_f32(float x) { return is_nan(x) ? 0 : x <= -128.0 ? -128 : x >= 127.0 ? 127 : "
      "int(x); }\n"},
     {"i32_of_f64",
-     R"(int i32_of_f64(double x) {
+     R"(FN int i32_of_f64(double x) {
   return is_nan(x)              ? 0
          : x >= 2147483647.0lf  ? 0x7fffffff
          : x <= -2147483648.0lf ? int(0x80000000u)
@@ -127,7 +128,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"i64_of_f64",
-     R"(int64_t i64_of_f64(double x) {
+     R"(FN int64_t i64_of_f64(double x) {
   return is_nan(x)                       ? 0l
          : x >= 9223372036854775808.0lf  ? 0x7fffffffffffffffl
          : x <= -9223372036854775808.0lf ? int64_t(0x8000000000000000ul)
@@ -135,17 +136,18 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"u8_of_f64",
-     "uint u8_of_f64(double x) { return is_nan(x) || x <= 0.0lf ? 0u : x >= 255.0lf ? 255u : "
+     "FN uint u8_of_f64(double x) { return is_nan(x) || x <= 0.0lf ? 0u : x >= 255.0lf ? 255u : "
      "uint(x); }\n"},
     {"i8_of_f64",
-     "int i8_of_f64(double x) { return is_nan(x) ? 0 : x <= -128.0lf ? -128 : x >= 127.0lf ? 127 : "
+     "FN int i8_of_f64(double x) { return is_nan(x) ? 0 : x <= -128.0lf ? -128 : x >= 127.0lf ? "
+     "127 : "
      "int(x); }\n"},
-    {"f16_of_f32", "float f16_of_f32(float x) { return f16_to_f32(f32_to_f16(x)); }\n"},
-    {"bf16_of_f32", "float bf16_of_f32(float x) { return bf16_to_f32(f32_to_bf16(x)); }\n"},
+    {"f16_of_f32", "FN float f16_of_f32(float x) { return f16_to_f32(f32_to_f16(x)); }\n"},
+    {"bf16_of_f32", "FN float bf16_of_f32(float x) { return bf16_to_f32(f32_to_bf16(x)); }\n"},
     // First of two roundings to 16 bits: rounds toward zero, and sets the last bit when something
     // was lost. The second rounding then gives the result of a single one (round to odd).
     {"sticky_of_f64",
-     R"(float sticky_of_f64(double x) {
+     R"(FN float sticky_of_f64(double x) {
   const float near = float(x);
   if (is_nan(x) || double(near) == x) {
     return near;
@@ -155,7 +157,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"sticky_of_i64",
-     R"(float sticky_of_i64(int64_t x) {
+     R"(FN float sticky_of_i64(int64_t x) {
   const uint64_t size = x < 0l ? uint64_t(-x) : uint64_t(x);
   const uint high = uint(size >> 32);
   const int top = high != 0u ? findMSB(high) + 32 : findMSB(uint(size));
@@ -167,7 +169,7 @@ constexpr LibraryFunction kLibrary[] = {
 }
 )"},
     {"sticky_of_i32",
-     R"(float sticky_of_i32(int x) {
+     R"(FN float sticky_of_i32(int x) {
   const uint size = x < 0 ? uint(-x) : uint(x);
   const int shift = max(findMSB(size) - 23, 0);
   const uint lost = size & ((1u << shift) - 1u);
@@ -178,12 +180,12 @@ constexpr LibraryFunction kLibrary[] = {
 )"},
     {"philox_word",
      R"(// Philox4x32-10 (runtime/base/values/philox.hpp): word place % 4 of block counter + place / 4.
-uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t place) {
+FN uint philox_word(IN_OUT(PhiloxCache) cache, int64_t seed, int64_t counter, int64_t place) {
   const uint64_t block = uint64_t(counter) + (uint64_t(place) >> 2);
   if (!cache.is_set || cache.block != block) {
     uvec2 key = unpackUint2x32(uint64_t(seed));
     uvec4 words = uvec4(unpackUint2x32(block), 0u, 0u);
-    [[unroll]] for (int i = 0; i < 10; ++i) {
+    UNROLLED for (int i = 0; i < 10; ++i) {
       uint a_high;
       uint a_low;
       uint b_high;
@@ -203,11 +205,11 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
 }
 )"},
     // For results that are rounded to f16 or bf16 at once: relative error below 2^-14.
-    {"q_div", "float q_div(float a, float b) { return a / b; }\n"},
+    {"q_div", "FN float q_div(float a, float b) { return a / b; }\n"},
     // Divides by a number that is the same for all elements: the compiler computes its reciprocal
     // once.
     {"q_div_by",
-     R"(float q_div_by(float a, float b) {
+     R"(FN float q_div_by(float a, float b) {
   const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
   if (exponent > 3u && exponent < 251u) {
     return a * (1.0 / b);
@@ -215,10 +217,10 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
   return a / b;
 }
 )"},
-    {"q_sqrt", "float q_sqrt(float x) { return x > 0.0 ? sqrt(x) : x == 0.0 ? x : M_NAN; }\n"},
-    {"q_exp", "float q_exp(float x) { return exp2(x * 1.44269504088896341); }\n"},
+    {"q_sqrt", "FN float q_sqrt(float x) { return x > 0.0 ? sqrt(x) : x == 0.0 ? x : M_NAN; }\n"},
+    {"q_exp", "FN float q_exp(float x) { return exp2(x * 1.44269504088896341); }\n"},
     {"q_tanh",
-     R"(float q_tanh(float x) {
+     R"(FN float q_tanh(float x) {
   const float magnitude = abs(x);
   const float z = x * x;
   const float near = magnitude - magnitude * z * (0.333333333 - 0.133333333 * z);
@@ -230,7 +232,7 @@ uint philox_word(inout PhiloxCache cache, int64_t seed, int64_t counter, int64_t
     // 1 - 2^polynomial nearly down to 0, of least relative error with the slope of erf there.
     // Beyond 4 the polynomial goes on falling, to -infinity. A NaN stays NaN.
     {"q_erf",
-     R"(float q_erf(float x) {
+     R"(FN float q_erf(float x) {
   const float t = abs(x);
   float far = -1.97596766e-05 * t - 2.90754886e-03;
   far = far * t + 2.96609815e-02;
@@ -340,7 +342,7 @@ std::string glsl_philox_caches(int count) {
   }
   std::string text = "struct PhiloxCache { bool is_set; uint64_t block; uvec4 words; };\n";
   for (int i = 0; i < count; ++i) {
-    text += fmt::format("PhiloxCache words{} = PhiloxCache(false, 0ul, uvec4(0u));\n", i);
+    text += fmt::format("PhiloxCache words{} = NEW3(PhiloxCache, false, 0ul, uvec4(0u));\n", i);
   }
   return text;
 }
@@ -358,13 +360,13 @@ std::string glsl_pointwise_function(const KernelIR& kernel, std::string_view nam
   BodyPrinter printer(kernel, kGlsl);
   std::string body;
   printer.print_all(body);
-  std::string text = fmt::format("void {}(", name);
+  std::string text = fmt::format("FN void {}(", name);
   for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
-    text += fmt::format("const in {} x{}, ", glsl_compute_type(kernel.inputs[i].dtype), i);
+    text += fmt::format("IN({}) x{}, ", glsl_compute_type(kernel.inputs[i].dtype), i);
   }
-  text += "const in int64_t place";
+  text += "IN(int64_t) place";
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {
-    text += fmt::format(", out {} y{}", glsl_compute_type(kernel.outputs[i].dtype), i);
+    text += fmt::format(", OUT({}) y{}", glsl_compute_type(kernel.outputs[i].dtype), i);
   }
   text += ") {\n" + body;
   for (std::size_t i = 0; i < kernel.outputs.size(); ++i) {

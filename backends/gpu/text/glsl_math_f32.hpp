@@ -12,14 +12,14 @@ namespace hearth::detail {
 inline constexpr std::string_view kBasicF32 = R"(
 #define M_INF uintBitsToFloat(0x7f800000u)
 #define M_NAN uintBitsToFloat(0x7fc00000u)
-bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
+FN bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
 // Of a magnitude, which has no sign. LLVM 15 gets masks wrong on CPUs with AVX-512.
 #ifdef CONVERTS_F16
-float m_copy_sign(float magnitude, float x) {
+FN float m_copy_sign(float magnitude, float x) {
   return uintBitsToFloat(floatBitsToUint(magnitude) ^ (floatBitsToUint(x) & 0x80000000u));
 }
 #else
-float m_copy_sign(float magnitude, float x) {
+FN float m_copy_sign(float magnitude, float x) {
   return floatBitsToUint(x) >= 0x80000000u ? -magnitude : magnitude;
 }
 #endif
@@ -28,7 +28,7 @@ float m_copy_sign(float magnitude, float x) {
 // One Newton step on the driver's quotient, which may be 2.5 units off. Near the ends of the range
 // both operands are scaled first.
 inline constexpr std::string_view kDivF32 = R"(
-float m_div(float a, float b) {
+FN float m_div(float a, float b) {
   const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
   const float scale = exponent < 27u ? 1.152921504606847e18 :
                       exponent > 227u ? 8.673617379884035e-19 : 1.0;
@@ -43,7 +43,7 @@ float m_div(float a, float b) {
 )";
 
 inline constexpr std::string_view kSqrtF32 = R"(
-float m_sqrt(float x) {
+FN float m_sqrt(float x) {
   if (!(x > 0.0)) {
     return x == 0.0 ? x : M_NAN;
   }
@@ -61,18 +61,18 @@ float m_sqrt(float x) {
 
 inline constexpr std::string_view kExpF32 = R"(
 // e^r for |r| <= 0.35.
-float m_exp_near(float r) {
+FN float m_exp_near(float r) {
   M_EXP_POLYNOMIAL(p, r)
   return p * (r * r) + r + 1.0;
 }
 // x*2^n in two steps, so that results outside of the normal range come out right.
-float m_scale(float x, int n) {
+FN float m_scale(float x, int n) {
   const int half_n = n >> 1;
   precise const float near = x * intBitsToFloat((half_n + 127) << 23);
   precise const float all_of_it = near * intBitsToFloat((n - half_n + 127) << 23);
   return all_of_it;
 }
-float m_exp(float x) {
+FN float m_exp(float x) {
   const float c = x > 89.0 ? 89.0 : x < -104.0 ? -104.0 : x;
   precise const float shifted = c * 1.44269504088896341 + 12582912.0;
   precise const float n = shifted - 12582912.0;
@@ -83,7 +83,7 @@ float m_exp(float x) {
 )";
 
 inline constexpr std::string_view kLogF32 = R"(
-float m_log(float x) {
+FN float m_log(float x) {
   const bool tiny = x < 1.17549435e-38;
   const float normal = tiny ? x * 8388608.0 : x;
   const int centred = floatBitsToInt(normal) - 0x3f3504f3;
@@ -100,7 +100,7 @@ float m_log(float x) {
 // Rounding 1 + x loses a part of x. The logarithm's derivative, 1/(1 + x), times that part corrects
 // the result.
 inline constexpr std::string_view kLog1pF32 = R"(
-float m_log1p(float x) {
+FN float m_log1p(float x) {
   precise const float u = 1.0 + x;
   precise const float lost = x - (u - 1.0);
   const float near = m_log(u);
@@ -110,7 +110,7 @@ float m_log1p(float x) {
 )";
 
 inline constexpr std::string_view kExpm1F32 = R"(
-float m_expm1(float x) {
+FN float m_expm1(float x) {
   M_EXP_POLYNOMIAL(p, x)
   return x == 0.0 ? x : abs(x) < 0.346 ? p * (x * x) + x : m_exp(x) - 1.0;
 }
@@ -120,7 +120,7 @@ float m_expm1(float x) {
 // determine its quarter turn.
 inline constexpr std::string_view kSineF32 = R"(
 // x less the nearest multiple of π/2, |x| > 8192; `quadrant` is that multiple, modulo 4.
-float m_reduce_large(float x, out uint quadrant) {
+FN float m_reduce_large(float x, OUT(uint) quadrant) {
   const uint bits = floatBitsToUint(x);
   const uint64_t m = uint64_t((bits & 0x7fffffu) | 0x800000u);
   const int place = int((bits >> 23) & 255u) - 150 - 2 + 32;
@@ -138,7 +138,7 @@ float m_reduce_large(float x, out uint quadrant) {
   quadrant = (bits >> 31) != 0u ? 0u - quadrant : quadrant;
   return (bits >> 31) != 0u ? -r : r;
 }
-float m_sine(float x, uint quarter_turns) {
+FN float m_sine(float x, uint quarter_turns) {
   precise const float shifted = x * 0.636619772367581343 + 12582912.0;
   precise const float n = shifted - 12582912.0;
   precise float r = ((x - n * 1.5703125) - n * 4.837512969970703125e-4) - n * 7.5495336204767e-8;
@@ -159,12 +159,12 @@ float m_sine(float x, uint quarter_turns) {
   const float value = (quadrant & 1u) != 0u ? c : m_copy_sign(abs(s), r);
   return is_nan(x) ? x : uintBitsToFloat(floatBitsToUint(value) ^ ((quadrant & 2u) << 30));
 }
-float m_sin(float x) { return x == 0.0 ? x : m_sine(x, 0u); }
-float m_cos(float x) { return m_sine(x, 1u); }
+FN float m_sin(float x) { return x == 0.0 ? x : m_sine(x, 0u); }
+FN float m_cos(float x) { return m_sine(x, 1u); }
 )";
 
 inline constexpr std::string_view kTanhF32 = R"(
-float m_tanh(float x) {
+FN float m_tanh(float x) {
   const float magnitude = abs(x);
   const float z = x * x;
   M_TANH_POLYNOMIAL(p, z)
@@ -178,7 +178,7 @@ float m_tanh(float x) {
 // Near 0 an odd polynomial, else 1 - 2^polynomial. There the power is below 0.2, which scales down
 // the error of exp2().
 inline constexpr std::string_view kErfF32 = R"(
-float m_erf(float x) {
+FN float m_erf(float x) {
   const float magnitude = abs(x);
   const float t = magnitude > 4.0 ? 4.0 : magnitude;
   const float s = t * t;
@@ -199,9 +199,9 @@ float m_erf(float x) {
 // halves are exact, so fused and unfused fma() give equal results. Special cases are those of C's
 // pow.
 inline constexpr std::string_view kPowF32 = R"(
-float m_upper(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
+FN float m_upper(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xfffff000u); }
 // a·b less `product`, its rounded value.
-float m_product_rest(float a, float b, float product) {
+FN float m_product_rest(float a, float b, float product) {
   const float ah = m_upper(a);
   const float bh = m_upper(b);
   precise const float al = a - ah;
@@ -210,7 +210,7 @@ float m_product_rest(float a, float b, float product) {
   return rest;
 }
 // log2(a) for a > 0, finite, as .x + .y.
-vec2 m_log2_wide(float a) {
+FN vec2 m_log2_wide(float a) {
   const bool tiny = a < 1.17549435e-38;
   const float normal = tiny ? a * 8388608.0 : a;
   const int centred = floatBitsToInt(normal) - 0x3f3504f3;
@@ -237,7 +237,7 @@ vec2 m_log2_wide(float a) {
   precise const float low = (e == 0.0 ? 0.0 : lh - (high - e)) + ll;
   return vec2(high, low);
 }
-float m_pow(float x, float y) {
+FN float m_pow(float x, float y) {
   const float a = abs(x);
   const bool is_inside = a > 0.0 && m_is_finite(a);
   const vec2 l = is_inside ? m_log2_wide(a) : vec2(a == 0.0 ? -M_INF : M_INF, 0.0);

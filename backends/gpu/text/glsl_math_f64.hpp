@@ -16,7 +16,7 @@ namespace hearth::detail {
 inline constexpr std::string_view kTwoOverPi = R"(
 #define M_PICK(a, b, c, d, e, f, g, h) \
   mix(mix(mix(a, b, odd), mix(c, d, odd), two), mix(mix(e, f, odd), mix(g, h, odd), two), four)
-uint m_pi_pick(int word) {
+FN uint m_pi_pick(int word) {
   const bool odd = (word & 1) != 0;
   const bool two = (word & 2) != 0;
   const bool four = (word & 4) != 0;
@@ -24,13 +24,13 @@ uint m_pi_pick(int word) {
                0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
 }
 // 32 bits of two words, from bit `shift` below 32 on.
-uint m_pi_bits(uint word, uint next, uint shift) {
+FN uint m_pi_bits(uint word, uint next, uint shift) {
   return (word << shift) | ((next >> 1) >> (31u - shift));
 }
 )";
 
 inline constexpr std::string_view kTwoOverPiF64 = R"(
-uint m_pi_pick_all(int word) {
+FN uint m_pi_pick_all(int word) {
   const bool odd = (word & 1) != 0;
   const bool two = (word & 2) != 0;
   const bool four = (word & 4) != 0;
@@ -50,15 +50,15 @@ uint m_pi_pick_all(int word) {
 inline constexpr std::string_view kBasicF64 = R"(
 #define M_INF_D packDouble2x32(uvec2(0u, 0x7ff00000u))
 #define M_NAN_D packDouble2x32(uvec2(0u, 0x7ff80000u))
-bool m_is_finite(double x) { return (unpackDouble2x32(x).y & 0x7ff00000u) != 0x7ff00000u; }
-double m_copy_sign(double magnitude, double x) {
+FN bool m_is_finite(double x) { return (unpackDouble2x32(x).y & 0x7ff00000u) != 0x7ff00000u; }
+FN double m_copy_sign(double magnitude, double x) {
   const uint difference = unpackDouble2x32(magnitude).y ^ unpackDouble2x32(x).y;
   return difference >= 0x80000000u ? -magnitude : magnitude;
 }
 )";
 
 inline constexpr std::string_view kDivF64 = R"(
-double m_div(double a, double b) {
+FN double m_div(double a, double b) {
   const uint exponent = (unpackDouble2x32(b).y >> 20) & 2047u;
   const double scale = exponent < 200u ? 1.3407807929942597e154lf :
                        exponent > 1846u ? 7.458340731200207e-155lf : 1.0lf;
@@ -72,7 +72,7 @@ double m_div(double a, double b) {
 )";
 
 inline constexpr std::string_view kSqrtF64 = R"(
-double m_sqrt(double x) {
+FN double m_sqrt(double x) {
   if (!(x > 0.0lf)) {
     return x == 0.0lf ? x : M_NAN_D;
   }
@@ -90,7 +90,7 @@ double m_sqrt(double x) {
 
 inline constexpr std::string_view kExpF64 = R"(
 // (e^r - 1 - r)/r^2 for |r| <= 0.35.
-double m_exp_tail(double r) {
+FN double m_exp_tail(double r) {
   double p = 1.6059043836821613e-10lf;
   p = p * r + 2.08767569878681e-9lf;
   p = p * r + 2.505210838544172e-8lf;
@@ -104,14 +104,14 @@ double m_exp_tail(double r) {
   p = p * r + 1.6666666666666666e-1lf;
   return p * r + 0.5lf;
 }
-double m_exp_near(double r) { return m_exp_tail(r) * (r * r) + r + 1.0lf; }
-double m_scale(double x, int n) {
+FN double m_exp_near(double r) { return m_exp_tail(r) * (r * r) + r + 1.0lf; }
+FN double m_scale(double x, int n) {
   const int half_n = n >> 1;
   precise const double near = x * packDouble2x32(uvec2(0u, uint(half_n + 1023) << 20));
   precise const double all_of_it = near * packDouble2x32(uvec2(0u, uint(n - half_n + 1023) << 20));
   return all_of_it;
 }
-double m_exp(double x) {
+FN double m_exp(double x) {
   const double c = x > 710.0lf ? 710.0lf : x < -746.0lf ? -746.0lf : x;
   precise const double shifted = c * 1.4426950408889634lf + 6755399441055744.0lf;
   precise const double n = shifted - 6755399441055744.0lf;
@@ -122,7 +122,7 @@ double m_exp(double x) {
 )";
 
 inline constexpr std::string_view kLogF64 = R"(
-double m_log(double x) {
+FN double m_log(double x) {
   const bool tiny = x < 2.2250738585072014e-308lf;
   const double normal = tiny ? x * 18014398509481984.0lf : x;
   const uvec2 words = unpackDouble2x32(normal);
@@ -149,7 +149,7 @@ double m_log(double x) {
 )";
 
 inline constexpr std::string_view kLog1pF64 = R"(
-double m_log1p(double x) {
+FN double m_log1p(double x) {
   precise const double u = 1.0lf + x;
   precise const double lost = x - (u - 1.0lf);
   const double near = m_log(u);
@@ -159,14 +159,14 @@ double m_log1p(double x) {
 )";
 
 inline constexpr std::string_view kExpm1F64 = R"(
-double m_expm1(double x) {
+FN double m_expm1(double x) {
   return x == 0.0lf ? x : abs(x) < 0.346lf ? m_exp_tail(x) * (x * x) + x : m_exp(x) - 1.0lf;
 }
 )";
 
 inline constexpr std::string_view kSineF64 = R"(
 // As for float, with 192 bits of the product: the rest of a double may begin with 62 zeros.
-double m_reduce_large(double x, out uint quadrant) {
+FN double m_reduce_large(double x, OUT(uint) quadrant) {
   const uvec2 words = unpackDouble2x32(x);
   const uint64_t m0 = uint64_t(words.x);
   const uint64_t m1 = uint64_t((words.y & 0xfffffu) | 0x100000u);
@@ -182,7 +182,7 @@ double m_reduce_large(double x, out uint quadrant) {
     next = here;
     const uint64_t low = m0 * word;
     const uint64_t sum = (low & 0xfffffffful) + (before & 0xfffffffful) + carry;
-    [[unroll]] for (int k = 4; k > 0; --k) {
+    UNROLLED for (int k = 4; k > 0; --k) {
       result[k] = result[k - 1];
     }
     result[0] = uint(sum);
@@ -206,7 +206,7 @@ double m_reduce_large(double x, out uint quadrant) {
   const double r = quarters * 1.5707963267948966lf;
   return is_negative != is_above ? -r : r;
 }
-double m_sine(double x, uint quarter_turns) {
+FN double m_sine(double x, uint quarter_turns) {
   precise const double shifted = x * 0.6366197723675814lf + 6755399441055744.0lf;
   precise const double n = shifted - 6755399441055744.0lf;
   precise double r = ((x - n * 1.5707963267341256lf) - n * 6.077100506303966e-11lf) -
@@ -241,12 +241,12 @@ double m_sine(double x, uint quarter_turns) {
   const double value = (quadrant & 1u) != 0u ? c : m_copy_sign(s, r);
   return is_nan(x) ? x : (quadrant & 2u) != 0u ? -value : value;
 }
-double m_sin(double x) { return x == 0.0lf ? x : m_sine(x, 0u); }
-double m_cos(double x) { return m_sine(x, 1u); }
+FN double m_sin(double x) { return x == 0.0lf ? x : m_sine(x, 0u); }
+FN double m_cos(double x) { return m_sine(x, 1u); }
 )";
 
 inline constexpr std::string_view kTanhF64 = R"(
-double m_tanh(double x) {
+FN double m_tanh(double x) {
   const double magnitude = abs(x);
   const double e = m_expm1(magnitude > 20.0lf ? 40.0lf : magnitude + magnitude);
   return is_nan(x) ? x : m_copy_sign(e / (e + 2.0lf), x);
@@ -256,7 +256,7 @@ double m_tanh(double x) {
 // Fitted by Chebyshev points in 60 digits: erf(x)/x in x^2 up to 1, and erfc(x)·exp(x^2) in (x -
 // 3)/(x + 3) from 1 to 6. The error is below 2^-55.
 inline constexpr std::string_view kErfF64 = R"(
-double m_erf(double x) {
+FN double m_erf(double x) {
   const double magnitude = abs(x);
   if (magnitude <= 1.0lf) {
     const double z = x * x;
@@ -298,11 +298,11 @@ double m_erf(double x) {
 )";
 
 inline constexpr std::string_view kPowF64 = R"(
-double m_upper(double x) {
+FN double m_upper(double x) {
   const uvec2 words = unpackDouble2x32(x);
   return packDouble2x32(uvec2(words.x & 0xf8000000u, words.y));
 }
-double m_product_rest(double a, double b, double product) {
+FN double m_product_rest(double a, double b, double product) {
   const double ah = m_upper(a);
   const double bh = m_upper(b);
   precise const double al = a - ah;
@@ -310,7 +310,7 @@ double m_product_rest(double a, double b, double product) {
   precise const double rest = (((ah * bh - product) + ah * bl) + al * bh) + al * bl;
   return rest;
 }
-dvec2 m_log2_wide(double a) {
+FN dvec2 m_log2_wide(double a) {
   const bool tiny = a < 2.2250738585072014e-308lf;
   const double normal = tiny ? a * 18014398509481984.0lf : a;
   const uvec2 words = unpackDouble2x32(normal);
@@ -346,7 +346,7 @@ dvec2 m_log2_wide(double a) {
   precise const double low = (e == 0.0lf ? 0.0lf : lh - (high - e)) + ll;
   return dvec2(high, low);
 }
-double m_pow(double x, double y) {
+FN double m_pow(double x, double y) {
   const double a = abs(x);
   const bool is_inside = a > 0.0lf && m_is_finite(a);
   const dvec2 l = is_inside ? m_log2_wide(a) : dvec2(a == 0.0lf ? -M_INF_D : M_INF_D, 0.0lf);

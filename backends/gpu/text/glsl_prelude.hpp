@@ -27,7 +27,17 @@ struct PreludeOptions {
   std::string_view more_extensions = {};  ///< "#extension ... : require" lines.
 };
 
+/// The front of a kernel's text: its options, and the place of a language's prelude.
 [[nodiscard]] std::string glsl_prelude(const PreludeOptions& options);
+
+/// The place in a kernel's text where each language puts its vocabulary and prelude_functions().
+inline constexpr std::string_view kPreludePlace = "#pragma prelude\n";
+/// Functions in the vocabulary that every language's prelude has: is_nan(), conversions, loads and
+/// stores.
+[[nodiscard]] std::string prelude_functions();
+/// A kernel's text as GLSL: puts GLSL's prelude into its place. A text without the place is GLSL
+/// already.
+[[nodiscard]] std::string glsl_text(std::string_view text);
 
 /// Bytes of push constants that parameters may use. Every device has 128 bytes; the rest belongs to
 /// the device (LoopWatch). Longer parameter blocks lie in memory.

@@ -90,9 +90,9 @@ std::string_view value_of(std::int64_t words) {
 
 std::string_view glsl_vector_types() noexcept {
   return R"(
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words1 { uint v; };
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Words2 { uvec2 v; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Words4 { uvec4 v; };
+BUFFER_ONE(Words1, uint, 4);
+BUFFER_ONE(Words2, uvec2, 8);
+BUFFER_ONE(Words4, uvec4, 16);
 )";
 }
 
@@ -101,9 +101,11 @@ std::string glsl_vector_access(DType dtype, int elements) {
   HEARTH_ASSERT(words >= 1, "a vector has at least one word");
   const std::string_view type = glsl_compute_type(dtype);
   const std::int64_t step = words < 4 ? words : 4;
-  std::string load = fmt::format(
-      "void load_{0}x{1}(uint64_t a, out {2} x[{1}]) {{\n", glsl_suffix(dtype), elements, type);
-  std::string store = fmt::format("void store_{0}x{1}(uint64_t a, const in {2} y[{1}]) {{\n",
+  std::string load = fmt::format("FN void load_{0}x{1}(uint64_t a, OUT_ARRAY({2}, x, {1})) {{\n",
+                                 glsl_suffix(dtype),
+                                 elements,
+                                 type);
+  std::string store = fmt::format("FN void store_{0}x{1}(uint64_t a, IN_ARRAY({2}, y, {1})) {{\n",
                                   glsl_suffix(dtype),
                                   elements,
                                   type);

@@ -11,10 +11,8 @@ namespace hearth::vulkan {
 namespace {
 
 constexpr std::string_view kMain = "void main()";
-/// The declaration by glsl_parameters(), up to its members and behind them.
-constexpr std::string_view kBlock = "layout(push_constant, scalar) uniform ";
-constexpr std::string_view kEndOfBlock = "} p;";
-constexpr std::string_view kEndOfRoot = "};";
+constexpr std::string_view kLongParameters = "\nLONG_PARAMETERS ";
+constexpr std::string_view kParameters = "\nPARAMETERS ";
 
 // The bound is two, a value that compilers cannot infer. A program's own text must avoid these
 // names.
@@ -36,10 +34,10 @@ void main() {
 
 // Unrolled loops have no steps.
 bool has_loops(std::string_view text) noexcept {
-  constexpr std::string_view kUnrolled = "[[unroll]] ";
   for (std::size_t at = text.find("for ("); at != std::string_view::npos;
        at = text.find("for (", at + 1)) {
-    if (!text.substr(0, at).ends_with(kUnrolled)) {
+    const std::string_view before = text.substr(0, at);
+    if (!before.ends_with("UNROLLED ") || before.ends_with("MAYBE_UNROLLED ")) {
       return true;
     }
   }
@@ -60,27 +58,20 @@ Result<std::unique_ptr<LoopWatch>> LoopWatch::make(const VulkanDevice& device) {
 // The word's address is no constant of the shader: a constant would miss the driver's cache in each
 // run.
 std::string LoopWatch::watched(std::string_view text, bool may_hide_loops) {
-  const std::size_t block = text.find(kBlock);
+  const bool is_root = text.find(kLongParameters) != std::string_view::npos;
+  const bool has_block = is_root || text.find(kParameters) != std::string_view::npos;
   const std::size_t main = text.rfind(kMain);  // a program's own text may contain one, too
-  if (block == std::string_view::npos || main == std::string_view::npos ||
-      (!may_hide_loops && !has_loops(text))) {
+  if (!has_block || main == std::string_view::npos || (!may_hide_loops && !has_loops(text))) {
     return std::string(text);
   }
-  const bool is_root = text.substr(block + kBlock.size()).starts_with("Root ");
-  const std::size_t end = text.find(is_root ? kEndOfRoot : kEndOfBlock, block);
-  const std::string_view last = is_root ? kEndOfRoot : kEndOfBlock;
-  std::string out(text.substr(0, end));
-  out +=
-      fmt::format("layout(offset = {}) uint64_t watched_at; {}\n#define WATCHED_AT {}watched_at\n",
-                  gpu::kPushBytes,
-                  last,
-                  is_root ? "" : "p.");
-  const std::size_t behind = end + last.size();
-  out += text.substr(behind, main - behind);
-  out += "void watched_main()";
-  out += text.substr(main + kMain.size());
-  out += kTwoSteps;
-  return out;
+  return fmt::format(
+      "#define PUSHED layout(offset = {}) uint64_t watched_at;\n#define WATCHED_AT {}watched_at\n"
+      "{}void watched_main(){}{}",
+      gpu::kPushBytes,
+      is_root ? "" : "p.",
+      text.substr(0, main),
+      text.substr(main + kMain.size()),
+      kTwoSteps);
 }
 
 bool LoopWatch::has_seen_any() const noexcept {

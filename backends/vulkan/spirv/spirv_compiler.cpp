@@ -158,9 +158,10 @@ std::uint32_t glsl_compiler_version() noexcept {
 }
 
 Result<SpirvModule> compile_glsl(std::string_view name,
-                                 const std::string& text,
+                                 const std::string& kernel,
                                  SpirvOptions options) {
   start_compiler();
+  const std::string text = gpu::glsl_text(kernel);
   glslang::TShader shader(EShLangCompute);
   const char* const source = text.c_str();
   shader.setStrings(&source, 1);

@@ -86,6 +86,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_VULKAN_WITHOUT",
      "Names of Vulkan's extensions, with commas between them, that devices do without although "
      "their drivers have them (none when not set)."},
+    {Setting::cuda_library_path,
+     "HEARTH_CUDA_LIBRARY_PATH",
+     "Folders with NVIDIA's libraries for cuda devices (driver, NVRTC, cuBLASLt), with colons "
+     "between them; looked through before the usual places (none when not set)."},
     {Setting::console,
      "HEARTH_CONSOLE",
      "Display of a Trainer whose program sets none: live, dashboard, plain or silent (live on a "

@@ -39,11 +39,12 @@ enum class Setting : std::uint8_t {
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   vulkan_shuffle,       ///< HEARTH_VULKAN_SHUFFLE
   vulkan_without,       ///< HEARTH_VULKAN_WITHOUT
+  cuda_library_path,    ///< HEARTH_CUDA_LIBRARY_PATH
   console,              ///< HEARTH_CONSOLE
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 22;
+inline constexpr int kSettingCount = 23;
 /// The highest value of Setting::cores.
 inline constexpr std::int64_t kMostCores = 65536;
 

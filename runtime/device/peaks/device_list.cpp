@@ -70,9 +70,13 @@ bool is_sound(const FaultPlan& faults) {
          are_numbers(faults.corrupted_downloads) && are_numbers(faults.forgotten_barriers);
 }
 
+bool is_gpu(std::string_view name) noexcept {
+  return name.starts_with("vulkan:") || name.starts_with("cuda:");
+}
+
 /// A planned fault that the device does not support: a test that plans it would pass without it.
 /// Empty if there is none.
-std::string_view fault_without_effect(const FaultPlan& faults, bool is_vulkan) {
+std::string_view fault_without_effect(const FaultPlan& faults, bool is_of_gpu) {
   const auto which = [](std::initializer_list<std::pair<bool, std::string_view>> all) {
     for (const auto& [is_planned, name] : all) {
       if (is_planned) {
@@ -81,7 +85,7 @@ std::string_view fault_without_effect(const FaultPlan& faults, bool is_vulkan) {
     }
     return std::string_view();
   };
-  return is_vulkan ? which({{!faults.failing_submits.empty(), "failing_submits"},
+  return is_of_gpu ? which({{!faults.failing_submits.empty(), "failing_submits"},
                             {!faults.late_failures.empty(), "late_failures"},
                             {faults.failing_allocation != 0, "failing_allocation"},
                             {faults.lost_at != std::chrono::nanoseconds::max(), "lost_at"},
@@ -110,18 +114,18 @@ std::string flaw_of(const DeviceOptions& device) {
   if (!device.faults) {
     return {};
   }
-  if (!device.name.starts_with("sim:") && !device.name.starts_with("vulkan:")) {
-    return "faults are for sim and vulkan devices alone";
+  const bool is_of_gpu = is_gpu(device.name);
+  if (!device.name.starts_with("sim:") && !is_of_gpu) {
+    return "faults are for sim, vulkan and cuda devices alone";
   }
   if (!is_sound(*device.faults)) {
     return "faults are numbered from 1, and the time of a loss is not below 0";
   }
-  const bool is_vulkan = device.name.starts_with("vulkan:");
-  if (const auto without = fault_without_effect(*device.faults, is_vulkan); !without.empty()) {
+  if (const auto without = fault_without_effect(*device.faults, is_of_gpu); !without.empty()) {
     return fmt::format("its faults have {}, which {} devices do not support; they support {}",
                        without,
-                       is_vulkan ? "vulkan" : "sim",
-                       is_vulkan ? "lost_at_submit, lost_at_call, refused_at_call, hanging_submit "
+                       std::string_view(device.name).substr(0, device.name.find(':')),
+                       is_of_gpu ? "lost_at_submit, lost_at_call, refused_at_call, hanging_submit "
                                    "and failing_compiles"
                                  : "all but lost_at_call and refused_at_call");
   }
@@ -164,7 +168,7 @@ void share_cores(std::vector<DeviceOptions>& devices, SourceLoc loc) {
 int share_of_copies(const std::vector<DeviceOptions>& devices) {
   constexpr std::size_t kMost = 8;
   const auto gpus = static_cast<std::size_t>(std::ranges::count_if(
-      devices, [](const DeviceOptions& device) { return device.name.starts_with("vulkan:"); }));
+      devices, [](const DeviceOptions& device) { return is_gpu(device.name); }));
   return static_cast<int>(std::clamp<std::size_t>(
       static_cast<std::size_t>(core_share()) / std::max<std::size_t>(gpus, 1), 1, kMost));
 }
@@ -174,7 +178,7 @@ void share_memory(DeviceList& list) {
   const std::int64_t all = available_host_bytes();
   for (std::size_t i = 0; i < list.devices.size(); ++i) {
     // A GPU's budget refers to its own memory, which is known once it is open.
-    if (list.devices[i].memory_budget_bytes == 0 && !list.devices[i].name.starts_with("vulkan:")) {
+    if (list.devices[i].memory_budget_bytes == 0 && !is_gpu(list.devices[i].name)) {
       list.devices[i].memory_budget_bytes =
           i < list.listed_count ? all / 10 * 6 / static_cast<std::int64_t>(list.listed_count)
                                 : all / 16;

@@ -10,15 +10,15 @@ find_row(row, r0);
 precise float h0[16];
 precise float h3[16];
 precise float f1 = uintBitsToFloat(0xff800000u);
-[[unroll]] for (int c = 0; c < 4; ++c) {
+UNROLLED for (int c = 0; c < 4; ++c) {
 const INDEX col = (INDEX(lane) + c * 128) * 4;
 if (col < p.columns) {
 float a0[4];
 load_f32x4(p.x0 + uint64_t(int64_t(r0 + col) * 4l), a0);
-[[unroll]] for (int k = 0; k < 4; ++k) {
+UNROLLED for (int k = 0; k < 4; ++k) {
 h0[c * 4 + k] = a0[k];
 }
-[[unroll]] for (int k = 0; k < 4; ++k) {
+UNROLLED for (int k = 0; k < 4; ++k) {
 const int e = c * 4 + k;
 const int64_t index1 = int64_t(col + k);
 const int64_t place = int64_t(row) * int64_t(p.columns) + index1;
@@ -28,10 +28,10 @@ f1 = top_f32(f1, h0[e]);
 }
 f1 = join_max_f32(f1);
 precise float f5 = 0.0f;
-[[unroll]] for (int c = 0; c < 4; ++c) {
+UNROLLED for (int c = 0; c < 4; ++c) {
 const INDEX col = (INDEX(lane) + c * 128) * 4;
 if (col < p.columns) {
-[[unroll]] for (int k = 0; k < 4; ++k) {
+UNROLLED for (int k = 0; k < 4; ++k) {
 const int e = c * 4 + k;
 const int64_t index1 = int64_t(col + k);
 const int64_t place = int64_t(row) * int64_t(p.columns) + index1;
@@ -43,11 +43,11 @@ f5 = f5 + h3[e];
 }
 f5 = join_sum_f32(f5);
 precise const float v6 = m_div(1.0f, f5);
-[[unroll]] for (int c = 0; c < 4; ++c) {
+UNROLLED for (int c = 0; c < 4; ++c) {
 const INDEX col = (INDEX(lane) + c * 128) * 4;
 if (col < p.columns) {
 float b0[4];
-[[unroll]] for (int k = 0; k < 4; ++k) {
+UNROLLED for (int k = 0; k < 4; ++k) {
 const int e = c * 4 + k;
 const int64_t index1 = int64_t(col + k);
 const int64_t place = int64_t(row) * int64_t(p.columns) + index1;

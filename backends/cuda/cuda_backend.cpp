@@ -1,0 +1,70 @@
+#include <hearth/backends/cuda/cuda_backend.hpp>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <hearth/runtime/base/settings.hpp>
+
+#include "backends/gpu/gpu_backend.hpp"
+#include "cuda_gpu.hpp"
+
+namespace hearth::cuda {
+
+namespace {
+
+// The folders of the options, or else those of the environment.
+std::string folders_of(const std::string& of_options) {
+  using hearth::detail::Setting;
+  return of_options.empty() ? hearth::detail::Settings::from_environment()
+                                  .text(Setting::cuda_library_path)
+                                  .value_or("")
+                            : of_options;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
+  HEARTH_TRY(std::shared_ptr<const CudaDevice> device,
+             CudaDevice::open(options.name,
+                              options.index,
+                              {.library_folder = folders_of(options.library_folder),
+                               .wait_limit = options.wait_limit,
+                               .interprets_always = options.interprets_always,
+                               .lost_at_call = options.faults.lost_at_call,
+                               .refused_at_call = options.faults.refused_at_call}));
+  HEARTH_TRY(std::shared_ptr<CudaCompiler> compiler, CudaCompiler::make(device));
+  return gpu::GpuBackend::open(
+      std::make_shared<const CudaGpu>(std::move(device), std::move(compiler), options.log),
+      {.executor = options.executor,
+       .compiles_beside = options.compiles_beside,
+       .log = options.log,
+       .faults = std::move(options.faults),
+       .staging = options.staging,
+       .wait_limit = options.wait_limit,
+       .shuffle_seed = std::nullopt});
+}
+
+Result<std::vector<CudaDeviceInfo>> cuda_devices(const std::string& library_folder) {
+  const std::string folders = folders_of(library_folder);
+  HEARTH_TRY(const std::shared_ptr<const DriverApi> api, DriverApi::open(folders));
+  HEARTH_TRY(const std::vector<ListedDevice> devices, list_devices(*api));
+  const Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(folders);
+  std::vector<CudaDeviceInfo> out;
+  for (const ListedDevice& device : devices) {
+    CudaDeviceInfo& info = out.emplace_back();
+    info.name = device.name;
+    info.driver = fmt::format("CUDA {}.{}", api->version / 1000, api->version % 1000 / 10);
+    if (nvrtc.has_value()) {
+      info.driver += fmt::format(", NVRTC {}.{} of {}",
+                                 nvrtc.value()->version / 1000,
+                                 nvrtc.value()->version % 1000 / 10,
+                                 nvrtc.value()->file);
+    } else {
+      info.lack = nvrtc.error().text;
+    }
+  }
+  return out;
+}
+
+}  // namespace hearth::cuda

@@ -1,0 +1,230 @@
+#include "cuda_device.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cuda_memory.hpp"
+
+namespace hearth::cuda {
+namespace {
+
+constexpr int kLeastArchitecture = 70;  // independent threads of a warp
+
+std::string hex(const CUuuid& uuid) {
+  std::string text;
+  for (const char byte : uuid.bytes) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
+Error wrong(const DriverApi& api, std::string_view call, CUresult result) {
+  return {.code = ErrorCode::not_found,
+          .text = fmt::format("CUDA's {} gave {}", call, api.text_of(result))};
+}
+
+}  // namespace
+
+Result<std::vector<ListedDevice>> list_devices(const DriverApi& api) {
+  int count = 0;
+  if (const CUresult result = api.cuDeviceGetCount(&count); result != kSuccess) {
+    return wrong(api, "cuDeviceGetCount", result);
+  }
+  std::vector<ListedDevice> devices;
+  for (int i = 0; i < count; ++i) {
+    ListedDevice& device = devices.emplace_back();
+    char name[256] = {};
+    CUuuid uuid{};
+    int major = 0;
+    int minor = 0;
+    CUresult result = api.cuDeviceGet(&device.handle, i);
+    result =
+        result != kSuccess ? result : api.cuDeviceGetName(name, sizeof name - 1, device.handle);
+    result = result != kSuccess ? result : api.cuDeviceGetUuid_v2(&uuid, device.handle);
+    for (const auto& [which, to] : {std::pair(Attribute::compute_capability_major, &major),
+                                    std::pair(Attribute::compute_capability_minor, &minor)}) {
+      result = result != kSuccess
+                   ? result
+                   : api.cuDeviceGetAttribute(to, static_cast<int>(which), device.handle);
+    }
+    if (result != kSuccess) {
+      return wrong(api, fmt::format("description of device {}", i), result);
+    }
+    device.name = name;
+    device.uuid = hex(uuid);
+    device.architecture = major * 10 + minor;
+  }
+  return devices;
+}
+
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(std::string name,
+                                                           int index,
+                                                           const CudaDeviceOptions& options) {
+  const auto missing = [&name](Error error) {
+    error.text = fmt::format("no device '{}': {}", name, error.text);
+    error.device = name;
+    return error;
+  };
+  Result<std::shared_ptr<const DriverApi>> api = DriverApi::open(options.library_folder);
+  if (!api.has_value()) {
+    return missing(api.error());
+  }
+  const Result<std::vector<ListedDevice>> devices = list_devices(*api.value());
+  if (!devices.has_value()) {
+    return missing(devices.error());
+  }
+  const auto number = static_cast<std::size_t>(index);
+  if (number >= devices.value().size()) {
+    return missing({.code = ErrorCode::not_found,
+                    .text = fmt::format("CUDA shows {} devices here", devices.value().size())});
+  }
+  const ListedDevice& listed = devices.value()[number];
+  if (listed.architecture < kLeastArchitecture) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format("{} is {}, of sm_{}; Hearth's kernels need sm_{} at least",
+                                     name,
+                                     listed.name,
+                                     listed.architecture,
+                                     kLeastArchitecture),
+                 .device = name};
+  }
+  auto device =
+      std::make_shared<CudaDevice>(std::move(name), std::move(api).value(), listed, options);
+  HEARTH_TRY_STATUS(device->create());
+  HEARTH_TRY_STATUS(device->read_limits());
+  return std::shared_ptr<const CudaDevice>(std::move(device));
+}
+
+CudaDevice::CudaDevice(std::string name,
+                       std::shared_ptr<const DriverApi> api,
+                       ListedDevice listed,
+                       const CudaDeviceOptions& options) noexcept
+    : name_(std::move(name)), api_(std::move(api)), listed_(std::move(listed)), options_(options) {}
+
+CudaDevice::~CudaDevice() {
+  if (context_ != nullptr) {
+    api_->cuDevicePrimaryCtxRelease_v2(listed_.handle);
+  }
+}
+
+// The context's flags are set only while no other library of the process holds it.
+Status CudaDevice::create() {
+  constexpr unsigned kBlockingSync = 4;
+  unsigned flags = 0;
+  int is_active = 0;
+  CUresult result = api_->cuDevicePrimaryCtxGetState(listed_.handle, &flags, &is_active);
+  if (result != kSuccess) {
+    return failed("cuDevicePrimaryCtxGetState", result);
+  }
+  if (is_active == 0) {
+    result = api_->cuDevicePrimaryCtxSetFlags_v2(listed_.handle, kBlockingSync);
+    if (result != kSuccess) {
+      return failed("cuDevicePrimaryCtxSetFlags", result);
+    }
+  }
+  result = api_->cuDevicePrimaryCtxRetain(&context_, listed_.handle);
+  if (result != kSuccess) {
+    context_ = nullptr;
+    return failed("cuDevicePrimaryCtxRetain", result);
+  }
+  return {};
+}
+
+Result<int> CudaDevice::attribute(Attribute which) const {
+  int value = 0;
+  const CUresult result =
+      api_->cuDeviceGetAttribute(&value, static_cast<int>(which), listed_.handle);
+  if (result != kSuccess) {
+    return failed("cuDeviceGetAttribute", result);
+  }
+  return value;
+}
+
+// A kernel's own shared memory has 48 KiB at most; more needs an attribute of the function.
+Status CudaDevice::read_limits() {
+  HEARTH_TRY(const int threads, attribute(Attribute::max_threads_per_block));
+  HEARTH_TRY(const int shared, attribute(Attribute::max_shared_memory_per_block));
+  HEARTH_TRY(const int multiprocessors, attribute(Attribute::multiprocessor_count));
+  HEARTH_TRY(const int has_pages, attribute(Attribute::virtual_memory_management_supported));
+  limits_.subgroup_size = 32;
+  limits_.shared_bytes = shared;
+  limits_.most_group_threads = static_cast<std::uint32_t>(threads);
+  limits_.most_groups_x = 0x7fffffffU;
+  limits_.has_f64 = true;
+  limits_.has_f16_arithmetic = true;
+  limits_.is_exact_f16 = true;
+  limits_.special_widths = 16U | 32U | 64U;
+  limits_.multiprocessors = multiprocessors;
+  limits_.timestamp_bits = 0;          // CudaQueue::time()
+  limits_.has_product_library = true;  // if the first product finds it
+  limits_.interprets_always = options_.interprets_always;
+  if (has_pages == 0) {
+    return Error{.code = ErrorCode::unsupported,
+                 .text = fmt::format("{}: {} has no virtual memory management", name_, card()),
+                 .device = name_};
+  }
+  const CUmemAllocationProp properties{.location = {.id = listed_.handle}};
+  constexpr int kRecommended = 1;
+  CUresult result = api().cuMemGetAllocationGranularity(&granularity_, &properties, kRecommended);
+  if (result != kSuccess) {
+    return failed("cuMemGetAllocationGranularity", result);
+  }
+  std::size_t free = 0;
+  std::size_t total = 0;
+  result = api().cuMemGetInfo_v2(&free, &total);
+  if (result != kSuccess) {
+    return failed("cuMemGetInfo", result);
+  }
+  memory_bytes_ = static_cast<std::int64_t>(free);
+  return {};
+}
+
+std::string CudaDevice::description() const {
+  return fmt::format("{}, CUDA {}.{}, sm_{}",
+                     card(),
+                     api_->version / 1000,
+                     api_->version % 1000 / 10,
+                     architecture());
+}
+
+std::string CudaDevice::fingerprint() const {
+  return fmt::format("cuda-{}-{}", uuid(), api_->version);
+}
+
+CUresult CudaDevice::checked(CUresult result) const noexcept {
+  constexpr CUresult kLaunchFailed = 719;
+  if (options_.lost_at_call == 0 && options_.refused_at_call == 0) [[likely]] {
+    return result;
+  }
+  const std::uint64_t call = calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  if (options_.lost_at_call != 0 && call >= options_.lost_at_call) {
+    return kLaunchFailed;
+  }
+  return call == options_.refused_at_call ? kOutOfMemory : result;
+}
+
+Error CudaDevice::abandon(std::string_view call, CUresult result) const {
+  return abandon_after(failed(call, result));
+}
+
+Error CudaDevice::abandon_after(Error error) const {
+  if (error.code == ErrorCode::device_lost) {
+    return error;
+  }
+  is_abandoned_.store(true, std::memory_order_release);  // partner: is_abandoned
+  error.code = ErrorCode::device_lost;
+  error.text += "; what that batch had recorded will not run, so the device counts as lost";
+  return error;
+}
+
+Result<std::unique_ptr<gpu::MemoryPiece>> CudaDevice::make_memory(std::int64_t size_bytes,
+                                                                  gpu::MemoryPlace place) const {
+  const auto size = static_cast<std::size_t>(size_bytes);
+  return place == gpu::MemoryPlace::device
+             ? make_device_memory(shared_from_this(), listed_.handle, size, granularity_)
+             : make_host_memory(shared_from_this(), size);
+}
+
+}  // namespace hearth::cuda

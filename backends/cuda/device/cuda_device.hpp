@@ -1,0 +1,112 @@
+// A device of CUDA: its primary context, which NVIDIA's own libraries use too, its facts, and its
+// memory. Threads: any, unless a function states otherwise.
+// Invariant: no function waits for work of the device.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <hearth/runtime/base/deadline.hpp>
+#include <hearth/runtime/base/result.hpp>
+
+#include "backends/cuda/driver/cuda_api.hpp"
+#include "backends/gpu/device/memory_piece.hpp"
+#include "backends/gpu/encoder/device_limits.hpp"
+
+namespace hearth::cuda {
+
+struct CudaDeviceOptions {
+  std::string library_folder = {};  ///< HEARTH_CUDA_LIBRARY_PATH
+  std::chrono::nanoseconds wait_limit = kDefaultWait;
+  bool interprets_always = false;     ///< Sets DeviceLimits::interprets_always.
+  std::uint64_t lost_at_call = 0;     ///< Planned faults, for tests, as in FaultPlan: calls are
+  std::uint64_t refused_at_call = 0;  ///< those of checked().
+};
+
+/// A device as the driver lists it.
+struct ListedDevice {
+  CUdevice handle = 0;
+  std::string name;  ///< "NVIDIA H200"
+  std::string uuid;
+  int architecture = 0;  ///< 90 is sm_90.
+};
+
+/// The devices that the driver shows. Errors: not_found, with the reason.
+[[nodiscard]] Result<std::vector<ListedDevice>> list_devices(const DriverApi& api);
+
+class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
+ public:
+  /// Errors: not_found; unsupported, for a device older than sm_70; those of CUDA.
+  [[nodiscard]] static Result<std::shared_ptr<const CudaDevice>> open(
+      std::string name, int index, const CudaDeviceOptions& options);
+
+  CudaDevice(std::string name,
+             std::shared_ptr<const DriverApi> api,
+             ListedDevice listed,
+             const CudaDeviceOptions& options) noexcept;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+  /// Releases the context.
+  ~CudaDevice();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& card() const noexcept { return listed_.name; }
+  [[nodiscard]] const std::string& uuid() const noexcept { return listed_.uuid; }
+  /// 90 is sm_90.
+  [[nodiscard]] int architecture() const noexcept { return listed_.architecture; }
+  [[nodiscard]] std::string description() const;
+  /// Card and driver version, the key of stored measurements.
+  [[nodiscard]] std::string fingerprint() const;
+  [[nodiscard]] const gpu::DeviceLimits& limits() const noexcept { return limits_; }
+  [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
+  [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return options_.wait_limit; }
+  [[nodiscard]] const std::string& library_folder() const noexcept {
+    return options_.library_folder;
+  }
+
+  /// The driver, with the device's context current on the calling thread.
+  [[nodiscard]] const DriverApi& api() const noexcept {
+    api_->cuCtxSetCurrent(context_);
+    return *api_;
+  }
+  /// The result of a call that runs or observes work, or a planned fault in its place.
+  [[nodiscard]] CUresult checked(CUresult result) const noexcept;
+  [[nodiscard]] Error failed(std::string_view call, CUresult result) const {
+    return hearth::cuda::failed(*api_, name_, call, result);
+  }
+  /// Marks the device as lost after a failed call from which it cannot continue, though the driver
+  /// reports no loss.
+  [[nodiscard]] Error abandon(std::string_view call, CUresult result) const;
+  /// abandon() after an error that failed() made.
+  [[nodiscard]] Error abandon_after(Error error) const;
+  [[nodiscard]] bool is_abandoned() const noexcept {
+    return is_abandoned_.load(std::memory_order_acquire);  // partner: abandon
+  }
+
+  /// Errors: out_of_memory; those of CUDA.
+  [[nodiscard]] Result<std::unique_ptr<gpu::MemoryPiece>> make_memory(std::int64_t size_bytes,
+                                                                      gpu::MemoryPlace place) const;
+
+ private:
+  [[nodiscard]] Status create();
+  [[nodiscard]] Result<int> attribute(Attribute which) const;
+  [[nodiscard]] Status read_limits();
+
+  std::string name_;
+  std::shared_ptr<const DriverApi> api_;
+  ListedDevice listed_;
+  CudaDeviceOptions options_;
+  CUcontext context_ = nullptr;
+  gpu::DeviceLimits limits_;
+  std::int64_t memory_bytes_ = 0;
+  std::size_t granularity_ = 0;
+  mutable std::atomic<bool> is_abandoned_{false};
+  mutable std::atomic<std::uint64_t> calls_{0};
+};
+
+}  // namespace hearth::cuda

@@ -1,0 +1,62 @@
+// Kernels by NVRTC: from a text to a cubin of the device's architecture, and from a cubin to a
+// function. Modules stay loaded: unloading would wait for all work of the device.
+// Threads: any, several at a time.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/sync.hpp>
+
+#include "backends/cuda/device/cuda_device.hpp"
+#include "backends/cuda/driver/cuda_api.hpp"
+#include "backends/gpu/store/kernel_compiler.hpp"
+
+namespace hearth::cuda {
+
+/// A loaded kernel; KernelHandle is its address.
+struct CudaKernel {
+  CUfunction function = nullptr;
+  unsigned threads = 0;  ///< Number in a block.
+};
+
+class CudaCompiler final : public gpu::KernelCompiler {
+ public:
+  /// Errors: not_found, without NVRTC; unsupported, if it is older than the device.
+  [[nodiscard]] static Result<std::shared_ptr<CudaCompiler>> make(
+      std::shared_ptr<const CudaDevice> device);
+
+  CudaCompiler(std::shared_ptr<const CudaDevice> device, std::shared_ptr<const NvrtcApi> nvrtc);
+
+  [[nodiscard]] const gpu::CompilerIdentity& identity() const noexcept override {
+    return identity_;
+  }
+  [[nodiscard]] std::string whole_text(gpu::KernelFamily family, std::string text) const override;
+  [[nodiscard]] Result<gpu::KernelModule> compile(gpu::KernelFamily family,
+                                                  const std::string& text) const override;
+  [[nodiscard]] Status check(gpu::KernelFamily family,
+                             const gpu::KernelModule& module) const override;
+  [[nodiscard]] Result<gpu::KernelHandle> load(const gpu::KernelModule& module) override;
+  void open_cache(const std::filesystem::path& folder) override;
+  void add_unsaved(gpu::CacheSave& to) override;
+
+  /// The file and version of NVRTC.
+  [[nodiscard]] std::string description() const;
+
+ private:
+  std::shared_ptr<const CudaDevice> device_;
+  std::shared_ptr<const NvrtcApi> nvrtc_;
+  std::string architecture_;  ///< "sm_90a"
+  gpu::CompilerIdentity identity_;
+  hearth::detail::Mutex mutex_;
+  std::deque<CudaKernel> kernels_ HEARTH_GUARDED_BY(mutex_);  ///< Their addresses stay.
+};
+
+[[nodiscard]] inline const CudaKernel& kernel_of(gpu::KernelHandle handle) noexcept {
+  return *reinterpret_cast<const CudaKernel*>(handle);  // NOLINT: its address
+}
+
+}  // namespace hearth::cuda

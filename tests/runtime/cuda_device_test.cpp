@@ -1,0 +1,121 @@
+// CUDA devices through the whole runtime, on the host's driver (tests/backends/cuda), or on a card
+// if HEARTH_CUDA_LIBRARY_PATH names the folder of NVRTC.
+#include <hearth/runtime/custom_kernel.hpp>
+#include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/runtime.hpp>
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/environment_variable.hpp"
+
+namespace hearth {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string library_folder() {
+  const char* const folder = std::getenv("HEARTH_CUDA_LIBRARY_PATH");
+  return folder == nullptr ? HEARTH_HOST_CUDA : folder;
+}
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] static RuntimeOptions one_cuda(FaultPlan faults = {}) {
+    return {.devices = {{.name = "cuda:0", .faults = std::move(faults)}}};
+  }
+  const testing::EnvironmentVariable folder_{"HEARTH_CUDA_LIBRARY_PATH", library_folder().c_str()};
+};
+
+std::vector<float> some_result(const Device& device) {
+  std::vector<float> values;
+  for (int i = 0; i < 35; ++i) {
+    values.push_back(static_cast<float>(i % 7 - 3) / 4);
+  }
+  const Tensor x = Tensor::from(device, values, {5, 7});
+  return softmax(matmul(x, transpose(x, 0, 1)) * 0.5 + 1.0, 1).to_vector<float>();
+}
+
+TEST_F(CudaDeviceTest, TheVariableOpensItAndItComputesAsTheCpuDoes) {
+  const testing::EnvironmentVariable devices("HEARTH_DEVICES", "cuda:0,cpu:0");
+  const Runtime runtime;
+  ASSERT_EQ(runtime.device().name(), "cuda:0");
+  const std::vector<float> want = some_result(runtime.device("cpu:0"));
+  const std::vector<float> got = some_result(runtime.device());
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], 1e-5) << i;
+  }
+}
+
+TEST_F(CudaDeviceTest, AnAbsentNumberIsRefusedWithTheReason) {
+  try {
+    const Runtime runtime({.devices = {{.name = "cuda:99"}}});
+    FAIL() << "cuda:99 was opened";
+  } catch (const Exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no device 'cuda:99'"));
+  }
+}
+
+[[noreturn]] void open_without_libraries() {
+  const testing::EnvironmentVariable none("HEARTH_CUDA_LIBRARY_PATH", "");
+  try {
+    const Runtime runtime({.devices = {{.name = "cuda:0"}}});
+    std::exit(0);
+  } catch (const Exception& error) {
+    std::fprintf(stderr, "refused: %s\n", error.what());
+    std::exit(1);
+  }
+}
+
+TEST(CudaDeviceDeathTest, AMachineWithoutADriverGetsOneSentence) {
+  if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) {
+    GTEST_SKIP() << "there is a driver";
+  }
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(open_without_libraries(),
+              ::testing::ExitedWithCode(1),
+              "refused: no device 'cuda:0': there is no driver of NVIDIA on this machine: no "
+              "libcuda.so.1 or libcuda.so on the loader's path; HEARTH_CUDA_LIBRARY_PATH may name "
+              "its folder");
+}
+
+TEST_F(CudaDeviceTest, AnErrorThatCudaKeepsDemandsANewProcess) {
+  const Runtime runtime(one_cuda({.lost_at_call = 1}));
+  try {
+    static_cast<void>(some_result(runtime.device()));
+    FAIL() << "the planned loss did not happen";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device_lost);
+    EXPECT_THAT(error.what(), HasSubstr("restart the program"));
+  }
+}
+
+TEST_F(CudaDeviceTest, KernelsOfAProgramAreRefused) {
+  CustomKernelConfig config{.name = "twice", .inputs = {{"x"}}};
+  config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> { return {in[0]}; };
+  config.glsl.text = "void kernel(int i) {}";
+  config.host = [](const HostKernelCall&) {};
+  const CustomKernel twice(config);
+  const Runtime runtime(one_cuda());
+  try {
+    static_cast<void>(twice({zeros(runtime.device(), {4})}));
+    FAIL() << "the kernel ran";
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("kernels of a program do not run on cuda:0 yet"));
+  }
+}
+
+}  // namespace
+}  // namespace hearth
