@@ -62,7 +62,7 @@ class TileEncoder final : public gpu::KernelEncoder {
               gpu::LaunchStream& ops,
               bool pretends)
       : memory_(device, ops),
-        own_(device.facts().limits, kernels, ops, memory_),
+        own_(device.facts().limits, kernels, nullptr, ops, memory_),
         limits_(device.facts().limits),
         pretends_(pretends) {
     if (pretends) {

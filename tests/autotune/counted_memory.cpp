@@ -54,7 +54,8 @@ void release(void* bytes) noexcept {
 
 }  // namespace hearth::testing
 
-// A sanitizer defines every form. All are replaced, so that no block is taken by its form and freed by ours.
+// A sanitizer defines every form. All are replaced, so that no block is taken by its form and freed
+// by ours.
 void* operator new(std::size_t size) {
   return hearth::testing::counted_or_throw(size);
 }

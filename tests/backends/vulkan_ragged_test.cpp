@@ -49,7 +49,7 @@ class LimitedEncoder final : public KernelEncoder {
  public:
   LimitedEncoder(const GpuDevice& device, KernelStore& kernels, LaunchStream& ops)
       : memory_(device, ops),
-        own_(device.facts().limits, kernels, ops, memory_),
+        own_(device.facts().limits, kernels, nullptr, ops, memory_),
         limits_(device.facts().limits) {
     own_.begin({});
   }

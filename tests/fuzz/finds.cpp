@@ -27,7 +27,8 @@ constexpr Find kFinds[] = {
      "a shape of an unknown type has no size"},
     {"onnx_value",
      "0a0ad8ffffffffffff7f00731008",
-     "an empty tensor of strings, whose sizes are too large, was a ShapeError without the file's name"},
+     "an empty tensor of strings, whose sizes are too large, was a ShapeError without the file's "
+     "name"},
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 // - runtime/base: anything but sleeping.
 // - The rest of the library: none of it. It uses Parker, Mailbox, Executor, Clock and
 // ThreadContext.
+// - tests/backends/cuda/host_*: libraries that stand for NVIDIA's, and do not link ours: anything
+// but sleeping.
 // - Tests, bench, examples: std::thread and std::jthread only, which stand for the user's threads.
 // - Everywhere: no atomic_thread_fence, which TSan cannot see; no sleeping, except in bench.
 // oneTBB forks and joins inside the CPU kernels and runtime/base only; it is never a queue.
@@ -24,12 +26,16 @@ std::vector<const SourceFile*> select(const std::vector<SourceFile>& tree, Predi
   return selected;
 }
 
+bool is_own_library(const SourceFile& file) {
+  return file.is_in("runtime/base") || file.path.starts_with("tests/backends/cuda/host_");
+}
+
 class Seam : public ::testing::Test {
  protected:
   const std::vector<SourceFile> tree = load_source_tree();
   const std::vector<const SourceFile*> all = select(tree, [](const SourceFile&) { return true; });
   const std::vector<const SourceFile*> above_base =
-      select(tree, [](const SourceFile& file) { return !file.is_in("runtime/base"); });
+      select(tree, [](const SourceFile& file) { return !is_own_library(file); });
   const std::vector<const SourceFile*> library_above_base = select(
       tree, [](const SourceFile& file) { return is_library(file) && !file.is_in("runtime/base"); });
 };

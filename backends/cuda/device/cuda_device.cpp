@@ -193,16 +193,16 @@ std::string CudaDevice::fingerprint() const {
   return fmt::format("cuda-{}-{}", uuid(), api_->version);
 }
 
-CUresult CudaDevice::checked(CUresult result) const noexcept {
+CUresult CudaDevice::planned_fault() const noexcept {
   constexpr CUresult kLaunchFailed = 719;
   if (options_.lost_at_call == 0 && options_.refused_at_call == 0) [[likely]] {
-    return result;
+    return kSuccess;
   }
   const std::uint64_t call = calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (options_.lost_at_call != 0 && call >= options_.lost_at_call) {
     return kLaunchFailed;
   }
-  return call == options_.refused_at_call ? kOutOfMemory : result;
+  return call == options_.refused_at_call ? kOutOfMemory : kSuccess;
 }
 
 Error CudaDevice::abandon(std::string_view call, CUresult result) const {

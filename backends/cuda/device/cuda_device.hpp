@@ -74,8 +74,12 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
     api_->cuCtxSetCurrent(context_);
     return *api_;
   }
-  /// The result of a call that runs or observes work, or a planned fault in its place.
-  [[nodiscard]] CUresult checked(CUresult result) const noexcept;
+  /// The result of a call that runs or observes work. A planned fault takes the call's place.
+  template <class Call>
+  [[nodiscard]] CUresult checked(const Call& call) const {
+    const CUresult fault = planned_fault();
+    return fault == kSuccess ? call() : fault;
+  }
   [[nodiscard]] Error failed(std::string_view call, CUresult result) const {
     return hearth::cuda::failed(*api_, name_, call, result);
   }
@@ -93,6 +97,8 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
                                                                       gpu::MemoryPlace place) const;
 
  private:
+  /// The planned fault of this call, counted from 1, or success.
+  [[nodiscard]] CUresult planned_fault() const noexcept;
   [[nodiscard]] Status create();
   [[nodiscard]] Result<int> attribute(Attribute which) const;
   [[nodiscard]] Status read_limits();

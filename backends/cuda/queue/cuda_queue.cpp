@@ -73,7 +73,8 @@ void CudaQueue::record(gpu::Batch& /*batch*/) {}
 Result<std::uint64_t> CudaQueue::completed() const {
   const hearth::detail::MutexLock lock(mutex_);
   while (!ends_.empty()) {
-    const CUresult result = device_->checked(device_->api().cuEventQuery(ends_.front().event));
+    const CUresult result =
+        device_->checked([&] { return device_->api().cuEventQuery(ends_.front().event); });
     if (result == kNotReady) {
       break;
     }
@@ -105,7 +106,8 @@ Result<CUevent> CudaQueue::take_event() {
 
 Status CudaQueue::mark_end(const gpu::Batch& batch) {
   HEARTH_TRY(const CUevent event, take_event());
-  const CUresult result = device_->checked(device_->api().cuEventRecord(event, stream_));
+  const CUresult result =
+      device_->checked([&] { return device_->api().cuEventRecord(event, stream_); });
   const hearth::detail::MutexLock lock(mutex_);
   if (result != kSuccess) {
     free_.push_back(event);
@@ -160,7 +162,8 @@ Result<bool> CudaQueue::wait_for(const gpu::Batch& batch) const {
   const DriverApi& api = device_->api();
   for (const gpu::QueueValue& wait : batch.waits) {
     const auto& queue = static_cast<const CudaQueue&>(*wait.queue);
-    const CUresult result = device_->checked(queue.let_wait(api, stream_, wait.value));
+    const CUresult result =
+        device_->checked([&] { return queue.let_wait(api, stream_, wait.value); });
     if (result == kNotReady) {
       return false;
     }
@@ -203,17 +206,19 @@ Status CudaQueue::launch_one_by_one(std::span<gpu::Dispatch> kernels) const {
   for (gpu::Dispatch& each : kernels) {
     const CudaKernel& kernel = kernel_of(each.kernel);
     void* parameters = parameters_of(each);
-    const CUresult result = device_->checked(api.cuLaunchKernel(kernel.function,
-                                                                each.grid.x,
-                                                                each.grid.y,
-                                                                each.grid.z,
-                                                                kernel.threads,
-                                                                1,
-                                                                1,
-                                                                0,
-                                                                stream_,
-                                                                &parameters,
-                                                                nullptr));
+    const CUresult result = device_->checked([&] {
+      return api.cuLaunchKernel(kernel.function,
+                                each.grid.x,
+                                each.grid.y,
+                                each.grid.z,
+                                kernel.threads,
+                                1,
+                                1,
+                                0,
+                                stream_,
+                                &parameters,
+                                nullptr);
+    });
     if (result != kSuccess) {
       return device_->abandon("cuLaunchKernel", result);
     }
@@ -242,11 +247,12 @@ Status CudaQueue::call(const gpu::Dispatch& dispatch) const {
 Status CudaQueue::copy(const gpu::Batch& batch) const {
   const DriverApi& api = device_->api();
   for (const gpu::Copy& copy : batch.copies) {
-    const CUresult result = device_->checked(
-        api.cuMemcpyAsync(copy.to.piece + static_cast<std::uint64_t>(copy.to.offset_bytes),
-                          copy.from.piece + static_cast<std::uint64_t>(copy.from.offset_bytes),
-                          static_cast<std::size_t>(copy.size_bytes),
-                          stream_));
+    const CUresult result = device_->checked([&] {
+      return api.cuMemcpyAsync(copy.to.piece + static_cast<std::uint64_t>(copy.to.offset_bytes),
+                               copy.from.piece + static_cast<std::uint64_t>(copy.from.offset_bytes),
+                               static_cast<std::size_t>(copy.size_bytes),
+                               stream_);
+    });
     if (result != kSuccess) {
       return device_->abandon("cuMemcpyAsync", result);
     }

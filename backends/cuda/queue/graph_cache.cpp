@@ -105,7 +105,8 @@ Result<bool> GraphCache::launch(std::span<gpu::Dispatch> kernels, CUstream strea
   }
   Graph& graph = *found->second;
   graph.last_launch = ++launches_;
-  const CUresult result = device_->checked(device_->api().cuGraphLaunch(graph.exec, stream));
+  const CUresult result =
+      device_->checked([&] { return device_->api().cuGraphLaunch(graph.exec, stream); });
   if (result != kSuccess) {
     return device_->failed("cuGraphLaunch", result);
   }

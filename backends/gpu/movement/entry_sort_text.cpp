@@ -97,8 +97,8 @@ std::string glsl_key(DType dtype, bool is_index) {
   constexpr std::string_view kWide =
       "#define KEY uint64_t\n#define KEY_BITS(unit) packUint2x32(unit)\n";
   constexpr std::string_view kWord = "#define KEY uint\n#define KEY_BITS(unit) (unit)\n";
-  constexpr std::string_view kSigned = "KEY order_of(KEY bits) { return bits ^ SIGN; }\n";
-  constexpr std::string_view kUnsigned = "KEY order_of(KEY bits) { return bits; }\n";
+  constexpr std::string_view kSigned = "FN KEY order_of(KEY bits) { return bits ^ SIGN; }\n";
+  constexpr std::string_view kUnsigned = "FN KEY order_of(KEY bits) { return bits; }\n";
   const auto bits = [](std::string_view sign, std::string_view ones, std::string_view infinite) {
     return fmt::format(
         "#define SIGN {}\n#define ONES {}\n#define INFINITE {}\n", sign, ones, infinite);

@@ -13,14 +13,13 @@
 
 #include "backends/gpu/space/quads.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
+#include "library_call.hpp"
 #include "product.hpp"
 #include "product_result.hpp"
 #include "side_copy.hpp"
 
 namespace hearth::gpu {
 namespace {
-
-constexpr std::int64_t kFewColumns = 8;
 
 // The type of the product's own result, before an epilogue.
 DType sums_dtype(DType factors) noexcept {
@@ -518,50 +517,6 @@ Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder)
   };
   HEARTH_TRY_STATUS(dispatch(plan));
   return rest ? dispatch(*rest) : Status();
-}
-
-// True if a library's product takes less time than a kernel: it has matrix units for 16 bits, and
-// takes some microseconds to begin.
-bool is_for_library(DType dtype, std::int64_t rows, std::int64_t columns, double work) noexcept {
-  constexpr double kLeastWork = 0x1p27;
-  constexpr double kLeastWorkOnUnits = 0x1p21;
-  const bool is_short = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8;
-  return is_short ? work >= kLeastWorkOnUnits
-                  : work >= kLeastWork && rows > kFewColumns && columns > kFewColumns;
-}
-
-// Encodes the product as a call of a library. Returns false if there is none, or if the product has
-// an epilogue or strides that libraries do not take.
-Result<bool> encode_by_library(const MatrixProduct& p,
-                               const ProductResult& result,
-                               const KernelCall& call,
-                               KernelEncoder& encoder) {
-  const double work = static_cast<double>(p.batch_rank == 0 ? 1 : p.batch[0].size) *
-                      static_cast<double>(p.rows) * static_cast<double>(p.columns) *
-                      static_cast<double>(p.depth);
-  if (!encoder.limits().has_product_library || result.has_epilogue() || p.batch_rank > 1 ||
-      p.bias_row != 0 || (p.bias != nullptr && (p.bias_column != 1 || p.batch[0].bias != 0)) ||
-      !is_for_library(p.dtype, p.rows, p.columns, work)) {
-    return false;
-  }
-  const auto address = [](const std::byte* data) {
-    return std::uint64_t{reinterpret_cast<std::uintptr_t>(data)};  // NOLINT: a device address
-  };
-  return encoder.library_product({.dtype = p.dtype,
-                                  .a = address(p.a),
-                                  .b = address(p.b),
-                                  .y = address(call.outputs[0].data),
-                                  .bias = address(p.bias),
-                                  .matrices = p.batch_rank == 0 ? 1 : p.batch[0].size,
-                                  .a_matrix = p.batch[0].a,
-                                  .b_matrix = p.batch[0].b,
-                                  .rows = p.rows,
-                                  .columns = p.columns,
-                                  .depth = p.depth,
-                                  .a_row = p.a_row,
-                                  .a_depth = p.a_depth,
-                                  .b_depth = p.b_depth,
-                                  .b_column = p.b_column});
 }
 
 }  // namespace

@@ -9,6 +9,9 @@
 
 namespace hearth::gpu {
 
+/// A result of at most this number of columns is computed as its transpose.
+inline constexpr std::int64_t kFewColumns = 8;
+
 /// An axis of the batch, the first slowest: its size, and the operands' strides in elements.
 struct BatchAxis {
   std::int64_t size = 1;

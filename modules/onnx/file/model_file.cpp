@@ -261,10 +261,12 @@ std::string ModelFile::problem(const TensorProto& tensor) const {
                : fmt::format("element type {} is not supported", name(type));
   }
   const std::optional<std::int64_t> count = count_of(tensor.dims);
-  const bool fits = count && *count < (std::int64_t{1} << 48) && make_shape(tensor.dims).has_value();
+  const bool fits =
+      count && *count < (std::int64_t{1} << 48) && make_shape(tensor.dims).has_value();
   if (!fits) {
     return fmt::format(
-        "shape [{}]: a tensor has at most {} axes, sizes of 0 or more, and fewer than 2^48 elements",
+        "shape [{}]: a tensor has at most {} axes, sizes of 0 or more, and fewer than 2^48 "
+        "elements",
         fmt::join(tensor.dims, ", "),
         kMaxRank);
   }

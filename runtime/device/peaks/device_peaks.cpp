@@ -29,9 +29,9 @@ namespace {
 constexpr std::int64_t kHostBytes = std::int64_t{32} << 20;
 constexpr std::int64_t kDeviceBytes = std::int64_t{64} << 20;
 
-// Additions for each element, so that its bytes do not matter; and the initial number of elements.
+// Additions for each element, so that its bytes do not matter; and the elements of the first probe.
 constexpr int kAdditions = 192;
-constexpr std::int64_t kFirstElements = std::int64_t{1} << 18;
+constexpr std::int64_t kFirstElements = std::int64_t{1} << 14;
 
 // A sample is long enough that launch and wait do not matter. On a host it is short enough that
 // other programs leave some samples undisturbed.
@@ -40,6 +40,9 @@ constexpr double kDeviceRunSeconds = 2e-3;
 constexpr double kLeastSeconds = 2e-4;
 constexpr int kMostLaunches = 4096;
 constexpr int kWarmLaunches = 16;
+constexpr int kProbeLaunches = 4;
+// After this time a kernel's samples end without a verdict. A quiet machine takes a tenth of it.
+constexpr double kMostSeconds = 0.5;
 // A GPU's clocks rise while it works.
 constexpr double kWarmSeconds = 0.05;
 
@@ -107,13 +110,25 @@ class PeakRunner final {
     return {};
   }
 
+  /// Returns the least number of elements, of at most this, for which a launch is long enough.
+  Result<std::int64_t> elements_of_launch(const Expression& kernel, std::int64_t most) {
+    for (std::int64_t elements = std::min(kFirstElements, most);; elements *= 4) {
+      HEARTH_TRY_STATUS(run(kernel, elements, 2).status());  // compiles, and writes both buffers
+      HEARTH_TRY(const double taken, run(kernel, elements, kProbeLaunches));
+      if (taken >= kProbeLaunches * kLeastSeconds || elements * 4 > most) {
+        return elements;
+      }
+    }
+  }
+
   /// Returns the kernel's time for this number of elements.
   Result<PeakTime> time(const Expression& kernel, std::int64_t elements) {
     HEARTH_TRY_STATUS(run(kernel, elements, 2).status());  // compiles, and writes both buffers
     HEARTH_TRY(const int launches, launches_of_sample(kernel, elements));
     detail::Duel duel({.limits = {.least_wall = nanoseconds_of(run_seconds_ / 2)}});
     double best = 0;
-    while (!duel.is_over()) {  // against itself
+    double spent = 0;
+    while (!duel.is_over() && spent < kMostSeconds) {  // against itself
       const detail::MachineLoad before = detail::MachineLoad::now();
       HEARTH_TRY(const double taken, run(kernel, elements, launches));
       const std::chrono::duration<double> waited =
@@ -124,9 +139,10 @@ class PeakRunner final {
                 .source = backend_.info().runs_inline ? detail::SampleSource::host_crew
                                                       : detail::SampleSource::device});
       best = best == 0 ? taken / launches : std::min(best, taken / launches);
+      spent += taken;
     }
     const detail::Judgement& found = duel.judgement();
-    if (found.verdict != detail::Verdict::same) {
+    if (!duel.is_over() || found.verdict != detail::Verdict::same) {
       return PeakTime{.seconds = best, .is_clean = false};
     }
     return PeakTime{.seconds = 1e-9 * std::min(found.incumbent.low, found.challenger.low).count(),
@@ -238,8 +254,8 @@ std::int64_t buffer_bytes(bool is_host) noexcept {
 
 }  // namespace
 
-// Phases: two buffers; the copying kernel over all elements; the adding kernel over enough elements
-// for a measurable time.
+// Phases: two buffers; the copying kernel over all elements; the adding kernel over as many as make
+// a launch long enough.
 Result<MeasuredPeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
   const std::int64_t bytes = buffer_bytes(backend.info().runs_inline);
   if (most_bytes < 2 * bytes) {
@@ -258,12 +274,8 @@ Result<MeasuredPeaks> measure_peaks(Backend& backend, std::int64_t most_bytes) {
     HEARTH_TRY_STATUS(runner.warm(*chain, all, kWarmSeconds));
   }
   HEARTH_TRY(const PeakTime copy_time, runner.time(*copy, all));
-  std::int64_t elements = kFirstElements;
-  HEARTH_TRY(PeakTime chain_time, runner.time(*chain, elements));
-  while (chain_time.seconds < kLeastSeconds && elements * 4 <= all) {
-    elements *= 4;
-    HEARTH_TRY(chain_time, runner.time(*chain, elements));
-  }
+  HEARTH_TRY(const std::int64_t elements, runner.elements_of_launch(*chain, all));
+  HEARTH_TRY(const PeakTime chain_time, runner.time(*chain, elements));
   return MeasuredPeaks{
       .peaks = {.copy_bytes_per_second = static_cast<double>(bytes) / copy_time.seconds,
                 .additions_per_second =

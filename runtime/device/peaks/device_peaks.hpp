@@ -26,7 +26,7 @@ struct MeasuredPeaks {
 /// Measures the peaks by duels of each kernel against itself, using at most `most_bytes` of the
 /// backend's memory. Requires an idle backend; afterwards the backend may only be destroyed.
 ///
-/// Cost: a tenth of a second; on a GPU also two compilations.
+/// Cost: a tenth of a second, at most one on a busy machine; on a GPU also two compilations.
 /// Errors: invalid_argument for too few bytes or a test's clock; those of the backend;
 /// deadline_exceeded.
 [[nodiscard]] Result<MeasuredPeaks> measure_peaks(Backend& backend, std::int64_t most_bytes);

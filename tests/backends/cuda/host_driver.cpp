@@ -64,7 +64,13 @@ class Machine final {
   void push(Stream* stream, Work work) {
     const std::lock_guard lock(mutex_);
     stream->work.push_back(std::move(work));
+    is_idle_ = false;
     has_work_.notify_one();
+  }
+  /// Waits until no stream can go on. Work that hangs counts as ended.
+  void settle() {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return is_idle_; });
   }
 
  private:
@@ -79,6 +85,8 @@ class Machine final {
     while (true) {
       const bool has_stepped = step(lock);
       if (!has_stepped) {
+        is_idle_ = true;
+        idle_.notify_all();
         has_work_.wait(lock);
       }
     }
@@ -106,6 +114,8 @@ class Machine final {
 
   std::mutex mutex_;
   std::condition_variable has_work_;
+  std::condition_variable idle_;
+  bool is_idle_ = true;
   std::vector<Stream*> streams_;
   std::mt19937_64 random_;
   std::mt19937_64 choices_;  // of the thread that steps
@@ -311,6 +321,7 @@ CUresult cuMemMap(CUdeviceptr address,
   return made == MAP_FAILED ? kInvalidValue : kSuccess;
 }
 CUresult cuMemUnmap(CUdeviceptr address, std::size_t size) {
+  Machine::instance().settle();  // NVIDIA's driver also waits for the work of the device
   void* const made =
       mmap(host_of(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   return made == MAP_FAILED ? kInvalidValue : kSuccess;

@@ -87,10 +87,12 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int option_count, const cha
   const std::filesystem::path place(folder);
   std::ofstream(place / "kernel.cpp") << program.text;
   const char* const more = std::getenv("HEARTH_HOST_NVRTC_FLAGS");
+  // Unique symbols would give kernels of equal names one shared memory, of the first one's size.
   const std::string command =
-      std::string(HEARTH_HOST_COMPILER
-                  " -shared -fPIC -O1 -std=c++17 -w -ffp-contract=off -fno-strict-aliasing "
-                  "-DHEARTH_MACHINE='\"" HEARTH_HOST_MACHINE "\"' ") +
+      std::string(
+          HEARTH_HOST_COMPILER
+          " -shared -fPIC -O1 -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -fno-gnu-unique "
+          "-DHEARTH_MACHINE='\"" HEARTH_HOST_MACHINE "\"' ") +
       (more == nullptr ? "" : more) + " -o " + (place / "kernel.so").string() + " " +
       (place / "kernel.cpp").string() + " > " + (place / "log").string() + " 2>&1";
   const int failed = std::system(command.c_str());
