@@ -54,6 +54,12 @@ Result<std::optional<TuneEntry>> run_trial(Trial& trial, Deadline deadline) {
 
 }  // namespace
 
+Result<AutotuneLevel> autotune_level(const detail::Settings& settings) {
+  HEARTH_TRY(const std::optional<std::size_t> level,
+             settings.choice(detail::Setting::autotune, detail::kAutotuneLevels));
+  return level ? static_cast<AutotuneLevel>(*level) : AutotuneLevel::balanced;
+}
+
 TuneEntry known_entry(const detail::TuneFile& file, const detail::TuneKey& key) {
   TuneEntry known{.key = key};
   const auto own = std::ranges::find(file.entries, key, &TuneEntry::key);
