@@ -14,7 +14,7 @@
 #include "operands.hpp"
 #include "runtime/device/peaks/device_list.hpp"
 #include "runtime/device/tuning/call_key.hpp"
-#include "runtime/device/tuning/trial_memory.hpp"
+#include "runtime/device/tuning/wanted_call.hpp"
 #include "suites.hpp"
 #include "tune_table.hpp"
 
@@ -180,23 +180,21 @@ struct TuneRun::Choices {
   std::vector<Candidate> candidates;
 };
 
-// Memory as that of a trial and of a program: operands at the start of cache lines.
-Result<TuneRun::Choices> TuneRun::choices_of(const Problem& problem) {
+TuneRun::Choices TuneRun::choices_of(const Problem& problem) {
   Choices choices{.wanted = {.record = problem.record(),
                              .blob = problem.blob(),
                              .inputs = operands_of(problem.inputs),
                              .outputs = operands_of(problem.outputs)},
                   .candidates = {}};
-  HEARTH_TRY(const TrialMemory memory, TrialMemory::make(*backend_, choices.wanted, 1));
-  const KernelCall call = memory.call(0);
+  const CallWithoutBytes without(choices.wanted);
+  const KernelCall call = without.call();
   choices.wanted.key = key_of(call, backend_->info().core_count);
   choices.candidates = backend_->kernels().candidates(call);
   return choices;
 }
 
-Result<WantedCall> TuneRun::wanted(const Problem& problem) {
-  HEARTH_TRY(Choices choices, choices_of(problem));
-  return std::move(choices.wanted);
+WantedCall TuneRun::wanted(const Problem& problem) {
+  return choices_of(problem).wanted;
 }
 
 Row TuneRun::tune(const TuneTarget& target, Deadline deadline) {
@@ -209,18 +207,15 @@ Row TuneRun::tune(const TuneTarget& target, Deadline deadline) {
           .verdict = Verdict::same};
   // Fused calls follow the rule.
   const bool may_have_choices = may_be_picked(problem.kind) && !problem.epilogue;
-  Result<Choices> choices = may_have_choices ? choices_of(problem) : Result(Choices());
-  if (!choices.has_value()) {
-    return failed(std::move(row), choices.error());
-  }
-  const std::vector<Candidate>& candidates = choices.value().candidates;
+  Choices choices = may_have_choices ? choices_of(problem) : Choices();
+  const std::vector<Candidate>& candidates = choices.candidates;
   if (candidates.empty()) {
     row.verdict_text = fmt::format("{}: one kernel", word(row.verdict));
     return row;
   }
   row.rule = candidates.front().name;
   WantedCalls calls;
-  calls.calls.push_back(std::move(choices.value().wanted));
+  calls.calls.push_back(std::move(choices.wanted));
   const Result<TuneRound> round = subject_.tune(calls, deadline, log_);
   if (!round.has_value()) {
     return failed(std::move(row), round.error());

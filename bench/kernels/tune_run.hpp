@@ -57,9 +57,7 @@ class TuneRun final {
   [[nodiscard]] const BackendInfo& info() const noexcept { return backend_->info(); }
   [[nodiscard]] const std::string& store_path() const noexcept { return store_path_; }
   /// Returns the call of a problem as a program makes it.
-  ///
-  /// Errors: out_of_memory.
-  [[nodiscard]] Result<WantedCall> wanted(const Problem& problem);
+  [[nodiscard]] WantedCall wanted(const Problem& problem);
   /// Runs the trials of a problem, unless the store has its result.
   ///
   /// Errors: none; a failure is a row that is wrong, with the reason.
@@ -68,7 +66,7 @@ class TuneRun final {
  private:
   TuneRun() = default;
   struct Choices;
-  [[nodiscard]] Result<Choices> choices_of(const Problem& problem);
+  [[nodiscard]] Choices choices_of(const Problem& problem);
 
   detail::Log log_{detail::LogOptions{}};
   TuneSubject subject_;

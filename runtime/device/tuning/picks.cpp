@@ -39,7 +39,7 @@ bool is_settled(const detail::TuneEntry* entry) noexcept {
     if (entry != nullptr) {
       pick = detail::pick_from(*entry, candidates, Numerics::same_bits);
     }
-    if (!is_settled(entry)) {
+    if (entry == nullptr || detail::is_stale(*entry, candidates, detail::time_of_day())) {
       want(key, call);
     }
   }

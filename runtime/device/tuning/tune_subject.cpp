@@ -116,7 +116,9 @@ Result<TuneRound> TuneSubject::tune(const WantedCalls& wanted,
   for (const WantedCall& call : wanted.calls) {
     std::optional<TuneEntry> entry;
     const TuneEntry known = known_entry(store.content(), call.key);
-    if (!detail::is_stale(known, detail::time_of_day())) {
+    const std::vector<detail::Candidate> candidates =
+        backend->kernels().candidates(CallWithoutBytes(call).call());
+    if (!detail::is_stale(known, candidates, detail::time_of_day())) {
       entry = known;  // another device, or another process, found it meanwhile
     } else if (!deadline.has_passed()) {
       HEARTH_TRY(const std::unique_ptr<Trial> trial,

@@ -117,6 +117,15 @@ TEST_F(PicksTest, AnOldEntryIsUsedAndWanted) {
   EXPECT_EQ(picks.wanted().calls.size(), 1U);
 }
 
+TEST_F(PicksTest, AnEntryOfOtherKernelsIsWantedAgain) {
+  const Product product(1);
+  TuneEntry other = entry_for(product.call(), 4);
+  other.ladder.back().text_hash = 8;
+  picks.add({other});
+  EXPECT_EQ(picks.pick(product.call(), backend), kRulePick);
+  EXPECT_EQ(picks.wanted().calls.size(), 1U);
+}
+
 // Sizes, strides and alignment each make a call of its own.
 TEST_F(PicksTest, AnEntryHoldsForItsKeyAlone) {
   const Product tuned(1);
