@@ -151,10 +151,14 @@ Result<AutotuneLevel> level_of_trials(const std::string& chosen) {
 }
 
 Result<std::unique_ptr<TuneRun>> TuneRun::open(const std::string& device, AutotuneLevel level) {
-  const DeviceList list = device_list({.devices = {{.name = device}}}, SourceLoc::current());
-  const BackendRequest request{
-      .name = list.devices[0].name, .cores = list.devices[0].cores, .compiles_beside = false};
-  return open({.open = [request] { return make_backend(request); }, .level = level});
+  try {
+    const DeviceList list = device_list({.devices = {{.name = device}}}, SourceLoc::current());
+    const BackendRequest request{
+        .name = list.devices[0].name, .cores = list.devices[0].cores, .compiles_beside = false};
+    return open({.open = [request] { return make_backend(request); }, .level = level});
+  } catch (const ArgumentError& error) {
+    return error.error();
+  }
 }
 
 Result<std::unique_ptr<TuneRun>> TuneRun::open(TuneSubject subject) {
