@@ -60,6 +60,7 @@ Status add_named(const std::string& name, std::vector<TuneTarget>& targets) {
 
 std::vector<WantedOperand> operands_of(const std::vector<OperandSpec>& specs) {
   std::vector<WantedOperand> operands;
+  operands.reserve(specs.size());
   for (const OperandSpec& spec : specs) {
     operands.push_back({.layout = layout_of(spec), .dtype = spec.dtype});
   }

@@ -99,15 +99,15 @@ class TuneRunTest : public ::testing::Test {
   Result<std::unique_ptr<TuneRun>> open() {
     return TuneRun::open({.open = [this]() -> Result<std::unique_ptr<Backend>> {
                             return std::unique_ptr<Backend>(std::make_unique<PlannedBackend>(
-                                candidates, [this](const Launch& launch, Issue issue) {
+                                candidates_, [this](const Launch& launch, Issue issue) {
                                   return plan(launch, std::move(issue));
                                 }));
                           },
                           .level = AutotuneLevel::full});
   }
   Issue plan(const Launch& launch, Issue issue) {
-    ++run_count;
-    if (is_rule_broken) {
+    ++run_count_;
+    if (is_rule_broken_) {
       return {.status = Error{.code = ErrorCode::kernel_failed, .text = "it broke"}};
     }
     take(launch.pick == kFast ? 50us : launch.pick == kSlow ? 150us : 100us);
@@ -115,19 +115,19 @@ class TuneRunTest : public ::testing::Test {
   }
   Row tune(const std::string& problem, std::chrono::nanoseconds limit = 1h) {
     Row row;
-    executor.run(
+    executor_.run(
         [&] { row = open().value()->tune(targets_of({problem}).front(), Deadline::in(limit)); });
     return row;
   }
 
-  const TemporaryFolder folder;
-  const EnvironmentVariable cache{"HEARTH_CACHE_DIR", folder.path().string()};
-  ManualExecutor executor;
-  std::vector<Candidate> candidates{{.id = kRulePick, .bits = 1, .text_hash = 9, .name = "packed"},
-                                    {.id = kSlow, .bits = 1, .text_hash = 9, .name = "slow"},
-                                    {.id = kFast, .bits = 1, .text_hash = 9, .name = "swapped"}};
-  int run_count = 0;
-  bool is_rule_broken = false;
+  const TemporaryFolder folder_;
+  const EnvironmentVariable cache_{"HEARTH_CACHE_DIR", folder_.path().string()};
+  ManualExecutor executor_;
+  std::vector<Candidate> candidates_{{.id = kRulePick, .bits = 1, .text_hash = 9, .name = "packed"},
+                                     {.id = kSlow, .bits = 1, .text_hash = 9, .name = "slow"},
+                                     {.id = kFast, .bits = 1, .text_hash = 9, .name = "swapped"}};
+  int run_count_ = 0;
+  bool is_rule_broken_ = false;
 };
 
 TEST_F(TuneRunTest, ShowsTheRuleThePickAndTheGain) {
@@ -143,17 +143,17 @@ TEST_F(TuneRunTest, ShowsTheRuleThePickAndTheGain) {
 
 TEST_F(TuneRunTest, AStoredResultIsNotTriedAgain) {
   const Row first = tune("matmul m=5 n=7 k=3");
-  const int before = run_count;
+  const int before = run_count_;
   const Row second = tune("matmul m=5 n=7 k=3", 0ns);
-  EXPECT_EQ(run_count, before);
+  EXPECT_EQ(run_count_, before);
   EXPECT_EQ(second.pick, first.pick);
   EXPECT_EQ(second.gain, first.gain);
   tune("matmul m=5 n=7 k=4");
-  EXPECT_GT(run_count, before) << "another call is another key";
+  EXPECT_GT(run_count_, before) << "another call is another key";
 }
 
 TEST_F(TuneRunTest, TheRuleStaysWhereNothingIsFaster) {
-  candidates.pop_back();
+  candidates_.pop_back();
   const Row row = tune("matmul m=5 n=7 k=3");
   EXPECT_EQ(row.pick, "rule");
   EXPECT_EQ(row.gain, 1);
@@ -163,17 +163,17 @@ TEST_F(TuneRunTest, TheRuleStaysWhereNothingIsFaster) {
 // The kernels of a later version may be others.
 TEST_F(TuneRunTest, AResultOfAnotherKernelIsTriedAgain) {
   tune("matmul m=5 n=7 k=3");
-  const int before = run_count;
-  candidates.back().text_hash = 10;
+  const int before = run_count_;
+  candidates_.back().text_hash = 10;
   EXPECT_EQ(tune("matmul m=5 n=7 k=3").pick, "swapped");
-  EXPECT_GT(run_count, before);
-  candidates.front().text_hash = 10;
+  EXPECT_GT(run_count_, before);
+  candidates_.front().text_hash = 10;
   EXPECT_EQ(tune("matmul m=5 n=7 k=3", 0ns).verdict_text, "UNCLEAR: no time left");
 }
 
 TEST_F(TuneRunTest, WithoutTimeTheVerdictIsUnclear) {
   const Row row = tune("matmul m=5 n=7 k=3", 0ns);
-  EXPECT_EQ(run_count, 0);
+  EXPECT_EQ(run_count_, 0);
   EXPECT_EQ(row.verdict_text, "UNCLEAR: no time left");
   EXPECT_EQ(row.rule, "packed");
   EXPECT_EQ(exit_of({.rows = {row}}, false), Exit::unclear);
@@ -182,11 +182,11 @@ TEST_F(TuneRunTest, WithoutTimeTheVerdictIsUnclear) {
 TEST_F(TuneRunTest, ACallWithoutChoiceIsNotTried) {
   EXPECT_EQ(tune("relu shape=8").verdict_text, "SAME: one kernel");
   EXPECT_EQ(tune("matmul m=5 n=7 k=3 epilogue=x*2").verdict_text, "SAME: one kernel");
-  EXPECT_EQ(run_count, 0);
+  EXPECT_EQ(run_count_, 0);
 }
 
 TEST_F(TuneRunTest, AFailureOfTheRuleIsAFailure) {
-  is_rule_broken = true;
+  is_rule_broken_ = true;
   const Row row = tune("matmul m=5 n=7 k=3");
   EXPECT_TRUE(row.is_wrong);
   EXPECT_THAT(row.check, HasSubstr("it broke"));
@@ -201,12 +201,12 @@ TEST_F(TuneRunTest, AFileKeepsRuleAndPick) {
 }
 
 TEST_F(TuneRunTest, AStoreThatCannotBeWrittenIsAnError) {
-  std::ofstream(folder.path() / "file") << "no folder";
-  const EnvironmentVariable blocked("HEARTH_CACHE_DIR", (folder.path() / "file").string());
+  std::ofstream(folder_.path() / "file") << "no folder";
+  const EnvironmentVariable blocked("HEARTH_CACHE_DIR", (folder_.path() / "file").string());
   const Result<std::unique_ptr<TuneRun>> run = open();
   ASSERT_FALSE(run.has_value());
   EXPECT_EQ(run.error().code, ErrorCode::io_error);
-  EXPECT_THAT(run.error().text, HasSubstr((folder.path() / "file").string()));
+  EXPECT_THAT(run.error().text, HasSubstr((folder_.path() / "file").string()));
 }
 
 TEST_F(TuneRunTest, ADeviceWithoutChoicesIsRefused) {
