@@ -9,6 +9,8 @@
 #include <hearth/autotune/candidate.hpp>
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -20,7 +22,12 @@ struct PickTraits {
   std::array<std::uint64_t, 3> operands{};  ///< Shape id, dtype and use of up to three operands.
   std::uint64_t layouts = 0;  ///< Layout and alignment of the operands, attributes, cores.
 
-  friend bool operator==(const PickTraits&, const PickTraits&) = default;
+  /// Without branches: all words are read anyway.
+  friend bool operator==(const PickTraits& a, const PickTraits& b) noexcept {
+    return ((a.header ^ b.header) | (a.operands[0] ^ b.operands[0]) |
+            (a.operands[1] ^ b.operands[1]) | (a.operands[2] ^ b.operands[2]) |
+            (a.layouts ^ b.layouts)) == 0;
+  }
 };
 
 class PickTable final {
@@ -52,20 +59,18 @@ class PickTable final {
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
 
  private:
-  struct Entry {
+  struct alignas(64) Entry {  // a cache line
     PickTraits traits;
     std::uint32_t epoch = 0;  ///< 0: empty.
     CandidateId pick = kRulePick;
   };
 
   [[nodiscard]] static std::size_t place_of(const PickTraits& traits) noexcept {
-    constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15U;
-    std::uint64_t hash = traits.header ^ (traits.layouts << 1U);
-    for (const std::uint64_t operand : traits.operands) {
-      hash = (hash ^ operand) * kFactor;
-      hash ^= hash >> 32U;
-    }
-    return static_cast<std::size_t>(hash % kEntries);
+    // The upper bits of a product depend on all bits of its factors. Both products at once.
+    const std::uint64_t a = traits.operands[0] ^ (traits.operands[1] << 32U) ^ traits.layouts;
+    const std::uint64_t b = traits.operands[2] ^ (traits.header << 40U);
+    const std::uint64_t hash = a * 0x9E3779B97F4A7C15U + b * 0xC2B2AE3D27D4EB4FU;
+    return static_cast<std::size_t>(hash >> (64 - std::countr_zero(kEntries)));
   }
 
   std::unique_ptr<std::array<Entry, kEntries>> entries_;

@@ -84,6 +84,21 @@ bool is_stale(const TuneEntry& entry, std::chrono::sys_seconds now) noexcept {
          entry.slow_sittings >= kMostSlowSittings || now - entry.tuned_at > kMostAge;
 }
 
+bool is_of_other_kernels(const TuneEntry& entry, std::span<const Candidate> candidates) noexcept {
+  const auto has_other_text = [&](const Rung& rung) {
+    const Candidate* const present = find_candidate(candidates, rung.id);
+    return present != nullptr && present->text_hash != rung.text_hash;
+  };
+  return !entry.ladder.empty() &&
+         (has_other_text(entry.ladder.front()) || has_other_text(entry.ladder.back()));
+}
+
+bool is_stale(const TuneEntry& entry,
+              std::span<const Candidate> candidates,
+              std::chrono::sys_seconds now) noexcept {
+  return is_stale(entry, now) || is_of_other_kernels(entry, candidates);
+}
+
 TuneEntry merged(const TuneEntry& a, const TuneEntry& b) {
   const bool is_b_later = a.ladder.empty() || (!b.ladder.empty() && b.tuned_at > a.tuned_at);
   TuneEntry result = is_b_later ? b : a;

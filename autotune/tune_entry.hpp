@@ -104,6 +104,13 @@ void note_sitting(TuneEntry& entry, RunTime median) noexcept;
 /// Returns whether the key should be tuned again: without a ladder, unclear, older than 90 days, or
 /// slower in two later sittings.
 [[nodiscard]] bool is_stale(const TuneEntry& entry, std::chrono::sys_seconds now) noexcept;
+/// Returns whether the text of the rule or of the winner is no longer the one that was timed.
+[[nodiscard]] bool is_of_other_kernels(const TuneEntry& entry,
+                                       std::span<const Candidate> candidates) noexcept;
+/// Returns whether the entry is stale, or of other kernels.
+[[nodiscard]] bool is_stale(const TuneEntry& entry,
+                            std::span<const Candidate> candidates,
+                            std::chrono::sys_seconds now) noexcept;
 
 /// Merges two entries of one key. The later ladder counts; remarks of both are kept, but a ladder
 /// never keeps a rung that the other entry quarantined.

@@ -55,7 +55,7 @@ Tuner::Tuner(TunerOptions options,
   if (known != nullptr) {
     entry_.verified = known->verified;
     entry_.quarantined = known->quarantined;
-    if (!known->ladder.empty()) {
+    if (!known->ladder.empty() && !is_of_other_kernels(*known, candidates_)) {
       known_ = *known;
     }
   }

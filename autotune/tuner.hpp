@@ -97,7 +97,7 @@ class Tuner final {
   TunerOptions options_;
   std::vector<Candidate> candidates_;
   TuneEntry entry_;
-  std::optional<TuneEntry> known_;        ///< Only with a ladder.
+  std::optional<TuneEntry> known_;        ///< Only with a ladder of present kernels.
   std::vector<CandidateId> challengers_;  ///< Still to come; the next one is the last.
   std::vector<Rung> chain_;               ///< Rungs that were the incumbent, the rule first.
   CandidateId challenger_ = kRulePick;

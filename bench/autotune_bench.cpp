@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <benchmark/benchmark.h>
 
 #include <hearth/backends/builtin/builtin.hpp>
 #include <hearth/backends/kernel_maker.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include "runtime/device/tuning/picks.hpp"
 
@@ -39,50 +41,88 @@ void BM_PickTable_Find(benchmark::State& state) {
 }
 BENCHMARK(BM_PickTable_Find)->ArgName("calls")->Arg(1)->Arg(64);
 
-// A pick at a launch, from the call's operands to the answer. transposed: weights along the depth.
-void BM_Picks_Pick(benchmark::State& state) {
+// A call on no memory.
+class BenchCall final {
+ public:
+  /// A product [32, 64]·[64, 64], b transposed or not.
+  static std::unique_ptr<BenchCall> product(bool is_transposed) {
+    Strides strides{};
+    strides[0] = 1;
+    strides[1] = 64;
+    const Layout b = is_transposed ? Layout(Shape{64, 64}, strides) : Layout(Shape{64, 64});
+    return std::make_unique<BenchCall>(
+        OpKind::matmul, std::vector{Layout(Shape{32, 64}), b, Layout(Shape{32, 64})});
+  }
+  static std::unique_ptr<BenchCall> convolution() {
+    return std::make_unique<BenchCall>(OpKind::conv2d,
+                                       std::vector{Layout(Shape{2, 16, 28, 28}),
+                                                   Layout(Shape{32, 16, 3, 3}),
+                                                   Layout(Shape{2, 32, 26, 26})});
+  }
+  BenchCall(OpKind kind, std::vector<Layout> layouts) : layouts_(std::move(layouts)) {
+    record_.kind = kind;
+    record_.input_count = 2;
+    record_.output_count = 1;
+    record_.blob_size_bytes = sizeof(attributes_);
+    for (const Layout& each : layouts_) {
+      views_.push_back({.layout = &each});
+    }
+  }
+
+  [[nodiscard]] KernelCall call() const {
+    return {.op = OpView(record_, std::as_bytes(std::span(&attributes_, 1)).data()),
+            .inputs = std::span(views_).first(2),
+            .outputs = std::span(views_).subspan(2)};
+  }
+
+ private:
+  std::vector<Layout> layouts_;
+  ConvAttributes attributes_;
+  OpRecord record_;
+  std::vector<TensorView> views_;
+};
+
+// Picks at launches, from the call's operands to the answer.
+void time_picks(benchmark::State& state, const BenchCall& subject) {
   const KernelMaker rules;  // lists no candidates
-  const Layout a(Shape{32, 64});
-  Strides strides{};
-  strides[0] = 1;
-  strides[1] = 64;
-  const Layout b = state.range(0) != 0 ? Layout(Shape{64, 64}, strides) : Layout(Shape{64, 64});
-  const Layout c(Shape{32, 64});
-  OpRecord record;
-  record.kind = OpKind::matmul;
-  record.input_count = 2;
-  record.output_count = 1;
-  const std::vector<TensorView> views{{.layout = &a}, {.layout = &b}, {.layout = &c}};
-  const KernelCall call{.op = OpView(record, nullptr),
-                        .inputs = std::span(views).first(2),
-                        .outputs = std::span(views).subspan(2)};
+  const KernelCall call = subject.call();
   Picks picks(1, false);
   for (auto _ : state) {
     benchmark::DoNotOptimize(picks.pick(call, rules));
   }
 }
+
+// transposed: weights along the depth.
+void BM_Picks_Pick(benchmark::State& state) {
+  time_picks(state, *BenchCall::product(state.range(0) != 0));
+}
 BENCHMARK(BM_Picks_Pick)->ArgName("transposed")->Arg(0)->Arg(1);
 
-// The first call of its traits on a CPU device, without a stored result.
-void BM_Picks_Miss(benchmark::State& state) {
+void BM_Picks_PickOfConvolution(benchmark::State& state) {
+  time_picks(state, *BenchCall::convolution());
+}
+BENCHMARK(BM_Picks_PickOfConvolution);
+
+// First calls of their traits on a CPU device, without a stored result.
+void time_misses(benchmark::State& state, const BenchCall& subject) {
   const std::unique_ptr<Backend> device = make_backend({.name = "cpu:0"}).value();
-  const Layout a(Shape{32, 64});
-  const Layout b(Shape{64, 64});
-  OpRecord record;
-  record.kind = OpKind::matmul;
-  record.input_count = 2;
-  record.output_count = 1;
-  const std::vector<TensorView> views{{.layout = &a}, {.layout = &b}, {.layout = &a}};
-  const KernelCall call{.op = OpView(record, nullptr),
-                        .inputs = std::span(views).first(2),
-                        .outputs = std::span(views).subspan(2)};
+  const KernelCall call = subject.call();
   Picks picks(1, true);
   for (auto _ : state) {
     picks.add({});  // forgets the pick
     benchmark::DoNotOptimize(picks.pick(call, device->kernels()));
   }
 }
+
+void BM_Picks_Miss(benchmark::State& state) {
+  time_misses(state, *BenchCall::product(false));
+}
 BENCHMARK(BM_Picks_Miss);
+
+void BM_Picks_MissOfConvolution(benchmark::State& state) {
+  time_misses(state, *BenchCall::convolution());
+}
+BENCHMARK(BM_Picks_MissOfConvolution);
 
 }  // namespace
 }  // namespace hearth::detail

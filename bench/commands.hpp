@@ -30,8 +30,10 @@ int run_command(int argc, char** argv);
 int memory_command(int argc, char** argv);
 /// `hearth-bench trace FILE --by layer|op|line`: sums the times of a traced program's kernels.
 int trace_command(int argc, char** argv);
-/// `hearth-bench tune show|diff|export|import|clear`: stored tuning results.
+/// `hearth-bench tune run|show|diff|export|import|clear`: trials, and stored tuning results.
 int tune_command(int argc, char** argv);
+/// `hearth-bench tune run SUITE`: trials; tune_command() calls it.
+int tune_run_command(int argc, char** argv);
 
 struct Command {
   const char* name;

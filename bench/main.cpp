@@ -49,7 +49,7 @@ std::span<const Command> commands() noexcept {
        .does = "adds up what a traced program spent on each layer, op or line",
        .run = trace_command},
       {.name = "tune",
-       .does = "shows, compares, ships and removes stored tuning results",
+       .does = "tries kernels; shows, compares, ships and removes the results",
        .run = tune_command}};
   return kCommands;
 }

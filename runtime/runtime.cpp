@@ -64,15 +64,6 @@ Fusion fusion_of(const detail::Settings& settings) {
       settings.choice(detail::Setting::fusion, kModes).value().value_or(kDefault));
 }
 
-/// The value of HEARTH_AUTOTUNE. Errors: ArgumentError for an unknown level.
-AutotuneLevel autotune_of(const detail::Settings& settings) {
-  constexpr auto kDefault = static_cast<std::size_t>(AutotuneLevel::balanced);
-  return static_cast<AutotuneLevel>(
-      settings.choice(detail::Setting::autotune, detail::kAutotuneLevels)
-          .value()
-          .value_or(kDefault));
-}
-
 void save_trace(const Device& device, const std::string& file) {
   RuntimeTables& tables = device.endpoint().tables();
   Result<detail::TraceLog> log = tables.trace().stop();
@@ -353,8 +344,8 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
   has_async_sims = settings.boolean(detail::Setting::async_sims).value().value_or(false);
   fusion = options.fusion.value_or(fusion_of(settings));
   // A program that steps its threads asks for trials, which read files, in its options alone.
-  autotune =
-      options.autotune.value_or(executor->is_manual() ? AutotuneLevel::off : autotune_of(settings));
+  autotune = options.autotune.value_or(executor->is_manual() ? AutotuneLevel::off
+                                                             : autotune_level(settings).value());
   const bool is_eager = settings.boolean(detail::Setting::eager_reports).value().value_or(false);
   tables = std::make_shared<RuntimeTables>(
       RuntimeId{unique_number()},

@@ -27,17 +27,6 @@ std::int64_t rounded_up(std::int64_t bytes) noexcept {
   return (bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
 }
 
-std::unique_ptr<detail::Layout> layout_of(const OperandSpec& spec) {
-  if (!spec.is_transposed) {
-    return std::make_unique<detail::Layout>(spec.shape);
-  }
-  Strides strides = contiguous_strides(spec.shape);
-  const auto last = static_cast<std::size_t>(spec.shape.rank() - 1);
-  strides[last] = spec.shape[-2];
-  strides[last - 1] = 1;
-  return std::make_unique<detail::Layout>(spec.shape, strides);
-}
-
 /// Splitmix64.
 class Words final {
  public:
@@ -103,12 +92,23 @@ void fill_operand(std::span<std::byte> bytes, const OperandSpec& spec, Data data
 
 }  // namespace
 
+detail::Layout layout_of(const OperandSpec& spec) {
+  if (!spec.is_transposed) {
+    return detail::Layout(spec.shape);
+  }
+  Strides strides = contiguous_strides(spec.shape);
+  const auto last = static_cast<std::size_t>(spec.shape.rank() - 1);
+  strides[last] = spec.shape[-2];
+  strides[last - 1] = 1;
+  return detail::Layout(spec.shape, strides);
+}
+
 Operands::Operands(BenchDevice& device, const Problem& problem)
     : device_(device), problem_(problem), record_(problem.record()), blob_(problem.blob()) {
   for (const auto* group : {&problem.inputs, &problem.epilogue_inputs, &problem.outputs}) {
     for (const OperandSpec& spec : *group) {
       specs_.push_back(&spec);
-      layouts_.push_back(layout_of(spec));
+      layouts_.push_back(std::make_unique<detail::Layout>(layout_of(spec)));
       offsets_.push_back(set_bytes_ + kGuardBytes);
       set_bytes_ += 2 * kGuardBytes + rounded_up(bytes_of(spec));
     }

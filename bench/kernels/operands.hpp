@@ -33,6 +33,9 @@ enum class Data : std::uint8_t {
   one_hot,  ///< Zeros, with a one at each 37th place.
 };
 
+/// Returns the layout that an operand has in memory.
+[[nodiscard]] detail::Layout layout_of(const OperandSpec& spec);
+
 class Operands final {
  public:
   /// Takes memory. `problem` and `device` outlive the operands.

@@ -26,6 +26,9 @@ struct Row {
   std::string version = {};  ///< A candidate, a kernel's file, a program; empty: the rule.
   std::string heat = {};     ///< "rotated" or "hot".
   std::string bits = {};     ///< "=": the bits of the first version; "~": other ones.
+  std::string rule = {};     ///< Name of the rule's kernel, where a pick was looked for.
+  std::string pick = {};     ///< Name of the pick; "rule" if the rule stays.
+  double gain = 0;           ///< Time of the rule / time of the pick; 0: unknown.
   Figure time = {};
   double flops = 0;
   double bytes = 0;

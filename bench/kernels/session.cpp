@@ -20,13 +20,16 @@ constexpr std::chrono::milliseconds kRoofPatience{2000};
 }  // namespace
 
 std::vector<CommandOption> with_output_options(std::vector<CommandOption> own) {
-  const std::vector<CommandOption> common{
-      {"--least-gain", "PART", "0.03", "Least gain of a FASTER, and loss of a SLOWER"},
-      {"--patience", "SECONDS", "10", "How long to wait for a quiet machine, for each row"},
-      {"--json", "FILE", "", "Write the report with all samples; - is stdout"},
-      {"--csv", "FILE", "", "Write the table with commas"},
-      {"--md", "FILE", "", "Write the table in Markdown"}};
-  own.insert(own.end(), common.begin(), common.end());
+  own.push_back({"--least-gain", "PART", "0.03", "Least gain of a FASTER, and loss of a SLOWER"});
+  own.push_back(
+      {"--patience", "SECONDS", "10", "How long to wait for a quiet machine, for each row"});
+  return with_report_options(std::move(own));
+}
+
+std::vector<CommandOption> with_report_options(std::vector<CommandOption> own) {
+  own.push_back({"--json", "FILE", "", "Write the report with all samples; - is stdout"});
+  own.push_back({"--csv", "FILE", "", "Write the table with commas"});
+  own.push_back({"--md", "FILE", "", "Write the table in Markdown"});
   return own;
 }
 
@@ -138,15 +141,22 @@ Status write_report(const CommandLine& line, const Report& report) {
   return {};
 }
 
-int Session::finish(const CommandLine& line, bool counts_slower) {
-  for (auto& fact : load_.facts()) {
-    report_.facts.push_back(std::move(fact));
+int finish_report(const CommandLine& line,
+                  Report report,
+                  const LoadWatch& load,
+                  bool counts_slower) {
+  for (auto& fact : load.facts()) {
+    report.facts.push_back(std::move(fact));
   }
-  const Status written = write_report(line, report_);
+  const Status written = write_report(line, report);
   if (!written.has_value()) {
-    return refuse(report_.command, written.error().text, Exit::wrong);
+    return refuse(report.command, written.error().text, Exit::wrong);
   }
-  return static_cast<int>(exit_of(report_, counts_slower));
+  return static_cast<int>(exit_of(report, counts_slower));
+}
+
+int Session::finish(const CommandLine& line, bool counts_slower) {
+  return finish_report(line, report_, load_, counts_slower);
 }
 
 }  // namespace hearth::bench

@@ -19,6 +19,8 @@ namespace hearth::bench {
 [[nodiscard]] std::vector<CommandOption> with_common_options(std::vector<CommandOption> own);
 /// Returns the part of them for output and for the judge.
 [[nodiscard]] std::vector<CommandOption> with_output_options(std::vector<CommandOption> own);
+/// Returns the part of them for the report's files.
+[[nodiscard]] std::vector<CommandOption> with_report_options(std::vector<CommandOption> own);
 
 /// A line on stderr that shows how far the work is; nothing where stderr is no terminal.
 class Progress final {
@@ -68,5 +70,10 @@ class Session final {
 ///
 /// Errors: io_error.
 [[nodiscard]] Status write_report(const CommandLine& line, const Report& report);
+/// Adds the load's facts to a report, writes it and returns the exit status.
+[[nodiscard]] int finish_report(const CommandLine& line,
+                                Report report,
+                                const LoadWatch& load,
+                                bool counts_slower);
 
 }  // namespace hearth::bench

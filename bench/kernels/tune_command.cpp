@@ -1,10 +1,11 @@
-// hearth-bench tune show|diff|export|import|clear: stored tuning results.
+// hearth-bench tune run|show|diff|export|import|clear: trials, and stored tuning results.
 #include <hearth/autotune/tune_store.hpp>
 
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,7 @@ namespace {
 using detail::TuneFile;
 using detail::TuneStore;
 
-const std::vector<std::string> kActions{"show", "diff", "export", "import", "clear"};
+const std::vector<std::string> kActions{"run", "show", "diff", "export", "import", "clear"};
 
 Error mistake(std::string text) {
   return {.code = ErrorCode::invalid_argument, .text = std::move(text)};
@@ -144,8 +145,12 @@ Result<Exit> act(const std::string& action, const CommandLine& line, detail::Log
 }  // namespace
 
 int tune_command(int argc, char** argv) {
-  CommandLine line("tune show|diff|export|import|clear [options]",
+  if (argc > 1 && std::string_view(argv[1]) == "run") {
+    return tune_run_command(argc - 1, argv + 1);
+  }
+  CommandLine line("tune run|show|diff|export|import|clear [options]",
                    "Stored tuning results, in the cache folder (HEARTH_CACHE_DIR).\n"
+                   "  run [NAME...]     runs trials; `tune run --help` lists its options\n"
                    "  show [TEXT]       the entries whose key has the text, and why each won\n"
                    "  diff OLD NEW      the picks that differ between two files\n"
                    "  export FILE       writes the results of this machine, to ship them\n"
@@ -157,7 +162,7 @@ int tune_command(int argc, char** argv) {
     return *status;
   }
   if (line.names().empty()) {
-    return refuse("tune", "it takes show, diff, export, import or clear", Exit::usage);
+    return refuse("tune", "it takes run, show, diff, export, import or clear", Exit::usage);
   }
   const std::string& action = line.names()[0];
   if (std::ranges::find(kActions, action) == kActions.end()) {

@@ -28,6 +28,12 @@ std::string gain_of(const TuneEntry& entry) {
                                   : std::string("-");
 }
 
+std::string low_of(const TuneEntry& entry) {
+  return entry.ladder.empty() ? std::string("-") : readable_time(entry.ladder[0].low);
+}
+
+}  // namespace
+
 std::string evidence_of(const TuneEntry& entry) {
   const detail::TuneEvidence& evidence = entry.evidence;
   const std::time_t when = std::chrono::system_clock::to_time_t(entry.tuned_at);
@@ -44,12 +50,6 @@ std::string evidence_of(const TuneEntry& entry) {
   }
   return text;
 }
-
-std::string low_of(const TuneEntry& entry) {
-  return entry.ladder.empty() ? std::string("-") : readable_time(entry.ladder[0].low);
-}
-
-}  // namespace
 
 std::string tune_table(const detail::TuneFile& file, std::string_view filter) {
   std::vector<const TuneEntry*> entries;

@@ -8,6 +8,8 @@
 
 namespace hearth::bench {
 
+/// Returns "15 pairs, 0 % dirty, load 1.1, 11-28", doubts and quarantines.
+[[nodiscard]] std::string evidence_of(const detail::TuneEntry& entry);
 /// Returns one line for each entry whose label contains the filter: its pick, the gain over the
 /// rule, the evidence, its quarantines. Then the keys that wait for a trial.
 [[nodiscard]] std::string tune_table(const detail::TuneFile& file, std::string_view filter);

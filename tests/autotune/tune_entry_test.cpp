@@ -116,6 +116,19 @@ TEST(IsStale, AfterNinetyDaysOrTwoSlowSittingsOrDoubt) {
   EXPECT_TRUE(is_stale(entry_with({}), kNow));
 }
 
+TEST(IsStale, IfTheRuleOrTheWinnerHasAnotherText) {
+  const TuneEntry entry = entry_with({5, 6, 0});
+  const auto candidates = [](std::uint64_t rule, std::uint64_t winner, std::uint64_t second) {
+    return std::vector<Candidate>{{.id = kRulePick, .text_hash = rule},
+                                  {.id = 5, .text_hash = winner},
+                                  {.id = 6, .text_hash = second}};
+  };
+  EXPECT_FALSE(is_stale(entry, candidates(100, 105, 0), kNow));
+  EXPECT_TRUE(is_stale(entry, candidates(0, 105, 106), kNow));
+  EXPECT_TRUE(is_stale(entry, candidates(100, 0, 106), kNow));
+  EXPECT_TRUE(is_stale(entry_with({}), candidates(100, 105, 106), kNow));
+}
+
 TEST(Merged, TheLaterLadderCounts) {
   TuneEntry later = entry_with({6, 0});
   later.tuned_at = kNow + std::chrono::seconds(1);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -165,13 +166,16 @@ class CpuChoices : public ::testing::Test {
   cpu::CpuBackend crew_{cpu::CpuOptions{}};
 };
 
-// CHOICES_CALLS=100000 runs as many calls, of smaller sizes.
+// CHOICES_CALLS=100000 runs as many calls, of smaller sizes, and prints how far it came.
 TEST_F(CpuChoices, EachCandidateComputesTheBytesOfTheRule) {
   const char* const wanted = std::getenv("CHOICES_CALLS");  // NOLINT(concurrency-mt-unsafe)
   const int count = wanted == nullptr ? 150 : std::stoi(wanted);
   std::map<std::string, int> runs;
   for (int i = 0; i < count; ++i) {
     PickedCall call = random_call(count > 1000 ? 4 : 1);
+    if (count > 1000 && i % 1000 == 0) {
+      std::cout << i << " calls" << std::endl;
+    }
     for (cpu::CpuBackend* const device : {&baseline_, &avx2_, &avx512_, &crew_}) {
       const std::vector<detail::Candidate> candidates = device->kernels().candidates(call.call());
       const std::vector<std::byte> expected = call.run(*device, detail::kRulePick);

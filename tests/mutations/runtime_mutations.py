@@ -600,4 +600,9 @@ RUNTIME = [
      "{kDownloadStream, kUploadStream, kOpStream}",
      "{kOpStream, kUploadStream, kDownloadStream}",
      ["runtime_actor_test"]),
+    ("a call with packed weights has a pick",
+     "runtime/device/tuning/picks.hpp",
+     "if (has_constant(call)) {",
+     "if (false) {",
+     ["runtime_tuning_test"]),
 ]

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 
 namespace hearth::cpu {
 
@@ -497,16 +498,24 @@ bool reads_rows_once(std::int64_t n, std::int64_t k) noexcept {
 template <class T>
 std::int64_t gemm_scratch_bytes(const Gemm<T>& gemm, const TileKernels<T>& kernels) noexcept {
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
-  // The last piece along an axis is smaller than the others, and its plan may differ.
+  // The last piece along an axis is smaller than the others, and its plan may differ. The last
+  // depth alone has a sink. Equal cases are planned once: most products have one piece.
   const auto sides = [](std::int64_t size) {
     const std::int64_t side = even_part(size, kPiece);
     return std::array{side, size % side == 0 ? side : size % side};
   };
+  const auto distinct = [](const auto& pair) {
+    return std::span(pair).first(pair[0] == pair[1] ? 1U : 2U);
+  };
+  const std::array all_m = sides(gemm.m);
+  const std::array all_n = sides(gemm.n);
+  const std::array all_k = sides(gemm.k);
+  const std::array have_sinks{false, gemm.sink.done != nullptr};
   std::int64_t bytes = 0;
-  for (const std::int64_t m : sides(gemm.m)) {
-    for (const std::int64_t n : sides(gemm.n)) {
-      for (const std::int64_t k : sides(gemm.k)) {
-        for (const bool has_sink : {false, gemm.sink.done != nullptr}) {  // the last depth has one
+  for (const std::int64_t m : distinct(all_m)) {
+    for (const std::int64_t n : distinct(all_n)) {
+      for (const std::int64_t k : distinct(all_k)) {
+        for (const bool has_sink : distinct(have_sinks)) {
           const GemmPlan plan(m, n, k, has_sink, gemm, kernels);
           bytes = std::max(bytes,
                            whole_lines(plan.a_elements(k) * kElementBytes) +

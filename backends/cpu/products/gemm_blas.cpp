@@ -198,21 +198,23 @@ std::string describe_products(IsaLevel isa) {
 }
 
 template <class T>
-bool blas_suits(const Gemm<T>& gemm, IsaLevel isa) noexcept {
+bool blas_suits(std::int64_t m,
+                std::int64_t n,
+                std::int64_t k,
+                const GemmOperand& a,
+                const GemmOperand& b,
+                IsaLevel isa) noexcept {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (isa == IsaLevel::avx512) {
+    return false;
+  }
   const double flops =
-      2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k);
-  const std::int64_t largest = std::max({gemm.m,
-                                         gemm.n,
-                                         gemm.k,
-                                         gemm.a.row_step,
-                                         gemm.a.column_step,
-                                         gemm.b.row_step,
-                                         gemm.b.column_step});
-  return isa != IsaLevel::avx512 && flops >= kLeastFlops &&
-         std::min({gemm.m, gemm.n, gemm.k}) >= kLeastSide && largest < kMost &&
-         gemm.a.dtype == dtype_of<T> && gemm.b.dtype == dtype_of<T> &&
-         is_blas_matrix(gemm.a, gemm.m, gemm.k) && is_blas_matrix(gemm.b, gemm.k, gemm.n);
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const std::int64_t largest =
+      std::max({m, n, k, a.row_step, a.column_step, b.row_step, b.column_step});
+  return flops >= kLeastFlops && std::min({m, n, k}) >= kLeastSide && largest < kMost &&
+         a.dtype == dtype_of<T> && b.dtype == dtype_of<T> && is_blas_matrix(a, m, k) &&
+         is_blas_matrix(b, k, n);
 }
 
 template <class T>
@@ -249,8 +251,18 @@ void run_blas_gemm(const Gemm<T>& gemm, Arena* arena) {
   });
 }
 
-template bool blas_suits<float>(const Gemm<float>&, IsaLevel) noexcept;
-template bool blas_suits<double>(const Gemm<double>&, IsaLevel) noexcept;
+template bool blas_suits<float>(std::int64_t,
+                                std::int64_t,
+                                std::int64_t,
+                                const GemmOperand&,
+                                const GemmOperand&,
+                                IsaLevel) noexcept;
+template bool blas_suits<double>(std::int64_t,
+                                 std::int64_t,
+                                 std::int64_t,
+                                 const GemmOperand&,
+                                 const GemmOperand&,
+                                 IsaLevel) noexcept;
 template void run_blas_gemm<float>(const Gemm<float>&, Arena*);
 template void run_blas_gemm<double>(const Gemm<double>&, Arena*);
 

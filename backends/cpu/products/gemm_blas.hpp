@@ -28,9 +28,15 @@ struct BlasStatus {
 /// OpenBLAS takes a processor newer than itself for one without AVX.
 [[nodiscard]] bool is_worthy_blas_core(std::string_view core, IsaLevel isa) noexcept;
 
-/// Returns whether OpenBLAS should run this product: large, of T alone, rows or columns contiguous.
+/// Returns whether OpenBLAS should run this product, a [m, k]·b [k, n]: large, of T alone, rows or
+/// columns contiguous.
 template <class T>
-[[nodiscard]] bool blas_suits(const Gemm<T>& gemm, IsaLevel isa) noexcept;
+[[nodiscard]] bool blas_suits(std::int64_t m,
+                              std::int64_t n,
+                              std::int64_t k,
+                              const GemmOperand& a,
+                              const GemmOperand& b,
+                              IsaLevel isa) noexcept;
 
 /// Runs a suitable product, cut by size. Requires blas_status().usable.
 template <class T>

@@ -60,7 +60,7 @@ class Product {
     }
     if (suits_thin(m_, b_)) {
       form_ = Form::thin;
-    } else if (context.use_blas && blas_suits(packed(), context.isa)) {
+    } else if (context.use_blas && blas_suits<T>(m_, n_, product.k, a_, b_, context.isa)) {
       form_ = Form::blas;
     } else if (reads_more_swapped() || reads_larger_swapped()) {
       swapped_ = true;
@@ -80,11 +80,13 @@ class Product {
 
   [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
   /// Returns how the product runs; nothing if not by register tiles in one sum.
-  [[nodiscard]] std::optional<ProductChoice> planned() const noexcept {
+  [[nodiscard]] std::optional<ProductPlan> planned() const noexcept {
     if (form_ != Form::packed || is_deep() || m_ * n_ * product_.k == 0) {
       return std::nullopt;
     }
-    return ProductChoice{.is_swapped = swapped_, .gemm = planned_choice(packed(), kernels_)};
+    return ProductPlan{
+        .choice = {.is_swapped = swapped_, .gemm = planned_choice(packed(), kernels_)},
+        .scratch_bytes = scratch_bytes_};
   }
 
   void run(std::byte* scratch, Arena* arena) {
@@ -482,9 +484,9 @@ class Product {
   std::int64_t scratch_bytes_ = 0;
 };
 
-std::optional<ProductChoice> planned(const MatmulProduct& product,
-                                     const KernelContext& context,
-                                     const ProductChoice* choice) noexcept {
+std::optional<ProductPlan> planned(const MatmulProduct& product,
+                                   const KernelContext& context,
+                                   const ProductChoice* choice) noexcept {
   if (product.a.dtype == DType::i8) {
     return std::nullopt;
   }
@@ -494,26 +496,29 @@ std::optional<ProductChoice> planned(const MatmulProduct& product,
 
 }  // namespace
 
-std::optional<ProductChoice> rule_choice(const MatmulProduct& product,
-                                         const KernelContext& context) noexcept {
+std::optional<ProductPlan> rule_plan(const MatmulProduct& product,
+                                     const KernelContext& context) noexcept {
   return planned(product, context, nullptr);
 }
 
-bool allows(const MatmulProduct& product,
-            const KernelContext& context,
-            const ProductChoice& choice) noexcept {
-  const std::optional<ProductChoice> rule = rule_choice(product, context);
-  return rule.has_value() && allows(product, context, *rule, choice);
+// A swapped product adds the bias after the sum, not before it.
+std::optional<ProductPlan> other_plan(const MatmulProduct& product,
+                                      const KernelContext& context,
+                                      const ProductChoice& rule,
+                                      const ProductChoice& choice) noexcept {
+  if (rule == choice || product.sink.done != nullptr || product.rows.is_there() ||
+      (product.bias != nullptr && rule.is_swapped != choice.is_swapped)) {
+    return std::nullopt;
+  }
+  std::optional<ProductPlan> plan = planned(product, context, &choice);
+  return plan.has_value() && plan->choice == choice ? plan : std::nullopt;
 }
 
-// A swapped product adds the bias after the sum, not before it.
 bool allows(const MatmulProduct& product,
             const KernelContext& context,
-            const ProductChoice& rule,
             const ProductChoice& choice) noexcept {
-  return rule != choice && product.sink.done == nullptr && !product.rows.is_there() &&
-         (product.bias == nullptr || rule.is_swapped == choice.is_swapped) &&
-         planned(product, context, &choice) == choice;
+  const std::optional<ProductPlan> rule = rule_plan(product, context);
+  return rule.has_value() && other_plan(product, context, rule->choice, choice).has_value();
 }
 
 std::int64_t matmul_scratch_bytes(const MatmulProduct& product,

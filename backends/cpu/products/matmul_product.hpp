@@ -39,19 +39,25 @@ struct ProductChoice {
   friend bool operator==(const ProductChoice&, const ProductChoice&) = default;
 };
 
-/// Returns what the rule chooses, without a by_size. Nothing for i8, and where the rule does not
-/// choose register tiles.
-[[nodiscard]] std::optional<ProductChoice> rule_choice(const MatmulProduct& product,
-                                                       const KernelContext& context) noexcept;
-/// Returns whether the product may follow the choice, which differs from the rule's. The result's
-/// bits are then those of the rule. Products with an epilogue or a prologue allow none.
+/// A choice without a by_size, and the scratch memory with it.
+struct ProductPlan {
+  ProductChoice choice = {};
+  std::int64_t scratch_bytes = 0;
+};
+
+/// Returns the plan of the rule. Nothing for i8, and where the rule does not choose register tiles.
+[[nodiscard]] std::optional<ProductPlan> rule_plan(const MatmulProduct& product,
+                                                   const KernelContext& context) noexcept;
+/// Returns the plan of a choice that the product may follow, and which differs from the rule's.
+/// The result's bits are then those of the rule. Products with an epilogue or a prologue allow
+/// none.
+[[nodiscard]] std::optional<ProductPlan> other_plan(const MatmulProduct& product,
+                                                    const KernelContext& context,
+                                                    const ProductChoice& rule,
+                                                    const ProductChoice& choice) noexcept;
+/// Returns whether the product may follow the choice, by other_plan().
 [[nodiscard]] bool allows(const MatmulProduct& product,
                           const KernelContext& context,
-                          const ProductChoice& choice) noexcept;
-/// As above, with a known rule_choice().
-[[nodiscard]] bool allows(const MatmulProduct& product,
-                          const KernelContext& context,
-                          const ProductChoice& rule,
                           const ProductChoice& choice) noexcept;
 
 [[nodiscard]] std::int64_t matmul_scratch_bytes(const MatmulProduct& product,

@@ -43,14 +43,6 @@ constexpr std::array kRows = {
     Row{"swapped/read-a/blocks", {kSwapped, {LeftAccess::in_place, RightAccess::packed_blocks}}},
 };
 
-std::int64_t scratch_bytes_of(const MatmulProduct& product,
-                              const KernelContext& context,
-                              detail::CandidateId pick) {
-  KernelContext picked = context;
-  picked.pick = pick;
-  return matmul_scratch_bytes(product, picked);
-}
-
 }  // namespace
 
 const ProductChoice* choice_of(detail::CandidateId pick) noexcept {
@@ -60,22 +52,23 @@ const ProductChoice* choice_of(detail::CandidateId pick) noexcept {
 std::vector<detail::Candidate> product_candidates(const MatmulProduct& product,
                                                   const KernelContext& context) {
   std::vector<detail::Candidate> list;
-  const std::optional<ProductChoice> rule = rule_choice(product, context);
+  const std::optional<ProductPlan> rule = rule_plan(product, context);
   if (!rule.has_value()) {
     return list;
   }
-  const auto add = [&](detail::CandidateId id, std::string_view name) {
+  list.reserve(1 + kRows.size());
+  const auto add = [&](detail::CandidateId id, const ProductPlan& plan, std::string_view name) {
     list.push_back({.id = id,
                     .bits = kTileSums,
-                    .scratch_bytes = scratch_bytes_of(product, context, id),
+                    .scratch_bytes = plan.scratch_bytes,
                     .text_hash = kProductText,
                     .name = name});
   };
-  add(detail::kRulePick, std::ranges::find(kRows, *rule, &Row::choice)->name);
+  add(detail::kRulePick, *rule, std::ranges::find(kRows, rule->choice, &Row::choice)->name);
   for (detail::CandidateId id = 1; id <= kRows.size(); ++id) {
     const Row& row = kRows[id - 1U];
-    if (allows(product, context, *rule, row.choice)) {
-      add(id, row.name);
+    if (const auto plan = other_plan(product, context, rule->choice, row.choice)) {
+      add(id, *plan, row.name);
     }
   }
   if (list.size() == 1) {

@@ -154,7 +154,10 @@ Status BackgroundTuner::begin_next(DeviceEndpoint& endpoint) {
   }
   HEARTH_TRY_STATUS(open());
   const detail::TuneEntry known = known_entry(store_->content(), *key);
-  if (!detail::is_stale(known, detail::time_of_day())) {  // another device found it meanwhile
+  const std::vector<detail::Candidate> candidates =
+      backend_->kernels().candidates(CallWithoutBytes(found->second).call());
+  if (!detail::is_stale(
+          known, candidates, detail::time_of_day())) {  // another device found it meanwhile
     forget(*key);
     use(known, endpoint);
     return {};

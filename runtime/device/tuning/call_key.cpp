@@ -1,12 +1,15 @@
 #include "call_key.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 
 #include <hearth/streams/op_table.hpp>
 
 namespace hearth {
 namespace {
+
+constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15U;
 
 using detail::OperandClass;
 using detail::OperandForm;
@@ -60,10 +63,24 @@ OperandClass class_of(const TensorView& view) noexcept {
                                      std::has_single_bit(static_cast<std::uint64_t>(row_bytes))};
 }
 
+/// Returns the facts of one operand beside its shape: strides unless contiguous, and alignment.
+std::uint64_t layout_traits(const TensorView& view) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  std::uint64_t hash = (address & 63U) == 0 ? 3U : (address & 31U) == 0 ? 2U : 1U;
+  if (!view.layout->contiguous) {
+    for (int axis = 0; axis < view.shape().rank(); ++axis) {
+      hash = (std::rotl(hash, 7) ^
+              static_cast<std::uint64_t>(view.strides()[static_cast<std::size_t>(axis)])) *
+             kFactor;
+    }
+  }
+  return hash;
+}
+
 /// Returns a number of the exact strides, where the form does not determine them.
 std::uint32_t strides_of(const TensorView& view, OperandForm form) noexcept {
   return form == OperandForm::strided || form == OperandForm::broadcast
-             ? static_cast<std::uint32_t>(detail::layout_traits(view) >> 32U)
+             ? static_cast<std::uint32_t>(layout_traits(view) >> 32U)
              : 0U;
 }
 
@@ -114,6 +131,35 @@ void add_convolution(TuneKey& key, const KernelCall& call) noexcept {
 }
 
 }  // namespace
+
+std::uint64_t detail::unusual_layouts(const KernelCall& call) noexcept {
+  std::uint64_t hash = layout_traits(call.outputs[0]);
+  for (const TensorView& input : call.inputs) {
+    hash = std::rotl(hash, 21) ^ layout_traits(input);
+  }
+  return hash * kFactor;
+}
+
+// Usual attributes fit in their bytes, so that different ones have different numbers.
+std::uint64_t detail::conv_traits(const OpView& op) noexcept {
+  constexpr unsigned kBits = 8;
+  const auto attributes = op.attributes<ConvAttributes>();
+  const auto groups = static_cast<std::uint64_t>(attributes.groups);
+  std::uint64_t packed = groups << 48U;
+  std::uint64_t hash = groups;
+  std::uint64_t all = groups >> kBits;
+  unsigned place = 0;
+  for (const auto& pair : {attributes.stride, attributes.padding, attributes.dilation}) {
+    for (const std::int64_t each : pair) {
+      const auto value = static_cast<std::uint64_t>(each);
+      packed |= value << place;
+      all |= value;
+      hash = (std::rotl(hash, 7) ^ value) * kFactor;
+      place += kBits;
+    }
+  }
+  return all >> kBits == 0 ? packed : hash;
+}
 
 TuneKey key_of(const KernelCall& call, int core_count) noexcept {
   TuneKey key{.kind = detail::kind_number(op_info(call.op.kind()).name),

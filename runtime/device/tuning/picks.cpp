@@ -29,27 +29,21 @@ bool is_settled(const detail::TuneEntry* entry) noexcept {
 
 }  // namespace
 
-// Constants keep packed forms, beside which the choices have other times: such calls follow the
-// rule.
-[[gnu::noinline]] detail::CandidateId Picks::look_up(const detail::PickTraits& traits,
-                                                     const KernelCall& call,
+[[gnu::noinline]] detail::CandidateId Picks::look_up(const KernelCall& call,
                                                      const KernelMaker& kernels) {
   detail::CandidateId pick = detail::kRulePick;
-  const bool has_constant = std::ranges::any_of(
-      call.inputs, [](const TensorView& view) { return view.constant != nullptr; });
-  const std::vector<detail::Candidate> candidates =
-      has_constant ? std::vector<detail::Candidate>() : kernels.candidates(call);
+  const std::vector<detail::Candidate> candidates = kernels.candidates(call);
   if (!candidates.empty()) {
     const detail::TuneKey key = key_of(call, core_count_);
     const detail::TuneEntry* const entry = cache_.find(key);
     if (entry != nullptr) {
       pick = detail::pick_from(*entry, candidates, Numerics::same_bits);
     }
-    if (!is_settled(entry)) {
+    if (entry == nullptr || detail::is_stale(*entry, candidates, detail::time_of_day())) {
       want(key, call);
     }
   }
-  table_.put(traits, pick);
+  table_.put(traits_of(call), pick);
   return pick;
 }
 

@@ -29,13 +29,16 @@ class Picks final {
   Picks(int core_count, bool collects, std::shared_ptr<BackgroundTuner> tuner = nullptr)
       : core_count_(core_count), collects_(collects), tuner_(std::move(tuner)) {}
 
-  /// Returns the pick of a call whose kind may_be_picked().
+  /// Returns the pick of a call whose kind may_be_picked(). Constants keep packed forms, beside
+  /// which the choices have other times: calls with one follow the rule.
   ///
   /// Cost: see `BM_Picks_Pick`; some microseconds for the first call of its traits.
   [[nodiscard]] detail::CandidateId pick(const KernelCall& call, const KernelMaker& kernels) {
-    const detail::PickTraits traits = traits_of(call);
-    const detail::CandidateId known = table_.find(traits);
-    return known != detail::PickTable::kUnknown ? known : look_up(traits, call, kernels);
+    if (has_constant(call)) {
+      return detail::kRulePick;
+    }
+    const detail::CandidateId known = table_.find(traits_of(call));
+    return known != detail::PickTable::kUnknown ? known : look_up(call, kernels);
   }
   /// Drops a pick that the backend refused: the call follows its rule from now on.
   void refuse(const KernelCall& call, detail::CandidateId pick);
@@ -48,9 +51,7 @@ class Picks final {
   }
 
  private:
-  [[nodiscard]] detail::CandidateId look_up(const detail::PickTraits& traits,
-                                            const KernelCall& call,
-                                            const KernelMaker& kernels);
+  [[nodiscard]] detail::CandidateId look_up(const KernelCall& call, const KernelMaker& kernels);
   void want(const detail::TuneKey& key, const KernelCall& call);
 
   int core_count_;

@@ -54,6 +54,12 @@ Result<std::optional<TuneEntry>> run_trial(Trial& trial, Deadline deadline) {
 
 }  // namespace
 
+Result<AutotuneLevel> autotune_level(const detail::Settings& settings) {
+  HEARTH_TRY(const std::optional<std::size_t> level,
+             settings.choice(detail::Setting::autotune, detail::kAutotuneLevels));
+  return level ? static_cast<AutotuneLevel>(*level) : AutotuneLevel::balanced;
+}
+
 TuneEntry known_entry(const detail::TuneFile& file, const detail::TuneKey& key) {
   TuneEntry known{.key = key};
   const auto own = std::ranges::find(file.entries, key, &TuneEntry::key);
@@ -110,7 +116,9 @@ Result<TuneRound> TuneSubject::tune(const WantedCalls& wanted,
   for (const WantedCall& call : wanted.calls) {
     std::optional<TuneEntry> entry;
     const TuneEntry known = known_entry(store.content(), call.key);
-    if (!detail::is_stale(known, detail::time_of_day())) {
+    const std::vector<detail::Candidate> candidates =
+        backend->kernels().candidates(CallWithoutBytes(call).call());
+    if (!detail::is_stale(known, candidates, detail::time_of_day())) {
       entry = known;  // another device, or another process, found it meanwhile
     } else if (!deadline.has_passed()) {
       HEARTH_TRY(const std::unique_ptr<Trial> trial,

@@ -14,10 +14,16 @@
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/result.hpp>
+#include <hearth/runtime/base/settings.hpp>
 
 #include "wanted_call.hpp"
 
 namespace hearth {
+
+/// Returns the value of HEARTH_AUTOTUNE; balanced if it is not set.
+///
+/// Errors: invalid_argument for an unknown level.
+[[nodiscard]] Result<AutotuneLevel> autotune_level(const detail::Settings& settings);
 
 /// Result of TuneSubject::tune().
 struct TuneRound {

@@ -6,6 +6,7 @@
 #include <hearth/backends/kernel.hpp>
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include <hearth/runtime/base/shape.hpp>
@@ -25,6 +26,29 @@ struct WantedCall {
   std::vector<std::byte> blob = {};  ///< Attributes that the record has no room for.
   std::vector<WantedOperand> inputs = {};
   std::vector<WantedOperand> outputs = {};
+};
+
+/// A wanted call with operands at the start of cache lines, as a trial has them, but without bytes:
+/// for its key and its candidates. The wanted call outlives it.
+class CallWithoutBytes final {
+ public:
+  explicit CallWithoutBytes(const WantedCall& wanted) : wanted_(wanted) {
+    for (const auto* const operands : {&wanted.inputs, &wanted.outputs}) {
+      for (const WantedOperand& each : *operands) {
+        views_.push_back({.layout = &each.layout, .dtype = each.dtype});
+      }
+    }
+  }
+  [[nodiscard]] KernelCall call() const noexcept {
+    const std::span all(views_);
+    return {.op = OpView(wanted_.record, wanted_.blob.data()),
+            .inputs = all.first(wanted_.inputs.size()),
+            .outputs = all.subspan(wanted_.inputs.size())};
+  }
+
+ private:
+  const WantedCall& wanted_;
+  std::vector<TensorView> views_;
 };
 
 /// The calls of a device that have no settled entry, the earliest first.

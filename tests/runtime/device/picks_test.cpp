@@ -1,10 +1,13 @@
 #include "runtime/device/tuning/picks.hpp"
 
 #include <array>
+#include <cstring>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <hearth/backends/constant.hpp>
 #include <hearth/runtime/base/machine_load.hpp>
 
 #include "tuned_product.hpp"
@@ -37,6 +40,7 @@ class Product {
     strides[1] = 8;
     wanted_.inputs[1].layout = detail::Layout(Shape{8, 8}, strides);
   }
+  void keep_b(Constant& constant) { views_[1].constant = &constant; }
   void move_a(std::ptrdiff_t bytes) { views_[0].data += bytes; }
   [[nodiscard]] KernelCall call() const {
     return {.op = OpView(wanted_.record, nullptr),
@@ -48,6 +52,16 @@ class Product {
   alignas(64) std::array<std::byte, 1024> bytes_{};
   WantedCall wanted_;
   std::array<TensorView, 3> views_;
+};
+
+class NoForms final : public Constant {
+ public:
+  [[nodiscard]] const std::byte* find(const ConstantForm&) const noexcept override {
+    return nullptr;
+  }
+  [[nodiscard]] std::byte* keep(const ConstantForm&, std::int64_t) noexcept override {
+    return nullptr;
+  }
 };
 
 std::vector<Candidate> three() {
@@ -103,6 +117,15 @@ TEST_F(PicksTest, AnOldEntryIsUsedAndWanted) {
   EXPECT_EQ(picks.wanted().calls.size(), 1U);
 }
 
+TEST_F(PicksTest, AnEntryOfOtherKernelsIsWantedAgain) {
+  const Product product(1);
+  TuneEntry other = entry_for(product.call(), 4);
+  other.ladder.back().text_hash = 8;
+  picks.add({other});
+  EXPECT_EQ(picks.pick(product.call(), backend), kRulePick);
+  EXPECT_EQ(picks.wanted().calls.size(), 1U);
+}
+
 // Sizes, strides and alignment each make a call of its own.
 TEST_F(PicksTest, AnEntryHoldsForItsKeyAlone) {
   const Product tuned(1);
@@ -117,6 +140,39 @@ TEST_F(PicksTest, AnEntryHoldsForItsKeyAlone) {
   EXPECT_EQ(picks.pick(longer.call(), backend), kRulePick);
   EXPECT_EQ(picks.pick(tuned.call(), backend), 4);
   EXPECT_EQ(picks.wanted().calls.size(), 3U);
+}
+
+// Beside packed forms, which constants keep, the choices have other times.
+TEST_F(PicksTest, ACallWithAConstantFollowsTheRule) {
+  Product product(1);
+  picks.add({entry_for(product.call(), 4)});
+  NoForms weights;
+  product.keep_b(weights);
+  EXPECT_EQ(picks.pick(product.call(), backend), kRulePick);
+  EXPECT_TRUE(picks.wanted().calls.empty());
+  EXPECT_EQ(backend.listed_count, 0);
+}
+
+TEST(CallTraits, DifferForDifferentConvolutions) {
+  std::set<std::uint64_t> numbers;
+  std::size_t count = 0;
+  for (const std::int64_t each : {2, 3, 255, 256, 65'535, 65'536, 1 << 24}) {
+    for (int field = 0; field < 7; ++field) {
+      ConvAttributes attributes;
+      (field < 2   ? attributes.stride.at(static_cast<std::size_t>(field))
+       : field < 4 ? attributes.padding.at(static_cast<std::size_t>(field - 2))
+       : field < 6 ? attributes.dilation.at(static_cast<std::size_t>(field - 4))
+                   : attributes.groups) = each;
+      OpRecord record;
+      record.kind = OpKind::conv2d;
+      record.blob_size_bytes = sizeof(attributes);
+      std::array<std::byte, sizeof(attributes)> blob{};
+      std::memcpy(blob.data(), &attributes, sizeof(attributes));
+      numbers.insert(detail::conv_traits(OpView(record, blob.data())));
+      ++count;
+    }
+  }
+  EXPECT_EQ(numbers.size(), count);
 }
 
 TEST_F(PicksTest, ACandidateOfOtherBitsIsNeverPicked) {
