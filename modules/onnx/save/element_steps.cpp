@@ -73,28 +73,45 @@ void truncate(StepCall& call) {
   call.result(call.add("Where", {is_below, call.add("Ceil", {x}), call.add("Floor", {x})}));
 }
 
+// Formulas of several nodes round once, so 16-bit types run in f32.
+DType formula_type(DType dtype) {
+  return dtype == DType::f16 ? DType::f32 : computed_in(dtype);
+}
+
 void reciprocal_root(StepCall& call) {
-  call.result(call.add("Reciprocal", {call.add("Sqrt", {call.input(0)})}));
+  const DType dtype = call.input_dtype(0);
+  const DType inside = formula_type(dtype);
+  const std::string root = call.add("Sqrt", {call.cast(call.input(0), dtype, inside)});
+  call.result(call.cast(call.add("Reciprocal", {root}), inside, dtype));
 }
 
 void square(StepCall& call) {
   call.result(call.add("Mul", {call.input(0), call.input(0)}));
 }
 
-// log(1 + x) with the rounding error of 1 + x divided out.
-// Source: Goldberg, What every computer scientist should know about floating-point arithmetic,
-// theorem 4.
-void log_of_one_more(StepCall& call) {
-  const std::string x = call.input(0);
-  const std::string one = call.draft().scalar(call.input_dtype(0), 1.0);
-  const std::string sum = call.add("Add", {x, one});
-  const std::string part = call.add("Sub", {sum, one});
-  const std::string scaled = call.add("Mul", {x, call.add("Log", {sum})});
-  const std::string is_lost = call.add("Equal", {sum, one});
-  const std::string infinity =
-      call.draft().scalar(call.input_dtype(0), std::numeric_limits<double>::infinity());
-  const std::string finite = call.add("Where", {is_lost, x, call.add("Div", {scaled, part})});
-  call.result(call.add("Where", {call.add("Equal", {x, infinity}), x, finite}));
+// log(1 + x) and exp(x) - 1, exact near 0: the rounding error of the sum is divided out.
+// Source: Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 1.14.1.
+void near_one(StepCall& call) {
+  const DType dtype = call.input_dtype(0);
+  const DType inside = formula_type(dtype);
+  const bool is_log = call.kind() == OpKind::log1p;
+  const auto number = [&](double value) { return call.draft().scalar(inside, value); };
+  const std::string one = number(1);
+  const std::string x = call.cast(call.input(0), dtype, inside);
+  const std::string shifted = is_log ? call.add("Add", {x, one}) : call.add("Exp", {x});
+  const std::string log = call.add("Log", {shifted});
+  const std::string rest = call.add("Sub", {shifted, one});
+  std::string value = is_log ? call.add("Mul", {log, call.add("Div", {x, rest})})
+                             : call.add("Mul", {rest, call.add("Div", {x, log})});
+  const auto unless = [&](const std::string& other, double limit, const std::string& there) {
+    value = call.add("Where", {call.add("Equal", {other, number(limit)}), there, value});
+  };
+  unless(shifted, 1, x);
+  unless(shifted, std::numeric_limits<double>::infinity(), shifted);
+  if (!is_log) {
+    unless(rest, -1, rest);
+  }
+  call.result(call.cast(value, inside, dtype));
 }
 
 // The names of both operands; an immediate becomes a constant of the other's type.
@@ -203,25 +220,19 @@ void count_up(StepCall& call) {
 }
 
 constexpr StepRow kRows[] = {
-    {OpKind::neg, negate},         {OpKind::abs, same},
-    {OpKind::exp, same},           {OpKind::log, same},
-    {OpKind::sqrt, same},          {OpKind::tanh, same},
-    {OpKind::erf, same},           {OpKind::sigmoid, same},
-    {OpKind::recip, same},         {OpKind::relu, same},
-    {OpKind::floor, same},         {OpKind::ceil, same},
-    {OpKind::copy, same},          {OpKind::sin, wide},
-    {OpKind::cos, wide},           {OpKind::round, wide},
-    {OpKind::trunc, truncate},     {OpKind::rsqrt, reciprocal_root},
-    {OpKind::square, square},      {OpKind::log1p, log_of_one_more},
-    {OpKind::add, pair},           {OpKind::sub, pair},
-    {OpKind::mul, pair},           {OpKind::div, pair},
-    {OpKind::pow, pair},           {OpKind::min, pair},
-    {OpKind::max, pair},           {OpKind::equal, pair},
-    {OpKind::not_equal, pair},     {OpKind::less, pair},
-    {OpKind::less_equal, pair},    {OpKind::greater, pair},
-    {OpKind::greater_equal, pair}, {OpKind::where, choose},
-    {OpKind::cast, convert},       {OpKind::fill, fill},
-    {OpKind::arange, count_up},
+    {OpKind::neg, negate},         {OpKind::abs, same},        {OpKind::exp, same},
+    {OpKind::log, same},           {OpKind::sqrt, same},       {OpKind::tanh, same},
+    {OpKind::erf, same},           {OpKind::sigmoid, same},    {OpKind::recip, same},
+    {OpKind::relu, same},          {OpKind::floor, same},      {OpKind::ceil, same},
+    {OpKind::copy, same},          {OpKind::sin, wide},        {OpKind::cos, wide},
+    {OpKind::round, wide},         {OpKind::trunc, truncate},  {OpKind::rsqrt, reciprocal_root},
+    {OpKind::square, square},      {OpKind::log1p, near_one},  {OpKind::expm1, near_one},
+    {OpKind::add, pair},           {OpKind::sub, pair},        {OpKind::mul, pair},
+    {OpKind::div, pair},           {OpKind::pow, pair},        {OpKind::min, pair},
+    {OpKind::max, pair},           {OpKind::equal, pair},      {OpKind::not_equal, pair},
+    {OpKind::less, pair},          {OpKind::less_equal, pair}, {OpKind::greater, pair},
+    {OpKind::greater_equal, pair}, {OpKind::where, choose},    {OpKind::cast, convert},
+    {OpKind::fill, fill},          {OpKind::arange, count_up},
 };
 
 }  // namespace
