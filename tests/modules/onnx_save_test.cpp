@@ -184,7 +184,9 @@ TEST_F(OnnxSave, WritesConvolutionsAndPools) {
 }
 
 TEST_F(OnnxSave, WritesNorms) {
+  using Ops = std::map<std::string, std::int64_t>;
   round_trip(LayerNorm({.shape = {7}}, devices.cpu), random({3, 5, 7}));
+  EXPECT_EQ(check_onnx(file).ops, (Ops{{"LayerNormalization", 1}}));
   round_trip(LayerNorm({.shape = {5, 7}}, devices.cpu), random({3, 5, 7}));
   round_trip(RmsNorm({.shape = {7}}, devices.cpu), random({3, 7}));
   round_trip(GroupNorm({.groups = 3, .channels = 6}, devices.cpu), random({3, 6, 5, 4}), 128);
@@ -200,6 +202,14 @@ TEST_F(OnnxSave, WritesTheStatisticsOfABatchNormThatTrained) {
   const Tensor x = random({4, 3, 5, 3});
   round_trip(norm, x);
   EXPECT_LT(mean(again().forward(x)).item<float>(), -0.3F) << "the running mean is above 0";
+  EXPECT_EQ(check_onnx(file).ops, (std::map<std::string, std::int64_t>{{"BatchNormalization", 1}}));
+  std::vector<std::string> names;
+  for (const NamedTensor& each : named_parameters(again())) {
+    names.push_back(each.name);
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("weight", "bias")) << "statistics are not trained";
+  round_trip(BatchNorm2d({.channels = 3, .affine = false}, devices.cpu), x);
+  EXPECT_EQ(check_onnx(file).ops.count("BatchNormalization"), 1U);
 }
 
 TEST_F(OnnxSave, WritesFunctionsOfElements) {
@@ -285,6 +295,31 @@ TEST_F(OnnxSave, WritesAForwardPassOfAProgram) {
   const Residual model{Linear({.in = 6, .out = 6}, devices.cpu, generator),
                        LayerNorm({.shape = {6}}, devices.cpu)};
   round_trip(model, random({3, 6}));
+}
+
+// Its ops are those of a LayerNorm, but for the weight or the axis.
+struct AlmostNorm {
+  Tensor weight;
+  int axis = -1;
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    const Tensor distance = sub(x, mean(x, {axis}, {.keep_dims = true}));
+    const Tensor squares = mean(square(distance), {axis}, {.keep_dims = true});
+    return mul(mul(distance, rsqrt(add(squares, 1e-5))), weight);
+  }
+  HEARTH_MODULE(AlmostNorm, weight)
+};
+
+TEST_F(OnnxSave, WritesNormsOfOtherAxesAsTheirOps) {
+  const Tensor x = random({3, 5, 7});
+  const auto count = [&] { return check_onnx(file).ops.count("LayerNormalization"); };
+  round_trip(AlmostNorm{random({7})}, x);
+  EXPECT_EQ(count(), 1U);
+  round_trip(AlmostNorm{random({5, 7})}, x);
+  EXPECT_EQ(count(), 0U);
+  round_trip(AlmostNorm{random({1})}, x);
+  EXPECT_EQ(count(), 0U);
+  round_trip(AlmostNorm{random({7}), 1}, x);
+  EXPECT_EQ(count(), 0U);
 }
 
 struct TwoHeads {

@@ -11,6 +11,7 @@ namespace hearth::onnx {
 namespace {
 
 // AttributeProto.AttributeType
+constexpr std::int64_t kFloatAttribute = 1;
 constexpr std::int64_t kIntegerAttribute = 2;
 constexpr std::int64_t kTextAttribute = 3;
 constexpr std::int64_t kIntegersAttribute = 7;
@@ -32,6 +33,9 @@ WireWriter attribute_message(const DraftAttribute& attribute) {
   if (const auto* integer = std::get_if<std::int64_t>(&attribute.second)) {
     out.integer(3, *integer);
     out.integer(20, kIntegerAttribute);
+  } else if (const auto* real = std::get_if<float>(&attribute.second)) {
+    out.real(2, *real);
+    out.integer(20, kFloatAttribute);
   } else if (const auto* text = std::get_if<std::string>(&attribute.second)) {
     out.text(4, *text);
     out.integer(20, kTextAttribute);

@@ -30,7 +30,8 @@ inline constexpr std::int64_t kSavedOpset = 18;
 inline constexpr std::int64_t kSavedIrVersion = 8;
 
 using DraftAttribute =
-    std::pair<std::string, std::variant<std::int64_t, std::string, std::vector<std::int64_t>>>;
+    std::pair<std::string,
+              std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>>>;
 
 struct DraftNode {
   std::string op;

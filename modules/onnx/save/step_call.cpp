@@ -51,15 +51,19 @@ std::vector<Sizes> StepCall::output_shape(std::size_t i) const {
   return shape;
 }
 
-std::optional<std::string> StepCall::transposed_matrix(int i) const {
+const PassStep* StepCall::producer(ValueNumber value, OpKind kind) const {
   const RecordedPass& pass = graph_.passes.first();
-  const std::optional<std::size_t> producer = pass.values[value_of(i)].step;
-  if (!producer || pass.steps[*producer].op->record.kind != OpKind::permute || input_rank(i) != 2) {
+  const std::optional<std::size_t> step = pass.values[value].step;
+  return step && pass.steps[*step].op->record.kind == kind ? &pass.steps[*step] : nullptr;
+}
+
+std::optional<std::string> StepCall::transposed_matrix(int i) const {
+  const PassStep* const permute = producer(value_of(i), OpKind::permute);
+  if (permute == nullptr || input_rank(i) != 2) {
     return std::nullopt;
   }
-  const auto axes = pass.steps[*producer].op->view().attributes<PermuteAttributes>().axes;
-  const std::string& matrix = graph_.names[pass.steps[*producer].inputs.front()];
-  return axes[0] == 1 ? std::optional(matrix) : std::nullopt;
+  const auto axes = permute->op->view().attributes<PermuteAttributes>().axes;
+  return axes[0] == 1 ? std::optional(name_of(permute->inputs.front())) : std::nullopt;
 }
 
 bool StepCall::has_equal_attributes() const {

@@ -49,6 +49,17 @@ class StepCall final {
   /// If an input is a matrix with its two axes exchanged, returns the name of that matrix.
   [[nodiscard]] std::optional<std::string> transposed_matrix(int i) const;
 
+  /// Returns the step that makes a value if it is of that kind, or null. For patterns of steps.
+  [[nodiscard]] const PassStep* producer(ValueNumber value, OpKind kind) const;
+  [[nodiscard]] const PassStep& step() const { return step_; }
+  [[nodiscard]] const std::string& name_of(ValueNumber value) const { return graph_.names[value]; }
+  [[nodiscard]] std::vector<Sizes> shape_of(ValueNumber value) const {
+    return graph_.passes.shape(value);
+  }
+  [[nodiscard]] DType dtype_of(ValueNumber value) const {
+    return graph_.passes.first().values[value].operand.dtype;
+  }
+
   template <class Attributes>
   [[nodiscard]] Attributes attributes(std::size_t pass = 0) const {
     return graph_.passes.pass(pass).steps[number_].op->view().template attributes<Attributes>();

@@ -31,6 +31,9 @@ void refuse_kind(StepCall& call) {
 }  // namespace
 
 void write_step(StepCall& call) {
+  if (write_norm(call)) {
+    return;
+  }
   for (const auto& rows : {element_steps(), shape_steps(), sum_steps(), product_steps()}) {
     const auto row = std::ranges::find(rows, call.kind(), &StepRow::kind);
     if (row != rows.end()) {

@@ -20,6 +20,10 @@ struct StepRow {
 [[nodiscard]] std::span<const StepRow> sum_steps();
 [[nodiscard]] std::span<const StepRow> product_steps();
 
+/// Writes the node of a norm whose last op is this step. Returns false if it ends no norm. The
+/// nodes of the norm's earlier ops are then without use.
+[[nodiscard]] bool write_norm(StepCall& call);
+
 /// Writes one step, or notes why it cannot be written.
 void write_step(StepCall& call);
 

@@ -1,10 +1,14 @@
 #include "wire_writer.hpp"
 
+#include <array>
+#include <bit>
+
 namespace hearth::onnx {
 namespace {
 
 constexpr int kVariable = 0;
 constexpr int kLength = 2;
+constexpr int kFourBytes = 5;
 
 void append_variable(std::string& to, std::uint64_t value) {
   while (value >= 0x80U) {
@@ -37,6 +41,12 @@ void WireWriter::head(int field, int wire_type) {
 void WireWriter::integer(int field, std::int64_t value) {
   head(field, kVariable);
   variable(static_cast<std::uint64_t>(value));
+}
+
+void WireWriter::real(int field, float value) {
+  head(field, kFourBytes);
+  const auto raw = std::bit_cast<std::array<char, sizeof value>>(value);
+  bytes(raw.data(), raw.size());
 }
 
 void WireWriter::text(int field, std::string_view text) {

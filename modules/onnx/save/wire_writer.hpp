@@ -19,6 +19,7 @@ namespace hearth::onnx {
 class WireWriter final {
  public:
   void integer(int field, std::int64_t value);
+  void real(int field, float value);
   void text(int field, std::string_view text);
   void message(int field, const WireWriter& inner);
   /// Adds a field of bytes that the caller keeps alive.
