@@ -31,6 +31,7 @@
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/recording.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -39,6 +40,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -516,6 +518,31 @@ TEST_F(OnnxSave, ReportsAPathThatCannotBeWritten) {
   const Linear model({.in = 2, .out = 2}, devices.cpu, generator);
   EXPECT_THROW(save_onnx(model, folder.path() / "none" / "m.onnx", random({1, 2})), FileError);
   EXPECT_THROW(save_onnx(model, folder.path(), random({1, 2})), FileError);
+}
+
+TEST_F(OnnxSave, LeavesOutWhatOtherThreadsDo) {
+  const Sequential model(Linear({.in = 3, .out = 4}, devices.cpu, generator),
+                         Tanh(),
+                         Linear({.in = 4, .out = 2}, devices.cpu, generator));
+  const Tensor x = random({6, 3});
+  std::atomic<bool> has_begun = false;
+  std::atomic<bool> is_done = false;
+  std::thread other([&] {
+    while (!is_done) {
+      const Tensor noise = add(Tensor::from(devices.cpu, std::vector<float>{1, 2, 3}), 1.0);
+      EXPECT_EQ(mul(noise, noise).to_vector<float>().at(2), 16.0F);
+      has_begun = true;
+    }
+  });
+  while (!has_begun) {
+    std::this_thread::yield();
+  }
+  for (int turn = 0; turn < 5; ++turn) {
+    round_trip(model, x);
+    EXPECT_EQ(check_onnx(file).node_count, 3);
+  }
+  is_done = true;
+  other.join();
 }
 
 TEST_F(OnnxSave, NeedsTheRecordingOfTheRuntime) {
