@@ -361,7 +361,10 @@ TEST_F(OnnxSave, TellsInputsWithOneExampleApart) {
   const auto forward = [](const TwoHeads& net, std::span<const Tensor> x) {
     return sub(net.left.forward(x[0]), net.right.forward(x[1]));
   };
-  save_onnx(model, file, {{.name = "a", .example = a}, {.name = "b", .example = a}}, forward);
+  save_onnx(model,
+            file,
+            {{.name = "a", .example = a, .dims = {}}, {.name = "b", .example = a, .dims = {}}},
+            forward);
   const Tensor got = again().run({{"a", a}, {"b", b}}).at("output").tensor();
   expect_near(got, forward(model, std::vector{a, b}), DType::f32, 8);
 }
@@ -475,6 +478,11 @@ TEST_F(OnnxSave, RefusesOpsThatDependOnASize) {
                 return slice(x[0], 0, {.start = 0, .stop = (x[0].shape()[0] + 1) / 2});
               }),
               ElementsAre(HasSubstr("slice: the part that a slice takes depends")));
+  EXPECT_THAT(save([&](const Refusing& net, std::span<const Tensor> x) {
+                const std::vector<float> share{1.0F / static_cast<float>(x[0].shape()[0])};
+                return mul(net.inner.forward(x[0]), Tensor::from(devices.cpu, share));
+              }),
+              ElementsAre(HasSubstr("makes from numbers of the host depends on the size")));
 }
 
 TEST_F(OnnxSave, NamesTheSizesOfAForwardPassThatFails) {
