@@ -7,10 +7,12 @@
 
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/tensor_access.hpp>
 #include <hearth/streams/trace/op_trace_file.hpp>
 #include <hearth/streams/trace/op_trace_reducer.hpp>
 
 #include "runtime/client/ask.hpp"
+#include "runtime/client/tensor_impl.hpp"
 
 namespace hearth {
 namespace {
@@ -60,6 +62,11 @@ RecordScope::RecordScope(const Runtime& runtime, std::filesystem::path file, Rec
   is_open_ = true;
 }
 
+RecordScope::RecordScope(const Device& device, RecordOptions options) : devices_{device} {
+  recorder_of(devices_).start(devices_, options).value();
+  is_open_ = true;
+}
+
 RecordScope::~RecordScope() {
   if (!is_open_) {
     return;
@@ -89,6 +96,14 @@ bool RecordScope::wait_for_reads(std::optional<std::chrono::nanoseconds> limit) 
 Result<OpTrace> RecordScope::take() {
   static_cast<void>(wait_for_reads(std::nullopt));
   return recorder_of(devices_).stop();
+}
+
+Result<std::uint32_t> RecordScope::value_of(const Tensor& tensor) const {
+  const TensorImpl* const impl = detail::TensorAccess::impl(tensor);
+  if (impl == nullptr) {
+    return Error{.code = ErrorCode::invalid_argument, .text = "record: the tensor is empty"};
+  }
+  return recorder_of(devices_).value_of(*impl->endpoint, impl->home, impl->operand(Use::read));
 }
 
 Status RecordScope::stop() {

@@ -22,11 +22,13 @@
 namespace hearth {
 
 class Runtime;
+class Tensor;
 struct OpTrace;
 
 /// The bytes that a recording keeps.
 enum class RecordedBytes : std::uint8_t {
-  none,  ///< Only ops. Replays generate the inputs.
+  none,     ///< Only ops. Replays generate the inputs.
+  uploads,  ///< Uploads that the recording saw. Replays generate older tensors.
   /// Uploads, and tensors that existed before the recording, so that a replay computes the same.
   inputs,
   all,  ///< Inputs, and the bytes that the program read, so that a replay can compare.
@@ -54,6 +56,8 @@ class RecordScope final {
   explicit RecordScope(const Runtime& runtime, RecordOptions options = {});
   /// Starts a recording that the destructor writes to `file`.
   RecordScope(const Runtime& runtime, std::filesystem::path file, RecordOptions options = {});
+  /// Starts a recording of one device's ops.
+  explicit RecordScope(const Device& device, RecordOptions options = {});
   RecordScope(const RecordScope&) = delete;
   RecordScope& operator=(const RecordScope&) = delete;
   /// Ends the recording, if stop() did not. A file that cannot be written is logged as an error.
@@ -68,6 +72,12 @@ class RecordScope final {
   /// Ends the recording and returns it instead of writing it. Errors: invalid_argument if it had
   /// ended.
   [[nodiscard]] Result<OpTrace> take();
+  /// Returns the number of a tensor's value in the recording: the slot of its operands. A tensor
+  /// that no recorded op has used joins the recording as an input, without its bytes.
+  ///
+  /// Errors: invalid_argument for an empty tensor, one of a device that is not recorded, or if the
+  /// recording has ended.
+  [[nodiscard]] Result<std::uint32_t> value_of(const Tensor& tensor) const;
 
  private:
   [[nodiscard]] bool wait_for_reads(std::optional<std::chrono::nanoseconds> limit);

@@ -32,6 +32,15 @@ void record_settings(std::map<std::string, std::string>& notes) {
   }
 }
 
+TraceOp upload_of(const Operand& operand, std::uint32_t device, LaneId lane) {
+  TraceOp upload{.record = {}, .device = device, .lane = lane.value};
+  upload.record.kind = OpKind::upload;
+  upload.record.output_count = 1;
+  upload.record.operands[0] = operand;
+  upload.record.operands[0].use = Use::out;
+  return upload;
+}
+
 }  // namespace
 
 Recorder::Recorder(const ShapeTable& shapes,
@@ -81,6 +90,24 @@ Result<OpTrace> Recorder::stop() {
                  .text = "record: the recording has ended already"};
   }
   return finished(*state);
+}
+
+Result<std::uint32_t> Recorder::value_of(const DeviceEndpoint& endpoint,
+                                         LaneId lane,
+                                         const Operand& operand) {
+  const detail::MutexLock lock(mutex_);
+  const auto device = state_ ? device_of(*state_, endpoint) : std::nullopt;
+  if (!device) {
+    return Error{.code = ErrorCode::invalid_argument,
+                 .text = "record: the tensor's device is not being recorded"};
+  }
+  const Name name{*device, operand.slot, operand.generation};
+  const auto [value, is_new] = state_->values.emplace(name, state_->next_value);
+  if (is_new) {
+    ++state_->next_value;
+    add(*state_, upload_of(translate(*state_, operand, value->second), *device, lane));
+  }
+  return value->second;
 }
 
 RecordedBytes Recorder::wanted_bytes() const {
@@ -280,15 +307,6 @@ Result<UploadedBytes> uploaded_bytes(const OpView& op, RecordedBytes wanted) {
   return UploadedBytes(std::move(copy));
 }
 
-TraceOp upload_of(const Operand& operand, std::uint32_t device, LaneId lane) {
-  TraceOp upload{.record = {}, .device = device, .lane = lane.value};
-  upload.record.kind = OpKind::upload;
-  upload.record.output_count = 1;
-  upload.record.operands[0] = operand;
-  upload.record.operands[0].use = Use::out;
-  return upload;
-}
-
 }  // namespace
 
 // Phases: under the lock, number the strangers and add an upload for each; outside of it, allocate
@@ -313,7 +331,8 @@ std::vector<Recorder::UnrecordedInput> Recorder::admit_unrecorded_inputs(
       TraceOp upload = upload_of(translate(*state_, operand, value), *device, lane);
       admitted.emplace_back(operand, Mark{recording_, add(*state_, std::move(upload))});
     }
-    if (state_->options.bytes == RecordedBytes::none) {
+    if (state_->options.bytes == RecordedBytes::none ||
+        state_->options.bytes == RecordedBytes::uploads) {
       return {};  // a replay generates their values
     }
   }

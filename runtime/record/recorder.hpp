@@ -57,6 +57,12 @@ class Recorder {
   [[nodiscard]] Status start(std::span<const Device> devices, const RecordOptions& options);
   /// Ends the recording. Errors: invalid_argument if there is none.
   [[nodiscard]] Result<OpTrace> stop();
+  /// The number of a tensor's value. A tensor that the recording does not know is entered as an
+  /// upload without bytes.
+  /// Errors: invalid_argument if there is no recording, or none of that device.
+  [[nodiscard]] Result<std::uint32_t> value_of(const DeviceEndpoint& endpoint,
+                                               LaneId lane,
+                                               const Operand& operand);
 
   // ---- for streams, before they push ----
   /// The inputs whose production was not recorded, each with a read to push first if its bytes are

@@ -112,6 +112,43 @@ TEST_F(Recording, WithoutBytesStillRuns) {
   EXPECT_EQ(replay(inputs, cpu_).count(Verdict::not_compared), 1U);
 }
 
+TEST_F(Recording, KeepsUploadsWithoutTheBytesOfOlderTensors) {
+  const Tensor before = f32({3, 4});
+  const OpTrace trace = record(
+      [&] {
+        const Tensor sum = before + f32({1, 2});
+        static_cast<void>(sum.to_vector<float>());
+      },
+      {.bytes = RecordedBytes::uploads});
+  EXPECT_EQ(count(trace, OpKind::upload), 2U);
+  EXPECT_EQ(trace.data.size(), 1U);
+}
+
+TEST_F(Recording, NumbersTheValuesOfTensors) {
+  const Tensor before = f32({3, 4});
+  const Tensor unused = f32({5});
+  const Tensor elsewhere = Tensor::from(other_, {1.0F});
+  RecordScope scope(cpu_);
+  const Tensor sum = before + 1.0;
+  static_cast<void>(elsewhere + 1.0);
+  const std::uint32_t input = scope.value_of(before).value();
+  const std::uint32_t result = scope.value_of(sum).value();
+  const std::uint32_t stranger = scope.value_of(unused).value();
+  EXPECT_EQ(scope.value_of(unused).value(), stranger);
+  EXPECT_EQ(scope.value_of(elsewhere).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(scope.value_of(Tensor()).error().code, ErrorCode::invalid_argument);
+  const OpTrace trace = scope.take().value();
+  EXPECT_EQ(scope.value_of(sum).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(count(trace, OpKind::add), 1U) << "one device is recorded";
+  EXPECT_EQ(count(trace, OpKind::upload), 2U);
+  for (const TraceOp& op : trace.ops) {
+    if (op.record.kind == OpKind::add) {
+      EXPECT_EQ(op.view().input(0).slot.value, input);
+      EXPECT_EQ(op.view().output(0).slot.value, result);
+    }
+  }
+}
+
 TEST_F(Recording, FollowsUpdateGroupsViewsAndDrops) {
   const OpTrace trace = record([&] {
     Tensor parameter = f32({1, 2});
