@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <ranges>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,10 +22,10 @@ std::optional<SharedLibrary> opened(const std::string& file, int flags) {
 
 std::vector<std::string> parts_of(const std::string& folders) {
   std::vector<std::string> parts;
-  for (const auto& part : folders | std::views::split(':')) {
-    std::string text(part.begin(), part.end());
-    if (!text.empty()) {
-      parts.push_back(std::move(text));
+  std::istringstream all(folders);
+  for (std::string part; std::getline(all, part, ':');) {
+    if (!part.empty()) {
+      parts.push_back(part);
     }
   }
   return parts;
