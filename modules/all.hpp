@@ -46,8 +46,8 @@
 #include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/named_tensor.hpp>
 #include <hearth/modules/onnx_model.hpp>
-#include <hearth/modules/onnx_save.hpp>
 #include <hearth/modules/onnx_report.hpp>
+#include <hearth/modules/onnx_save.hpp>
 #include <hearth/modules/onnx_type.hpp>
 #include <hearth/modules/onnx_value.hpp>
 #include <hearth/modules/optimizer.hpp>
