@@ -128,7 +128,8 @@ TEST(RuntimeOptions, ADeviceThatTheEnvironmentNamesIsRefusedInItsName) {
     const testing::EnvironmentVariable variable("HEARTH_DEVICES", devices);
     return refusal([] { const Runtime runtime; }).text;
   };
-  EXPECT_THAT(refused("cuda:0"), StartsWith("HEARTH_DEVICES: no device 'cuda:0': this build has"));
+  EXPECT_THAT(refused("metal:0"),
+              StartsWith("HEARTH_DEVICES: no device 'metal:0': this build has"));
   EXPECT_EQ(refused("cpu:0,cpu:0"), "HEARTH_DEVICES: two devices are called 'cpu:0'");
   EXPECT_THAT(refused("cpu:0,"), StartsWith("HEARTH_DEVICES=cpu:0,: expected names"));
 }
