@@ -150,6 +150,7 @@ class OnnxSaving final {
     const NamedAxes axes = named_axes(inputs_, loc_);
     const std::vector<PassSizes> sizes = sizes_of_passes(axes);
     std::vector<RecordedPass> recorded;
+    recorded.reserve(sizes.size());
     for (const PassSizes& one : sizes) {
       recorded.push_back(record(one, recorded.empty(), forward));
     }

@@ -21,7 +21,7 @@
 namespace hearth {
 namespace {
 
-using namespace hearth::testing;
+using namespace hearth::testing;  // NOLINT: the helpers of tests
 using Function = Tensor (*)(const Tensor& x);
 
 // A model without weights.

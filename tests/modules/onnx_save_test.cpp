@@ -52,7 +52,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-using namespace hearth::testing;
+using namespace hearth::testing;  // NOLINT: the helpers of tests
 namespace fs = std::filesystem;
 
 void expect_near(const Tensor& got, const Tensor& want, DType dtype, double length) {
@@ -125,10 +125,12 @@ class OnnxSave : public ::testing::Test {
     return reasons;
   }
 
+  // NOLINTBEGIN(readability-identifier-naming): words of each test
   TemporaryFolder folder;
   fs::path file = folder.path() / "model.onnx";
   TestRuntime devices;
   Generator generator{7};
+  // NOLINTEND(readability-identifier-naming)
 };
 
 TEST_F(OnnxSave, WritesAChainOfLayers) {
@@ -400,6 +402,7 @@ TEST_F(OnnxSave, HidesMaskedKeysAndZeroesQueriesWithoutAny) {
   const MultiHeadAttention model({.width = 4, .heads = 2}, devices.cpu, generator);
   const std::vector<bool> bits{true, false, true, false, false, false, true, true, true};
   std::vector<float> numbers;
+  numbers.reserve(bits.size());
   for (const bool bit : bits) {
     numbers.push_back(bit ? 0.5F : -std::numeric_limits<float>::infinity());
   }

@@ -226,11 +226,11 @@ const gpu::LibraryCall* BlasProducts::find(const gpu::LibraryProduct& p) {
 // Removes the algorithms that the library marks as unusable, and sizes the workspace.
 void BlasProducts::keep_usable(BlasCall& call) {
   auto& all = call.algorithms_;
-  const auto end = std::remove_if(all.begin(),
-                                  all.begin() + call.algorithm_count_,
-                                  [](const auto& each) { return each.state != 0; });
+  auto* const end = std::remove_if(all.begin(),
+                                   all.begin() + call.algorithm_count_,
+                                   [](const auto& each) { return each.state != 0; });
   call.algorithm_count_ = static_cast<int>(end - all.begin());
-  for (auto each = all.begin(); each != end; ++each) {
+  for (auto* each = all.begin(); each != end; ++each) {
     call.workspace_bytes_ = std::max(call.workspace_bytes_, each->workspaceSize);
   }
 }

@@ -73,8 +73,8 @@ void CudaQueue::record(gpu::Batch& /*batch*/) {}
 Result<std::uint64_t> CudaQueue::completed() const {
   const hearth::detail::MutexLock lock(mutex_);
   while (!ends_.empty()) {
-    const CUresult result =
-        device_->checked([&] { return device_->api().cuEventQuery(ends_.front().event); });
+    const CUevent event = ends_.front().event;
+    const CUresult result = device_->checked([&] { return device_->api().cuEventQuery(event); });
     if (result == kNotReady) {
       break;
     }

@@ -46,7 +46,7 @@ struct GraphCache::Graph {
   struct Node {
     CUgraphNode handle = nullptr;
     std::uint32_t parameter_bytes = 0;
-    std::array<std::byte, gpu::kPushBytes> parameters;  ///< Parameters of the last launch.
+    std::array<std::byte, gpu::kPushBytes> parameters = {};  ///< Parameters of the last launch.
   };
 
   std::shared_ptr<const CudaDevice> device;

@@ -89,7 +89,7 @@ WireWriter port_message(const DraftPort& port) {
 std::string GraphDraft::unique(std::string_view wanted) {
   int& number = last_numbers_[std::string(wanted)];
   for (;;) {
-    const std::string name = fmt::format("{}_{}", wanted, ++number);
+    std::string name = fmt::format("{}_{}", wanted, ++number);
     if (reserve(name)) {
       return name;
     }

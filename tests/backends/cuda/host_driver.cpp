@@ -24,6 +24,8 @@
 #include <thread>
 #include <vector>
 
+// The names and types are those of CUDA's driver.
+// NOLINTBEGIN(readability-identifier-naming,google-build-using-namespace,performance-no-int-to-ptr)
 namespace {
 
 using namespace hearth::cuda;
@@ -523,3 +525,4 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming,google-build-using-namespace,performance-no-int-to-ptr)
