@@ -28,7 +28,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
   HEARTH_TRY(std::shared_ptr<const CudaDevice> device,
              CudaDevice::open(options.name,
                               options.index,
-                              {.library_folder = folders_of(options.library_folder),
+                              {.nvidia_folders = folders_of(options.nvidia_folders),
                                .wait_limit = options.wait_limit,
                                .interprets_always = options.interprets_always,
                                .lost_at_call = options.faults.lost_at_call,
@@ -45,8 +45,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
        .shuffle_seed = std::nullopt});
 }
 
-Result<std::vector<CudaDeviceInfo>> cuda_devices(const std::string& library_folder) {
-  const std::string folders = folders_of(library_folder);
+Result<std::vector<CudaDeviceInfo>> cuda_devices(const std::string& nvidia_folders) {
+  const std::string folders = folders_of(nvidia_folders);
   HEARTH_TRY(const std::shared_ptr<const DriverApi> api, DriverApi::open(folders));
   HEARTH_TRY(const std::vector<ListedDevice> devices, list_devices(*api));
   const Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(folders);

@@ -21,7 +21,7 @@ struct CudaOptions {
   int index = 0;  ///< Number of the device, in the order of cuda_devices().
   /// Folders of NVIDIA's libraries, with colons between them; looked through before the usual ones.
   /// Empty: those of HEARTH_CUDA_LIBRARY_PATH.
-  std::string library_folder = {};
+  std::string nvidia_folders = {};
   /// Runs the threads that compile, and record batches, while the device goes on; null: no threads.
   /// Outlives the backend.
   hearth::detail::Executor* executor = nullptr;
@@ -47,7 +47,7 @@ struct CudaDeviceInfo {
 /// Lists the devices that CUDA's driver shows.
 /// Errors: not_found, without a driver.
 [[nodiscard]] Result<std::vector<CudaDeviceInfo>> cuda_devices(
-    const std::string& library_folder = {});
+    const std::string& nvidia_folders = {});
 
 class CudaBackend final {
  public:

@@ -11,7 +11,7 @@ namespace hearth::conformance {
 std::unique_ptr<Backend> make_backend() {
   const char* const folder = std::getenv("HEARTH_CUDA_LIBRARY_PATH");
   Result<std::unique_ptr<Backend>> backend =
-      cuda::CudaBackend::open({.library_folder = folder == nullptr ? HEARTH_HOST_CUDA : folder});
+      cuda::CudaBackend::open({.nvidia_folders = folder == nullptr ? HEARTH_HOST_CUDA : folder});
   if (!backend.has_value()) {
     std::cerr << backend.error().text << "\n";
     std::exit(1);

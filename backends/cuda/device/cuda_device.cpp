@@ -67,7 +67,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(std::string name,
     error.device = name;
     return error;
   };
-  Result<std::shared_ptr<const DriverApi>> api = DriverApi::open(options.library_folder);
+  Result<std::shared_ptr<const DriverApi>> api = DriverApi::open(options.nvidia_folders);
   if (!api.has_value()) {
     return missing(api.error());
   }

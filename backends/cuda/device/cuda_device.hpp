@@ -21,7 +21,7 @@
 namespace hearth::cuda {
 
 struct CudaDeviceOptions {
-  std::string library_folder = {};  ///< HEARTH_CUDA_LIBRARY_PATH
+  std::string nvidia_folders = {};  ///< HEARTH_CUDA_LIBRARY_PATH
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool interprets_always = false;     ///< Sets DeviceLimits::interprets_always.
   std::uint64_t lost_at_call = 0;     ///< Planned faults, for tests, as in FaultPlan: calls are
@@ -65,8 +65,8 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
   [[nodiscard]] const gpu::DeviceLimits& limits() const noexcept { return limits_; }
   [[nodiscard]] std::int64_t memory_bytes() const noexcept { return memory_bytes_; }
   [[nodiscard]] std::chrono::nanoseconds wait_limit() const noexcept { return options_.wait_limit; }
-  [[nodiscard]] const std::string& library_folder() const noexcept {
-    return options_.library_folder;
+  [[nodiscard]] const std::string& nvidia_folders() const noexcept {
+    return options_.nvidia_folders;
   }
 
   /// The driver, with the device's context current on the calling thread.

@@ -61,7 +61,7 @@ struct Program {
 }  // namespace
 
 Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const CudaDevice> device) {
-  Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(device->library_folder());
+  Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(device->nvidia_folders());
   const auto missing = [&device](ErrorCode code, std::string_view why) {
     return Error{.code = code,
                  .text = fmt::format("no device '{}': {}", device->name(), why),

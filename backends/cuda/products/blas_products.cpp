@@ -186,7 +186,7 @@ bool BlasProducts::open() {
 }
 
 Status BlasProducts::open_library() {
-  HEARTH_TRY(std::shared_ptr<const CublasLtApi> api, CublasLtApi::open(device_->library_folder()));
+  HEARTH_TRY(std::shared_ptr<const CublasLtApi> api, CublasLtApi::open(device_->nvidia_folders()));
   static_cast<void>(device_->api());  // the library takes the current context
   if (const int status = api->cublasLtCreate(&handle_); status != 0) {
     return Error{.code = ErrorCode::not_found,

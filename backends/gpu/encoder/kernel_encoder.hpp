@@ -74,7 +74,7 @@ class KernelEncoder {
   /// is none, or if it does not take the product.
   ///
   /// Errors: out_of_memory.
-  [[nodiscard]] virtual Result<bool> library_product(const LibraryProduct& product) {
+  [[nodiscard]] virtual Result<bool> product_by_library(const LibraryProduct& product) {
     static_cast<void>(product);
     return false;
   }

@@ -1,5 +1,5 @@
-// Products by a library of the device's maker. A kernel asks for one before it makes its own text.
-// Values and interfaces. Threads: any.
+// Products by a library of the device's maker. The encoder tries the library before a kernel of its
+// own. Values and interfaces. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace hearth::gpu {
 /// y[m, row, column] = sum over depth of a[m, row, depth] b[m, depth, column], for each matrix m.
 /// Strides count elements. The rows of y lie one behind the other, as do its matrices.
 struct LibraryProduct {
-  DType dtype = DType::f32;  ///< Of a and b, and of y; i8 gives i32.
+  DType dtype = DType::f32;  ///< Type of a, b and y; i8 gives i32.
   std::uint64_t a = 0;       ///< Addresses.
   std::uint64_t b = 0;
   std::uint64_t y = 0;
-  std::uint64_t bias = 0;  ///< Of `columns` elements, added to each row; 0: none.
+  std::uint64_t bias = 0;  ///< Address of `columns` elements that are added to each row; 0: none.
   std::int64_t matrices = 1;
   std::int64_t a_matrix = 0;
   std::int64_t b_matrix = 0;

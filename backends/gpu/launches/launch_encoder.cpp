@@ -64,7 +64,7 @@ Result<bool> LaunchEncoder::dispatch_made(const KernelKey& key,
   return true;
 }
 
-Result<bool> LaunchEncoder::library_product(const LibraryProduct& product) {
+Result<bool> LaunchEncoder::product_by_library(const LibraryProduct& product) {
   const LibraryCall* const call = products_ != nullptr ? products_->find(product) : nullptr;
   if (call == nullptr || !terms_.records || terms_.only_queries) {
     return call != nullptr;

@@ -58,7 +58,7 @@ class LaunchEncoder final : public KernelEncoder {
                                            const ParameterBlock& parameters,
                                            Grid grid) override;
   [[nodiscard]] bool is_compiled_later(const KernelKey& key, KernelText text) override;
-  [[nodiscard]] Result<bool> library_product(const LibraryProduct& product) override;
+  [[nodiscard]] Result<bool> product_by_library(const LibraryProduct& product) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }

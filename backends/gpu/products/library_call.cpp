@@ -33,21 +33,21 @@ Result<bool> encode_by_library(const MatrixProduct& p,
   const auto address = [](const std::byte* data) {
     return std::uint64_t{reinterpret_cast<std::uintptr_t>(data)};  // NOLINT: a device address
   };
-  return encoder.library_product({.dtype = p.dtype,
-                                  .a = address(p.a),
-                                  .b = address(p.b),
-                                  .y = address(call.outputs[0].data),
-                                  .bias = address(p.bias),
-                                  .matrices = p.batch_rank == 0 ? 1 : p.batch[0].size,
-                                  .a_matrix = p.batch[0].a,
-                                  .b_matrix = p.batch[0].b,
-                                  .rows = p.rows,
-                                  .columns = p.columns,
-                                  .depth = p.depth,
-                                  .a_row = p.a_row,
-                                  .a_depth = p.a_depth,
-                                  .b_depth = p.b_depth,
-                                  .b_column = p.b_column});
+  return encoder.product_by_library({.dtype = p.dtype,
+                                     .a = address(p.a),
+                                     .b = address(p.b),
+                                     .y = address(call.outputs[0].data),
+                                     .bias = address(p.bias),
+                                     .matrices = p.batch_rank == 0 ? 1 : p.batch[0].size,
+                                     .a_matrix = p.batch[0].a,
+                                     .b_matrix = p.batch[0].b,
+                                     .rows = p.rows,
+                                     .columns = p.columns,
+                                     .depth = p.depth,
+                                     .a_row = p.a_row,
+                                     .a_depth = p.a_depth,
+                                     .b_depth = p.b_depth,
+                                     .b_column = p.b_column});
 }
 
 }  // namespace hearth::gpu

@@ -29,7 +29,7 @@ namespace {
 using hearth::testing::SmallCall;
 using ::testing::HasSubstr;
 
-std::string library_folder() {
+std::string nvidia_folders() {
   const char* const folder = std::getenv("HEARTH_CUDA_LIBRARY_PATH");
   return folder == nullptr ? HEARTH_HOST_CUDA : folder;
 }
@@ -47,7 +47,7 @@ class CudaBackendTest : public ::testing::Test {
  protected:
   void open(CudaOptions options) {
     backend_.reset();
-    options.library_folder = library_folder();
+    options.nvidia_folders = nvidia_folders();
     Result<std::unique_ptr<Backend>> backend = CudaBackend::open(std::move(options));
     ASSERT_TRUE(backend.has_value()) << backend.error().text;
     backend_ = std::move(backend).value();
@@ -237,7 +237,7 @@ TEST(CudaBackend, NamesThePlacesOfAMissingLibrary) {
 
 TEST(CudaBackend, SaysWhatIsMissing) {
   const Result<std::unique_ptr<Backend>> backend =
-      CudaBackend::open({.name = "cuda:77", .index = 77, .library_folder = library_folder()});
+      CudaBackend::open({.name = "cuda:77", .index = 77, .nvidia_folders = nvidia_folders()});
   ASSERT_FALSE(backend.has_value());
   EXPECT_EQ(backend.error().code, ErrorCode::not_found);
   EXPECT_THAT(backend.error().text, HasSubstr("no device 'cuda:77'"));
