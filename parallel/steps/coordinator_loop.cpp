@@ -213,7 +213,7 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
         detail::current_context().clock().now() - std::max(step.begun, last_end_);
   }
   if (++bucket.count == step.ranks.size()) {
-    if (arrival.bucket == 0) {
+    if (arrival.loss) {  // all ranks send it with the same bucket
       check_weights(arrival.step, step);
       if (step.failure) {
         return;  // fail() has returned the bucket

@@ -17,7 +17,8 @@ struct DataParallelReport {
   std::int64_t sample_count = 0;
   double weight = 0;  ///< Divisor of the mean loss: the sample count, or the sum of the weights.
   double learning_rate = 0;  ///< Rate that the optimizers used in this step.
-  /// By rank, the time from the step's start until its gradients arrived.
+  /// By rank, the time from the step's start until its gradients arrived; of a lone rank, until its
+  /// loss arrived.
   std::vector<std::chrono::nanoseconds> sweeps = {};
   /// Failure of a rank after the commit (a kernel, the device, a hang), else nullptr. The step has
   /// happened; the failed rank gets the state of another rank before the next step.
@@ -28,9 +29,9 @@ struct DataParallelReport {
 struct CoordinatorStatistics {
   std::uint64_t steps = 0;          ///< Steps that have ended.
   std::uint64_t failed_steps = 0;   ///< Ended steps that failed.
-  std::uint64_t buckets = 0;        ///< Buckets handed to the engine.
+  std::uint64_t buckets = 0;        ///< Buckets handed to the engine. A lone rank has one a step.
   std::uint64_t early_buckets = 0;  ///< Buckets that every rank lent while its sweep was running.
-  /// Bytes of these buckets that one rank lent. A lone rank lends one element of each bucket.
+  /// Bytes of these buckets that one rank lent. A lone rank lends its loss alone.
   std::uint64_t bytes = 0;
 };
 

@@ -23,6 +23,17 @@ double read_number(const LentRegion& region, std::size_t index) {
 
 }  // namespace
 
+void GradientExchange::LossPart::read(const Result<LentRegion>& region) {
+  if (!region.has_value()) {
+    loss = region.shared_error();
+    return;
+  }
+  if (kind != LossKind::none) {
+    loss = read_number(region.value(), 0);
+    weight = kind == LossKind::sum ? read_number(region.value(), 1) : 0;
+  }
+}
+
 GradientExchange::GradientExchange(const BucketPlan& plan,
                                    CoordinatorInbox coordinator,
                                    WorkerContext& context,
@@ -54,18 +65,19 @@ void GradientExchange::report_loss(const Tensor& loss, const Tensor& weight) {
     };
     numbers = concat({row(loss), row(weight)}, 0, where());
   }
+  if (is_alone()) {
+    loss_numbers_ = std::move(numbers);  // for lend_loss()
+    return;
+  }
   numbers.publish(where());
   const StreamScope scope(context_.communication, where());
   // No stream waits for the lent copy: it is read and returned at once, on the device's loop.
   static_cast<void>(lend(
       numbers,
-      [part = loss_, is_sum](Result<LentRegion> region) {
+      [part = loss_](Result<LentRegion> region) {
+        part->read(region);
         if (region.has_value()) {
-          part->loss = read_number(region.value(), 0);
-          part->weight = is_sum ? read_number(region.value(), 1) : 0;
           region.value().done();
-        } else {
-          part->loss = region.shared_error();
         }
       },
       Deadline::in(limit_),
@@ -81,7 +93,8 @@ void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
   const std::int64_t count = plan_.buckets()[place->bucket].entries[place->entry].count;
   filling.pieces[place->entry] = reshape(Arg(std::exchange(gradient, Tensor()), where()), {count});
   ++filling.count;
-  while (next_ + 1 < buckets_.size() && buckets_[next_].count == buckets_[next_].pieces.size()) {
+  while (!is_alone() && next_ + 1 < buckets_.size() &&
+         buckets_[next_].count == buckets_[next_].pieces.size()) {
     lend_next(true);
   }
 }
@@ -98,8 +111,15 @@ void GradientExchange::add_zeros(std::size_t parameter_count) {
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const GradientBucket& bucket = plan_.buckets()[i];
-    buckets_[i].pieces.assign(
-        1, zeros(context_.device, {bucket.element_count}, bucket.dtype, where()));
+    if (is_alone()) {
+      for (std::size_t entry = 0; entry < bucket.entries.size(); ++entry) {
+        buckets_[i].pieces[entry] =
+            zeros(context_.device, {bucket.entries[entry].count}, bucket.dtype, where());
+      }
+    } else {
+      buckets_[i].pieces.assign(
+          1, zeros(context_.device, {bucket.element_count}, bucket.dtype, where()));
+    }
   }
 }
 
@@ -109,10 +129,10 @@ void GradientExchange::lend_next(bool is_early) {
   Tensor bucket = filling.pieces.size() == 1 ? std::move(filling.pieces[0])
                                              : concat(filling.pieces, 0, where());
   filling.pieces.clear();
-  if (is_alone()) {  // one element stands for the bucket and carries its errors
-    filling.own = bucket;
-    bucket = slice(Arg(bucket, where()), 0, {.stop = 1});
-  }
+  filling.reduced = lend_bucket(std::move(bucket), index, is_early);
+}
+
+Tensor GradientExchange::lend_bucket(Tensor bucket, std::size_t index, bool is_early) {
   bucket.publish(where());
   const StreamScope scope(context_.communication, where());
   bucket.adopt(where());
@@ -121,34 +141,48 @@ void GradientExchange::lend_next(bool is_early) {
                         index,
                         rank = context_.rank,
                         is_early,
+                        is_loss = is_alone(),
                         loss = loss_](Result<LentRegion> region) {
+    if (is_loss) {
+      loss->read(region);
+    }
     coordinator.arrive({.step = step,
                         .bucket = index,
                         .rank = rank,
                         .is_early = is_early,
-                        .loss = index == 0 ? loss->loss : std::nullopt,
+                        .loss = is_loss || index == 0 ? loss->loss : std::nullopt,
                         .region = std::move(region),
                         .loss_kind = loss->kind,
                         .weight = loss->weight});
   };
-  filling.reduced = lend(std::move(bucket), hand_on, Deadline::in(limit_), where());
-  filling.reduced.publish(where());
+  Tensor lent = lend(std::move(bucket), hand_on, Deadline::in(limit_), where());
+  lent.publish(where());
+  return lent;
+}
+
+// The update waits until the coordinator has the loss, which comes during the sweep.
+void GradientExchange::lend_loss() {
+  Tensor numbers = loss_numbers_.is_valid() ? reshape(Arg(std::move(loss_numbers_), where()), {-1})
+                                            : zeros(context_.device, {1}, DType::f32, where());
+  lend_bucket(std::move(numbers), buckets_.size() - 1, false).adopt(where());
 }
 
 std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
   if (!unused_.empty()) {  // before the last bucket, which ends the sweep
     used_by_none_ = coordinator_.ask_unused(step_, context_.rank, std::move(unused_));
   }
+  std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
+  if (is_alone()) {
+    lend_loss();
+    collect_own(gradients, others);
+    return others;
+  }
   while (next_ < buckets_.size()) {
     lend_next(false);
   }
-  std::vector<Tensor> others(plan_.parameters().size() - gradients.size());
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     Tensor reduced = std::move(buckets_[i].reduced);
     reduced.adopt(where());  // waits until the coordinator has its data, including the loss
-    if (is_alone()) {
-      reduced = std::move(buckets_[i].own);
-    }
     for (const BucketEntry& entry : plan_.buckets()[i].entries) {
       const std::size_t index = entry.parameter;
       const Tensor flat = slice(
@@ -159,6 +193,19 @@ std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
     }
   }
   return others;
+}
+
+void GradientExchange::collect_own(Gradients& gradients, std::vector<Tensor>& others) {
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const std::vector<BucketEntry>& entries = plan_.buckets()[i].entries;
+    for (std::size_t entry = 0; entry < entries.size(); ++entry) {
+      const std::size_t index = entries[entry].parameter;
+      Tensor& place =
+          index < gradients.size() ? gradients[index] : others[index - gradients.size()];
+      place = reshape(Arg(std::move(buckets_[i].pieces[entry]), where()),
+                      plan_.parameters()[index].shape.dims());
+    }
+  }
 }
 
 ErrorRef GradientExchange::leave_out_unused(Gradients& gradients, std::chrono::nanoseconds limit) {

@@ -2,6 +2,7 @@
 // sweep and joins them into buckets. It lends these on the communication stream, while the default
 // stream continues the sweep. The buckets return with the sums over all ranks.
 // Owned by the worker that runs the step. Threads: the worker's.
+// A lone rank's gradients are the sums, so it lends its loss alone, in place of the last bucket.
 // Invariants: (1) every rank lends buckets in the plan's order, in whatever order its gradients
 // come; (2) collect() lends the last bucket, when nothing on this rank can fail any more; (3) the
 // loss is sent before the first bucket.
@@ -63,16 +64,21 @@ class GradientExchange final {
     std::optional<Result<double>> loss = 0.0;
     LossKind kind = LossKind::none;
     double weight = 0;
+
+    /// Reads the numbers that were lent, or their error.
+    void read(const Result<LentRegion>& region);
   };
   struct Filling {
     std::vector<Tensor> pieces;  ///< By entry, flat.
     std::size_t count = 0;
-    /// On the communication stream: the sums, or one element that stands for them.
-    Tensor reduced;
-    Tensor own;  ///< The bucket of a lone rank, which already holds the sums.
+    Tensor reduced;  ///< On the communication stream: the sums.
   };
 
   void lend_next(bool is_early);
+  void lend_loss();
+  void collect_own(Gradients& gradients, std::vector<Tensor>& others);
+  /// Lends on the communication stream, and passes the region to the coordinator.
+  [[nodiscard]] Tensor lend_bucket(Tensor bucket, std::size_t index, bool is_early);
   [[nodiscard]] bool is_alone() const noexcept { return context_.world == 1; }
   /// The call of step() that the step belongs to.
   [[nodiscard]] SourceLoc where() const noexcept { return context_.where; }
@@ -86,6 +92,7 @@ class GradientExchange final {
   std::size_t next_ = 0;                            ///< The next bucket to be lent.
   std::vector<std::size_t> unused_;                 ///< Parameters that this rank does not use.
   Pending<std::vector<std::size_t>> used_by_none_;  ///< Requested if unused_ is not empty.
+  Tensor loss_numbers_;                             ///< The loss, and its weight if it has one.
   std::shared_ptr<LossPart> loss_;  ///< Written and read by the holder of the device's token.
 };
 

@@ -93,7 +93,7 @@ TEST_F(BatchClockTest, WhatNothingKeptApartMayHaveOverlapped) {
 }
 
 TEST_F(BatchClockTest, InALongBatchTheLastOnesShareTheTimeThatIsLeft) {
-  constexpr std::uint32_t kLaunches = 3 * BatchClock::kMostTimestamps;
+  constexpr std::uint32_t kLaunches = 3 * TimedBatch::kMostTimestamps;
   for (int round = 0; round < 2; ++round) {  // the timestamps are reused
     for (std::uint32_t number = 1; number <= kLaunches; ++number) {
       launch(number, true);
@@ -102,7 +102,7 @@ TEST_F(BatchClockTest, InALongBatchTheLastOnesShareTheTimeThatIsLeft) {
     ASSERT_EQ(all.size(), kLaunches);
     for (std::uint32_t i = 0; i < kLaunches; ++i) {
       EXPECT_EQ(all[i].number, i + 1);
-      EXPECT_EQ(all[i].is_shared_out, i + 2 >= BatchClock::kMostTimestamps) << i;
+      EXPECT_EQ(all[i].is_shared_out, i + 2 >= TimedBatch::kMostTimestamps) << i;
       EXPECT_TRUE(i == 0 || all[i - 1].end == all[i].begin) << i;
     }
   }

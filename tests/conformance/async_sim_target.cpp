@@ -10,4 +10,8 @@ std::unique_ptr<Backend> make_backend() {
       sim::AsyncSimOptions{.schedule = {.reorder_seed = 1, .checks_memory = false}});
 }
 
+Target make_target(Backend& backend) {
+  return target_of(backend);
+}
+
 }  // namespace hearth::conformance

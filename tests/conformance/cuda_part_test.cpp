@@ -64,7 +64,7 @@ TEST_P(CudaPart, AgreesWithTheOracle) {
   std::erase_if(part.calls, [](const CallSpec& call) { return call.dtypes == 0; });
   part.calls.resize(std::min(part.calls.size(), kMostCalls));
   const auto backend = make_backend();
-  const Report report = run_case(target_of(*backend), part);
+  const Report report = run_case(make_target(*backend), part);
   EXPECT_EQ(report.failed, 0) << report.to_string();
   EXPECT_GT(report.calls, 0) << report.to_string();
 }

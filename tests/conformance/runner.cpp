@@ -113,19 +113,33 @@ class CaseRun {
   CaseRun(const Target& target, const OpCase& op_case) : target_(target), case_(op_case) {}
 
   Report run() {
+    if (target_.precompile) {
+      for_each_call([this](const CallSpec& spec, DType dtype) { announce(spec, dtype); });
+    }
+    for_each_call([this](const CallSpec& spec, DType dtype) { run_call(spec, dtype); });
+    return std::move(report_);
+  }
+
+ private:
+  template <class Body>
+  void for_each_call(Body body) const {
     for (const DType dtype : case_.dtypes()) {
       for (const CallSpec& spec : case_.calls) {
         const bool is_left_out =
             largest_input(spec) > kLargeElements && !is_large_type(case_.kind, dtype);
         if ((spec.dtypes & dtype_bit(dtype)) != 0 && !is_left_out) {
-          run_call(spec, dtype);
+          body(spec, dtype);
         }
       }
     }
-    return std::move(report_);
   }
 
- private:
+  void announce(const CallSpec& spec, DType dtype) const {
+    for (const Layouts& layouts : layouts_of(spec)) {
+      target_.precompile(PreparedCall(case_.kind, spec, dtype, layouts).call());
+    }
+  }
+
   void run_call(const CallSpec& spec, DType dtype) {
     std::vector<std::vector<Number>> dense;
     for (const Layouts& layouts : layouts_of(spec)) {
@@ -273,6 +287,12 @@ Target target_of(Backend& backend) {
                                                       : testing::run_mirrored(backend, call);
               },
           .may_alias = [&facts](OpKind kind, int input) { return facts.may_alias(kind, input); }};
+}
+
+Target precompiling_target_of(Backend& backend) {
+  Target target = target_of(backend);
+  target.precompile = [&backend](const KernelCall& call) { backend.kernels().precompile(call); };
+  return target;
 }
 
 std::string Report::to_string() const {

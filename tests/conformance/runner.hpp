@@ -17,9 +17,13 @@ struct Target {
   std::function<Support(const KernelCall&)> supports;
   std::function<Status(const KernelCall&)> submit;
   std::function<bool(OpKind, int)> may_alias;
+  /// Announces a call that comes later; empty: calls are not announced.
+  std::function<void(const KernelCall&)> precompile = {};
 };
 /// Borrows the backend, which must compute values.
 [[nodiscard]] Target target_of(Backend& backend);
+/// As target_of(), and threads of the backend compile the kernels of a case ahead.
+[[nodiscard]] Target precompiling_target_of(Backend& backend);
 
 struct Report {
   int calls = 0;        ///< Calls that ran and were compared.

@@ -8,4 +8,8 @@ std::unique_ptr<Backend> make_backend() {
   return std::make_unique<sim::SimBackend>();
 }
 
+Target make_target(Backend& backend) {
+  return target_of(backend);
+}
+
 }  // namespace hearth::conformance

@@ -1,9 +1,9 @@
 #include "cuda_compiler.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,14 +12,10 @@
 #include <hearth/runtime/base/checked_file.hpp>
 
 #include "backends/cuda/text/cuda_prelude.hpp"
+#include "cubin.hpp"
 
 namespace hearth::cuda {
 namespace {
-
-// Cubins of sm_90 alone may use what the letter stands for.
-std::string architecture_of(int number) {
-  return fmt::format("sm_{}{}", number, number == 90 ? "a" : "");
-}
 
 // The threads of a block, which the front of a text has.
 unsigned threads_of(std::string_view text) noexcept {
@@ -31,32 +27,6 @@ unsigned threads_of(std::string_view text) noexcept {
   }
   return threads;
 }
-
-// Destroys a program of NVRTC.
-struct Program {
-  const NvrtcApi& api;
-  nvrtcProgram handle = nullptr;
-
-  explicit Program(const NvrtcApi& its_api) noexcept : api(its_api) {}
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  ~Program() {
-    if (handle != nullptr) {
-      api.nvrtcDestroyProgram(&handle);
-    }
-  }
-
-  [[nodiscard]] std::string log() const {
-    std::size_t size = 0;
-    if (api.nvrtcGetProgramLogSize(handle, &size) != 0 || size == 0) {
-      return {};
-    }
-    std::string text(size, '\0');
-    static_cast<void>(api.nvrtcGetProgramLog(handle, text.data()));
-    text.resize(std::strlen(text.c_str()));
-    return text;
-  }
-};
 
 }  // namespace
 
@@ -106,8 +76,7 @@ std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string t
   return cuda_text(text);
 }
 
-// A module is the number of threads, then the cubin. Floating point is not contracted, so that a
-// text defines its bits: only fma() is contracted.
+// A module is the number of threads, then the cubin.
 Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                                                 const std::string& text) const {
   const auto wrong = [&](std::string_view what) {
@@ -117,28 +86,14 @@ Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                      "{}: NVRTC, family {}: {}", device_->name(), static_cast<int>(family), what),
                  .device = device_->name()};
   };
-  Program program(*nvrtc_);
-  if (nvrtc_->nvrtcCreateProgram(&program.handle, text.c_str(), "kernel.cu", 0, nullptr, nullptr) !=
-      0) {
-    return wrong("no program");
+  const Cubin compiled = compile_text(*nvrtc_, architecture_, text);
+  if (compiled.bytes.empty()) {
+    return wrong(compiled.log);
   }
-  const std::string architecture = fmt::format("--gpu-architecture={}", architecture_);
-  const std::array options = {architecture.c_str(), "--std=c++17", "--fmad=false"};
-  if (nvrtc_->nvrtcCompileProgram(
-          program.handle, static_cast<int>(options.size()), options.data()) != 0) {
-    return wrong(program.log());
-  }
-  std::size_t size = 0;
-  if (nvrtc_->nvrtcGetCUBINSize(program.handle, &size) != 0 || size == 0) {
-    return wrong("no cubin");
-  }
-  gpu::KernelModule words(1 + (size + 3) / 4);
+  const std::span<const char> cubin = compiled.bytes;
+  gpu::KernelModule words(1 + (cubin.size() + 3) / 4);
   words[0] = threads_of(text);
-  std::vector<char> cubin(size);
-  if (nvrtc_->nvrtcGetCUBIN(program.handle, cubin.data()) != 0) {
-    return wrong("no cubin");
-  }
-  std::memcpy(words.data() + 1, cubin.data(), size);
+  std::memcpy(words.data() + 1, cubin.data(), cubin.size());
   return words;
 }
 

@@ -16,10 +16,17 @@ namespace {
 
 constexpr std::size_t kRingBytes = std::size_t{4} << 20U;
 
+BatchEvents& events_of(const gpu::Batch& batch) noexcept {
+  return static_cast<BatchEvents&>(*batch.objects);
+}
+
 }  // namespace
 
 CudaQueue::CudaQueue(std::shared_ptr<const CudaDevice> device, bool has_kernels)
-    : device_(std::move(device)), ring_(has_kernels ? kRingBytes : 0), graphs_(device_) {}
+    : device_(std::move(device)),
+      ring_(has_kernels ? kRingBytes : 0),
+      graphs_(device_),
+      clock_(device_) {}
 
 Result<std::shared_ptr<CudaQueue>> CudaQueue::make(std::shared_ptr<const CudaDevice> device,
                                                    bool has_kernels) {
@@ -59,7 +66,7 @@ gpu::ParameterRing CudaQueue::parameter_ring() const noexcept {
 }
 
 Result<std::unique_ptr<gpu::BatchObjects>> CudaQueue::make_objects() {
-  return std::make_unique<gpu::BatchObjects>();
+  return std::unique_ptr<gpu::BatchObjects>(std::make_unique<BatchEvents>(device_));
 }
 
 Status CudaQueue::begin(gpu::Batch& /*batch*/) {
@@ -193,37 +200,42 @@ Status CudaQueue::launch(gpu::Batch& batch) {
       return device_->abandon_after(by_graph.error());
     }
     if (!by_graph.value()) {
-      HEARTH_TRY_STATUS(launch_one_by_one(kernels));
+      for (gpu::Dispatch& each : kernels) {
+        HEARTH_TRY_STATUS(launch_kernel(each));
+      }
     }
     begin = end;
   }
-  batch.recorded = batch.dispatches.size();
   return {};
 }
 
-Status CudaQueue::launch_one_by_one(std::span<gpu::Dispatch> kernels) const {
-  const DriverApi& api = device_->api();
-  for (gpu::Dispatch& each : kernels) {
-    const CudaKernel& kernel = kernel_of(each.kernel);
-    void* parameters = parameters_of(each);
-    const CUresult result = device_->checked([&] {
-      return api.cuLaunchKernel(kernel.function,
-                                each.grid.x,
-                                each.grid.y,
-                                each.grid.z,
-                                kernel.threads,
-                                1,
-                                1,
-                                0,
-                                stream_,
-                                &parameters,
-                                nullptr);
-    });
-    if (result != kSuccess) {
-      return device_->abandon("cuLaunchKernel", result);
-    }
+// Without graphs, which have no place for events between kernels.
+Status CudaQueue::launch_timed(gpu::Batch& batch) const {
+  BatchEvents& events = events_of(batch);
+  for (gpu::Dispatch& each : batch.dispatches) {
+    HEARTH_TRY_STATUS(events.next(each, stream_));
+    HEARTH_TRY_STATUS(each.call != nullptr ? call(each) : launch_kernel(each));
   }
-  return {};
+  return events.end(stream_);
+}
+
+Status CudaQueue::launch_kernel(gpu::Dispatch& dispatch) const {
+  const CudaKernel& kernel = kernel_of(dispatch.kernel);
+  void* parameters = parameters_of(dispatch);
+  const CUresult result = device_->checked([&] {
+    return device_->api().cuLaunchKernel(kernel.function,
+                                         dispatch.grid.x,
+                                         dispatch.grid.y,
+                                         dispatch.grid.z,
+                                         kernel.threads,
+                                         1,
+                                         1,
+                                         0,
+                                         stream_,
+                                         &parameters,
+                                         nullptr);
+  });
+  return result == kSuccess ? Status() : device_->abandon("cuLaunchKernel", result);
 }
 
 Status CudaQueue::call(const gpu::Dispatch& dispatch) const {
@@ -268,19 +280,24 @@ Status CudaQueue::run(gpu::Batch& batch) {
   if (!runs) [[unlikely]] {
     return {};
   }
-  HEARTH_TRY_STATUS(launch(batch));
+  HEARTH_TRY_STATUS(events_of(batch).is_timed() ? launch_timed(batch) : launch(batch));
+  batch.recorded = batch.dispatches.size();
   HEARTH_TRY_STATUS(copy(batch));
   return mark_end(batch);
 }
 
 // ---- times ----
 
-// Launches have no times yet: DeviceLimits::timestamp_bits is 0.
-void CudaQueue::time(gpu::Batch& /*batch*/) {}
-void CudaQueue::read_times(gpu::Batch& /*batch*/) {}
-void CudaQueue::forget_times(gpu::Batch& /*batch*/) noexcept {}
-std::vector<LaunchTime> CudaQueue::take_times() {
-  return std::exchange(times_, {});
+void CudaQueue::time(gpu::Batch& batch) {
+  events_of(batch).begin();
+}
+
+void CudaQueue::read_times(gpu::Batch& batch) {
+  clock_.read(events_of(batch));
+}
+
+void CudaQueue::forget_times(gpu::Batch& batch) noexcept {
+  events_of(batch).forget();
 }
 
 }  // namespace hearth::cuda

@@ -16,6 +16,7 @@
 
 #include "backends/cuda/device/cuda_device.hpp"
 #include "backends/gpu/launches/queue.hpp"
+#include "event_clock.hpp"
 #include "graph_cache.hpp"
 
 namespace hearth::cuda {
@@ -44,7 +45,7 @@ class CudaQueue final : public gpu::Queue {
   void time(gpu::Batch& batch) override;
   void read_times(gpu::Batch& batch) override;
   void forget_times(gpu::Batch& batch) noexcept override;
-  [[nodiscard]] std::vector<LaunchTime> take_times() override;
+  [[nodiscard]] std::vector<LaunchTime> take_times() override { return clock_.take(); }
 
  private:
   /// The end of a batch in the stream.
@@ -57,7 +58,8 @@ class CudaQueue final : public gpu::Queue {
   /// False if the batch waits for one that never runs, so that it never runs either.
   [[nodiscard]] Result<bool> wait_for(const gpu::Batch& batch) const;
   [[nodiscard]] Status launch(gpu::Batch& batch);
-  [[nodiscard]] Status launch_one_by_one(std::span<gpu::Dispatch> kernels) const;
+  [[nodiscard]] Status launch_timed(gpu::Batch& batch) const;
+  [[nodiscard]] Status launch_kernel(gpu::Dispatch& dispatch) const;
   [[nodiscard]] Status call(const gpu::Dispatch& dispatch) const;
   [[nodiscard]] Status copy(const gpu::Batch& batch) const;
   [[nodiscard]] Status mark_end(const gpu::Batch& batch) HEARTH_EXCLUDES(mutex_);
@@ -75,7 +77,7 @@ class CudaQueue final : public gpu::Queue {
   mutable std::vector<CUevent> free_ HEARTH_GUARDED_BY(mutex_);  ///< Events to use again.
   mutable std::atomic<std::uint64_t> reached_{0};
   mutable std::atomic<bool> hangs_{false};  ///< The last wait exceeded its limit.
-  std::vector<LaunchTime> times_;
+  EventClock clock_;
 };
 
 }  // namespace hearth::cuda

@@ -14,9 +14,12 @@ constexpr std::size_t kFewKernels = 3;
 /// Number of lanes for the kernels between two barriers. The driver takes longer for more edges,
 /// and the GPU for fewer (5.5 us for 16 kernels in 4 lanes).
 constexpr std::size_t kLanes = 4;
-constexpr std::size_t kMostGraphs = 64;
+/// Kernels of all graphs. Independent launches come in batches of 1 to 128 kernels, so the graphs
+/// of one kernel alone have 8,256.
+constexpr std::size_t kMostNodes = 16384;
 /// Sequences that came once are forgotten beyond this number.
 constexpr std::size_t kMostSequences = 4096;
+constexpr std::size_t kWordsOfKernel = 3;
 
 CUDA_KERNEL_NODE_PARAMS node_of(gpu::Dispatch& dispatch, void** parameters) noexcept {
   const CudaKernel& kernel = kernel_of(dispatch.kernel);
@@ -91,20 +94,28 @@ Result<bool> GraphCache::launch(std::span<gpu::Dispatch> kernels, CUstream strea
     key_.push_back(std::uint64_t{each.grid.x} << 32U | each.grid.y);
     key_.push_back(std::uint64_t{each.grid.z} << 1U | (each.is_behind_barrier ? 1U : 0U));
   }
-  const auto [found, is_new] = graphs_.try_emplace(key_);
-  if (is_new) {
-    evict();
+  const auto found = graphs_.find(key_);
+  if (found == graphs_.end()) {
+    if (graphs_.size() - graph_count_ >= kMostSequences) {
+      std::erase_if(graphs_, [](const auto& each) { return each.second == nullptr; });
+    }
+    graphs_.try_emplace(key_);
     return false;
   }
   if (found->second == nullptr) {
-    auto graph = std::make_unique<Graph>(device_);
-    HEARTH_TRY_STATUS(build(*graph, kernels));
-    found->second = std::move(graph);
+    auto made = std::make_unique<Graph>(device_);
+    HEARTH_TRY_STATUS(build(*made, kernels));
+    found->second = std::move(made);
+    ++graph_count_;
+    node_count_ += kernels.size();
   } else {
     HEARTH_TRY_STATUS(update(*found->second, kernels));
   }
   Graph& graph = *found->second;
   graph.last_launch = ++launches_;
+  while (node_count_ > kMostNodes && graph_count_ > 1) {
+    drop_oldest();
+  }
   const CUresult result =
       device_->checked([&] { return device_->api().cuGraphLaunch(graph.exec, stream); });
   if (result != kSuccess) {
@@ -177,25 +188,22 @@ Status GraphCache::update(Graph& graph, std::span<gpu::Dispatch> kernels) const 
   return {};
 }
 
-// Forgets sequences that came once, when they are many; then the graph that was launched longest
-// ago.
-void GraphCache::evict() {
-  if (graphs_.size() > kMostSequences) {
-    std::erase_if(graphs_, [](const auto& each) { return each.second == nullptr; });
+// Drops the graph that was launched longest ago.
+void GraphCache::drop_oldest() {
+  auto oldest = graphs_.end();
+  std::uint64_t least = launches_ + 1;
+  for (auto each = graphs_.begin(); each != graphs_.end(); ++each) {
+    const Graph* const graph = each->second.get();
+    if (graph != nullptr && graph->last_launch < least) {
+      least = graph->last_launch;
+      oldest = each;
+    }
   }
-  const auto count = std::count_if(
-      graphs_.begin(), graphs_.end(), [](const auto& each) { return each.second != nullptr; });
-  if (static_cast<std::size_t>(count) <= kMostGraphs) {
-    return;
+  if (oldest != graphs_.end()) {
+    --graph_count_;
+    node_count_ -= oldest->first.size() / kWordsOfKernel;
+    graphs_.erase(oldest);
   }
-  const auto oldest =
-      std::min_element(graphs_.begin(), graphs_.end(), [](const auto& a, const auto& b) {
-        const auto age = [](const auto& each) {
-          return each.second == nullptr ? ~std::uint64_t{0} : each.second->last_launch;
-        };
-        return age(a) < age(b);
-      });
-  graphs_.erase(oldest);
 }
 
 }  // namespace hearth::cuda

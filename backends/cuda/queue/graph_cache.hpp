@@ -43,11 +43,13 @@ class GraphCache final {
 
   [[nodiscard]] Status build(Graph& graph, std::span<gpu::Dispatch> kernels) const;
   [[nodiscard]] Status update(Graph& graph, std::span<gpu::Dispatch> kernels) const;
-  void evict();
+  void drop_oldest();
 
   std::shared_ptr<const CudaDevice> device_;
   /// Null: seen once.
   std::unordered_map<Words, std::unique_ptr<Graph>, WordsHash> graphs_;
+  std::size_t graph_count_ = 0;
+  std::size_t node_count_ = 0;
   Words key_;
   std::uint64_t launches_ = 0;
 };

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -209,6 +210,39 @@ TEST_F(CudaBackendTest, WarnsOnceWithoutTheLibraryOfProducts) {
       std::ranges::count_if(
           lines_, [&](const std::string& line) { return ::testing::Value(line, is_of_products); }),
       1);
+}
+
+// In four batches: the clock uses the events of the earlier ones again.
+TEST_F(CudaBackendTest, TimesTheLaunchesThatHaveANumber) {
+  const std::vector<TimelinePoint> after{up(0, some_values(64, 1)), up(1, some_values(64, 2))};
+  const hearth::detail::Layout layout{Shape({64})};
+  const auto view = [&](int number) { return TensorView{data(number), &layout, DType::f32}; };
+  const SmallCall sum(OpKind::add, {view(0), view(1)}, {view(2)});
+  const SmallCall doubled(OpKind::add, {view(2), view(2)}, {view(3)});
+  std::chrono::nanoseconds before = {};
+  for (std::uint32_t round = 0; round < 4; ++round) {
+    const std::array<Launch, 3> launches{{
+        {.call = sum.call(), .timed_as = 10 * round + 1},
+        {.call = doubled.call()},
+        {.call = doubled.call(), .timed_as = 10 * round + 2},
+    }};
+    const Issue issue = backend_->submit(launches, after);
+    ASSERT_TRUE(issue.status.has_value()) << issue.status.error().text;
+    ASSERT_TRUE(backend_->flush().has_value());
+    ASSERT_TRUE(backend_->wait({&issue.point, 1}, soon()).has_value());
+    const std::vector<LaunchTime> times = backend_->times()->take_launch_times();
+    ASSERT_EQ(times.size(), 2U);
+    EXPECT_EQ(times[0].number, 10 * round + 1);
+    EXPECT_EQ(times[1].number, 10 * round + 2);
+    for (const LaunchTime& each : times) {
+      EXPECT_LE(before, each.begin);
+      EXPECT_LE(each.begin, each.end);
+      EXPECT_FALSE(each.is_shared_out);
+      before = each.end;
+    }
+  }
+  EXPECT_LE(before, std::chrono::steady_clock::now().time_since_epoch());
+  EXPECT_LE(std::chrono::steady_clock::now().time_since_epoch() - before, std::chrono::minutes(1));
 }
 
 TEST_F(CudaBackendTest, ALaunchIsRefusedByThePlan) {

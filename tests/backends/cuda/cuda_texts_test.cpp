@@ -1,5 +1,7 @@
-// Compiles the texts of all kernels as CUDA C++: by clang's CUDA front end, and by g++ as the
-// host's NVRTC does. Takes minutes, so .ci/nightly runs it.
+// Compiles the texts of all kernels as CUDA C++: by clang's CUDA front end, by g++ as the host's
+// NVRTC does, and by NVIDIA's NVRTC where it is found. Takes minutes, so .ci/nightly runs it.
+#include "backends/cuda/driver/cuda_api.hpp"
+#include "backends/cuda/kernels/cubin.hpp"
 #include "backends/cuda/text/cuda_prelude.hpp"
 #include "tests/backends/kernel_texts.hpp"
 
@@ -8,6 +10,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +23,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 
 namespace hearth::cuda {
 namespace {
@@ -68,16 +76,69 @@ const std::string kClang = HEARTH_CUDA_CLANG
 const std::string kHost = HEARTH_HOST_COMPILER
     " -x c++ -std=c++17 -w -fsyntax-only -DHEARTH_MACHINE='\"" HEARTH_HOST_MACHINE "\"'";
 
-TEST(CudaTexts, Compile) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "cuda_texts";
-  std::filesystem::create_directories(folder);
+std::filesystem::path folder() {
+  std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "cuda_texts";
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+TEST(CudaTexts, CompileByClangAndOnTheHost) {
   const std::map<std::string, Text> texts = all_texts();
   ASSERT_GT(texts.size(), 300U);
   for (const auto& [hash, text] : texts) {
-    const std::filesystem::path file = folder / (text.kind + "-" + hash + ".cu");
+    const std::filesystem::path file = folder() / (text.kind + "-" + hash + ".cu");
     std::ofstream(file) << text.text;
     EXPECT_EQ(errors_of(kClang, file), "") << file;
     EXPECT_EQ(errors_of(kHost, file), "") << file;
+  }
+}
+
+// A process of its own compiles a text, since NVRTC cannot be interrupted.
+class Child final {
+ public:
+  Child(const Text& text, const std::string& folders) : log_(folder() / (text.kind + ".log")) {
+    process_ = ::fork();
+    if (process_ == 0) {
+      const auto nvrtc = NvrtcApi::open(folders);
+      const Cubin cubin = compile_text(*nvrtc.value(), architecture_of(90), text.text);
+      std::ofstream(log_) << cubin.log;
+      ::_exit(cubin.bytes.empty() ? 1 : 0);
+    }
+  }
+  /// Why the text does not compile within the limit; empty if it does.
+  std::string wait(std::chrono::seconds limit) const {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    int status = 0;
+    while (::waitpid(process_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() > end) {
+        ::kill(process_, SIGKILL);
+        ::waitpid(process_, &status, 0);
+        return fmt::format("takes more than {} s", limit.count());
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return status == 0 ? "" : fmt::format("status {}: {}", status, contents(log_));
+  }
+
+ private:
+  std::filesystem::path log_;
+  ::pid_t process_ = -1;
+};
+
+TEST(CudaTexts, CompileByNvrtcWithinALimit) {
+  constexpr auto kLimit = std::chrono::seconds(60);
+  const char* const variable = std::getenv("HEARTH_CUDA_LIBRARY_PATH");
+  const std::string folders = variable == nullptr ? "/usr/local/cuda/lib64" : variable;
+  if (const auto nvrtc = NvrtcApi::open(folders); !nvrtc.has_value()) {
+    GTEST_SKIP() << nvrtc.error().text;
+  }
+  for (const auto& [hash, text] : all_texts()) {
+    const std::string why = Child(text, folders).wait(kLimit);
+    if (!why.empty()) {
+      const std::filesystem::path file = folder() / (text.kind + "-" + hash + ".cu");
+      std::ofstream(file) << text.text;
+      ADD_FAILURE() << file << " " << why;
+    }
   }
 }
 

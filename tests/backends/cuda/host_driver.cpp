@@ -14,6 +14,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -43,6 +44,8 @@ std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
 struct Event {
   std::atomic<std::uint64_t> recorded{0};  ///< How often it was recorded.
   std::atomic<std::uint64_t> reached{0};   ///< Up to which of them the streams have come.
+  std::atomic<std::int64_t> time_ns{0};    ///< When the stream reached it last.
+  bool has_time = true;
 };
 
 /// A piece of a stream's work: runs, or returns false if it has to wait.
@@ -360,8 +363,11 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   static_cast<void>(stream);  // the thread may look at it
   return kSuccess;
 }
-CUresult cuEventCreate(CUevent* event, unsigned /*flags*/) {
-  *event = reinterpret_cast<CUevent>(new Event());
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  constexpr unsigned kDisableTiming = 2;
+  auto* const made = new Event();
+  made->has_time = (flags & kDisableTiming) == 0;
+  *event = reinterpret_cast<CUevent>(made);
   return kSuccess;
 }
 CUresult cuEventDestroy_v2(CUevent event) {
@@ -372,6 +378,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   Event* const own = event_of(event);
   const std::uint64_t number = own->recorded.fetch_add(1) + 1;
   Machine::instance().push(stream_of(stream), [own, number] {
+    own->time_ns.store(std::chrono::steady_clock::now().time_since_epoch().count());
     own->reached.store(number);
     return true;
   });
@@ -381,8 +388,18 @@ CUresult cuEventQuery(CUevent event) {
   const Event& own = *event_of(event);
   return own.reached.load() >= own.recorded.load() ? kSuccess : kNotReady;
 }
-CUresult cuEventElapsedTime(float* milliseconds, CUevent /*begin*/, CUevent /*end*/) {
-  *milliseconds = 0;
+CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
+  constexpr CUresult kInvalidHandle = 400;
+  const Event& first = *event_of(begin);
+  const Event& last = *event_of(end);
+  if (!first.has_time || !last.has_time || first.recorded == 0 || last.recorded == 0) {
+    return kInvalidHandle;
+  }
+  if (cuEventQuery(begin) != kSuccess || cuEventQuery(end) != kSuccess) {
+    return kNotReady;
+  }
+  const auto ns = static_cast<double>(last.time_ns.load() - first.time_ns.load());
+  *milliseconds = static_cast<float>(ns / 1e6);
   return kSuccess;
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned /*flags*/) {
