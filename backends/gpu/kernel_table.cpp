@@ -102,7 +102,7 @@ Support supports_kernel(const KernelCall& call, const DeviceLimits& limits) {
   const KernelRow& row = kernel_row(kind);
   if (row.encode == nullptr) {
     return {.yes = false,
-            .reason = fmt::format("{}: Vulkan devices have no kernel for this op", name(kind))};
+            .reason = fmt::format("{}: GPU devices have no kernel for this op", name(kind))};
   }
   if (call.epilogue != nullptr && !row.takes_epilogue) {
     return {.yes = false, .reason = fmt::format("{} with an epilogue", name(kind))};

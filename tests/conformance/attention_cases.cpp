@@ -57,6 +57,17 @@ const std::vector<Sizes>& all_sizes() {
   return kAll;
 }
 
+// Whole tiles and ragged ones, of widths that kernels with fragments in registers take.
+const std::vector<Sizes>& tile_sizes() {
+  static const std::vector<Sizes> kAll{{{}, 2, 1, 70, 200, 64, 64},
+                                       {{1}, 2, 2, 200, 170, 64, 64},
+                                       {{}, 2, 2, 65, 100, 24, 64},
+                                       {{1}, 1, 1, 140, 150, 128, 120},
+                                       {{}, 4, 2, 90, 96, 64, 40},
+                                       {{}, 1, 1, 70, 80, 72, 128}};
+  return kAll;
+}
+
 enum class Mask { none, causal, bools, bool_line, floats };
 constexpr Mask kMasks[] = {Mask::none, Mask::causal, Mask::bools, Mask::bool_line, Mask::floats};
 
@@ -84,9 +95,9 @@ void add_mask(CallSpec& call, const Sizes& sizes, Mask mask) {
 
 // Each of the sizes with two of the masks, each of the masks with some of the sizes.
 template <class Make>
-void for_each_call(const Make& make) {
+void for_each_call(const std::vector<Sizes>& all, const Make& make) {
   std::size_t number = 0;
-  for (const Sizes& sizes : all_sizes()) {
+  for (const Sizes& sizes : all) {
     for (const std::size_t turn : {std::size_t{0}, std::size_t{2}}) {
       const Mask mask = kMasks[(number + turn) % std::size(kMasks)];
       make(sizes, mask, DType::f64, kDoubles);
@@ -96,9 +107,9 @@ void for_each_call(const Make& make) {
   }
 }
 
-OpCase forward_case() {
+OpCase forward_case(const std::vector<Sizes>& all) {
   OpCase out{.kind = OpKind::attention, .precision = Precision::sum, .calls = {}};
-  for_each_call([&](const Sizes& sizes, Mask mask, DType statistics, DtypeMask dtypes) {
+  for_each_call(all, [&](const Sizes& sizes, Mask mask, DType statistics, DtypeMask dtypes) {
     CallSpec call{.inputs = {{.shape = sizes.q()}, {.shape = sizes.k()}, {.shape = sizes.v()}},
                   .outputs = {{.shape = sizes.y()}},
                   .attributes = bytes_of(attributes_of(sizes, mask)),
@@ -114,9 +125,9 @@ OpCase forward_case() {
   return out;
 }
 
-OpCase backward_case() {
+OpCase backward_case(const std::vector<Sizes>& all) {
   OpCase out{.kind = OpKind::attention_backward, .precision = Precision::sum, .calls = {}};
-  for_each_call([&](const Sizes& sizes, Mask mask, DType statistics, DtypeMask dtypes) {
+  for_each_call(all, [&](const Sizes& sizes, Mask mask, DType statistics, DtypeMask dtypes) {
     CallSpec call{.inputs = {{.shape = sizes.y()},
                              {.shape = sizes.q(), .values = Values::probability},
                              {.shape = sizes.k(), .values = Values::probability},
@@ -139,7 +150,11 @@ OpCase backward_case() {
 }  // namespace
 
 std::vector<OpCase> attention_cases() {
-  return {forward_case(), backward_case()};
+  return {forward_case(all_sizes()), backward_case(all_sizes())};
+}
+
+std::vector<OpCase> attention_tile_cases() {
+  return {forward_case(tile_sizes()), backward_case(tile_sizes())};
 }
 
 }  // namespace hearth::conformance

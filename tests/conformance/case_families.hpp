@@ -27,6 +27,9 @@ inline constexpr DtypeMask kNarrowTypes =
 [[nodiscard]] std::vector<OpCase> pooling_cases();
 [[nodiscard]] std::vector<OpCase> row_cases();
 [[nodiscard]] std::vector<OpCase> attention_cases();
+/// Attention of more rows and other widths than in attention_cases(), which holds those of
+/// op_cases().
+[[nodiscard]] std::vector<OpCase> attention_tile_cases();
 [[nodiscard]] std::vector<OpCase> optimizer_cases();
 [[nodiscard]] std::vector<OpCase> indexing_cases();
 

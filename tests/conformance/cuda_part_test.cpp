@@ -1,5 +1,6 @@
 // A fixed part of the conformance cases for the host's driver of CUDA: some kinds of each family of
 // kernels. Each runs its first calls in one type. .ci/nightly runs the whole suite.
+#include "case_families.hpp"
 #include "conformance_suite.hpp"
 
 #include "runner.hpp"
@@ -68,6 +69,25 @@ TEST_P(CudaPart, AgreesWithTheOracle) {
   EXPECT_EQ(report.failed, 0) << report.to_string();
   EXPECT_GT(report.calls, 0) << report.to_string();
 }
+
+class CudaAttention : public ::testing::TestWithParam<DType> {};
+
+TEST_P(CudaAttention, TilesAgreeWithTheOracle) {
+  for (OpCase& part : attention_tile_cases()) {
+    for (CallSpec& call : part.calls) {
+      call.dtypes = static_cast<DtypeMask>(call.dtypes & dtype_bit(GetParam()));
+    }
+    const auto backend = make_backend();
+    const Report report = run_dense(make_target(*backend), part);
+    EXPECT_EQ(report.failed, 0) << report.to_string();
+    EXPECT_GT(report.calls, 0) << report.to_string();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtype,
+                         CudaAttention,
+                         ::testing::Values(DType::f16, DType::bf16),
+                         [](const auto& tested) { return std::string(name(tested.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Op, CudaPart, ::testing::ValuesIn(kParts), [](const auto& tested) {
   return std::string(name(tested.param.kind));

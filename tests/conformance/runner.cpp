@@ -110,7 +110,8 @@ std::string difference(const OutputCheck& check,
 
 class CaseRun {
  public:
-  CaseRun(const Target& target, const OpCase& op_case) : target_(target), case_(op_case) {}
+  CaseRun(const Target& target, const OpCase& op_case, bool is_dense)
+      : target_(target), case_(op_case), is_dense_(is_dense) {}
 
   Report run() {
     if (target_.precompile) {
@@ -134,15 +135,21 @@ class CaseRun {
     }
   }
 
+  std::vector<Layouts> chosen_layouts(const CallSpec& spec) const {
+    std::vector<Layouts> all = layouts_of(spec);
+    all.resize(is_dense_ ? 1 : all.size());  // the first is dense
+    return all;
+  }
+
   void announce(const CallSpec& spec, DType dtype) const {
-    for (const Layouts& layouts : layouts_of(spec)) {
+    for (const Layouts& layouts : chosen_layouts(spec)) {
       target_.precompile(PreparedCall(case_.kind, spec, dtype, layouts).call());
     }
   }
 
   void run_call(const CallSpec& spec, DType dtype) {
     std::vector<std::vector<Number>> dense;
-    for (const Layouts& layouts : layouts_of(spec)) {
+    for (const Layouts& layouts : chosen_layouts(spec)) {
       PreparedCall prepared(case_.kind, spec, dtype, layouts);
       if (prepared.has_repeats()) {
         check(spec, prepared, oracle(spec, dtype, layouts));
@@ -273,6 +280,7 @@ class CaseRun {
 
   const Target& target_;
   const OpCase& case_;
+  bool is_dense_;
   Report report_;
 };
 
@@ -311,7 +319,11 @@ std::string Report::to_string() const {
 }
 
 Report run_case(const Target& target, const OpCase& op_case) {
-  return CaseRun(target, op_case).run();
+  return CaseRun(target, op_case, false).run();
+}
+
+Report run_dense(const Target& target, const OpCase& op_case) {
+  return CaseRun(target, op_case, true).run();
 }
 
 }  // namespace hearth::conformance

@@ -42,5 +42,7 @@ struct Report {
 /// bool, dense and with all inputs transposed. Checks values, unchanged inputs, unchanged margins
 /// around the outputs, and a reason in each refusal.
 [[nodiscard]] Report run_case(const Target& target, const OpCase& op_case);
+/// As run_case(), with dense inputs alone.
+[[nodiscard]] Report run_dense(const Target& target, const OpCase& op_case);
 
 }  // namespace hearth::conformance

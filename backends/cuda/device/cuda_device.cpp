@@ -157,6 +157,7 @@ Status CudaDevice::read_limits() {
   limits_.is_exact_f16 = true;
   limits_.special_widths = 16U | 32U | 64U;
   limits_.multiprocessors = multiprocessors;
+  limits_.has_warp_products = architecture() >= 80;
   limits_.has_product_library = true;  // if the first product finds it
   limits_.interprets_always = options_.interprets_always;
   if (has_pages == 0) {

@@ -52,6 +52,7 @@ FN uint atomicCompSwap(uint& at, uint expected, uint wanted) {
 }
 FN uint atomicAdd(uint& at, uint x) { return ::atomicAdd(&at, x); }
 FN void* global_memory(uint64_t address) { return __cvta_global_to_generic(address); }
+FN uint shared_address(const void* at) { return (uint)__cvta_generic_to_shared(at); }
 #else
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
@@ -91,6 +92,9 @@ FN uint atomicCompSwap(uint& at, uint expected, uint wanted) {
 }
 FN uint atomicAdd(uint& at, uint x) { return (uint)__nvvm_atom_add_gen_i((int*)&at, (int)x); }
 FN void* global_memory(uint64_t address) { return (void*)(__attribute__((address_space(1))) void*)address; }
+FN uint shared_address(const void* at) {
+  return (uint)(uint64_t)(__attribute__((address_space(3))) const void*)at;
+}
 #endif
 FN float exp2(float x) {
   float y;
@@ -102,6 +106,30 @@ FN float log2(float x) {
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Four matrices of 8 x 8 elements of 16 bits. Thread i names the i-th row, of 16 bytes; it gets two
+// neighbours of each matrix: of row i / 4, or of column i / 4 of turned matrices.
+FN void load_matrices(uint* to, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+FN void load_matrices_turned(uint* to, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+// Adds the product of 16 x 16 and 16 x 8 elements, by a warp, to 16 x 8 sums.
+#define HEARTH_WARP_PRODUCT(name, type) \
+  FN void name(float* sum, const uint* a, uint b0, uint b1) { \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, " \
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)); \
+  }
+HEARTH_WARP_PRODUCT(multiply_f16, "f16")
+HEARTH_WARP_PRODUCT(multiply_bf16, "bf16")
 FN uint half_of_float(float x) {
   unsigned short y;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));

@@ -5,7 +5,8 @@
 // scores. Loads are of four elements where the layout allows it.
 // Tiles have 64 rows (32 of doubles: half the shared memory of lavapipe), or fewer for fewer rows:
 // single queries have tiles of 16. Where 16-bit operands lie in groups of eight, tiles of 64 use
-// matrix units (attention_units_text.hpp).
+// matrix units (attention_units_text.hpp), or units whose fragments lie in registers
+// (attention_warps_text.hpp).
 #include "attention_shader.hpp"
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "attention_text.hpp"
 #include "attention_tiles_text.hpp"
 #include "attention_units_text.hpp"
+#include "attention_warps_text.hpp"
 #include "backends/gpu/products/matrix_units_text.hpp"
 #include "backends/gpu/products/product.hpp"
 #include "backends/gpu/space/packs.hpp"
@@ -52,9 +54,12 @@ struct Tiling {
   std::int64_t splits = 1;
   std::int64_t chunk = 0;
   bool on_units = false;  ///< Products on matrix units.
+  int warps = 0;          ///< Warps of 16 rows with fragments in registers; 0: none.
   bool by_fours = false;  ///< Loads and stores of four elements.
 
-  [[nodiscard]] int threads() const noexcept { return own / 4 * (other / 4); }
+  [[nodiscard]] int threads() const noexcept {
+    return warps > 0 ? 32 * warps : own / 4 * (other / 4);
+  }
   [[nodiscard]] int columns() const noexcept { return other * blocks; }
 };
 
@@ -110,10 +115,50 @@ bool emulates_in_time(std::int64_t other, const Operands& operands, const Tiling
   return quotient_up(other, 64) * products * 1150 <= kSoftwareLoopSteps;
 }
 
+std::int64_t whole_steps(std::int64_t width) noexcept {
+  return quotient_up(width, 16) * 16;
+}
+
+// Tiles of warps; none if the operands do not fit into registers. The gradient of keys keeps two
+// results in them, so its tiles are the narrowest.
+Tiling warp_tiling(AttentionPass pass,
+                   const Operands& operands,
+                   const AttentionResults& results,
+                   const DeviceLimits& limits) noexcept {
+  constexpr std::int64_t kFewRows = 32;
+  const bool has_keys = pass == AttentionPass::key_grads;
+  const std::int64_t own = has_keys ? operands.keys : operands.rows();
+  const std::int64_t other = has_keys ? operands.rows() : operands.keys;
+  const std::int64_t widest = std::max(operands.width, operands.value_width);
+  const bool is_short = operands.dtype == DType::f16 || operands.dtype == DType::bf16;
+  if (!limits.has_warp_products || !is_short || operands.wide || own < kFewRows ||
+      other < kFewRows || operands.width < 8 || operands.value_width < 8 ||
+      widest > (has_keys ? 64 : kMostColumns) || !lies_in(8, pass, operands, results)) {
+    return {};
+  }
+  const std::int64_t heads = operands.heads.count();
+  const bool fills_twice =
+      heads * quotient_up(own, 128) >= 2 * std::int64_t{std::max(1, limits.multiprocessors)};
+  Tiling tiling{.own = 64, .other = 64, .warps = 4};
+  if (pass == AttentionPass::forward && fills_twice) {
+    tiling.own = 128;
+    tiling.warps = 8;
+  }
+  if (has_keys || (pass == AttentionPass::query_grads && widest > 64)) {
+    tiling.other = 32;
+  }
+  tiling.tiles = quotient_up(own, tiling.own);
+  tiling.chunk = operands.keys;
+  return tiling;
+}
+
 Tiling tiling_of(AttentionPass pass,
                  const Operands& operands,
                  const AttentionResults& results,
                  const DeviceLimits& limits) {
+  if (const Tiling tiling = warp_tiling(pass, operands, results, limits); tiling.warps > 0) {
+    return tiling;
+  }
   const bool is_forward = pass == AttentionPass::forward;
   const bool has_keys = pass == AttentionPass::key_grads;
   const std::int64_t own = has_keys ? operands.keys : operands.rows();
@@ -265,25 +310,44 @@ std::string defines(const Operands& operands, const Tiling& tiling, Kernel kerne
       operands.wide ? "((r) / p.queries)" : "int(divide(uint(r), p.queries_m, p.queries_h))");
 }
 
-// Shared memory and products on matrix units.
-std::string unit_tiles(const Operands& operands, const DeviceLimits& limits) {
+// Elements of 16 bits, eight or two at a time.
+std::string short_elements(const Operands& operands) {
   const bool is_f16 = operands.dtype == DType::f16;
   return fmt::format(
              "#define load_eight load8_{}\n#define FACTOR(bits) {}_to_f32(bits)\n"
              "#define PACKED(xy) {}\n#define KEPT_BITS {}\n"
-             "#define ROUNDED(x) f32_to_{}(x)\n{}",
+             "#define ROUNDED(x) f32_to_{}(x)\n",
              glsl_suffix(operands.dtype),
              glsl_suffix(operands.dtype),
              is_f16 ? "packHalf2x16(xy)"
                     : "(floatBitsToUint((xy).x) >> 16 | floatBitsToUint((xy).y) & 0xffff0000u)",
              is_f16 ? "0xffffe000u" : "0xffff0000u",
-             glsl_suffix(operands.dtype),
-             is_f16 ? "" : "#define COOPERATIVE_BF16\n") +
-         std::string(glsl_quads(operands.dtype)) + std::string(attention_text::kUnitWords) +
+             glsl_suffix(operands.dtype)) +
+         std::string(glsl_quads(operands.dtype));
+}
+
+// Shared memory and products on matrix units.
+std::string unit_tiles(const Operands& operands, const DeviceLimits& limits) {
+  return short_elements(operands) +
+         (operands.dtype == DType::f16 ? "" : "#define COOPERATIVE_BF16\n") +
+         std::string(attention_text::kUnitWords) +
          (limits.emulates_matrix_units
               ? std::string(attention_text::kEmulatedUnits)
               : "#define MEMORY words\n#define SUM_BITS 32\n" + std::string(kMatrixUnits)) +
          std::string(attention_text::kMatrix) + std::string(attention_text::kUnitTiles);
+}
+
+std::string warp_text(const Operands& operands, Kernel kernel) {
+  const auto main = kernel == Kernel::query_grads ? attention_text::kWarpQueryGrads
+                    : kernel == Kernel::key_grads ? attention_text::kWarpKeyGrads
+                                                  : attention_text::kWarpForward;
+  return short_elements(operands) +
+         fmt::format("#define WIDTH {}\n#define VALUES {}\n#define multiply_16 multiply_{}\n",
+                     whole_steps(operands.width),
+                     whole_steps(operands.value_width),
+                     glsl_suffix(operands.dtype)) +
+         std::string(attention_text::kMatrix) + std::string(attention_text::kScores) +
+         std::string(attention_text::kWarpTiles) + std::string(main);
 }
 
 std::string shader_text(const Operands& operands,
@@ -312,6 +376,9 @@ std::string shader_text(const Operands& operands,
   text += glsl_divide();
   text += glsl_math(math);
   text += operands.heads.glsl_places("head", operands.wide);
+  if (has_tiles && tiling.warps > 0) {
+    return text + warp_text(operands, kernel);
+  }
   if (on_units) {
     text += unit_tiles(operands, limits);
   } else {
@@ -364,6 +431,8 @@ Status dispatch(Kernel kernel,
       .add(tiling.own)
       .add(tiling.other)
       .add(tiling.blocks)
+      .add(tiling.warps == 0 ? 0U : static_cast<std::uint32_t>(whole_steps(operands.width)))
+      .add(tiling.warps == 0 ? 0U : static_cast<std::uint32_t>(whole_steps(operands.value_width)))
       .add(operands.heads.rank());
   const auto text = [&] {
     return shader_text(

@@ -25,7 +25,9 @@ struct DeviceLimits {
   bool has_khr_matrices = false;  ///< The matrices are KHR's, so shaders are rewritten; else NV's.
   bool has_cooperative_bf16 = false;  ///< bfloat16 to f32 by KHR, 16x16x16.
   bool has_cooperative_i8 = false;    ///< i8 to i32 by KHR, 16x16x32.
-  bool sums_f16 = false;              ///< f16 products are summed in f16, as the program allows.
+  /// The texts' load_matrices(), multiply_f16() and multiply_bf16(): 16 x 8 x 16, by a warp.
+  bool has_warp_products = false;
+  bool sums_f16 = false;  ///< f16 products are summed in f16, as the program allows.
   /// Runs the kernels of matrix units without such units: see product.cpp.
   bool emulates_matrix_units = false;
   bool has_product_library = false;  ///< KernelEncoder::product_by_library() may take products.

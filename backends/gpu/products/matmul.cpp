@@ -16,9 +16,9 @@ std::int64_t batch_stride(const TensorView& view, int from_end) noexcept {
 }  // namespace
 
 Support supports_matmul(const KernelCall& call, const DeviceLimits& limits) {
-  // A product of 16 bits on matrix units takes a fraction of the time of one that sums by itself.
-  const bool is_on_units =
-      call.inputs[0].dtype == DType::f16 || call.inputs[0].dtype == DType::bf16;
+  // A product on matrix units takes a fraction of the time of one that sums by itself.
+  const DType dtype = call.inputs[0].dtype;
+  const bool is_on_units = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8;
   if (call.epilogue != nullptr && limits.has_product_library && is_on_units) {
     return {.yes = false, .reason = "matmul: the library's products have no epilogue"};
   }

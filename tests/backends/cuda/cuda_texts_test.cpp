@@ -37,6 +37,7 @@ constexpr gpu::DeviceLimits kCard{.subgroup_size = 32,
                                   .has_f16_arithmetic = true,
                                   .is_exact_f16 = true,
                                   .special_widths = 112,
+                                  .has_warp_products = true,
                                   .multiprocessors = 132};
 
 struct Text {

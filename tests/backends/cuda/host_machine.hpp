@@ -110,6 +110,71 @@ FN uint atomicAdd(uint& at, uint x) {
   at += x;
   return before;
 }
+// ---- products of a warp, whose threads pass their operands through memory ----
+
+inline constexpr uint kMostThreads = 1024;
+struct WarpOperands {
+  const void* row;
+  uint a[4];
+  uint b[2];
+};
+inline WarpOperands hearth_operands[kMostThreads];
+
+FN uint short_at(uint pair, uint place) {
+  return place % 2 == 0 ? pair & 0xffffU : pair >> 16U;
+}
+FN void load_matrices_as(uint* to, const void* row, bool is_turned) {
+  const WarpOperands* const warp = &hearth_operands[THREAD / 32 * 32];
+  const uint lane = THREAD % 32;
+  hearth_operands[THREAD].row = row;
+  warp_barrier();
+  for (uint matrix = 0; matrix < 4; ++matrix) {
+    uint pair[2];
+    for (uint i = 0; i < 2; ++i) {
+      const uint of_row = is_turned ? lane % 4 * 2 + i : lane / 4;
+      const uint column = is_turned ? lane / 4 : lane % 4 * 2 + i;
+      std::uint16_t element = 0;
+      std::memcpy(&element,
+                  static_cast<const char*>(warp[matrix * 8 + of_row].row) + 2 * column,
+                  sizeof element);
+      pair[i] = element;
+    }
+    to[matrix] = pair[0] | pair[1] << 16U;
+  }
+  warp_barrier();
+}
+FN void load_matrices(uint* to, const void* row) {
+  load_matrices_as(to, row, false);
+}
+FN void load_matrices_turned(uint* to, const void* row) {
+  load_matrices_as(to, row, true);
+}
+template <class Value>
+FN void multiply_as(float* sum, const uint* a, uint b0, uint b1, Value value) {
+  WarpOperands& own = hearth_operands[THREAD];
+  const WarpOperands* const warp = &hearth_operands[THREAD / 32 * 32];
+  const uint lane = THREAD % 32;
+  std::memcpy(own.a, a, sizeof own.a);
+  own.b[0] = b0;
+  own.b[1] = b1;
+  warp_barrier();
+  for (uint e = 0; e < 4; ++e) {
+    const uint row = lane / 4 + e / 2 * 8;
+    const uint column = lane % 4 * 2 + e % 2;
+    for (uint k = 0; k < 16; ++k) {
+      const uint of_a = warp[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2];
+      const uint of_b = warp[column * 4 + k % 8 / 2].b[k / 8];
+      sum[e] += value(short_at(of_a, k)) * value(short_at(of_b, k));
+    }
+  }
+  warp_barrier();
+}
+FN void multiply_f16(float* sum, const uint* a, uint b0, uint b1) {
+  multiply_as(sum, a, b0, b1, [](uint bits) { return float_of_half(bits); });
+}
+FN void multiply_bf16(float* sum, const uint* a, uint b0, uint b1) {
+  multiply_as(sum, a, b0, b1, [](uint bits) { return uintBitsToFloat(bits << 16U); });
+}
 FN void* global_memory(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
 }
