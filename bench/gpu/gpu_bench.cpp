@@ -201,6 +201,11 @@ void layers(const Figures& figures) {
          dtype,
          {heads, heads + 0.5, heads + 0.25},
          [](const Inputs& in) { return attention(in[0], in[1], in[2]); });
+    const Tensor texts = make({8, 12, 1024, 64});
+    both("attention_causal_b8_h12_s1024_w64",
+         dtype,
+         {texts, texts + 0.5, texts + 0.25},
+         [](const Inputs& in) { return attention(in[0], in[1], in[2], {.causal = true}); });
     const Tensor rows = make({8192, 512});
     const Tensor wide = make({8192, 2048});
     const auto linear = [](const Inputs& in) { return matmul(in[0], transpose(in[1]), in[2]); };

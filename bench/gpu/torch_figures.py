@@ -6,6 +6,7 @@ timed by events of the device, after the clocks have been warmed up.
 
 torch_figures.py [SECTION ...]: copy transfers gelu rows matmul layers launch train transformer
 """
+import functools
 import json
 import math
 import sys
@@ -172,6 +173,9 @@ def layers():
 
         heads = make(32, 8, 256, 64)
         both("attention_b32_h8_s256_w64", name, nn.functional.scaled_dot_product_attention, heads, heads + 0.5, heads + 0.25)
+        texts = make(8, 12, 1024, 64)
+        causal = functools.partial(nn.functional.scaled_dot_product_attention, is_causal=True)
+        both("attention_causal_b8_h12_s1024_w64", name, causal, texts, texts + 0.5, texts + 0.25)
         rows, wide = make(8192, 512), make(8192, 2048)
         both("linear_512_2048", name, nn.functional.linear, rows, make(2048, 512), make(2048))
         both("linear_2048_512", name, nn.functional.linear, wide, make(512, 2048), make(512))

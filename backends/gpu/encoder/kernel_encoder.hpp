@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include <hearth/backends/kernel.hpp>
@@ -70,13 +71,21 @@ class KernelEncoder {
     static_cast<void>(text);
     return false;
   }
-  /// Adds a product by the library of the device's maker. Returns false, and adds nothing, if there
-  /// is none, or if it does not take the product.
-  ///
-  /// Errors: out_of_memory.
-  [[nodiscard]] virtual Result<bool> product_by_library(const LibraryProduct& product) {
+  /// The workspace, in bytes, of a product by the library of the device's maker. None: there is no
+  /// library, or it does not take the product.
+  [[nodiscard]] virtual std::optional<std::int64_t> library_workspace(
+      const LibraryProduct& product) {
     static_cast<void>(product);
-    return false;
+    return std::nullopt;
+  }
+  /// Adds such a product. `workspace`: the address of its bytes, a multiple of 256.
+  ///
+  /// Errors: those of the device.
+  [[nodiscard]] virtual Status product_by_library(const LibraryProduct& product,
+                                                  std::uint64_t workspace) {
+    static_cast<void>(product);
+    static_cast<void>(workspace);
+    return Error{.code = ErrorCode::internal, .text = "there is no library of products"};
   }
   /// Makes the launch's writes so far visible to its later dispatches.
   virtual void barrier() = 0;

@@ -64,22 +64,23 @@ Result<bool> LaunchEncoder::dispatch_made(const KernelKey& key,
   return true;
 }
 
-Result<bool> LaunchEncoder::product_by_library(const LibraryProduct& product) {
+std::optional<std::int64_t> LaunchEncoder::library_workspace(const LibraryProduct& product) {
   const LibraryCall* const call = products_ != nullptr ? products_->find(product) : nullptr;
-  if (call == nullptr || !terms_.records || terms_.only_queries) {
-    return call != nullptr;
+  return call == nullptr ? std::nullopt : std::optional(call->scratch_bytes());
+}
+
+Status LaunchEncoder::product_by_library(const LibraryProduct& product, std::uint64_t workspace) {
+  if (!terms_.records || terms_.only_queries) {
+    return {};
   }
-  std::uint64_t scratch_at = 0;
-  if (call->scratch_bytes() > 0) {
-    constexpr std::uint64_t kAlignment = 256;  // cuBLASLt refuses a workspace at other addresses
-    HEARTH_TRY(scratch_at, scratch(call->scratch_bytes() + std::int64_t{kAlignment} - 1));
-    scratch_at = (scratch_at + kAlignment - 1) / kAlignment * kAlignment;
+  const LibraryCall* const call = products_ != nullptr ? products_->find(product) : nullptr;
+  if (call == nullptr) {
+    return Error{.code = ErrorCode::internal, .text = "the library has no call for a product"};
   }
   ParameterBlock parameters;
-  parameters.add(product.a).add(product.b).add(product.y).add(product.bias).add(scratch_at);
+  parameters.add(product.a).add(product.b).add(product.y).add(product.bias).add(workspace);
   ++dispatches_;
-  HEARTH_TRY_STATUS(ops_.dispatch(*call, parameters));
-  return true;
+  return ops_.dispatch(*call, parameters);
 }
 
 void LaunchEncoder::barrier() {

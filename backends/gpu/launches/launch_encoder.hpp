@@ -58,7 +58,10 @@ class LaunchEncoder final : public KernelEncoder {
                                            const ParameterBlock& parameters,
                                            Grid grid) override;
   [[nodiscard]] bool is_compiled_later(const KernelKey& key, KernelText text) override;
-  [[nodiscard]] Result<bool> product_by_library(const LibraryProduct& product) override;
+  [[nodiscard]] std::optional<std::int64_t> library_workspace(
+      const LibraryProduct& product) override;
+  [[nodiscard]] Status product_by_library(const LibraryProduct& product,
+                                          std::uint64_t workspace) override;
   void barrier() override;
   [[nodiscard]] Result<std::uint64_t> scratch(std::int64_t size_bytes) override;
   [[nodiscard]] std::uint64_t error_cell() const noexcept override { return terms_.cell; }

@@ -2,6 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "product.hpp"
+#include "side_copy.hpp"
 
 namespace hearth::gpu {
 namespace {
@@ -14,6 +19,151 @@ bool is_for_library(DType dtype, std::int64_t rows, std::int64_t columns, double
   const bool is_short = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8;
   return is_short ? work >= kLeastWorkOnUnits
                   : work >= kLeastWork && rows > kFewColumns && columns > kFewColumns;
+}
+
+std::uint64_t address_of(const std::byte* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data);  // NOLINT: a device address
+}
+
+// True if each line of the side begins at a whole word of 16 bytes, as the library's fast kernels
+// demand. Those of i8 also demand lines along the depth.
+bool lies_in_words(const MatrixProduct& p, const SideWalk& walk) noexcept {
+  constexpr std::int64_t kWordBytes = 16;
+  const std::int64_t size = size_bytes(p.dtype);
+  const bool along = walk.depth_stride == 1 || p.depth == 1;
+  const bool across = walk.side_stride == 1 || walk.side_size == 1;
+  const std::int64_t line = along ? walk.side_stride : walk.depth_stride;
+  const std::int64_t lines = along ? walk.side_size : p.depth;
+  const std::int64_t matrix = p.batch_rank == 0 ? 0 : p.batch[0].*walk.batch_stride;
+  return (along || (across && p.dtype != DType::i8)) && address_of(walk.data) % kWordBytes == 0 &&
+         (lines == 1 || line * size % kWordBytes == 0) && matrix * size % kWordBytes == 0;
+}
+
+// The sides that are copied, and the rows of the result, so that each line begins at a whole word.
+struct Padding {
+  std::optional<SideCopy> a = {};
+  std::optional<SideCopy> b = {};
+  SideForm a_form = {};
+  SideForm b_form = {};
+  std::int64_t depth = 0;
+  std::int64_t y_row = 0;
+  std::int64_t y_bytes = 0;  ///< Scratch of the result; 0: it is stored in place.
+
+  [[nodiscard]] std::int64_t bytes() const noexcept {
+    return (a ? a->bytes() : 0) + (b ? b->bytes() : 0) + y_bytes;
+  }
+};
+
+// Copies pay where each of their bytes is multiplied often. A result in scratch is written twice
+// and read once.
+Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limits) noexcept {
+  constexpr double kLeastWork = 16;  // multiplications of a byte
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 32U;
+  const bool is_short = p.dtype == DType::f16 || p.dtype == DType::bf16 || p.dtype == DType::i8;
+  const Padding none{.depth = p.depth, .y_row = p.columns};
+  if (!is_short || work < limits.copied_from) {
+    return none;
+  }
+  Padding padding = none;
+  const std::int64_t unit = 16 / size_bytes(p.dtype);
+  const bool pads_depth = p.dtype == DType::i8 && p.depth % unit != 0;
+  padding.depth = pads_depth ? rounded_up(p.depth, unit) : p.depth;
+  const auto copy = [&](const SideWalk& walk, std::optional<SideCopy>& to, SideForm& form) {
+    if (pads_depth || (walk.side_size > 1 && !lies_in_words(p, walk))) {
+      form = {.along_depth = p.dtype == DType::i8 || form_of_copy(walk, 1).along_depth, .width = 1};
+      to = copy_of(p, walk, padding.depth, form);
+    }
+  };
+  copy(a_walk_of(p), padding.a, padding.a_form);
+  copy(b_walk_of(p), padding.b, padding.b_form);
+  const std::int64_t sum_bytes = p.dtype == DType::i8 ? 4 : size_bytes(p.dtype);
+  const std::int64_t matrices = p.batch_rank == 0 ? 1 : p.batch[0].size;
+  const std::int64_t elements = matrices * p.rows * p.columns;
+  if (p.rows > 1 && p.columns * sum_bytes % 16 != 0 && elements < kMostProductAxis) {
+    padding.y_row = rounded_up(p.columns, 16 / sum_bytes);
+    padding.y_bytes = matrices * p.rows * padding.y_row * sum_bytes;
+  }
+  const bool is_worth = work >= kLeastWork * static_cast<double>(padding.bytes());
+  return is_worth && padding.bytes() <= kMostBytes ? padding : none;
+}
+
+LibraryProduct product_of(const MatrixProduct& p, std::int64_t y_row, std::uint64_t y) noexcept {
+  return {.dtype = p.dtype,
+          .a = address_of(p.a),
+          .b = address_of(p.b),
+          .y = y,
+          .bias = address_of(p.bias),
+          .matrices = p.batch_rank == 0 ? 1 : p.batch[0].size,
+          .a_matrix = p.batch[0].a,
+          .b_matrix = p.batch[0].b,
+          .rows = p.rows,
+          .columns = p.columns,
+          .depth = p.depth,
+          .a_row = p.a_row,
+          .a_depth = p.a_depth,
+          .b_depth = p.b_depth,
+          .b_column = p.b_column,
+          .y_row = y_row};
+}
+
+// Phases: the sides' copies; whether the library takes the product; scratch; copies, product and
+// trimmed result.
+Result<bool> encode_padded(MatrixProduct p,
+                           const Padding& padding,
+                           std::uint64_t y,
+                           KernelEncoder& encoder) {
+  constexpr std::int64_t kPiece = 256;  // cuBLASLt refuses a workspace at other addresses
+  const DType sums = p.dtype == DType::i8 ? DType::i32 : p.dtype;
+  std::uint64_t next = 0;
+  const auto piece = [&next](std::int64_t bytes) {
+    return std::exchange(next, next + static_cast<std::uint64_t>(rounded_up(bytes, kPiece)));
+  };
+  const auto place = [&](std::uint64_t begin) {
+    next = begin;
+    const auto use = [&](const std::optional<SideCopy>& copy, SideForm form, bool is_a) {
+      if (copy) {
+        const std::uint64_t at = piece(copy->bytes());
+        use_copy(p, *copy, form, reinterpret_cast<const std::byte*>(at), is_a);  // NOLINT
+      }
+    };
+    use(padding.a, padding.a_form, true);
+    use(padding.b, padding.b_form, false);
+    p.depth = padding.depth;
+    return product_of(p, padding.y_row, padding.y_bytes > 0 ? piece(padding.y_bytes) : y);
+  };
+  const MatrixProduct original = p;
+  const std::optional<std::int64_t> workspace = encoder.library_workspace(place(0));
+  if (!workspace) {
+    return false;
+  }
+  std::uint64_t begin = 0;
+  if (const std::int64_t bytes = static_cast<std::int64_t>(next) + *workspace; bytes > 0) {
+    HEARTH_TRY(begin, encoder.scratch(bytes + kPiece - 1));
+    begin = static_cast<std::uint64_t>(rounded_up(static_cast<std::int64_t>(begin), kPiece));
+  }
+  p = original;
+  const LibraryProduct product = place(begin);
+  if (padding.a) {
+    HEARTH_TRY_STATUS(encode_side_copy(*padding.a, product.a, encoder));
+  }
+  if (padding.b) {
+    HEARTH_TRY_STATUS(encode_side_copy(*padding.b, product.b, encoder));
+  }
+  if (padding.a || padding.b) {
+    encoder.barrier();
+  }
+  HEARTH_TRY_STATUS(encoder.product_by_library(product, next));
+  if (padding.y_bytes > 0) {
+    encoder.barrier();
+    HEARTH_TRY_STATUS(encode_trimmed_copy(sums,
+                                          product.y,
+                                          product.y_row * size_bytes(sums),
+                                          product.columns,
+                                          product.matrices * product.rows,
+                                          y,
+                                          encoder));
+  }
+  return true;
 }
 
 }  // namespace
@@ -30,24 +180,14 @@ Result<bool> encode_by_library(const MatrixProduct& p,
       !is_for_library(p.dtype, p.rows, p.columns, work)) {
     return false;
   }
-  const auto address = [](const std::byte* data) {
-    return std::uint64_t{reinterpret_cast<std::uintptr_t>(data)};  // NOLINT: a device address
-  };
-  return encoder.product_by_library({.dtype = p.dtype,
-                                     .a = address(p.a),
-                                     .b = address(p.b),
-                                     .y = address(call.outputs[0].data),
-                                     .bias = address(p.bias),
-                                     .matrices = p.batch_rank == 0 ? 1 : p.batch[0].size,
-                                     .a_matrix = p.batch[0].a,
-                                     .b_matrix = p.batch[0].b,
-                                     .rows = p.rows,
-                                     .columns = p.columns,
-                                     .depth = p.depth,
-                                     .a_row = p.a_row,
-                                     .a_depth = p.a_depth,
-                                     .b_depth = p.b_depth,
-                                     .b_column = p.b_column});
+  const std::uint64_t y = address_of(call.outputs[0].data);
+  const Padding padding = padding_of(p, work, encoder.limits());
+  Result<bool> is_done = encode_padded(
+      p, y % 16 == 0 ? padding : Padding{.depth = p.depth, .y_row = p.columns}, y, encoder);
+  const bool is_too_large = !is_done.has_value() && padding.bytes() > 0 &&
+                            is_done.error().code == ErrorCode::out_of_memory;
+  return is_too_large ? encode_padded(p, {.depth = p.depth, .y_row = p.columns}, y, encoder)
+                      : std::move(is_done);
 }
 
 }  // namespace hearth::gpu

@@ -64,16 +64,8 @@ void transpose(Layouts& layouts) noexcept {
   }
 }
 
-struct Walk {
-  const std::byte* data;
-  std::int64_t side_size;
-  std::int64_t side_stride;
-  std::int64_t depth_stride;
-  std::int64_t BatchAxis::*batch_stride;
-};
-
 // True if a side can be read `width` elements at a time, along the depth or across it.
-bool has_form(const MatrixProduct& p, const Walk& walk, int width, SideForm& form) noexcept {
+bool has_form(const MatrixProduct& p, const SideWalk& walk, int width, SideForm& form) noexcept {
   const std::uintptr_t bytes = width > 4 ? 16 : quad_alignment(p.dtype);
   bool is_aligned = reinterpret_cast<std::uintptr_t>(walk.data) % bytes == 0;  // NOLINT
   for (int i = 0; i < p.batch_rank; ++i) {
@@ -87,7 +79,7 @@ bool has_form(const MatrixProduct& p, const Walk& walk, int width, SideForm& for
   return is_aligned && (along || across);
 }
 
-SideForm form_of(const MatrixProduct& p, const Walk& walk) noexcept {
+SideForm form_of(const MatrixProduct& p, const SideWalk& walk) noexcept {
   SideForm form;
   if (has_form(p, walk, 4, form)) {
     return form;
@@ -315,13 +307,6 @@ struct Sides {
   }
 };
 
-Walk a_walk_of(const MatrixProduct& p) noexcept {
-  return {p.a, p.rows, p.a_row, p.a_depth, &BatchAxis::a};
-}
-Walk b_walk_of(const MatrixProduct& p) noexcept {
-  return {p.b, p.columns, p.b_column, p.b_depth, &BatchAxis::b};
-}
-
 Sides sides_in_place(const MatrixProduct& p, const DeviceLimits& limits) noexcept {
   Sides sides{.depth = p.depth};
   const int word = unit_word(p.dtype);
@@ -331,46 +316,6 @@ Sides sides_in_place(const MatrixProduct& p, const DeviceLimits& limits) noexcep
     sides.b = form_of(p, b_walk_of(p));
   }
   return sides;
-}
-
-std::int64_t rounded_up(std::int64_t size, std::int64_t unit) noexcept {
-  return (size + unit - 1) / unit * unit;
-}
-
-// A copy's lines lie along the depth if the side's neighbours do, else across it.
-SideForm form_of_copy(const Walk& walk, int width) noexcept {
-  const bool is_nearer = std::abs(walk.depth_stride) <= std::abs(walk.side_stride);
-  return {.along_depth = walk.depth_stride == 1 || (walk.side_stride != 1 && is_nearer),
-          .width = width};
-}
-
-SideCopy copy_of(const MatrixProduct& p, const Walk& walk, std::int64_t depth, int width) noexcept {
-  const std::int64_t unit = std::max<std::int64_t>(width, 16 / size_bytes(p.dtype));
-  SideCopy copy{.dtype = p.dtype, .from = walk.data};
-  if (form_of_copy(walk, width).along_depth) {
-    copy.length = p.depth;
-    copy.step = walk.depth_stride;
-    copy.lines = walk.side_size;
-    copy.line_stride = walk.side_stride;
-    copy.copied_length = rounded_up(depth, unit);
-    copy.copied_lines = walk.side_size;
-  } else {
-    copy.length = walk.side_size;
-    copy.step = walk.side_stride;
-    copy.lines = p.depth;
-    copy.line_stride = walk.depth_stride;
-    copy.copied_length = rounded_up(walk.side_size, unit);
-    copy.copied_lines = depth;
-  }
-  for (int i = 0; i < p.batch_rank; ++i) {
-    const BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
-    if (axis.*walk.batch_stride != 0) {
-      const auto at = static_cast<std::size_t>(copy.batch_rank++);
-      copy.batch_size[at] = axis.size;
-      copy.batch_stride[at] = axis.*walk.batch_stride;
-    }
-  }
-  return copy;
 }
 
 // A copy costs its bytes twice; a product without it loses most of its rate. So a copy pays if each
@@ -389,8 +334,8 @@ Sides copied_sides(const Layouts& layouts, const DeviceLimits& limits) noexcept 
       static_cast<double>(p.rows) * static_cast<double>(p.columns) * static_cast<double>(p.depth);
   const double work = static_cast<double>(layouts.matrices) * of_matrix;
   const int word = cooperates ? unit_word(p.dtype) : 4;
-  const Walk a = a_walk_of(p);
-  const Walk b = b_walk_of(p);
+  const SideWalk a = a_walk_of(p);
+  const SideWalk b = b_walk_of(p);
   const bool has_a = has_form(p, a, word, sides.a);
   const bool has_b = has_form(p, b, word, sides.b);
   if (work < limits.copied_from || p.rows <= kFewColumns || p.columns <= kFewColumns ||
@@ -399,43 +344,23 @@ Sides copied_sides(const Layouts& layouts, const DeviceLimits& limits) noexcept 
   }
   const std::int64_t slice = cooperates ? std::int64_t{8} * word : kLongestSlice;
   const std::int64_t whole = rounded_up(p.depth, slice);
-  const std::int64_t beside = (has_a ? copy_of(p, a, whole, word).bytes() : 0) +
-                              (has_b ? copy_of(p, b, whole, word).bytes() : 0);
+  const std::int64_t beside = (has_a ? copy_of(p, a, whole, form_of_copy(a, word)).bytes() : 0) +
+                              (has_b ? copy_of(p, b, whole, form_of_copy(b, word)).bytes() : 0);
   const bool copies_both = whole != p.depth && of_matrix >= limits.baked_from &&
                            whole >= kFewSlices * slice &&
                            work >= kWorthExact * static_cast<double>(beside);
   sides.depth = copies_both ? whole : p.depth;
   if (!has_a || copies_both) {
     sides.a = form_of_copy(a, word);
-    sides.a_copy = copy_of(p, a, sides.depth, word);
+    sides.a_copy = copy_of(p, a, sides.depth, sides.a);
   }
   if (!has_b || copies_both) {
     sides.b = form_of_copy(b, word);
-    sides.b_copy = copy_of(p, b, sides.depth, word);
+    sides.b_copy = copy_of(p, b, sides.depth, sides.b);
   }
   const double least = cooperates ? kWorthOnUnits : kWorthInTiles;
   const bool is_worth = work >= least * static_cast<double>(sides.copy_bytes());
   return is_worth && sides.copy_bytes() <= kMostBytes ? sides : Sides{};
-}
-
-// Replaces the side by its copy.
-void use_copy(MatrixProduct& p,
-              const SideCopy& copy,
-              SideForm form,
-              const std::byte* data,
-              bool is_a) noexcept {
-  (is_a ? p.a : p.b) = data;
-  (is_a ? p.a_row : p.b_column) = form.along_depth ? copy.copied_length : 1;
-  (is_a ? p.a_depth : p.b_depth) = form.along_depth ? 1 : copy.copied_length;
-  std::int64_t stride = copy.copied_lines * copy.copied_length;
-  for (int i = p.batch_rank - 1; i >= 0; --i) {
-    BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
-    std::int64_t& own = is_a ? axis.a : axis.b;
-    if (own != 0) {
-      own = stride;
-      stride *= axis.size;
-    }
-  }
 }
 
 // Phases: the kernel's arguments; the plan; scratch for copies and parts; dispatches.

@@ -123,7 +123,129 @@ std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
                                   "count)");
 }
 
+// Copies lines that lie apart to neighbouring lines. A thread writes 16 bytes of the copy, from one
+// line if it can.
+constexpr std::string_view kTrimmedMembers =
+    "uint64_t from; uint64_t to; uint64_t line_bytes; uint words; uint elements; uint length; "
+    "uint factor; uint shift; ";
+constexpr std::string_view kTrimmedMain = R"(
+#if ELEMENT_BYTES == 4
+#define ELEMENT_AT(address) Words32u(address).v[0]
+#define PUT_ELEMENT(address, x) OneElement(address).v = x
+WRITE_BUFFER_ONE(OneElement, uint, 4);
+#else
+#define ELEMENT_AT(address) uint(Words16(address).v[0])
+#define PUT_ELEMENT(address, x) OneElement(address).v = uint16_t(x)
+WRITE_BUFFER_ONE(OneElement, uint16_t, 2);
+#endif
+FN uint64_t place_of(uint e) {{
+  const uint line = divide(e, p.factor, p.shift);
+  return p.from + uint64_t(line) * p.line_bytes + uint64_t((e - line * p.length) * uint(ELEMENT_BYTES));
+}}
+FN void main() {{
+  const uint count = 16u / uint(ELEMENT_BYTES);
+  const uint i = GROUP * {0}u + THREAD;
+  if (i >= p.words) {{
+    return;
+  }}
+  const uint first = i * count;
+  const uint64_t at = place_of(first);
+  if (first + count <= p.elements &&
+      place_of(first + count - 1u) == at + uint64_t((count - 1u) * uint(ELEMENT_BYTES))) {{
+    Word(p.to + uint64_t(i) * 16ul).v = word_at(at, 16u);
+    return;
+  }}
+  for (uint e = first; e < min(first + count, p.elements); ++e) {{
+    PUT_ELEMENT(p.to + uint64_t(e) * uint64_t(ELEMENT_BYTES), ELEMENT_AT(place_of(e)));
+  }}
+}}
+)";
+
+std::string trimmed_text(DType dtype, std::size_t parameter_bytes) {
+  std::string text = glsl_prelude({.threads = kThreads});
+  text += glsl_parameters(kTrimmedMembers, parameter_bytes);
+  text += glsl_divide();
+  text += fmt::format(
+      "#define ELEMENT_BYTES {}\n"
+      "READ_BUFFER_ONE(Source, uvec4, 16);\nWRITE_BUFFER_ONE(Word, uvec4, 16);\n",
+      size_bytes(dtype));
+  text += kNeighbours;
+  return text + fmt::format(fmt::runtime(kTrimmedMain), kThreads);
+}
+
 }  // namespace
+
+// ---- sides ----
+
+SideWalk a_walk_of(const MatrixProduct& p) noexcept {
+  return {p.a, p.rows, p.a_row, p.a_depth, &BatchAxis::a};
+}
+SideWalk b_walk_of(const MatrixProduct& p) noexcept {
+  return {p.b, p.columns, p.b_column, p.b_depth, &BatchAxis::b};
+}
+
+std::int64_t rounded_up(std::int64_t size, std::int64_t unit) noexcept {
+  return (size + unit - 1) / unit * unit;
+}
+
+SideForm form_of_copy(const SideWalk& walk, int width) noexcept {
+  const bool is_nearer = std::abs(walk.depth_stride) <= std::abs(walk.side_stride);
+  return {.along_depth = walk.depth_stride == 1 || (walk.side_stride != 1 && is_nearer),
+          .width = width};
+}
+
+SideCopy copy_of(const MatrixProduct& p,
+                 const SideWalk& walk,
+                 std::int64_t depth,
+                 SideForm form) noexcept {
+  const std::int64_t unit = std::max<std::int64_t>(form.width, 16 / size_bytes(p.dtype));
+  SideCopy copy{.dtype = p.dtype, .from = walk.data};
+  if (form.along_depth) {
+    copy.length = p.depth;
+    copy.step = walk.depth_stride;
+    copy.lines = walk.side_size;
+    copy.line_stride = walk.side_stride;
+    copy.copied_length = rounded_up(depth, unit);
+    copy.copied_lines = walk.side_size;
+  } else {
+    copy.length = walk.side_size;
+    copy.step = walk.side_stride;
+    copy.lines = p.depth;
+    copy.line_stride = walk.depth_stride;
+    copy.copied_length = rounded_up(walk.side_size, unit);
+    copy.copied_lines = depth;
+  }
+  for (int i = 0; i < p.batch_rank; ++i) {
+    const BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    if (axis.*walk.batch_stride != 0) {
+      const auto at = static_cast<std::size_t>(copy.batch_rank++);
+      copy.batch_size[at] = axis.size;
+      copy.batch_stride[at] = axis.*walk.batch_stride;
+    }
+  }
+  return copy;
+}
+
+void use_copy(MatrixProduct& p,
+              const SideCopy& copy,
+              SideForm form,
+              const std::byte* data,
+              bool is_a) noexcept {
+  (is_a ? p.a : p.b) = data;
+  (is_a ? p.a_row : p.b_column) = form.along_depth ? copy.copied_length : 1;
+  (is_a ? p.a_depth : p.b_depth) = form.along_depth ? 1 : copy.copied_length;
+  std::int64_t stride = copy.copied_lines * copy.copied_length;
+  for (int i = p.batch_rank - 1; i >= 0; --i) {
+    BatchAxis& axis = p.batch[static_cast<std::size_t>(i)];
+    std::int64_t& own = is_a ? axis.a : axis.b;
+    if (own != 0) {
+      own = stride;
+      stride *= axis.size;
+    }
+  }
+}
+
+// ---- copies ----
 
 std::int64_t SideCopy::matrices() const noexcept {
   std::int64_t count = 1;
@@ -166,6 +288,31 @@ Status encode_side_copy(const SideCopy& copy, std::uint64_t to, KernelEncoder& e
       .add(copy.step == 1)
       .add(copy.batch_rank);
   const auto text = [&] { return text_of(copy, parameters.size_bytes()); };
+  return encoder.dispatch(key, text, parameters, encoder.linear((words + kThreads - 1) / kThreads));
+}
+
+Status encode_trimmed_copy(DType dtype,
+                           std::uint64_t from,
+                           std::int64_t line_bytes,
+                           std::int64_t length,
+                           std::int64_t lines,
+                           std::uint64_t to,
+                           KernelEncoder& encoder) {
+  const std::int64_t elements = length * lines;
+  const std::int64_t words = (elements * size_bytes(dtype) + kWordBytes - 1) / kWordBytes;
+  const Divisor by_length(length);
+  ParameterBlock parameters;
+  parameters.add(from)
+      .add(to)
+      .add(static_cast<std::uint64_t>(line_bytes))
+      .add(static_cast<std::uint32_t>(words))
+      .add(static_cast<std::uint32_t>(elements))
+      .add(static_cast<std::uint32_t>(length))
+      .add(by_length.factor)
+      .add(by_length.shift);
+  KernelKey key(KernelFamily::side_copy);
+  key.add(static_cast<std::uint32_t>(size_bytes(dtype))).add(2U);  // others have 0 or 1
+  const auto text = [&] { return trimmed_text(dtype, parameters.size_bytes()); };
   return encoder.dispatch(key, text, parameters, encoder.linear((words + kThreads - 1) / kThreads));
 }
 

@@ -59,7 +59,8 @@ class CudaBackendTest : public ::testing::Test {
   [[nodiscard]] std::byte* data(int number) const { return page_.data + number * (1 << 20); }
   [[nodiscard]] static Deadline soon() { return Deadline::in(std::chrono::seconds(60)); }
 
-  TimelinePoint up(int to, const std::vector<float>& values) {
+  template <class Value>
+  TimelinePoint up(int to, const std::vector<Value>& values) {
     std::span<const std::byte> left = std::as_bytes(std::span(values));
     std::byte* at = data(to);
     TimelinePoint last;
@@ -74,8 +75,9 @@ class CudaBackendTest : public ::testing::Test {
     }
     return last;
   }
-  std::vector<float> down(int from, std::size_t count, std::span<const TimelinePoint> after) {
-    std::vector<float> values(count);
+  template <class Value = float>
+  std::vector<Value> down(int from, std::size_t count, std::span<const TimelinePoint> after) {
+    std::vector<Value> values(count);
     std::span<std::byte> left = std::as_writable_bytes(std::span(values));
     const std::byte* at = data(from);
     TimelinePoint last;
@@ -210,6 +212,75 @@ TEST_F(CudaBackendTest, WarnsOnceWithoutTheLibraryOfProducts) {
       std::ranges::count_if(
           lines_, [&](const std::string& line) { return ::testing::Value(line, is_of_products); }),
       1);
+}
+
+// Lines that begin at no whole word of 16 bytes are padded for the library, and so is an odd depth
+// of i8. The values are whole numbers whose sums are exact.
+template <class Factor, class Sum>
+std::vector<Sum> product_of(const std::vector<Factor>& a,
+                            const std::vector<Factor>& b,
+                            std::size_t rows,
+                            std::size_t depth,
+                            std::size_t columns) {
+  std::vector<float> sums(rows * columns);
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t k = 0; k < depth; ++k) {
+      const auto left = static_cast<float>(a[row * depth + k]);
+      for (std::size_t column = 0; column < columns; ++column) {
+        sums[row * columns + column] += left * static_cast<float>(b[k * columns + column]);
+      }
+    }
+  }
+  return {sums.begin(), sums.end()};
+}
+
+class RaggedProducts : public CudaBackendTest {
+ protected:
+  static constexpr std::size_t kRows = 259;
+  static constexpr std::size_t kDepth = 515;
+  static constexpr std::size_t kColumns = 1027;
+
+  template <class Factor, class Sum>
+  void check(DType factors, DType sums, unsigned most) {
+    if (std::getenv("HEARTH_CUDA_LIBRARY_PATH") == nullptr) {
+      GTEST_SKIP() << "cuBLASLt pads on a card alone";
+    }
+    std::mt19937 engine(5);
+    const auto draw = [&](std::size_t count) {
+      std::vector<Factor> values(count);
+      for (Factor& value : values) {
+        value = static_cast<Factor>(static_cast<float>(engine() % most) - 1);
+      }
+      return values;
+    };
+    const std::vector<Factor> a = draw(kRows * kDepth);
+    const std::vector<Factor> b = draw(kDepth * kColumns);
+    const std::vector<TimelinePoint> after{up(0, a), up(1, b)};
+    const hearth::detail::Layout of_a{Shape({kRows, kDepth})};
+    const hearth::detail::Layout of_b{Shape({kDepth, kColumns})};
+    const hearth::detail::Layout of_y{Shape({kRows, kColumns})};
+    const SmallCall call(OpKind::matmul,
+                         {TensorView{data(0), &of_a, factors}, TensorView{data(1), &of_b, factors}},
+                         {TensorView{data(4), &of_y, sums}});
+    const Launch launch{.call = call.call()};
+    const Issue issue = backend_->submit({&launch, 1}, after);
+    ASSERT_TRUE(issue.status.has_value()) << issue.status.error().text;
+    const std::vector<Sum> got = down<Sum>(4, kRows * kColumns, {&issue.point, 1});
+    const auto want = product_of<Factor, Sum>(a, b, kRows, kDepth, kColumns);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(static_cast<float>(got[i]), static_cast<float>(want[i])) << i;
+    }
+  }
+};
+
+TEST_F(RaggedProducts, OfBf16) {
+  check<bf16, bf16>(DType::bf16, DType::bf16, 3);
+}
+TEST_F(RaggedProducts, OfF16) {
+  check<f16, f16>(DType::f16, DType::f16, 3);
+}
+TEST_F(RaggedProducts, OfI8) {
+  check<std::int8_t, std::int32_t>(DType::i8, DType::i32, 3);
 }
 
 // In four batches: the clock uses the events of the earlier ones again.
