@@ -208,7 +208,6 @@ const gpu::LibraryCall* BlasProducts::find(const gpu::LibraryProduct& p) {
                 p.a_depth,
                 p.b_depth,
                 p.b_column,
-                p.y_row,
                 alignment_of(p.a),
                 alignment_of(p.b),
                 alignment_of(p.y),
@@ -285,8 +284,8 @@ std::unique_ptr<BlasCall> BlasProducts::plan(const gpu::LibraryProduct& p) const
   lay(1, factors, *a, p.a_matrix);
   lay(2,
       sums,
-      {static_cast<std::uint64_t>(p.columns), static_cast<std::uint64_t>(p.rows), p.y_row, 0},
-      p.rows * p.y_row);
+      {static_cast<std::uint64_t>(p.columns), static_cast<std::uint64_t>(p.rows), p.columns, 0},
+      p.rows * p.columns);
   cublasLtMatmulPreference_t preference = nullptr;
   is_good = is_good && api.cublasLtMatmulPreferenceCreate(&preference) == 0;
   const auto prefer = [&](int attribute, auto value) {

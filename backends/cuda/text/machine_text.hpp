@@ -20,7 +20,7 @@ typedef long int64_t;
 typedef unsigned long uint64_t;
 #ifdef __CUDACC_RTC__
 #define FN __device__ __forceinline__
-#define KERNEL_ENTRY extern "C" __global__ void __launch_bounds__(GROUP_THREADS)
+#define KERNEL_ENTRY extern "C" __global__ void __launch_bounds__(GROUP_THREADS, GROUP_BLOCKS)
 #define BY_VALUE const __grid_constant__
 #define SHARED_MEMORY __shared__
 #define UNROLLED _Pragma("unroll")
@@ -106,6 +106,21 @@ FN float log2(float x) {
   asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Copies a word of 16 or 4 bytes to shared memory while the kernel goes on, or zeros. A barrier
+// behind wait_copies() lets the block's threads see the words. copies_end() ends a group of copies;
+// wait_copies<n>() waits until at most n of the last groups are on their way.
+FN void copy_16(void* to, uint64_t from, bool is_inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :: "r"(shared_address(to)), "l"(from), "r"(is_inside ? 16 : 0) : "memory");
+}
+FN void copy_4(void* to, uint64_t from, bool is_inside) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :: "r"(shared_address(to)), "l"(from), "r"(is_inside ? 4 : 0) : "memory");
+}
+FN void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int n> FN void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory");
+}
 // Four matrices of 8 x 8 elements of 16 bits. Thread i names the i-th row, of 16 bytes; it gets two
 // neighbours of each matrix: of row i / 4, or of column i / 4 of turned matrices.
 FN void load_matrices(uint* to, const void* row) {
@@ -143,7 +158,11 @@ FN float float_of_half(uint x) {
 #endif
 )";
 
+/// GROUP_BLOCKS: blocks that a multiprocessor shall have room for, which bounds the registers.
 inline constexpr std::string_view kEntry = R"(
+#ifndef GROUP_BLOCKS
+#define GROUP_BLOCKS 1
+#endif
 KERNEL_ENTRY kernel_entry(BY_VALUE hearth_kernel::Kernel::Parameters p) {
   hearth_kernel::Kernel kernel(p);
   kernel.main();

@@ -185,6 +185,13 @@ inline constexpr std::string_view kWords = R"(
 #define NEW3(T, a, b, c) T{a, b, c}
 #define NEW4(T, a, b, c, d) T{a, b, c, d}
 #define NEW7(T, a, b, c, d, e, f, g) T{a, b, c, d, e, f, g}
+// NVRTC 13.0 never ends on some functions that return one of two vectors from two places.
+#define RETURN_EITHER(T, takes_first, a, b) \
+  T value = a; \
+  if (!(takes_first)) { \
+    value = b; \
+  } \
+  return value;
 #define XY(v) vec_of((v).x, (v).y)
 #define ZW(v) vec_of((v).z, (v).w)
 #define YZW(v) vec_of((v).y, (v).z, (v).w)

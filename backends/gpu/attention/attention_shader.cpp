@@ -31,9 +31,10 @@ namespace {
 
 using Operands = AttentionOperands;
 
-constexpr int kSlice = 16;         // SLICE of the text
-constexpr int kMostColumns = 128;  // of a result in a workgroup's registers
-constexpr int kFlatThreads = 128;  // of kernels without tiles
+constexpr int kSlice = 16;            // SLICE of the text
+constexpr int kMostColumns = 128;     // of a result in a workgroup's registers
+constexpr std::int64_t kNarrow = 64;  // columns that leave room for two results in registers
+constexpr int kFlatThreads = 128;     // of kernels without tiles
 /// Rows of both sides of a tile on drivers in software, if one side has at most 32 rows. Their
 /// compilers take seconds for a shader.
 constexpr int kSoftwareTile = 16;
@@ -120,7 +121,7 @@ std::int64_t whole_steps(std::int64_t width) noexcept {
 }
 
 // Tiles of warps; none if the operands do not fit into registers. The gradient of keys keeps two
-// results in them, so its tiles are the narrowest.
+// results in them. Sizes measured on an H200, as the blocks of warp_text().
 Tiling warp_tiling(AttentionPass pass,
                    const Operands& operands,
                    const AttentionResults& results,
@@ -133,20 +134,11 @@ Tiling warp_tiling(AttentionPass pass,
   const bool is_short = operands.dtype == DType::f16 || operands.dtype == DType::bf16;
   if (!limits.has_warp_products || !is_short || operands.wide || own < kFewRows ||
       other < kFewRows || operands.width < 8 || operands.value_width < 8 ||
-      widest > (has_keys ? 64 : kMostColumns) || !lies_in(8, pass, operands, results)) {
+      widest > (has_keys ? kNarrow : kMostColumns) || !lies_in(8, pass, operands, results)) {
     return {};
   }
-  const std::int64_t heads = operands.heads.count();
-  const bool fills_twice =
-      heads * quotient_up(own, 128) >= 2 * std::int64_t{std::max(1, limits.multiprocessors)};
-  Tiling tiling{.own = 64, .other = 64, .warps = 4};
-  if (pass == AttentionPass::forward && fills_twice) {
-    tiling.own = 128;
-    tiling.warps = 8;
-  }
-  if (has_keys || (pass == AttentionPass::query_grads && widest > 64)) {
-    tiling.other = 32;
-  }
+  const bool is_wide = widest > kNarrow || pass != AttentionPass::forward;
+  Tiling tiling{.own = 64, .other = is_wide ? 32 : 64, .warps = 4};
   tiling.tiles = quotient_up(own, tiling.own);
   tiling.chunk = operands.keys;
   return tiling;
@@ -341,11 +333,16 @@ std::string warp_text(const Operands& operands, Kernel kernel) {
   const auto main = kernel == Kernel::query_grads ? attention_text::kWarpQueryGrads
                     : kernel == Kernel::key_grads ? attention_text::kWarpKeyGrads
                                                   : attention_text::kWarpForward;
+  const bool is_narrow = std::max(operands.width, operands.value_width) <= kNarrow;
+  const int blocks = !is_narrow ? 2 : kernel == Kernel::forward ? 4 : 3;
   return short_elements(operands) +
-         fmt::format("#define WIDTH {}\n#define VALUES {}\n#define multiply_16 multiply_{}\n",
-                     whole_steps(operands.width),
-                     whole_steps(operands.value_width),
-                     glsl_suffix(operands.dtype)) +
+         fmt::format(
+             "#define WIDTH {}\n#define VALUES {}\n#define multiply_16 multiply_{}\n"
+             "#define GROUP_BLOCKS {}\n",
+             whole_steps(operands.width),
+             whole_steps(operands.value_width),
+             glsl_suffix(operands.dtype),
+             blocks) +
          std::string(attention_text::kMatrix) + std::string(attention_text::kScores) +
          std::string(attention_text::kWarpTiles) + std::string(main);
 }

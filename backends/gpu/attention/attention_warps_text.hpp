@@ -18,7 +18,8 @@ namespace hearth::gpu::attention_text {
 inline constexpr std::string_view kWarpTiles = R"(
 #define LINE ((WIDTH > VALUES ? WIDTH : VALUES) / 8 + 1)
 #define SECOND (OTHER * LINE)
-SHARED(uvec4, words, (OWN > 2 * OTHER ? OWN : 2 * OTHER) * LINE);
+#define STAGE (2 * OTHER * LINE)
+SHARED(uvec4, words, (OWN > 4 * OTHER ? OWN : 4 * OTHER) * LINE);
 WRITE_BUFFER_ONE(Pair, uint, 4);
 
 FN int lane() { return int(THREAD) % 32; }
@@ -30,13 +31,19 @@ FN void load_tile(int to, Matrix m, INDEX first_row, int rows, int row_words) {
     const INDEX row = first_row + INDEX(e / row_words);
     const INDEX column = INDEX(e % row_words * 8);
     if (e < rows * row_words) {
-      uvec4 word = uvec4(0u);
-      if (row < m.rows && column < m.width) {
-        word = load_eight(m.at, row_place(m, row) + column);
-      }
-      words[to + e / row_words * LINE + e % row_words] = word;
+      const bool is_inside = row < m.rows && column < m.width;
+      const INDEX place = is_inside ? row_place(m, row) + column : INDEX(0);
+      copy_16(&words[to + e / row_words * LINE + e % row_words],
+              m.at + uint64_t(int64_t(place) * 2l), is_inside);
     }
   }
+}
+
+// Begins to copy the tiles of some keys, as a group.
+FN void load_keys(int to, Heads h, INDEX key) {
+  load_tile(to, h.k, key, OTHER, WIDTH / 8);
+  load_tile(to + SECOND, h.v, key, OTHER, VALUES / 8);
+  copies_end();
 }
 
 // Rows of the left factor, 16 columns from 16 * k on.
@@ -55,6 +62,8 @@ FN void right_of_columns(uint* to, int at, int row, int column) {
 template <int kSteps> FN void load_left(uint (*to)[4], Matrix m, INDEX first_row) {
   barrier();
   load_tile(0, m, first_row, OWN, kSteps * 2);
+  copies_end();
+  wait_copies<0>();
   barrier();
   UNROLLED for (int k = 0; k < kSteps; ++k) {
     left_fragment(to[k], warp() * 16, k);
@@ -163,13 +172,19 @@ FN void main() {
   float result[VALUES / 8][4];
   clear<VALUES>(result);
   const INDEX last_key = keys_seen(own_row);
+  barrier();
+  load_keys(0, h, 0);
+  int stage = 0;
   for (INDEX key = 0; key < last_key; key += OTHER) {
-    barrier();
-    load_tile(0, h.k, key, OTHER, WIDTH / 8);
-    load_tile(SECOND, h.v, key, OTHER, VALUES / 8);
+    if (key + OTHER < last_key) {
+      load_keys(STAGE - stage, h, key + OTHER);
+      wait_copies<1>();
+    } else {
+      wait_copies<0>();
+    }
     barrier();
     float s[OTHER / 8][4];
-    multiply_rows<WIDTH / 16>(s, left, 0);
+    multiply_rows<WIDTH / 16>(s, left, stage);
     const bool is_whole = sees_all(own_row + INDEX(warp() * 16), key, OTHER);
     float higher[2] = {top[0], top[1]};
     UNROLLED for (int n = 0; n < OTHER / 8; ++n) {
@@ -198,7 +213,9 @@ FN void main() {
         result[n][e] *= factor[e / 2];
       }
     }
-    add_products<VALUES>(result, s, SECOND);
+    add_products<VALUES>(result, s, stage + SECOND);
+    barrier();
+    stage = STAGE - stage;
   }
   UNROLLED for (int i = 0; i < 2; ++i) {
     const INDEX r = row + INDEX(i * 8);
@@ -245,15 +262,21 @@ FN void main() {
   float result[WIDTH / 8][4];
   clear<WIDTH>(result);
   const INDEX last_key = keys_seen(own_row);
+  barrier();
+  load_keys(0, h, 0);
+  int stage = 0;
   for (INDEX key = 0; key < last_key; key += OTHER) {
-    barrier();
-    load_tile(0, h.k, key, OTHER, WIDTH / 8);
-    load_tile(SECOND, h.v, key, OTHER, VALUES / 8);
+    if (key + OTHER < last_key) {
+      load_keys(STAGE - stage, h, key + OTHER);
+      wait_copies<1>();
+    } else {
+      wait_copies<0>();
+    }
     barrier();
     float s[OTHER / 8][4];
     float g[OTHER / 8][4];
-    multiply_rows<WIDTH / 16>(s, left, 0);
-    multiply_rows<VALUES / 16>(g, left_grad, SECOND);
+    multiply_rows<WIDTH / 16>(s, left, stage);
+    multiply_rows<VALUES / 16>(g, left_grad, stage + SECOND);
     const bool is_whole = sees_all(own_row + INDEX(warp() * 16), key, OTHER);
     UNROLLED for (int n = 0; n < OTHER / 8; ++n) {
       UNROLLED for (int e = 0; e < 4; ++e) {
@@ -264,7 +287,9 @@ FN void main() {
         s[n][e] = score == NEVER ? 0.0 : weight * (g[n][e] - mean[e / 2]) * p.scale;
       }
     }
-    add_products<WIDTH>(result, s, 0);
+    add_products<WIDTH>(result, s, stage);
+    barrier();
+    stage = STAGE - stage;
   }
   UNROLLED for (int i = 0; i < 2; ++i) {
     const INDEX r = row + INDEX(i * 8);
@@ -276,9 +301,28 @@ FN void main() {
 )";
 
 inline constexpr std::string_view kWarpKeyGrads = R"(
-SHARED(float, tops, OTHER);
-SHARED(float, shares, OTHER);
-SHARED(float, row_means, OTHER);
+SHARED(float, numbers, 2 * 3 * OTHER);
+
+// True if a row of the tile sees a key from `key` on.
+FN bool sees_tile(INDEX first_row, INDEX key) {
+  const INDEX last = min(first_row + OTHER, p.rows) - 1;
+  return last_query(first_row, last) + p.lag >= key;
+}
+// Begins to copy the tiles of some rows, and the numbers of these rows, as a group.
+FN void load_rows_of(int to, Heads h, INDEX head, INDEX first) {
+  load_tile(to, h.q, first, OTHER, WIDTH / 8);
+  load_tile(to + SECOND, h.grad, first, OTHER, VALUES / 8);
+  if (int(THREAD) < OTHER) {
+    const INDEX r = first + INDEX(THREAD);
+    const bool is_inside = r < p.rows;
+    const INDEX at = is_inside ? row_place(h.statistics, r) : INDEX(0);
+    float* const own = &numbers[(to == 0 ? 0 : 3 * OTHER) + int(THREAD)];
+    copy_4(own, h.statistics.at + uint64_t(int64_t(at) * 4l), is_inside);
+    copy_4(own + OTHER, h.statistics.at + uint64_t(int64_t(at + h.statistics.column) * 4l), is_inside);
+    copy_4(own + 2 * OTHER, p.means + uint64_t(int64_t(head * p.rows + r) * 4l), is_inside);
+  }
+  copies_end();
+}
 
 FN void main() {
   const Task task = task_of(GROUP);
@@ -296,36 +340,36 @@ FN void main() {
   float of_values[VALUES / 8][4];
   clear<WIDTH>(of_keys);
   clear<VALUES>(of_values);
-  for (INDEX first = 0; first < p.rows; first += OTHER) {
-    if (CAUSAL) {  // rows that see no key of this tile
-      const INDEX last = min(first + OTHER, p.rows) - 1;
-      if (last_query(first, last) + p.lag < own_row) {
-        continue;
+  INDEX first = 0;
+  if (CAUSAL) {
+    while (first < p.rows && !sees_tile(first, own_row)) {
+      first += OTHER;
+    }
+  }
+  barrier();
+  load_rows_of(0, h, task.head, first);
+  int stage = 0;
+  while (first < p.rows) {
+    INDEX next = first + OTHER;
+    if (CAUSAL && GROUPED) {
+      while (next < p.rows && !sees_tile(next, own_row)) {
+        next += OTHER;
       }
     }
-    barrier();
-    load_tile(0, h.q, first, OTHER, WIDTH / 8);
-    load_tile(SECOND, h.grad, first, OTHER, VALUES / 8);
-    if (int(THREAD) < OTHER) {
-      const INDEX r = first + INDEX(THREAD);
-      float top = 0.0;
-      float share = 0.0;
-      float mean = 0.0;
-      if (r < p.rows) {
-        const Statistics statistics = statistics_of(h, r);
-        top = statistics.top;
-        share = statistics.share;
-        mean = load_value(p.means, task.head * p.rows + r);
-      }
-      tops[THREAD] = top;
-      shares[THREAD] = share;
-      row_means[THREAD] = mean;
+    if (next < p.rows) {
+      load_rows_of(STAGE - stage, h, task.head, next);
+      wait_copies<1>();
+    } else {
+      wait_copies<0>();
     }
     barrier();
+    const float* const tops = &numbers[stage == 0 ? 0 : 3 * OTHER];
+    const float* const shares = tops + OTHER;
+    const float* const row_means = shares + OTHER;
     float s[OTHER / 8][4];
     float g[OTHER / 8][4];
-    multiply_rows<WIDTH / 16>(s, left, 0);
-    multiply_rows<VALUES / 16>(g, left_value, SECOND);
+    multiply_rows<WIDTH / 16>(s, left, stage);
+    multiply_rows<VALUES / 16>(g, left_value, stage + SECOND);
     const bool is_whole = sees_all(first, own_row, OWN) && first + OTHER <= p.rows;
     UNROLLED for (int n = 0; n < OTHER / 8; ++n) {
       UNROLLED for (int e = 0; e < 4; ++e) {
@@ -336,8 +380,11 @@ FN void main() {
         g[n][e] = score == NEVER ? 0.0 : s[n][e] * (g[n][e] - row_means[j]) * p.scale;
       }
     }
-    add_products<VALUES>(of_values, s, SECOND);
-    add_products<WIDTH>(of_keys, g, 0);
+    add_products<VALUES>(of_values, s, stage + SECOND);
+    add_products<WIDTH>(of_keys, g, stage);
+    barrier();
+    stage = STAGE - stage;
+    first = next;
   }
   UNROLLED for (int i = 0; i < 2; ++i) {
     const INDEX r = key + INDEX(i * 8);

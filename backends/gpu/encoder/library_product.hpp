@@ -10,7 +10,7 @@
 namespace hearth::gpu {
 
 /// y[m, row, column] = sum over depth of a[m, row, depth] b[m, depth, column], for each matrix m.
-/// Strides count elements. The matrices of y lie one behind the other.
+/// Strides count elements. The rows of y lie one behind the other, as do its matrices.
 struct LibraryProduct {
   DType dtype = DType::f32;  ///< Type of a, b and y; i8 gives i32.
   std::uint64_t a = 0;       ///< Addresses.
@@ -27,7 +27,6 @@ struct LibraryProduct {
   std::int64_t a_depth = 0;
   std::int64_t b_depth = 0;
   std::int64_t b_column = 0;
-  std::int64_t y_row = 0;
 };
 
 /// A call that a library has planned. Lifetime: as long as its library.

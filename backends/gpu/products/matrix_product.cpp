@@ -182,16 +182,12 @@ struct BSide {{ INDEX first; bool is_inside; }};
 FN ASide a_side(int row) {{ return NEW2(ASide, a_first + INDEX(row) * {3}, row < p.rows); }}
 FN BSide b_side(int column) {{ return NEW2(BSide, b_first + INDEX(column) * {4}, column < p.columns); }}
 FN AVALUE a_at(ASide side, int k) {{
-  if (!side.is_inside || k >= p.depth) {{
-    return AVALUE(0);
-  }}
-  return {1}_{0}(p.a, side.first + INDEX(k) * {5});
+  RETURN_EITHER(AVALUE, !side.is_inside || k >= p.depth, AVALUE(0),
+                ({1}_{0}(p.a, side.first + INDEX(k) * {5})))
 }}
 FN BVALUE b_at(BSide side, int k) {{
-  if (!side.is_inside || k >= p.depth) {{
-    return BVALUE(0);
-  }}
-  return {2}_{0}(p.b, side.first + INDEX(k) * {6});
+  RETURN_EITHER(BVALUE, !side.is_inside || k >= p.depth, BVALUE(0),
+                ({2}_{0}(p.b, side.first + INDEX(k) * {6})))
 }}
 )";
 

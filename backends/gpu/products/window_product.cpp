@@ -170,14 +170,16 @@ FN void begin_slice(int k) {{
 struct ASide {{ INDEX first; bool is_inside; }};
 FN ASide a_side(int row) {{ return NEW2(ASide, weight_first + INDEX(row) * p.weight_row, row < p.rows); }}
 FN AVALUE a_at(ASide side, int k) {{
+#if TAPS_FIRST
+  RETURN_EITHER(AVALUE, !side.is_inside || k >= p.depth, AVALUE(0),
+                load_{0}(p.weight, side.first + weight_of_tap + INDEX(k) * p.weight_channel))
+#elif LINEAR
+  RETURN_EITHER(AVALUE, !side.is_inside || k >= p.depth, AVALUE(0),
+                ({1}_{0}(p.weight, side.first + INDEX(k))))
+#else
   if (!side.is_inside || k >= p.depth) {{
     return AVALUE(0);
   }}
-#if TAPS_FIRST
-  return load_{0}(p.weight, side.first + weight_of_tap + INDEX(k) * p.weight_channel);
-#elif LINEAR
-  return {1}_{0}(p.weight, side.first + INDEX(k));
-#else
   const int tap = k % (TAPS_Y * TAPS_X);
   return load_{0}(p.weight,
                   side.first + INDEX(k / (TAPS_Y * TAPS_X)) * p.weight_channel +

@@ -110,6 +110,69 @@ FN uint atomicAdd(uint& at, uint x) {
   at += x;
   return before;
 }
+// ---- copies to shared memory, at their latest: when the thread waits for them ----
+
+struct LateCopy {
+  void* to;
+  std::uint64_t from;
+  uint bytes;
+  bool is_inside;
+};
+struct LateCopies {
+  LateCopy all[64];
+  uint count;
+};
+inline LateCopies hearth_copies[1024];
+
+FN void copy_late(void* to, std::uint64_t from, uint bytes, bool is_inside) {
+  LateCopies& own = hearth_copies[THREAD];
+  if (own.count == 64) {
+    __builtin_trap();
+  }
+  own.all[own.count++] = LateCopy{to, from, bytes, is_inside};
+}
+FN void copy_16(void* to, std::uint64_t from, bool is_inside) {
+  copy_late(to, from, 16, is_inside);
+}
+FN void copy_4(void* to, std::uint64_t from, bool is_inside) {
+  copy_late(to, from, 4, is_inside);
+}
+/// The ends of the groups among the copies.
+struct LateGroups {
+  uint end[8];
+  uint count;
+};
+inline LateGroups hearth_groups[1024];
+FN void copies_end() {
+  LateGroups& own = hearth_groups[THREAD];
+  own.end[own.count++] = hearth_copies[THREAD].count;
+}
+template <int n>
+FN void wait_copies() {
+  LateCopies& own = hearth_copies[THREAD];
+  LateGroups& groups = hearth_groups[THREAD];
+  if (groups.count <= n) {
+    return;
+  }
+  const uint ended = groups.count - n;
+  const uint last = groups.end[ended - 1];
+  for (uint i = 0; i < last; ++i) {
+    if (own.all[i].is_inside) {
+      std::memcpy(own.all[i].to, reinterpret_cast<const void*>(own.all[i].from), own.all[i].bytes);
+    } else {
+      std::memset(own.all[i].to, 0, own.all[i].bytes);
+    }
+  }
+  for (uint i = last; i < own.count; ++i) {
+    own.all[i - last] = own.all[i];
+  }
+  own.count -= last;
+  for (uint i = ended; i < groups.count; ++i) {
+    groups.end[i - ended] = groups.end[i] - last;
+  }
+  groups.count -= ended;
+}
+
 // ---- products of a warp, whose threads pass their operands through memory ----
 
 inline constexpr uint kMostThreads = 1024;
