@@ -1,5 +1,6 @@
-// A kernel of your own, in C++ for CPUs and in GLSL for Vulkan devices: RMS norm of each row. It is
-// checked against plain ops on each device of the machine, and timed beside them.
+// A kernel of your own, in C++ for CPUs, in GLSL for Vulkan devices and in CUDA C++ for CUDA
+// devices: RMS norm of each row. It is checked against plain ops on each device of the machine, and
+// timed beside them.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -64,8 +65,37 @@ void kernel() {
 }
 )";
 
+// The same for CUDA devices, in CUDA C++.
+constexpr const char* kNormRowsInCuda = R"(
+__device__ void kernel() {
+  __shared__ float part[THREADS];
+  const INDEX columns = x_size(1);
+  const INDEX first = INDEX(GROUP) * columns;
+  float sum = 0.0f;
+  for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
+    sum += x(first + i) * x(first + i);
+  }
+  part[THREAD] = sum;
+  __syncthreads();
+  for (uint width = THREADS / 2; width > 0; width /= 2) {
+    if (THREAD < width) {
+      part[THREAD] += part[THREAD + width];
+    }
+    __syncthreads();
+  }
+  const float factor = 1.0f / sqrt(part[0] / float(columns) + epsilon);
+  for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
+    set_y(first + i, x(first + i) * factor);
+  }
+}
+)";
+
 Tensor factor_of(const Tensor& x, double epsilon) {
   return rsqrt(mean(square(x), {1}, {.keep_dims = true}) + epsilon);
+}
+
+std::int64_t group_a_row(std::span<const TensorForm> in, std::span<const TensorForm> /*results*/) {
+  return in[0].shape[0];
 }
 
 hearth::CustomKernel make_norm() {
@@ -80,10 +110,8 @@ hearth::CustomKernel make_norm() {
         return {in[0]};
       },
       .host = norm_rows,
-      .glsl = {.text = kNormRows,
-               .threads = 64,
-               .groups = [](std::span<const TensorForm> in,
-                            std::span<const TensorForm>) { return in[0].shape[0]; }},
+      .glsl = {.text = kNormRows, .threads = 64, .groups = group_a_row},
+      .cuda = {.text = kNormRowsInCuda, .threads = 64, .groups = group_a_row},
       .vjp =
           [](const hearth::CustomGradient& call) {
             const Tensor& y = call.outputs[0];

@@ -74,8 +74,8 @@ class BlasProducts final : public gpu::ProductLibrary {
       HEARTH_EXCLUDES(mutex_);
 
  private:
-  /// Type, sizes, strides and alignments; whether there is a bias.
-  using Key = std::array<std::int64_t, 16>;
+  /// Type, TF32, sizes, strides and alignments; whether there is a bias.
+  using Key = std::array<std::int64_t, 17>;
 
   /// Opens the library once. Returns false, and warns the first time, if it cannot be used.
   [[nodiscard]] bool open() HEARTH_REQUIRES(mutex_);

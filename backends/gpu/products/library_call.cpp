@@ -54,6 +54,10 @@ struct Padding {
   }
 };
 
+bool is_by_tf32(const MatrixProduct& p, const DeviceLimits& limits) noexcept {
+  return p.dtype == DType::f32 && limits.allows_tf32;
+}
+
 // Copies pay where each of their bytes is multiplied often. A result in scratch is written twice
 // and read once.
 Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limits) noexcept {
@@ -61,7 +65,7 @@ Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limi
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 32U;
   const bool is_short = p.dtype == DType::f16 || p.dtype == DType::bf16 || p.dtype == DType::i8;
   const Padding none{.depth = p.depth, .y_row = p.columns};
-  if (!is_short || work < limits.copied_from) {
+  if ((!is_short && !is_by_tf32(p, limits)) || work < limits.copied_from) {
     return none;
   }
   Padding padding = none;
@@ -87,8 +91,12 @@ Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limi
   return is_worth && padding.bytes() <= kMostBytes ? padding : none;
 }
 
-LibraryProduct product_of(const MatrixProduct& p, std::int64_t y_row, std::uint64_t y) noexcept {
+LibraryProduct product_of(const MatrixProduct& p,
+                          std::int64_t y_row,
+                          std::uint64_t y,
+                          const DeviceLimits& limits) noexcept {
   return {.dtype = p.dtype,
+          .by_tf32 = is_by_tf32(p, limits),
           .a = address_of(p.a),
           .b = address_of(p.b),
           .y = y,
@@ -129,7 +137,8 @@ Result<bool> encode_padded(MatrixProduct p,
     use(padding.a, padding.a_form, true);
     use(padding.b, padding.b_form, false);
     p.depth = padding.depth;
-    return product_of(p, padding.y_row, padding.y_bytes > 0 ? piece(padding.y_bytes) : y);
+    return product_of(
+        p, padding.y_row, padding.y_bytes > 0 ? piece(padding.y_bytes) : y, encoder.limits());
   };
   const MatrixProduct original = p;
   const std::optional<std::int64_t> workspace = encoder.library_workspace(place(0));

@@ -34,7 +34,7 @@ std::string contents(const std::filesystem::path& path) {
 
 bool is_known(std::string_view option) {
   return option.starts_with("--gpu-architecture=sm_") || option == "--std=c++17" ||
-         option == "--fmad=false";
+         option == "--fmad=false" || option == "-default-device";
 }
 
 }  // namespace
