@@ -80,17 +80,16 @@ std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string t
 // A module is the number of threads, then the cubin.
 Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                                                 const std::string& text) const {
-  const auto wrong = [&](std::string_view what) {
-    return Error{.code = family == gpu::KernelFamily::custom ? ErrorCode::kernel_failed
-                                                             : ErrorCode::internal,
-                 .text = fmt::format(
-                     "{}: NVRTC, family {}: {}", device_->name(), static_cast<int>(family), what),
-                 .device = device_->name()};
-  };
   const Cubin compiled = compile_text(*nvrtc_, architecture_, text);
+  if (compiled.bytes.empty() && family == gpu::KernelFamily::custom) {
+    return wrong_program(device_->name(), compiled.log, text);
+  }
   if (compiled.bytes.empty()) {
-    return family == gpu::KernelFamily::custom ? wrong_program(device_->name(), compiled.log, text)
-                                               : wrong(compiled.log);
+    return Error{
+        .code = ErrorCode::internal,
+        .text = fmt::format(
+            "{}: NVRTC, family {}: {}", device_->name(), static_cast<int>(family), compiled.log),
+        .device = device_->name()};
   }
   const std::span<const char> cubin = compiled.bytes;
   gpu::KernelModule words(1 + (cubin.size() + 3) / 4);

@@ -56,7 +56,7 @@ std::string wrong_whole(std::string_view log, std::string_view own) {
   if (is_said("identifier \"kernel\" is undefined") || is_said("'kernel' was not declared")) {
     return " it has no function 'void kernel()', without parameters, which is what runs";
   }
-  if (is_said("\"Kernel::main()\"") || is_said("hearth_kernel::Kernel::main()'")) {
+  if (is_said("Kernel::main()") && (is_said("redeclaration") || is_said("cannot be overloaded"))) {
     return " it has a function 'main', which is Hearth's own: call it 'kernel'";
   }
   if (is_said("expected a \"}\"") || is_said("expected '}'") || is_said("unterminated")) {

@@ -2,10 +2,11 @@
 // put in front of the empty one (host_cublaslt.cpp). Has the functions of
 // backends/cuda/driver/cublaslt_api.hpp. A product runs in its stream, sums in f64, and rounds
 // factors to TF32 where the program allows it.
-#include "backends/cuda/driver/cublaslt_api.hpp"
+#include "backends/cuda/driver/cublaslt_types.hpp"
 
 #include <dlfcn.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
