@@ -1,6 +1,5 @@
-// A kernel of your own, in C++ for CPUs, in GLSL for Vulkan devices and in CUDA C++ for CUDA
-// devices: RMS norm of each row. It is checked against plain ops on each device of the machine, and
-// timed beside them.
+// A kernel of your own, in C++ for CPUs and in a text for GPUs: RMS norm of each row. It is checked
+// against plain ops on each device of the machine, and timed beside them.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -38,15 +37,16 @@ void norm_rows(const HostKernelCall& call) {
   });
 }
 
-// The same in GLSL, one workgroup per row. Hearth supplies x(i), set_y(i, value), x_size(axis) and
-// epsilon.
+// The same for GPUs, one workgroup per row. This text is GLSL and CUDA C++ at once: SHARED and
+// barrier() are words of both, and so are literals with f. Hearth supplies x(i), set_y(i, value),
+// x_size(axis) and epsilon.
 constexpr const char* kNormRows = R"(
-shared float part[THREADS];
+SHARED(float, part, THREADS);
 
 void kernel() {
   const INDEX columns = x_size(1);
   const INDEX first = INDEX(GROUP) * columns;
-  float sum = 0.0;
+  float sum = 0.0f;
   for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
     sum += x(first + i) * x(first + i);
   }
@@ -57,31 +57,6 @@ void kernel() {
       part[THREAD] += part[THREAD + width];
     }
     barrier();
-  }
-  const float factor = inversesqrt(part[0] / float(columns) + epsilon);
-  for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
-    set_y(first + i, x(first + i) * factor);
-  }
-}
-)";
-
-// The same for CUDA devices, in CUDA C++.
-constexpr const char* kNormRowsInCuda = R"(
-__device__ void kernel() {
-  __shared__ float part[THREADS];
-  const INDEX columns = x_size(1);
-  const INDEX first = INDEX(GROUP) * columns;
-  float sum = 0.0f;
-  for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
-    sum += x(first + i) * x(first + i);
-  }
-  part[THREAD] = sum;
-  __syncthreads();
-  for (uint width = THREADS / 2; width > 0; width /= 2) {
-    if (THREAD < width) {
-      part[THREAD] += part[THREAD + width];
-    }
-    __syncthreads();
   }
   const float factor = 1.0f / sqrt(part[0] / float(columns) + epsilon);
   for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
@@ -111,7 +86,7 @@ hearth::CustomKernel make_norm() {
       },
       .host = norm_rows,
       .glsl = {.text = kNormRows, .threads = 64, .groups = group_a_row},
-      .cuda = {.text = kNormRowsInCuda, .threads = 64, .groups = group_a_row},
+      .cuda = {.text = kNormRows, .threads = 64, .groups = group_a_row},
       .vjp =
           [](const hearth::CustomGradient& call) {
             const Tensor& y = call.outputs[0];
