@@ -72,7 +72,9 @@ constexpr std::string_view kCudaWords =
     "doubleBitsToUint64 packUint2x32 unpackUint2x32 packDouble2x32 unpackDouble2x32 "
     "unpackFloat2x16 packFloat2x16 packHalf2x16 umulExtended high_of_product findMSB "
     "half_of_float float_of_half atomicCompSwap atomicAdd global_memory vec_of T memory bytes "
-    "copied address threadIdx blockIdx blockDim gridDim warpSize VECTOR_OPERATOR KERNEL_ENTRY "
+    "copied address threadIdx blockIdx blockDim gridDim warpSize shared_address load_matrices "
+    "load_matrices_turned multiply_f16 multiply_bf16 HEARTH_WARP_PRODUCT VECTOR_OPERATOR "
+    "KERNEL_ENTRY "
     "BY_VALUE SHARED_MEMORY HEARTH_MACHINE ";
 
 // Every word has a space on both sides; the empty word stands between two spaces.
