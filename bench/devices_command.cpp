@@ -27,6 +27,9 @@ void print_device(const AvailableDevice& device) {
     print_line(device.lack);
     return;
   }
+  if (!device.is_gpu && !device.name.starts_with("cpu:")) {
+    print_line("a driver in software");
+  }
   if (!device.note.empty()) {
     print_line(device.note);
   }
