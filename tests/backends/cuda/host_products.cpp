@@ -6,6 +6,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -52,6 +54,26 @@ float as_tf32(float x) {
   return bits_as<float>((bits + half) >> kDropped << kDropped);
 }
 
+// By hand, since not every compiler has the type.
+float of_half(std::uint16_t bits) {
+  const int exponent = bits >> 10U & 31;
+  const auto fraction = static_cast<float>(bits & 1023U);
+  const float size =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25);
+  return (bits & 0x8000U) != 0 ? -size : size;
+}
+std::uint16_t half_of(float x) {
+  const auto bits = bits_as<std::uint32_t>(x);
+  const std::uint32_t sign = bits >> 16U & 0x8000U;
+  const std::uint32_t size = bits & 0x7fffffffU;
+  if (size < 0x38800000U) {  // below 2^-14: a denormal
+    return static_cast<std::uint16_t>(
+        sign | static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::abs(x), 24))));
+  }
+  const std::uint32_t rounded = (size + 0xfffU + (size >> 13U & 1U) - 0x38000000U) >> 13U;
+  return static_cast<std::uint16_t>(sign | std::min(rounded, 0x7c00U));
+}
+
 template <class T>
 T at(std::uint64_t base, std::int64_t i) {
   T value;
@@ -66,7 +88,7 @@ double element(std::uint64_t base, BlasType type, std::int64_t i, bool by_tf32) 
     case BlasType::f64:
       return at<double>(base, i);
     case BlasType::f16:
-      return static_cast<double>(at<_Float16>(base, i));
+      return of_half(at<std::uint16_t>(base, i));
     case BlasType::bf16:
       return bits_as<float>(std::uint32_t{at<std::uint16_t>(base, i)} << 16U);
     case BlasType::i8:
@@ -87,7 +109,7 @@ void put(std::uint64_t base, BlasType type, std::int64_t i, double value) {
     case BlasType::f64:
       return write(value);
     case BlasType::f16:
-      return write(static_cast<_Float16>(value));
+      return write(half_of(static_cast<float>(value)));
     case BlasType::bf16: {
       const auto bits = bits_as<std::uint32_t>(static_cast<float>(value));
       return write(static_cast<std::uint16_t>((bits + 0x7fffU + (bits >> 16U & 1U)) >> 16U));
