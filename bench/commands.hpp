@@ -10,6 +10,8 @@ namespace hearth::bench {
 int bisect_command(int argc, char** argv);
 /// `hearth-bench compare OLD NEW`: two builds in turns, or two reports.
 int compare_command(int argc, char** argv);
+/// `hearth-bench devices`: lists devices and what each lacks.
+int devices_command(int argc, char** argv);
 /// `hearth-bench explain NAME|FILE`: shows the kernels of a program's ops, and why each ends.
 int explain_command(int argc, char** argv);
 /// `hearth-bench kernel FILE --against FILE`: compares two versions of a kernel.

@@ -1,5 +1,5 @@
-// A kernel of your own, in C++ for CPUs and in GLSL for Vulkan devices: RMS norm of each row. It is
-// checked against plain ops on each device of the machine, and timed beside them.
+// A kernel of your own, in C++ for CPUs and in a text for GPUs: RMS norm of each row. It is checked
+// against plain ops on each device of the machine, and timed beside them.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -37,15 +37,16 @@ void norm_rows(const HostKernelCall& call) {
   });
 }
 
-// The same in GLSL, one workgroup per row. Hearth supplies x(i), set_y(i, value), x_size(axis) and
-// epsilon.
+// The same for GPUs, one workgroup per row. This text is GLSL and CUDA C++ at once: SHARED and
+// barrier() are words of both, and so are literals with f. Hearth supplies x(i), set_y(i, value),
+// x_size(axis) and epsilon.
 constexpr const char* kNormRows = R"(
-shared float part[THREADS];
+SHARED(float, part, THREADS);
 
 void kernel() {
   const INDEX columns = x_size(1);
   const INDEX first = INDEX(GROUP) * columns;
-  float sum = 0.0;
+  float sum = 0.0f;
   for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
     sum += x(first + i) * x(first + i);
   }
@@ -57,7 +58,7 @@ void kernel() {
     }
     barrier();
   }
-  const float factor = inversesqrt(part[0] / float(columns) + epsilon);
+  const float factor = 1.0f / sqrt(part[0] / float(columns) + epsilon);
   for (INDEX i = INDEX(THREAD); i < columns; i += THREADS) {
     set_y(first + i, x(first + i) * factor);
   }
@@ -66,6 +67,10 @@ void kernel() {
 
 Tensor factor_of(const Tensor& x, double epsilon) {
   return rsqrt(mean(square(x), {1}, {.keep_dims = true}) + epsilon);
+}
+
+std::int64_t group_a_row(std::span<const TensorForm> in, std::span<const TensorForm> /*results*/) {
+  return in[0].shape[0];
 }
 
 hearth::CustomKernel make_norm() {
@@ -80,10 +85,8 @@ hearth::CustomKernel make_norm() {
         return {in[0]};
       },
       .host = norm_rows,
-      .glsl = {.text = kNormRows,
-               .threads = 64,
-               .groups = [](std::span<const TensorForm> in,
-                            std::span<const TensorForm>) { return in[0].shape[0]; }},
+      .glsl = {.text = kNormRows, .threads = 64, .groups = group_a_row},
+      .cuda = {.text = kNormRows, .threads = 64, .groups = group_a_row},
       .vjp =
           [](const hearth::CustomGradient& call) {
             const Tensor& y = call.outputs[0];

@@ -55,20 +55,22 @@ void check_config(const CustomKernelConfig& config, SourceLoc loc) {
   if (config.name.empty() || !config.rule) {
     fail("it needs a name and a rule for the types and shapes of its results");
   }
-  if (!config.host && config.glsl.text.empty()) {
-    fail("it has no code: give it a host function, GLSL text or both");
+  if (!config.host && config.glsl.text.empty() && config.cuda.text.empty()) {
+    fail("it has no code: give it a host function, GLSL text, CUDA text or several of them");
   }
   check_count(config.inputs.size(), 1, kMostCustomInputs, "inputs");
   check_count(config.outputs.size(), 1, kMostCustomOutputs, "results");
   check_count(config.numbers.size(), 0, kMostCustomNumbers, "numbers");
-  check_count(config.glsl.threads < 0 ? 0 : static_cast<std::size_t>(config.glsl.threads),
-              1,
-              1024,
-              "threads in a workgroup");
+  for (const GpuKernel* const kernel : {&config.glsl, &config.cuda}) {
+    check_count(kernel->threads < 0 ? 0 : static_cast<std::size_t>(kernel->threads),
+                1,
+                1024,
+                "threads in a workgroup");
+  }
   detail::check_names(config, loc);
 }
 
-/// Editors write it in front of UTF-8; GLSL compilers reject it.
+/// Editors write it in front of UTF-8; compilers of GLSL reject it.
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 std::uint64_t hash_of(const CustomKernelConfig& config) {
@@ -83,6 +85,10 @@ std::uint64_t hash_of(const CustomKernelConfig& config) {
     all += fmt::format("\nby {} {}", number.name, name(number.dtype));
   }
   all += "\n" + config.glsl.text;
+  if (!config.cuda.text.empty()) {
+    all += fmt::format("\nCUDA {} {}\n", config.cuda.threads, config.cuda.groups ? 1 : 0);
+    all += config.cuda.text;
+  }
   return xxh64(std::as_bytes(std::span(all)));
 }
 
@@ -187,13 +193,16 @@ void check_device(const CustomDefinition& kernel,
   if (endpoint.is_capture()) {
     fail(fmt::format("'{}' is captured from plain ops, and this is a kernel", endpoint.captured()));
   }
-  if (endpoint.name().starts_with("cuda")) {
-    fail(fmt::format("kernels of a program do not run on {} yet", endpoint.name()));
-  }
   const bool needs_glsl = endpoint.name().starts_with("vulkan");
-  if (needs_glsl ? code.glsl.text.empty() : !code.host) {
+  const bool needs_cuda = endpoint.name().starts_with("cuda");
+  const bool lacks_code = needs_glsl   ? code.glsl.text.empty()
+                          : needs_cuda ? code.cuda.text.empty()
+                                       : !code.host;
+  if (lacks_code) {
     fail(fmt::format("the kernel has no {}; {} needs one",
-                     needs_glsl ? "GLSL text" : "host function",
+                     needs_glsl   ? "GLSL text"
+                     : needs_cuda ? "CUDA text"
+                                  : "host function",
                      endpoint.name()));
   }
   if (endpoint.tables().recorder.is_on()) {
@@ -207,8 +216,10 @@ void check_device(const CustomDefinition& kernel,
 }  // namespace
 
 CustomKernel::CustomKernel(CustomKernelConfig config, SourceLoc loc) {
-  if (config.glsl.text.starts_with(kByteOrderMark)) {
-    config.glsl.text.erase(0, kByteOrderMark.size());
+  for (GpuKernel* const kernel : {&config.glsl, &config.cuda}) {
+    if (kernel->text.starts_with(kByteOrderMark)) {
+      kernel->text.erase(0, kByteOrderMark.size());
+    }
   }
   check_config(config, loc);
   auto definition = std::make_shared<CustomDefinition>();
@@ -219,6 +230,7 @@ CustomKernel::CustomKernel(CustomKernelConfig config, SourceLoc loc) {
                       .numbers = std::move(config.numbers),
                       .host = std::move(config.host),
                       .glsl = std::move(config.glsl),
+                      .cuda = std::move(config.cuda),
                       .text_hash = hash};
   definition->vjp = std::move(config.vjp);
   auto state = std::make_shared<State>();

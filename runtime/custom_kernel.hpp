@@ -1,5 +1,6 @@
-// CustomKernel: an op with a kernel of your own. Its parts are a function for host devices, GLSL
-// for Vulkan devices, a rule for shapes, a gradient, and a reference for checks. For an elementwise
+// CustomKernel: an op with a kernel of your own. Its code is a function for host devices, GLSL for
+// Vulkan devices, and CUDA C++ for CUDA devices. Its other parts are a rule for shapes, a gradient,
+// and a reference for checks. For an elementwise
 // function, custom_op.hpp builds the op from plain ops. Copies share their definition.
 // Threads: any.
 #pragma once
@@ -38,7 +39,8 @@ struct CustomKernelConfig {
   /// axes").
   std::function<std::vector<TensorForm>(std::span<const TensorForm> inputs)> rule = {};
   HostKernel host = {};  ///< Kernel for cpu devices, and for the reference and sim devices.
-  GlslKernel glsl = {};  ///< Kernel for Vulkan devices.
+  GpuKernel glsl = {};   ///< Kernel for Vulkan devices, in GLSL.
+  GpuKernel cuda = {};   ///< Kernel for CUDA devices, in CUDA C++.
   /// Computes the gradients of the inputs from plain ops and custom kernels; an empty tensor for an
   /// input that needs none. Without it, calls with a tracked input fail.
   std::function<std::vector<Tensor>(const CustomGradient&)> vjp = {};
@@ -51,8 +53,8 @@ struct CustomKernelConfig {
 class CustomKernel final {
  public:
   /// Errors: ArgumentError for a kernel without a name, a rule or any code; for names that are no
-  /// GLSL identifiers; and for names that clash with another name, with a derived name (x_size for
-  /// x), or with a word of the generated text.
+  /// identifiers of GLSL, and of C++ if there is CUDA C++; and for names that clash with another
+  /// name, with a derived name (x_size for x), or with a word of the generated text.
   explicit CustomKernel(CustomKernelConfig config, SourceLoc loc = SourceLoc::current());
 
   /// Runs the kernel on its inputs' device; views are made contiguous first. Recordings refuse
@@ -60,7 +62,7 @@ class CustomKernel final {
   ///
   /// Errors: ShapeError, DtypeError, ArgumentError if inputs or numbers do not fit; ArgumentError
   /// without code for this device, and for tracked inputs without a vjp. Failures in the kernel,
-  /// and compile errors of the GLSL text with their lines, are a DeviceError when the result is
+  /// and compile errors of the text with their lines, are a DeviceError when the result is
   /// read.
   [[nodiscard]] Tensor operator()(std::initializer_list<Tensor> inputs,
                                   std::initializer_list<double> numbers = {},

@@ -145,6 +145,7 @@ BackendRequest Runtime::Impl::request_for(const DeviceOptions& options) const {
       .log = &tables->log,
       .wait_limit = executor->is_manual() ? kDefaultWait : tables->wait_limit,
       .allows_f16_sums = allows_f16_sums,
+      .allows_tf32 = allows_tf32,
       .sim_schedule = is_async_sim && !options.sim_schedule ? SimSchedule{} : options.sim_schedule};
 }
 
@@ -369,6 +370,7 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
                         ? Between::rounded
                         : Between::wide;
   allows_f16_sums = options.allow_f16_sums;
+  allows_tf32 = options.allow_tf32;
   compiles_block = tables->is_deterministic || options.blocking_compiles ||
                    settings.boolean(detail::Setting::blocking_compiles).value().value_or(false);
   tables->failures().open(std::shared_ptr<detail::Log>(tables, &tables->log));
@@ -473,16 +475,19 @@ Runtime::~Runtime() {
 std::vector<AvailableDevice> available_devices() {
   std::vector<AvailableDevice> devices;
   devices.push_back({.name = "cpu:0", .description = fmt::format("{} logical CPUs", core_share())});
-  Result<std::vector<BackendOffer>> offers = offered_gpus();
+  Result<std::vector<BackendOffer>> offers = offered_gpus({.loads_libraries = true});
   if (!offers.has_value()) {
-    devices.push_back({.name = "vulkan:0", .description = {}, .lack = offers.error().text});
+    devices.push_back(
+        {.name = offers.error().device, .description = {}, .lack = offers.error().text});
     return devices;
   }
   for (BackendOffer& offer : offers.value()) {
     devices.push_back({.name = std::move(offer.name),
                        .description = std::move(offer.description),
                        .is_gpu = offer.is_gpu,
-                       .lack = std::move(offer.lack)});
+                       .lack = std::move(offer.lack),
+                       .same_card_as = std::move(offer.same_card_as),
+                       .note = std::move(offer.note)});
   }
   return devices;
 }

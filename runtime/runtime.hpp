@@ -43,8 +43,8 @@ using RuntimeWatchdog = detail::Watchdog;
 
 /// One device for the runtime to open.
 struct DeviceOptions {
-  /// Name of the device: "cpu:0", "vulkan:0", "reference:0" or "sim:0"; "auto": the first GPU, or
-  /// cpu:0 with a warning in the log if there is none.
+  /// Name of the device: "cpu:0", "cuda:0", "vulkan:0", "reference:0" or "sim:0". "auto" is the
+  /// first GPU, by CUDA or else by Vulkan. Without a GPU it is cpu:0, with a warning in the log.
   std::string name;
   /// Logical CPUs of a cpu device, each once; empty = its share of the CPUs that the process may
   /// use.
@@ -115,6 +115,11 @@ struct RuntimeOptions {
   /// step, and overflow above 65,504. Only Vulkan devices with such units use it. As PyTorch's
   /// allow_fp16_accumulation.
   bool allow_f16_sums = false;
+  /// Allows devices to round the factors of f32 products (matmul) to TF32, which matrix units
+  /// multiply some seven times as fast. A factor then has 11 bits in place of 24, and an error of
+  /// up to 2^-11 of its value; sums stay f32. Only CUDA devices use it, for products that cuBLASLt
+  /// computes. As PyTorch's allow_tf32.
+  bool allow_tf32 = false;
   /// Whether kernels follow stored picks, and how many candidates trials compare for a call. Trials
   /// run while a device is idle, for at most 2 % of the time, and in tune(). No level changes a bit
   /// of a result. Empty: the value of HEARTH_AUTOTUNE, else balanced; with an executor that steps
@@ -135,10 +140,15 @@ struct AvailableDevice {
   std::string description;
   bool is_gpu = false;    ///< True for a hardware GPU; false for a software driver.
   std::string lack = {};  ///< Why the device cannot be opened; empty if it can.
+  /// Name of a usable CUDA device on the same card ("cuda:0", for a "vulkan:0"); empty: there is
+  /// none. A program that opens all GPUs skips this one.
+  std::string same_card_as = {};
+  std::string note = {};  ///< A lack that only slows the device down; empty: none.
 };
-/// Lists "cpu:0" and the GPUs that drivers report. Without a driver, one entry states that.
+/// Lists "cpu:0" and the GPUs that drivers report: first those of CUDA, then those of Vulkan.
+/// Without a driver, one entry states that.
 ///
-/// Cost: queries the drivers, up to half a second. Threads: any.
+/// Cost: queries the drivers and loads cuBLASLt, up to a second. Threads: any.
 [[nodiscard]] std::vector<AvailableDevice> available_devices();
 
 /// Result of Runtime::tune(), in calls of different sizes, layouts or types.

@@ -59,6 +59,7 @@ struct Runtime::Impl {
   bool has_async_sims = false;
   bool compiles_block = false;
   bool allows_f16_sums = false;
+  bool allows_tf32 = false;
   Fusion fusion = Fusion::on;
   AutotuneLevel autotune = AutotuneLevel::balanced;
 

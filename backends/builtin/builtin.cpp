@@ -104,7 +104,8 @@ Made make_cuda(const BackendRequest& request, int number) {
                                   .log = request.log,
                                   .faults = request.faults,
                                   .staging = {.threads = request.copy_threads},
-                                  .wait_limit = request.wait_limit});
+                                  .wait_limit = request.wait_limit,
+                                  .allows_tf32 = request.allows_tf32});
 }
 #else
 Made make_cuda(const BackendRequest& request, int /*number*/) {
@@ -125,6 +126,82 @@ bool is_number(std::string_view text) {
          std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
+#if defined(HEARTH_BACKEND_VULKAN) || defined(HEARTH_BACKEND_CUDA)
+Error of_device(Error error, std::string_view device) {
+  error.device = device;
+  return error;
+}
+#endif
+
+// Returns the entry that states the lack of CUDA; empty if there are cards.
+#ifdef HEARTH_BACKEND_CUDA
+Result<std::optional<BackendOffer>> add_cuda_offers(std::vector<BackendOffer>& offers,
+                                                    const OfferQuery& query) {
+  const auto devices = cuda::cuda_devices({.looks_for_products = query.loads_libraries});
+  if (!devices.has_value()) {
+    if (devices.error().code == ErrorCode::invalid_argument) {
+      return of_device(devices.error(), "cuda:0");
+    }
+    return std::optional(
+        BackendOffer{.name = "cuda:0", .description = {}, .lack = devices.error().text});
+  }
+  for (const cuda::CudaDeviceInfo& device : devices.value()) {
+    offers.push_back({.name = fmt::format("cuda:{}", offers.size()),
+                      .description = fmt::format("{}, {}", device.name, device.driver),
+                      .is_gpu = true,
+                      .lack = device.lack,
+                      .card = device.uuid,
+                      .note = device.note});
+  }
+  return std::optional<BackendOffer>();
+}
+#else
+Result<std::optional<BackendOffer>> add_cuda_offers(std::vector<BackendOffer>& /*offers*/,
+                                                    const OfferQuery& /*query*/) {
+  return std::optional(BackendOffer{.name = "cuda:0",
+                                    .description = {},
+                                    .lack = "this build is without CUDA devices",
+                                    .is_built = false});
+}
+#endif
+
+#ifdef HEARTH_BACKEND_VULKAN
+Status add_vulkan_offers(std::vector<BackendOffer>& offers) {
+  const auto devices = vulkan::vulkan_devices();
+  if (!devices.has_value()) {
+    if (devices.error().code == ErrorCode::invalid_argument) {
+      return of_device(devices.error(), "vulkan:0");
+    }
+    offers.push_back({.name = "vulkan:0", .description = {}, .lack = devices.error().text});
+    return {};
+  }
+  const std::size_t cuda_count = offers.size();
+  int number = 0;
+  for (const vulkan::VulkanDeviceInfo& device : devices.value()) {
+    BackendOffer& offer = offers.emplace_back();
+    offer.name = fmt::format("vulkan:{}", number++);
+    offer.description = fmt::format("{}, {}", device.name, device.driver);
+    offer.is_gpu = !device.is_cpu;
+    offer.lack = device.lack;
+    offer.card = device.uuid;
+    for (std::size_t i = 0; i < cuda_count && offer.same_card_as.empty(); ++i) {
+      if (offers[i].lack.empty() && offers[i].card == offer.card) {
+        offer.same_card_as = offers[i].name;
+      }
+    }
+  }
+  return {};
+}
+#else
+Status add_vulkan_offers(std::vector<BackendOffer>& offers) {
+  offers.push_back({.name = "vulkan:0",
+                    .description = {},
+                    .lack = "this build is without Vulkan devices",
+                    .is_built = false});
+  return {};
+}
+#endif
+
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request) {
@@ -143,29 +220,13 @@ Result<std::unique_ptr<Backend>> make_backend(const BackendRequest& request) {
           "no device '{}': this build has {}:N", name, fmt::join(backend_kinds(), ":N, "))};
 }
 
-Result<std::vector<BackendOffer>> offered_gpus() {
+Result<std::vector<BackendOffer>> offered_gpus(const OfferQuery& query) {
   std::vector<BackendOffer> offers;
-#ifdef HEARTH_BACKEND_VULKAN
-  const auto devices = vulkan::vulkan_devices();
-  if (!devices.has_value()) {
-    if (devices.error().code == ErrorCode::invalid_argument) {
-      return devices.status();
-    }
-    offers.push_back({.name = "vulkan:0", .description = {}, .lack = devices.error().text});
-    return offers;
+  HEARTH_TRY(const std::optional<BackendOffer> lack, add_cuda_offers(offers, query));
+  HEARTH_TRY_STATUS(add_vulkan_offers(offers));
+  if (lack) {
+    offers.push_back(*lack);
   }
-  for (const vulkan::VulkanDeviceInfo& device : devices.value()) {
-    offers.push_back({.name = fmt::format("vulkan:{}", offers.size()),
-                      .description = fmt::format("{}, {}", device.name, device.driver),
-                      .is_gpu = !device.is_cpu,
-                      .lack = device.lack});
-  }
-#else
-  offers.push_back({.name = "vulkan:0",
-                    .description = {},
-                    .lack = "this build is without Vulkan devices",
-                    .is_built = false});
-#endif
   return offers;
 }
 

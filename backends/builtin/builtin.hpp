@@ -35,6 +35,7 @@ struct BackendRequest {
   /// GPUs: time limit of the device thread's wait for work that makes no progress
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   bool allows_f16_sums = false;  ///< vulkan: allow f16 accumulation in f16 products
+  bool allows_tf32 = false;      ///< cuda: allow f32 products to round factors to TF32
   /// sim: schedule of asynchronous work; empty: inline
   std::optional<SimSchedule> sim_schedule = {};
 };
@@ -46,13 +47,22 @@ struct BackendOffer {
   bool is_gpu = false;      ///< A hardware GPU; false for a software driver.
   std::string lack = {};    ///< Why the device cannot be opened; empty if it can.
   bool is_built = true;     ///< Whether this build has its kind.
+  std::string card = {};    ///< UUID of the card; empty if it is not known.
+  /// Name of a usable CUDA device on the same card, which `auto` prefers; empty: there is none.
+  std::string same_card_as = {};
+  std::string note = {};  ///< What the device does without, with the remedy; empty: nothing.
 };
-/// Lists the GPUs that `auto` may take: those of Vulkan. A kind that is not available has one entry
-/// with the reason. CUDA devices are opened by name alone.
+
+struct OfferQuery {
+  bool loads_libraries = false;  ///< Loads the libraries of products, to note their absence.
+};
+/// Lists the GPUs that `auto` may take, in its order: cards of CUDA's driver, then Vulkan's. A kind
+/// that is not available has one entry with the reason; that of CUDA is the last.
 ///
-/// Errors: invalid_argument if a setting names devices that do not exist.
-/// Cost: queries the drivers, up to half a second.
-[[nodiscard]] Result<std::vector<BackendOffer>> offered_gpus();
+/// Errors: invalid_argument, with the first device of its kind, if a setting names devices that do
+/// not exist.
+/// Cost: queries the drivers, up to half a second; a third more with libraries.
+[[nodiscard]] Result<std::vector<BackendOffer>> offered_gpus(const OfferQuery& query = {});
 
 /// Creates the backend of a device name.
 /// Errors: not_found, with the list of device kinds.

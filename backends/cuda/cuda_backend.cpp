@@ -6,6 +6,7 @@
 
 #include <hearth/runtime/base/settings.hpp>
 
+#include "backends/cuda/driver/cublaslt_api.hpp"
 #include "backends/gpu/gpu_backend.hpp"
 #include "cuda_gpu.hpp"
 
@@ -22,6 +23,14 @@ std::string folders_of(const std::string& of_options) {
                             : of_options;
 }
 
+// As the warning of the first product.
+std::string lack_of_products(const std::string& folders) {
+  const Result<std::shared_ptr<const CublasLtApi>> products = CublasLtApi::open(folders);
+  return products.has_value()
+             ? ""
+             : fmt::format("slower kernels of Hearth run its products: {}", products.error().text);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
@@ -30,6 +39,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
                               options.index,
                               {.nvidia_folders = folders_of(options.nvidia_folders),
                                .wait_limit = options.wait_limit,
+                               .allows_tf32 = options.allows_tf32,
                                .interprets_always = options.interprets_always,
                                .lost_at_call = options.faults.lost_at_call,
                                .refused_at_call = options.faults.refused_at_call}));
@@ -45,24 +55,32 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
        .shuffle_seed = std::nullopt});
 }
 
-Result<std::vector<CudaDeviceInfo>> cuda_devices(const std::string& nvidia_folders) {
-  const std::string folders = folders_of(nvidia_folders);
+Result<std::vector<CudaDeviceInfo>> cuda_devices(const CudaDeviceQuery& query) {
+  const std::string folders = folders_of(query.nvidia_folders);
   HEARTH_TRY(const std::shared_ptr<const DriverApi> api, DriverApi::open(folders));
   HEARTH_TRY(const std::vector<ListedDevice> devices, list_devices(*api));
   const Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(folders);
+  const std::string note =
+      query.looks_for_products && nvrtc.has_value() ? lack_of_products(folders) : "";
   std::vector<CudaDeviceInfo> out;
   for (const ListedDevice& device : devices) {
     CudaDeviceInfo& info = out.emplace_back();
     info.name = device.name;
+    info.uuid = device.uuid;
     info.driver = fmt::format("CUDA {}.{}", api->version / 1000, api->version % 1000 / 10);
-    if (nvrtc.has_value()) {
-      info.driver += fmt::format(", NVRTC {}.{} of {}",
-                                 nvrtc.value()->version / 1000,
-                                 nvrtc.value()->version % 1000 / 10,
-                                 nvrtc.value()->file);
-    } else {
-      info.lack = nvrtc.error().text;
+    info.lack = device.lack;
+    if (!nvrtc.has_value()) {
+      info.lack = device.lack.empty() ? nvrtc.error().text : device.lack;
+      continue;
     }
+    info.driver += fmt::format(", NVRTC {}.{} of {}",
+                               nvrtc.value()->version / 1000,
+                               nvrtc.value()->version % 1000 / 10,
+                               nvrtc.value()->file);
+    if (info.lack.empty()) {
+      info.lack = nvrtc.value()->lack_for(device.architecture, device.name);
+    }
+    info.note = info.lack.empty() ? note : "";
   }
   return out;
 }

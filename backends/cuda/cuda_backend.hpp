@@ -33,6 +33,7 @@ struct CudaOptions {
   gpu::StagingOptions staging = {};
   /// Longest wait of the owner's thread for work that does not progress.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
+  bool allows_tf32 = false;  ///< May round factors of f32 products (RuntimeOptions::allow_tf32).
   /// For tests: pointwise kernels run by the interpreter, if it can.
   bool interprets_always = false;
 };
@@ -41,13 +42,21 @@ struct CudaOptions {
 struct CudaDeviceInfo {
   std::string name;    ///< "NVIDIA H200"
   std::string driver;  ///< "CUDA 13.0, NVRTC 13.0 of libnvrtc.so.13"
-  std::string lack;    ///< Reason why the device is unusable; empty if it is usable.
+  std::string uuid;    ///< 32 hexadecimal digits, equal to those that Vulkan has for the card.
+  std::string lack;  ///< Reason why the device is unusable, with the remedy; empty if it is usable.
+  std::string note;  ///< What a usable device does without, with the remedy; empty: nothing.
 };
 
-/// Lists the devices that CUDA's driver shows.
-/// Errors: not_found, without a driver.
-[[nodiscard]] Result<std::vector<CudaDeviceInfo>> cuda_devices(
-    const std::string& nvidia_folders = {});
+struct CudaDeviceQuery {
+  std::string nvidia_folders = {};  ///< As in CudaOptions.
+  /// Loads cuBLASLt, which takes a third of a second, to note its absence.
+  bool looks_for_products = false;
+};
+
+/// Lists the devices that CUDA's driver shows, or those that HEARTH_CUDA_DEVICES names.
+/// Errors: not_found, without a driver; invalid_argument, if HEARTH_CUDA_DEVICES names a missing
+/// device.
+[[nodiscard]] Result<std::vector<CudaDeviceInfo>> cuda_devices(const CudaDeviceQuery& query = {});
 
 class CudaBackend final {
  public:

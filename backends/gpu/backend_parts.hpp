@@ -56,7 +56,8 @@ struct GpuBackend::Parts final : AbandonedObjects::Object {
   bool has_drained = false;
   /// Submitted work has not ended in time: memory that the queue may touch is kept.
   bool hangs = false;
-  std::string why_lost;       ///< The driver's description of the loss; written before is_lost.
+  /// The driver's description of the loss, else the first error; written before is_lost.
+  std::string why_lost;
   std::uint64_t submits = 0;  ///< Number of launches, for planned faults.
   std::uint64_t known_ops = 0;
   std::vector<ByteSpan> reads;  ///< Bytes that the current launch reads.
@@ -85,13 +86,14 @@ struct GpuBackend::Parts final : AbandonedObjects::Object {
     if (device->is_abandoned() && !drains_within(drain_limit())) {
       pages->keep_all();  // running work may still touch memory that is freed from here on
     }
-    why_lost = device->is_abandoned() ? status.error().text : device->fault_text();
+    const std::string fault = device->is_abandoned() ? std::string() : device->fault_text();
+    why_lost = fault.empty() ? status.error().text : fault;
     is_lost.store(true, std::memory_order_release);  // partner: has_lost
-    if (device->is_abandoned() || why_lost.empty()) {
+    if (fault.empty()) {
       return status;
     }
     Error error = status.error();
-    error.text = fmt::format("{}: {}", error.text, why_lost);
+    error.text = fmt::format("{}: {}", error.text, fault);
     return error;
   }
   /// True if the device reports wrong results (GpuDevice::flaw); it then counts as lost.

@@ -75,6 +75,7 @@ Result<std::vector<VulkanDeviceInfo>> vulkan_devices() {
   for (const PhysicalDevice& device : list.devices) {
     out.push_back({.name = device.name,
                    .driver = device.driver,
+                   .uuid = device.uuid,
                    .is_cpu = device.is_cpu(),
                    .lack = device.lack});
   }

@@ -43,6 +43,7 @@ struct VulkanOptions {
 struct VulkanDeviceInfo {
   std::string name;    ///< "NVIDIA H200"
   std::string driver;  ///< "NVIDIA 580.159.04"
+  std::string uuid;    ///< 32 hexadecimal digits, equal to those that CUDA has for the card.
   bool is_cpu = false;
   std::string lack;  ///< Reason why the device is unusable; empty if it is usable.
 };

@@ -25,7 +25,8 @@ bool is_identifier(std::string_view name) {
 // Checks the names of a kernel and those derived from them: all must be distinct.
 class NameCheck final {
  public:
-  NameCheck(const std::string& op, SourceLoc loc) : op_(op), loc_(loc) {}
+  NameCheck(const CustomKernelConfig& config, SourceLoc loc)
+      : op_(config.name), has_cuda_(!config.cuda.text.empty()), loc_(loc) {}
 
   void take(const std::string& name, std::string_view what) {
     if (!is_identifier(name)) {
@@ -37,6 +38,9 @@ class NameCheck final {
     }
     if (is_frame_word(name)) {
       refuse("'{}' is a word of the text around each kernel, no name for {}", name, what);
+    }
+    if (has_cuda_ && is_cuda_word(name)) {
+      refuse("'{}' is a word of CUDA C++ or of the text around it, no name for {}", name, what);
     }
     if (!taken_.emplace(name, what).second) {
       refuse("the name '{}' is taken, for {}", name, what);
@@ -73,6 +77,7 @@ class NameCheck final {
 
  private:
   const std::string& op_;
+  bool has_cuda_;
   SourceLoc loc_;
   std::map<std::string, std::string> taken_;      // what each name denotes
   std::map<std::string, std::string> producers_;  // the operand from which each name is derived
@@ -81,7 +86,7 @@ class NameCheck final {
 }  // namespace
 
 void check_names(const CustomKernelConfig& config, SourceLoc loc) {
-  NameCheck names(config.name, loc);
+  NameCheck names(config, loc);
   for (const CustomInput& input : config.inputs) {
     names.take(input.name, "an input");
     if (is_glsl_function(input.name)) {

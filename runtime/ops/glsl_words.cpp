@@ -58,6 +58,26 @@ constexpr std::string_view kFrameWords =
 // Components of the vectors in ID, GROUP and THREAD, and qualifiers in the vocabulary's macros.
 constexpr std::string_view kMacroWords = " x y offset push_constant scalar unroll dont_unroll ";
 
+constexpr std::string_view kKeywordsOfCpp =
+    " alignas alignof and and_eq auto bitand bitor catch char char16_t char32_t compl const_cast "
+    "constexpr decltype delete dynamic_cast explicit export friend mutable new noexcept not not_eq "
+    "nullptr operator or or_eq private protected register reinterpret_cast signed static_assert "
+    "static_cast thread_local throw try typeid typename virtual wchar_t xor xor_eq ";
+
+// Functions, types and objects of CUDA's prelude and of CUDA. An input or a result would hide them.
+constexpr std::string_view kCudaWords =
+    " Kernel kernel_entry hearth_kernel Itself Vec Common Smaller Larger Array Plus Minus Times "
+    "Over "
+    "And Or Xor Left Right each min max clamp mix abs dot fma sqrt floor ceil exp2 log2 barrier "
+    "intBitsToFloat floatBitsToInt uintBitsToFloat floatBitsToUint uint64BitsToDouble "
+    "doubleBitsToUint64 packUint2x32 unpackUint2x32 packDouble2x32 unpackDouble2x32 "
+    "unpackFloat2x16 packFloat2x16 packHalf2x16 umulExtended high_of_product findMSB "
+    "half_of_float float_of_half atomicCompSwap atomicAdd global_memory vec_of T memory bytes "
+    "copied address threadIdx blockIdx blockDim gridDim warpSize shared_address load_matrices "
+    "load_matrices_turned multiply_f16 multiply_bf16 HEARTH_WARP_PRODUCT VECTOR_OPERATOR "
+    "KERNEL_ENTRY "
+    "BY_VALUE SHARED_MEMORY HEARTH_MACHINE ";
+
 // Every word has a space on both sides; the empty word stands between two spaces.
 bool is_among(std::string_view words, std::string_view word) {
   for (std::size_t at = words.find(word); at != std::string_view::npos;
@@ -126,6 +146,10 @@ bool is_frame_word(std::string_view name) {
 
 bool is_macro_word(std::string_view name) {
   return is_among(kMacroWords, name);
+}
+
+bool is_cuda_word(std::string_view name) {
+  return is_among(kKeywordsOfCpp, name) || is_among(kCudaWords, name);
 }
 
 std::vector<std::string> names_made_of(const std::string& operand, bool is_result) {

@@ -1,6 +1,6 @@
-// Reserved names in a custom kernel's text: those of GLSL 4.60 (section 3.6 of its specification),
-// of the kernel's extensions and of the surrounding generated text. Pure functions. Private to
-// runtime. Threads: any.
+// Reserved names in a custom kernel's text. GLSL 4.60 has some (section 3.6 of its specification),
+// and so have the kernel's extensions, CUDA C++, and the surrounding generated text. Pure
+// functions. Private to runtime. Threads: any.
 #pragma once
 
 #include <string>
@@ -24,6 +24,10 @@ namespace hearth::detail {
 /// Returns whether a macro of the generated text expands to this name. A number is a macro too, so
 /// it cannot have the name.
 [[nodiscard]] bool is_macro_word(std::string_view name);
+
+/// Returns whether CUDA C++ forbids this name: a keyword of C++ alone, or a name of the prelude
+/// (backends/cuda/text).
+[[nodiscard]] bool is_cuda_word(std::string_view name);
 
 /// The names that the generated text derives from an operand, such as x_size from x.
 [[nodiscard]] std::vector<std::string> names_made_of(const std::string& operand, bool is_result);

@@ -39,6 +39,19 @@ runs(0 "square-768  matmul m=768" run suite:matmul --list)
 runs(0 "void kernel(const hearth_call* call)" kernel --header)
 runs(0 "conv/b1-16x512-forward  conv2d batch=1" tune run --list)
 
+# Devices and what they lack; with HOST_CUDA the host's driver stands for NVIDIA's, without cuBLASLt.
+runs(2 "takes no arguments" devices cuda:0)
+runs(0 "Usage: hearth-bench devices" devices --help)
+runs(0 "cpu:0 " devices)
+runs(0 "auto is " devices)
+if(HOST_CUDA)
+  set(ENV{HEARTH_CUDA_LIBRARY_PATH} ${HOST_CUDA})
+  runs(0 "cuda:0      Host with fibers 0, CUDA 13.0, NVRTC 13.0" devices)
+  runs(0 "slower kernels of Hearth run its products: " devices)
+  runs(0 "auto is cuda:0: Host with fibers 0" devices)
+  unset(ENV{HEARTH_CUDA_LIBRARY_PATH})
+endif()
+
 # A machine under load has no verdict: then the status is 4.
 set(quick --patience 0)
 runs("0;4" "equal bytes" op matmul --m 32 --n 64 --k 64 --b transposed --candidates all ${quick} --json ${WORK_DIR}/op.json)

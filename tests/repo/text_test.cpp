@@ -42,7 +42,7 @@ TEST_F(Text, NoMutableStatics) {
   // handler, the count of signals and its clock, the locks that a forked child releases, and the
   // standstill time. Exception in backends/vulkan: the Vulkan instance, because drivers limit
   // instances per process (backends/vulkan/decisions/0006-one-instance-a-process.md). Exception in
-  // backends/cuda: objects of lost devices, which a kernel may still use.
+  // backends/cuda: objects of lost devices, which a kernel may still use; contexts of cards.
   const std::string pattern =
       R"(^\s*(static|inline) (?!const\b|constexpr\b|consteval\b|constinit const\b|inline const|static const|namespace\b))"
       R"([\w:<>, *&]+ \w+(\[\w*\])?( =|\{|;))";

@@ -8,56 +8,6 @@
 #include "cuda_memory.hpp"
 
 namespace hearth::cuda {
-namespace {
-
-constexpr int kLeastArchitecture = 70;  // independent threads of a warp
-
-std::string hex(const CUuuid& uuid) {
-  std::string text;
-  for (const char byte : uuid.bytes) {
-    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
-  return text;
-}
-
-Error wrong(const DriverApi& api, std::string_view call, CUresult result) {
-  return {.code = ErrorCode::not_found,
-          .text = fmt::format("CUDA's {} gave {}", call, api.text_of(result))};
-}
-
-}  // namespace
-
-Result<std::vector<ListedDevice>> list_devices(const DriverApi& api) {
-  int count = 0;
-  if (const CUresult result = api.cuDeviceGetCount(&count); result != kSuccess) {
-    return wrong(api, "cuDeviceGetCount", result);
-  }
-  std::vector<ListedDevice> devices;
-  for (int i = 0; i < count; ++i) {
-    ListedDevice& device = devices.emplace_back();
-    char name[256] = {};
-    CUuuid uuid{};
-    int major = 0;
-    int minor = 0;
-    CUresult result = api.cuDeviceGet(&device.handle, i);
-    result =
-        result != kSuccess ? result : api.cuDeviceGetName(name, sizeof name - 1, device.handle);
-    result = result != kSuccess ? result : api.cuDeviceGetUuid_v2(&uuid, device.handle);
-    for (const auto& [which, to] : {std::pair(Attribute::compute_capability_major, &major),
-                                    std::pair(Attribute::compute_capability_minor, &minor)}) {
-      result = result != kSuccess
-                   ? result
-                   : api.cuDeviceGetAttribute(to, static_cast<int>(which), device.handle);
-    }
-    if (result != kSuccess) {
-      return wrong(api, fmt::format("description of device {}", i), result);
-    }
-    device.name = name;
-    device.uuid = hex(uuid);
-    device.architecture = major * 10 + minor;
-  }
-  return devices;
-}
 
 Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(std::string name,
                                                            int index,
@@ -73,26 +23,25 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::open(std::string name,
   }
   const Result<std::vector<ListedDevice>> devices = list_devices(*api.value());
   if (!devices.has_value()) {
-    return missing(devices.error());
+    Error error = devices.error();
+    error.device = name;
+    return error.code == ErrorCode::invalid_argument ? error : missing(std::move(error));
   }
   const auto number = static_cast<std::size_t>(index);
   if (number >= devices.value().size()) {
-    return missing({.code = ErrorCode::not_found,
-                    .text = fmt::format("CUDA shows {} devices here", devices.value().size())});
+    return missing(
+        {.code = ErrorCode::not_found,
+         .text = fmt::format(
+             "CUDA shows {} here: {}", devices.value().size(), describe(devices.value()))});
   }
   const ListedDevice& listed = devices.value()[number];
-  if (listed.architecture < kLeastArchitecture) {
-    return Error{.code = ErrorCode::unsupported,
-                 .text = fmt::format("{} is {}, of sm_{}; Hearth's kernels need sm_{} at least",
-                                     name,
-                                     listed.name,
-                                     listed.architecture,
-                                     kLeastArchitecture),
-                 .device = name};
+  if (!listed.lack.empty()) {
+    return missing({.code = ErrorCode::unsupported, .text = listed.lack});
   }
   auto device =
       std::make_shared<CudaDevice>(std::move(name), std::move(api).value(), listed, options);
-  HEARTH_TRY_STATUS(device->create());
+  HEARTH_TRY(device->context_,
+             CudaContext::of(device->api_, device->name_, device->listed_.handle));
   HEARTH_TRY_STATUS(device->read_limits());
   return std::shared_ptr<const CudaDevice>(std::move(device));
 }
@@ -102,35 +51,6 @@ CudaDevice::CudaDevice(std::string name,
                        ListedDevice listed,
                        const CudaDeviceOptions& options) noexcept
     : name_(std::move(name)), api_(std::move(api)), listed_(std::move(listed)), options_(options) {}
-
-CudaDevice::~CudaDevice() {
-  if (context_ != nullptr) {
-    api_->cuDevicePrimaryCtxRelease_v2(listed_.handle);
-  }
-}
-
-// The context's flags are set only while no other library of the process holds it.
-Status CudaDevice::create() {
-  constexpr unsigned kBlockingSync = 4;
-  unsigned flags = 0;
-  int is_active = 0;
-  CUresult result = api_->cuDevicePrimaryCtxGetState(listed_.handle, &flags, &is_active);
-  if (result != kSuccess) {
-    return failed("cuDevicePrimaryCtxGetState", result);
-  }
-  if (is_active == 0) {
-    result = api_->cuDevicePrimaryCtxSetFlags_v2(listed_.handle, kBlockingSync);
-    if (result != kSuccess) {
-      return failed("cuDevicePrimaryCtxSetFlags", result);
-    }
-  }
-  result = api_->cuDevicePrimaryCtxRetain(&context_, listed_.handle);
-  if (result != kSuccess) {
-    context_ = nullptr;
-    return failed("cuDevicePrimaryCtxRetain", result);
-  }
-  return {};
-}
 
 Result<int> CudaDevice::attribute(Attribute which) const {
   int value = 0;
@@ -147,7 +67,6 @@ Status CudaDevice::read_limits() {
   HEARTH_TRY(const int threads, attribute(Attribute::max_threads_per_block));
   HEARTH_TRY(const int shared, attribute(Attribute::max_shared_memory_per_block));
   HEARTH_TRY(const int multiprocessors, attribute(Attribute::multiprocessor_count));
-  HEARTH_TRY(const int has_pages, attribute(Attribute::virtual_memory_management_supported));
   limits_.subgroup_size = 32;
   limits_.shared_bytes = shared;
   limits_.most_group_threads = static_cast<std::uint32_t>(threads);
@@ -158,13 +77,11 @@ Status CudaDevice::read_limits() {
   limits_.special_widths = 16U | 32U | 64U;
   limits_.multiprocessors = multiprocessors;
   limits_.has_warp_products = architecture() >= 80;
+  limits_.takes_cuda = true;
   limits_.has_product_library = true;  // if the first product finds it
+  constexpr int kFirstWithTf32 = 80;
+  limits_.allows_tf32 = options_.allows_tf32 && architecture() >= kFirstWithTf32;
   limits_.interprets_always = options_.interprets_always;
-  if (has_pages == 0) {
-    return Error{.code = ErrorCode::unsupported,
-                 .text = fmt::format("{}: {} has no virtual memory management", name_, card()),
-                 .device = name_};
-  }
   const CUmemAllocationProp properties{.location = {.id = listed_.handle}};
   constexpr int kRecommended = 1;
   CUresult result = api().cuMemGetAllocationGranularity(&granularity_, &properties, kRecommended);
@@ -182,11 +99,12 @@ Status CudaDevice::read_limits() {
 }
 
 std::string CudaDevice::description() const {
-  return fmt::format("{}, CUDA {}.{}, sm_{}",
+  return fmt::format("{}, CUDA {}.{}, sm_{}{}",
                      card(),
                      api_->version / 1000,
                      api_->version % 1000 / 10,
-                     architecture());
+                     architecture(),
+                     limits_.allows_tf32 ? ", products of f32 by TF32" : "");
 }
 
 std::string CudaDevice::fingerprint() const {

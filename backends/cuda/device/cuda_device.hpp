@@ -1,6 +1,6 @@
-// A device of CUDA: its primary context, which NVIDIA's own libraries use too, its facts, and its
-// memory. Threads: any, unless a function states otherwise.
-// Invariant: no function waits for work of the device.
+// A device of CUDA: its context, which NVIDIA's own libraries use too, its facts, and its memory.
+// Threads: any, unless a function states otherwise. Invariant: no function waits for work of the
+// device.
 #pragma once
 
 #include <atomic>
@@ -17,31 +17,24 @@
 #include "backends/cuda/driver/cuda_api.hpp"
 #include "backends/gpu/device/memory_piece.hpp"
 #include "backends/gpu/encoder/device_limits.hpp"
+#include "cuda_context.hpp"
+#include "listed_devices.hpp"
 
 namespace hearth::cuda {
 
 struct CudaDeviceOptions {
   std::string nvidia_folders = {};  ///< HEARTH_CUDA_LIBRARY_PATH
   std::chrono::nanoseconds wait_limit = kDefaultWait;
+  bool allows_tf32 = false;           ///< Sets DeviceLimits::allows_tf32, on sm_80 and later.
   bool interprets_always = false;     ///< Sets DeviceLimits::interprets_always.
   std::uint64_t lost_at_call = 0;     ///< Planned faults, for tests, as in FaultPlan: calls are
   std::uint64_t refused_at_call = 0;  ///< those of checked().
 };
 
-/// A device as the driver lists it.
-struct ListedDevice {
-  CUdevice handle = 0;
-  std::string name;  ///< "NVIDIA H200"
-  std::string uuid;
-  int architecture = 0;  ///< 90 is sm_90.
-};
-
-/// The devices that the driver shows. Errors: not_found, with the reason.
-[[nodiscard]] Result<std::vector<ListedDevice>> list_devices(const DriverApi& api);
-
 class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
  public:
-  /// Errors: not_found; unsupported, for a device older than sm_70; those of CUDA.
+  /// Errors: not_found; unsupported, for a device older than sm_70; those of CUDA and of
+  /// list_devices().
   [[nodiscard]] static Result<std::shared_ptr<const CudaDevice>> open(
       std::string name, int index, const CudaDeviceOptions& options);
 
@@ -51,8 +44,7 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
              const CudaDeviceOptions& options) noexcept;
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
-  /// Releases the context.
-  ~CudaDevice();
+  ~CudaDevice() = default;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& card() const noexcept { return listed_.name; }
@@ -71,9 +63,10 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
 
   /// The driver, with the device's context current on the calling thread.
   [[nodiscard]] const DriverApi& api() const noexcept {
-    api_->cuCtxSetCurrent(context_);
+    api_->cuCtxSetCurrent(context_->handle());
     return *api_;
   }
+  [[nodiscard]] CudaContext& context() const noexcept { return *context_; }
   /// The result of a call that runs or observes work. A planned fault takes the call's place.
   template <class Call>
   [[nodiscard]] CUresult checked(const Call& call) const {
@@ -99,7 +92,6 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
  private:
   /// The planned fault of this call, counted from 1, or success.
   [[nodiscard]] CUresult planned_fault() const noexcept;
-  [[nodiscard]] Status create();
   [[nodiscard]] Result<int> attribute(Attribute which) const;
   [[nodiscard]] Status read_limits();
 
@@ -107,7 +99,7 @@ class CudaDevice final : public std::enable_shared_from_this<CudaDevice> {
   std::shared_ptr<const DriverApi> api_;
   ListedDevice listed_;
   CudaDeviceOptions options_;
-  CUcontext context_ = nullptr;
+  std::shared_ptr<CudaContext> context_;
   gpu::DeviceLimits limits_;
   std::int64_t memory_bytes_ = 0;
   std::size_t granularity_ = 0;

@@ -1,5 +1,6 @@
 #include "cuda_api.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -19,7 +20,8 @@ Status load(Function& to, const SharedLibrary& library, const char* name) {
   if (found == nullptr) {
     return Error{
         .code = ErrorCode::not_found,
-        .text = fmt::format("{} lacks the function {}: it is too old", library.file, name)};
+        .text = fmt::format(
+            "{} lacks the function {}: it is too old; install a newer one", library.file, name)};
   }
   to = reinterpret_cast<Function>(found);  // NOLINT: so dlsym gives functions
   return {};
@@ -31,7 +33,10 @@ Status load(Function& to, const SharedLibrary& library, const char* name) {
 
 Result<std::shared_ptr<const DriverApi>> DriverApi::open(const std::string& folder) {
   HEARTH_TRY(const SharedLibrary library,
-             open_library({.title = "driver of NVIDIA", .names = kDriverNames, .wheel_folders = {}},
+             open_library({.title = "driver of NVIDIA",
+                           .names = kDriverNames,
+                           .wheel_folders = {},
+                           .remedy = "install it"},
                           folder));
   auto api = std::make_shared<DriverApi>();
   api->file = library.file;
@@ -50,7 +55,9 @@ Result<std::shared_ptr<const NvrtcApi>> NvrtcApi::open(const std::string& folder
   HEARTH_TRY(const SharedLibrary library,
              open_library({.title = "NVRTC, which compiles kernels,",
                            .names = kNvrtcNames,
-                           .wheel_folders = kNvrtcFolders},
+                           .wheel_folders = kNvrtcFolders,
+                           .remedy = "install it with CUDA's toolkit or by 'pip install "
+                                     "nvidia-cuda-nvrtc'"},
                           folder));
   auto api = std::make_shared<NvrtcApi>();
   api->file = library.file;
@@ -70,6 +77,16 @@ Result<std::shared_ptr<const NvrtcApi>> NvrtcApi::open(const std::string& folder
   return std::shared_ptr<const NvrtcApi>(std::move(api));
 }
 #undef HEARTH_CUDA_LOAD
+
+std::string NvrtcApi::lack_for(int architecture, std::string_view card) const {
+  const bool has_code = architectures.empty() ||
+                        std::ranges::find(architectures, architecture) != architectures.end();
+  return has_code ? ""
+                  : fmt::format("{} has no code for sm_{}, which {} needs: install a newer NVRTC",
+                                file,
+                                architecture,
+                                card);
+}
 
 std::string DriverApi::text_of(CUresult result) const {
   const char* name = nullptr;

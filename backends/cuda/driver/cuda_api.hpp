@@ -139,6 +139,8 @@ struct NvrtcApi {
 
   /// Errors: not_found, with the reason.
   [[nodiscard]] static Result<std::shared_ptr<const NvrtcApi>> open(const std::string& folder);
+  /// Reason why it cannot compile for the card, with the remedy; empty if it can.
+  [[nodiscard]] std::string lack_for(int architecture, std::string_view card) const;
 
   std::string file;
   int version = 0;                 ///< 13000 is 13.0.

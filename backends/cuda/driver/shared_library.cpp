@@ -113,13 +113,15 @@ Result<SharedLibrary> open_library(const LibrarySearch& search, const std::strin
   return Error{
       .code = ErrorCode::not_found,
       .text = fmt::format("there is no {} on this machine: no {} {}{}on the loader's path{}{}; "
-                          "HEARTH_CUDA_LIBRARY_PATH may name its folder",
+                          "{}{}HEARTH_CUDA_LIBRARY_PATH may name its folder",
                           search.title,
                           fmt::join(search.names, " or "),
                           folder.empty() ? "" : "in " + folder,
                           folder.empty() ? "" : ", ",
                           folders.empty() ? "" : " or in ",
-                          fmt::join(folders, ", "))};
+                          fmt::join(folders, ", "),
+                          search.remedy,
+                          search.remedy.empty() ? "" : ", or ")};
 }
 
 }  // namespace hearth::cuda

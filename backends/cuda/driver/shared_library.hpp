@@ -25,6 +25,7 @@ struct LibrarySearch {
   std::span<const char* const> names;  ///< Names of its file, the newest first.
   /// Folders below a Python installation's site-packages/nvidia.
   std::span<const char* const> wheel_folders;
+  std::string_view remedy;  ///< "install NVIDIA's driver"
 };
 
 /// Opens a library: the copy in this process, or else the first one that it finds. It looks into

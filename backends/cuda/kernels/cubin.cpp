@@ -48,7 +48,7 @@ Cubin compile_text(const NvrtcApi& api, const std::string& architecture, const s
     return {.log = "no program"};
   }
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
-  const std::array options = {target.c_str(), "--std=c++17", "--fmad=false"};
+  const std::array options = {target.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
   if (api.nvrtcCompileProgram(program.handle, static_cast<int>(options.size()), options.data()) !=
       0) {
     return {.log = program.log()};

@@ -1,6 +1,5 @@
 #include "cuda_compiler.hpp"
 
-#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <span>
@@ -13,6 +12,7 @@
 
 #include "backends/cuda/text/cuda_prelude.hpp"
 #include "cubin.hpp"
+#include "program_errors.hpp"
 
 namespace hearth::cuda {
 namespace {
@@ -28,6 +28,11 @@ unsigned threads_of(std::string_view text) noexcept {
   return threads;
 }
 
+// An error of the program, not of this folder.
+Error wrong_program(const std::string& device, std::string_view log, std::string_view text) {
+  return {.code = ErrorCode::kernel_failed, .text = program_errors(log, text), .device = device};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const CudaDevice> device) {
@@ -40,13 +45,9 @@ Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const C
   if (!nvrtc.has_value()) {
     return missing(nvrtc.error().code, nvrtc.error().text);
   }
-  const std::vector<int>& known = nvrtc.value()->architectures;
-  if (!known.empty() && std::ranges::find(known, device->architecture()) == known.end()) {
-    return missing(ErrorCode::unsupported,
-                   fmt::format("{} has no code for sm_{}, which {} needs: install a newer NVRTC",
-                               nvrtc.value()->file,
-                               device->architecture(),
-                               device->card()));
+  const std::string lack = nvrtc.value()->lack_for(device->architecture(), device->card());
+  if (!lack.empty()) {
+    return missing(ErrorCode::unsupported, lack);
   }
   return std::make_shared<CudaCompiler>(std::move(device), std::move(nvrtc).value());
 }
@@ -79,16 +80,16 @@ std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string t
 // A module is the number of threads, then the cubin.
 Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                                                 const std::string& text) const {
-  const auto wrong = [&](std::string_view what) {
-    return Error{.code = family == gpu::KernelFamily::custom ? ErrorCode::kernel_failed
-                                                             : ErrorCode::internal,
-                 .text = fmt::format(
-                     "{}: NVRTC, family {}: {}", device_->name(), static_cast<int>(family), what),
-                 .device = device_->name()};
-  };
   const Cubin compiled = compile_text(*nvrtc_, architecture_, text);
+  if (compiled.bytes.empty() && family == gpu::KernelFamily::custom) {
+    return wrong_program(device_->name(), compiled.log, text);
+  }
   if (compiled.bytes.empty()) {
-    return wrong(compiled.log);
+    return Error{
+        .code = ErrorCode::internal,
+        .text = fmt::format(
+            "{}: NVRTC, family {}: {}", device_->name(), static_cast<int>(family), compiled.log),
+        .device = device_->name()};
   }
   const std::span<const char> cubin = compiled.bytes;
   gpu::KernelModule words(1 + (cubin.size() + 3) / 4);
@@ -102,25 +103,13 @@ Status CudaCompiler::check(gpu::KernelFamily /*family*/,
   return {};
 }
 
-// An image has to lie at a multiple of 8 bytes.
 Result<gpu::KernelHandle> CudaCompiler::load(const gpu::KernelModule& words) {
-  const DriverApi& api = device_->api();
-  std::vector<std::uint64_t> image((words.size() - 1) / 2 + 1);
-  std::memcpy(image.data(), words.data() + 1, (words.size() - 1) * sizeof words[0]);
-  CUmodule module = nullptr;
-  CUresult result = api.cuModuleLoadData(&module, image.data());
-  if (result != kSuccess) {
-    return device_->failed("cuModuleLoadData", result);
-  }
-  CudaKernel kernel{.function = nullptr, .threads = words[0]};
-  result = api.cuModuleGetFunction(&kernel.function, module, kEntryName);
-  if (result != kSuccess) {
-    return device_->failed("cuModuleGetFunction", result);
-  }
-  const hearth::detail::MutexLock lock(mutex_);
-  kernels_.push_back(kernel);
+  static_cast<void>(device_->api());  // makes the context current
+  HEARTH_TRY(
+      const CudaKernel* const kernel,
+      device_->context().load(device_->name(), std::span(words).subspan(1), kEntryName, words[0]));
   return static_cast<gpu::KernelHandle>(
-      reinterpret_cast<std::uintptr_t>(&kernels_.back()));  // NOLINT: its address
+      reinterpret_cast<std::uintptr_t>(kernel));  // NOLINT: its address
 }
 
 void CudaCompiler::open_cache(const std::filesystem::path& /*folder*/) {}

@@ -1,27 +1,19 @@
 // Kernels by NVRTC: from a text to a cubin of the device's architecture, and from a cubin to a
-// function. Modules stay loaded: unloading would wait for all work of the device.
+// function. Kernels stay loaded as long as the card's context.
 // Threads: any, several at a time.
 #pragma once
 
-#include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include <hearth/runtime/base/result.hpp>
-#include <hearth/runtime/base/sync.hpp>
 
 #include "backends/cuda/device/cuda_device.hpp"
 #include "backends/cuda/driver/cuda_api.hpp"
 #include "backends/gpu/store/kernel_compiler.hpp"
 
 namespace hearth::cuda {
-
-/// A loaded kernel; KernelHandle is its address.
-struct CudaKernel {
-  CUfunction function = nullptr;
-  unsigned threads = 0;  ///< Number in a block.
-};
 
 class CudaCompiler final : public gpu::KernelCompiler {
  public:
@@ -51,10 +43,9 @@ class CudaCompiler final : public gpu::KernelCompiler {
   std::shared_ptr<const NvrtcApi> nvrtc_;
   std::string architecture_;  ///< "sm_90a"
   gpu::CompilerIdentity identity_;
-  hearth::detail::Mutex mutex_;
-  std::deque<CudaKernel> kernels_ HEARTH_GUARDED_BY(mutex_);  ///< Their addresses stay.
 };
 
+/// A KernelHandle is the address of a kernel.
 [[nodiscard]] inline const CudaKernel& kernel_of(gpu::KernelHandle handle) noexcept {
   return *reinterpret_cast<const CudaKernel*>(handle);  // NOLINT: its address
 }

@@ -66,15 +66,18 @@ Result<std::shared_ptr<const CublasLtApi>> CublasLtApi::open(const std::string& 
   HEARTH_TRY(const SharedLibrary library,
              open_library({.title = "cuBLASLt, which multiplies matrices,",
                            .names = kNames,
-                           .wheel_folders = kFolders},
+                           .wheel_folders = kFolders,
+                           .remedy = "install it with CUDA's toolkit or by 'pip install "
+                                     "nvidia-cublas'"},
                           folder));
   auto api = std::make_shared<CublasLtApi>();
   api->file = library.file;
-#define HEARTH_CUDA_LOAD(name, parameters)                                              \
-  api->name = reinterpret_cast<int(*) parameters>(library.find(#name)); /* NOLINT */    \
-  if (api->name == nullptr) {                                                           \
-    return Error{.code = ErrorCode::not_found,                                          \
-                 .text = fmt::format("{} lacks the function {}", library.file, #name)}; \
+#define HEARTH_CUDA_LOAD(name, parameters)                                                   \
+  api->name = reinterpret_cast<int(*) parameters>(library.find(#name)); /* NOLINT */         \
+  if (api->name == nullptr) {                                                                \
+    return Error{.code = ErrorCode::not_found,                                               \
+                 .text = fmt::format(                                                        \
+                     "{} lacks the function {}; install a newer one", library.file, #name)}; \
   }
   HEARTH_CUBLASLT_FUNCTIONS(HEARTH_CUDA_LOAD)
 #undef HEARTH_CUDA_LOAD
@@ -198,6 +201,7 @@ Status BlasProducts::open_library() {
 
 const gpu::LibraryCall* BlasProducts::find(const gpu::LibraryProduct& p) {
   const Key key{static_cast<std::int64_t>(p.dtype),
+                p.by_tf32 ? 1 : 0,
                 p.matrices,
                 p.a_matrix,
                 p.b_matrix,
@@ -251,6 +255,7 @@ std::unique_ptr<BlasCall> BlasProducts::plan(const gpu::LibraryProduct& p) const
   const BlasType sums = call->is_integer_ ? BlasType::i32 : factors;
   const BlasCompute compute = call->is_double_    ? BlasCompute::f64
                               : call->is_integer_ ? BlasCompute::i32
+                              : p.by_tf32         ? BlasCompute::f32_by_tf32
                                                   : BlasCompute::f32;
   const BlasType scale = call->is_double_    ? BlasType::f64
                          : call->is_integer_ ? BlasType::i32

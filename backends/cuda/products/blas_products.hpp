@@ -75,7 +75,7 @@ class BlasProducts final : public gpu::ProductLibrary {
 
  private:
   /// Type, sizes, strides and alignments; whether there is a bias.
-  using Key = std::array<std::int64_t, 15>;
+  using Key = std::array<std::int64_t, 16>;
 
   /// Opens the library once. Returns false, and warns the first time, if it cannot be used.
   [[nodiscard]] bool open() HEARTH_REQUIRES(mutex_);

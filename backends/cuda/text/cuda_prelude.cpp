@@ -45,6 +45,20 @@ std::string literal(std::string_view number) {
   return is_real && !number.ends_with('f') ? fmt::format("{}f", number) : std::string(number);
 }
 
+// A program's own lines are CUDA C++ already: 1.0 is a double there.
+std::string body_of(std::string_view body) {
+  const std::size_t at = body.find(gpu::kProgramLines);
+  if (at == std::string_view::npos) {
+    return with_literals(body);
+  }
+  const std::size_t begin = at + gpu::kProgramLines.size();
+  const std::size_t end = std::min(body.find(gpu::kProgramLinesEnd, begin), body.size());
+  return fmt::format("{}{}{}",
+                     with_literals(body.substr(0, begin)),
+                     body.substr(begin, end - begin),
+                     with_literals(body.substr(end)));
+}
+
 }  // namespace
 
 std::string with_literals(std::string_view text) {
@@ -88,7 +102,7 @@ std::string cuda_text(std::string_view text) {
                      kTypes,
                      kWords,
                      with_literals(gpu::prelude_functions()),
-                     with_literals(body),
+                     body_of(body),
                      kEntry);
 }
 

@@ -11,7 +11,8 @@
 
 namespace hearth::cuda {
 
-/// The kernel's text as CUDA C++. Its entry is `kernel_entry`, with the parameters by value.
+/// The kernel's text as CUDA C++. Its entry is `kernel_entry`, with the parameters by value. A
+/// program's lines (gpu::kProgramLines) stay as they are.
 [[nodiscard]] std::string cuda_text(std::string_view text);
 
 inline constexpr const char* kEntryName = "kernel_entry";

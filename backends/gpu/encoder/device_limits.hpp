@@ -30,6 +30,8 @@ struct DeviceLimits {
   bool sums_f16 = false;  ///< f16 products are summed in f16, as the program allows.
   /// Runs the kernels of matrix units without such units: see product.cpp.
   bool emulates_matrix_units = false;
+  bool allows_tf32 = false;  ///< A library's f32 products round factors to TF32, as programs allow.
+  bool takes_cuda = false;   ///< Kernels of programs are in CUDA C++; else in GLSL.
   bool has_product_library = false;  ///< KernelEncoder::product_by_library() may take products.
   std::uint32_t timestamp_bits = 0;  ///< Bits of the compute queue's timestamps; 0: none.
   double timestamp_ns = 1;           ///< Duration of a timestamp tick.

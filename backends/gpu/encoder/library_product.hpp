@@ -13,6 +13,7 @@ namespace hearth::gpu {
 /// Strides count elements. The rows of y lie one behind the other, as do its matrices.
 struct LibraryProduct {
   DType dtype = DType::f32;  ///< Type of a, b and y; i8 gives i32.
+  bool by_tf32 = false;      ///< f32: may round a and b to TF32.
   std::uint64_t a = 0;       ///< Addresses.
   std::uint64_t b = 0;
   std::uint64_t y = 0;

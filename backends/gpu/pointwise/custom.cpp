@@ -23,6 +23,7 @@ constexpr std::int64_t kMostNarrow = (std::int64_t{1} << 31U) - (std::int64_t{1}
 
 struct Form {
   const CustomCode& code;
+  const GpuKernel& kernel;  ///< In the device's language.
   const KernelCall& call;
   int threads;
   bool is_wide;
@@ -54,10 +55,12 @@ std::vector<TensorForm> forms_of(std::span<const TensorView> views) {
 }
 
 // Number of workgroups that the program's function returns.
-Result<std::int64_t> groups_of(const CustomCode& code, const KernelCall& call) {
+Result<std::int64_t> groups_of(const CustomCode& code,
+                               const GpuKernel& kernel,
+                               const KernelCall& call) {
   std::string what;
   try {
-    const std::int64_t groups = code.glsl.groups(forms_of(call.inputs), forms_of(call.outputs));
+    const std::int64_t groups = kernel.groups(forms_of(call.inputs), forms_of(call.outputs));
     if (groups >= 0) {
       return groups;
     }
@@ -117,11 +120,11 @@ std::string text_of(const Form& form, std::size_t parameter_bytes) {
       form.threads,
       names,
       kProgramLines,
-      form.code.glsl.text,
+      form.kernel.text,
       kProgramLinesEnd,
       ends,
       ends.empty() ? "" : kProgramLinesEnd,
-      form.code.glsl.groups ? "GROUP" : "ID");
+      form.kernel.groups ? "GROUP" : "ID");
 }
 
 void add_index(ParameterBlock& to, std::int64_t value, bool is_wide) noexcept {
@@ -169,24 +172,33 @@ KernelKey key_of(const Form& form) noexcept {
 
 Status encode_custom(const KernelCall& call, KernelEncoder& encoder) {
   const CustomCode& code = *call.custom;
-  HEARTH_TRY_STATUS(check_custom(call, !code.glsl.text.empty(), "GLSL text", "a Vulkan device"));
+  const bool is_cuda = encoder.limits().takes_cuda;
+  const GpuKernel& kernel = is_cuda ? code.cuda : code.glsl;
+  HEARTH_TRY_STATUS(check_custom(call,
+                                 !kernel.text.empty(),
+                                 is_cuda ? "CUDA text" : "GLSL text",
+                                 is_cuda ? "a CUDA device" : "a Vulkan device"));
   const auto most_threads = static_cast<int>(encoder.limits().most_group_threads);
-  if (code.glsl.threads > most_threads) {
+  if (kernel.threads > most_threads) {
     return refused(code,
                    ErrorCode::unsupported,
                    fmt::format("its workgroups have {} threads, the device's at most {}",
-                               code.glsl.threads,
+                               kernel.threads,
                                most_threads));
   }
-  Form form{
-      .code = code, .call = call, .threads = code.glsl.threads, .is_wide = false, .groups = 0};
+  Form form{.code = code,
+            .kernel = kernel,
+            .call = call,
+            .threads = kernel.threads,
+            .is_wide = false,
+            .groups = 0};
   for (std::size_t i = 0; i < form.operand_count(); ++i) {
     form.is_wide = form.is_wide || form.view(i).element_count() >= kMostNarrow;
   }
   std::int64_t most = call.outputs[0].element_count();
   form.groups = (most + form.threads - 1) / form.threads;
-  if (code.glsl.groups) {
-    HEARTH_TRY(form.groups, groups_of(code, call));
+  if (kernel.groups) {
+    HEARTH_TRY(form.groups, groups_of(code, kernel, call));
     most = form.groups;
     form.is_wide = form.is_wide || form.groups * form.threads >= kMostNarrow;
   }

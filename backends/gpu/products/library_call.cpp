@@ -56,6 +56,10 @@ struct Padding {
   }
 };
 
+bool is_by_tf32(const MatrixProduct& p, const DeviceLimits& limits) noexcept {
+  return p.dtype == DType::f32 && limits.allows_tf32;
+}
+
 Padding no_padding(const MatrixProduct& p) noexcept {
   return {.rows = p.rows, .columns = p.columns, .depth = p.depth};
 }
@@ -67,7 +71,7 @@ Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limi
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 32U;
   const bool is_i8 = p.dtype == DType::i8;
   const bool is_short = is_i8 || p.dtype == DType::f16 || p.dtype == DType::bf16;
-  if (!is_short || work < limits.copied_from) {
+  if ((!is_short && !is_by_tf32(p, limits)) || work < limits.copied_from) {
     return no_padding(p);
   }
   Padding padding = no_padding(p);
@@ -101,7 +105,7 @@ Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limi
   padding.a = copy(a, padding.a_form, padding.rows);
   padding.b = copy(b, padding.b_form, padding.columns);
   if (padding.columns != p.columns || padding.rows != p.rows) {
-    padding.y_bytes = matrices * padding.rows * padding.columns * (is_i8 ? 4 : 2);
+    padding.y_bytes = matrices * padding.rows * padding.columns * (is_i8 ? 4 : size_bytes(p.dtype));
   }
   const bool is_worth = work >= kLeastWork * static_cast<double>(padding.bytes());
   return is_worth && padding.bytes() <= kMostBytes &&
@@ -110,8 +114,11 @@ Padding padding_of(const MatrixProduct& p, double work, const DeviceLimits& limi
              : no_padding(p);
 }
 
-LibraryProduct product_of(const MatrixProduct& p, std::uint64_t y) noexcept {
+LibraryProduct product_of(const MatrixProduct& p,
+                          std::uint64_t y,
+                          const DeviceLimits& limits) noexcept {
   return {.dtype = p.dtype,
+          .by_tf32 = is_by_tf32(p, limits),
           .a = address_of(p.a),
           .b = address_of(p.b),
           .y = y,
@@ -153,7 +160,7 @@ Result<bool> encode_padded(MatrixProduct p,
     p.rows = padding.rows;
     p.columns = padding.columns;
     p.depth = padding.depth;
-    return product_of(p, padding.y_bytes > 0 ? piece(padding.y_bytes) : y);
+    return product_of(p, padding.y_bytes > 0 ? piece(padding.y_bytes) : y, encoder.limits());
   };
   const MatrixProduct original = p;
   const std::optional<std::int64_t> workspace = encoder.library_workspace(place(0));

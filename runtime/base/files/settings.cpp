@@ -73,7 +73,8 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
     {Setting::devices,
      "HEARTH_DEVICES",
      "Names of the devices that a runtime opens where its program names none, with commas between "
-     "them; auto is the GPU, or cpu:0 where there is none (the cpu devices when not set)."},
+     "them; auto is the GPU, by CUDA or else by Vulkan, or cpu:0 where there is none (the cpu "
+     "devices when not set)."},
     {Setting::vulkan_devices,
      "HEARTH_VULKAN_DEVICES",
      "Numbers of the physical devices that vulkan:0, vulkan:1 and so on are, with commas between "
@@ -86,6 +87,10 @@ constexpr std::array<SettingInfo, kSettingCount> kSettings = {{
      "HEARTH_VULKAN_WITHOUT",
      "Names of Vulkan's extensions, with commas between them, that devices do without although "
      "their drivers have them (none when not set)."},
+    {Setting::cuda_devices,
+     "HEARTH_CUDA_DEVICES",
+     "Numbers of the cards that cuda:0, cuda:1 and so on are, with commas between them (all that "
+     "CUDA shows, in its order, when not set)."},
     {Setting::cuda_library_path,
      "HEARTH_CUDA_LIBRARY_PATH",
      "Folders with NVIDIA's libraries for cuda devices (driver, NVRTC, cuBLASLt), with colons "

@@ -39,12 +39,13 @@ enum class Setting : std::uint8_t {
   vulkan_devices,       ///< HEARTH_VULKAN_DEVICES
   vulkan_shuffle,       ///< HEARTH_VULKAN_SHUFFLE
   vulkan_without,       ///< HEARTH_VULKAN_WITHOUT
+  cuda_devices,         ///< HEARTH_CUDA_DEVICES
   cuda_library_path,    ///< HEARTH_CUDA_LIBRARY_PATH
   console,              ///< HEARTH_CONSOLE
   xdg_cache_home,       ///< XDG_CACHE_HOME, of the desktop standard
   home,                 ///< HOME
 };
-inline constexpr int kSettingCount = 23;
+inline constexpr int kSettingCount = 24;
 /// The highest value of Setting::cores.
 inline constexpr std::int64_t kMostCores = 65536;
 

@@ -1,5 +1,5 @@
 // The code of a program's own kernels, as values that backends run. Devices whose memory is visible
-// to the host run a function, Vulkan devices run GLSL.
+// to the host run a function, Vulkan devices run GLSL, CUDA devices run CUDA C++.
 // Made by CustomKernel (runtime/custom_kernel.hpp). Immutable once made, shared. Threads: any.
 #pragma once
 
@@ -25,13 +25,13 @@ struct TensorForm {
 };
 
 struct CustomInput {
-  std::string name;                ///< Name of the input in the GLSL text and in errors.
+  std::string name;                ///< Name of the input in texts and in errors.
   std::vector<DType> dtypes = {};  ///< Accepted element types; empty: all.
 };
 
 /// Number that each call passes: f32 or i32.
 struct CustomNumber {
-  std::string name;          ///< Name of the number in the GLSL text and in errors.
+  std::string name;          ///< Name of the number in texts and in errors.
   DType dtype = DType::f32;  ///< f32 or i32.
 };
 
@@ -111,8 +111,8 @@ class HostKernelCall final {
 
 using HostKernel = std::function<void(const HostKernelCall& call)>;
 
-/// The GLSL 4.60 part of a compute shader; it defines `void kernel()`. For an input `x`, a result
-/// `y` and a number `epsilon` it may use
+/// A kernel for GPUs: GLSL 4.60 for Vulkan devices, CUDA C++ for CUDA devices. Its text defines
+/// `void kernel()`. For an input `x`, a result `y` and a number `epsilon` it may use
 ///   x(i), set_y(i, value)  element i in row-major order; f16 and bf16 are converted to and from
 ///                          float, u8 uint, i8 int, i64 int64_t; the others keep their type
 ///   x_type                 the type of x(i); likewise for results
@@ -122,10 +122,11 @@ using HostKernel = std::function<void(const HostKernelCall& call)>;
 ///                          elements or more
 ///   ID, GROUP, THREAD, THREADS   the thread's number among all, its workgroup's number, its number
 ///                          in the workgroup, and the size of a workgroup
-/// It may define functions and `shared` variables and use subgroup operations. Indices are not
-/// checked.
-struct GlslKernel {
-  std::string text;   ///< GLSL with a function kernel().
+/// GLSL may define functions and `shared` variables and use subgroup operations. CUDA C++ becomes
+/// the body of a class. It may define functions, types, and members, which each thread has for
+/// itself. `__shared__` variables stand inside of functions. Indices are not checked.
+struct GpuKernel {
+  std::string text;   ///< GLSL or CUDA C++ with a function kernel().
   int threads = 256;  ///< Threads of a workgroup.
   /// Number of workgroups. Empty: kernel() runs once for each element of the first result, with ID
   /// as the element's index, and must not use barrier().
@@ -140,8 +141,9 @@ struct CustomCode {
   std::vector<std::string> outputs;
   std::vector<CustomNumber> numbers;
   HostKernel host;
-  GlslKernel glsl;
-  /// Hash of everything that the shader is generated from but its operands' types. Kernels with
+  GpuKernel glsl;
+  GpuKernel cuda;
+  /// Hash of everything that a text is generated from but its operands' types. Kernels with
   /// equal hashes and types have equal texts.
   std::uint64_t text_hash = 0;
 };

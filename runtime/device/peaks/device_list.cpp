@@ -205,6 +205,26 @@ std::vector<DeviceOptions> named_devices(const std::string& text, SourceLoc loc)
   return devices;
 }
 
+// A program that names a card as another device, besides "auto", would hold it twice.
+void require_other_card(const DeviceList& list,
+                        const std::vector<BackendOffer>& offers,
+                        const BackendOffer& chosen,
+                        SourceLoc loc) {
+  for (const BackendOffer& offer : offers) {
+    if (offer.same_card_as == chosen.name &&
+        std::ranges::find(list.devices, offer.name, &DeviceOptions::name) != list.devices.end()) {
+      throw_error(
+          Error{.code = ErrorCode::invalid_argument,
+                .text = fmt::format("{}: '{}' is the card of '{}'; {}",
+                                    list.is_of_variable ? "HEARTH_DEVICES" : "RuntimeOptions",
+                                    offer.name,
+                                    chosen.name,
+                                    list.choice),
+                .location = loc});
+    }
+  }
+}
+
 // Selects the first usable GPU. A software driver is slower than cpu:0.
 std::string automatic_device(DeviceList& list, SourceLoc loc) {
   Result<std::vector<BackendOffer>> offers = offered_gpus();
@@ -217,7 +237,12 @@ std::string automatic_device(DeviceList& list, SourceLoc loc) {
   bool has_backend = false;
   for (const BackendOffer& offer : offers.value()) {
     if (offer.is_gpu && offer.lack.empty()) {
-      list.choice = fmt::format("auto is {}: {}", offer.name, offer.description);
+      list.choice = fmt::format("auto is {}: {}{}{}",
+                                offer.name,
+                                offer.description,
+                                lacks.empty() ? "" : "; passed over: ",
+                                lacks);
+      require_other_card(list, offers.value(), offer, loc);
       return offer.name;
     }
     has_backend = has_backend || offer.is_built;

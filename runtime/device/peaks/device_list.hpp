@@ -27,7 +27,8 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc);
 /// Lists the devices of options that require_sound() accepts. A device without cores or budget gets
 /// its share.
 /// Errors: ArgumentError for two devices of one name; for cores that this process may not use, or
-/// that are named twice; for "auto" if HEARTH_VULKAN_DEVICES names an absent card.
+/// that are named twice; for "auto" if HEARTH_CUDA_DEVICES or HEARTH_VULKAN_DEVICES names an absent
+/// card, and if the list names the chosen card's Vulkan device too.
 [[nodiscard]] DeviceList device_list(const RuntimeOptions& options, SourceLoc loc);
 
 /// Converts the mistake of one device; it becomes a mistake in HEARTH_DEVICES if that names the

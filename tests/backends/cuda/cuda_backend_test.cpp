@@ -333,14 +333,16 @@ TEST_F(CudaBackendTest, ALaunchIsRefusedByThePlan) {
 
 TEST(CudaBackend, NamesThePlacesOfAMissingLibrary) {
   static constexpr std::array kNames = {"libhearth_nothing.so.2", "libhearth_nothing.so.1"};
-  const auto library =
-      open_library({.title = "library of nothing", .names = kNames, .wheel_folders = {}}, "/none");
+  const auto library = open_library(
+      {.title = "library of nothing", .names = kNames, .wheel_folders = {}, .remedy = "make one"},
+      "/none");
   ASSERT_FALSE(library.has_value());
   EXPECT_EQ(library.error().code, ErrorCode::not_found);
   EXPECT_THAT(library.error().text,
               HasSubstr("there is no library of nothing on this machine: no libhearth_nothing.so.2 "
                         "or libhearth_nothing.so.1 in /none, on the loader's path"));
-  EXPECT_THAT(library.error().text, HasSubstr("HEARTH_CUDA_LIBRARY_PATH may name its folder"));
+  EXPECT_THAT(library.error().text,
+              HasSubstr("; make one, or HEARTH_CUDA_LIBRARY_PATH may name its folder"));
 }
 
 TEST(CudaBackend, SaysWhatIsMissing) {

@@ -25,6 +25,16 @@ TEST(CudaPrelude, NamesTheStringsOfLines) {
   EXPECT_EQ(with_literals("a\n#line 1 2\nb 1.0\n"), "a\n#line 1 \"text2\"\nb 1.0f\n");
 }
 
+TEST(CudaPrelude, LeavesTheLinesOfAProgram) {
+  const std::string text = cuda_text(gpu::glsl_prelude({.threads = 64}) + "float a = 1.0;" +
+                                     std::string(gpu::kProgramLines) + "double b = 1.0;" +
+                                     std::string(gpu::kProgramLinesEnd) + "float c = 1.0;\n");
+  EXPECT_NE(text.find("float a = 1.0f;\n#line 1 \"text1\"\ndouble b = 1.0;\n#line 1 \"text2\"\n"
+                      "float c = 1.0f;\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(CudaPrelude, PutsTheTextIntoAStruct) {
   const std::string text = cuda_text(gpu::glsl_prelude({.threads = 64}) +
                                      gpu::glsl_parameters("int n; ", 4) + "FN void main() {}\n");

@@ -3,7 +3,10 @@
 // seed. Has the functions of backends/cuda/driver/cuda_api.hpp.
 //
 // Variables of the environment: HEARTH_HOST_CUDA_SEED, the seed (1 when not set);
-// HEARTH_HOST_CUDA_DEVICES, the number of devices (1 when not set).
+// HEARTH_HOST_CUDA_DEVICES, the number of devices (1 when not set); HEARTH_HOST_CUDA_UUID, the UUID
+// of all of them; HEARTH_HOST_CUDA_FAULT, the number of the launch on device 0, counted from 1,
+// that reads an illegal address (none when not set). As with NVIDIA's driver, the device then fails
+// for the rest of the process, and others go on.
 #include "backends/cuda/driver/cuda_types.hpp"
 
 #include "host_block.hpp"
@@ -35,13 +38,35 @@ using hearth::testing::HostKernel;
 
 constexpr CUresult kInvalidValue = 1;
 constexpr CUresult kNotFound = 500;
+constexpr CUresult kIllegalAddress = 700;
+constexpr std::size_t kMostDevices = 16;
 
 std::uint64_t number_of(const char* variable, std::uint64_t otherwise) {
   const char* const text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
+/// Cards that an illegal address has made unusable.
+std::array<std::atomic<bool>, kMostDevices> has_fault{};
+/// The card of the thread's current context; the last one if it has none.
+thread_local std::size_t current_card = kMostDevices - 1;
+
+/// The launch counted on its card: true if it reads an illegal address.
+bool is_fault(std::size_t card) {
+  static const std::uint64_t planned = number_of("HEARTH_HOST_CUDA_FAULT", 0);
+  static std::atomic<std::uint64_t> launches{0};
+  return card == 0 && planned != 0 && launches.fetch_add(1) + 1 == planned;
+}
+
+CUresult state_of(std::size_t card) {
+  return has_fault[card].load() ? kIllegalAddress : kSuccess;
+}
+CUresult state() {
+  return state_of(current_card);
+}
+
 struct Event {
+  std::size_t card = current_card;
   std::atomic<std::uint64_t> recorded{0};  ///< How often it was recorded.
   std::atomic<std::uint64_t> reached{0};   ///< Up to which of them the streams have come.
   std::atomic<std::int64_t> time_ns{0};    ///< When the stream reached it last.
@@ -52,6 +77,7 @@ struct Event {
 using Work = std::function<bool()>;
 
 struct Stream {
+  std::size_t card = current_card;
   std::deque<Work> work;
 };
 
@@ -66,9 +92,11 @@ class Machine final {
     const std::lock_guard lock(mutex_);
     streams_.push_back(stream);
   }
+  /// Work of a card with a fault does nothing.
   void push(Stream* stream, Work work) {
     const std::lock_guard lock(mutex_);
-    stream->work.push_back(std::move(work));
+    stream->work.push_back(
+        [card = stream->card, own = std::move(work)] { return has_fault[card].load() || own(); });
     is_idle_ = false;
     has_work_.notify_one();
   }
@@ -125,9 +153,24 @@ class Machine final {
   std::mt19937_64 random_;
   std::mt19937_64 choices_;  // of the thread that steps
 
- public:
   HostBlock block_;
+
+ public:
   std::uint64_t draw() { return choices_(); }
+  /// Runs a kernel, or the planned fault in its place. Threads: the one that steps.
+  void run(std::size_t card,
+           const HostKernel& kernel,
+           unsigned grid_x,
+           unsigned grid_y,
+           unsigned threads,
+           const void* parameters) {
+    if (is_fault(card)) {
+      has_fault[card].store(true);
+    }
+    if (!has_fault[card].load()) {
+      block_.run(kernel, grid_x, grid_y, threads, parameters);
+    }
+  }
 };
 
 /// A kernel of a graph, with a copy of its parameters.
@@ -155,7 +198,7 @@ struct Graph {
 
 // Runs the kernels in an order drawn from the seed, each behind those that it waits for: a missing
 // edge shows.
-void run_graph(const std::vector<Node>& nodes) {
+void run_graph(std::size_t card, const std::vector<Node>& nodes) {
   Machine& machine = Machine::instance();
   std::vector<bool> has_run(nodes.size());
   for (std::size_t left = nodes.size(); left > 0; --left) {
@@ -168,8 +211,7 @@ void run_graph(const std::vector<Node>& nodes) {
       }
     }
     const Node& next = *ready[machine.draw() % ready.size()];
-    machine.block_.run(
-        *next.kernel, next.grid_x, next.grid_y, next.threads, next.parameters.data());
+    machine.run(card, *next.kernel, next.grid_x, next.grid_y, next.threads, next.parameters.data());
     has_run[next.number] = true;
   }
 }
@@ -198,6 +240,7 @@ CUresult cuDriverGetVersion(int* version) {
 CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
           : error == 719        ? "CUDA_ERROR_LAUNCH_FAILED"
+          : error == 700        ? "CUDA_ERROR_ILLEGAL_ADDRESS"
                                 : "CUDA_ERROR_OF_THE_HOST";
   return kSuccess;
 }
@@ -213,12 +256,18 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
   return kSuccess;
 }
-CUresult cuDeviceGetName(char* name, int length, CUdevice /*device*/) {
-  std::strncpy(name, "Host with fibers", static_cast<std::size_t>(length));
+CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+  const std::string own = "Host with fibers " + std::to_string(device);
+  std::strncpy(name, own.c_str(), static_cast<std::size_t>(length));
   return kSuccess;
 }
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   std::memset(uuid, device, sizeof *uuid);
+  const char* const digits = std::getenv("HEARTH_HOST_CUDA_UUID");
+  for (std::size_t i = 0; digits != nullptr && i < sizeof *uuid && digits[2 * i] != 0; ++i) {
+    uuid->bytes[i] =
+        static_cast<char>(std::strtoul(std::string(digits + 2 * i, 2).c_str(), nullptr, 16));
+  }
   return kSuccess;
 }
 CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice /*device*/) {
@@ -260,12 +309,13 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice /*device*/, unsigned /*flags*/) 
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   *context = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device) + 1);
-  return kSuccess;
+  return state_of(static_cast<std::size_t>(device));
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice /*device*/) {
   return kSuccess;
 }
-CUresult cuCtxSetCurrent(CUcontext /*context*/) {
+CUresult cuCtxSetCurrent(CUcontext context) {
+  current_card = reinterpret_cast<std::uintptr_t>(context) - 1;
   return kSuccess;
 }
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
@@ -278,7 +328,7 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 CUresult cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   *free = *total = std::size_t{4} << 30U;
-  return kSuccess;
+  return state();
 }
 CUresult cuMemGetAllocationGranularity(std::size_t* bytes,
                                        const CUmemAllocationProp* /*properties*/,
@@ -339,6 +389,9 @@ CUresult cuMemSetAccess(CUdeviceptr address,
 }
 CUresult cuMemHostAlloc(void** host, std::size_t size, unsigned /*flags*/) {
   constexpr std::size_t kPage = 4096;
+  if (state() != kSuccess) {
+    return state();
+  }
   *host = std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage);
   return *host == nullptr ? kOutOfMemory : kSuccess;
 }
@@ -357,7 +410,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned /*flags*/, int /*
   auto* const made = new Stream();
   Machine::instance().add(made);
   *stream = reinterpret_cast<CUstream>(made);
-  return kSuccess;
+  return state();
 }
 CUresult cuStreamDestroy_v2(CUstream stream) {
   static_cast<void>(stream);  // the thread may look at it
@@ -368,7 +421,7 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
   auto* const made = new Event();
   made->has_time = (flags & kDisableTiming) == 0;
   *event = reinterpret_cast<CUevent>(made);
-  return kSuccess;
+  return state();
 }
 CUresult cuEventDestroy_v2(CUevent event) {
   static_cast<void>(event);  // work in a stream may refer to it
@@ -382,10 +435,13 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
     own->reached.store(number);
     return true;
   });
-  return kSuccess;
+  return state_of(own->card);
 }
 CUresult cuEventQuery(CUevent event) {
   const Event& own = *event_of(event);
+  if (state_of(own.card) != kSuccess) {
+    return state_of(own.card);
+  }
   return own.reached.load() >= own.recorded.load() ? kSuccess : kNotReady;
 }
 CUresult cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end) {
@@ -421,13 +477,16 @@ CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstr
     std::memcpy(host_of(to), host_of(from), size);
     return true;
   });
-  return kSuccess;
+  return state_of(stream_of(stream)->card);
 }
 
 // ---- kernels ----
 
 // An image is the number of its bytes, then a library.
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  if (state() != kSuccess) {
+    return state();
+  }
   std::uint64_t size = 0;
   std::memcpy(&size, image, sizeof size);
   const int file = memfd_create("hearth-host-kernel", 0);
@@ -481,11 +540,11 @@ CUresult cuLaunchKernel(CUfunction function,
   }
   auto copy = std::make_shared<std::vector<std::uint64_t>>((kernel->parameter_bytes + 7) / 8);
   std::memcpy(copy->data(), bytes, kernel->parameter_bytes);
-  Machine::instance().push(stream_of(stream), [=] {
-    Machine::instance().block_.run(*kernel, grid_x, grid_y, block_x, copy->data());
+  Machine::instance().push(stream_of(stream), [=, card = stream_of(stream)->card] {
+    Machine::instance().run(card, *kernel, grid_x, grid_y, block_x, copy->data());
     return true;
   });
-  return kSuccess;
+  return state_of(stream_of(stream)->card);
 }
 
 // ---- graphs ----
@@ -530,11 +589,11 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   for (const auto& node : reinterpret_cast<Graph*>(exec)->nodes) {
     copies->push_back(*node);
   }
-  Machine::instance().push(stream_of(stream), [copies] {
-    run_graph(*copies);
+  Machine::instance().push(stream_of(stream), [copies, card = stream_of(stream)->card] {
+    run_graph(card, *copies);
     return true;
   });
-  return kSuccess;
+  return state_of(stream_of(stream)->card);
 }
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
   static_cast<void>(exec);

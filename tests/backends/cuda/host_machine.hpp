@@ -22,6 +22,18 @@ HostThread* hearth_host_thread = nullptr;
 #define GROUP (hearth_host_thread->group)
 #define SHARED_MEMORY static
 
+// Words of CUDA C++ that kernels of programs have.
+#define __device__
+#define __forceinline__
+#define __shared__ static
+#define __syncthreads() ::hearth_kernel::barrier()
+struct HostIndex {
+  unsigned x;
+  unsigned y;
+  unsigned z;
+};
+#define threadIdx (HostIndex{THREAD, 0, 0})
+
 namespace hearth_kernel {
 
 FN void barrier() {

@@ -34,7 +34,7 @@ std::string contents(const std::filesystem::path& path) {
 
 bool is_known(std::string_view option) {
   return option.starts_with("--gpu-architecture=sm_") || option == "--std=c++17" ||
-         option == "--fmad=false";
+         option == "--fmad=false" || option == "-default-device";
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int option_count, const cha
   // Unique symbols would give kernels of equal names one shared memory, of the first one's size.
   const std::string command =
       std::string(
-          HEARTH_HOST_COMPILER
+          "LC_ALL=C " HEARTH_HOST_COMPILER
           " -shared -fPIC -O1 -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -fno-gnu-unique "
           "-DHEARTH_MACHINE='\"" HEARTH_HOST_MACHINE "\"' ") +
       (more == nullptr ? "" : more) + " -o " + (place / "kernel.so").string() + " " +

@@ -155,7 +155,7 @@ std::vector<Chapter> chapters() {
        {{"CustomKernelConfig", "`custom_op({…})`: [kernels](kernels.md)."},
         {"CustomInput", "An entry of `CustomKernelConfig::inputs`."},
         {"CustomNumber", "An entry of `CustomKernelConfig::numbers`."},
-        {"GlslKernel", "`CustomKernelConfig::glsl`."},
+        {"GpuKernel", "`CustomKernelConfig::glsl` and `cuda`."},
         {"UpdateRule::Config", "`UpdateRule({…}, fn)`."}}},
   };
 }

@@ -499,11 +499,13 @@ TEST(CustomKernelConfigs, AreCheckedWhenTheyAreMade) {
   };
   EXPECT_EQ(made([](CustomKernelConfig& c) { c.rule = {}; }),
             "my_product: it needs a name and a rule for the types and shapes of its results");
-  EXPECT_EQ(made([](CustomKernelConfig& c) {
-              c.host = {};
-              c.glsl = {};
-            }),
-            "my_product: it has no code: give it a host function, GLSL text or both");
+  EXPECT_EQ(
+      made([](CustomKernelConfig& c) {
+        c.host = {};
+        c.glsl = {};
+      }),
+      "my_product: it has no code: give it a host function, GLSL text, CUDA text or several of "
+      "them");
   EXPECT_EQ(made([](CustomKernelConfig& c) { c.inputs[1].name = "a"; }),
             "my_product: the name 'a' is taken, for an input");
   EXPECT_EQ(
