@@ -2,7 +2,6 @@
 
 #include "backends/cpu/products/epilogue.hpp"
 #include "backends/cpu/products/gemm.hpp"
-#include "conv_choices.hpp"
 #include "conv_planes.hpp"
 
 #include <hearth/runtime/base/assert.hpp>
@@ -130,9 +129,10 @@ class Convolution {
     const std::int64_t by_pixels = parts(conv_.columns, lanes) * lanes * conv_.outputs * depth_;
     const std::int64_t by_channels =
         conv_.columns * parts(conv_.outputs, lanes) * lanes * (depth_ + kTurnDepth);
-    form_ = choice_.form != TapForm::by_size ? choice_.form
-            : by_pixels <= by_channels       ? TapForm::channels_by_pixels
-                                             : TapForm::pixels_by_channels;
+    const bool is_chosen = choice_.form != TapForm::by_size && choice_.form != TapForm::windows;
+    form_ = is_chosen                  ? choice_.form
+            : by_pixels <= by_channels ? TapForm::channels_by_pixels
+                                       : TapForm::pixels_by_channels;
     const std::int64_t most =
         form_ == TapForm::channels_by_pixels
             ? kernels_.max_rows
@@ -240,20 +240,9 @@ class Convolution {
            conv_.epilogue->runs_anywhere() && conv_.y.dtype == dtype_of<T>;
   }
 
-  // Whether the taps of a channel's weights are contiguous: then they are packed at once, taps
-  // innermost.
-  [[nodiscard]] bool taps_inside() const {
-    for (std::size_t t = 0; t < conv_.taps.size(); ++t) {
-      if (conv_.taps[t].weight_offset != static_cast<std::int64_t>(t)) {
-        return false;
-      }
-    }
-    return conv_.input_step == static_cast<std::int64_t>(conv_.taps.size());
-  }
-
   void fill_offsets() {
     const auto tap_count = static_cast<std::int64_t>(conv_.taps.size());
-    const bool inside = taps_inside();
+    const bool inside = has_taps_inside(conv_);
     for (std::int64_t c = 0; c < conv_.inputs; ++c) {
       for (std::int64_t t = 0; t < tap_count; ++t) {
         const ConvTap& tap = conv_.taps[static_cast<std::size_t>(t)];
@@ -298,7 +287,7 @@ class Convolution {
     for (std::int64_t group = 0; group < conv_.groups; ++group) {
       const std::byte* from = conv_.w + group * conv_.group_step * element_bytes;
       T* to = weights + group * panels_ * panel_ * depth_;
-      if (taps_inside()) {
+      if (has_taps_inside(conv_)) {
         pack.from = from;
         pack.depth = depth_;
         pack.depth_step = 1;
@@ -546,11 +535,9 @@ class Convolution {
 };
 
 template <class T>
-Status run(const TapConvolution& convolution, KernelContext& context) {
-  const TapChoice* const choice = tap_choice_of(context.pick);
-  Convolution<T> work(convolution, context.isa, choice == nullptr ? TapChoice() : *choice, [&] {
-    return context.arena.awake_threads();
-  });
+Status run(const TapConvolution& convolution, const TapChoice& choice, KernelContext& context) {
+  Convolution<T> work(
+      convolution, context.isa, choice, [&] { return context.arena.awake_threads(); });
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
   return {};
@@ -576,12 +563,23 @@ TapPlan plan_tap_convolution(const TapConvolution& convolution,
   return convolution.x.dtype == DType::f64 ? plan(double{}) : plan(float{});
 }
 
-Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context) {
+bool has_taps_inside(const TapConvolution& convolution) noexcept {
+  for (std::size_t t = 0; t < convolution.taps.size(); ++t) {
+    if (convolution.taps[t].weight_offset != static_cast<std::int64_t>(t)) {
+      return false;
+    }
+  }
+  return convolution.input_step == static_cast<std::int64_t>(convolution.taps.size());
+}
+
+Status run_tap_convolution(const TapConvolution& convolution,
+                           const TapChoice& choice,
+                           KernelContext& context) {
   if (convolution.y.element_count() == 0 || convolution.rows == 0 || convolution.columns == 0) {
     return {};
   }
-  return convolution.x.dtype == DType::f64 ? run<double>(convolution, context)
-                                           : run<float>(convolution, context);
+  return convolution.x.dtype == DType::f64 ? run<double>(convolution, choice, context)
+                                           : run<float>(convolution, choice, context);
 }
 
 }  // namespace hearth::cpu

@@ -2,6 +2,7 @@
 
 #include "backends/cpu/products/gemm.hpp"
 #include "conv_planes.hpp"
+#include "conv_window_weight.hpp"
 
 #include <algorithm>
 
@@ -365,6 +366,9 @@ Status run_conv_backward_weight(const TensorView& x,
   if (grad.element_count() == 0) {
     std::fill_n(weight.data, weight.element_count() * size_bytes(weight.dtype), std::byte{0});
     return {};
+  }
+  if (has_few_channels(weight.shape(), attributes.groups)) {
+    return run_window_backward_weight(x, grad, weight, attributes, context);
   }
   return x.dtype == DType::f64 ? run<double>(x, grad, weight, attributes, context)
                                : run<float>(x, grad, weight, attributes, context);
