@@ -86,6 +86,7 @@ class WindowConvolution {
   };
 
   static constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+  static constexpr std::int64_t kGridNumbers = 2;
 
   [[nodiscard]] std::int64_t depth_of(const TapConvolution& phase) const {
     return conv_.inputs * static_cast<std::int64_t>(phase.taps.size());
@@ -164,19 +165,21 @@ class WindowConvolution {
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
   }
 
-  // Shared: offsets and places | weights | bias. Each part: planes | a phase's result before it is
-  // spread | results before they are narrowed | memory of the sink.
+  // Shared: offsets, places and grid of each phase | weights | bias. Each part: planes | a phase's
+  // result before it is spread | results before they are narrowed | memory of the sink.
   void lay_out_scratch() {
-    weights_at_ = whole_lines(2 * depth_ * std::int64_t{sizeof(std::int64_t)});
+    const auto phases = static_cast<std::int64_t>(phases_.size());
+    weights_at_ =
+        whole_lines((2 * depth_ + phases * kGridNumbers) * std::int64_t{sizeof(std::int64_t)});
     bias_at_ = weights_at_ + (reads_weights() ? 0 : whole_lines(weight_span() * kElementBytes));
     shared_bytes_ = bias_at_ + whole_lines(conv_.groups * conv_.outputs * kElementBytes);
     const std::int64_t planes =
         unit_groups_ * conv_.inputs * input_rows(unit_rows_) * row_elements_;
     // Vectors may be read beyond the last plane.
     spread_at_ = whole_lines((planes + 2 * loops_.vector_columns) * kElementBytes);
-    const std::int64_t spread = conv_.y_column_step == 1 ? 0
-                                                         : parts(unit_rows_, conv_.y_row_step) *
-                                                               parts(width_, conv_.y_column_step);
+    const std::int64_t spread_rows = unit_groups_ * parts(unit_rows_, conv_.y_row_step);
+    const std::int64_t spread =
+        conv_.y_column_step == 1 ? 0 : spread_rows * parts(width_, conv_.y_column_step);
     results_at_ = spread_at_ + whole_lines(spread * kElementBytes);
     const std::int64_t channels = unit_groups_ * conv_.outputs;
     sink_at_ =
@@ -217,22 +220,22 @@ class WindowConvolution {
   // The order of a sum is that of tiles.
   void fill_offsets(std::int64_t* offsets) {
     offsets_ = offsets;
-    places_ = offsets + depth_;
     const std::int64_t plane_elements = input_rows(unit_rows_) * row_elements_;
-    std::int64_t first = 0;
     for (const TapConvolution& phase : phases_) {
       const auto tap_count = static_cast<std::int64_t>(phase.taps.size());
+      const std::int64_t depth = depth_of(phase);
       const bool inside = has_taps_inside(phase);
       for (std::int64_t c = 0; c < conv_.inputs; ++c) {
         for (std::int64_t t = 0; t < tap_count; ++t) {
           const ConvTap& tap = phase.taps[static_cast<std::size_t>(t)];
-          const std::int64_t k = first + (inside ? c * tap_count + t : t * conv_.inputs + c);
-          offsets_[k] = c * plane_elements + (tap.row - first_tap_row_) * row_elements_ +
-                        column_place(tap.column);
-          places_[k] = c * conv_.input_step + tap.weight_offset;
+          const std::int64_t k = inside ? c * tap_count + t : t * conv_.inputs + c;
+          offsets[k] = c * plane_elements + (tap.row - first_tap_row_) * row_elements_ +
+                       column_place(tap.column);
+          offsets[depth + k] = c * conv_.input_step + tap.weight_offset;
         }
       }
-      first += depth_of(phase);
+      find_grid(phase, offsets, offsets + 2 * depth);
+      offsets += 2 * depth + kGridNumbers;
     }
   }
 
@@ -306,14 +309,14 @@ class WindowConvolution {
       y = reinterpret_cast<T*>(conv_.y.data) + first;
       y_step = height_ * width_;
     }
-    const std::int64_t plane_elements = input_rows(unit_rows_) * row_elements_;
     const std::int64_t channels = unit.groups * conv_.outputs;
-    for (std::int64_t channel = 0; channel < channels; ++channel) {
-      sum_plane(unit,
-                unit.group * conv_.outputs + channel,
-                planes + channel / conv_.outputs * conv_.inputs * plane_elements,
-                reinterpret_cast<T*>(own + spread_at_),
-                y + channel * y_step);
+    for (std::int64_t output = 0; output < conv_.outputs; ++output) {
+      sum_planes(unit,
+                 output,
+                 planes,
+                 reinterpret_cast<T*>(own + spread_at_),
+                 y + output * y_step,
+                 y_step);
     }
     if (conv_.sink.take != nullptr) {
       conv_.sink.take(conv_.sink.context,
@@ -342,45 +345,65 @@ class WindowConvolution {
     }
   }
 
-  // Computes the unit's rows of one channel.
-  void sum_plane(const Unit& unit, std::int64_t channel, const T* planes, T* spread, T* y) const {
-    WindowSum<T> sum{.x_row_step = conv_.row_stride * row_elements_,
-                     .w = weights_ + channel / conv_.outputs * conv_.group_step +
-                          channel % conv_.outputs * conv_.output_step,
-                     .start = bias_ == nullptr ? nullptr : bias_ + channel};
-    std::int64_t first = 0;
+  // Computes the unit's rows of one output channel of each group.
+  void sum_planes(const Unit& unit,
+                  std::int64_t output,
+                  const T* planes,
+                  T* spread,
+                  T* y,
+                  std::int64_t y_step) const {
+    const std::int64_t channel = unit.group * conv_.outputs + output;
+    WindowSum<T> sum{
+        .x = planes,
+        .x_row_step = conv_.row_stride * row_elements_,
+        .w = weights_ + unit.group * conv_.group_step + output * conv_.output_step,
+        .start = bias_ == nullptr ? nullptr : bias_ + channel,
+        .planes = unit.groups,
+        .x_plane_step = conv_.inputs * input_rows(unit_rows_) * row_elements_,
+        .w_plane_step = conv_.group_step,
+        .start_step = conv_.outputs,
+    };
+    const std::int64_t* offsets = offsets_;
     for (const TapConvolution& phase : phases_) {
-      sum.x = planes;
-      sum.offsets = offsets_ + first;
-      sum.places = places_ + first;
+      sum.offsets = offsets;
       sum.depth = depth_of(phase);
-      first += sum.depth;
-      set_grid(sum, phase);
+      sum.places = offsets + sum.depth;
+      sum.grid_columns = offsets[2 * sum.depth];
+      sum.grid_step = offsets[2 * sum.depth + 1];
+      offsets += 2 * sum.depth + kGridNumbers;
       sum.rows = parts(unit.rows - phase.y_first_row, phase.y_row_step);
       sum.columns = phase.columns;
       T* const to = y + phase.y_first_row * width_ + phase.y_first_column;
       if (phase.y_column_step == 1) {
         sum.y = to;
         sum.y_row_step = phase.y_row_step * width_;
+        sum.y_plane_step = conv_.outputs * y_step;
         loops_.sum(sum);
         continue;
       }
       sum.y = spread;
       sum.y_row_step = sum.columns;
+      sum.y_plane_step = sum.rows * sum.columns;
       loops_.sum(sum);
-      for (std::int64_t row = 0; row < sum.rows; ++row) {
-        loops_.spread(spread + row * sum.columns,
-                      to + row * phase.y_row_step * width_,
-                      phase.y_column_step,
-                      sum.columns);
+      const T* from = spread;
+      for (std::int64_t plane = 0; plane < unit.groups; ++plane) {
+        T* row_to = to + plane * conv_.outputs * y_step;
+        for (std::int64_t row = 0; row < sum.rows; ++row, from += sum.columns) {
+          loops_.spread(from, row_to, phase.y_column_step, sum.columns);
+          row_to += phase.y_row_step * width_;
+        }
       }
     }
   }
 
-  // One channel's taps are a grid if they are rows of equal taps at equal distances.
-  static void set_grid(WindowSum<T>& sum, const TapConvolution& phase) {
+  // Writes the columns and the step of the grid that a phase's offsets are; no columns if they are
+  // none. One channel's taps are a grid if they are rows of equal taps at equal distances.
+  static void find_grid(const TapConvolution& phase,
+                        const std::int64_t* offsets,
+                        std::int64_t* grid) {
+    grid[0] = 0;
+    grid[1] = 0;
     const std::size_t count = phase.taps.size();
-    sum.grid_columns = 0;
     if (phase.inputs != 1 || count == 0) {
       return;
     }
@@ -391,13 +414,13 @@ class WindowConvolution {
     if (columns == count || count % columns != 0) {
       return;
     }
-    sum.grid_step = sum.offsets[columns] - sum.offsets[0];
+    grid[1] = offsets[columns] - offsets[0];
     for (std::size_t k = columns; k < count; ++k) {
-      if (sum.offsets[k] != sum.offsets[k - columns] + sum.grid_step) {
+      if (offsets[k] != offsets[k - columns] + grid[1]) {
         return;
       }
     }
-    sum.grid_columns = static_cast<std::int64_t>(columns);
+    grid[0] = static_cast<std::int64_t>(columns);
   }
 
   std::span<const TapConvolution> phases_;
@@ -426,8 +449,7 @@ class WindowConvolution {
   std::int64_t results_at_ = 0;
   std::int64_t sink_at_ = 0;
   std::int64_t part_bytes_ = 0;
-  std::int64_t* offsets_ = nullptr;
-  std::int64_t* places_ = nullptr;
+  const std::int64_t* offsets_ = nullptr;
   const T* weights_ = nullptr;
   const T* bias_ = nullptr;
 };

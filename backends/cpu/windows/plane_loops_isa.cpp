@@ -1,4 +1,3 @@
-#include "backends/cpu/products/gemm_vector.hpp"
 #include "window_loops_isa.hpp"
 
 #include <utility>
@@ -119,6 +118,51 @@ Run run_of(const PlaneCopy& planes, std::int64_t phase) {
           .end = least(most(end, before), planes.phase_columns)};
 }
 
+#ifdef __AVX512F__
+// Which of the columns from `first` on lie in a plane.
+[[gnu::always_inline]] inline std::uint32_t columns_inside(std::int64_t first, std::int64_t width) {
+  const std::int64_t end = least(most(width - first, 0), 32);
+  const std::int64_t begin = least(most(-first, 0), 32);
+  return static_cast<std::uint32_t>((1ULL << static_cast<unsigned>(end)) - 1U) &
+         ~static_cast<std::uint32_t>((1ULL << static_cast<unsigned>(begin)) - 1U);
+}
+template <class T>
+[[gnu::always_inline]] inline Vector<T> load_lanes(const T* from, std::uint32_t lanes) {
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), from);
+  } else {
+    return _mm512_maskz_loadu_pd(static_cast<__mmask8>(lanes), from);
+  }
+}
+
+// One row of one or two runs, by whole vectors, zeros included: the vectors behind a run are
+// overwritten by what comes next.
+template <class T>
+[[gnu::always_inline]] inline void copy_row(const PlaneCopy& planes, const T* row, T* to) {
+  constexpr std::int64_t kCount = kLanes<T>;
+  constexpr auto kAllLanes = std::make_integer_sequence<int, kLanes<T>>{};
+  if (planes.phases == 1) {
+    for (std::int64_t at = 0; at < planes.phase_columns; at += kCount) {
+      const std::int64_t column = planes.first_column + at;
+      store(to + at, load_lanes(row + column, columns_inside(column, planes.width)));
+    }
+    return;
+  }
+  const std::int64_t last = (planes.phase_columns - 1) / kCount * kCount;
+  for (std::int64_t phase = 0; phase < 2; ++phase) {
+    T* const out = to + phase * planes.phase_columns;
+    for (std::int64_t at = 0; at <= last; at += kCount) {
+      const std::int64_t column = planes.first_column + phase + 2 * at;
+      const std::uint32_t inside = columns_inside(column, planes.width);
+      store(out + at,
+            even(load_lanes(row + column, inside),
+                 load_lanes(row + column + kCount, inside >> static_cast<unsigned>(kCount)),
+                 kAllLanes));
+    }
+  }
+}
+#endif
+
 template <class S, class T>
 void copy_from(const PlaneCopy& planes, T* to) {
   constexpr std::int64_t kMostRuns = 4;
@@ -134,7 +178,17 @@ void copy_from(const PlaneCopy& planes, T* to) {
     clear(to, begin * row_elements);
     to += begin * row_elements;
     const S* row = plane + (planes.first_row + begin) * planes.row_step;
-    for (std::int64_t r = begin; r < end; ++r, row += planes.row_step) {
+    std::int64_t r = begin;
+#ifdef __AVX512F__
+    if constexpr (sizeof(S) == sizeof(T)) {
+      if (planes.phases <= 2 && planes.column_step == 1) {
+        for (; r < end; ++r, row += planes.row_step, to += row_elements) {
+          copy_row(planes, row, to);
+        }
+      }
+    }
+#endif
+    for (; r < end; ++r, row += planes.row_step) {
       for (std::int64_t phase = 0; phase < planes.phases; ++phase, to += planes.phase_columns) {
         const Run run = phase < kMostRuns ? kept[phase] : run_of(planes, phase);
         clear(to, run.zeros);

@@ -1,162 +1,166 @@
-#include "backends/cpu/products/gemm_vector.hpp"
 #include "window_loops_isa.hpp"
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Rows of a block, and vectors of a row that are added before the next row.
-constexpr int kBlockRows = 4;
+// Vectors of a row that are added before the next block of rows.
 constexpr std::int64_t kChunkVectors = 32;
+// Rows of a block, where registers hold their gradients beside the sums of 3 × 3 taps.
+#ifdef __AVX512F__
+constexpr int kManyRows = 7;
+#else
+constexpr int kManyRows = 4;
+#endif
+constexpr int kSomeRows = 4;
 
-template <class T>
-using Mask = decltype(Vector<T>{} == Vector<T>{});
+// The taps of a grid. Each row of x is read once for all rows of the gradient that it meets.
+template <class T, class L, int kHigh, int kWide, int kStride>
+struct GridTaps {
+  static constexpr int kTaps = kHigh * kWide;
+  static constexpr int kMostRows = kTaps <= 9 ? kManyRows : kSomeRows;
 
-template <class T>
-[[gnu::always_inline]] inline Vector<T> read(const T* from, Mask<T> mask) {
-  return __builtin_bit_cast(Vector<T>, __builtin_bit_cast(Mask<T>, load(from)) & mask);
-}
-
-// Lanes of elements of a row; the other ones must not count: infinity times 0 is NaN.
-template <class T>
-[[gnu::always_inline]] inline Mask<T> first_lanes(std::int64_t count) {
-  Mask<T> mask;
-  for (int lane = 0; lane < kLanes<T>; ++lane) {
-    mask[lane] = lane < count ? -1 : 0;
-  }
-  return mask;
-}
-
-// Adds kRows rows of one vector, with the taps of a grid.
-template <class T, int kHigh, int kWide, int kStride, int kRows, class Read>
-[[gnu::always_inline]] inline void add_grid(const WindowDots<T>& dots,
-                                            const T* x,
-                                            const T* grad,
-                                            Vector<T> (&acc)[std::size_t{kHigh * kWide}],
-                                            const Read& read_x) {
-  Vector<T> g[std::size_t{kRows}];
+  template <int kRows, class Read>
+  [[gnu::always_inline]] static void add(const WindowDots<T>& dots,
+                                         const T* x,
+                                         const T* grad,
+                                         typename L::Value (&acc)[std::size_t{kTaps}],
+                                         const Read& read_x) {
+    typename L::Value g[std::size_t{kRows}];
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-    g[i] = load(grad + i * dots.grad_row_step);
-  }
-#pragma GCC unroll 32
-  for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r) {
-#pragma GCC unroll 8
-    for (int b = 0; b < kWide; ++b) {
-      const Vector<T> value = read_x(x + r * dots.grid_step + dots.offsets[b]);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) {
-        const int a = r - kStride * i;
-        if (a >= 0 && a < kHigh) {
-          acc[a * kWide + b] = multiply_add<T>(value, g[i], acc[a * kWide + b]);
-        }
-      }
+    for (int i = 0; i < kRows; ++i) {
+      g[i] = L::read(grad + i * dots.grad_row_step);
     }
-  }
-}
-
-// Adds kRows rows of one vector, with kTaps taps.
-template <class T, int kTaps, int kRows, class Read>
-[[gnu::always_inline]] inline void add_any(const WindowDots<T>& dots,
-                                           const T* x,
-                                           const T* grad,
-                                           Vector<T> (&acc)[std::size_t{kTaps}],
-                                           const Read& read_x) {
+#pragma GCC unroll 32
+    for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r) {
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-    const Vector<T> g = load(grad + i * dots.grad_row_step);
-#pragma GCC unroll 16
-    for (int t = 0; t < kTaps; ++t) {
-      acc[t] = multiply_add<T>(read_x(x + i * dots.x_row_step + dots.offsets[t]), g, acc[t]);
-    }
-  }
-}
-
-// The walk over chunks of columns, blocks of rows and vectors. `add(rows, x, grad, acc, read)`.
-template <class T, int kTaps, class Add>
-[[gnu::always_inline]] inline std::int64_t walk(const WindowDots<T>& dots,
-                                                std::int64_t terms,
-                                                const Add& add) {
-  Vector<T> acc[std::size_t{kTaps}];
-#pragma GCC unroll 32
-  for (int t = 0; t < kTaps; ++t) {
-    acc[t] = load(dots.lanes + t * kLanes<T>);
-  }
-  const auto plain = [](const T* from) __attribute__((always_inline)) {
-    return load(from);
-  };
-  constexpr std::int64_t kChunk = kChunkVectors * kLanes<T>;
-  for (std::int64_t begin = 0; begin < dots.columns; begin += kChunk) {
-    const std::int64_t end = begin + kChunk < dots.columns ? begin + kChunk : dots.columns;
-    const std::int64_t full = begin + (end - begin) / kLanes<T> * kLanes<T>;
-    const Mask<T> mask = first_lanes<T>(end - full);
-    const auto masked = [&](const T* from) __attribute__((always_inline)) {
-      return read(from, mask);
-    };
-    const std::int64_t vectors = (end - begin + kLanes<T> - 1) / kLanes<T>;
-    std::int64_t row = 0;
-    while (row < dots.rows) {
-      const int rows = row + kBlockRows <= dots.rows ? kBlockRows : 1;
-      if (terms + rows * vectors > kMostLaneTerms) {
-#pragma GCC unroll 32
-        for (int t = 0; t < kTaps; ++t) {
-          dots.totals[t] += static_cast<double>(sum_lanes<T>(acc[t]));
-          acc[t] = Vector<T>{};
-        }
-        terms = 0;
-      }
-      terms += rows * vectors;
-      const T* x = dots.x + row * dots.x_row_step + begin;
-      const T* grad = dots.grad + row * dots.grad_row_step + begin;
-      if (rows == kBlockRows) {
-        std::int64_t column = begin;
-        for (; column < full; column += kLanes<T>, x += kLanes<T>, grad += kLanes<T>) {
-          add.template operator()<kBlockRows>(x, grad, acc, plain);
-        }
-        if (column < end) {
-          add.template operator()<kBlockRows>(x, grad, acc, masked);
-        }
-      } else {
-        for (std::int64_t column = begin; column < end;
-             column += kLanes<T>, x += kLanes<T>, grad += kLanes<T>) {
-          if (column < full) {
-            add.template operator()<1>(x, grad, acc, plain);
-          } else {
-            add.template operator()<1>(x, grad, acc, masked);
+      for (int b = 0; b < kWide; ++b) {
+        const typename L::Value value = read_x(x + r * dots.grid_step + dots.offsets[b]);
+#pragma GCC unroll 8
+        for (int i = 0; i < kRows; ++i) {
+          const int a = r - kStride * i;
+          if (a >= 0 && a < kHigh) {
+            acc[a * kWide + b] = L::fma(value, g[i], acc[a * kWide + b]);
           }
         }
       }
-      row += rows;
     }
   }
-#pragma GCC unroll 32
-  for (int t = 0; t < kTaps; ++t) {
-    store(dots.lanes + t * kLanes<T>, acc[t]);
+};
+
+// Any kCount taps.
+template <class T, class L, int kCount>
+struct SomeTaps {
+  static constexpr int kTaps = kCount;
+  static constexpr int kMostRows = kSomeRows;
+
+  template <int kRows, class Read>
+  [[gnu::always_inline]] static void add(const WindowDots<T>& dots,
+                                         const T* x,
+                                         const T* grad,
+                                         typename L::Value (&acc)[std::size_t{kTaps}],
+                                         const Read& read_x) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const typename L::Value g = L::read(grad + i * dots.grad_row_step);
+#pragma GCC unroll 16
+      for (int t = 0; t < kTaps; ++t) {
+        acc[t] = L::fma(read_x(x + i * dots.x_row_step + dots.offsets[t]), g, acc[t]);
+      }
+    }
   }
-  return terms;
+};
+
+// Adds kRows rows of columns [begin, end).
+template <class Taps, int kRows, class T, class L>
+[[gnu::always_inline]] inline void add_rows(const WindowDots<T>& dots,
+                                            const T* x,
+                                            const T* grad,
+                                            std::int64_t columns,
+                                            typename L::Value (&acc)[std::size_t{Taps::kTaps}],
+                                            L /*lanes*/) {
+  const auto whole = [](const T* from) __attribute__((always_inline)) {
+    return L::read(from);
+  };
+  std::int64_t column = 0;
+  for (; column + L::kCount <= columns; column += L::kCount) {
+    Taps::template add<kRows>(dots, x + column, grad + column, acc, whole);
+  }
+  if (column < columns) {  // x goes on where the gradient ends, and infinity times 0 is NaN
+    const typename L::Some some = L::some(static_cast<int>(columns - column));
+    const auto part = [&](const T* from) __attribute__((always_inline)) {
+      return L::read_some(from, some);
+    };
+    Taps::template add<kRows>(dots, x + column, grad + column, acc, part);
+  }
 }
 
-template <class T, int kHigh, int kWide, int kStride>
-std::int64_t dot_grid(const WindowDots<T>& dots, std::int64_t terms) {
-  return walk<T, kHigh * kWide>(
-      dots,
-      terms,
-      [&]<int kRows>(const T* x,
-                     const T* grad,
-                     Vector<T>(&acc)[std::size_t{kHigh * kWide}],
-                     const auto& read_x) __attribute__((always_inline)) {
-        add_grid<T, kHigh, kWide, kStride, kRows>(dots, x, grad, acc, read_x);
-      });
+// Walks over planes, chunks of columns and blocks of rows.
+template <class T, class L, class Taps>
+std::int64_t walk(const WindowDots<T>& dots, std::int64_t terms) {
+  constexpr int kTaps = Taps::kTaps;
+  constexpr std::int64_t kChunk = kChunkVectors * L::kCount;
+  const std::int64_t most_rows = dots.rows % Taps::kMostRows == 0 ? Taps::kMostRows : kSomeRows;
+  std::int64_t after = terms;
+  for (std::int64_t plane = 0; plane < dots.planes; ++plane) {
+    T* const lanes = dots.lanes + plane * dots.all_taps * kLanes<T>;
+    double* const totals = dots.totals + plane * dots.all_taps;
+    typename L::Value acc[std::size_t{kTaps}];
+#pragma GCC unroll 32
+    for (int t = 0; t < kTaps; ++t) {
+      acc[t] = L::read(lanes + t * kLanes<T>);
+    }
+    after = terms;
+    for (std::int64_t begin = 0; begin < dots.columns; begin += kChunk) {
+      const std::int64_t columns = dots.columns - begin < kChunk ? dots.columns - begin : kChunk;
+      const std::int64_t vectors = (columns + L::kCount - 1) / L::kCount;
+      const T* x = dots.x + plane * dots.x_plane_step + begin;
+      const T* grad = dots.grad + plane * dots.grad_plane_step + begin;
+      for (std::int64_t row = 0; row < dots.rows;) {
+        const std::int64_t rows = row + most_rows <= dots.rows ? most_rows : 1;
+        if (after + rows * vectors > kMostLaneTerms) {
+#pragma GCC unroll 32
+          for (int t = 0; t < kTaps; ++t) {
+            totals[t] += static_cast<double>(L::sum(acc[t]));
+            acc[t] = typename L::Value{};
+          }
+          after = 0;
+        }
+        after += rows * vectors;
+        if (rows == Taps::kMostRows) {
+          add_rows<Taps, Taps::kMostRows>(dots, x, grad, columns, acc, L{});
+        } else if (rows == kSomeRows) {
+          add_rows<Taps, kSomeRows>(dots, x, grad, columns, acc, L{});
+        } else {
+          add_rows<Taps, 1>(dots, x, grad, columns, acc, L{});
+        }
+        row += rows;
+        x += rows * dots.x_row_step;
+        grad += rows * dots.grad_row_step;
+      }
+    }
+#pragma GCC unroll 32
+    for (int t = 0; t < kTaps; ++t) {
+      L::write(lanes + t * kLanes<T>, acc[t]);
+    }
+  }
+  return after;
+}
+
+template <int kHigh, int kWide, int kStride>
+std::int64_t dot_grid(const WindowDots<float>& dots, std::int64_t terms) {
+#ifdef __AVX512F__
+  if (dots.columns <= Half8::kCount) {
+    return walk<float, Half8, GridTaps<float, Half8, kHigh, kWide, kStride>>(dots, terms);
+  }
+#endif
+  using L = Whole<float>;
+  return walk<float, L, GridTaps<float, L, kHigh, kWide, kStride>>(dots, terms);
 }
 
 template <class T, int kTaps>
 std::int64_t dot_some(const WindowDots<T>& dots, std::int64_t terms) {
-  return walk<T, kTaps>(
-      dots,
-      terms,
-      [&]<int kRows>(
-          const T* x, const T* grad, Vector<T>(&acc)[std::size_t{kTaps}], const auto& read_x)
-          __attribute__((always_inline)) { add_any<T, kTaps, kRows>(dots, x, grad, acc, read_x); });
+  return walk<T, Whole<T>, SomeTaps<T, Whole<T>, kTaps>>(dots, terms);
 }
 
 }  // namespace
@@ -167,11 +171,11 @@ std::int64_t dot_windows(const WindowDots<T>& given, std::int64_t terms) {
     const bool is_dense = given.x_row_step == given.grid_step;
     const bool is_strided = given.x_row_step == 2 * given.grid_step;
     if (given.grid_columns == 3 && given.taps == 9 && (is_dense || is_strided)) {
-      return is_dense ? dot_grid<T, 3, 3, 1>(given, terms) : dot_grid<T, 3, 3, 2>(given, terms);
+      return is_dense ? dot_grid<3, 3, 1>(given, terms) : dot_grid<3, 3, 2>(given, terms);
     }
 #ifdef __AVX512F__  // 25 sums need its registers
     if (given.grid_columns == 5 && given.taps == 25 && (is_dense || is_strided)) {
-      return is_dense ? dot_grid<T, 5, 5, 1>(given, terms) : dot_grid<T, 5, 5, 2>(given, terms);
+      return is_dense ? dot_grid<5, 5, 1>(given, terms) : dot_grid<5, 5, 2>(given, terms);
     }
 #endif
   }

@@ -31,9 +31,10 @@ struct PlaneCopy {
   std::int64_t phases = 1;
 };
 
-/// y[i][j] = start + Σ_k x[i·x_row_step + j + offsets[k]]·w[places[k]] for i < rows, j < columns:
-/// one sum in the order of k from 0 on, to which the start is added last, as a tile does. Reads a
-/// vector's length beyond the last column, and writes nothing else.
+/// y[i][j] = start + Σ_k x[i·x_row_step + j + offsets[k]]·w[places[k]] for i < rows, j < columns,
+/// in each of some planes, which have the given steps: one sum in the order of k from 0 on, to
+/// which the start is added last, as a tile does. Reads a vector's length beyond the last column,
+/// and writes nothing else.
 template <class T>
 struct WindowSum {
   const T* x = nullptr;
@@ -42,9 +43,14 @@ struct WindowSum {
   const T* w = nullptr;
   const std::int64_t* places = nullptr;
   std::int64_t depth = 0;
-  const T* start = nullptr;  ///< One number; nullptr: none.
+  const T* start = nullptr;  ///< A number for each plane; nullptr: none.
   T* y = nullptr;
   std::int64_t y_row_step = 0;
+  std::int64_t planes = 1;
+  std::int64_t x_plane_step = 0;
+  std::int64_t w_plane_step = 0;
+  std::int64_t start_step = 0;
+  std::int64_t y_plane_step = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   /// Set if the offsets are a grid: offsets[a·grid_columns + b] = offsets[b] + a·grid_step. Rows of
@@ -53,9 +59,9 @@ struct WindowSum {
   std::int64_t grid_step = 0;
 };
 
-/// totals[t] += Σ_{i, j} x[i·x_row_step + j + offsets[t]]·grad[i·grad_row_step + j] for t < taps.
-/// Rows of grad hold zeros up to whole vectors. A vector lane adds at most kMostLaneTerms products
-/// in T before they go to the totals.
+/// totals[t] += Σ_{i, j} x[i·x_row_step + j + offsets[t]]·grad[i·grad_row_step + j] for t < taps,
+/// in each of some planes. Rows of grad hold zeros up to whole vectors. A vector lane adds at most
+/// kMostLaneTerms products in T before they go to the totals.
 template <class T>
 struct WindowDots {
   const T* x = nullptr;
@@ -68,6 +74,10 @@ struct WindowDots {
   std::int64_t columns = 0;
   std::int64_t grid_columns = 0;  ///< As in WindowSum.
   std::int64_t grid_step = 0;
+  std::int64_t planes = 1;
+  std::int64_t x_plane_step = 0;
+  std::int64_t grad_plane_step = 0;
+  std::int64_t all_taps = 0;  ///< Sums between those of two planes.
   /// Sums not yet in the totals, a vector for each tap; zeros at first.
   T* lanes = nullptr;
   double* totals = nullptr;

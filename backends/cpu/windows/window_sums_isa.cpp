@@ -1,44 +1,19 @@
-#include "backends/cpu/products/gemm_vector.hpp"
 #include "window_loops_isa.hpp"
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
 namespace {
 
-// Vectors of one width. With few columns, half of a vector does the same work in half the time.
-template <class T>
-struct Whole {
-  using Value = Vector<T>;
-  static constexpr int kCount = kLanes<T>;
-  [[gnu::always_inline]] static Value read(const T* from) { return load(from); }
-  [[gnu::always_inline]] static Value all(T value) { return splat(value); }
-  [[gnu::always_inline]] static Value fma(Value a, Value b, Value c) {
-    return multiply_add<T>(a, b, c);
+template <class L, class T>
+[[gnu::always_inline]] inline void write_columns(T* to,
+                                                 typename L::Value value,
+                                                 std::int64_t left) {
+  if (left >= L::kCount) {
+    L::write(to, value);
+  } else {
+    L::write_part(to, value, static_cast<int>(left));
   }
-  [[gnu::always_inline]] static void write(T* to, Value value, int count) {
-    if (count >= kCount) {
-      store(to, value);
-    } else {
-      store_part(to, value, count);
-    }
-  }
-};
-
-#ifdef __AVX512F__
-struct Half8 {
-  using Value = __m256;
-  static constexpr int kCount = 8;
-  [[gnu::always_inline]] static Value read(const float* from) { return _mm256_loadu_ps(from); }
-  [[gnu::always_inline]] static Value all(float value) { return _mm256_set1_ps(value); }
-  [[gnu::always_inline]] static Value fma(Value a, Value b, Value c) {
-    return _mm256_fmadd_ps(a, b, c);
-  }
-  [[gnu::always_inline]] static void write(float* to, Value value, int count) {
-    _mm256_mask_storeu_ps(
-        to, static_cast<__mmask8>((1U << static_cast<unsigned>(count)) - 1U), value);
-  }
-};
-#endif
+}
 
 // kRows rows of a sum whose offsets are a grid of kHigh × kWide taps; rows of y are kStride rows of
 // taps apart. Each row of x is read once for all rows of y that it serves. The order of the rows
@@ -48,8 +23,9 @@ template <class T, class L, int kHigh, int kWide, int kStride, int kRows>
     const WindowSum<T>& sum,
     const T* x,
     const typename L::Value (&w)[std::size_t{kHigh * kWide}],
+    typename L::Value start,
     T* y,
-    int count) {
+    std::int64_t left) {
   typename L::Value acc[std::size_t{kRows}] = {};
 #pragma GCC unroll 32
   for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r) {
@@ -66,7 +42,6 @@ template <class T, class L, int kHigh, int kWide, int kStride, int kRows>
     }
   }
   if (sum.start != nullptr) {
-    const typename L::Value start = L::all(*sum.start);
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       acc[i] += start;
@@ -74,59 +49,71 @@ template <class T, class L, int kHigh, int kWide, int kStride, int kRows>
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    L::write(y + i * sum.y_row_step, acc[i], count);
+    write_columns<L>(y + i * sum.y_row_step, acc[i], left);
   }
 }
 
-// Rows in blocks of 8 and 4. The last block overlaps the one before, which gives the same bits.
-template <class L, class T, class RunBlock>
-[[gnu::always_inline]] inline void for_blocks(const WindowSum<T>& sum, const RunBlock& run_block) {
+// Rows in blocks of 8, 7 or 4. The last block overlaps the one before, which gives the same bits.
+template <class RunBlock>
+[[gnu::always_inline]] inline void for_blocks(std::int64_t rows, const RunBlock& run_block) {
   std::int64_t row = 0;
-  for (; row + 8 <= sum.rows; row += 8) {
-    run_block.template operator()<8>(row);
-  }
-  for (; row + 4 <= sum.rows; row += 4) {
-    run_block.template operator()<4>(row);
-  }
-  if (row < sum.rows && sum.rows >= 4) {
-    run_block.template operator()<4>(sum.rows - 4);
+  if (rows % 8 != 0 && rows % 7 == 0) {
+    for (; row < rows; row += 7) {
+      run_block.template operator()<7>(row);
+    }
     return;
   }
-  for (; row < sum.rows; ++row) {
+  for (; row + 8 <= rows; row += 8) {
+    run_block.template operator()<8>(row);
+  }
+  for (; row + 4 <= rows; row += 4) {
+    run_block.template operator()<4>(row);
+  }
+  if (row < rows && rows >= 4) {
+    run_block.template operator()<4>(rows - 4);
+    return;
+  }
+  for (; row < rows; ++row) {
     run_block.template operator()<1>(row);
   }
 }
 
+// Columns [begin, end) of all planes.
 template <class T, class L, int kHigh, int kWide, int kStride>
 [[gnu::always_inline]] inline void sum_columns(const WindowSum<T>& sum,
                                                std::int64_t begin,
                                                std::int64_t end) {
-  typename L::Value w[std::size_t{kHigh * kWide}];
+  for (std::int64_t plane = 0; plane < sum.planes; ++plane) {
+    const T* const weights = sum.w + plane * sum.w_plane_step;
+    const T* const x = sum.x + plane * sum.x_plane_step;
+    T* const y = sum.y + plane * sum.y_plane_step;
+    typename L::Value w[std::size_t{kHigh * kWide}];
 #pragma GCC unroll 32
-  for (int k = 0; k < kHigh * kWide; ++k) {
-    w[k] = L::all(sum.w[sum.places[k]]);
+    for (int k = 0; k < kHigh * kWide; ++k) {
+      w[k] = L::all(weights[sum.places[k]]);
+    }
+    const typename L::Value start =
+        sum.start == nullptr ? typename L::Value{} : L::all(sum.start[plane * sum.start_step]);
+    for_blocks(
+        sum.rows, [&]<int kRows>(std::int64_t row) __attribute__((always_inline)) {
+          for (std::int64_t column = begin; column < end; column += L::kCount) {
+            sum_rows<T, L, kHigh, kWide, kStride, kRows>(sum,
+                                                         x + row * sum.x_row_step + column,
+                                                         w,
+                                                         start,
+                                                         y + row * sum.y_row_step + column,
+                                                         end - column);
+          }
+        });
   }
-  for_blocks<L>(
-      sum, [&]<int kRows>(std::int64_t row) __attribute__((always_inline)) {
-        for (std::int64_t column = begin; column < end; column += L::kCount) {
-          const std::int64_t count = end - column;
-          sum_rows<T, L, kHigh, kWide, kStride, kRows>(
-              sum,
-              sum.x + row * sum.x_row_step + column,
-              w,
-              sum.y + row * sum.y_row_step + column,
-              count < L::kCount ? static_cast<int>(count) : L::kCount);
-        }
-      });
 }
 
 template <int kHigh, int kWide, int kStride>
 void sum_grid(const WindowSum<float>& sum) {
 #ifdef __AVX512F__
-  const std::int64_t half = Half8::kCount;
-  const std::int64_t whole = sum.columns % (2 * half) > half || sum.columns % (2 * half) == 0
-                                 ? sum.columns
-                                 : sum.columns / (2 * half) * (2 * half);
+  constexpr std::int64_t kHalf = Half8::kCount;
+  const std::int64_t rest = sum.columns % (2 * kHalf);
+  const std::int64_t whole = rest == 0 || rest > kHalf ? sum.columns : sum.columns - rest;
   if (whole > 0) {
     sum_columns<float, Whole<float>, kHigh, kWide, kStride>(sum, 0, whole);
   }
@@ -142,30 +129,34 @@ void sum_grid(const WindowSum<float>& sum) {
 template <class T>
 void sum_any(const WindowSum<T>& sum) {
   using L = Whole<T>;
-  for_blocks<L>(
-      sum, [&]<int kRows>(std::int64_t row) __attribute__((always_inline)) {
-        for (std::int64_t column = 0; column < sum.columns; column += L::kCount) {
-          const T* const x = sum.x + row * sum.x_row_step + column;
-          Vector<T> acc[std::size_t{kRows}] = {};
-          for (std::int64_t k = 0; k < sum.depth; ++k) {
-            const Vector<T> w = L::all(sum.w[sum.places[k]]);
-            const T* const from = x + sum.offsets[k];
+  for (std::int64_t plane = 0; plane < sum.planes; ++plane) {
+    const T* const weights = sum.w + plane * sum.w_plane_step;
+    const T* const x = sum.x + plane * sum.x_plane_step;
+    T* const y = sum.y + plane * sum.y_plane_step;
+    for_blocks(
+        sum.rows, [&]<int kRows>(std::int64_t row) __attribute__((always_inline)) {
+          for (std::int64_t column = 0; column < sum.columns; column += L::kCount) {
+            const T* const first = x + row * sum.x_row_step + column;
+            Vector<T> acc[std::size_t{kRows}] = {};
+            for (std::int64_t k = 0; k < sum.depth; ++k) {
+              const Vector<T> w = L::all(weights[sum.places[k]]);
+              const T* const from = first + sum.offsets[k];
+#pragma GCC unroll 16
+              for (int i = 0; i < kRows; ++i) {
+                acc[i] = L::fma(L::read(from + i * sum.x_row_step), w, acc[i]);
+              }
+            }
 #pragma GCC unroll 16
             for (int i = 0; i < kRows; ++i) {
-              acc[i] = L::fma(L::read(from + i * sum.x_row_step), w, acc[i]);
+              if (sum.start != nullptr) {
+                acc[i] += L::all(sum.start[plane * sum.start_step]);
+              }
+              write_columns<L>(
+                  y + (row + i) * sum.y_row_step + column, acc[i], sum.columns - column);
             }
           }
-          const std::int64_t left = sum.columns - column;
-          const int count = left < L::kCount ? static_cast<int>(left) : L::kCount;
-#pragma GCC unroll 16
-          for (int i = 0; i < kRows; ++i) {
-            if (sum.start != nullptr) {
-              acc[i] += L::all(*sum.start);
-            }
-            L::write(sum.y + (row + i) * sum.y_row_step + column, acc[i], count);
-          }
-        }
-      });
+        });
+  }
 }
 
 }  // namespace
