@@ -2,6 +2,7 @@
 
 #include "backends/cpu/products/epilogue.hpp"
 #include "conv_choices.hpp"
+#include "conv_planes.hpp"
 #include "conv_taps.hpp"
 #include "conv_weight.hpp"
 #include "conv_windows.hpp"
@@ -33,6 +34,13 @@ class Phases {
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
 
+  /// Returns the tensor with a layout that lives as long as this.
+  [[nodiscard]] TensorView keep(const TensorView& x, const detail::Layout& layout) {
+    layout_ = layout;
+    TensorView view = x;
+    view.layout = &layout_;
+    return view;
+  }
   /// Adds a tap of the next convolution.
   void push_tap(const ConvTap& tap) { taps()[tap_count_++] = tap; }
   /// Adds a convolution with the taps since the last one.
@@ -56,6 +64,7 @@ class Phases {
     return more_taps_.empty() ? std::span<ConvTap>(inline_taps_) : std::span<ConvTap>(more_taps_);
   }
 
+  detail::Layout layout_;
   std::array<ConvTap, kInlineTaps> inline_taps_{};
   std::array<TapConvolution, kInlinePhases> inline_{};
   std::size_t tap_count_ = 0;
@@ -125,7 +134,8 @@ void add_forward(const KernelCall& call,
     }
   }
   TapConvolution convolution;
-  convolution.x = call.inputs[0];
+  convolution.x =
+      phases.keep(call.inputs[0], visited_inputs(call.inputs[0], w.shape(), y.shape(), attributes));
   convolution.y = y;
   convolution.epilogue = epilogue;
   convolution.sink = sink;
@@ -151,8 +161,10 @@ void add_forward(const KernelCall& call,
                                   attributes.groups}};
   convolution.rows = convolution.y.shape()[2];
   convolution.columns = convolution.y.shape()[3];
-  convolution.row_stride = attributes.stride[0];
-  convolution.column_stride = attributes.stride[1];
+  if (convolution.x.shape() == call.inputs[0].shape()) {
+    convolution.row_stride = attributes.stride[0];
+    convolution.column_stride = attributes.stride[1];
+  }
   phases.push(convolution);
 }
 

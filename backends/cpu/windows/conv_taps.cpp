@@ -79,7 +79,10 @@ class Convolution {
               IsaLevel isa,
               const TapChoice& choice,
               const AwakeThreads& awake_threads)
-      : conv_(convolution), kernels_(tile_kernels<T>(isa)), choice_(choice) {
+      : conv_(convolution),
+        kernels_(tile_kernels<T>(isa)),
+        loops_(window_loops<T>(isa)),
+        choice_(choice) {
     depth_ = conv_.inputs * static_cast<std::int64_t>(conv_.taps.size());
     block_depth_ = depth_ == 0 ? 1 : parts(depth_, parts(depth_, kDepth));
     choose_form();
@@ -330,7 +333,7 @@ class Convolution {
     PlaneBlock block = block_;
     block.first_row = first_tap_row_ + unit.first_row * conv_.row_stride;
     copy_planes(
-        kernels_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
+        loops_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
     const std::int64_t first_channel = unit.image * conv_.y.shape()[1] + unit.group * conv_.outputs;
     const std::int64_t plane = conv_.y.shape()[2] * conv_.y.shape()[3];
     T* y = reinterpret_cast<T*>(own + results_at_);
@@ -498,6 +501,10 @@ class Convolution {
           kernels_.store(from, out, conv_.y.dtype, conv_.columns);
           continue;
         }
+        if (conv_.y.dtype == dtype_of<T>) {
+          loops_.spread(from, reinterpret_cast<T*>(out), conv_.y_column_step, conv_.columns);
+          continue;
+        }
         for (std::int64_t column = 0; column < conv_.columns; ++column) {
           kernels_.store(
               from + column, out + column * conv_.y_column_step * element_bytes, conv_.y.dtype, 1);
@@ -508,6 +515,7 @@ class Convolution {
 
   const TapConvolution& conv_;
   const TileKernels<T>& kernels_;
+  const WindowLoops<T>& loops_;
   TapChoice choice_;
   TapForm form_ = TapForm::pixels_by_channels;
   PlaneBlock block_;

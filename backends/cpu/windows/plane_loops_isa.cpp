@@ -135,31 +135,63 @@ template <class T>
   }
 }
 
-// One row of one or two runs, by whole vectors, zeros included: the vectors behind a run are
-// overwritten by what comes next.
+// A vector of a copied row: where it lies in the copy, where its elements begin in the row of the
+// plane, and which of those elements the plane has.
+struct Piece {
+  std::int64_t to;
+  std::int64_t from;
+  std::uint32_t inside;
+};
+constexpr int kMostPieces = 32;
+
+// Cuts a row into whole vectors, zeros included. A vector that ends behind its run is overwritten
+// by what comes next. Returns 0 if there are too many.
 template <class T>
-[[gnu::always_inline]] inline void copy_row(const PlaneCopy& planes, const T* row, T* to) {
-  constexpr std::int64_t kCount = kLanes<T>;
+int cut_row(const PlaneCopy& planes, Piece (&pieces)[std::size_t{kMostPieces}]) {
+  const std::int64_t step = planes.phases * planes.column_step;
+  if (step > 2 ||
+      (planes.phase_columns + kLanes<T> - 1) / kLanes<T> * planes.phases > kMostPieces) {
+    return 0;
+  }
+  const std::int64_t elements = (planes.width - 1) * planes.column_step + 1;
+  int count = 0;
+  for (std::int64_t phase = 0; phase < planes.phases; ++phase) {
+    for (std::int64_t at = 0; at < planes.phase_columns; at += kLanes<T>) {
+      const std::int64_t from =
+          (planes.first_column + phase + at * planes.phases) * planes.column_step;
+      pieces[count++] = {.to = phase * planes.phase_columns + at,
+                         .from = from,
+                         .inside = columns_inside(from, elements)};
+    }
+  }
+  return count;
+}
+
+// Copies rows. kStep: elements between two neighbours of the copy.
+template <class T, int kStep>
+T* copy_rows(const PlaneCopy& planes,
+             const Piece* pieces,
+             int count,
+             const T* row,
+             std::int64_t rows,
+             T* to) {
   constexpr auto kAllLanes = std::make_integer_sequence<int, kLanes<T>>{};
-  if (planes.phases == 1) {
-    for (std::int64_t at = 0; at < planes.phase_columns; at += kCount) {
-      const std::int64_t column = planes.first_column + at;
-      store(to + at, load_lanes(row + column, columns_inside(column, planes.width)));
-    }
-    return;
-  }
-  const std::int64_t last = (planes.phase_columns - 1) / kCount * kCount;
-  for (std::int64_t phase = 0; phase < 2; ++phase) {
-    T* const out = to + phase * planes.phase_columns;
-    for (std::int64_t at = 0; at <= last; at += kCount) {
-      const std::int64_t column = planes.first_column + phase + 2 * at;
-      const std::uint32_t inside = columns_inside(column, planes.width);
-      store(out + at,
-            even(load_lanes(row + column, inside),
-                 load_lanes(row + column + kCount, inside >> static_cast<unsigned>(kCount)),
-                 kAllLanes));
+  const std::int64_t row_elements = planes.phase_columns * planes.phases;
+  for (std::int64_t r = 0; r < rows; ++r, row += planes.row_step, to += row_elements) {
+    for (int i = 0; i < count; ++i) {
+      const Piece& piece = pieces[i];
+      const T* const from = row + piece.from;
+      if constexpr (kStep == 1) {
+        store(to + piece.to, load_lanes(from, piece.inside));
+      } else {
+        store(to + piece.to,
+              even(load_lanes(from, piece.inside),
+                   load_lanes(from + kLanes<T>, piece.inside >> static_cast<unsigned>(kLanes<T>)),
+                   kAllLanes));
+      }
     }
   }
+  return to;
 }
 #endif
 
@@ -174,6 +206,10 @@ void copy_from(const PlaneCopy& planes, T* to) {
   const std::int64_t begin = least(most(-planes.first_row, 0), planes.rows);
   const std::int64_t end = least(most(planes.height - planes.first_row, begin), planes.rows);
   const S* plane = reinterpret_cast<const S*>(planes.from);
+#ifdef __AVX512F__
+  Piece pieces[std::size_t{kMostPieces}];
+  const int piece_count = sizeof(S) == sizeof(T) ? cut_row<T>(planes, pieces) : 0;
+#endif
   for (std::int64_t i = 0; i < planes.planes; ++i, plane += planes.plane_step) {
     clear(to, begin * row_elements);
     to += begin * row_elements;
@@ -181,10 +217,11 @@ void copy_from(const PlaneCopy& planes, T* to) {
     std::int64_t r = begin;
 #ifdef __AVX512F__
     if constexpr (sizeof(S) == sizeof(T)) {
-      if (planes.phases <= 2 && planes.column_step == 1) {
-        for (; r < end; ++r, row += planes.row_step, to += row_elements) {
-          copy_row(planes, row, to);
-        }
+      if (piece_count > 0) {
+        to = planes.phases * planes.column_step == 1
+                 ? copy_rows<T, 1>(planes, pieces, piece_count, row, end - begin, to)
+                 : copy_rows<T, 2>(planes, pieces, piece_count, row, end - begin, to);
+        r = end;
       }
     }
 #endif
