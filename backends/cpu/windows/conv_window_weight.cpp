@@ -111,6 +111,11 @@ class WindowWeightGradient {
                                           kElementBytes);
   }
 
+  // Whether gradients need no copy.
+  [[nodiscard]] bool reads_grads() const {
+    return loops_.reads_exactly && grad_.dtype == dtype_of<T> && grad_.strides()[3] == 1;
+  }
+
   void fill_offsets() {
     for (std::int64_t tap = 0; tap < taps_; ++tap) {
       const std::int64_t q = tap % kernel_[1] * attributes_.dilation[1];
@@ -149,7 +154,6 @@ class WindowWeightGradient {
                         std::byte* own) const {
     const std::int64_t rows = std::min(block_rows_, rows_ - row);
     T* const planes = reinterpret_cast<T*>(own + planes_at_);
-    T* const grads = reinterpret_cast<T*>(own + grads_at_);
     PlaneCopy copy = copy_of(x_, image, group * inputs_, count * inputs_);
     copy.first_row = row * attributes_.stride[0] - attributes_.padding[0];
     copy.first_column = -attributes_.padding[1];
@@ -157,28 +161,36 @@ class WindowWeightGradient {
     copy.phase_columns = phase_columns_;
     copy.phases = attributes_.stride[1];
     loops_.copy(copy, planes);
-    copy = copy_of(grad_, image, group * outputs_, count * outputs_);
-    copy.first_row = row;
-    copy.rows = block_rows_;
-    copy.phase_columns = grad_columns_;
-    loops_.copy(copy, grads);
+    const T* grads = reinterpret_cast<const T*>(own + grads_at_);
+    if (reads_grads()) {
+      grads = grad_.as<const T>() + image * grad_.strides()[0] +
+              group * outputs_ * grad_.strides()[1] + row * grad_.strides()[2];
+    } else {
+      copy = copy_of(grad_, image, group * outputs_, count * outputs_);
+      copy.first_row = row;
+      copy.rows = block_rows_;
+      copy.phase_columns = grad_columns_;
+      loops_.copy(copy, reinterpret_cast<T*>(own + grads_at_));
+    }
+    const std::int64_t grad_plane =
+        reads_grads() ? grad_.strides()[1] : block_rows_ * grad_columns_;
     WindowDots<T> dots{.x_row_step = attributes_.stride[0] * row_elements_,
                        .offsets = offsets_,
                        .taps = taps_,
-                       .grad_row_step = grad_columns_,
+                       .grad_row_step = reads_grads() ? grad_.strides()[2] : grad_columns_,
                        .rows = rows,
                        .columns = columns_,
                        .grid_columns = kernel_[1],
                        .grid_step = attributes_.dilation[0] * row_elements_,
                        .planes = count,
                        .x_plane_step = inputs_ * plane_rows_ * row_elements_,
-                       .grad_plane_step = outputs_ * block_rows_ * grad_columns_,
+                       .grad_plane_step = outputs_ * grad_plane,
                        .all_taps = group_sums_,
                        .lanes = reinterpret_cast<T*>(own),
                        .totals = reinterpret_cast<double*>(own + totals_at_)};
     std::int64_t after = terms;
     for (std::int64_t output = 0; output < outputs_; ++output) {
-      dots.grad = grads + output * block_rows_ * grad_columns_;
+      dots.grad = grads + output * grad_plane;
       for (std::int64_t input = 0; input < inputs_; ++input) {
         dots.x = planes + input * plane_rows_ * row_elements_;
         after = loops_.dots(dots, terms);

@@ -25,17 +25,19 @@ struct GridTaps {
                                          const T* x,
                                          const T* grad,
                                          typename L::Value (&acc)[std::size_t{kTaps}],
-                                         const Read& read_x) {
+                                         const Read& read) {
     typename L::Value g[std::size_t{kRows}];
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      g[i] = L::read(grad + i * dots.grad_row_step);
+      g[i] = read(grad + i * dots.grad_row_step);
     }
 #pragma GCC unroll 32
-    for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r) {
+    for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r, x += dots.grid_step) {
+      keep(x);
 #pragma GCC unroll 8
       for (int b = 0; b < kWide; ++b) {
-        const typename L::Value value = read_x(x + r * dots.grid_step + dots.offsets[b]);
+        typename L::Value value = read(x + dots.offsets[b]);
+        keep(value);
 #pragma GCC unroll 8
         for (int i = 0; i < kRows; ++i) {
           const int a = r - kStride * i;
@@ -59,13 +61,13 @@ struct SomeTaps {
                                          const T* x,
                                          const T* grad,
                                          typename L::Value (&acc)[std::size_t{kTaps}],
-                                         const Read& read_x) {
+                                         const Read& read) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      const typename L::Value g = L::read(grad + i * dots.grad_row_step);
+      const typename L::Value g = read(grad + i * dots.grad_row_step);
 #pragma GCC unroll 16
       for (int t = 0; t < kTaps; ++t) {
-        acc[t] = L::fma(read_x(x + i * dots.x_row_step + dots.offsets[t]), g, acc[t]);
+        acc[t] = L::fma(read(x + i * dots.x_row_step + dots.offsets[t]), g, acc[t]);
       }
     }
   }
@@ -86,7 +88,7 @@ template <class Taps, int kRows, class T, class L>
   for (; column + L::kCount <= columns; column += L::kCount) {
     Taps::template add<kRows>(dots, x + column, grad + column, acc, whole);
   }
-  if (column < columns) {  // x goes on where the gradient ends, and infinity times 0 is NaN
+  if (column < columns) {  // what lies behind a row must not count
     const typename L::Some some = L::some(static_cast<int>(columns - column));
     const auto part = [&](const T* from) __attribute__((always_inline)) {
       return L::read_some(from, some);
@@ -206,6 +208,11 @@ void finish_dots(T* lanes, std::int64_t taps, double* totals) {
 template <class T>
 constexpr WindowLoops<T> kLoops = {
     .vector_columns = kLanes<T>,
+#ifdef __AVX512F__
+    .reads_exactly = true,
+#else
+    .reads_exactly = false,
+#endif
     .copy = &copy_planes<T>,
     .spread = &spread<T>,
     .sum = &sum_windows<T>,

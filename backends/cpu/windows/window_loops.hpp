@@ -60,8 +60,9 @@ struct WindowSum {
 };
 
 /// totals[t] += Σ_{i, j} x[i·x_row_step + j + offsets[t]]·grad[i·grad_row_step + j] for t < taps,
-/// in each of some planes. Rows of grad hold zeros up to whole vectors. A vector lane adds at most
-/// kMostLaneTerms products in T before they go to the totals.
+/// in each of some planes. Reads a vector's length beyond the last column, but of grad only without
+/// reads_exactly. A vector lane adds at most kMostLaneTerms products in T before they go to the
+/// totals.
 template <class T>
 struct WindowDots {
   const T* x = nullptr;
@@ -88,6 +89,7 @@ inline constexpr std::int64_t kMostLaneTerms = 512;
 template <class T>
 struct WindowLoops {
   int vector_columns;  ///< Lanes of one vector.
+  bool reads_exactly;  ///< Whether dots reads no element behind the last column of grad.
   void (*copy)(const PlaneCopy& planes, T* to);
   /// to[i·step] = from[i]
   void (*spread)(const T* from, T* to, std::int64_t step, std::int64_t count);

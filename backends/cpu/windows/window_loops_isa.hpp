@@ -7,6 +7,21 @@
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
 
+// Keeps a value in a register, and its origin from the optimiser. Without it g++ 12 reads a vector
+// again for each product, and keeps an address for each row instead of adding a step.
+template <class V>
+[[gnu::always_inline]] inline void keep(V& value) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(value));
+#elif defined(__x86_64__)
+  asm("" : "+x"(value));
+#endif
+}
+template <class T>
+[[gnu::always_inline]] inline void keep(const T*& address) {
+  asm("" : "+r"(address));
+}
+
 // Vectors of one width: whole ones, or halves, which do the work of few columns in half the time.
 template <class T>
 struct Whole {

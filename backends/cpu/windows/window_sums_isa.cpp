@@ -26,12 +26,19 @@ template <class T, class L, int kHigh, int kWide, int kStride, int kRows>
     typename L::Value start,
     T* y,
     std::int64_t left) {
+  std::int64_t offsets[std::size_t{kWide}];
+#pragma GCC unroll 8
+  for (int b = 0; b < kWide; ++b) {
+    offsets[b] = sum.offsets[b];
+  }
   typename L::Value acc[std::size_t{kRows}] = {};
 #pragma GCC unroll 32
-  for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r) {
+  for (int r = 0; r < kStride * (kRows - 1) + kHigh; ++r, x += sum.grid_step) {
+    keep(x);
 #pragma GCC unroll 8
     for (int b = 0; b < kWide; ++b) {
-      const typename L::Value value = L::read(x + r * sum.grid_step + sum.offsets[b]);
+      typename L::Value value = L::read(x + offsets[b]);
+      keep(value);
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
         const int a = r - kStride * i;
