@@ -34,11 +34,15 @@ class Phases {
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
 
-  /// Returns the tensor with a layout that lives as long as this.
-  [[nodiscard]] TensorView keep(const TensorView& x, const detail::Layout& layout) {
-    layout_ = layout;
-    TensorView view = x;
-    view.layout = &layout_;
+  /// Returns the tensor with a layout that lives as long as this, the last one for x and for y.
+  enum class Keeps : std::uint8_t { x, y };
+  [[nodiscard]] TensorView keep(const TensorView& tensor,
+                                const detail::Layout& layout,
+                                Keeps which) {
+    detail::Layout& kept = layouts_[which == Keeps::x ? 0 : 1];
+    kept = layout;
+    TensorView view = tensor;
+    view.layout = &kept;
     return view;
   }
   /// Adds a tap of the next convolution.
@@ -64,7 +68,7 @@ class Phases {
     return more_taps_.empty() ? std::span<ConvTap>(inline_taps_) : std::span<ConvTap>(more_taps_);
   }
 
-  detail::Layout layout_;
+  std::array<detail::Layout, 2> layouts_;
   std::array<ConvTap, kInlineTaps> inline_taps_{};
   std::array<TapConvolution, kInlinePhases> inline_{};
   std::size_t tap_count_ = 0;
@@ -117,6 +121,37 @@ Status with_epilogue(const KernelCall& call, KernelContext& context, const Work&
   return work(y, &blocks);
 }
 
+// A convolution of one tap does not know rows: it takes several narrow ones as one, so that tiles
+// are full.
+void merge_rows(TapConvolution& convolution, std::int64_t taps, Phases& phases) {
+  constexpr std::int64_t kNarrow = 48;
+  const TensorView& x = convolution.x;
+  const std::int64_t rows = convolution.rows;
+  const std::int64_t columns = convolution.columns;
+  const bool is_plain = taps == 1 && convolution.row_stride == 1 &&
+                        convolution.column_stride == 1 && convolution.y_row_step == 1 &&
+                        convolution.y_column_step == 1 && convolution.sink.take == nullptr &&
+                        x.shape()[2] == rows && x.shape()[3] == columns &&
+                        x.strides()[2] == columns * x.strides()[3];
+  if (!is_plain || columns == 0 || columns >= kNarrow) {
+    return;
+  }
+  std::int64_t merged = 1;
+  while (merged < rows && (rows % merged != 0 || merged * columns < kNarrow)) {
+    ++merged;
+  }
+  const auto of = [&](const TensorView& tensor) {
+    return Shape{tensor.shape()[0], tensor.shape()[1], rows / merged, columns * merged};
+  };
+  Strides strides = x.strides();
+  strides[2] *= merged;
+  convolution.x = phases.keep(x, {of(x), strides}, Phases::Keeps::x);
+  convolution.y = phases.keep(convolution.y, detail::Layout(of(convolution.y)), Phases::Keeps::y);
+  convolution.merged_rows = merged;
+  convolution.rows = rows / merged;
+  convolution.columns = columns * merged;
+}
+
 // Adds the forward convolution.
 void add_forward(const KernelCall& call,
                  const TensorView& y,
@@ -134,8 +169,9 @@ void add_forward(const KernelCall& call,
     }
   }
   TapConvolution convolution;
-  convolution.x =
-      phases.keep(call.inputs[0], visited_inputs(call.inputs[0], w.shape(), y.shape(), attributes));
+  convolution.x = phases.keep(call.inputs[0],
+                              visited_inputs(call.inputs[0], w.shape(), y.shape(), attributes),
+                              Phases::Keeps::x);
   convolution.y = y;
   convolution.epilogue = epilogue;
   convolution.sink = sink;
@@ -164,6 +200,9 @@ void add_forward(const KernelCall& call,
   if (convolution.x.shape() == call.inputs[0].shape()) {
     convolution.row_stride = attributes.stride[0];
     convolution.column_stride = attributes.stride[1];
+  }
+  if (attributes.padding[0] == 0 && attributes.padding[1] == 0) {
+    merge_rows(convolution, w.shape()[2] * w.shape()[3], phases);
   }
   phases.push(convolution);
 }
@@ -226,6 +265,9 @@ void add_backward(const KernelCall& call,
       convolution.y_first_column = px;
       convolution.rows = (shape[2] - py + attributes.stride[0] - 1) / attributes.stride[0];
       convolution.columns = (shape[3] - px + attributes.stride[1] - 1) / attributes.stride[1];
+      if (attributes.padding[0] == 0 && attributes.padding[1] == 0) {
+        merge_rows(convolution, w.shape()[2] * w.shape()[3], phases);
+      }
       phases.push(convolution);
     }
   }

@@ -368,12 +368,14 @@ class Convolution {
       spread(unit, y, conv_.y.data + first_channel * plane * size_bytes(conv_.y.dtype));
     }
     if (conv_.epilogue != nullptr && !finishes_elsewhere()) {
-      conv_.epilogue->run({.first = {unit.image,
-                                     unit.group * conv_.outputs,
-                                     unit.first_row * conv_.y_row_step + conv_.y_first_row,
-                                     conv_.y_first_column},
-                           .sizes = {1, conv_.outputs, unit.rows, conv_.columns},
-                           .steps = {1, 1, conv_.y_row_step, conv_.y_column_step}});
+      conv_.epilogue->run(
+          {.first = {unit.image,
+                     unit.group * conv_.outputs,
+                     (unit.first_row * conv_.y_row_step + conv_.y_first_row) * conv_.merged_rows,
+                     conv_.y_first_column},
+           .sizes =
+               {1, conv_.outputs, unit.rows * conv_.merged_rows, conv_.columns / conv_.merged_rows},
+           .steps = {1, 1, conv_.y_row_step, conv_.y_column_step}});
     }
   }
 

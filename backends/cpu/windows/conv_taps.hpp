@@ -71,6 +71,8 @@ struct TapConvolution {
   std::int64_t y_first_column = 0;
   std::int64_t y_row_step = 1;
   std::int64_t y_column_step = 1;
+  /// Rows of the op's result that x, y, rows and columns hold as one.
+  std::int64_t merged_rows = 1;
   PlaneSink sink = {};                       ///< Set: consumes the results, and y has no bytes.
   const EpilogueBlocks* epilogue = nullptr;  ///< Runs on each block of y once it is final.
 };

@@ -339,9 +339,10 @@ class WindowConvolution {
       }
     }
     if (conv_.epilogue != nullptr && !finishes_elsewhere()) {
-      conv_.epilogue->run({.first = {unit.image, unit.group * conv_.outputs, unit.first_row, 0},
-                           .sizes = {1, channels, unit.rows, width_},
-                           .steps = {1, 1, 1, 1}});
+      conv_.epilogue->run(
+          {.first = {unit.image, unit.group * conv_.outputs, unit.first_row * conv_.merged_rows, 0},
+           .sizes = {1, channels, unit.rows * conv_.merged_rows, width_ / conv_.merged_rows},
+           .steps = {1, 1, 1, 1}});
     }
   }
 
