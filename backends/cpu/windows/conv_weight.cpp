@@ -2,6 +2,7 @@
 
 #include "backends/cpu/products/gemm.hpp"
 #include "conv_planes.hpp"
+#include "conv_weight_product.hpp"
 #include "conv_window_weight.hpp"
 
 #include <algorithm>
@@ -375,6 +376,9 @@ Status run_conv_backward_weight(const TensorView& x,
   ConvAttributes steps = attributes;
   if (layout.shape != x.shape()) {
     steps.stride = {1, 1};
+  }
+  if (is_weight_product(visited, grad, weight, steps)) {
+    return run_weight_product(visited, grad, weight, context);
   }
   if (has_few_channels(weight.shape(), attributes.groups)) {
     return run_window_backward_weight(visited, grad, weight, steps, context);
