@@ -165,8 +165,8 @@ class WindowConvolution {
     part_count_ = std::clamp<std::int64_t>(wanted_parts, 1, std::min(kMaxParts, unit_count_));
   }
 
-  // Shared: offsets, places and grid of each phase | weights | bias. Each part: planes | a phase's
-  // result before it is spread | results before they are narrowed | memory of the sink.
+  // Shared: offsets, places and grid of each phase | weights | bias. Each part: planes | two
+  // phases' result before it is spread | results before they are narrowed | memory of the sink.
   void lay_out_scratch() {
     const auto phases = static_cast<std::int64_t>(phases_.size());
     weights_at_ =
@@ -179,7 +179,9 @@ class WindowConvolution {
     spread_at_ = whole_lines((planes + 2 * loops_.vector_columns) * kElementBytes);
     const std::int64_t spread_rows = unit_groups_ * parts(unit_rows_, conv_.y_row_step);
     const std::int64_t spread =
-        conv_.y_column_step == 1 ? 0 : spread_rows * parts(width_, conv_.y_column_step);
+        conv_.y_column_step == 1
+            ? 0
+            : 2 * spread_rows * parts(width_, conv_.y_column_step) + 2 * loops_.vector_columns;
     results_at_ = spread_at_ + whole_lines(spread * kElementBytes);
     const std::int64_t channels = unit_groups_ * conv_.outputs;
     sink_at_ =
@@ -382,10 +384,20 @@ class WindowConvolution {
         loops_.sum(sum);
         continue;
       }
-      sum.y = spread;
+      // Two phases of columns alternate in memory: both are computed before they are written.
+      const bool is_odd = phase.y_column_step == 2 && phase.y_first_column == 1;
+      const std::int64_t half =
+          unit.groups * parts(unit.rows, phase.y_row_step) * parts(width_, phase.y_column_step);
+      sum.y = is_odd ? spread + half : spread;
       sum.y_row_step = sum.columns;
       sum.y_plane_step = sum.rows * sum.columns;
       loops_.sum(sum);
+      if (phase.y_column_step == 2 && width_ > 1) {
+        if (is_odd) {
+          interleave(sum, spread, y + phase.y_first_row * width_, conv_.outputs * y_step);
+        }
+        continue;
+      }
       const T* from = spread;
       for (std::int64_t plane = 0; plane < unit.groups; ++plane) {
         T* row_to = to + plane * conv_.outputs * y_step;
@@ -394,6 +406,21 @@ class WindowConvolution {
           row_to += phase.y_row_step * width_;
         }
       }
+    }
+  }
+
+  // Writes rows whose even columns were computed before the odd ones of `odd`.
+  void interleave(const WindowSum<T>& odd, const T* even, T* to, std::int64_t plane_step) const {
+    const std::int64_t columns = parts(width_, 2);
+    for (std::int64_t plane = 0; plane < odd.planes; ++plane) {
+      loops_.interleave({.even = even + plane * odd.rows * columns,
+                         .even_step = columns,
+                         .odd = odd.y + plane * odd.y_plane_step,
+                         .odd_step = odd.columns,
+                         .to = to + plane * plane_step,
+                         .to_step = conv_.y_row_step * width_,
+                         .rows = odd.rows,
+                         .columns = width_});
     }
   }
 
@@ -469,6 +496,9 @@ Status run(std::span<const TapConvolution> phases,
 }  // namespace
 
 bool runs_by_windows(std::span<const TapConvolution> phases, const TapChoice& choice) noexcept {
+  if (phases.empty()) {
+    return false;
+  }
   const TapConvolution& first = phases.front();
   for (const TapConvolution& phase : phases) {
     // A tile makes one sum of at most this depth, as a window does.

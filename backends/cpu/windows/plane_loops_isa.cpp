@@ -13,6 +13,15 @@ template <class V, int... kIndex>
   return __builtin_shufflevector(low, high, (2 * kIndex)...);
 }
 
+// Elements of a and b in turns, from element kFirst of both on.
+template <int kFirst, class V, int... kIndex>
+[[gnu::always_inline]] inline V in_turns(V a,
+                                         V b,
+                                         std::integer_sequence<int, kIndex...> /*lanes*/) {
+  return __builtin_shufflevector(
+      a, b, (kFirst + kIndex / 2 + kIndex % 2 * static_cast<int>(sizeof...(kIndex)))...);
+}
+
 constexpr std::int64_t least(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
@@ -145,11 +154,11 @@ struct Piece {
 constexpr int kMostPieces = 32;
 
 // Cuts a row into whole vectors, zeros included. A vector that ends behind its run is overwritten
-// by what comes next. Returns 0 if there are too many.
+// by what comes next. Returns 0 if there are too many, or if they cannot be cut so.
 template <class T>
 int cut_row(const PlaneCopy& planes, Piece (&pieces)[std::size_t{kMostPieces}]) {
   const std::int64_t step = planes.phases * planes.column_step;
-  if (step > 2 ||
+  if (step < 1 || step > 2 ||
       (planes.phase_columns + kLanes<T> - 1) / kLanes<T> * planes.phases > kMostPieces) {
     return 0;
   }
@@ -286,6 +295,35 @@ void spread(const T* from, T* to, std::int64_t step, std::int64_t count) {
   }
 }
 
+template <class T>
+void interleave(const Interleave<T>& rows) {
+  constexpr int kCount = kLanes<T>;
+  constexpr auto kAllLanes = std::make_integer_sequence<int, kLanes<T>>{};
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    const T* const even = rows.even + row * rows.even_step;
+    const T* const odd = rows.odd + row * rows.odd_step;
+    T* const to = rows.to + row * rows.to_step;
+    for (std::int64_t at = 0; at < rows.columns; at += 2 * kCount) {
+      const Vector<T> a = load(even + at / 2);
+      const Vector<T> b = load(odd + at / 2);
+      const Vector<T> low = in_turns<0>(a, b, kAllLanes);
+      const Vector<T> high = in_turns<kCount / 2>(a, b, kAllLanes);
+      const std::int64_t left = rows.columns - at;
+      if (left >= 2 * kCount) {
+        store(to + at, low);
+        store(to + at + kCount, high);
+      } else if (left > kCount) {
+        store(to + at, low);
+        store_part(to + at + kCount, high, static_cast<int>(left - kCount));
+      } else {
+        store_part(to + at, low, static_cast<int>(left));
+      }
+    }
+  }
+}
+
+template void interleave<float>(const Interleave<float>&);
+template void interleave<double>(const Interleave<double>&);
 template void copy_planes<float>(const PlaneCopy&, float*);
 template void copy_planes<double>(const PlaneCopy&, double*);
 template void spread<float>(const float*, float*, std::int64_t, std::int64_t);

@@ -215,6 +215,7 @@ constexpr WindowLoops<T> kLoops = {
 #endif
     .copy = &copy_planes<T>,
     .spread = &spread<T>,
+    .interleave = &interleave<T>,
     .sum = &sum_windows<T>,
     .dots = &dot_windows<T>,
     .finish_dots = &finish_dots<T>,

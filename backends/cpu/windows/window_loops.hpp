@@ -85,6 +85,19 @@ struct WindowDots {
 };
 inline constexpr std::int64_t kMostLaneTerms = 512;
 
+/// Rows whose even and odd columns lie apart.
+template <class T>
+struct Interleave {
+  const T* even = nullptr;
+  std::int64_t even_step = 0;  ///< Between rows.
+  const T* odd = nullptr;
+  std::int64_t odd_step = 0;
+  T* to = nullptr;
+  std::int64_t to_step = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
 /// The loops for sums in T (f32 or f64).
 template <class T>
 struct WindowLoops {
@@ -93,6 +106,9 @@ struct WindowLoops {
   void (*copy)(const PlaneCopy& planes, T* to);
   /// to[i·step] = from[i]
   void (*spread)(const T* from, T* to, std::int64_t step, std::int64_t count);
+  /// Columns of two phases in turns: to[2·j] = even[j], to[2·j + 1] = odd[j], for rows of `columns`
+  /// columns. Reads a vector's length beyond the columns of both.
+  void (*interleave)(const Interleave<T>& rows);
   void (*sum)(const WindowSum<T>& sum);
   /// Returns the number of terms that each lane holds now; `terms`: of that number before.
   std::int64_t (*dots)(const WindowDots<T>& dots, std::int64_t terms);

@@ -99,6 +99,8 @@ void copy_planes(const PlaneCopy& planes, T* to);
 template <class T>
 void spread(const T* from, T* to, std::int64_t step, std::int64_t count);
 template <class T>
+void interleave(const Interleave<T>& rows);
+template <class T>
 void sum_windows(const WindowSum<T>& sum);
 template <class T>
 std::int64_t dot_windows(const WindowDots<T>& dots, std::int64_t terms);
