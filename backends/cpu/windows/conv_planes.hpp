@@ -32,8 +32,8 @@ struct PlaneBlock {
   }
 };
 
-/// Returns the layout of those elements of x that windows of one tap without padding visit, as the
-/// input of a convolution of stride 1; that of x for all others.
+/// Returns the layout of the elements of x that windows of one tap without padding visit: the input
+/// of a convolution of stride 1. For all other windows it is the layout of x.
 [[nodiscard]] detail::Layout visited_inputs(const TensorView& x,
                                             const Shape& weight,
                                             const Shape& result,

@@ -94,7 +94,7 @@ struct TapChoice {
 struct TapPlan {
   TapForm form = TapForm::by_size;
   std::int64_t block_rows = 0;
-  std::int64_t unit_groups = 1;  ///< Of the form `windows`.
+  std::int64_t unit_groups = 1;  ///< Groups of a task, in the form `windows`.
 
   friend bool operator==(const TapPlan&, const TapPlan&) = default;
 };

@@ -1,7 +1,7 @@
-// Convolutions with few output channels a group, such as depthwise ones, by vectors along rows: the
-// forward pass, and all stride phases of the input gradient at once. Threads: owner only; forks in
-// the arena. Invariant: an output element is the sum that run_tap_convolution() makes, with the
-// same bits.
+// Convolutions with few output channels a group, such as depthwise ones, by vectors along rows.
+// Runs the forward pass, and all stride phases of the input gradient at once. Threads: owner only;
+// forks in the arena. Invariant: an output element is the sum that run_tap_convolution() makes,
+// with the same bits.
 #pragma once
 
 #include "backends/cpu/machine/kernel_table.hpp"

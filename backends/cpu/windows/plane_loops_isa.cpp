@@ -109,7 +109,7 @@ template <class S, class T>
   }
 }
 
-// One run of a row: zeros, every so many columns of the plane, zeros.
+// One run of a row: zeros, columns of the plane at equal distances, zeros.
 struct Run {
   std::int64_t zeros;
   std::int64_t first;  ///< Column of the plane.
@@ -144,8 +144,8 @@ template <class T>
   }
 }
 
-// A vector of a copied row: where it lies in the copy, where its elements begin in the row of the
-// plane, and which of those elements the plane has.
+// A vector of a copied row: its place there, the place of its first element in the row of the
+// plane, and a mask. The mask holds the elements that the plane has.
 struct Piece {
   std::int64_t to;
   std::int64_t from;

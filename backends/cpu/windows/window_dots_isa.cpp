@@ -88,7 +88,7 @@ template <class Taps, int kRows, class T, class L>
   for (; column + L::kCount <= columns; column += L::kCount) {
     Taps::template add<kRows>(dots, x + column, grad + column, acc, whole);
   }
-  if (column < columns) {  // what lies behind a row must not count
+  if (column < columns) {  // the row ends within this vector
     const typename L::Some some = L::some(static_cast<int>(columns - column));
     const auto part = [&](const T* from) __attribute__((always_inline)) {
       return L::read_some(from, some);

@@ -31,10 +31,10 @@ struct PlaneCopy {
   std::int64_t phases = 1;
 };
 
-/// y[i][j] = start + Σ_k x[i·x_row_step + j + offsets[k]]·w[places[k]] for i < rows, j < columns,
-/// in each of some planes, which have the given steps: one sum in the order of k from 0 on, to
-/// which the start is added last, as a tile does. Reads a vector's length beyond the last column,
-/// and writes nothing else.
+/// y[i][j] = start + Σ_k x[i·x_row_step + j + offsets[k]]·w[places[k]] for i < rows, j < columns.
+/// Computes some planes, which have the given steps. A sum runs in the order of k from 0 on, and
+/// the start is added last, as in a tile. Reads a vector's length beyond the last column, and
+/// writes nothing else.
 template <class T>
 struct WindowSum {
   const T* x = nullptr;
@@ -73,7 +73,7 @@ struct WindowDots {
   std::int64_t grad_row_step = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t grid_columns = 0;  ///< As in WindowSum.
+  std::int64_t grid_columns = 0;  ///< Grid as in WindowSum.
   std::int64_t grid_step = 0;
   std::int64_t planes = 1;
   std::int64_t x_plane_step = 0;
