@@ -13,6 +13,12 @@ template <class V, int... kIndex>
   return __builtin_shufflevector(low, high, (2 * kIndex)...);
 }
 
+template <class V, int... kIndex>
+[[maybe_unused, gnu::always_inline]] inline V odd(V low,
+                                                  V high,
+                                                  std::integer_sequence<int, kIndex...> /*lanes*/) {
+  return __builtin_shufflevector(low, high, (2 * kIndex + 1)...);
+}
 // Elements of a and b in turns, from element kFirst of both on.
 template <int kFirst, class V, int... kIndex>
 [[gnu::always_inline]] inline V in_turns(V a,
@@ -158,20 +164,14 @@ constexpr int kMostPieces = 32;
 template <class T>
 int cut_row(const PlaneCopy& planes, Piece (&pieces)[std::size_t{kMostPieces}]) {
   const std::int64_t step = planes.phases * planes.column_step;
-  if (step < 1 || step > 2 ||
-      (planes.phase_columns + kLanes<T> - 1) / kLanes<T> * planes.phases > kMostPieces) {
+  if (step < 1 || step > 2 || (planes.phase_columns + kLanes<T> - 1) / kLanes < T >> kMostPieces) {
     return 0;
   }
   const std::int64_t elements = (planes.width - 1) * planes.column_step + 1;
   int count = 0;
-  for (std::int64_t phase = 0; phase < planes.phases; ++phase) {
-    for (std::int64_t at = 0; at < planes.phase_columns; at += kLanes<T>) {
-      const std::int64_t from =
-          (planes.first_column + phase + at * planes.phases) * planes.column_step;
-      pieces[count++] = {.to = phase * planes.phase_columns + at,
-                         .from = from,
-                         .inside = columns_inside(from, elements)};
-    }
+  for (std::int64_t at = 0; at < planes.phase_columns; at += kLanes<T>) {
+    const std::int64_t from = (planes.first_column + at * planes.phases) * planes.column_step;
+    pieces[count++] = {.to = at, .from = from, .inside = columns_inside(from, elements)};
   }
   return count;
 }
@@ -187,16 +187,20 @@ T* copy_rows(const PlaneCopy& planes,
   constexpr auto kAllLanes = std::make_integer_sequence<int, kLanes<T>>{};
   const std::int64_t row_elements = planes.phase_columns * planes.phases;
   for (std::int64_t r = 0; r < rows; ++r, row += planes.row_step, to += row_elements) {
-    for (int i = 0; i < count; ++i) {
+    // Backwards: the last vector of the first run ends in the second run.
+    for (int i = count - 1; i >= 0; --i) {
       const Piece& piece = pieces[i];
       const T* const from = row + piece.from;
       if constexpr (kStep == 1) {
         store(to + piece.to, load_lanes(from, piece.inside));
       } else {
-        store(to + piece.to,
-              even(load_lanes(from, piece.inside),
-                   load_lanes(from + kLanes<T>, piece.inside >> static_cast<unsigned>(kLanes<T>)),
-                   kAllLanes));
+        const Vector<T> low = load_lanes(from, piece.inside);
+        const Vector<T> high =
+            load_lanes(from + kLanes<T>, piece.inside >> static_cast<unsigned>(kLanes<T>));
+        store(to + piece.to, even(low, high, kAllLanes));
+        if (planes.phases == 2) {
+          store(to + planes.phase_columns + piece.to, odd(low, high, kAllLanes));
+        }
       }
     }
   }
