@@ -12,6 +12,7 @@ std::span<const Suite> suites() noexcept {
   static const std::array kSuites{
       Suite{"matmul", "74 products of models, of serving and of odd sizes", product_rows()},
       Suite{"conv", "99 convolutions: 33 forward, with both gradients", convolution_rows()},
+      Suite{"mobile", "depthwise and strided convolutions, with their gradients", mobile_rows()},
       Suite{"burn", "the shapes of burn-bench, for GPUs", burn_rows()},
       Suite{"burn-small", "the same shapes, smaller, for CPUs", small_burn_rows()},
       Suite{"onnx", "the layers of models of the ONNX zoo", onnx_rows()}};

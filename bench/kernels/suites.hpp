@@ -35,6 +35,7 @@ struct SelectedRow {
 // The tables, one a file.
 [[nodiscard]] std::span<const SuiteRow> product_rows() noexcept;
 [[nodiscard]] std::span<const SuiteRow> convolution_rows() noexcept;
+[[nodiscard]] std::span<const SuiteRow> mobile_rows() noexcept;
 [[nodiscard]] std::span<const SuiteRow> burn_rows() noexcept;
 [[nodiscard]] std::span<const SuiteRow> small_burn_rows() noexcept;
 [[nodiscard]] std::span<const SuiteRow> onnx_rows() noexcept;

@@ -92,9 +92,14 @@ class CpuConvChoices : public ::testing::Test {
   }
   ConvSizes random_sizes(std::int64_t most_side) {
     ConvAttributes attributes;
-    const std::int64_t groups = draw(0, 4) == 0 ? draw(2, 4) : 1;
-    const std::int64_t inputs = draw(1, 24);
-    const Shape w{groups * draw(1, 24), inputs, draw(1, 4), draw(1, 4)};
+    const bool is_depthwise = draw(0, 2) == 0;
+    const std::int64_t groups = is_depthwise ? draw(1, 40) : draw(0, 4) == 0 ? draw(2, 4) : 1;
+    const std::int64_t inputs = is_depthwise ? draw(1, 2) : draw(1, 24);
+    const std::int64_t side = is_depthwise && draw(0, 1) == 0 ? draw(1, 2) * 2 + 1 : 0;
+    const Shape w{groups * draw(1, is_depthwise ? 3 : 24),
+                  inputs,
+                  side > 0 ? side : draw(1, 4),
+                  side > 0 ? side : draw(1, 4)};
     Shape x{draw(1, 3), groups * inputs, 1, 1};
     for (int axis = 2; axis < 4; ++axis) {
       const auto i = static_cast<std::size_t>(axis - 2);

@@ -2,8 +2,10 @@
 
 #include "backends/cpu/products/epilogue.hpp"
 #include "conv_choices.hpp"
+#include "conv_planes.hpp"
 #include "conv_taps.hpp"
 #include "conv_weight.hpp"
+#include "conv_windows.hpp"
 
 #include <hearth/streams/op_attributes.hpp>
 
@@ -15,33 +17,97 @@ namespace hearth::cpu {
 
 namespace {
 
-// Number of taps that need no heap.
+// Numbers of taps and of stride phases that need no heap.
 constexpr std::size_t kInlineTaps = 128;
+constexpr std::size_t kInlinePhases = 4;
 
-// The taps of a call: inline for the usual kernels, on the heap for huge ones.
-class Taps {
+// The convolutions of a call: one, or one for each stride phase of an input gradient. Each tap of
+// the weights belongs to one of them.
+class Phases {
  public:
-  void push(const ConvTap& tap) {
-    if (count_ < kInlineTaps) {
-      inline_[count_++] = tap;
-      return;
+  explicit Phases(const Shape& weights) {
+    const auto taps = static_cast<std::size_t>(weights[2] * weights[3]);
+    if (taps > kInlineTaps) {
+      more_taps_.resize(taps);
     }
-    if (more_.empty()) {
+  }
+  Phases(const Phases&) = delete;
+  Phases& operator=(const Phases&) = delete;
+
+  /// Returns the tensor with a layout that lives as long as this, the last one for x and for y.
+  enum class Keeps : std::uint8_t { x, y };
+  [[nodiscard]] TensorView keep(const TensorView& tensor,
+                                const detail::Layout& layout,
+                                Keeps which) {
+    detail::Layout& kept = layouts_[which == Keeps::x ? 0 : 1];
+    kept = layout;
+    TensorView view = tensor;
+    view.layout = &kept;
+    return view;
+  }
+  /// Adds a tap of the next convolution.
+  void push_tap(const ConvTap& tap) { taps()[tap_count_++] = tap; }
+  /// Adds a convolution with the taps since the last one.
+  void push(const TapConvolution& convolution) {
+    if (count_ == kInlinePhases && more_.empty()) {
       more_.assign(inline_.begin(), inline_.end());
     }
-    more_.push_back(tap);
+    TapConvolution& added = count_ < kInlinePhases ? inline_[count_] : more_.emplace_back();
+    added = convolution;
+    added.taps = taps().subspan(first_tap_, tap_count_ - first_tap_);
+    first_tap_ = tap_count_;
     ++count_;
   }
-  [[nodiscard]] std::span<const ConvTap> all() const {
-    return more_.empty() ? std::span<const ConvTap>(inline_.data(), count_)
-                         : std::span<const ConvTap>(more_);
+  [[nodiscard]] std::span<const TapConvolution> all() const {
+    return more_.empty() ? std::span<const TapConvolution>(inline_.data(), count_)
+                         : std::span<const TapConvolution>(more_);
   }
 
  private:
-  std::array<ConvTap, kInlineTaps> inline_{};
+  [[nodiscard]] std::span<ConvTap> taps() {
+    return more_taps_.empty() ? std::span<ConvTap>(inline_taps_) : std::span<ConvTap>(more_taps_);
+  }
+
+  std::array<detail::Layout, 2> layouts_;
+  std::array<ConvTap, kInlineTaps> inline_taps_{};
+  std::array<TapConvolution, kInlinePhases> inline_{};
+  std::size_t tap_count_ = 0;
+  std::size_t first_tap_ = 0;
   std::size_t count_ = 0;
-  std::vector<ConvTap> more_;
+  std::vector<ConvTap> more_taps_;
+  std::vector<TapConvolution> more_;
 };
+
+// Runs the convolutions of a call as the choice states.
+Status run_phases(std::span<const TapConvolution> phases,
+                  const TapChoice& choice,
+                  KernelContext& context) {
+  if (runs_by_windows(phases, choice)) {
+    return run_window_convolution(phases, choice, context);
+  }
+  for (const TapConvolution& phase : phases) {
+    HEARTH_TRY_STATUS(run_tap_convolution(phase, choice, context));
+  }
+  return {};
+}
+
+TapPlans plan_phases(std::span<const TapConvolution> phases,
+                     const TapChoice& choice,
+                     const KernelContext& context) {
+  if (runs_by_windows(phases, choice)) {
+    return {plan_window_convolution(phases, choice, context)};
+  }
+  TapPlans plans;
+  for (const TapConvolution& phase : phases) {
+    plans.push_back(plan_tap_convolution(phase, context, choice));
+  }
+  return plans;
+}
+
+TapChoice choice_of(const KernelContext& context) {
+  const TapChoice* const choice = tap_choice_of(context.pick);
+  return choice == nullptr ? TapChoice() : *choice;
+}
 
 // Runs `work(y, epilogue)`: the convolution writes y and passes each finished block to the
 // epilogue.
@@ -55,26 +121,57 @@ Status with_epilogue(const KernelCall& call, KernelContext& context, const Work&
   return work(y, &blocks);
 }
 
-// The forward convolution. Calls `work` with it.
-template <class Work>
-Status convolve(const KernelCall& call,
-                const TensorView& y,
-                const EpilogueBlocks* epilogue,
-                const PlaneSink& sink,
-                const Work& work) {
+// A convolution of one tap does not know rows: it takes several narrow ones as one, so that tiles
+// are full.
+void merge_rows(TapConvolution& convolution, std::int64_t taps, Phases& phases) {
+  constexpr std::int64_t kNarrow = 48;
+  const TensorView& x = convolution.x;
+  const std::int64_t rows = convolution.rows;
+  const std::int64_t columns = convolution.columns;
+  const bool is_plain = taps == 1 && convolution.row_stride == 1 &&
+                        convolution.column_stride == 1 && convolution.y_row_step == 1 &&
+                        convolution.y_column_step == 1 && convolution.sink.take == nullptr &&
+                        x.shape()[2] == rows && x.shape()[3] == columns &&
+                        x.strides()[2] == columns * x.strides()[3];
+  if (!is_plain || columns == 0 || columns >= kNarrow) {
+    return;
+  }
+  std::int64_t merged = 1;
+  while (merged < rows && (rows % merged != 0 || merged * columns < kNarrow)) {
+    ++merged;
+  }
+  const auto of = [&](const TensorView& tensor) {
+    return Shape{tensor.shape()[0], tensor.shape()[1], rows / merged, columns * merged};
+  };
+  Strides strides = x.strides();
+  strides[2] *= merged;
+  convolution.x = phases.keep(x, {of(x), strides}, Phases::Keeps::x);
+  convolution.y = phases.keep(convolution.y, detail::Layout(of(convolution.y)), Phases::Keeps::y);
+  convolution.merged_rows = merged;
+  convolution.rows = rows / merged;
+  convolution.columns = columns * merged;
+}
+
+// Adds the forward convolution.
+void add_forward(const KernelCall& call,
+                 const TensorView& y,
+                 const EpilogueBlocks* epilogue,
+                 const PlaneSink& sink,
+                 Phases& phases) {
   const auto attributes = call.op.attributes<ConvAttributes>();
   const TensorView& w = call.inputs[1];
   const Strides& steps = w.strides();
-  Taps taps;
   for (std::int64_t ky = 0; ky < w.shape()[2]; ++ky) {
     for (std::int64_t kx = 0; kx < w.shape()[3]; ++kx) {
-      taps.push({.row = ky * attributes.dilation[0] - attributes.padding[0],
-                 .column = kx * attributes.dilation[1] - attributes.padding[1],
-                 .weight_offset = ky * steps[2] + kx * steps[3]});
+      phases.push_tap({.row = ky * attributes.dilation[0] - attributes.padding[0],
+                       .column = kx * attributes.dilation[1] - attributes.padding[1],
+                       .weight_offset = ky * steps[2] + kx * steps[3]});
     }
   }
   TapConvolution convolution;
-  convolution.x = call.inputs[0];
+  convolution.x = phases.keep(call.inputs[0],
+                              visited_inputs(call.inputs[0], w.shape(), y.shape(), attributes),
+                              Phases::Keeps::x);
   convolution.y = y;
   convolution.epilogue = epilogue;
   convolution.sink = sink;
@@ -86,7 +183,6 @@ Status convolve(const KernelCall& call,
   convolution.group_step = convolution.outputs * steps[0];
   convolution.output_step = steps[0];
   convolution.input_step = steps[1];
-  convolution.taps = taps.all();
   convolution.constant = w.constant;
   convolution.form = {.kind = ConstantForm::Kind::conv_weights,
                       .data = w.data,
@@ -101,9 +197,14 @@ Status convolve(const KernelCall& call,
                                   attributes.groups}};
   convolution.rows = convolution.y.shape()[2];
   convolution.columns = convolution.y.shape()[3];
-  convolution.row_stride = attributes.stride[0];
-  convolution.column_stride = attributes.stride[1];
-  return work(convolution);
+  if (convolution.x.shape() == call.inputs[0].shape()) {
+    convolution.row_stride = attributes.stride[0];
+    convolution.column_stride = attributes.stride[1];
+  }
+  if (attributes.padding[0] == 0 && attributes.padding[1] == 0) {
+    merge_rows(convolution, w.shape()[2] * w.shape()[3], phases);
+  }
+  phases.push(convolution);
 }
 
 Status forward(const KernelCall& call, KernelContext& context) {
@@ -126,12 +227,11 @@ bool reaches(std::int64_t phase,
 
 // The input gradient at positions of one phase (row mod stride, column mod stride) is a convolution
 // of stride 1. It convolves the gradient with the weights that reach that phase, so no products
-// with zeros are computed. Calls `work` with each of them.
-template <class Work>
-Status convolve_back(const KernelCall& call,
-                     const TensorView& y,
-                     const EpilogueBlocks* epilogue,
-                     const Work& work) {
+// with zeros are computed. Adds each of them.
+void add_backward(const KernelCall& call,
+                  const TensorView& y,
+                  const EpilogueBlocks* epilogue,
+                  Phases& phases) {
   const auto attributes = call.op.attributes<ConvAttributes>();
   const TensorView& w = call.inputs[1];
   const Strides& steps = w.strides();
@@ -151,33 +251,33 @@ Status convolve_back(const KernelCall& call,
   convolution.y_column_step = attributes.stride[1];
   for (std::int64_t py = 0; py < std::min(attributes.stride[0], shape[2]); ++py) {
     for (std::int64_t px = 0; px < std::min(attributes.stride[1], shape[3]); ++px) {
-      Taps taps;
       ConvTap tap;
       for (std::int64_t ky = 0; ky < w.shape()[2]; ++ky) {
         for (std::int64_t kx = 0; kx < w.shape()[3]; ++kx) {
           if (reaches(py, ky, attributes, 0, &tap.row) &&
               reaches(px, kx, attributes, 1, &tap.column)) {
             tap.weight_offset = ky * steps[2] + kx * steps[3];
-            taps.push(tap);
+            phases.push_tap(tap);
           }
         }
       }
-      convolution.taps = taps.all();
       convolution.y_first_row = py;
       convolution.y_first_column = px;
       convolution.rows = (shape[2] - py + attributes.stride[0] - 1) / attributes.stride[0];
       convolution.columns = (shape[3] - px + attributes.stride[1] - 1) / attributes.stride[1];
-      HEARTH_TRY_STATUS(work(convolution));
+      if (attributes.padding[0] == 0 && attributes.padding[1] == 0) {
+        merge_rows(convolution, w.shape()[2] * w.shape()[3], phases);
+      }
+      phases.push(convolution);
     }
   }
-  return {};
 }
 
 Status backward_input(const KernelCall& call, KernelContext& context) {
   return with_epilogue(call, context, [&](const TensorView& y, const EpilogueBlocks* epilogue) {
-    return convolve_back(call, y, epilogue, [&](const TapConvolution& convolution) {
-      return run_tap_convolution(convolution, context);
-    });
+    Phases phases(call.inputs[1].shape());
+    add_backward(call, y, epilogue, phases);
+    return run_phases(phases.all(), choice_of(context), context);
   });
 }
 
@@ -200,17 +300,14 @@ std::vector<detail::Candidate> conv_candidates(const KernelCall& call,
   if (!has_choice(call)) {
     return {};
   }
-  return tap_candidates([&](const TapChoice& choice) {
-    TapPlans plans;
-    const auto note = [&](const TapConvolution& convolution) -> Status {
-      plans.push_back(plan_tap_convolution(convolution, context, choice));
-      return {};
-    };
-    static_cast<void>(call.op.kind() == OpKind::conv2d
-                          ? convolve(call, call.outputs[0], nullptr, {}, note)
-                          : convolve_back(call, call.outputs[0], nullptr, note));
-    return plans;
-  });
+  Phases phases(call.inputs[1].shape());
+  if (call.op.kind() == OpKind::conv2d) {
+    add_forward(call, call.outputs[0], nullptr, {}, phases);
+  } else {
+    add_backward(call, call.outputs[0], nullptr, phases);
+  }
+  return tap_candidates(
+      [&](const TapChoice& choice) { return plan_phases(phases.all(), choice, context); });
 }
 
 bool allows_conv_pick(const KernelCall& call, const KernelContext& context) noexcept {
@@ -254,9 +351,9 @@ Status run_convolution(const KernelCall& call,
                        const EpilogueBlocks* epilogue,
                        const PlaneSink& sink,
                        KernelContext& context) {
-  return convolve(call, y, epilogue, sink, [&](const TapConvolution& convolution) {
-    return run_tap_convolution(convolution, context);
-  });
+  Phases phases(call.inputs[1].shape());
+  add_forward(call, y, epilogue, sink, phases);
+  return run_phases(phases.all(), choice_of(context), context);
 }
 
 std::span<const KernelRow> conv_rows() noexcept {

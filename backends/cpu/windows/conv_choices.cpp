@@ -24,7 +24,9 @@ constexpr std::int64_t kManyPixels = 1024;
 constexpr std::int64_t kFewPixels = 128;
 constexpr TapForm kPixels = TapForm::pixels_by_channels;
 constexpr TapForm kChannels = TapForm::channels_by_pixels;
+constexpr TapForm kWindows = TapForm::windows;
 constexpr TapForm kRule = TapForm::by_size;
+constexpr std::int64_t kSmallPlanes = std::int64_t{64} << 10;
 
 // Ids count from 1. The first rows are tried first.
 constexpr std::array kRows = {
@@ -36,6 +38,8 @@ constexpr std::array kRows = {
     Row{"by-channels/pixels-1024", {kChannels, kManyPixels, kLargePlanes}},
     Row{"planes-2M", {kRule, 0, kLargePlanes}},
     Row{"pixels-128", {kRule, kFewPixels, 0}},
+    Row{"windows", {kWindows, 0, 0}},
+    Row{"windows/planes-64K", {kWindows, 0, kSmallPlanes}},
 };
 
 }  // namespace

@@ -4,8 +4,10 @@
 #pragma once
 
 #include "backends/cpu/products/gemm_tiles.hpp"
+#include "window_loops.hpp"
 
 #include <hearth/backends/kernel.hpp>
+#include <hearth/streams/op_attributes.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,10 +32,17 @@ struct PlaneBlock {
   }
 };
 
+/// Returns the layout of the elements of x that windows of one tap without padding visit: the input
+/// of a convolution of stride 1. For all other windows it is the layout of x.
+[[nodiscard]] detail::Layout visited_inputs(const TensorView& x,
+                                            const Shape& weight,
+                                            const Shape& result,
+                                            const ConvAttributes& attributes);
+
 /// Copies `channels` planes of image `image` of x [n, c, h, w], from `channel` on; zeros outside
-/// the plane.
+/// the plane. May write a vector's length behind the copy.
 template <class T>
-void copy_planes(const TileKernels<T>& kernels,
+void copy_planes(const WindowLoops<T>& loops,
                  const TensorView& x,
                  std::int64_t image,
                  std::int64_t channel,

@@ -2,7 +2,6 @@
 
 #include "backends/cpu/products/epilogue.hpp"
 #include "backends/cpu/products/gemm.hpp"
-#include "conv_choices.hpp"
 #include "conv_planes.hpp"
 
 #include <hearth/runtime/base/assert.hpp>
@@ -80,7 +79,10 @@ class Convolution {
               IsaLevel isa,
               const TapChoice& choice,
               const AwakeThreads& awake_threads)
-      : conv_(convolution), kernels_(tile_kernels<T>(isa)), choice_(choice) {
+      : conv_(convolution),
+        kernels_(tile_kernels<T>(isa)),
+        loops_(window_loops<T>(isa)),
+        choice_(choice) {
     depth_ = conv_.inputs * static_cast<std::int64_t>(conv_.taps.size());
     block_depth_ = depth_ == 0 ? 1 : parts(depth_, parts(depth_, kDepth));
     choose_form();
@@ -130,9 +132,10 @@ class Convolution {
     const std::int64_t by_pixels = parts(conv_.columns, lanes) * lanes * conv_.outputs * depth_;
     const std::int64_t by_channels =
         conv_.columns * parts(conv_.outputs, lanes) * lanes * (depth_ + kTurnDepth);
-    form_ = choice_.form != TapForm::by_size ? choice_.form
-            : by_pixels <= by_channels       ? TapForm::channels_by_pixels
-                                             : TapForm::pixels_by_channels;
+    const bool is_chosen = choice_.form != TapForm::by_size && choice_.form != TapForm::windows;
+    form_ = is_chosen                  ? choice_.form
+            : by_pixels <= by_channels ? TapForm::channels_by_pixels
+                                       : TapForm::pixels_by_channels;
     const std::int64_t most =
         form_ == TapForm::channels_by_pixels
             ? kernels_.max_rows
@@ -240,20 +243,9 @@ class Convolution {
            conv_.epilogue->runs_anywhere() && conv_.y.dtype == dtype_of<T>;
   }
 
-  // Whether the taps of a channel's weights are contiguous: then they are packed at once, taps
-  // innermost.
-  [[nodiscard]] bool taps_inside() const {
-    for (std::size_t t = 0; t < conv_.taps.size(); ++t) {
-      if (conv_.taps[t].weight_offset != static_cast<std::int64_t>(t)) {
-        return false;
-      }
-    }
-    return conv_.input_step == static_cast<std::int64_t>(conv_.taps.size());
-  }
-
   void fill_offsets() {
     const auto tap_count = static_cast<std::int64_t>(conv_.taps.size());
-    const bool inside = taps_inside();
+    const bool inside = has_taps_inside(conv_);
     for (std::int64_t c = 0; c < conv_.inputs; ++c) {
       for (std::int64_t t = 0; t < tap_count; ++t) {
         const ConvTap& tap = conv_.taps[static_cast<std::size_t>(t)];
@@ -298,7 +290,7 @@ class Convolution {
     for (std::int64_t group = 0; group < conv_.groups; ++group) {
       const std::byte* from = conv_.w + group * conv_.group_step * element_bytes;
       T* to = weights + group * panels_ * panel_ * depth_;
-      if (taps_inside()) {
+      if (has_taps_inside(conv_)) {
         pack.from = from;
         pack.depth = depth_;
         pack.depth_step = 1;
@@ -341,7 +333,7 @@ class Convolution {
     PlaneBlock block = block_;
     block.first_row = first_tap_row_ + unit.first_row * conv_.row_stride;
     copy_planes(
-        kernels_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
+        loops_, conv_.x, unit.image, unit.group * conv_.inputs, conv_.inputs, block, planes);
     const std::int64_t first_channel = unit.image * conv_.y.shape()[1] + unit.group * conv_.outputs;
     const std::int64_t plane = conv_.y.shape()[2] * conv_.y.shape()[3];
     T* y = reinterpret_cast<T*>(own + results_at_);
@@ -376,12 +368,14 @@ class Convolution {
       spread(unit, y, conv_.y.data + first_channel * plane * size_bytes(conv_.y.dtype));
     }
     if (conv_.epilogue != nullptr && !finishes_elsewhere()) {
-      conv_.epilogue->run({.first = {unit.image,
-                                     unit.group * conv_.outputs,
-                                     unit.first_row * conv_.y_row_step + conv_.y_first_row,
-                                     conv_.y_first_column},
-                           .sizes = {1, conv_.outputs, unit.rows, conv_.columns},
-                           .steps = {1, 1, conv_.y_row_step, conv_.y_column_step}});
+      conv_.epilogue->run(
+          {.first = {unit.image,
+                     unit.group * conv_.outputs,
+                     (unit.first_row * conv_.y_row_step + conv_.y_first_row) * conv_.merged_rows,
+                     conv_.y_first_column},
+           .sizes =
+               {1, conv_.outputs, unit.rows * conv_.merged_rows, conv_.columns / conv_.merged_rows},
+           .steps = {1, 1, conv_.y_row_step, conv_.y_column_step}});
     }
   }
 
@@ -509,6 +503,10 @@ class Convolution {
           kernels_.store(from, out, conv_.y.dtype, conv_.columns);
           continue;
         }
+        if (conv_.y.dtype == dtype_of<T>) {
+          loops_.spread(from, reinterpret_cast<T*>(out), conv_.y_column_step, conv_.columns);
+          continue;
+        }
         for (std::int64_t column = 0; column < conv_.columns; ++column) {
           kernels_.store(
               from + column, out + column * conv_.y_column_step * element_bytes, conv_.y.dtype, 1);
@@ -519,6 +517,7 @@ class Convolution {
 
   const TapConvolution& conv_;
   const TileKernels<T>& kernels_;
+  const WindowLoops<T>& loops_;
   TapChoice choice_;
   TapForm form_ = TapForm::pixels_by_channels;
   PlaneBlock block_;
@@ -546,11 +545,9 @@ class Convolution {
 };
 
 template <class T>
-Status run(const TapConvolution& convolution, KernelContext& context) {
-  const TapChoice* const choice = tap_choice_of(context.pick);
-  Convolution<T> work(convolution, context.isa, choice == nullptr ? TapChoice() : *choice, [&] {
-    return context.arena.awake_threads();
-  });
+Status run(const TapConvolution& convolution, const TapChoice& choice, KernelContext& context) {
+  Convolution<T> work(
+      convolution, context.isa, choice, [&] { return context.arena.awake_threads(); });
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
   return {};
@@ -576,12 +573,23 @@ TapPlan plan_tap_convolution(const TapConvolution& convolution,
   return convolution.x.dtype == DType::f64 ? plan(double{}) : plan(float{});
 }
 
-Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context) {
+bool has_taps_inside(const TapConvolution& convolution) noexcept {
+  for (std::size_t t = 0; t < convolution.taps.size(); ++t) {
+    if (convolution.taps[t].weight_offset != static_cast<std::int64_t>(t)) {
+      return false;
+    }
+  }
+  return convolution.input_step == static_cast<std::int64_t>(convolution.taps.size());
+}
+
+Status run_tap_convolution(const TapConvolution& convolution,
+                           const TapChoice& choice,
+                           KernelContext& context) {
   if (convolution.y.element_count() == 0 || convolution.rows == 0 || convolution.columns == 0) {
     return {};
   }
-  return convolution.x.dtype == DType::f64 ? run<double>(convolution, context)
-                                           : run<float>(convolution, context);
+  return convolution.x.dtype == DType::f64 ? run<double>(convolution, choice, context)
+                                           : run<float>(convolution, choice, context);
 }
 
 }  // namespace hearth::cpu

@@ -71,6 +71,8 @@ struct TapConvolution {
   std::int64_t y_first_column = 0;
   std::int64_t y_row_step = 1;
   std::int64_t y_column_step = 1;
+  /// Rows of the op's result that x, y, rows and columns hold as one.
+  std::int64_t merged_rows = 1;
   PlaneSink sink = {};                       ///< Set: consumes the results, and y has no bytes.
   const EpilogueBlocks* epilogue = nullptr;  ///< Runs on each block of y once it is final.
 };
@@ -78,7 +80,8 @@ struct TapConvolution {
 /// Tiles over (pixel, output channel) read the input by scalars and the weights by vectors; their
 /// results must be transposed. Tiles over (output channel, pixel) do the opposite, and suit short
 /// sums and few output channels.
-enum class TapForm : std::uint8_t { by_size, pixels_by_channels, channels_by_pixels };
+/// Windows: vectors along rows, for few output channels (conv_windows.hpp).
+enum class TapForm : std::uint8_t { by_size, pixels_by_channels, channels_by_pixels, windows };
 
 /// Choice among ways to cut a convolution. No choice changes a bit.
 struct TapChoice {
@@ -91,6 +94,7 @@ struct TapChoice {
 struct TapPlan {
   TapForm form = TapForm::by_size;
   std::int64_t block_rows = 0;
+  std::int64_t unit_groups = 1;  ///< Groups of a task, in the form `windows`.
 
   friend bool operator==(const TapPlan&, const TapPlan&) = default;
 };
@@ -106,8 +110,14 @@ struct PlaneCut {
   [[nodiscard]] bool is_whole(int cores) const noexcept;
 };
 
-/// Follows the choice of the context's pick.
-[[nodiscard]] Status run_tap_convolution(const TapConvolution& convolution, KernelContext& context);
+/// Whether a sum runs over the taps of a channel before the next channel. So it does if the weights
+/// of a channel are contiguous.
+[[nodiscard]] bool has_taps_inside(const TapConvolution& convolution) noexcept;
+
+/// Runs a choice of tiles; `windows` counts as by_size.
+[[nodiscard]] Status run_tap_convolution(const TapConvolution& convolution,
+                                         const TapChoice& choice,
+                                         KernelContext& context);
 /// Returns the plan of a convolution of this choice.
 [[nodiscard]] TapPlan plan_tap_convolution(const TapConvolution& convolution,
                                            const KernelContext& context,

@@ -2,6 +2,8 @@
 
 #include "backends/cpu/products/gemm.hpp"
 #include "conv_planes.hpp"
+#include "conv_weight_product.hpp"
+#include "conv_window_weight.hpp"
 
 #include <algorithm>
 
@@ -40,6 +42,7 @@ class WeightGradient {
                  const ConvAttributes& attributes,
                  IsaLevel isa)
       : kernels_(tile_kernels<T>(isa)),
+        loops_(window_loops<T>(isa)),
         x_(x),
         grad_(grad),
         weight_(weight),
@@ -127,7 +130,7 @@ class WeightGradient {
     // gradient | sums in f64.
     const std::int64_t plane_elements = inputs_ * block_.plane_elements();
     planes_at_ = whole_lines(sum_elements_ * kElementBytes);
-    turned_at_ = planes_at_ + whole_lines(plane_elements * kElementBytes);
+    turned_at_ = planes_at_ + whole_lines((plane_elements + loops_.vector_columns) * kElementBytes);
     staged_at_ = turned_at_ + whole_lines(gathers_ ? pixels_ * taps_ * inputs_ * kElementBytes
                                                    : plane_elements * kElementBytes);
     const std::int64_t staged =
@@ -161,7 +164,7 @@ class WeightGradient {
     block.first_row = row * attributes_.stride[0] - attributes_.padding[0];
     T* planes = reinterpret_cast<T*>(own + planes_at_);
     T* turned = reinterpret_cast<T*>(own + turned_at_);
-    copy_planes(kernels_, x_, image, group * inputs_, inputs_, block, planes);
+    copy_planes(loops_, x_, image, group * inputs_, inputs_, block, planes);
     if (gathers_) {
       gather_rows(planes, rows, reinterpret_cast<T*>(own + staged_at_), turned);
     } else {
@@ -307,6 +310,7 @@ class WeightGradient {
   }
 
   const TileKernels<T>& kernels_;
+  const WindowLoops<T>& loops_;
   const TensorView& x_;
   const TensorView& grad_;
   const TensorView& weight_;
@@ -366,8 +370,21 @@ Status run_conv_backward_weight(const TensorView& x,
     std::fill_n(weight.data, weight.element_count() * size_bytes(weight.dtype), std::byte{0});
     return {};
   }
-  return x.dtype == DType::f64 ? run<double>(x, grad, weight, attributes, context)
-                               : run<float>(x, grad, weight, attributes, context);
+  // Of a single tap's strided inputs, the others need not be copied.
+  const detail::Layout layout = visited_inputs(x, weight.shape(), grad.shape(), attributes);
+  const TensorView visited{x.data, &layout, x.dtype};
+  ConvAttributes steps = attributes;
+  if (layout.shape != x.shape()) {
+    steps.stride = {1, 1};
+  }
+  if (is_weight_product(visited, grad, weight, steps)) {
+    return run_weight_product(visited, grad, weight, context);
+  }
+  if (has_few_channels(weight.shape(), attributes.groups)) {
+    return run_window_backward_weight(visited, grad, weight, steps, context);
+  }
+  return x.dtype == DType::f64 ? run<double>(visited, grad, weight, steps, context)
+                               : run<float>(visited, grad, weight, steps, context);
 }
 
 }  // namespace hearth::cpu

@@ -185,6 +185,14 @@ inline constexpr std::string_view kWords = R"(
 #define NEW3(T, a, b, c) T{a, b, c}
 #define NEW4(T, a, b, c, d) T{a, b, c, d}
 #define NEW7(T, a, b, c, d, e, f, g) T{a, b, c, d, e, f, g}
+// Of a vector or a number, with one rounding.
+template <class T, int n> FN void add_product(Vec<T, n>& sum, Vec<T, n> a, T b) {
+  sum = fma(a, Vec<T, n>(b), sum);
+}
+template <class T, int n> FN void add_product(Vec<T, n>& sum, T a, Vec<T, n> b) {
+  sum = fma(Vec<T, n>(a), b, sum);
+}
+#define ADD_PRODUCT(sum, a, b) add_product(sum, a, b)
 // NVRTC 13.0 never ends on some functions that return one of two vectors from two places.
 #define RETURN_EITHER(T, takes_first, a, b) \
   T value = a; \

@@ -82,7 +82,7 @@ FN void product(Matrix own, Matrix other, INDEX own_row, INDEX other_row, OUT_AR
       const VALUE4 a = tiles[c * (TY + 1) + ty];
       const VALUE4 b = tiles[second + c * (TX + 1) + tx];
       UNROLLED for (int j = 0; j < 4; ++j) {
-        s[j] += a * b[j];
+        ADD_PRODUCT(s[j], a, b[j]);
       }
     }
   }
@@ -135,7 +135,7 @@ FN void accumulate(Matrix m, INDEX first_row, INDEX first_column, IN_OUT_ARRAY(V
       UNROLLED for (int b = 0; b < BLOCKS; ++b) {
         const VALUE4 v = tiles[j * (COLUMNS / 4 + 1) + b * TX + tx];
         UNROLLED for (int i = 0; i < 4; ++i) {
-          sum[b * 4 + i] += w[i] * v;
+          ADD_PRODUCT(sum[b * 4 + i], w[i], v);
         }
       }
     }

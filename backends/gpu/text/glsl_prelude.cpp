@@ -43,6 +43,7 @@ layout(local_size_x = GROUP_THREADS, local_size_y = 1, local_size_z = 1) in;
 #define NEW3(T, a, b, c) T(a, b, c)
 #define NEW4(T, a, b, c, d) T(a, b, c, d)
 #define NEW7(T, a, b, c, d, e, f, g) T(a, b, c, d, e, f, g)
+#define ADD_PRODUCT(sum, a, b) sum += (a) * (b)
 #define RETURN_EITHER(T, takes_first, a, b) if (takes_first) { return a; } return b;
 #define XY(v) v.xy
 #define ZW(v) v.zw

@@ -31,7 +31,7 @@ struct Planes {
   bool is_transposed = false;  ///< x lies in another order in memory.
 };
 
-/// Both forms of tiles, several units of rows and groups, rows of one pixel, no elements.
+/// All forms, several units of rows and groups, rows of one pixel, no elements.
 const std::vector<Planes>& all_planes() {
   static const std::vector<Planes> kAll = {
       {{1, 1, 28, 28}, {16, 1, 3, 3}, {.padding = {1, 1}}},
@@ -39,6 +39,9 @@ const std::vector<Planes>& all_planes() {
       {{1, 3, 40, 33}, {5, 3, 3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},
       {{2, 6, 9, 11}, {8, 3, 3, 2}, {.stride = {1, 2}, .dilation = {2, 1}, .groups = 2}},
       {{3, 4, 7, 5}, {4, 1, 2, 3}, {.stride = {3, 3}, .padding = {2, 1}, .groups = 4}},
+      {{2, 40, 7, 7}, {40, 1, 3, 3}, {.padding = {1, 1}, .groups = 40}},
+      {{1, 2, 90, 70}, {2, 1, 5, 5}, {.stride = {2, 2}, .padding = {2, 2}, .groups = 2}},
+      {{2, 20, 14, 12}, {33, 20, 1, 1}, {}},
       {{1, 40, 6, 1}, {33, 40, 1, 1}, {.stride = {2, 1}}},
       {{2, 3, 16, 20}, {7, 3, 5, 5}, {.padding = {2, 2}}, true},
       {{0, 3, 8, 8}, {4, 3, 3, 3}},
