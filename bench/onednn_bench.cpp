@@ -66,7 +66,8 @@ struct Side {
 
 double quantile(std::vector<double> values, double share) {
   std::ranges::sort(values);
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[static_cast<std::size_t>(
+      std::lround(share * static_cast<double>(values.size() - 1)))];
 }
 
 // oneDNN's memory of one operand, filled with the same kind of elements as ours.

@@ -41,9 +41,9 @@ int say_device(const char* name) {
 
 class CudaChoice : public ::testing::Test {
  protected:
-  CudaChoice() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
-  ~CudaChoice() override { GTEST_FLAG_SET(death_test_style, "fast"); }
+  void TearDown() override { GTEST_FLAG_SET(death_test_style, "fast"); }
   void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
     if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == nullptr &&
         dlopen("libcuda.so.1", RTLD_NOW) != nullptr) {
       GTEST_SKIP() << "there is a driver of NVIDIA's";

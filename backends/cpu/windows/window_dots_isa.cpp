@@ -97,6 +97,35 @@ template <class Taps, int kRows, class T, class L>
   }
 }
 
+// Moves the sums of the lanes to their totals.
+template <class L, class Taps>
+[[gnu::always_inline]] inline void flush(typename L::Value (&acc)[std::size_t{Taps::kTaps}],
+                                         double* totals) {
+#pragma GCC unroll 32
+  for (int t = 0; t < Taps::kTaps; ++t) {
+    totals[t] += static_cast<double>(L::sum(acc[t]));
+    acc[t] = typename L::Value{};
+  }
+}
+
+// Adds `rows` rows: Taps::kMostRows, kSomeRows or 1.
+template <class Taps, class T, class L>
+[[gnu::always_inline]] inline void add_block(const WindowDots<T>& dots,
+                                             const T* x,
+                                             const T* grad,
+                                             std::int64_t rows,
+                                             std::int64_t columns,
+                                             typename L::Value (&acc)[std::size_t{Taps::kTaps}],
+                                             L lanes) {
+  if (rows == Taps::kMostRows) {
+    add_rows<Taps, Taps::kMostRows>(dots, x, grad, columns, acc, lanes);
+  } else if (rows == kSomeRows) {
+    add_rows<Taps, kSomeRows>(dots, x, grad, columns, acc, lanes);
+  } else {
+    add_rows<Taps, 1>(dots, x, grad, columns, acc, lanes);
+  }
+}
+
 // Walks over planes, chunks of columns and blocks of rows.
 template <class T, class L, class Taps>
 std::int64_t walk(const WindowDots<T>& dots, std::int64_t terms) {
@@ -121,21 +150,11 @@ std::int64_t walk(const WindowDots<T>& dots, std::int64_t terms) {
       for (std::int64_t row = 0; row < dots.rows;) {
         const std::int64_t rows = row + most_rows <= dots.rows ? most_rows : 1;
         if (after + rows * vectors > kMostLaneTerms) {
-#pragma GCC unroll 32
-          for (int t = 0; t < kTaps; ++t) {
-            totals[t] += static_cast<double>(L::sum(acc[t]));
-            acc[t] = typename L::Value{};
-          }
+          flush<L, Taps>(acc, totals);
           after = 0;
         }
         after += rows * vectors;
-        if (rows == Taps::kMostRows) {
-          add_rows<Taps, Taps::kMostRows>(dots, x, grad, columns, acc, L{});
-        } else if (rows == kSomeRows) {
-          add_rows<Taps, kSomeRows>(dots, x, grad, columns, acc, L{});
-        } else {
-          add_rows<Taps, 1>(dots, x, grad, columns, acc, L{});
-        }
+        add_block<Taps>(dots, x, grad, rows, columns, acc, L{});
         row += rows;
         x += rows * dots.x_row_step;
         grad += rows * dots.grad_row_step;
@@ -165,6 +184,24 @@ std::int64_t dot_some(const WindowDots<T>& dots, std::int64_t terms) {
   return walk<T, Whole<T>, SomeTaps<T, Whole<T>, kTaps>>(dots, terms);
 }
 
+// The taps in groups of 8, 4 and 1.
+template <class T>
+std::int64_t dot_groups(WindowDots<T> dots, std::int64_t terms) {
+  constexpr std::int64_t kMany = 8;
+  std::int64_t after = terms;
+  while (dots.taps > 0) {
+    const std::int64_t taken = dots.taps >= kMany ? kMany : dots.taps >= 4 ? 4 : 1;
+    after = taken == kMany ? dot_some<T, kMany>(dots, terms)
+            : taken == 4   ? dot_some<T, 4>(dots, terms)
+                           : dot_some<T, 1>(dots, terms);
+    dots.taps -= taken;
+    dots.offsets += taken;
+    dots.lanes += taken * kLanes<T>;
+    dots.totals += taken;
+  }
+  return after;
+}
+
 }  // namespace
 
 template <class T>
@@ -181,20 +218,7 @@ std::int64_t dot_windows(const WindowDots<T>& given, std::int64_t terms) {
     }
 #endif
   }
-  constexpr std::int64_t kMany = 8;
-  WindowDots<T> dots = given;
-  std::int64_t after = terms;
-  while (dots.taps > 0) {
-    const std::int64_t taken = dots.taps >= kMany ? kMany : dots.taps >= 4 ? 4 : 1;
-    after = taken == kMany ? dot_some<T, kMany>(dots, terms)
-            : taken == 4   ? dot_some<T, 4>(dots, terms)
-                           : dot_some<T, 1>(dots, terms);
-    dots.taps -= taken;
-    dots.offsets += taken;
-    dots.lanes += taken * kLanes<T>;
-    dots.totals += taken;
-  }
-  return after;
+  return dot_groups(given, terms);
 }
 
 template <class T>

@@ -82,9 +82,9 @@ struct Half8 {
     _mm256_mask_storeu_ps(to, mask(count), value);
   }
   [[gnu::always_inline]] static float sum(Value value) {
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(value), _mm256_extractf128_ps(value, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    const __m128 four = _mm256_castps256_ps128(value) + _mm256_extractf128_ps(value, 1);
+    const __m128 two = four + _mm_movehl_ps(four, four);
+    return _mm_cvtss_f32(two + _mm_movehdup_ps(two));
   }
   [[gnu::always_inline]] static Some some(int count) { return count; }
   [[gnu::always_inline]] static Value read_some(const float* from, Some count) {
@@ -101,9 +101,9 @@ void spread(const T* from, T* to, std::int64_t step, std::int64_t count);
 template <class T>
 void interleave(const Interleave<T>& rows);
 template <class T>
-void sum_windows(const WindowSum<T>& sum);
+void sum_windows(const WindowSum<T>& given);
 template <class T>
-std::int64_t dot_windows(const WindowDots<T>& dots, std::int64_t terms);
+std::int64_t dot_windows(const WindowDots<T>& given, std::int64_t terms);
 template <class T>
 void finish_dots(T* lanes, std::int64_t taps, double* totals);
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 // The names and types are those of cuBLASLt.
-// NOLINTBEGIN(readability-identifier-naming,google-build-using-namespace)
+// NOLINTBEGIN(readability-identifier-naming,google-build-using-namespace,performance-no-int-to-ptr)
 namespace {
 
 using namespace hearth::cuda;
@@ -318,4 +318,4 @@ int cublasLtMatmul(cublasLtHandle_t /*handle*/,
 }
 
 }  // extern "C"
-// NOLINTEND(readability-identifier-naming,google-build-using-namespace)
+// NOLINTEND(readability-identifier-naming,google-build-using-namespace,performance-no-int-to-ptr)
