@@ -74,6 +74,7 @@ constexpr std::string_view kCudaWords =
     "unpackFloat2x16 packFloat2x16 packHalf2x16 umulExtended high_of_product findMSB "
     "half_of_float float_of_half atomicCompSwap atomicAdd global_memory vec_of T memory bytes "
     "copied address threadIdx blockIdx blockDim gridDim warpSize shared_address load_matrices "
+    "copy_16 copy_4 copies_end wait_copies add_product ADD_PRODUCT RETURN_EITHER GROUP_BLOCKS "
     "load_matrices_turned multiply_f16 multiply_bf16 HEARTH_WARP_PRODUCT VECTOR_OPERATOR "
     "KERNEL_ENTRY "
     "BY_VALUE SHARED_MEMORY HEARTH_MACHINE ";
