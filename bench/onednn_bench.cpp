@@ -34,7 +34,7 @@ constexpr auto kFloat = memory::data_type::f32;
 // A sample lasts at least this long.
 constexpr double kSampleSeconds = 1e-3;
 
-// The thread's own time: what others do on the machine does not count.
+// The processor time of the thread, without the time of other programs.
 double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -46,7 +46,7 @@ struct Side {
   std::string name;
   std::function<void()> run;
   int repeats = 1;
-  std::vector<double> seconds = {};  ///< Of each round.
+  std::vector<double> seconds = {};  ///< Time of a run, one for each round.
 
   void calibrate() {
     run();

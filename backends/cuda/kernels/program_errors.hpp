@@ -1,5 +1,5 @@
-// What is wrong in a program's own kernel, from the compiler's messages. Pure functions. Threads:
-// any.
+// Reads the errors in a program's own kernel from the compiler's messages. Pure functions.
+// Threads: any.
 #pragma once
 
 #include <string>
