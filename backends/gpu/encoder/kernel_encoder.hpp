@@ -73,7 +73,7 @@ class KernelEncoder {
   }
   /// The workspace, in bytes, of a product by the library of the device's maker. None: there is no
   /// library, or it does not take the product.
-  [[nodiscard]] virtual std::optional<std::int64_t> library_workspace(
+  [[nodiscard]] virtual std::optional<std::int64_t> product_workspace(
       const LibraryProduct& product) {
     static_cast<void>(product);
     return std::nullopt;

@@ -64,7 +64,7 @@ Result<bool> LaunchEncoder::dispatch_made(const KernelKey& key,
   return true;
 }
 
-std::optional<std::int64_t> LaunchEncoder::library_workspace(const LibraryProduct& product) {
+std::optional<std::int64_t> LaunchEncoder::product_workspace(const LibraryProduct& product) {
   const LibraryCall* const call = products_ != nullptr ? products_->find(product) : nullptr;
   return call == nullptr ? std::nullopt : std::optional(call->scratch_bytes());
 }

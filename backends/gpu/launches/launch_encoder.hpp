@@ -58,7 +58,7 @@ class LaunchEncoder final : public KernelEncoder {
                                            const ParameterBlock& parameters,
                                            Grid grid) override;
   [[nodiscard]] bool is_compiled_later(const KernelKey& key, KernelText text) override;
-  [[nodiscard]] std::optional<std::int64_t> library_workspace(
+  [[nodiscard]] std::optional<std::int64_t> product_workspace(
       const LibraryProduct& product) override;
   [[nodiscard]] Status product_by_library(const LibraryProduct& product,
                                           std::uint64_t workspace) override;

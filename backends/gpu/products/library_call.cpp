@@ -163,7 +163,7 @@ Result<bool> encode_padded(MatrixProduct p,
     return product_of(p, padding.y_bytes > 0 ? piece(padding.y_bytes) : y, encoder.limits());
   };
   const MatrixProduct original = p;
-  const std::optional<std::int64_t> workspace = encoder.library_workspace(place(0));
+  const std::optional<std::int64_t> workspace = encoder.product_workspace(place(0));
   if (!workspace) {
     return false;
   }
