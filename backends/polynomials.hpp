@@ -1,7 +1,7 @@
-// Coefficients of the polynomials that elementary functions of f32 use, on CPUs and on GPUs alike.
-// The highest power comes first. Constants, plain arrays: sources that are compiled per instruction
-// set may not share inline functions. Threads: any.
-// Paper: Moshier, Cephes mathematical library (expf, logf, tanhf, sinf).
+// Coefficients of the polynomials that elementary functions use, on CPUs and on GPUs alike: those
+// of f32, and of f64 where GPUs alone need them. The highest power comes first. Constants, plain
+// arrays: sources that are compiled per instruction set may not share inline functions. Threads:
+// any. Paper: Moshier, Cephes mathematical library (expf, logf, tanhf, sinf, atanf, atan).
 #pragma once
 
 namespace hearth::detail {
@@ -46,5 +46,22 @@ inline constexpr float kSinePolynomial[] = {-1.9515295891e-4F, 8.3321608736e-3F,
 /// (cos(x) - 1 + x^2/2)/x^4 in x^2, for |x| <= π/4.
 inline constexpr float kCosinePolynomial[] = {
     2.443315711809948e-5F, -1.388731625493765e-3F, 4.166664568298827e-2F};
+
+/// (atan(x) - x)/x^3 in x^2, for |x| <= tan(π/8).
+inline constexpr float kAtanPolynomial[] = {
+    8.05374449538e-2F, -1.38776856032e-1F, 1.99777106478e-1F, -3.33329491539e-1F};
+
+/// (atan(x) - x)/x^3 in x^2, in f64 for |x| <= 0.66, as a quotient of two polynomials.
+inline constexpr double kAtanDividend[] = {-8.750608600031904122785e-1,
+                                           -1.615753718733365076637e1,
+                                           -7.500855792314704667340e1,
+                                           -1.228866684490136173410e2,
+                                           -6.485021904942025371773e1};
+inline constexpr double kAtanDivisor[] = {1.0,
+                                          2.485846490142306297962e1,
+                                          1.650270098316988542046e2,
+                                          4.328810604912902668951e2,
+                                          4.853903996359136964868e2,
+                                          1.945506571482613964425e2};
 
 }  // namespace hearth::detail

@@ -4,6 +4,7 @@
 
 #include <hearth/memory/memory_pooling.hpp>
 #include <hearth/memory/memory_report.hpp>
+#include <hearth/runtime/activation_ops.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/axes.hpp>
 #include <hearth/runtime/base/custom_code.hpp>
@@ -35,17 +36,21 @@
 #include <hearth/runtime/lent_region.hpp>
 #include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/losses.hpp>
+#include <hearth/runtime/math_ops.hpp>
 #include <hearth/runtime/memory_trace.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/optional_arg.hpp>
+#include <hearth/runtime/per_axis.hpp>
 #include <hearth/runtime/prepared_update.hpp>
 #include <hearth/runtime/priority.hpp>
 #include <hearth/runtime/promotion.hpp>
 #include <hearth/runtime/recompute.hpp>
 #include <hearth/runtime/recording.hpp>
 #include <hearth/runtime/replay.hpp>
+#include <hearth/runtime/resample_ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/size2d.hpp>
+#include <hearth/runtime/size3d.hpp>
 #include <hearth/runtime/stream.hpp>
 #include <hearth/runtime/tensor.hpp>
 #include <hearth/runtime/tensor_origin.hpp>
@@ -55,3 +60,4 @@
 #include <hearth/runtime/update_group.hpp>
 #include <hearth/runtime/update_rule.hpp>
 #include <hearth/runtime/weight_scope.hpp>
+#include <hearth/runtime/window_ops.hpp>

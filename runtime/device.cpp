@@ -51,6 +51,10 @@ const std::vector<int>& Device::cores() const {
   return endpoint().cores();
 }
 
+bool Device::runs_inline() const {
+  return endpoint().runs_inline();
+}
+
 detail::PendingHelper Device::wait_terms() const {
   detail::PendingHelper terms = helper_of(endpoint());
   terms.help = nullptr;

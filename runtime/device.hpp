@@ -166,6 +166,9 @@ class Device {
   }
 
   [[nodiscard]] DeviceEndpoint& endpoint() const;  ///< For the library.
+  /// For the library: whether a waiting thread may run the device's kernels itself. Otherwise the
+  /// device works by itself, and several batches of work may be in flight.
+  [[nodiscard]] bool runs_inline() const;
   /// The wait limits of this device, for results that others (workers) compute with it. Waits for
   /// such results end as waits for the device do.
   [[nodiscard]] detail::PendingHelper wait_terms() const;

@@ -17,14 +17,18 @@
 #include <utility>
 #include <vector>
 
+#include <hearth/runtime/activation_ops.hpp>
 #include <hearth/runtime/axes.hpp>
+#include <hearth/runtime/base/scatter_mode.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/generator.hpp>
 #include <hearth/runtime/losses.hpp>
+#include <hearth/runtime/math_ops.hpp>
 #include <hearth/runtime/optional_arg.hpp>
 #include <hearth/runtime/promotion.hpp>
-#include <hearth/runtime/size2d.hpp>
+#include <hearth/runtime/resample_ops.hpp>
 #include <hearth/runtime/tensor.hpp>
+#include <hearth/runtime/window_ops.hpp>
 
 namespace hearth {
 
@@ -143,6 +147,10 @@ struct MultinomialOptions {
 [[nodiscard]] Tensor cos(Arg x);
 [[nodiscard]] Tensor tanh(Arg x);
 [[nodiscard]] Tensor erf(Arg x);
+[[nodiscard]] Tensor atan(Arg x);  ///< The arc tangent, in radians.
+/// The arc sine; NaN beyond ±1, where the gradient is infinite. 16-bit types run in f32.
+[[nodiscard]] Tensor asin(Arg x);
+[[nodiscard]] Tensor acos(Arg x);  ///< The arc cosine, from 0 to π; otherwise as asin.
 [[nodiscard]] Tensor sigmoid(Arg x);
 [[nodiscard]] Tensor recip(Arg x);
 [[nodiscard]] Tensor relu(Arg x);
@@ -154,20 +162,6 @@ struct MultinomialOptions {
 [[nodiscard]] Tensor trunc(Arg x);  ///< Rounds towards 0.
 /// 1 above 0, -1 below 0, else 0, also for NaN. Dtypes: numbers. The gradient is 0.
 [[nodiscard]] Tensor sign(Arg x);
-/// x where it is above 0, else slope·x. Dtypes: floats.
-/// Paper: Maas, Hannun, Ng, Rectifier nonlinearities improve neural network acoustic models, ICML
-/// 2013.
-[[nodiscard]] Tensor leaky_relu(Arg x, double slope = 0.01);
-/// x·sigmoid(x). Dtypes: floats; f16 and bf16 are computed in f32.
-/// Paper: Elfwing, Uchibe, Doya, arXiv:1702.03118.
-[[nodiscard]] Tensor silu(Arg x);
-enum class GeluForm : std::uint8_t {
-  erf,   ///< x·Φ(x), with the normal distribution function Φ.
-  tanh,  ///< The approximation x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2.
-};
-/// Gaussian error linear unit. Dtypes: floats; f16 and bf16 are computed in f32.
-/// Paper: Hendrycks, Gimpel, Gaussian Error Linear Units, arXiv:1606.08415.
-[[nodiscard]] Tensor gelu(Arg x, GeluForm form = GeluForm::erf);
 /// Limits x to [low, high]: clamp(x, 0, 1), clamp(x, 0), clamp(x, {}, 1). A bound is a number or a
 /// tensor that broadcasts; if low is above high, the result is high. NaN in x stays NaN; NaN in a
 /// tensor of bounds is no bound. The gradient goes to x inside the bounds and on them, else to the
@@ -176,8 +170,6 @@ enum class GeluForm : std::uint8_t {
 /// Dtypes: numbers; x and the bounds are promoted to one type. Errors: ArgumentError without a
 /// bound, for a NaN, and for a number that the type does not hold.
 [[nodiscard]] Tensor clamp(Arg x, OptionalArg low, OptionalArg high = {});
-/// True where x is neither NaN nor infinite. Dtypes: floats.
-[[nodiscard]] Tensor is_finite(Arg x);
 /// Sets each element to 0 with probability p and divides the others by 1 - p.
 /// Paper: Srivastava et al., Dropout, JMLR 15 (2014).
 [[nodiscard]] Tensor dropout(Arg x, double p, Generator& generator);
@@ -199,6 +191,8 @@ enum class GeluForm : std::uint8_t {
 [[nodiscard]] Tensor minimum(Arg a,
                              Arg b);         ///< Equal operands get half of the gradient each.
 [[nodiscard]] Tensor maximum(Arg a, Arg b);  ///< Gradient as minimum's.
+/// The angle of the point (x, y), from -π to π, as std::atan2. Gradient at the origin: NaN.
+[[nodiscard]] Tensor atan2(Arg y, Arg x);
 [[nodiscard]] Tensor equal(Arg a, Arg b);
 [[nodiscard]] Tensor not_equal(Arg a, Arg b);
 [[nodiscard]] Tensor less(Arg a, Arg b);
@@ -215,6 +209,15 @@ enum class GeluForm : std::uint8_t {
 [[nodiscard]] Tensor logical_or(Arg a, Arg b);
 [[nodiscard]] Tensor logical_xor(Arg a, Arg b);
 [[nodiscard]] Tensor logical_not(Arg x);
+/// Bits of integers; of bools the logical op. Dtypes: integers and bool. No gradient.
+[[nodiscard]] Tensor bitwise_and(Arg a, Arg b);
+[[nodiscard]] Tensor bitwise_or(Arg a, Arg b);
+[[nodiscard]] Tensor bitwise_xor(Arg a, Arg b);
+[[nodiscard]] Tensor bitwise_not(Arg x);
+/// Moves bits up. A negative b, and one from the type's width on, moves all out. Dtypes: integers.
+[[nodiscard]] Tensor shift_left(Arg a, Arg b);
+/// Moves bits down, and the sign in. A b as above leaves the sign, -1 or 0.
+[[nodiscard]] Tensor shift_right(Arg a, Arg b);
 
 // Operators take Arg, which records the caller's line and whether an operand was moved in. `a + 1`
 // and `1 / a` work. Comparisons, also == and !=, are elementwise and give a bool tensor, as in
@@ -253,12 +256,12 @@ enum class GeluForm : std::uint8_t {
 [[nodiscard]] inline Tensor operator>=(Arg a, Arg b) {
   return greater_equal(a, b);
 }
-/// Elementwise and, or, exclusive or, not of bools. Errors: DtypeError for another type: no op
-/// works on the bits of integers.
+/// bitwise_and and its kin: bits of integers, truth of bools. Errors: DtypeError for floats.
 [[nodiscard]] Tensor operator&(Arg a, Arg b);
 [[nodiscard]] Tensor operator|(Arg a, Arg b);
 [[nodiscard]] Tensor operator^(Arg a, Arg b);
-[[nodiscard]] Tensor operator!(Arg x);
+[[nodiscard]] Tensor operator~(Arg x);
+[[nodiscard]] Tensor operator!(Arg x);  ///< Inverts bools. Errors: DtypeError for others.
 
 /// a = a + b. Rebinds `a` to the result; other copies of the tensor keep their values. If there are
 /// none, the device reuses a's memory. Keeps a's path and dtype: f32 += f64 is f32.
@@ -334,6 +337,17 @@ Tensor& operator/=(Tensor& a, Arg b);
 /// Errors: ArgumentError for a negative count, and for fewer counts than axes.
 [[nodiscard]] Tensor repeat(Arg x, std::span<const std::int64_t> counts);
 [[nodiscard]] Tensor repeat(Arg x, std::initializer_list<std::int64_t> counts);
+/// Reverses the order of the elements along the axes; all axes if none is given.
+/// Errors: ArgumentError for an axis outside x, or named twice.
+[[nodiscard]] Tensor flip(Arg x, Axes axes = {});
+/// Moves the elements along an axis by `shift` places: x[i] becomes result[i + shift]. Those beyond
+/// the end come back at the start. roll(x, shift) moves them in row-major order through all axes.
+[[nodiscard]] Tensor roll(Arg x, std::int64_t shift);
+[[nodiscard]] Tensor roll(Arg x, std::int64_t shift, int axis);
+/// Rolls several axes: roll(x, {1, -2}, {0, 1}). Shifts of one axis that is named twice add up.
+/// Errors: ArgumentError for other numbers of shifts than of axes.
+[[nodiscard]] Tensor roll(Arg x, std::span<const std::int64_t> shifts, Axes axes);
+[[nodiscard]] Tensor roll(Arg x, std::initializer_list<std::int64_t> shifts, Axes axes);
 /// Padding of one axis.
 struct PadAxis {
   int axis = -1;            ///< Axis that is padded.
@@ -392,6 +406,17 @@ struct PadOptions {
 ///
 /// Shapes: index [n]; source like x with n along the axis.
 [[nodiscard]] Tensor index_add(Arg x, int axis, Arg index, Arg source);
+struct ScatterOptions {
+  ScatterMode mode = ScatterMode::set;  ///< set, add, mul, min or max.
+};
+/// Writes updates into x: result[index[i, j], j] = updates[i, j] for axis 0 of rank 2. Updates of
+/// one element are joined in the order of the index: the last one is set. All indices are checked
+/// before the first write. Reuses x's memory if x was moved in.
+///
+/// Shapes: index of x's rank and, off the axis, no longer than x; updates like index, or a number.
+/// Dtypes: all, equal for x and updates; add and mul: numbers.
+/// Note: the gradient of set goes to the last update; equal values share that of min and max.
+[[nodiscard]] Tensor scatter(Arg x, int axis, Arg index, Arg updates, ScatterOptions options = {});
 /// 1 where the last axis equals the index, else 0. An index outside the classes poisons the result.
 ///
 /// Shapes: index [...]; result [..., classes]. Errors: ArgumentError if classes is below 1.
@@ -463,46 +488,20 @@ struct VarianceOptions {
 [[nodiscard]] Tensor einsum(std::string_view equation,
                             std::initializer_list<Tensor> tensors,
                             SourceLoc loc = SourceLoc::current());
-struct Conv2dOptions {
-  Size2d stride = 1;        ///< Distance between neighbouring windows, in elements.
-  Size2d padding = 0;       ///< Zeros added at each edge.
-  Size2d dilation = 1;      ///< Distance between neighbouring taps of a window, in elements.
-  std::int64_t groups = 1;  ///< Groups of channels that are convolved separately.
-};
-/// 2-D convolution: x [n, c, h, w], weight [o, c/groups, kh, kw], bias [o] -> [n, o, h', w'].
-[[nodiscard]] Tensor conv2d(Arg x, Arg weight, Conv2dOptions options = {});
-[[nodiscard]] Tensor conv2d(Arg x, Arg weight, Arg bias, Conv2dOptions options = {});
-struct Conv1dOptions {
-  std::int64_t stride = 1;    ///< Distance between neighbouring windows, in elements.
-  std::int64_t padding = 0;   ///< Zeros added at each end.
-  std::int64_t dilation = 1;  ///< Distance between neighbouring taps of a window, in elements.
-  std::int64_t groups = 1;    ///< Groups of channels that are convolved separately.
-};
-/// 1-D convolution: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length'].
-[[nodiscard]] Tensor conv1d(Arg x, Arg weight, Conv1dOptions options = {});
-[[nodiscard]] Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options = {});
-struct Pool2dOptions {
-  Size2d kernel = 2;  ///< Height and width of the window.
-  /// Distance between neighbouring windows; the kernel's size if omitted.
-  std::optional<Size2d> stride = {};
-  Size2d padding = 0;             ///< Padding at each edge, at most half the kernel.
-  bool count_include_pad = true;  ///< Counts padding in the mean; only for avg_pool2d.
-};
-[[nodiscard]] Tensor max_pool2d(Arg x, Pool2dOptions options = {});
-[[nodiscard]] Tensor avg_pool2d(Arg x, Pool2dOptions options = {});
-/// Means over size[0]·size[1] windows that cover the image. Window i of k begins at i·n/k, rounded
-/// down, and ends at (i + 1)·n/k, rounded up.
-///
-/// Shapes: x [n, c, h, w] -> [n, c, size[0], size[1]]. Dtypes: floats; 16-bit ones are computed in
-/// f32. Errors: ShapeError for another rank or an empty image; ArgumentError for a size below 1.
-[[nodiscard]] Tensor adaptive_avg_pool2d(Arg x, Size2d size);
 
-// ---- rows; losses.hpp declares the losses ----
+// Further headers of ops: activation_ops.hpp, math_ops.hpp (functions by element), window_ops.hpp
+// (convolutions and pools), resample_ops.hpp, losses.hpp.
+
+// ---- rows ----
 [[nodiscard]] Tensor softmax(Arg x, int axis = -1);
 [[nodiscard]] Tensor log_softmax(Arg x, int axis = -1);
 /// Running sum along the axis, including each element. Floats accumulate in f64.
 /// Dtypes: all; integers and bools give i64.
 [[nodiscard]] Tensor cumsum(Arg x, int axis);
+[[nodiscard]] Tensor cumprod(Arg x, int axis);  ///< Running product; otherwise as cumsum.
+/// Running maximum; NaN from the first on. The last of equal values gets the gradient. Dtypes: all.
+[[nodiscard]] Tensor cummax(Arg x, int axis);
+[[nodiscard]] Tensor cummin(Arg x, int axis);  ///< Running minimum, as cummax.
 struct NormOptions {
   int axis_count = 1;     ///< Number of last axes over which statistics are taken.
   double epsilon = 1e-5;  ///< Added to the variance.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/tensor_access.hpp>
 
@@ -121,6 +122,7 @@ Tensor Tensor::from(const Device& device,
                     const Shape& shape,
                     DType dtype,
                     SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const std::span<const double> numbers(values.begin(), values.size());
   for (const double& number : numbers) {
     if (!fits(number, dtype)) {

@@ -170,6 +170,26 @@ void UpdateGroup::require_fit(std::string_view op,
   require_like(op, parameter, other, what, loc_);
 }
 
+void UpdateGroup::require_input(std::string_view op,
+                                const Tensor& parameter,
+                                const Tensor& input) const {
+  if (input.is_valid() && input.rank() == 0 &&
+      input.dtype() == accumulation_dtype(parameter.dtype())) {
+    require_outside(op, input, "input");
+    return;
+  }
+  require_fit(op, parameter, input, "input");
+  if (input.dtype() != accumulation_dtype(parameter.dtype())) {
+    throw_error(Error{.code = ErrorCode::dtype_mismatch,
+                      .text = fmt::format("{}: an input is {}, but the rule computes in {}",
+                                          op,
+                                          describe(input.dtype(), input.shape()),
+                                          name(accumulation_dtype(parameter.dtype()))),
+                      .op = std::string(op),
+                      .location = loc_});
+  }
+}
+
 StreamState& UpdateGroup::require_open() const {
   const auto refuse = [this](std::string text) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
@@ -335,7 +355,8 @@ void UpdateGroup::update(UpdateRule& rule,
                          Tensor& parameter,
                          Tensor gradient,
                          std::span<Tensor* const> state,
-                         std::span<const double> scalars) {
+                         std::span<const double> scalars,
+                         std::span<const Tensor> inputs) {
   static_cast<void>(require_open());
   const UpdateRule::Config& config = rule.config();
   require_outside(config.name, parameter, "parameter");
@@ -343,29 +364,43 @@ void UpdateGroup::update(UpdateRule& rule,
   for (const Tensor* const each : state) {
     require_fit(config.name, parameter, *each, "state");
   }
+  for (const Tensor& each : inputs) {
+    require_input(config.name, parameter, each);
+  }
   if (state.size() != static_cast<std::size_t>(config.state_count) ||
-      scalars.size() != static_cast<std::size_t>(config.scalar_count)) {
+      scalars.size() != static_cast<std::size_t>(config.scalar_count) ||
+      inputs.size() != static_cast<std::size_t>(config.input_count)) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
-                      .text = fmt::format("{}: takes {} states and {} scalars, was given {} and {}",
-                                          config.name,
-                                          config.state_count,
-                                          config.scalar_count,
-                                          state.size(),
-                                          scalars.size()),
+                      .text = fmt::format(
+                          "{}: takes {} states, {} scalars and {} inputs, was given {}, {} and {}",
+                          config.name,
+                          config.state_count,
+                          config.scalar_count,
+                          config.input_count,
+                          state.size(),
+                          scalars.size(),
+                          inputs.size()),
                       .op = config.name,
                       .location = loc_});
   }
-  const ExpressionRef& expression = rule.expression(parameter.dtype(), gradient.dtype());
+  const UpdateRule::Captured& captured = rule.expression(parameter.dtype(), gradient.dtype());
   for (Tensor* const each : state) {
     widen(*each, parameter.dtype(), loc_);
   }
-  std::vector<Arg> inputs{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_)};
+  std::vector<Arg> operands{Arg(std::move(parameter), loc_), Arg(std::move(gradient), loc_)};
   std::vector<Tensor*> replaced{&parameter};
   for (Tensor* const each : state) {
-    inputs.emplace_back(std::move(*each), loc_);
+    operands.emplace_back(std::move(*each), loc_);
     replaced.push_back(each);
   }
-  run_update(*open_, expression, inputs, scalars, replaced, loc_);
+  for (const Tensor& each : inputs) {
+    operands.emplace_back(each, loc_);
+  }
+  std::vector<double> numbers;
+  for (const std::uint8_t used : captured.scalars) {
+    numbers.push_back(scalars[used]);
+  }
+  run_update(*open_, captured.expression, operands, numbers, replaced, loc_);
 }
 
 PendingOptions UpdateGroup::pending_options() const {

@@ -94,13 +94,15 @@ class UpdateGroup {
   /// tensor that is no count (update_counts.hpp).
   void count(Tensor& updates);
   /// Applies an update rule of your own. Each tensor of `state` is replaced like the parameter.
-  /// Errors: also those of UpdateRule::expression(); ArgumentError for another number of states or
-  /// scalars than the rule has.
+  /// `inputs` are read only. Each has the parameter's shape, or [] for one number.
+  /// Errors: also those of UpdateRule::expression(); ArgumentError for another number of states,
+  /// scalars or inputs than the rule has.
   void update(UpdateRule& rule,
               Tensor& parameter,
               Tensor gradient,
               std::span<Tensor* const> state,
-              std::span<const double> scalars);
+              std::span<const double> scalars,
+              std::span<const Tensor> inputs = {});
   /// Closes the group. The Pending is ready when the step is done, or carries the reason why it was
   /// not.
   /// Errors: ArgumentError if it was already committed, or was opened on another stream than the
@@ -126,6 +128,7 @@ class UpdateGroup {
                    const Tensor& parameter,
                    const Tensor& other,
                    const char* what) const;
+  void require_input(std::string_view op, const Tensor& parameter, const Tensor& input) const;
 
   Device device_;
   SourceLoc loc_;

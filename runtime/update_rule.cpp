@@ -50,44 +50,52 @@ UpdateRule::UpdateRule(Config config, Function function, SourceLoc loc)
   if (config_.name.empty() || !function_) {
     refuse("UpdateRule", "it needs a name and a function", loc);
   }
+  constexpr int kMostTensors = kMostExpressionInputs - 2;
   if (config_.state_count < 0 || config_.state_count >= kMostExpressionOutputs ||
+      config_.input_count < 0 || config_.input_count > kMostTensors - config_.state_count ||
       config_.scalar_count < 0 || config_.scalar_count > kMostExpressionParameters) {
-    refuse(config_.name,
-           fmt::format("{} states and {} scalars; 0 to {} and 0 to {} are possible",
-                       config_.state_count,
-                       config_.scalar_count,
-                       kMostExpressionOutputs - 1,
-                       kMostExpressionParameters),
-           loc);
+    refuse(
+        config_.name,
+        fmt::format("{} states, {} inputs and {} scalars; possible are 0 to {} states, {} states "
+                    "and inputs together, and 0 to {} scalars",
+                    config_.state_count,
+                    config_.input_count,
+                    config_.scalar_count,
+                    kMostExpressionOutputs - 1,
+                    kMostTensors,
+                    kMostExpressionParameters),
+        loc);
   }
 }
 
-const ExpressionRef& UpdateRule::expression(DType parameter, DType gradient) {
-  ExpressionRef& known = expressions_[{parameter, gradient}];
-  if (known != nullptr) {
+const UpdateRule::Captured& UpdateRule::expression(DType parameter, DType gradient) {
+  Captured& known = expressions_[{parameter, gradient}];
+  if (known.expression != nullptr) {
     return known;
   }
   const DType wide = accumulation_dtype(parameter);
   std::vector<DType> tensors{parameter, gradient};
-  tensors.resize(static_cast<std::size_t>(config_.state_count) + 2, wide);
+  const auto first_input = static_cast<std::ptrdiff_t>(config_.state_count) + 2;
+  tensors.resize(static_cast<std::size_t>(first_input + config_.input_count), wide);
   const std::vector<DType> scalars(static_cast<std::size_t>(config_.scalar_count), wide);
   const detail::CaptureForm form{
       .name = config_.name, .tensors = tensors, .scalars = scalars, .location = location_};
   const detail::Captured captured =
       detail::capture_checked(form, [&](std::span<Tensor> all, std::span<Tensor> numbers) {
-        std::vector<Tensor> results =
-            function_(Operands{.parameter = cast(all[0], wide),
-                               .gradient = cast(all[1], wide),
-                               .state = std::vector<Tensor>(all.begin() + 2, all.end()),
-                               .scalars = std::vector<Tensor>(numbers.begin(), numbers.end())});
+        std::vector<Tensor> results = function_(
+            Operands{.parameter = cast(all[0], wide),
+                     .gradient = cast(all[1], wide),
+                     .state = std::vector<Tensor>(all.begin() + 2, all.begin() + first_input),
+                     .scalars = std::vector<Tensor>(numbers.begin(), numbers.end()),
+                     .inputs = std::vector<Tensor>(all.begin() + first_input, all.end())});
         require_results(config_, results, parameter, location_);
         if (results[0].is_valid()) {
           results[0] = cast(results[0], parameter);
         }
         return results;
       });
-  detail::require_all(form, captured);
-  known = detail::expression_of(form, captured);
+  detail::require_all_tensors(form, captured);
+  known = {.expression = detail::expression_of(form, captured), .scalars = captured.scalars};
   return known;
 }
 

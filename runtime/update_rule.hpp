@@ -4,6 +4,7 @@
 // share the captured function. Threads: one at a time.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +29,7 @@ class UpdateRule final {
     Tensor gradient;
     std::vector<Tensor> state;
     std::vector<Tensor> scalars;
+    std::vector<Tensor> inputs;
   };
   /// Returns the new parameter, then the new state. Uses elementwise ops of hearth/runtime/ops.hpp,
   /// the same ones in each call. A device may have no room for a long function (custom_op.hpp has
@@ -37,10 +39,16 @@ class UpdateRule final {
     std::string name;      ///< Name in errors.
     int state_count = 0;   ///< Tensors of state for each parameter.
     int scalar_count = 0;  ///< Numbers passed with each step.
+    int input_count = 0;   ///< Tensors that each update reads and does not replace.
+  };
+  /// A captured rule.
+  struct Captured {
+    std::shared_ptr<const Expression> expression;
+    std::vector<std::uint8_t> scalars;  ///< The scalars that the function uses, in order.
   };
 
-  /// Errors: ArgumentError for a rule without a name or function, or with more than 3 states or 32
-  /// scalars.
+  /// Errors: ArgumentError for a rule without a name or function, or with too many operands; the
+  /// text has the limits.
   UpdateRule(Config config, Function function, SourceLoc loc = SourceLoc::current());
 
   [[nodiscard]] const Config& config() const noexcept { return config_; }
@@ -48,17 +56,16 @@ class UpdateRule final {
   // ---- for the library ----
   /// The expression for parameters and gradients of these float types.
   /// Errors: ArgumentError for a function that is not elementwise, reads a value, uses a tensor
-  /// that is no operand, or ignores an operand; ArgumentError for another number of results or
+  /// that is no operand, or ignores a tensor; ArgumentError for another number of results or
   /// other result types. Exceptions of the function pass through.
-  [[nodiscard]] const std::shared_ptr<const Expression>& expression(DType parameter,
-                                                                    DType gradient);
+  [[nodiscard]] const Captured& expression(DType parameter, DType gradient);
 
  private:
   Config config_;
   Function function_;
   SourceLoc location_;
   /// By the types of parameter and gradient.
-  std::map<std::pair<DType, DType>, std::shared_ptr<const Expression>> expressions_;
+  std::map<std::pair<DType, DType>, Captured> expressions_;
 };
 
 }  // namespace hearth

@@ -193,6 +193,73 @@ Result<TensorSpec> conv2d(const TensorSpec& x,
   return TensorSpec{dtype, shape};
 }
 
+// conv2d of the result gives x's shape again: so the kind that computes it is
+// conv2d_backward_input.
+Result<TensorSpec> conv_transpose2d(const TensorSpec& x,
+                                    const TensorSpec& w,
+                                    const TensorSpec* bias,
+                                    const ConvAttributes& attributes,
+                                    const std::array<std::int64_t, 2>& output_padding) {
+  constexpr OpKind kKind = OpKind::conv2d_backward_input;
+  HEARTH_TRY(const DType dtype, dtype_with_bias(OpKind::conv2d, x, w, bias));
+  const auto fail = [&](ErrorCode code, std::string_view what) {
+    return broken(code, kKind, what, {{"x", &x}, {"w", &w}, {"bias", bias}});
+  };
+  if (x.shape.rank() != 4 || w.shape.rank() != 4) {
+    return fail(ErrorCode::shape_mismatch, "needs rank 4");
+  }
+  if (attributes.groups < 1 || x.shape[1] % attributes.groups != 0) {
+    return fail(ErrorCode::invalid_argument,
+                fmt::format("groups = {} does not divide the channels", attributes.groups));
+  }
+  if (w.shape[0] != x.shape[1]) {
+    return fail(ErrorCode::shape_mismatch,
+                fmt::format("w needs {} input channels, its first axis", x.shape[1]));
+  }
+  std::array<std::int64_t, 4> dims{x.shape[0], 0, 0, 0};
+  if (w.shape[1] > std::numeric_limits<std::int64_t>::max() / attributes.groups) {
+    return fail(ErrorCode::invalid_argument, "too many channels");
+  }
+  dims[1] = w.shape[1] * attributes.groups;
+  if (bias != nullptr && bias->shape != Shape{dims[1]}) {
+    return fail(ErrorCode::shape_mismatch, fmt::format("bias must be [{}]", dims[1]));
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    const int axis = static_cast<int>(i) + 2;
+    const Window window{.kernel = w.shape[axis],
+                        .stride = attributes.stride[i],
+                        .padding = attributes.padding[i],
+                        .dilation = attributes.dilation[i]};
+    if (!is_valid(window) || output_padding[i] < 0 || output_padding[i] >= window.stride) {
+      return fail(
+          ErrorCode::invalid_argument,
+          fmt::format("kernel, stride and dilation must be positive, padding not negative, and "
+                      "output_padding from 0 to below the stride: stride [{}], padding [{}], "
+                      "dilation [{}], output_padding [{}]",
+                      fmt::join(attributes.stride, ", "),
+                      fmt::join(attributes.padding, ", "),
+                      fmt::join(attributes.dilation, ", "),
+                      fmt::join(output_padding, ", ")));
+    }
+    constexpr std::int64_t kMostPlaces = std::numeric_limits<std::int32_t>::max();
+    const std::int64_t places = x.shape[axis];
+    if (places < 1 || places > kMostPlaces) {
+      return fail(ErrorCode::shape_mismatch,
+                  fmt::format("needs 1 to {} places on axis {}", kMostPlaces, axis));
+    }
+    dims[i + 2] = (places - 1) * window.stride - 2 * window.padding +
+                  window.dilation * (window.kernel - 1) + output_padding[i] + 1;
+    if (dims[i + 2] < 1) {
+      return fail(ErrorCode::invalid_argument,
+                  fmt::format("the padding [{}] leaves nothing of axis {}",
+                              fmt::join(attributes.padding, ", "),
+                              axis));
+    }
+  }
+  HEARTH_TRY(const Shape shape, detail::result_shape(kKind, dims));
+  return TensorSpec{dtype, shape};
+}
+
 Result<TensorSpec> pool2d(OpKind kind, const TensorSpec& x, const PoolAttributes& attributes) {
   HEARTH_TRY(const DType dtype, result_dtype(kind, {&x, 1}));
   if (x.shape.rank() != 4) {

@@ -127,6 +127,11 @@ Result<DType> indexed_dtype(const OpInfo& info, Specs inputs) {
                   info.kind,
                   "the index must be i32 or i64: " + operands_text(info, inputs));
   }
+  if (inputs.size() > 2 && inputs[2].dtype != inputs[0].dtype) {
+    return broken(ErrorCode::dtype_mismatch,
+                  info.kind,
+                  "element types differ: " + operands_text(info, inputs));
+  }
   return common_dtype(info, inputs, 0, 1);
 }
 

@@ -253,8 +253,7 @@ std::vector<AxisLink> gathered(const OpView& op, const Shape& in, int input) {
 }
 
 // The classes are those that source and index share.
-std::vector<AxisLink> gathered_backward(const OpView& op, const Shape& in) {
-  const int axis = op.attributes<AxisAttributes>().axis;
+std::vector<AxisLink> gathered_backward(const Shape& in, int axis) {
   std::vector<AxisLink> links;
   for (int i = 0; i < in.rank(); ++i) {
     AxisLink link = i == axis ? whole(in[i]) : same(i);
@@ -458,7 +457,10 @@ IndexMap index_map(
     case IndexRule::gathered:
       return {.axes = gathered(op, in, input)};
     case IndexRule::gathered_backward:
-      return {.axes = gathered_backward(op, in)};
+      return {.axes = gathered_backward(in, op.attributes<AxisAttributes>().axis)};
+    case IndexRule::scattered_updates:
+      return {.axes = input == 0 ? broadcast_links(in, out)
+                                 : gathered_backward(in, op.attributes<ScatterAttributes>().axis)};
     case IndexRule::selected:
     case IndexRule::selected_backward:
       return {.axes = selected(op, inputs, input, rule == IndexRule::selected_backward)};

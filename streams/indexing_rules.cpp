@@ -96,4 +96,30 @@ Result<TensorSpec> index_add(const TensorSpec& source,
   return added(OpKind::index_add, source, index, whole, axis);
 }
 
+Result<TensorSpec> scatter(const TensorSpec& x,
+                           const TensorSpec& index,
+                           const TensorSpec& updates,
+                           const ScatterAttributes& attributes) {
+  constexpr OpKind kKind = OpKind::scatter;
+  const std::array inputs{x, index, updates};
+  HEARTH_TRY(const DType dtype, result_dtype(kKind, inputs));
+  const Operands operands = {{"x", &x}, {"index", &index}, {"updates", &updates}};
+  HEARTH_TRY(const Shape wanted,
+             named_shape(kKind, x.shape, index.shape, attributes.axis, operands));
+  if (updates.shape != wanted) {
+    return broken(ErrorCode::shape_mismatch,
+                  kKind,
+                  fmt::format("the updates must be {}", wanted.to_string()),
+                  operands);
+  }
+  const bool is_sum = attributes.mode == ScatterMode::add || attributes.mode == ScatterMode::mul;
+  if (is_sum && dtype == DType::boolean) {
+    return broken(ErrorCode::dtype_mismatch,
+                  kKind,
+                  "bools are neither added nor multiplied: max is their or, min their and",
+                  operands);
+  }
+  return TensorSpec{dtype, x.shape};
+}
+
 }  // namespace hearth::rules

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <hearth/runtime/base/deadline.hpp>
+#include <hearth/runtime/base/scatter_mode.hpp>
 
 namespace hearth {
 
@@ -41,8 +42,13 @@ struct AxisAttributes {
   std::int32_t axis = 0;
   std::int32_t keep_dims = 0;
 };
-/// cumsum: element i along the axis is the sum of the elements up to i, or, with reverse = 1, from
-/// i on.
+/// scatter.
+struct ScatterAttributes {
+  std::int32_t axis = 0;
+  ScatterMode mode = ScatterMode::set;
+};
+/// cumsum, cumprod, cummax, cummin: element i along the axis joins the elements up to i, or, with
+/// reverse = 1, from i on.
 struct ScanAttributes {
   std::int32_t axis = 0;
   std::int32_t reverse = 0;

@@ -74,6 +74,8 @@ double flops_per_output_element(OpKind kind) noexcept {
     case OpKind::round:
     case OpKind::trunc:
       return 4;
+    case OpKind::atan2:
+      return 24;
     default:
       return 1;
   }
@@ -112,6 +114,9 @@ double row_flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
     case OpKind::cross_entropy_backward:
       return 2.0 * element_count(outputs[0]);
     case OpKind::cumsum:
+    case OpKind::cumprod:
+    case OpKind::cummax:
+    case OpKind::cummin:
       return element_count(outputs[0]);
     case OpKind::topk:  // a comparison each
       return element_count(inputs[0]);
@@ -136,6 +141,15 @@ bool is_pick(OpKind kind) noexcept {
   return kind == OpKind::gather || kind == OpKind::index_select;
 }
 
+// One for each element that is joined with another.
+double indexing_flops(const OpView& op, Specs inputs) noexcept {
+  if (op.kind() == OpKind::scatter) {
+    const bool moves = op.attributes<ScatterAttributes>().mode == ScatterMode::set;
+    return moves ? 0 : element_count(inputs[2]);
+  }
+  return is_pick(op.kind()) ? 0 : element_count(inputs[0]);
+}
+
 double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
   switch (op_info(op.kind()).op_class) {
     case OpClass::view:
@@ -156,7 +170,7 @@ double flops(const OpView& op, Specs inputs, Specs outputs) noexcept {
     case OpClass::attention:
       return attention_flops(op, inputs);
     case OpClass::indexing:
-      return is_pick(op.kind()) ? 0 : element_count(inputs[0]);
+      return indexing_flops(op, inputs);
     case OpClass::expression:
       return element_count(outputs[0]) *
              static_cast<double>(op.attributes<ExpressionAttributes>().flops);

@@ -44,6 +44,10 @@ constexpr AttributeField kScan[] = {
     field("axis", offsetof(ScanAttributes, axis), Type::i32, Role::axis),
     field("reverse", offsetof(ScanAttributes, reverse), Type::i32, Role::choice),
 };
+constexpr AttributeField kScatter[] = {
+    field("axis", offsetof(ScatterAttributes, axis), Type::i32, Role::axis),
+    field("mode", offsetof(ScatterAttributes, mode), Type::i32, Role::choice),
+};
 constexpr AttributeField kTopk[] = {
     field("axis", offsetof(TopkAttributes, axis), Type::i32, Role::axis),
     field("smallest", offsetof(TopkAttributes, smallest), Type::i32, Role::choice),
@@ -137,6 +141,8 @@ constexpr ArithmeticWeight kTanh{9, 50};
 constexpr ArithmeticWeight kErf{4, 21};
 constexpr ArithmeticWeight kSigmoid{6, 43};
 constexpr ArithmeticWeight kPower{41, 68};
+constexpr ArithmeticWeight kArc{8, 40};        // counted in instructions
+constexpr ArithmeticWeight kQuadrant{25, 95};  // counted: three quotients around an arc tangent
 constexpr ArithmeticWeight kRandomWord{12, 12};
 constexpr ArithmeticWeight kProduct{0.5F,
                                     0.5F};  // a multiplication and an addition are one instruction
@@ -289,6 +295,19 @@ constexpr OpFacts kRows[kOpKindCount] = {
     elementwise(OpKind::round, kSimple),
     elementwise(OpKind::trunc, kSimple),
     Row(OpKind::custom, FusionClass::opaque, IndexRule::none, kSimple).fields(kCustom),
+    elementwise(OpKind::atan, kArc),
+    binary(OpKind::atan2, kQuadrant),
+    Row(OpKind::scatter, FusionClass::gather, IndexRule::scattered_updates, kSimple)
+        .fails(kAll)
+        .fields(kScatter),
+    Row(OpKind::cumprod, FusionClass::scan, IndexRule::scanned, kSimple).fields(kScan),
+    Row(OpKind::cummax, FusionClass::scan, IndexRule::scanned, kSimple).fields(kScan),
+    Row(OpKind::cummin, FusionClass::scan, IndexRule::scanned, kSimple).fields(kScan),
+    binary(OpKind::bitwise_and, kSimple),
+    binary(OpKind::bitwise_or, kSimple),
+    binary(OpKind::bitwise_xor, kSimple),
+    binary(OpKind::shift_left, kSimple),
+    binary(OpKind::shift_right, kSimple),
 };
 
 constexpr bool is_in_order() {

@@ -22,7 +22,7 @@ enum class FusionClass : std::uint8_t {
   contraction,
   conv,
   pool,
-  scan,    ///< Each element depends on all before it, or on all after it: cumsum.
+  scan,    ///< Each element depends on all before it, or on all after it: cumsum and its kin.
   gather,  ///< Elements move to other positions: concat, slice_scatter, by index.
   attention,
   opaque,  ///< A program's own kernel, of unknown structure.
@@ -58,8 +58,10 @@ enum class IndexRule : std::uint8_t {
   gathered_backward,    ///< Source and index are both read whole along the axis: scatter_add.
   selected,             ///< Like `gathered`, with the index along the result's axis: index_select.
   selected_backward,    ///< Like `gathered_backward`, with the index along the axis: index_add.
-  top,                  ///< The axis of TopkAttributes is read whole and becomes shorter.
-  attention,            ///< Heads side by side; a query reads all keys of its group's head.
+  /// x is read element by element, index and updates are read whole along the axis: scatter.
+  scattered_updates,
+  top,        ///< The axis of TopkAttributes is read whole and becomes shorter.
+  attention,  ///< Heads side by side; a query reads all keys of its group's head.
   attention_backward,
 };
 

@@ -122,7 +122,22 @@ enum class OpKind : std::uint16_t {
   trunc = 90,
   // a program's own kernel: runtime/base/threads/custom_code.hpp
   custom = 91,  // (inputs...) -> outputs, by the program's rule
+  // angles
+  atan = 92,   // one input, element by element
+  atan2 = 93,  // (y, x), numpy broadcasting
+  // along one axis, at the positions in an i32 or i64 index
+  scatter = 94,  // (x, index of x's rank, updates) -> x, with the updates written at the index
+  // scans, from the start of an axis or from its end
+  cumprod = 95,
+  cummax = 96,
+  cummin = 97,
+  // two inputs, numpy broadcasting: the bits of integers
+  bitwise_and = 98,
+  bitwise_or = 99,
+  bitwise_xor = 100,
+  shift_left = 101,
+  shift_right = 102,
 };
-inline constexpr int kOpKindCount = static_cast<int>(OpKind::custom) + 1;
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::shift_right) + 1;
 
 }  // namespace hearth

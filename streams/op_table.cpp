@@ -11,9 +11,10 @@ namespace {
 constexpr DtypeMask kFloats = static_cast<DtypeMask>(
     dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::f16) | dtype_bit(DType::bf16));
 constexpr DtypeMask kFactors = static_cast<DtypeMask>(kFloats | dtype_bit(DType::i8));
-constexpr DtypeMask kNumbers =
-    static_cast<DtypeMask>(kFloats | dtype_bit(DType::i32) | dtype_bit(DType::i64) |
-                           dtype_bit(DType::u8) | dtype_bit(DType::i8));
+constexpr DtypeMask kIntegers = static_cast<DtypeMask>(
+    dtype_bit(DType::i32) | dtype_bit(DType::i64) | dtype_bit(DType::u8) | dtype_bit(DType::i8));
+constexpr DtypeMask kBits = static_cast<DtypeMask>(kIntegers | dtype_bit(DType::boolean));
+constexpr DtypeMask kNumbers = static_cast<DtypeMask>(kFloats | kIntegers);
 constexpr DtypeMask kAll = static_cast<DtypeMask>(kNumbers | dtype_bit(DType::boolean));
 
 // A row under construction: the defaults of its class first, then the kind's special properties.
@@ -240,8 +241,7 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::conv2d_backward_input, "conv2d_backward_input", OpClass::contraction, kFloats}
         .inputs(2, 2)
         .attributes<ConvAttributes>()
-        .no_gradient()
-        .doc("(grad, w): the gradient of x."),
+        .doc("(grad, w): the gradient of x; the transposed convolution of grad."),
     Row{OpKind::conv2d_backward_weight, "conv2d_backward_weight", OpClass::contraction, kFloats}
         .inputs(2, 2)
         .attributes<ConvAttributes>()
@@ -402,6 +402,46 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .rule(DtypeRule::custom)
         .attributes<CustomAttributes>()
         .doc("A kernel that the program brings itself, with its own rule for shapes and types."),
+    // angles
+    Row{OpKind::atan, "atan", OpClass::unary, kFloats}.doc("The arc tangent, in radians."),
+    Row{OpKind::atan2, "atan2", OpClass::binary, kFloats}.doc(
+        "(y, x): the angle of the point (x, y), from -pi to pi; signed zeros and infinities as in "
+        "C."),
+    // by index
+    Row{OpKind::scatter, "scatter", OpClass::indexing, kAll}
+        .inputs(3, 3)
+        .attributes<ScatterAttributes>()
+        .doc("(x, index, updates): x, with each update set, added, multiplied, or the smaller or "
+             "larger one kept, at its index along the axis, in the order of the index; an index "
+             "outside of the axis is out_of_range when the op runs."),
+    // scans
+    Row{OpKind::cumprod, "cumprod", OpClass::row, kAll}
+        .rule(DtypeRule::given)
+        .attributes<ScanAttributes>()
+        .doc("The products of the elements up to each along one axis, or from each on; integers "
+             "wrap. Of integers and bools they may be i64."),
+    Row{OpKind::cummax, "cummax", OpClass::row, kAll}
+        .rule(DtypeRule::same)
+        .attributes<ScanAttributes>()
+        .doc("The largest of the elements up to each along one axis, or from each on; NaN from the "
+             "first NaN on."),
+    Row{OpKind::cummin, "cummin", OpClass::row, kAll}
+        .rule(DtypeRule::same)
+        .attributes<ScanAttributes>()
+        .doc("The smallest of the elements up to each along one axis, or from each on; NaN from "
+             "the first NaN on."),
+    // bits of integers
+    Row{OpKind::bitwise_and, "bitwise_and", OpClass::binary, kBits}.no_gradient().doc(
+        "The bits that both have; of bools: and."),
+    Row{OpKind::bitwise_or, "bitwise_or", OpClass::binary, kBits}.no_gradient().doc(
+        "The bits that one of them has; of bools: or."),
+    Row{OpKind::bitwise_xor, "bitwise_xor", OpClass::binary, kBits}.no_gradient().doc(
+        "The bits in which they differ; of bools: exclusive or."),
+    Row{OpKind::shift_left, "shift_left", OpClass::binary, kIntegers}.no_gradient().doc(
+        "The bits of a, b places up; 0 where b is negative or not below the type's width."),
+    Row{OpKind::shift_right, "shift_right", OpClass::binary, kIntegers}.no_gradient().doc(
+        "The bits of a, b places down, with a's sign from above; where b is negative or not below "
+        "the type's width, -1 for a negative a, else 0."),
 };
 
 namespace {

@@ -45,7 +45,7 @@ enum class DtypeRule : std::uint8_t {
   position,        ///< argmax, argmin: i64
   class_loss,      ///< (float logits, i32 or i64 classes)
   pool_positions,  ///< float, and i32 positions
-  indexed,         ///< (t, i32 or i64 index) -> t
+  indexed,         ///< (t, i32 or i64 index[, t]) -> t
   attention,       ///< Floats of one type, except the row statistics and the mask.
   expression,      ///< By its kernel.
   custom,          ///< By the program's rule.
@@ -106,6 +106,11 @@ extern const OpInfo op_rows[kOpKindCount];
 /// Returns the name of the function that a program calls and that errors show: "matmul", "sum", ...
 [[nodiscard]] inline std::string_view name(OpKind kind) noexcept {
   return op_info(kind).name;
+}
+
+/// Returns whether the kind is a scan, with ScanAttributes: cumsum and its kin.
+[[nodiscard]] constexpr bool is_scan(OpKind kind) noexcept {
+  return kind == OpKind::cumsum || (kind >= OpKind::cumprod && kind <= OpKind::cummin);
 }
 
 /// A function with another name than its kind's.

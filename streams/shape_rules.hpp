@@ -64,6 +64,15 @@ inline constexpr std::int64_t kMostInt8Depth = 131'071;
                                         const TensorSpec& w,
                                         const TensorSpec* bias,
                                         const ConvAttributes& attributes);
+/// x [n, c, h, w], w [c, o/groups, kh, kw], optional bias [o]; result [n, o, oh, ow] with oh =
+/// (h - 1)*stride - 2*padding + dilation*(kh - 1) + output_padding + 1, so that conv2d of the
+/// result has x's shape. Output padding lies below the stride.
+[[nodiscard]] Result<TensorSpec> conv_transpose2d(
+    const TensorSpec& x,
+    const TensorSpec& w,
+    const TensorSpec* bias,
+    const ConvAttributes& attributes,
+    const std::array<std::int64_t, 2>& output_padding);
 /// x [n, c, h, w], result [n, c, oh, ow]. The padding is at most half the window and a plane has
 /// elements, so that no window is outside. A plane of max_pool2d has at most 2^31 - 1 elements,
 /// because positions are i32.
@@ -91,6 +100,12 @@ inline constexpr std::int64_t kMostInt8Depth = 131'071;
                                            const TensorSpec& index,
                                            const Shape& whole,
                                            int axis);
+/// index has x's rank and, off the axis, no more elements than x; updates has index's shape and x's
+/// type. The result is like x. Bools are neither added nor multiplied.
+[[nodiscard]] Result<TensorSpec> scatter(const TensorSpec& x,
+                                         const TensorSpec& index,
+                                         const TensorSpec& updates,
+                                         const ScatterAttributes& attributes);
 /// q [..., h, n, d], k [..., g, m, d], v [..., g, m, e] with h a multiple of g; result [..., h, n,
 /// e]. Rank 2 is one head. An optional mask broadcasts to [..., h, n, m].
 ///

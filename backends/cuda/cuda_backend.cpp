@@ -15,7 +15,7 @@ namespace hearth::cuda {
 namespace {
 
 // The folders of the options, or else those of the environment.
-std::string folders_of(const std::string& of_options) {
+std::string library_folders(const std::string& of_options) {
   using hearth::detail::Setting;
   return of_options.empty() ? hearth::detail::Settings::from_environment()
                                   .text(Setting::cuda_library_path)
@@ -37,7 +37,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
   HEARTH_TRY(std::shared_ptr<const CudaDevice> device,
              CudaDevice::open(options.name,
                               options.index,
-                              {.nvidia_folders = folders_of(options.nvidia_folders),
+                              {.nvidia_folders = library_folders(options.nvidia_folders),
                                .wait_limit = options.wait_limit,
                                .allows_tf32 = options.allows_tf32,
                                .interprets_always = options.interprets_always,
@@ -56,7 +56,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
 }
 
 Result<std::vector<CudaDeviceInfo>> cuda_devices(const CudaDeviceQuery& query) {
-  const std::string folders = folders_of(query.nvidia_folders);
+  const std::string folders = library_folders(query.nvidia_folders);
   HEARTH_TRY(const std::shared_ptr<const DriverApi> api, DriverApi::open(folders));
   HEARTH_TRY(const std::vector<ListedDevice> devices, list_devices(*api));
   const Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(folders);

@@ -46,8 +46,11 @@ std::array<KernelRow, kOpKindCount> make_rows() noexcept {
   set(OpKind::index_select, {.encode = encode_pick, .supports = supports_indexing});
   set(OpKind::scatter_add, {.encode = encode_add_at, .supports = supports_indexing});
   set(OpKind::index_add, {.encode = encode_add_at, .supports = supports_indexing});
-  set(OpKind::cumsum,
-      {.encode = encode_cumsum, .supports = supports_scan, .may_alias = scan_may_alias});
+  set(OpKind::scatter,
+      {.encode = encode_scatter, .supports = supports_indexing, .may_alias = scatter_may_alias});
+  for (const OpKind kind : {OpKind::cumsum, OpKind::cumprod, OpKind::cummax, OpKind::cummin}) {
+    set(kind, {.encode = encode_scan, .supports = supports_scan, .may_alias = scan_may_alias});
+  }
   set(OpKind::topk, {.encode = encode_topk, .supports = supports_topk});
   set(OpKind::max_pool2d, {.encode = encode_pool, .supports = supports_pooling});
   set(OpKind::avg_pool2d, {.encode = encode_pool, .supports = supports_pooling});

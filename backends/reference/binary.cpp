@@ -67,6 +67,8 @@ double real_value(OpKind kind, double a, double b) {
       return smaller(a, b);
     case OpKind::max:
       return larger(a, b);
+    case OpKind::atan2:
+      return std::atan2(a, b);
     case OpKind::relu_backward:
     default:
       return b <= 0 ? 0.0 : a;
@@ -88,6 +90,16 @@ std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
+// Narrower types have their elements' signs here, and the store keeps their low bits, so the width
+// of i64 serves all.
+constexpr std::int64_t kWidth = 64;
+
+std::int64_t shifted_left(std::int64_t value, std::int64_t places) {
+  return places < 0 || places >= kWidth
+             ? 0
+             : static_cast<std::int64_t>(static_cast<std::uint64_t>(value) << places);
+}
+
 bool is_undefined(OpKind kind, std::int64_t a, std::int64_t b) {
   return (kind == OpKind::div && b == 0) || (kind == OpKind::pow && a == 0 && b < 0);
 }
@@ -107,6 +119,16 @@ std::int64_t integer_value(OpKind kind, std::int64_t a, std::int64_t b) {
       return integer_power(a, b);
     case OpKind::min:
       return a < b ? a : b;
+    case OpKind::bitwise_and:
+      return a & b;
+    case OpKind::bitwise_or:
+      return a | b;
+    case OpKind::bitwise_xor:
+      return a ^ b;
+    case OpKind::shift_left:
+      return shifted_left(a, b);
+    case OpKind::shift_right:
+      return a >> (b < 0 || b >= kWidth ? kWidth - 1 : b);
     case OpKind::max:
     default:
       return a > b ? a : b;

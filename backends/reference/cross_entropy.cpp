@@ -64,7 +64,8 @@ Status backward(const KernelCall& call) {
   for (std::int64_t row = 0; row < shape[0]; ++row) {
     at(values, row * shape[1] + at(targets, row)) -= 1.0;
     for (std::int64_t c = 0; c < shape[1]; ++c) {
-      at(values, row * shape[1] + c) *= at(grad, row);
+      double& value = at(values, row * shape[1] + c);
+      value = at(grad, row) == 0 ? 0.0 : value * at(grad, row);  // a loss that does not count
     }
   }
   store(call.outputs[0], values);

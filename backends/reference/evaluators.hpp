@@ -14,13 +14,13 @@ namespace hearth::reference {
 [[nodiscard]] Status evaluate_unary(const KernelCall& call);    // unary.cpp
 [[nodiscard]] Status evaluate_dropout(const KernelCall& call);  // unary.cpp
 [[nodiscard]] Status evaluate_arithmetic(
-    const KernelCall& call);  // binary.cpp: add ... max, relu_backward
+    const KernelCall& call);  // binary.cpp: add ... max, relu_backward, atan2, bits of integers
 [[nodiscard]] Status evaluate_comparison(const KernelCall& call);  // binary.cpp
 [[nodiscard]] Status evaluate_movement(
     const KernelCall& call);  // movement.cpp: where, copy, concat, slice_scatter
 [[nodiscard]] Status evaluate_reduction(
     const KernelCall& call);  // reduction.cpp: sum, mean, max, min, prod, argmax, argmin
-[[nodiscard]] Status evaluate_scan(const KernelCall& call);    // scan.cpp: cumsum
+[[nodiscard]] Status evaluate_scan(const KernelCall& call);    // scan.cpp: cumsum ... cummin
 [[nodiscard]] Status evaluate_topk(const KernelCall& call);    // topk.cpp
 [[nodiscard]] Status evaluate_matmul(const KernelCall& call);  // matmul.cpp
 [[nodiscard]] Status evaluate_convolution(
@@ -37,6 +37,7 @@ namespace hearth::reference {
     const KernelCall& call);  // optimizer.cpp: sgd_step, adam_step
 [[nodiscard]] Status evaluate_indexing(
     const KernelCall& call);  // indexing.cpp: gather, index_select and their adjoints
+[[nodiscard]] Status evaluate_scatter(const KernelCall& call);  // indexing.cpp
 [[nodiscard]] Status evaluate_expression(
     const KernelCall& call);  // expression.cpp: the interpreter of KernelIR
 [[nodiscard]] Status evaluate_custom(const KernelCall& call);  // custom.cpp: the program's function

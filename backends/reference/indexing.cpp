@@ -27,8 +27,13 @@ std::string place_text(const Shape& shape, std::int64_t i) {
   return "[" + text + "]";
 }
 
+int axis_of(const KernelCall& call) {
+  return call.op.kind() == OpKind::scatter ? call.op.attributes<ScatterAttributes>().axis
+                                           : call.op.attributes<AxisAttributes>().axis;
+}
+
 Status check_index(const KernelCall& call, const Integers& index, const Shape& whole) {
-  const int axis = call.op.attributes<AxisAttributes>().axis;
+  const int axis = axis_of(call);
   for (std::size_t i = 0; i < index.size(); ++i) {
     if (index[i] < 0 || index[i] >= whole[axis]) {
       const std::string_view op = name(call.op.kind());
@@ -51,7 +56,7 @@ std::vector<std::int64_t> places(const KernelCall& call,
                                  const Integers& index,
                                  const Shape& whole,
                                  const Shape& part) {
-  const auto axis = static_cast<std::size_t>(call.op.attributes<AxisAttributes>().axis);
+  const auto axis = static_cast<std::size_t>(axis_of(call));
   Strides index_strides = contiguous_strides(part);
   if (is_line(call.op.kind())) {
     index_strides = {};
@@ -79,7 +84,58 @@ void sum_at(const KernelCall& call, const std::vector<std::int64_t>& places) {
   store(call.outputs[0], sums);
 }
 
+template <class T>
+T joined(ScatterMode mode, T value, T update) {
+  switch (mode) {
+    case ScatterMode::add:
+      return plus(value, update);
+    case ScatterMode::mul:
+      return times(value, update);
+    case ScatterMode::min:
+      return update < value || update != update ? update : value;
+    case ScatterMode::max:
+      return update > value || update != update ? update : value;
+    default:
+      return update;
+  }
+}
+
+template <class T>
+void join_at(const KernelCall& call, ScatterMode mode, const std::vector<std::int64_t>& places) {
+  auto values = load<T>(call.inputs[0]);
+  const auto updates = load<T>(call.inputs[2]);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    at(values, places[i]) = joined(mode, at(values, places[i]), updates[i]);
+  }
+  store(call.outputs[0], values);
+}
+
+void set_at(const KernelCall& call, const std::vector<std::int64_t>& places) {
+  Bits values = load_bits(call.inputs[0]);
+  const Bits updates = load_bits(call.inputs[2]);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    at(values, places[i]) = updates[i];
+  }
+  store_bits(call.outputs[0], values);
+}
+
 }  // namespace
+
+Status evaluate_scatter(const KernelCall& call) {
+  const TensorView& whole = call.inputs[0];
+  const Integers index = load_integers(call.inputs[1]);
+  HEARTH_TRY_STATUS(check_index(call, index, whole.shape()));
+  const std::vector<std::int64_t> to = places(call, index, whole.shape(), call.inputs[2].shape());
+  const ScatterMode mode = call.op.attributes<ScatterAttributes>().mode;
+  if (mode == ScatterMode::set) {
+    set_at(call, to);
+  } else if (is_float(whole.dtype)) {
+    join_at<double>(call, mode, to);
+  } else {
+    join_at<std::int64_t>(call, mode, to);
+  }
+  return {};
+}
 
 Status evaluate_indexing(const KernelCall& call) {
   const bool is_pick = call.op.kind() == OpKind::gather || call.op.kind() == OpKind::index_select;

@@ -46,6 +46,7 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::ceil:
     case OpKind::round:
     case OpKind::trunc:
+    case OpKind::atan:
       return evaluate_unary;
     case OpKind::dropout:
       return evaluate_dropout;
@@ -57,6 +58,12 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::min:
     case OpKind::max:
     case OpKind::relu_backward:
+    case OpKind::atan2:
+    case OpKind::bitwise_and:
+    case OpKind::bitwise_or:
+    case OpKind::bitwise_xor:
+    case OpKind::shift_left:
+    case OpKind::shift_right:
       return evaluate_arithmetic;
     case OpKind::equal:
     case OpKind::not_equal:
@@ -79,6 +86,9 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::argmin:
       return evaluate_reduction;
     case OpKind::cumsum:
+    case OpKind::cumprod:
+    case OpKind::cummax:
+    case OpKind::cummin:
       return evaluate_scan;
     case OpKind::matmul:
       return evaluate_matmul;
@@ -111,6 +121,8 @@ Evaluator evaluator(OpKind kind) {
     case OpKind::scatter_add:
     case OpKind::index_add:
       return evaluate_indexing;
+    case OpKind::scatter:
+      return evaluate_scatter;
     case OpKind::topk:
       return evaluate_topk;
     case OpKind::attention:

@@ -50,6 +50,8 @@ double real_value(OpKind kind, double x) {
       return std::nearbyint(x);  // halves to even; no thread changes the rounding mode
     case OpKind::trunc:
       return std::trunc(x);
+    case OpKind::atan:
+      return std::atan(x);
     case OpKind::relu:
     default:
       return x < 0 ? 0.0 : x;  // NaN is not below 0 and is kept

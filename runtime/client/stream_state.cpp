@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/fiber_mark.hpp>
 #include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 #include <hearth/streams/op_attributes.hpp>
@@ -178,6 +179,7 @@ StreamLimits limits_for(const OpRecord& record, const StreamLimits& limits) {
 // park until there is room, checking for progress periodically.
 void StreamState::wait_for_room(const OpRecord& record) {
   detail::require_no_host_kernel("room in a stream");
+  detail::require_no_fibers("room in a stream");
   const auto [end, stop] = limits_for(record, limits_);
   const std::chrono::nanoseconds wait_limit = endpoint_->tables().wait_limit;
   if (end.is_never() && !stop.stop_possible()) {  // a thread that runs a kernel cannot leave it

@@ -499,18 +499,30 @@ ExpressionRef expression_of(const CaptureForm& form,
   return std::move(made).value();
 }
 
+namespace {
+
+void require_used(const CaptureForm& form,
+                  std::string_view what,
+                  std::size_t given,
+                  std::size_t used) {
+  if (used < given) {
+    throw_error(Error{
+        .code = ErrorCode::invalid_argument,
+        .text = fmt::format("{}: the function uses {} of its {} {}", form.name, used, given, what),
+        .op = form.name,
+        .location = form.location});
+  }
+}
+
+}  // namespace
+
+void require_all_tensors(const CaptureForm& form, const Captured& captured) {
+  require_used(form, "tensors", form.tensors.size(), captured.tensors.size());
+}
+
 void require_all(const CaptureForm& form, const Captured& captured) {
-  const auto require = [&](std::string_view what, std::size_t given, std::size_t used) {
-    if (used < given) {
-      throw_error(Error{.code = ErrorCode::invalid_argument,
-                        .text = fmt::format(
-                            "{}: the function uses {} of its {} {}", form.name, used, given, what),
-                        .op = form.name,
-                        .location = form.location});
-    }
-  };
-  require("tensors", form.tensors.size(), captured.tensors.size());
-  require("scalars", form.scalars.size(), captured.scalars.size());
+  require_all_tensors(form, captured);
+  require_used(form, "scalars", form.scalars.size(), captured.scalars.size());
 }
 
 bool is_captured(const Tensor& tensor) noexcept {

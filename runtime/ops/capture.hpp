@@ -49,6 +49,8 @@ struct Captured {
 [[nodiscard]] Captured capture_checked(const CaptureForm& form, const CapturedFunction& function);
 /// Checks that the function uses all of its tensors and scalars. Errors: ArgumentError.
 void require_all(const CaptureForm& form, const Captured& captured);
+/// Checks that the function uses all of its tensors. Errors: ArgumentError.
+void require_all_tensors(const CaptureForm& form, const Captured& captured);
 /// Makes the expression. Errors: ArgumentError if the kernel exceeds the limits of expressions.
 [[nodiscard]] ExpressionRef expression_of(const CaptureForm& form,
                                           const Captured& captured,

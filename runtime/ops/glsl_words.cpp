@@ -40,7 +40,9 @@ constexpr std::string_view kFunctionsOfOneInteger =
 // Names in the generated text: documented names, functions and types of the prelude, and the
 // vocabulary of kernel texts. Software drivers get more names (LoopWatch).
 constexpr std::string_view kFrameWords =
-    " p main kernel INDEX ID GROUP THREAD THREADS ELEMENT Parameters Root CONVERTS_F16 LONG_GRIDS "
+    " p main kernel INDEX ID GROUP THREAD THREADS ELEMENT Parameters Root CONVERTS_F16 "
+    "CONVERTS_BF16 LONG_GRIDS "
+    "HAS_MATH mul_add mul_sub near_div m_div_by CHOOSE NEW_DIVISOR DIVISOR "
     "Words8 Words16 Words32 Words32f Words32u Words64 Words64f is_nan "
     "f16_to_f32 f16_pair_to_f32 f32_to_f16 f32_to_f16_pair "
     "bf16_to_f32 f32_to_bf16 f32_to_upper_bf16 f32_to_bf16_pair "
@@ -75,6 +77,8 @@ constexpr std::string_view kCudaWords =
     "half_of_float float_of_half atomicCompSwap atomicAdd global_memory vec_of T memory bytes "
     "copied address threadIdx blockIdx blockDim gridDim warpSize shared_address load_matrices "
     "copy_16 copy_4 copies_end wait_copies add_product ADD_PRODUCT RETURN_EITHER GROUP_BLOCKS "
+    "OF_MATH_LIBRARY MATH_FUNCTION DECLARED pack_bf16 store_16 store_8 global_address "
+    "Place put Divisor choose "
     "load_matrices_turned multiply_f16 multiply_bf16 HEARTH_WARP_PRODUCT VECTOR_OPERATOR "
     "KERNEL_ENTRY "
     "BY_VALUE SHARED_MEMORY HEARTH_MACHINE ";

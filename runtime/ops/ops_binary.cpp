@@ -162,18 +162,17 @@ Tensor& assign(OpKind kind, Tensor& a, const Arg& b) {
   return a;
 }
 
-// where has no immediates: a number becomes a tensor of rank 0.
-Tensor number_tensor(const Arg& number, const Arg& beside, DType dtype) {
-  const ScalarAttributes scalar = detail::scalar_of(
-      name(OpKind::where), number, *detail::TensorAccess::impl(beside.tensor()), dtype);
-  const detail::Submission submission{.kind = OpKind::fill,
-                                      .location = number.location(),
-                                      .inputs = {},
-                                      .attributes = detail::bytes_of(scalar)};
-  return detail::submit_on(beside.tensor().device(), submission, dtype, {});
-}
-
 }  // namespace
+
+Tensor detail::number_tensor(OpKind kind, const Arg& number, const Arg& beside, DType dtype) {
+  const ScalarAttributes scalar =
+      scalar_of(name(kind), number, *TensorAccess::impl(beside.tensor()), dtype);
+  const Submission submission{.kind = OpKind::fill,
+                              .location = number.location(),
+                              .inputs = {},
+                              .attributes = bytes_of(scalar)};
+  return submit_on(beside.tensor().device(), submission, dtype, {});
+}
 
 Tensor add(Arg a, Arg b) {
   return binary(OpKind::add, a, b);
@@ -198,6 +197,24 @@ Tensor minimum(Arg a, Arg b) {
 }
 Tensor maximum(Arg a, Arg b) {
   return binary(OpKind::max, a, b);
+}
+Tensor atan2(Arg y, Arg x) {
+  return binary(OpKind::atan2, y, x);
+}
+Tensor bitwise_and(Arg a, Arg b) {
+  return binary(OpKind::bitwise_and, a, b);
+}
+Tensor bitwise_or(Arg a, Arg b) {
+  return binary(OpKind::bitwise_or, a, b);
+}
+Tensor bitwise_xor(Arg a, Arg b) {
+  return binary(OpKind::bitwise_xor, a, b);
+}
+Tensor shift_left(Arg a, Arg b) {
+  return binary(OpKind::shift_left, a, b);
+}
+Tensor shift_right(Arg a, Arg b) {
+  return binary(OpKind::shift_right, a, b);
 }
 Tensor equal(Arg a, Arg b) {
   return binary(OpKind::equal, a, b);
@@ -268,7 +285,8 @@ Tensor where(Arg condition, Arg a, Arg b) {
   const TensorSpec spec = detail::checked(
       rules::where(specs[0], specs[1], specs[2]), OpKind::where, std::span<const Arg>(inputs));
   if (a.is_scalar() || b.is_scalar()) {
-    Tensor filled = number_tensor(a.is_scalar() ? a : b, a.is_scalar() ? b : a, common);
+    Tensor filled =
+        detail::number_tensor(OpKind::where, a.is_scalar() ? a : b, a.is_scalar() ? b : a, common);
     const Arg filled_arg(std::move(filled), location);
     return a.is_scalar() ? where(condition, filled_arg, b) : where(condition, a, filled_arg);
   }

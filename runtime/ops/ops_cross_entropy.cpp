@@ -102,6 +102,12 @@ RowLosses row_losses(const Arg& logits, const Arg& targets, const CrossEntropyOp
   if (options.ignore_index.has_value()) {
     counts = not_equal(Arg(rows.targets, loc), Arg(*options.ignore_index, loc));
     rows.targets = where(Arg(counts, loc), Arg(rows.targets, loc), Arg(0, loc));
+    // The gradient of the loss itself is 0 where the loss does not count; that of log_softmax would
+    // be 0 · NaN in a row with a NaN.
+    if (rows.logits.is_tracked() && options.label_smoothing > 0) {
+      const Tensor row_counts = reshape(Arg(counts, loc), {counts.shape()[0], 1});
+      rows.logits = where(Arg(row_counts, loc), Arg(std::move(rows.logits), loc), Arg(0.0, loc));
+    }
   }
   const auto without_ignored = [&](Tensor values) {
     return !counts.is_valid() ? values

@@ -8,8 +8,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 namespace hearth {
 namespace {
 
@@ -64,6 +62,9 @@ Tensor tanh(Arg x) {
 Tensor erf(Arg x) {
   return unary(OpKind::erf, x);
 }
+Tensor atan(Arg x) {
+  return unary(OpKind::atan, x);
+}
 Tensor sigmoid(Arg x) {
   return unary(OpKind::sigmoid, x);
 }
@@ -78,22 +79,6 @@ Tensor log1p(Arg x) {
 }
 Tensor expm1(Arg x) {
   return unary(OpKind::expm1, x);
-}
-
-Tensor is_finite(Arg x) {
-  return detail::named_as("is_finite", [&] {
-    const TensorImpl& impl = detail::operand(OpKind::abs, x);
-    if (!is_float(impl.dtype)) {
-      detail::throw_op_error(
-          ErrorCode::dtype_mismatch,
-          OpKind::abs,
-          fmt::format("takes floats, not {}", describe(impl.dtype, impl.layout->shape)),
-          x);
-    }
-    const SourceLoc loc = x.location();
-    // NaN compares false.
-    return less(Arg(abs(x), loc), Arg(std::numeric_limits<double>::infinity(), loc));
-  });
 }
 
 Tensor dropout(Arg x, double p, Generator& generator) {

@@ -1,13 +1,31 @@
 #include <hearth/runtime/ops.hpp>
 
 #include "op_operand.hpp"
+#include "op_parts.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 namespace hearth {
+
+Tensor detail::reals_on(const Device& device,
+                        const std::vector<double>& values,
+                        const Shape& shape,
+                        DType dtype,
+                        SourceLoc loc) {
+  if (dtype == DType::f64) {
+    return Tensor::from(device, values, shape, loc);
+  }
+  std::vector<float> rounded(values.size());
+  std::ranges::transform(
+      values, rounded.begin(), [](double value) { return static_cast<float>(value); });
+  const Tensor exact = Tensor::from(device, std::move(rounded), shape, loc);
+  return cast(Arg(exact, loc), dtype);
+}
 
 // Each half counts from its own end, so the last value is exactly `stop`.
 Tensor linspace(const Device& device,

@@ -2,6 +2,7 @@
 
 #include "op_operand.hpp"
 #include "op_submit.hpp"
+#include "ops_binary.hpp"
 #include "ops_index.hpp"
 
 #include <fmt/format.h>
@@ -136,6 +137,35 @@ Tensor scatter_add(Arg x, int axis, Arg index, Arg source) {
 
 Tensor index_add(Arg x, int axis, Arg index, Arg source) {
   return added(OpKind::index_add, rules::index_add, x, axis, index, source);
+}
+
+Tensor scatter(Arg x, int axis, Arg index, Arg updates, ScatterOptions options) {
+  constexpr OpKind kKind = OpKind::scatter;
+  static_cast<void>(detail::operand(kKind, x));
+  static_cast<void>(detail::operand(kKind, index));
+  const TensorSpec whole = detail::spec_of(kKind, x);
+  const TensorSpec places = detail::spec_of(kKind, index);
+  const bool is_number = updates.is_scalar();
+  const TensorSpec source =
+      is_number ? TensorSpec{whole.dtype, places.shape} : detail::spec_of(kKind, updates);
+  const std::array inputs{x, index, updates};
+  const TensorSpec spec =
+      detail::checked(rules::scatter(whole, places, source, {.axis = axis, .mode = options.mode}),
+                      kKind,
+                      std::span<const Arg>(inputs).first(is_number ? 2 : 3));
+  if (is_number) {
+    Tensor number = detail::number_tensor(kKind, updates, x, whole.dtype);
+    Tensor repeated = expand(Arg(std::move(number), x.location()), places.shape);
+    return scatter(x, axis, index, Arg(std::move(repeated), x.location()), options);
+  }
+  const ScatterAttributes attributes{.axis = axis < 0 ? axis + spec.shape.rank() : axis,
+                                     .mode = options.mode};
+  return detail::submit({.kind = kKind,
+                         .location = x.location(),
+                         .inputs = inputs,
+                         .attributes = detail::bytes_of(attributes)},
+                        spec.dtype,
+                        spec.shape);
 }
 
 // Adds one 1 for each row to zeros, so an index outside the classes is an error.

@@ -90,51 +90,73 @@ Tensor reduced_truth(OpKind kind, const Arg& x, const Axes& axes, bool keep_dims
                                     : min(operand, axes, {.keep_dims = keep_dims});
 }
 
-// In C++ these operators work on the bits of integers, which these ops do not.
-void require_bools(OpKind kind, const Arg& a, const Arg& b) {
-  for (const Arg& operand : {a, b}) {
-    const bool is_bool = operand.is_scalar()
-                             ? operand.is_integer() && fits(operand.integer(), DType::boolean)
+bool is_bool(OpKind kind, const Arg& operand) {
+  return operand.is_scalar() ? operand.is_integer() && fits(operand.integer(), DType::boolean)
                              : detail::operand(kind, operand).dtype == DType::boolean;
-    if (!is_bool) {
-      const std::string what = operand.is_scalar()
-                                   ? fmt::format("the number {}", operand.real())
-                                   : describe(operand.tensor().dtype(), operand.tensor().shape());
-      detail::throw_op_error(
-          ErrorCode::dtype_mismatch,
-          kind,
-          fmt::format("takes bools, not {}: compare first, or call logical_and and its kin, for "
-                      "which all but 0 is true; no op works on bits",
-                      what),
-          operand);
-    }
+}
+bool has_bits(OpKind kind, const Arg& operand) {
+  return is_bool(kind, operand) ||
+         (operand.is_scalar() ? operand.is_integer()
+                              : is_integer(detail::operand(kind, operand).dtype));
+}
+
+void require(bool is_accepted, OpKind kind, std::string_view accepted, const Arg& operand) {
+  if (!is_accepted) {
+    const std::string what = operand.is_scalar()
+                                 ? fmt::format("the number {}", operand.real())
+                                 : describe(operand.tensor().dtype(), operand.tensor().shape());
+    detail::throw_op_error(
+        ErrorCode::dtype_mismatch,
+        kind,
+        fmt::format("takes {}, not {}: compare first, or call logical_and and its kin, for which "
+                    "all but 0 is true",
+                    accepted,
+                    what),
+        operand);
   }
+}
+
+// The logical op for bools, else the one of bits.
+Tensor joined_bits(OpKind logical, Tensor (*of_bits)(Arg, Arg), const Arg& a, const Arg& b) {
+  for (const Arg& operand : {a, b}) {
+    require(has_bits(logical, operand), logical, "bools and integers", operand);
+  }
+  return is_bool(logical, a) && is_bool(logical, b) ? joined_truth(logical, a, b) : of_bits(a, b);
 }
 
 }  // namespace
 
 Tensor operator&(Arg a, Arg b) {
-  return detail::named_as("operator&", [&] {
-    require_bools(OpKind::min, a, b);
-    return joined_truth(OpKind::min, a, b);
-  });
+  return detail::named_as("operator&", [&] { return joined_bits(OpKind::min, bitwise_and, a, b); });
 }
 Tensor operator|(Arg a, Arg b) {
-  return detail::named_as("operator|", [&] {
-    require_bools(OpKind::max, a, b);
-    return joined_truth(OpKind::max, a, b);
-  });
+  return detail::named_as("operator|", [&] { return joined_bits(OpKind::max, bitwise_or, a, b); });
 }
 Tensor operator^(Arg a, Arg b) {
-  return detail::named_as("operator^", [&] {
-    require_bools(OpKind::not_equal, a, b);
-    return joined_truth(OpKind::not_equal, a, b);
+  return detail::named_as("operator^",
+                          [&] { return joined_bits(OpKind::not_equal, bitwise_xor, a, b); });
+}
+Tensor operator~(Arg x) {
+  return detail::named_as("operator~", [&] {
+    require(has_bits(OpKind::bitwise_xor, x), OpKind::bitwise_xor, "bools and integers", x);
+    return bitwise_not(x);
   });
 }
 Tensor operator!(Arg x) {
   return detail::named_as("operator!", [&] {
-    require_bools(OpKind::equal, x, x);
+    require(is_bool(OpKind::equal, x), OpKind::equal, "bools", x);
     return equal(x, Arg(0, x.location()));
+  });
+}
+
+// All bits differ from those of -1.
+Tensor bitwise_not(Arg x) {
+  return detail::named_as("bitwise_not", [&] {
+    const DType dtype = detail::accepted_operand(OpKind::bitwise_xor, x).dtype;
+    if (dtype == DType::boolean) {
+      return equal(x, Arg(0, x.location()));
+    }
+    return bitwise_xor(x, Arg(dtype == DType::u8 ? 255 : -1, x.location()));
   });
 }
 

@@ -26,6 +26,22 @@ Tensor along_axis(OpKind kind, const Arg& x, int axis) {
                         shape);
 }
 
+Tensor scanned(OpKind kind, const Arg& x, int axis) {
+  const TensorImpl& impl = detail::operand(kind, x);
+  const Shape& shape = impl.layout->shape;
+  const ScanAttributes attributes{
+      .axis = detail::checked(normalize_axis(name(kind), axis, shape.rank()), kind, x),
+      .reverse = 0};
+  // Sums and products of integers and bools are i64, as in sum().
+  const bool widens = op_info(kind).dtype_rule == DtypeRule::given && !is_float(impl.dtype);
+  return detail::submit({.kind = kind,
+                         .location = x.location(),
+                         .inputs = {&x, 1},
+                         .attributes = detail::bytes_of(attributes)},
+                        widens ? DType::i64 : impl.dtype,
+                        shape);
+}
+
 }  // namespace
 
 Tensor softmax(Arg x, int axis) {
@@ -36,18 +52,16 @@ Tensor log_softmax(Arg x, int axis) {
 }
 
 Tensor cumsum(Arg x, int axis) {
-  constexpr OpKind kKind = OpKind::cumsum;
-  const TensorImpl& impl = detail::operand(kKind, x);
-  const Shape& shape = impl.layout->shape;
-  const ScanAttributes attributes{
-      .axis = detail::checked(normalize_axis(name(kKind), axis, shape.rank()), kKind, x),
-      .reverse = 0};
-  return detail::submit({.kind = kKind,
-                         .location = x.location(),
-                         .inputs = {&x, 1},
-                         .attributes = detail::bytes_of(attributes)},
-                        is_float(impl.dtype) ? impl.dtype : DType::i64,  // as in sum()
-                        shape);
+  return scanned(OpKind::cumsum, x, axis);
+}
+Tensor cumprod(Arg x, int axis) {
+  return scanned(OpKind::cumprod, x, axis);
+}
+Tensor cummax(Arg x, int axis) {
+  return scanned(OpKind::cummax, x, axis);
+}
+Tensor cummin(Arg x, int axis) {
+  return scanned(OpKind::cummin, x, axis);
 }
 
 TopK topk(Arg x, std::int64_t count, TopKOptions options) {

@@ -104,7 +104,7 @@ Tensor Tape::add_leaf(const Tensor& value, std::string_view caller, SourceLoc lo
 
 [[gnu::always_inline]] inline VjpNeeds Tape::add_edges(const Submission& submission,
                                                        std::size_t first_operand) {
-  const VjpRow& row = vjp_row(submission.kind);
+  const VjpRow& row = vjp_row(submission.kind, submission.attributes);
   VjpNeeds needs;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     const Tensor& input = submission.inputs[i].tensor();

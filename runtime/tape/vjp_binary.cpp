@@ -118,6 +118,39 @@ void extremum(const VjpNode& node, Tensor gradient) {
   }
 }
 
+// With the sides as parts of the longer one, as the sum of their squares may overflow.
+void angle(const VjpNode& node, Tensor gradient) {
+  std::array<Tensor, 2> sides;
+  for (const int i : {0, 1}) {
+    if (!node.is_number(i)) {
+      sides[static_cast<std::size_t>(i)] = detail::wide(node.operand(i));
+    }
+  }
+  const auto side = [&](int i) {
+    return node.is_number(i) ? node.at(node.number())
+                             : node.at(std::as_const(sides[static_cast<std::size_t>(i)]));
+  };
+  const auto magnitude = [&](int i) { return node.is_number(i) ? Tensor() : abs(side(i)); };
+  const std::array lengths{magnitude(0), magnitude(1)};
+  const auto length = [&](int i) {
+    return node.is_number(i) ? node.at(std::abs(node.number()))
+                             : node.at(lengths[static_cast<std::size_t>(i)]);
+  };
+  const Tensor longer = maximum(length(0), length(1));
+  const std::array parts{div(side(0), node.at(longer)), div(side(1), node.at(longer))};
+  Tensor squares = add(node.at(square(node.at(parts[0]))), node.at(square(node.at(parts[1]))));
+  Tensor divisor = mul(node.at(std::move(squares)), node.at(longer));
+  const Tensor rate =
+      div(node.at(detail::wide(node.at(std::move(gradient)))), node.at(std::move(divisor)));
+  for (const int i : {0, 1}) {
+    if (node.needs(i)) {
+      Tensor slope = mul(node.at(rate), node.at(parts[static_cast<std::size_t>(1 - i)]));
+      slope = i == 0 ? slope : neg(node.at(std::move(slope)));
+      node.give(i, hearth::cast(node.at(std::move(slope)), node.dtype(i)));
+    }
+  }
+}
+
 void selection(const VjpNode& node, Tensor gradient) {
   if (node.needs(1)) {
     node.give(1, where(node.operand(0), node.at(gradient), node.at(0.0)));

@@ -93,6 +93,23 @@ void convolution(const VjpNode& node, Tensor gradient) {
   }
 }
 
+// The gradient of the input of a convolution, as conv_transpose2d computes it: linear in both.
+void transposed_convolution(const VjpNode& node, Tensor gradient) {
+  if (node.needs(1)) {
+    node.give(1,
+              submit_convolution(node,
+                                 OpKind::conv2d_backward_weight,
+                                 node.at(std::as_const(gradient)),
+                                 node.last_operand(0),
+                                 1));
+  }
+  if (node.needs(0)) {
+    node.give(0,
+              submit_convolution(
+                  node, OpKind::conv2d, node.at(std::move(gradient)), node.last_operand(1), 0));
+  }
+}
+
 void max_pool(const VjpNode& node, Tensor gradient) {
   const std::array inputs{node.at(std::move(gradient)), node.last_output(1)};
   pool(node, OpKind::max_pool2d_backward, inputs);

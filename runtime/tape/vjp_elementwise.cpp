@@ -1,3 +1,4 @@
+#include "runtime/ops/op_parts.hpp"
 #include "vjp_table.hpp"
 
 #include <numbers>
@@ -66,6 +67,14 @@ void error_function(const VjpNode& node, Tensor gradient) {
   Tensor bell = exp(node.at(neg(node.at(hearth::square(node.last_operand(0))))));
   Tensor scaled = mul(node.at(std::move(gradient)), node.at(kScale));
   node.give(0, mul(node.at(std::move(scaled)), node.at(std::move(bell))));
+}
+
+void arc_tangent(const VjpNode& node, Tensor gradient) {
+  Tensor square_of_it = hearth::square(node.at(detail::wide(node.last_operand(0))));
+  Tensor divisor = add(node.at(std::move(square_of_it)), node.at(1.0));
+  Tensor wide =
+      div(node.at(detail::wide(node.at(std::move(gradient)))), node.at(std::move(divisor)));
+  node.give(0, hearth::cast(node.at(std::move(wide)), node.dtype(0)));
 }
 
 void sigmoid(const VjpNode& node, Tensor gradient) {

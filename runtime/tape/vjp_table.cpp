@@ -56,6 +56,8 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_operand(vjp::logarithm_of_one_more);
     case OpKind::expm1:
       return from_result(vjp::exponential_less_one);
+    case OpKind::atan:
+      return from_operand(vjp::arc_tangent);
     case OpKind::relu:
       return from_result(vjp::relu);
     case OpKind::dropout:
@@ -75,6 +77,8 @@ constexpr VjpRow make_row(OpKind kind) {
     case OpKind::min:
     case OpKind::max:
       return {vjp::extremum, {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kBoth}}};
+    case OpKind::atan2:
+      return {vjp::angle, {VjpNeeds{.operands = kBoth}, VjpNeeds{.operands = kBoth}}};
     case OpKind::where:
       return {vjp::selection,
               {VjpNeeds{}, VjpNeeds{.operands = kFirst}, VjpNeeds{.operands = kFirst}}};
@@ -101,6 +105,8 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_other(vjp::matmul);
     case OpKind::conv2d:
       return from_other(vjp::convolution);
+    case OpKind::conv2d_backward_input:
+      return from_other(vjp::transposed_convolution);
     case OpKind::max_pool2d:
       return {vjp::max_pool, {VjpNeeds{.outputs = kSecond}}};
     case OpKind::avg_pool2d:
@@ -110,6 +116,11 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_result(vjp::row_softmax);
     case OpKind::cumsum:
       return from_nothing(vjp::running_sum);
+    case OpKind::cumprod:
+      return from_operand(vjp::running_product);
+    case OpKind::cummax:
+    case OpKind::cummin:
+      return {vjp::running_extremum, {VjpNeeds{.operands = kFirst, .outputs = kFirst}}};
     case OpKind::cross_entropy:
       return {vjp::cross_entropy, {VjpNeeds{.operands = kSecond, .outputs = kSecond}}};
     case OpKind::topk:
@@ -132,6 +143,9 @@ constexpr VjpRow make_row(OpKind kind) {
     case OpKind::scatter_add:
     case OpKind::index_add:
       return {vjp::indexing, {VjpNeeds{.operands = kSecond}}};
+    case OpKind::scatter:  // set and add; kJoiningScatter is the row of the other modes
+      return {vjp::scattering,
+              {VjpNeeds{.operands = kSecond}, VjpNeeds{}, VjpNeeds{.operands = kSecond}}};
     // Tensor::to(device) counts as an upload of its input.
     case OpKind::upload:
       return from_nothing(vjp::transfer);
@@ -150,7 +164,21 @@ constexpr auto make_rows() {
 
 constexpr std::array<VjpRow, kOpKindCount> kRows = make_rows();
 
+constexpr VjpNeeds kAllOfScatter{.operands = 0x07, .outputs = kFirst};
+constexpr VjpRow kJoiningScatter{vjp::scattering, {kAllOfScatter, VjpNeeds{}, kAllOfScatter}};
+
 }  // namespace
+
+const VjpRow& vjp_row(OpKind kind, std::span<const std::byte> attributes) noexcept {
+  if (kind == OpKind::scatter) [[unlikely]] {
+    ScatterAttributes scatter;
+    std::memcpy(&scatter, attributes.data(), sizeof scatter);
+    if (scatter.mode != ScatterMode::set && scatter.mode != ScatterMode::add) {
+      return kJoiningScatter;
+    }
+  }
+  return vjp_row(kind);
+}
 
 const VjpRow& vjp_row(OpKind kind) noexcept {
   return kRows[static_cast<std::size_t>(kind)];

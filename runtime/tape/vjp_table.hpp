@@ -29,6 +29,15 @@ struct VjpRow {
 
 /// The row of a kind.
 [[nodiscard]] const VjpRow& vjp_row(OpKind kind) noexcept;
+/// The row of an op with these attributes, whose gradient may need more values than other ops of
+/// the kind.
+[[nodiscard]] const VjpRow& vjp_row(OpKind kind, std::span<const std::byte> attributes) noexcept;
+
+/// 0, 1, … along the axis of a shape, in i64.
+[[nodiscard]] Tensor places_along(const VjpNode& node,
+                                  const Device& device,
+                                  const Shape& shape,
+                                  int axis);
 
 namespace vjp {
 
@@ -44,6 +53,7 @@ void sine(const VjpNode& node, Tensor gradient);
 void cosine(const VjpNode& node, Tensor gradient);
 void hyperbolic_tangent(const VjpNode& node, Tensor gradient);
 void error_function(const VjpNode& node, Tensor gradient);
+void arc_tangent(const VjpNode& node, Tensor gradient);
 void sigmoid(const VjpNode& node, Tensor gradient);
 void reciprocal(const VjpNode& node, Tensor gradient);
 void logarithm_of_one_more(const VjpNode& node, Tensor gradient);
@@ -59,6 +69,8 @@ void division(const VjpNode& node, Tensor gradient);
 void power(const VjpNode& node, Tensor gradient);
 /// min and max: at a tie each side gets half, as in PyTorch.
 void extremum(const VjpNode& node, Tensor gradient);
+/// atan2.
+void angle(const VjpNode& node, Tensor gradient);
 void selection(const VjpNode& node, Tensor gradient);
 /// A custom op.
 void expression(const VjpNode& node, Tensor gradient);
@@ -80,6 +92,7 @@ void product(const VjpNode& node, Tensor gradient);
 // Contractions and pools.
 void matmul(const VjpNode& node, Tensor gradient);
 void convolution(const VjpNode& node, Tensor gradient);
+void transposed_convolution(const VjpNode& node, Tensor gradient);
 void max_pool(const VjpNode& node, Tensor gradient);
 void average_pool(const VjpNode& node, Tensor gradient);
 // Rows.
@@ -87,11 +100,17 @@ void average_pool(const VjpNode& node, Tensor gradient);
 void row_softmax(const VjpNode& node, Tensor gradient);
 /// The running sum from the other end.
 void running_sum(const VjpNode& node, Tensor gradient);
+/// Right also for elements that are 0.
+void running_product(const VjpNode& node, Tensor gradient);
+/// cummax and cummin: to the last of equal values.
+void running_extremum(const VjpNode& node, Tensor gradient);
 void cross_entropy(const VjpNode& node, Tensor gradient);
 void attention(const VjpNode& node, Tensor gradient);
 /// gather, index_select and their adjoints, which are each other's gradients.
 void indexing(const VjpNode& node, Tensor gradient);
 void topk(const VjpNode& node, Tensor gradient);
+/// scatter, by its mode.
+void scattering(const VjpNode& node, Tensor gradient);
 
 }  // namespace vjp
 

@@ -232,6 +232,9 @@ KernelValue tanh(KernelValue a) {
 KernelValue erf(KernelValue a) {
   return unary(Primitive::erf, a);
 }
+KernelValue atan(KernelValue a) {
+  return unary(Primitive::atan, a);
+}
 KernelValue pow(KernelValue a, KernelValue b) {
   return binary(Primitive::pow, a, b);
 }
@@ -264,6 +267,21 @@ KernelValue logical_and(KernelValue a, KernelValue b) {
 }
 KernelValue logical_or(KernelValue a, KernelValue b) {
   return binary(Primitive::logical_or, a, b);
+}
+KernelValue bit_and(KernelValue a, KernelValue b) {
+  return binary(Primitive::bit_and, a, b);
+}
+KernelValue bit_or(KernelValue a, KernelValue b) {
+  return binary(Primitive::bit_or, a, b);
+}
+KernelValue bit_xor(KernelValue a, KernelValue b) {
+  return binary(Primitive::bit_xor, a, b);
+}
+KernelValue shift_left(KernelValue a, KernelValue b) {
+  return binary(Primitive::shift_left, a, b);
+}
+KernelValue shift_right(KernelValue a, KernelValue b) {
+  return binary(Primitive::shift_right, a, b);
 }
 KernelValue select(KernelValue condition, KernelValue a, KernelValue b) {
   return a.builder->apply(Primitive::select, a.type, std::array{condition, a, b});

@@ -84,6 +84,7 @@ class KernelBuilder {
 [[nodiscard]] KernelValue cos(KernelValue a);
 [[nodiscard]] KernelValue tanh(KernelValue a);
 [[nodiscard]] KernelValue erf(KernelValue a);
+[[nodiscard]] KernelValue atan(KernelValue a);
 [[nodiscard]] KernelValue pow(KernelValue a, KernelValue b);
 [[nodiscard]] KernelValue min(KernelValue a, KernelValue b);
 [[nodiscard]] KernelValue max(KernelValue a, KernelValue b);
@@ -95,6 +96,11 @@ class KernelBuilder {
 [[nodiscard]] KernelValue logical_not(KernelValue a);
 [[nodiscard]] KernelValue logical_and(KernelValue a, KernelValue b);
 [[nodiscard]] KernelValue logical_or(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue bit_and(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue bit_or(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue bit_xor(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue shift_left(KernelValue a, KernelValue b);
+[[nodiscard]] KernelValue shift_right(KernelValue a, KernelValue b);
 [[nodiscard]] KernelValue select(KernelValue condition, KernelValue a, KernelValue b);
 [[nodiscard]] KernelValue select(KernelValue condition, double a, KernelValue b);
 [[nodiscard]] KernelValue select(KernelValue condition, KernelValue a, double b);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <hearth/runtime/base/checked_file.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 
 namespace hearth {
 namespace {
@@ -34,6 +35,7 @@ constexpr PrimitiveRow kPrimitives[] = {
     {Primitive::tanh, "tanh", 1},
     {Primitive::erf, "erf", 1},
     {Primitive::logical_not, "not", 1},
+    {Primitive::atan, "atan", 1},
     {Primitive::add, "add", 2},
     {Primitive::sub, "sub", 2},
     {Primitive::mul, "mul", 2},
@@ -46,6 +48,11 @@ constexpr PrimitiveRow kPrimitives[] = {
     {Primitive::less_equal, "less_equal", 2},
     {Primitive::logical_and, "and", 2},
     {Primitive::logical_or, "or", 2},
+    {Primitive::bit_and, "bit_and", 2},
+    {Primitive::bit_or, "bit_or", 2},
+    {Primitive::bit_xor, "bit_xor", 2},
+    {Primitive::shift_left, "shift_left", 2},
+    {Primitive::shift_right, "shift_right", 2},
     {Primitive::select, "select", 3},
     {Primitive::philox, "philox", 3},
     {Primitive::fold, "fold", 1},
@@ -243,7 +250,9 @@ std::uint64_t hash(const KernelIR& kernel) {
 
 std::uint64_t constant_bits(double value, DType type) noexcept {
   if (type == DType::f32) {
-    value = static_cast<double>(static_cast<float>(value));
+    const hearth::detail::VectorEnvironment environment;  // a program's expression may call
+    value = hearth::detail::pinned(
+        static_cast<double>(static_cast<float>(hearth::detail::pinned(value))));
   }
   return is_float(type) ? std::bit_cast<std::uint64_t>(value)
                         : static_cast<std::uint64_t>(static_cast<std::int64_t>(value));

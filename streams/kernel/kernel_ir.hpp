@@ -38,6 +38,7 @@ enum class Primitive : std::uint8_t {
   tanh = 24,
   erf = 25,
   logical_not = 26,
+  atan = 27,
   // two operands
   add = 32,
   sub = 33,
@@ -51,11 +52,17 @@ enum class Primitive : std::uint8_t {
   less_equal = 41,
   logical_and = 42,
   logical_or = 43,
+  bit_and = 44,
+  bit_or = 45,
+  bit_xor = 46,
+  shift_left = 47,  ///< 0 where the number of places is negative or not below the type's width.
   // three operands
   select = 48,  ///< (condition, a, b)
   philox =
       /// (seed, counter, position): word position%4 of block counter + position/4, in 0 … 2^32 - 1.
   49,
+  // two operands
+  shift_right = 50,  ///< The sign of operand 0 (of u8: 0) where the number of places is such.
   // along the folded axes: a row of elements in
   fold = 56,  ///< One value for the row: FoldOp `number`.
   softmax = 57,

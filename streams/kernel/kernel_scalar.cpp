@@ -60,6 +60,16 @@ std::int64_t power(std::int64_t base, std::int64_t exponent, DType type) {
   return wrapped(result, type);
 }
 
+// A shift by a negative number of places, or by the type's width or more, moves all bits out. A
+// shift right fills up with the sign.
+std::int64_t shifted_left(std::int64_t value, std::int64_t places, DType type) {
+  return places < 0 || places >= 8 * size_bytes(type) ? 0 : wrapped(bits(value) << places, type);
+}
+std::int64_t shifted_right(std::int64_t value, std::int64_t places, DType type) {
+  const bool is_beyond = places < 0 || places >= 8 * size_bytes(type);
+  return value >> (is_beyond ? 63 : places);
+}
+
 std::int64_t integer_value(Primitive primitive, DType type, std::int64_t a, std::int64_t b) {
   switch (primitive) {
     case Primitive::neg:
@@ -76,6 +86,16 @@ std::int64_t integer_value(Primitive primitive, DType type, std::int64_t a, std:
       return b == -1 ? negative(a, type) : a / b;  // the smallest over -1 wraps
     case Primitive::pow:
       return power(a, b, type);
+    case Primitive::bit_and:
+      return a & b;
+    case Primitive::bit_or:
+      return a | b;
+    case Primitive::bit_xor:
+      return a ^ b;
+    case Primitive::shift_left:
+      return shifted_left(a, b, type);
+    case Primitive::shift_right:
+      return shifted_right(a, b, type);
     case Primitive::min:
       return a < b ? a : b;
     case Primitive::max:
@@ -104,6 +124,8 @@ double real_value(Primitive primitive, double a, double b) {
       return std::tanh(a);
     case Primitive::erf:
       return std::erf(a);
+    case Primitive::atan:
+      return std::atan(a);
     case Primitive::add:
       return a + b;
     case Primitive::sub:

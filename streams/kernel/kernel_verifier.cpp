@@ -254,6 +254,7 @@ class Verifier {
       case Primitive::cos:
       case Primitive::tanh:
       case Primitive::erf:
+      case Primitive::atan:
         return check_same(
             place,
             0,
@@ -270,6 +271,12 @@ class Verifier {
       case Primitive::less:
       case Primitive::less_equal:
         return check_same(place, 0, is_arithmetic, "a type that is computed with", DType::boolean);
+      case Primitive::bit_and:
+      case Primitive::bit_or:
+      case Primitive::bit_xor:
+      case Primitive::shift_left:
+      case Primitive::shift_right:
+        return check_same(place, 0, is_integer, "an integer type", first);
       case Primitive::select:
         if (first != DType::boolean) {
           return wrong_type(place, "the condition is bool", first);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
 
 #include <fmt/format.h>
@@ -259,6 +260,36 @@ Value trunc(Value x) {
   const Value near = nearest(size);
   return with_sign_of(x, select(less(size, near), near + -1.0, near));
 }
+// Also true for -0, whose reciprocal is -infinity.
+Value is_negative(Value x) {
+  return logical_or(less(x, 0.0), less(1 / x, 0.0));
+}
+// The arc tangent of the smaller side by the larger one, at most pi/4, is reflected into the
+// octant. The quotient of two zeros is 0 and that of two infinities 1.
+Value atan2(Value y, Value x) {
+  const Value width = abs(x);
+  const Value height = abs(y);
+  const Value shorter = min(width, height);
+  const Value longer = max(width, height);
+  const Value zero = x.builder->constant(0, x.type);
+  const Value of_equal = select(equal(longer, zero), longer, 1.0);
+  Value angle = atan(select(equal(shorter, longer), of_equal, shorter / longer));
+  angle = select(less(width, height), std::numbers::pi / 2 - angle, angle);
+  angle = select(is_negative(x), std::numbers::pi - angle, angle);
+  return select(is_negative(y), -angle, angle);
+}
+Value not_equal(Value a, Value b) {
+  return logical_not(equal(a, b));
+}
+Value bitwise_and(Value a, Value b) {
+  return a.type == DType::boolean ? logical_and(a, b) : bit_and(a, b);
+}
+Value bitwise_or(Value a, Value b) {
+  return a.type == DType::boolean ? logical_or(a, b) : bit_or(a, b);
+}
+Value bitwise_xor(Value a, Value b) {
+  return a.type == DType::boolean ? not_equal(a, b) : bit_xor(a, b);
+}
 Value recip(Value x) {
   return 1 / x;
 }
@@ -274,9 +305,6 @@ Value smaller(Value a, Value b) {
 }
 Value larger(Value a, Value b) {
   return a.type == DType::boolean ? logical_or(a, b) : max(a, b);
-}
-Value not_equal(Value a, Value b) {
-  return logical_not(equal(a, b));
 }
 Value greater(Value a, Value b) {
   return less(b, a);
@@ -350,6 +378,13 @@ constexpr Row kRows[] = {{OpKind::fill, one<fill>, fill_parameters},
                                {OpKind::ceil, unary<ceil>},
                                {OpKind::round, unary<round>},
                                {OpKind::trunc, unary<trunc>},
+                               {OpKind::atan, unary<atan>},
+                               {OpKind::atan2, binary<atan2>},
+                               {OpKind::bitwise_and, binary<bitwise_and>},
+                               {OpKind::bitwise_or, binary<bitwise_or>},
+                               {OpKind::bitwise_xor, binary<bitwise_xor>},
+                               {OpKind::shift_left, binary<shift_left>},
+                               {OpKind::shift_right, binary<shift_right>},
                           };
 
 const Row* row_of(OpKind kind) noexcept {

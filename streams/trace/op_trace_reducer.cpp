@@ -13,14 +13,14 @@
 namespace hearth {
 namespace {
 
-using Lane = std::pair<std::uint32_t, std::uint64_t>;
+using LaneOfDevice = std::pair<std::uint32_t, std::uint64_t>;
 
 // Removes group ends without a kept begin, and begins without a kept end.
 std::vector<bool> without_halves(const OpTrace& trace, std::vector<bool> keep) {
-  std::map<Lane, std::size_t> begins;
+  std::map<LaneOfDevice, std::size_t> begins;
   for (std::size_t i = 0; i < trace.ops.size(); ++i) {
     const TraceOp& op = trace.ops[i];
-    const Lane lane{op.device, op.lane};
+    const LaneOfDevice lane{op.device, op.lane};
     if (op.record.kind == OpKind::group_begin) {
       begins[lane] = i;
     } else if (op.record.kind == OpKind::group_end) {

@@ -347,8 +347,8 @@ Status check_row(const OpView& op, Specs inputs, Specs outputs) {
     HEARTH_TRY_STATUS(require_spec(kind, outputs[0], {inputs[0].dtype, wanted}));
     return require_spec(kind, outputs[1], {DType::i64, wanted});
   }
-  const std::int32_t axis = kind == OpKind::cumsum ? op.attributes<ScanAttributes>().axis
-                                                   : op.attributes<AxisAttributes>().axis;
+  const std::int32_t axis =
+      is_scan(kind) ? op.attributes<ScanAttributes>().axis : op.attributes<AxisAttributes>().axis;
   HEARTH_TRY_STATUS(check_axis(kind, axis, inputs[0].shape));
   HEARTH_TRY_STATUS(inputs.size() > 1 ? require_spec(kind, inputs[1], inputs[0]) : Status());
   return require_spec(
@@ -395,8 +395,23 @@ Status check_attention(const OpView& op, Specs inputs, Specs outputs) {
   return {};
 }
 
+Status check_scatter(const OpView& op, Specs inputs, const TensorSpec& result) {
+  const OpKind kind = op.kind();
+  const auto attributes = op.attributes<ScatterAttributes>();
+  HEARTH_TRY_STATUS(check_axis(kind, attributes.axis, inputs[0].shape));
+  const auto mode = static_cast<std::int32_t>(attributes.mode);
+  if (mode < 0 || mode >= kScatterModeCount) {
+    return bad_attribute(kind, fmt::format("there is no mode {}", mode));
+  }
+  HEARTH_TRY(const TensorSpec wanted, scatter(inputs[0], inputs[1], inputs[2], attributes));
+  return require_spec(kind, result, wanted);
+}
+
 Status check_indexing(const OpView& op, Specs inputs, const TensorSpec& result) {
   const OpKind kind = op.kind();
+  if (kind == OpKind::scatter) {
+    return check_scatter(op, inputs, result);
+  }
   const auto attributes = op.attributes<AxisAttributes>();
   const bool is_pick = kind == OpKind::gather || kind == OpKind::index_select;
   const Shape& whole = is_pick ? inputs[0].shape : result.shape;

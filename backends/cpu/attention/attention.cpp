@@ -345,7 +345,7 @@ namespace {
 
 // A prologue may produce the queries: each block of them is read once, while keys and values are
 // read once for each block.
-Support supports_producer(const KernelCall& call, const KernelContext& context) {
+Support supports_attention_producer(const KernelCall& call, const KernelContext& context) {
   if (call.op.record().output_count != 1) {
     return {.yes = false,
             .reason = "attention that keeps its statistics reads its queries from memory"};
@@ -363,7 +363,7 @@ std::span<const KernelRow> attention_rows() noexcept {
        .supports = nullptr,
        .takes_epilogue = true,
        .producers = kProducers,
-       .supports_prologue = &supports_producer},
+       .supports_prologue = &supports_attention_producer},
       {.kind = OpKind::attention_backward, .run = run_attention_backward, .supports = nullptr},
   };
   return kRows;

@@ -4,6 +4,7 @@
 #include "quotients.hpp"
 
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 namespace hearth::cpu::HEARTH_CPU_ISA {
@@ -140,6 +141,67 @@ struct ReluBackward {
   }
 };
 
+// Follows its expression (streams/kernel/op_expression) step by step, like log1p.
+struct Atan2 {
+  static float arc(float x) noexcept { return atan_f32(x); }
+  static double arc(double x) noexcept { return std::atan(x); }
+  template <class T>
+  static T apply(T y, T x) noexcept {
+    constexpr T kHalfTurn = static_cast<T>(std::numbers::pi);
+    constexpr T kQuarterTurn = static_cast<T>(std::numbers::pi / 2);
+    const T width = std::fabs(x);
+    const T height = std::fabs(y);
+    const T shorter = Min::apply(width, height);
+    const T longer = Max::apply(width, height);
+    const T of_equal = longer == T{0} ? T{0} : T{1};
+    T angle = arc(shorter == longer ? of_equal : shorter / longer);
+    angle = width < height ? kQuarterTurn - angle : angle;
+    angle = std::copysign(T{1}, x) < T{0} ? kHalfTurn - angle : angle;
+    return std::copysign(angle, y);
+  }
+};
+struct BitAnd {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(a & b);
+  }
+};
+struct BitOr {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(a | b);
+  }
+};
+struct BitXor {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    return static_cast<T>(a ^ b);
+  }
+};
+// Negative numbers of places are large as unsigned ones.
+template <class T>
+inline constexpr Wrapping<T> kWidth = 8 * sizeof(T);
+struct ShiftLeft {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    const auto places = static_cast<Wrapping<T>>(b);
+    return places < kWidth<T> ? static_cast<T>(static_cast<Wrapping<T>>(a) << (places % kWidth<T>))
+                              : T{0};
+  }
+};
+struct ShiftRight {
+  template <class T>
+  static T apply(T a, T b) noexcept {
+    const auto places = static_cast<Wrapping<T>>(b);
+    const bool is_beyond = places >= kWidth<T>;
+    if constexpr (std::is_unsigned_v<T>) {
+      return is_beyond ? T{0} : static_cast<T>(a >> (places % kWidth<T>));
+    } else {
+      return static_cast<T>(a >> (is_beyond ? kWidth<T> - 1 : places));
+    }
+  }
+};
+
 template <class Op, class T>
 using Out =
     std::conditional_t<std::is_same_v<decltype(Op::apply(T{}, T{})), bool>, std::uint8_t, T>;
@@ -250,6 +312,19 @@ constexpr BinaryLoops::Row numbers() {
           forms<Op, std::uint8_t>(),
           forms<Op, std::int8_t>()};
 }
+template <class Op>
+constexpr BinaryLoops::Row floats() {
+  return {forms<Op, float>(), forms<Op, double>()};
+}
+template <class Op>
+constexpr BinaryLoops::Row integers() {
+  return {BinaryLoops::Forms{},
+          BinaryLoops::Forms{},
+          forms<Op, std::int32_t>(),
+          forms<Op, std::int64_t>(),
+          forms<Op, std::uint8_t>(),
+          forms<Op, std::int8_t>()};
+}
 constexpr BinaryLoops::Row quotients() {
   BinaryLoops::Row row = numbers<Div>();
   row[0][2] = float_by_scalar;
@@ -265,7 +340,7 @@ constexpr BinaryLoops::Row powers() {
 
 }  // namespace
 
-// In the order of OpKind.
+// In the order of row_of().
 extern const BinaryLoops binary_loops_table = {{
     numbers<Add>(),
     numbers<Sub>(),
@@ -281,6 +356,12 @@ extern const BinaryLoops binary_loops_table = {{
     numbers<Greater>(),
     numbers<GreaterEqual>(),
     numbers<ReluBackward>(),
+    floats<Atan2>(),
+    integers<BitAnd>(),
+    integers<BitOr>(),
+    integers<BitXor>(),
+    integers<ShiftLeft>(),
+    integers<ShiftRight>(),
 }};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

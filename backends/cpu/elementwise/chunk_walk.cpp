@@ -26,7 +26,7 @@ bool is_same_loop_type(DType a, DType b) noexcept {
 // State shared by all chunks of one call.
 class Walk {
  public:
-  Walk(const WalkSpec& spec, KernelContext& context, detail::ChunkFn fn, const void* body)
+  Walk(const WalkSpec& spec, KernelContext& context, ChunkFn fn, const void* body)
       : spec_(spec),
         context_(context),
         moves_(move_loops(context.isa)),
@@ -390,7 +390,7 @@ class Walk {
   KernelContext& context_;
   const MoveLoops& moves_;
   const CastLoops& casts_;
-  detail::ChunkFn fn_;
+  ChunkFn fn_;
   const void* body_;
   std::size_t input_count_;
   std::int64_t count_;
@@ -404,7 +404,7 @@ class Walk {
 
 }  // namespace
 
-void detail::walk(const WalkSpec& spec, KernelContext& context, ChunkFn fn, const void* body) {
+void run_chunks(const WalkSpec& spec, KernelContext& context, ChunkFn fn, const void* body) {
   Walk(spec, context, fn, body).run();
 }
 

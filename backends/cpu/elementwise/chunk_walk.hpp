@@ -44,15 +44,13 @@ struct WalkSpec {
                                                << 16;  ///< For exp, tanh, random numbers.
 };
 
-namespace detail {
 using ChunkFn = void (*)(const void* body, const Chunk& chunk);
-void walk(const WalkSpec& spec, KernelContext& context, ChunkFn fn, const void* body);
-}  // namespace detail
+void run_chunks(const WalkSpec& spec, KernelContext& context, ChunkFn fn, const void* body);
 
 /// Calls body(chunk) until the whole result is written. body must not throw.
 template <class Body>
 void walk_chunks(const WalkSpec& spec, KernelContext& context, const Body& body) {
-  detail::walk(
+  run_chunks(
       spec,
       context,
       [](const void* object, const Chunk& chunk) { (*static_cast<const Body*>(object))(chunk); },

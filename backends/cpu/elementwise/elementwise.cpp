@@ -32,13 +32,15 @@ constexpr bool is_costly(OpKind kind) noexcept {
     case OpKind::pow:
     case OpKind::log1p:
     case OpKind::expm1:
+    case OpKind::atan:
+    case OpKind::atan2:
       return true;
     default:
       return false;
   }
 }
 
-std::int64_t grain_of(OpKind kind, DType dtype) noexcept {
+std::int64_t op_grain(OpKind kind, DType dtype) noexcept {
   if (!is_costly(kind)) {
     return WalkSpec::kCheapGrain;
   }
@@ -155,7 +157,7 @@ Status run_unary(const KernelCall& call, KernelContext& context) {
                       .outputs = call.outputs,
                       .input_types = {type},
                       .output_types = {type},
-                      .grain = grain_of(kind, type)};
+                      .grain = op_grain(kind, type)};
   walk_chunks(
       spec, context, [loop](const Chunk& chunk) { loop(chunk.out[0], chunk.in[0], chunk.count); });
   return {};
@@ -173,7 +175,7 @@ Status run_binary(const KernelCall& call, KernelContext& context) {
                 .input_types = {type, type},
                 .output_types = {result},
                 .may_be_one_element = 3,
-                .grain = grain_of(kind, type)};
+                .grain = op_grain(kind, type)};
   if (!is_left && !record.has(RecordFlag::scalar_rhs)) {
     walk_chunks(spec, context, body);
     return body.status();
@@ -290,6 +292,7 @@ std::span<const KernelRow> elementwise_rows() noexcept {
       {OpKind::ceil, run_unary, nullptr, 1},
       {OpKind::round, run_unary, nullptr, 1},
       {OpKind::trunc, run_unary, nullptr, 1},
+      {OpKind::atan, run_unary, nullptr, 1},
       {OpKind::add, run_binary, nullptr, 3},
       {OpKind::sub, run_binary, nullptr, 3},
       {OpKind::mul, run_binary, nullptr, 3},
@@ -304,6 +307,12 @@ std::span<const KernelRow> elementwise_rows() noexcept {
       {OpKind::greater, run_binary, nullptr, 3},
       {OpKind::greater_equal, run_binary, nullptr, 3},
       {OpKind::relu_backward, run_binary, nullptr, 3},
+      {OpKind::atan2, run_binary, nullptr, 3},
+      {OpKind::bitwise_and, run_binary, nullptr, 3},
+      {OpKind::bitwise_or, run_binary, nullptr, 3},
+      {OpKind::bitwise_xor, run_binary, nullptr, 3},
+      {OpKind::shift_left, run_binary, nullptr, 3},
+      {OpKind::shift_right, run_binary, nullptr, 3},
       {OpKind::where, run_where, nullptr, 7},
       {OpKind::copy, run_copy, nullptr, 1},
       {OpKind::concat, run_concat, nullptr, 0},

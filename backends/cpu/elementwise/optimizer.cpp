@@ -12,7 +12,7 @@ namespace hearth::cpu {
 namespace {
 
 // Elements worth a fork: fewer than for a cheap op, since each one moves seven streams of memory.
-constexpr std::int64_t kGrain = std::int64_t{3} << 14;
+constexpr std::int64_t kOptimizerGrain = std::int64_t{3} << 14;
 
 template <class T>
 SgdArrays<T> sgd_arrays(const Chunk& chunk) noexcept {
@@ -39,7 +39,7 @@ WalkSpec spec_of(const KernelCall& call, DType type) noexcept {
           .outputs = call.outputs,
           .input_types = {type, type, type, type},
           .output_types = {type, type, type},
-          .grain = kGrain};
+          .grain = kOptimizerGrain};
 }
 
 Status run_sgd(const KernelCall& call, KernelContext& context) {

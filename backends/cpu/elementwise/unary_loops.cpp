@@ -86,6 +86,10 @@ struct Sigmoid {
   static float apply(float x) noexcept { return sigmoid_f32(x); }
   static double apply(double x) noexcept { return 1.0 / (1.0 + std::exp(-x)); }
 };
+struct Atan {
+  static float apply(float x) noexcept { return atan_f32(x); }
+  static double apply(double x) noexcept { return std::atan(x); }
+};
 // log1p and expm1 follow their expressions (streams/kernel/op_expression) step by step, in f64 too.
 // So a tile program gives equal bits for the whole op and for its parts.
 struct Log1p {
@@ -225,6 +229,7 @@ extern const UnaryLoops unary_loops_table = {{
     floats<Ceil>(),
     floats<Round>(),
     floats<Trunc>(),
+    floats<Atan>(),
 }};
 
 }  // namespace hearth::cpu::HEARTH_CPU_ISA

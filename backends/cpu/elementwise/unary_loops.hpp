@@ -28,8 +28,8 @@ inline constexpr int kComputeTypeCount = 6;
 
 using UnaryLoop = void (*)(void* out, const void* in, std::int64_t count);
 
-/// Kinds neg … relu, then log1p and expm1, then floor … trunc. A null entry: the kind does not
-/// support that type.
+/// Kinds neg … relu, then log1p and expm1, then floor … trunc, then atan. A null entry: the kind
+/// does not support that type.
 struct UnaryLoops {
   static constexpr int kFirstCount =
       static_cast<int>(OpKind::relu) - static_cast<int>(OpKind::neg) + 1;
@@ -37,16 +37,18 @@ struct UnaryLoops {
   static constexpr int kThirdCount =
       static_cast<int>(OpKind::trunc) - static_cast<int>(OpKind::floor) + 1;
   using Row = std::array<UnaryLoop, kComputeTypeCount>;
-  std::array<Row, kFirstCount + kSecondCount + kThirdCount> rows;
+  std::array<Row, kFirstCount + kSecondCount + kThirdCount + 1> rows;
 
   [[nodiscard]] static constexpr int row_of(OpKind kind) noexcept {
     const int number = static_cast<int>(kind);
     if (kind < OpKind::log1p) {
       return number - static_cast<int>(OpKind::neg);
     }
-    return kind < OpKind::floor
-               ? kFirstCount + number - static_cast<int>(OpKind::log1p)
-               : kFirstCount + kSecondCount + number - static_cast<int>(OpKind::floor);
+    if (kind < OpKind::floor) {
+      return kFirstCount + number - static_cast<int>(OpKind::log1p);
+    }
+    return kFirstCount + kSecondCount +
+           (kind == OpKind::atan ? kThirdCount : number - static_cast<int>(OpKind::floor));
   }
   [[nodiscard]] UnaryLoop at(OpKind kind, DType dtype) const noexcept {
     return rows[static_cast<std::size_t>(row_of(kind))]

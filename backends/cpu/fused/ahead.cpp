@@ -6,10 +6,10 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kLineBytes = 64;
 
 std::int64_t lines_of(const MemoryRows& rows) noexcept {
-  return (rows.size_bytes + kLine - 1) / kLine;
+  return (rows.size_bytes + kLineBytes - 1) / kLineBytes;
 }
 
 }  // namespace
@@ -26,14 +26,14 @@ void Ahead::add(const MemoryRows& rows) noexcept {
     const std::int64_t end = std::min(line_ + left, in_row);
     left -= end - line_;
     const std::byte* const row = rows.first + row_ * rows.step;
-    const std::byte* const from = row + line_ * kLine;
-    const std::byte* const to = row + end * kLine;
+    const std::byte* const from = row + line_ * kLineBytes;
+    const std::byte* const to = row + end * kLineBytes;
     if (rows.is_written) {
-      for (const std::byte* line = from; line < to; line += kLine) {
+      for (const std::byte* line = from; line < to; line += kLineBytes) {
         __builtin_prefetch(line, 1, 2);
       }
     } else {
-      for (const std::byte* line = from; line < to; line += kLine) {
+      for (const std::byte* line = from; line < to; line += kLineBytes) {
         __builtin_prefetch(line, 0, 2);
       }
     }

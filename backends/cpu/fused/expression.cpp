@@ -58,9 +58,9 @@ bool are_equal(std::span<const ScalarAttributes> a, std::span<const ScalarAttrib
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-class Launch {
+class ProgramLaunch {
  public:
-  Launch(const TileProgram& program, KernelContext& context)
+  ProgramLaunch(const TileProgram& program, KernelContext& context)
       : program_(program), arena_(context.arena), scratch_(context.scratch), isa_(context.isa) {}
 
   // Phases: check integers for undefined results; then compute and store.
@@ -212,7 +212,7 @@ Status run_program(const TileProgram& program,
   for (const ExpressionCall& call : calls) {
     HEARTH_TRY_STATUS(check(program, call));
   }
-  return Launch(program, context).run(calls);
+  return ProgramLaunch(program, context).run(calls);
 }
 
 }  // namespace hearth::cpu

@@ -24,11 +24,12 @@ Status named(const Status& status, const Expression& expression) {
 
 // Plans come and go, so another expression may reuse the address of a dropped one: the hash
 // distinguishes them.
-Result<const TileProgram*> program_of(const Expression& expression, KernelContext& context) {
+Result<const TileProgram*> expression_program(const Expression& expression,
+                                              KernelContext& context) {
   return context.programs->find_lasting(expression.kernel, expression.hash, context.isa);
 }
 
-Status run(const KernelCall& call, KernelContext& context) {
+Status run_single_expression(const KernelCall& call, KernelContext& context) {
   return run_expression_batch({&call, 1}, context);
 }
 
@@ -38,13 +39,13 @@ Support supports_expression_call(const KernelCall& call, KernelContext& context)
   if (call.expression == nullptr) {
     return {.yes = false, .reason = "expression without the function that it stands for"};
   }
-  const Result<const TileProgram*> program = program_of(*call.expression, context);
+  const Result<const TileProgram*> program = expression_program(*call.expression, context);
   return program.has_value() ? Support{} : Support{.yes = false, .reason = program.error().text};
 }
 
 Status run_expression_batch(std::span<const KernelCall> calls, KernelContext& context) {
   const Expression& expression = *calls[0].expression;
-  const Result<const TileProgram*> program = program_of(expression, context);
+  const Result<const TileProgram*> program = expression_program(expression, context);
   if (!program.has_value()) {
     return named(program.status(), expression);
   }
@@ -74,7 +75,8 @@ std::size_t equal_expressions(std::span<const KernelCall> calls) noexcept {
 }
 
 std::span<const KernelRow> expression_rows() noexcept {
-  static constexpr KernelRow kRows[] = {{OpKind::expression, run, nullptr, 0xffff}};
+  static constexpr KernelRow kRows[] = {
+      {OpKind::expression, run_single_expression, nullptr, 0xffff}};
   return kRows;
 }
 

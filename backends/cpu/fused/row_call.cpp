@@ -12,13 +12,13 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kRowCacheLine = 64;
 /// Rows of fewer elements are processed together, up to this number of elements at a time.
 constexpr std::int64_t kFewElements = 256;
 constexpr std::int64_t kElementsAtOnce = 1024;
 
 std::int64_t whole_cache_lines(std::int64_t bytes) noexcept {
-  return (bytes + kLine - 1) / kLine * kLine;
+  return (bytes + kRowCacheLine - 1) / kRowCacheLine * kRowCacheLine;
 }
 
 /// Whether these axes are contiguous.

@@ -123,9 +123,16 @@ void log_softmax_backward(T* out, const T* grad, const T* y, std::int64_t count)
   }
 }
 
+// A row whose loss does not count has the gradient 0, whatever its probabilities.
 template <class T>
 void cross_entropy_backward(
     T* out, const T* probabilities, T grad, std::int64_t target, std::int64_t count) {
+  if (grad == T{0}) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      out[i] = T{0};
+    }
+    return;
+  }
   const T at_target = (probabilities[target] - T{1}) * grad;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) {

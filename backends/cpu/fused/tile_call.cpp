@@ -9,7 +9,7 @@ namespace {
 
 // For shorter rows, a tile takes several. An instruction has a fixed cost of some nanoseconds, but
 // gathering rows costs as much as instructions on this number of elements.
-constexpr std::int64_t kShortRow = 256;
+constexpr std::int64_t kShortCallRow = 256;
 constexpr std::int64_t kShortRowOfOne = 32;
 constexpr std::int64_t kBlockRows =
     16;  // a cache line of 4-byte elements, read along the other axis
@@ -346,7 +346,7 @@ TileCall::Block TileCall::next_rows(std::int64_t at, std::int64_t end) const {
   Block block{.row = at / inner, .column = at % inner};
   const std::int64_t most = program_.tile_elements;
   const std::int64_t short_row =
-      std::min(kShortRow, kShortRowOfOne * static_cast<std::int64_t>(program_.body.size()));
+      std::min(kShortCallRow, kShortRowOfOne * static_cast<std::int64_t>(program_.body.size()));
   if (block.column == 0 && inner < short_row && 2 * inner <= most && end - at >= inner) {
     block.rows = std::min(most, end - at) / inner;
     block.columns = inner;

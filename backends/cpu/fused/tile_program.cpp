@@ -46,6 +46,8 @@ std::optional<OpKind> unary_kind(Primitive primitive) {
       return OpKind::tanh;
     case Primitive::erf:
       return OpKind::erf;
+    case Primitive::atan:
+      return OpKind::atan;
     default:
       return std::nullopt;
   }
@@ -77,6 +79,16 @@ std::optional<OpKind> binary_kind(Primitive primitive) {
       return OpKind::less;
     case Primitive::less_equal:
       return OpKind::less_equal;
+    case Primitive::bit_and:
+      return OpKind::bitwise_and;
+    case Primitive::bit_or:
+      return OpKind::bitwise_or;
+    case Primitive::bit_xor:
+      return OpKind::bitwise_xor;
+    case Primitive::shift_left:
+      return OpKind::shift_left;
+    case Primitive::shift_right:
+      return OpKind::shift_right;
     default:
       return std::nullopt;
   }
@@ -120,6 +132,7 @@ std::int64_t cost_of(const TileInstruction& instruction, const KernelIR& kernel)
     case Primitive::cos:
     case Primitive::tanh:
     case Primitive::erf:
+    case Primitive::atan:
     case Primitive::pow:
       return instruction.type == DType::f64 ? kLibraryFunction : kFunction;
     default:

@@ -13,6 +13,14 @@
 
 namespace hearth::cpu {
 
+/// Most parts into which a kernel cuts its work.
+inline constexpr std::int64_t kMaxParts = 64;
+
+/// Number of parts of at most `most` items.
+[[nodiscard]] constexpr std::int64_t parts(std::int64_t size, std::int64_t most) noexcept {
+  return (size + most - 1) / most;
+}
+
 class Arena {
  public:
   /// `cores` are the logical CPUs of this device, at least one. serial: never fork (manual

@@ -6,7 +6,7 @@
 namespace hearth::cpu {
 namespace {
 
-Status run(const KernelCall& call, KernelContext& context) {
+Status run_with_cores(const KernelCall& call, KernelContext& context) {
   const HostKernelCall::Cores cores{
       .object = &context.arena,
       .run = [](void* object,
@@ -23,7 +23,7 @@ Status run(const KernelCall& call, KernelContext& context) {
 }  // namespace
 
 std::span<const KernelRow> custom_rows() noexcept {
-  static constexpr KernelRow kRows[] = {{OpKind::custom, run, nullptr, 0}};
+  static constexpr KernelRow kRows[] = {{OpKind::custom, run_with_cores, nullptr, 0}};
   return kRows;
 }
 

@@ -130,6 +130,21 @@ struct ExpParts {
   return magnitude > 0.927734375F ? far : near;
 }
 
+/// Near 0 an odd polynomial; further out that of (x - 1)/(x + 1) or -1/x, beside π/4 or π/2.
+/// Paper: Moshier, Cephes mathematical library, atanf.
+[[gnu::always_inline]] inline float atan_f32(float x) noexcept {
+  const float magnitude = __builtin_fabsf(x);
+  const bool is_far = magnitude > 2.41421356F;  // tan(3π/8)
+  const bool is_middle = magnitude > 0.41421356F;
+  const float dividend = is_far ? -1.0F : is_middle ? magnitude - 1.0F : magnitude;
+  const float divisor = is_far ? magnitude : is_middle ? magnitude + 1.0F : 1.0F;
+  const float base = is_far ? 1.57079632679F : is_middle ? 0.785398163397F : 0.0F;
+  const float r = dividend / divisor;
+  const float z = r * r;
+  const float near = horner(hearth::detail::kAtanPolynomial, z) * z * r + r;
+  return __builtin_copysignf(base + near, x);  // -0 stays -0
+}
+
 /// Beyond this magnitude sine_f32 loses accuracy.
 inline constexpr float kSineLimit = 8192.0F;
 

@@ -9,8 +9,8 @@
 #include "backends/cpu/elementwise/binary_loops.hpp"
 #include "backends/cpu/elementwise/cast_loops.hpp"
 #include "backends/cpu/elementwise/move_loops.hpp"
-#include "backends/cpu/machine/collapse.hpp"
 #include "indexing.hpp"
+#include "line_walk.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,12 +22,10 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrainBytes = std::int64_t{1} << 19;
-constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // additions at random places
+constexpr std::int64_t kAddGrainBytes = std::int64_t{1} << 19;
 constexpr std::int64_t kLeastRowBytes = 64;  // shorter rows are not worth sorting
 // elements of a row per step, where sums have a buffer of their own
-constexpr std::int64_t kStrip = 1024;
-constexpr std::int64_t kMostTerms = 1024;
+constexpr std::int64_t kAddStrip = 1024;
 
 bool is_narrow(DType dtype) noexcept {
   return dtype == DType::f16 || dtype == DType::bf16;
@@ -53,7 +51,7 @@ void write_zeros(const MoveLoops& loops, bool streams, std::byte* to, std::int64
 void write_zeros(std::byte* to, std::int64_t bytes, KernelContext& context) {
   const MoveLoops& loops = move_loops(context.isa);
   const bool streams = bytes >= MoveLoops::kStreamBytes;
-  context.arena.parallel_for(bytes, 2 * kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
+  context.arena.parallel_for(bytes, 2 * kAddGrainBytes, [&](std::int64_t begin, std::int64_t end) {
     write_zeros(loops, streams, to + begin, end - begin);
     loops.fence();
   });
@@ -118,11 +116,11 @@ void write_sum(const Rows& rows,
   }
   const CastLoop widen = cast_loops(context.isa).at(rows.dtype, type);
   const CastLoop round = cast_loops(context.isa).at(type, rows.dtype);
-  alignas(64) float sum[kStrip];
-  alignas(64) float term[kStrip];
-  alignas(64) double total[kStrip];  // of a long sum
-  for (std::int64_t column = 0; column < rows.width; column += kStrip) {
-    const std::int64_t count = std::min(kStrip, rows.width - column);
+  alignas(64) float sum[kAddStrip];
+  alignas(64) float term[kAddStrip];
+  alignas(64) double total[kAddStrip];  // of a long sum
+  for (std::int64_t column = 0; column < rows.width; column += kAddStrip) {
+    const std::int64_t count = std::min(kAddStrip, rows.width - column);
     std::fill_n(total, is_long ? count : 0, 0.0);
     for (std::int64_t begin = first; begin < last; begin += kMostTerms) {
       std::fill_n(sum, count, 0.0F);
@@ -144,7 +142,7 @@ void write_sum(const Rows& rows,
 void write_rows(const Rows& rows, KernelContext& context) {
   const MoveLoops& loops = move_loops(context.isa);
   const std::int64_t row_bytes = rows.row_bytes();
-  const std::int64_t grain = std::max<std::int64_t>(1, 2 * kGrainBytes / row_bytes);
+  const std::int64_t grain = std::max<std::int64_t>(1, 2 * kAddGrainBytes / row_bytes);
   context.arena.parallel_for(
       rows.outer * rows.length, grain, [&](std::int64_t begin, std::int64_t end) {
         std::int64_t place = begin % rows.length;
@@ -217,98 +215,6 @@ Status add_rows(const Indexing& op, KernelContext& context) {
 
 // ---- lines ----
 
-template <class T>
-void add_to(T& sum, T term) noexcept {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    sum = static_cast<T>(static_cast<U>(static_cast<U>(sum) + static_cast<U>(term)));
-  } else {
-    sum += term;
-  }
-}
-
-template <class Sum, class T>
-Sum term_of(T x) noexcept {
-  if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>) {
-    return static_cast<Sum>(static_cast<float>(x));
-  } else {
-    return static_cast<Sum>(x);
-  }
-}
-
-// Distance between neighbouring elements along an axis, for each operand.
-struct Steps {
-  std::int64_t count = 0;
-  std::int64_t out = 0;
-  std::int64_t source = 0;
-  std::int64_t index = 0;
-};
-
-struct Lines {
-  const Indexing& op;
-  void* sums = nullptr;       // in the result's shape
-  Collapsed space;            // line starts; operand 0: sums, 1: source, 2: index
-  Steps along;                // the axis
-  std::int64_t out_step = 0;  // between sums along the axis
-};
-
-// Both loop orders add to each element in line order.
-template <class Sum, class T, class I>
-void add_block(Sum* sums,
-               const T* source,
-               const I* index,
-               const Steps& outside,
-               const Steps& inside,
-               std::int64_t out_step) {
-  for (std::int64_t i = 0; i < outside.count; ++i) {
-    Sum* const to = sums + i * outside.out;
-    const T* const from = source + i * outside.source;
-    const I* const places = index + i * outside.index;
-    for (std::int64_t j = 0; j < inside.count; ++j) {
-      const auto place = static_cast<std::int64_t>(places[j * inside.index]);
-      add_to(to[j * inside.out + place * out_step], term_of<Sum>(from[j * inside.source]));
-    }
-  }
-}
-
-template <class Sum, class T, class I>
-void add_lines(const Lines& lines, std::int64_t line_count, KernelContext& context) {
-  const std::int64_t inner = lines.space.inner_size();
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kScatteredGrain / std::max<std::int64_t>(1, lines.along.count));
-  context.arena.parallel_for(line_count, grain, [&](std::int64_t begin, std::int64_t end) {
-    Place place(lines.space, begin / inner);
-    std::int64_t column = begin % inner;
-    while (begin < end) {
-      const Steps across{.count = std::min(inner - column, end - begin),
-                         .out = lines.space.inner_stride(0),
-                         .source = lines.space.inner_stride(1),
-                         .index = lines.space.inner_stride(2)};
-      Sum* const to = static_cast<Sum*>(lines.sums) + place.offset[0] + column * across.out;
-      const T* const from = lines.op.part.as<const T>() + place.offset[1] + column * across.source;
-      const I* const index = lines.op.index.as<const I>() + place.offset[2] + column * across.index;
-      // The operand with the smaller step selects the inner loop.
-      if (across.out < lines.out_step) {
-        add_block(to, from, index, lines.along, across, lines.out_step);
-      } else {
-        add_block(to, from, index, across, lines.along, lines.out_step);
-      }
-      begin += across.count;
-      column = 0;
-      place.advance();
-    }
-  });
-}
-
-template <class Sum, class T>
-void add_lines_of(const Lines& lines, std::int64_t line_count, KernelContext& context) {
-  if (lines.op.index.dtype == DType::i64) {
-    add_lines<Sum, T, std::int64_t>(lines, line_count, context);
-  } else {
-    add_lines<Sum, T, std::int32_t>(lines, line_count, context);
-  }
-}
-
 Status add_by_lines(const Indexing& op, KernelContext& context) {
   const DType dtype = op.whole.dtype;
   const bool is_long = compute_dtype(dtype) == DType::f32 && op.part.shape()[op.axis] > kMostTerms;
@@ -322,36 +228,24 @@ Status add_by_lines(const Indexing& op, KernelContext& context) {
   }
   write_zeros(sums, sum_bytes, context);
   if (op.part.element_count() != 0) {
-    Shape starts = op.part.shape();
-    starts.set(op.axis, 1);
-    const auto axis = static_cast<std::size_t>(op.axis);
-    const Strides strides[] = {
-        contiguous_strides(op.whole.shape()), op.part.strides(), op.index_strides()};
-    const Lines lines{.op = op,
-                      .sums = sums,
-                      .space = Collapsed(starts, strides),
-                      .along = {.count = op.part.shape()[op.axis],
-                                .out = 0,
-                                .source = strides[1][axis],
-                                .index = strides[2][axis]},
-                      .out_step = strides[0][axis]};
+    const Lines lines(op, sums);
     visit_dtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, float>) {
         if (is_long) {
-          add_lines_of<double, T>(lines, starts.element_count(), context);
+          change_lines_of<AddTo, double, T>(lines, context);
         } else {
-          add_lines_of<float, T>(lines, starts.element_count(), context);
+          change_lines_of<AddTo, float, T>(lines, context);
         }
       } else if constexpr (!std::is_same_v<T, bool>) {
-        add_lines_of<T, T>(lines, starts.element_count(), context);
+        change_lines_of<AddTo, T, T>(lines, context);
       }
     });
   }
   if (is_rounded) {
     const CastLoop round = cast_loops(context.isa).at(sum_type, dtype);
     context.arena.parallel_for(
-        count, kGrainBytes / size_bytes(dtype), [&](std::int64_t begin, std::int64_t end) {
+        count, kAddGrainBytes / size_bytes(dtype), [&](std::int64_t begin, std::int64_t end) {
           round(op.whole.data + begin * size_bytes(dtype),
                 sums + begin * size_bytes(sum_type),
                 end - begin);

@@ -15,7 +15,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 17;  // indices worth a fork
+constexpr std::int64_t kIndexGrain = std::int64_t{1} << 17;  // indices worth a fork
 
 bool is_pick(OpKind kind) noexcept {
   return kind == OpKind::gather || kind == OpKind::index_select;
@@ -97,9 +97,12 @@ Error outside(const KernelCall& call, const Indexing& op) {
 
 Indexing::Indexing(const KernelCall& call) noexcept
     : whole(is_pick(call.op.kind()) ? call.inputs[0] : call.outputs[0]),
-      part(is_pick(call.op.kind()) ? call.outputs[0] : call.inputs[0]),
+      part(is_pick(call.op.kind())             ? call.outputs[0]
+           : call.op.kind() == OpKind::scatter ? call.inputs[2]
+                                               : call.inputs[0]),
       index(call.inputs[1]),
-      axis(call.op.attributes<AxisAttributes>().axis),
+      axis(call.op.kind() == OpKind::scatter ? call.op.attributes<ScatterAttributes>().axis
+                                             : call.op.attributes<AxisAttributes>().axis),
       is_line(call.op.kind() == OpKind::index_select || call.op.kind() == OpKind::index_add) {}
 
 Strides Indexing::index_strides() const noexcept {
@@ -126,7 +129,7 @@ Status check_index(const KernelCall& call, const Indexing& op, KernelContext& co
   const auto size = static_cast<std::uint64_t>(op.axis_size());
   std::atomic<bool> is_bad = false;
   context.arena.parallel_for(
-      shape.element_count(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      shape.element_count(), kIndexGrain, [&](std::int64_t begin, std::int64_t end) {
         const bool is_wide = op.index.dtype == DType::i64;
         if (is_wide ? has_outside<std::int64_t>(space, op.index, size, begin, end)
                     : has_outside<std::int32_t>(space, op.index, size, begin, end)) {
@@ -142,6 +145,7 @@ std::span<const KernelRow> indexing_rows() noexcept {
       {.kind = OpKind::index_select, .run = run_pick, .supports = nullptr, .takes_epilogue = true},
       {OpKind::scatter_add, run_add_at, nullptr, 0},
       {OpKind::index_add, run_add_at, nullptr, 0},
+      {OpKind::scatter, run_scatter, nullptr, 1},
   };
   return kRows;
 }

@@ -1,6 +1,6 @@
-// Shared by the kernels of gather, index_select and their adjoints: the operands, and the check of
-// the index before anything is read or written. Private to backends/cpu. Threads: owner only; the
-// check forks and joins.
+// Shared by the kernels of gather, index_select, their adjoints and scatter: the operands, and the
+// check of the index before anything is read or written. Private to backends/cpu. Threads: owner
+// only; the check forks and joins.
 #pragma once
 
 #include "backends/cpu/machine/kernel_table.hpp"
@@ -11,8 +11,9 @@
 
 namespace hearth::cpu {
 
-/// Operands by role. `whole` is the indexed tensor: x of a pick, the result of an adjoint. `part`
-/// has an element for each index: the result of a pick, the source of an adjoint.
+/// Operands by role. `whole` is the indexed tensor: x of a pick, the result of an adjoint or of
+/// scatter. `part` has an element for each index: the result of a pick, the source of an adjoint,
+/// the updates of scatter.
 struct Indexing {
   explicit Indexing(const KernelCall& call) noexcept;
 
@@ -33,7 +34,8 @@ struct Indexing {
                                  const Indexing& op,
                                  KernelContext& context);
 
-[[nodiscard]] Status run_pick(const KernelCall& call, KernelContext& context);    // pick.cpp
-[[nodiscard]] Status run_add_at(const KernelCall& call, KernelContext& context);  // add_at.cpp
+[[nodiscard]] Status run_pick(const KernelCall& call, KernelContext& context);     // pick.cpp
+[[nodiscard]] Status run_add_at(const KernelCall& call, KernelContext& context);   // add_at.cpp
+[[nodiscard]] Status run_scatter(const KernelCall& call, KernelContext& context);  // scatter.cpp
 
 }  // namespace hearth::cpu

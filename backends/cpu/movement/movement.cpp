@@ -13,9 +13,9 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrainBytes = std::int64_t{1} << 19;
-constexpr std::int64_t kTileRows = 64;
-constexpr std::int64_t kTileColumns = 64;
+constexpr std::int64_t kMoveGrainBytes = std::int64_t{1} << 19;
+constexpr std::int64_t kMoveTileRows = 64;
+constexpr std::int64_t kMoveTileColumns = 64;
 
 /// A copy between two strided boxes of one shape.
 struct Move {
@@ -26,11 +26,11 @@ struct Move {
 };
 
 template <class T>
-void scatter(std::byte* to_bytes,
-             std::int64_t to_step,
-             const std::byte* from_bytes,
-             std::int64_t from_step,
-             std::int64_t count) {
+void copy_strided(std::byte* to_bytes,
+                  std::int64_t to_step,
+                  const std::byte* from_bytes,
+                  std::int64_t from_step,
+                  std::int64_t count) {
   auto* to = reinterpret_cast<T*>(to_bytes);
   const auto* from = reinterpret_cast<const T*>(from_bytes);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -49,16 +49,16 @@ void copy_row(const Move& move, const Place& place, std::int64_t begin, std::int
   }
   switch (move.size) {
     case 1:
-      scatter<std::uint8_t>(to, to_step, from, from_step, count);
+      copy_strided<std::uint8_t>(to, to_step, from, from_step, count);
       break;
     case 2:
-      scatter<std::uint16_t>(to, to_step, from, from_step, count);
+      copy_strided<std::uint16_t>(to, to_step, from, from_step, count);
       break;
     case 4:
-      scatter<std::uint32_t>(to, to_step, from, from_step, count);
+      copy_strided<std::uint32_t>(to, to_step, from, from_step, count);
       break;
     default:
-      scatter<std::uint64_t>(to, to_step, from, from_step, count);
+      copy_strided<std::uint64_t>(to, to_step, from, from_step, count);
       break;
   }
 }
@@ -68,7 +68,7 @@ void copy_all(const Move& move, std::int64_t element_count, KernelContext& conte
   const std::int64_t bytes = element_count * move.size;
   const MoveLoops& loops = move_loops(context.isa);
   const bool streams = bytes >= MoveLoops::kStreamBytes;
-  context.arena.parallel_for(bytes, 2 * kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
+  context.arena.parallel_for(bytes, 2 * kMoveGrainBytes, [&](std::int64_t begin, std::int64_t end) {
     if (streams) {
       loops.stream(move.to + begin, move.from + begin, end - begin);
       loops.fence();
@@ -80,7 +80,7 @@ void copy_all(const Move& move, std::int64_t element_count, KernelContext& conte
 
 void copy_rows(const Move& move, std::int64_t element_count, KernelContext& context) {
   const std::int64_t inner = move.space.inner_size();
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrainBytes / move.size);
+  const std::int64_t grain = std::max<std::int64_t>(1, kMoveGrainBytes / move.size);
   context.arena.parallel_for(element_count, grain, [&](std::int64_t begin, std::int64_t end) {
     Place place(move.space, begin / inner);
     std::int64_t column = begin % inner;
@@ -115,7 +115,7 @@ void copy_short_rows(Move move, std::int64_t element_count, KernelContext& conte
   const std::int64_t height = space.size[second];
   const std::int64_t columns = space.inner_size();
   const GatherLoop gather = move_loops(context.isa).gathers[MoveLoops::size_index(move.size)];
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrainBytes / (columns * move.size));
+  const std::int64_t grain = std::max<std::int64_t>(1, kMoveGrainBytes / (columns * move.size));
   context.arena.parallel_for(
       element_count / columns, grain, [&](std::int64_t begin, std::int64_t end) {
         while (begin < end) {
@@ -144,24 +144,24 @@ void copy_tiles(Move move, int axis, std::int64_t element_count, KernelContext& 
   const std::int64_t to_row = space.stride[0][static_cast<std::size_t>(second)];
   const std::int64_t from_row = space.stride[1][static_cast<std::size_t>(second)];
   const std::int64_t from_column = space.inner_stride(1);
-  const std::int64_t bands = (rows + kTileRows - 1) / kTileRows;
+  const std::int64_t bands = (rows + kMoveTileRows - 1) / kMoveTileRows;
   const std::int64_t planes = element_count / (rows * columns);
   const GatherLoop gather = move_loops(context.isa).gathers[MoveLoops::size_index(move.size)];
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, kGrainBytes / (std::min(rows, kTileRows) * columns * move.size));
+  const std::int64_t grain = std::max<std::int64_t>(
+      1, kMoveGrainBytes / (std::min(rows, kMoveTileRows) * columns * move.size));
   context.arena.parallel_for(planes * bands, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t band = begin; band < end; ++band) {
-      const std::int64_t first = band % bands * kTileRows;
-      const std::int64_t height = std::min(kTileRows, rows - first);
+      const std::int64_t first = band % bands * kMoveTileRows;
+      const std::int64_t height = std::min(kMoveTileRows, rows - first);
       const Place place(space, band / bands * rows + first);
-      for (std::int64_t column = 0; column < columns; column += kTileColumns) {
+      for (std::int64_t column = 0; column < columns; column += kMoveTileColumns) {
         gather(move.to + (place.offset[0] + column) * move.size,
                to_row,
                move.from + (place.offset[1] + column * from_column) * move.size,
                from_row,
                from_column,
                height,
-               std::min(kTileColumns, columns - column));
+               std::min(kMoveTileColumns, columns - column));
       }
     }
   });
@@ -253,7 +253,7 @@ Status run_slice_scatter(const KernelCall& call, KernelContext& context) {
     strides[i] = slice.step[i] * full[i];
   }
   const std::int64_t bytes = out.element_count() * size;
-  context.arena.parallel_for(bytes, 2 * kGrainBytes, [&](std::int64_t begin, std::int64_t end) {
+  context.arena.parallel_for(bytes, 2 * kMoveGrainBytes, [&](std::int64_t begin, std::int64_t end) {
     std::memset(out.data + begin, 0, static_cast<std::size_t>(end - begin));
   });
   copy_box(out.data + first * size, strides, grad, grad.shape(), context);

@@ -10,8 +10,8 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrainBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kScatteredGrain = std::int64_t{1} << 15;  // elements at random places
+constexpr std::int64_t kPickGrainBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kPickScatteredGrain = std::int64_t{1} << 15;  // elements at random places
 
 struct Pick {
   const TensorView& x;
@@ -84,7 +84,7 @@ void pick_range(const Pick& op, std::int64_t begin, std::int64_t end, std::byte*
 
 template <class I>
 void pick_all(const Pick& op, std::byte* out, std::int64_t count, Arena& arena) {
-  const std::int64_t grain = op.is_by_runs() ? kGrainBytes / op.size : kScatteredGrain;
+  const std::int64_t grain = op.is_by_runs() ? kPickGrainBytes / op.size : kPickScatteredGrain;
   arena.parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
     pick_range<I>(op, begin, end, out + begin * op.size);
   });

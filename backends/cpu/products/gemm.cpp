@@ -15,16 +15,11 @@ namespace {
 
 // A part must take longer than waking a core (34 µs).
 constexpr double kPartFlops = 8e6;
-constexpr std::int64_t kMaxParts = 64;
 constexpr std::int64_t kPanelGroup = GemmPlan::kPanelGroup;
 // Elements packed by one task: about 40 µs.
 constexpr std::int64_t kPackElements = 1 << 17;
 // Larger products are cut into pieces of these sides, which bounds the packed copies.
 constexpr std::int64_t kPiece = 2048;
-
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return GemmPlan::parts(size, most);
-}
 
 // Memory of each thread for computed rows of a: the rows before packing, and the buffers of their
 // producer.

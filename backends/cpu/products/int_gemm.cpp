@@ -21,11 +21,6 @@ constexpr double kFlopsRatio = 4;
 constexpr std::int64_t kPackWords = 1 << 16;
 // Smallest number of matrix bytes that a part of a thin product reads.
 constexpr std::int64_t kThinPartBytes = std::int64_t{3} << 19;
-constexpr std::int64_t kMaxParts = 64;
-
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return (size + most - 1) / most;
-}
 
 class IntProduct {
  public:

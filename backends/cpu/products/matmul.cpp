@@ -196,7 +196,7 @@ Status matmul(const KernelCall& call, KernelContext& context) {
 }
 
 // Requires one product: all leading axes of the left side merge into its rows.
-Support supports_producer(const KernelCall& call, const KernelContext& context) {
+Support supports_matmul_producer(const KernelCall& call, const KernelContext& context) {
   if (call.inputs[0].dtype == DType::i8) {
     return {.yes = false, .reason = "the left side of a product of i8 has a kernel of its own"};
   }
@@ -242,22 +242,22 @@ bool allows_matmul_pick(const KernelCall& call, const KernelContext& context) no
          allows(Batch(call, nullptr, {}, {}).first(), context, *choice);
 }
 
-constexpr std::array kProducers = {OpKind::expression};
+constexpr std::array kMatmulProducers = {OpKind::expression};
 
-constexpr KernelRow kRows[] = {{.kind = OpKind::matmul,
-                                .run = &matmul,
-                                .supports = nullptr,
-                                .joinable_calls = &joinable_matmuls,
-                                .takes_epilogue = true,
-                                .producers = kProducers,
-                                .supports_prologue = &supports_producer,
-                                .candidates = &matmul_candidates,
-                                .allows_pick = &allows_matmul_pick}};
+constexpr KernelRow kMatmulRows[] = {{.kind = OpKind::matmul,
+                                      .run = &matmul,
+                                      .supports = nullptr,
+                                      .joinable_calls = &joinable_matmuls,
+                                      .takes_epilogue = true,
+                                      .producers = kMatmulProducers,
+                                      .supports_prologue = &supports_matmul_producer,
+                                      .candidates = &matmul_candidates,
+                                      .allows_pick = &allows_matmul_pick}};
 
 }  // namespace
 
 std::span<const KernelRow> matmul_rows() noexcept {
-  return kRows;
+  return kMatmulRows;
 }
 
 }  // namespace hearth::cpu

@@ -18,7 +18,6 @@ namespace {
 constexpr double kPartBytes = 1.5e6;
 // Smallest weights to share with an awake thread: 5 µs of reading.
 constexpr double kSharedBytes = 1.28e5;
-constexpr std::int64_t kMaxParts = 64;
 // Limits of products of few rows that are swapped, by the right side: with contiguous columns, or
 // with contiguous rows.
 constexpr std::int64_t kMostRowsByColumns = 256;

@@ -13,7 +13,7 @@ extern const std::uint64_t kProductText;
 
 namespace {
 
-struct Row {
+struct ChoiceRow {
   std::string_view name;
   ProductChoice choice;
 };
@@ -24,29 +24,32 @@ constexpr bool kSwapped = true;
 constexpr detail::BitsClass kTileSums = 1;
 
 // Ids count from 1. The first rows are tried first.
-constexpr std::array kRows = {
-    Row{"swapped/read-a/tasks-b", {kSwapped, {LeftAccess::in_place, RightAccess::packed_in_task}}},
-    Row{"packed/read-b", {kStraight, {LeftAccess::packed, RightAccess::in_place}}},
-    Row{"packed/rows", {kStraight, {LeftAccess::packed, RightAccess::packed_rows}}},
-    Row{"swapped/read-a/rows", {kSwapped, {LeftAccess::in_place, RightAccess::packed_rows}}},
-    Row{"packed/tasks-b", {kStraight, {LeftAccess::packed, RightAccess::packed_in_task}}},
-    Row{"read-a/read-b", {kStraight, {LeftAccess::in_place, RightAccess::in_place}}},
-    Row{"read-a/rows", {kStraight, {LeftAccess::in_place, RightAccess::packed_rows}}},
-    Row{"read-a/tasks-b", {kStraight, {LeftAccess::in_place, RightAccess::packed_in_task}}},
-    Row{"packed/blocks", {kStraight, {LeftAccess::packed, RightAccess::packed_blocks}}},
-    Row{"read-a/blocks", {kStraight, {LeftAccess::in_place, RightAccess::packed_blocks}}},
-    Row{"swapped/rows", {kSwapped, {LeftAccess::packed, RightAccess::packed_rows}}},
-    Row{"swapped/tasks-b", {kSwapped, {LeftAccess::packed, RightAccess::packed_in_task}}},
-    Row{"swapped/read-b", {kSwapped, {LeftAccess::packed, RightAccess::in_place}}},
-    Row{"swapped/read-a/read-b", {kSwapped, {LeftAccess::in_place, RightAccess::in_place}}},
-    Row{"swapped/blocks", {kSwapped, {LeftAccess::packed, RightAccess::packed_blocks}}},
-    Row{"swapped/read-a/blocks", {kSwapped, {LeftAccess::in_place, RightAccess::packed_blocks}}},
+constexpr std::array kChoiceRows = {
+    ChoiceRow{"swapped/read-a/tasks-b",
+              {kSwapped, {LeftAccess::in_place, RightAccess::packed_in_task}}},
+    ChoiceRow{"packed/read-b", {kStraight, {LeftAccess::packed, RightAccess::in_place}}},
+    ChoiceRow{"packed/rows", {kStraight, {LeftAccess::packed, RightAccess::packed_rows}}},
+    ChoiceRow{"swapped/read-a/rows", {kSwapped, {LeftAccess::in_place, RightAccess::packed_rows}}},
+    ChoiceRow{"packed/tasks-b", {kStraight, {LeftAccess::packed, RightAccess::packed_in_task}}},
+    ChoiceRow{"read-a/read-b", {kStraight, {LeftAccess::in_place, RightAccess::in_place}}},
+    ChoiceRow{"read-a/rows", {kStraight, {LeftAccess::in_place, RightAccess::packed_rows}}},
+    ChoiceRow{"read-a/tasks-b", {kStraight, {LeftAccess::in_place, RightAccess::packed_in_task}}},
+    ChoiceRow{"packed/blocks", {kStraight, {LeftAccess::packed, RightAccess::packed_blocks}}},
+    ChoiceRow{"read-a/blocks", {kStraight, {LeftAccess::in_place, RightAccess::packed_blocks}}},
+    ChoiceRow{"swapped/rows", {kSwapped, {LeftAccess::packed, RightAccess::packed_rows}}},
+    ChoiceRow{"swapped/tasks-b", {kSwapped, {LeftAccess::packed, RightAccess::packed_in_task}}},
+    ChoiceRow{"swapped/read-b", {kSwapped, {LeftAccess::packed, RightAccess::in_place}}},
+    ChoiceRow{"swapped/read-a/read-b", {kSwapped, {LeftAccess::in_place, RightAccess::in_place}}},
+    ChoiceRow{"swapped/blocks", {kSwapped, {LeftAccess::packed, RightAccess::packed_blocks}}},
+    ChoiceRow{"swapped/read-a/blocks",
+              {kSwapped, {LeftAccess::in_place, RightAccess::packed_blocks}}},
 };
 
 }  // namespace
 
 const ProductChoice* choice_of(detail::CandidateId pick) noexcept {
-  return pick == detail::kRulePick || pick > kRows.size() ? nullptr : &kRows[pick - 1U].choice;
+  return pick == detail::kRulePick || pick > kChoiceRows.size() ? nullptr
+                                                                : &kChoiceRows[pick - 1U].choice;
 }
 
 std::vector<detail::Candidate> product_candidates(const MatmulProduct& product,
@@ -56,7 +59,7 @@ std::vector<detail::Candidate> product_candidates(const MatmulProduct& product,
   if (!rule.has_value()) {
     return list;
   }
-  list.reserve(1 + kRows.size());
+  list.reserve(1 + kChoiceRows.size());
   const auto add = [&](detail::CandidateId id, const ProductPlan& plan, std::string_view name) {
     list.push_back({.id = id,
                     .bits = kTileSums,
@@ -64,11 +67,13 @@ std::vector<detail::Candidate> product_candidates(const MatmulProduct& product,
                     .text_hash = kProductText,
                     .name = name});
   };
-  add(detail::kRulePick, *rule, std::ranges::find(kRows, rule->choice, &Row::choice)->name);
-  for (detail::CandidateId id = 1; id <= kRows.size(); ++id) {
-    const Row& row = kRows[id - 1U];
+  add(detail::kRulePick,
+      *rule,
+      std::ranges::find(kChoiceRows, rule->choice, &ChoiceRow::choice)->name);
+  for (std::size_t i = 0; i < kChoiceRows.size(); ++i) {
+    const ChoiceRow& row = kChoiceRows[i];
     if (const auto plan = other_plan(product, context, rule->choice, row.choice)) {
-      add(id, *plan, row.name);
+      add(static_cast<detail::CandidateId>(i + 1), *plan, row.name);
     }
   }
   if (list.size() == 1) {

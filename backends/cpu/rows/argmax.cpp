@@ -17,8 +17,8 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 17;  // elements worth a fork
-constexpr std::int64_t kStrip = 256;
+constexpr std::int64_t kArgmaxGrain = std::int64_t{1} << 17;  // elements worth a fork
+constexpr std::int64_t kArgmaxStrip = 256;
 
 struct Argmax {
   const TensorView& in;
@@ -36,15 +36,15 @@ struct Argmax {
 void run_lines(const Argmax& op, KernelContext& context) {
   const RowSource source(op.in, op.axis_step, op.isa);
   const std::int64_t element = size_bytes(source.type);
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / op.axis_size);
+  const std::int64_t grain = std::max<std::int64_t>(1, kArgmaxGrain / op.axis_size);
   context.arena.parallel_for(op.keep_count, grain, [&](std::int64_t begin, std::int64_t end) {
-    RowBuffer<kStrip> buffer;
+    RowBuffer<kArgmaxStrip> buffer;
     const std::int64_t inner = op.keep.inner_size();
     Place place(op.keep, begin / inner);
     std::int64_t column = begin % inner;
     for (std::int64_t line = begin; line < end; ++line) {
       const std::int64_t first = place.offset[0] + column * op.keep.inner_stride(0);
-      const std::int64_t piece = source.is_direct() ? op.axis_size : kStrip;
+      const std::int64_t piece = source.is_direct() ? op.axis_size : kArgmaxStrip;
       std::byte best[8];
       for (std::int64_t at = 0; at < op.axis_size; at += piece) {
         const std::int64_t count = std::min(piece, op.axis_size - at);
@@ -70,17 +70,17 @@ void run_strips(const Argmax& op, KernelContext& context) {
   const RowSource source(op.in, op.keep.inner_stride(0), op.isa);
   const auto element = static_cast<std::size_t>(size_bytes(source.type));
   const std::int64_t inner = op.keep.inner_size();
-  const std::int64_t strips = (inner + kStrip - 1) / kStrip;
+  const std::int64_t strips = (inner + kArgmaxStrip - 1) / kArgmaxStrip;
   const std::int64_t tasks = op.keep_count / inner * strips;
   const std::int64_t grain =
-      std::max<std::int64_t>(1, kGrain / (op.axis_size * std::min(inner, kStrip)));
+      std::max<std::int64_t>(1, kArgmaxGrain / (op.axis_size * std::min(inner, kArgmaxStrip)));
   context.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
-    RowBuffer<kStrip> buffer;
-    alignas(64) std::byte best[kStrip * 8];
+    RowBuffer<kArgmaxStrip> buffer;
+    alignas(64) std::byte best[kArgmaxStrip * 8];
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t row = task / strips;
-      const std::int64_t column = task % strips * kStrip;
-      const std::int64_t width = std::min(kStrip, inner - column);
+      const std::int64_t column = task % strips * kArgmaxStrip;
+      const std::int64_t width = std::min(kArgmaxStrip, inner - column);
       const std::int64_t first = Place(op.keep, row).offset[0] + column * source.step;
       std::int64_t* const places = op.places + row * inner + column;
       std::fill_n(places, width, 0);

@@ -15,7 +15,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 16;  // elements worth a fork
+constexpr std::int64_t kLossGrain = std::int64_t{1} << 16;  // elements worth a fork
 
 std::int64_t class_of(const TensorView& targets, std::int64_t row) noexcept {
   const std::int64_t at = row * targets.strides()[0];
@@ -39,7 +39,7 @@ Status check_classes(const char* op, const TensorView& targets, std::int64_t cla
 
 template <class Body>
 void for_rows(const Shape& shape, KernelContext& context, const Body& body) {
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / shape[1]);
+  const std::int64_t grain = std::max<std::int64_t>(1, kLossGrain / shape[1]);
   context.arena.parallel_for(shape[0], grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       body(row);
@@ -75,7 +75,7 @@ double loss_of(const RowStatistics& stats, double chosen) noexcept {
 
 // Stores the losses, and the probabilities for the gradient.
 template <class T>
-void forward(const KernelCall& call, const RowOperands& operands, KernelContext& context) {
+void loss_forward(const KernelCall& call, const RowOperands& operands, KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const Shape& shape = call.inputs[0].shape();
   for_rows(shape, context, [&](std::int64_t row) {
@@ -92,16 +92,16 @@ Status run_with_probabilities(const KernelCall& call, KernelContext& context) {
   RowOperands operands;
   HEARTH_TRY_STATUS(operands.prepare(call, 0, 1, call.outputs[1], context));
   if (operands.type() == DType::f64) {
-    forward<double>(call, operands, context);
+    loss_forward<double>(call, operands, context);
   } else {
-    forward<float>(call, operands, context);
+    loss_forward<float>(call, operands, context);
   }
   operands.finish(context);
   return {};
 }
 
 template <class T>
-void backward(const KernelCall& call, const RowOperands& operands, KernelContext& context) {
+void loss_backward(const KernelCall& call, const RowOperands& operands, KernelContext& context) {
   const auto loop = row_loops(context.isa).of<T>().cross_entropy_backward;
   const TensorView& grad = call.inputs[0];
   const Shape& shape = call.inputs[1].shape();
@@ -133,7 +133,7 @@ Status ClassLosses::start(const KernelCall& call, KernelContext& context) {
 }
 
 std::int64_t ClassLosses::grain() const noexcept {
-  return std::max<std::int64_t>(1, kGrain / call_->inputs[0].shape()[1]);
+  return std::max<std::int64_t>(1, kLossGrain / call_->inputs[0].shape()[1]);
 }
 
 ClassLosses::Part::Part(const ClassLosses& of) : of_(of) {
@@ -207,9 +207,9 @@ Status run_cross_entropy_backward(const KernelCall& call, KernelContext& context
   RowOperands operands;
   HEARTH_TRY_STATUS(operands.prepare(call, 1, 1, call.outputs[0], context));
   if (operands.type() == DType::f64) {
-    backward<double>(call, operands, context);
+    loss_backward<double>(call, operands, context);
   } else {
-    backward<float>(call, operands, context);
+    loss_backward<float>(call, operands, context);
   }
   operands.finish(context);
   return {};

@@ -25,7 +25,7 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1} << 18;  // elements worth a fork
+constexpr std::int64_t kReductionGrain = std::int64_t{1} << 18;  // elements worth a fork
 constexpr std::int64_t kPart =
     std::int64_t{1} << 17;  // elements of one accumulator; longer reductions are cut and joined
 constexpr std::int64_t kWideStrip = 1024;  // columns per step
@@ -69,7 +69,7 @@ class Reduction {
     makes_pieces_ = producer_.is_there() && may_make_pieces(tasks);
     HEARTH_TRY_STATUS(take_scratch());
     const std::int64_t per_task = std::max<std::int64_t>(std::min(length, part) * strip, 1);
-    const std::int64_t worth_a_fork = makes_pieces_ ? producer_.grain() : kGrain;
+    const std::int64_t worth_a_fork = makes_pieces_ ? producer_.grain() : kReductionGrain;
     const std::int64_t grain = std::max<std::int64_t>(1, worth_a_fork / per_task);
     context_.arena.parallel_for(tasks, grain, [&](std::int64_t begin, std::int64_t end) {
       if (plan_.inner_is_kept) {
@@ -242,7 +242,7 @@ class Reduction {
   }
 
   void join_parts() {
-    const std::int64_t grain = std::max<std::int64_t>(kWideStrip, kGrain / parts_);
+    const std::int64_t grain = std::max<std::int64_t>(kWideStrip, kReductionGrain / parts_);
     context_.arena.parallel_for(partial_width_, grain, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) Accumulator sums[kWideStrip];
       for (std::int64_t at = begin; at < end; at += kWideStrip) {
@@ -330,7 +330,7 @@ Status run_reduce(const KernelCall& call, KernelContext& context) {
 }
 
 // Accepts reductions along rows only: columns would have to be computed in strips.
-Support supports_producer(const KernelCall& call, const KernelContext& context) {
+Support supports_reduction_producer(const KernelCall& call, const KernelContext& context) {
   const TensorView& input = call.inputs[0];
   if (input.element_count() == 0 ||
       ReductionPlan(input, call.op.attributes<ReduceAttributes>().axes).inner_is_kept) {
@@ -339,14 +339,14 @@ Support supports_producer(const KernelCall& call, const KernelContext& context) 
   return ReductionInput::supports(call, context);
 }
 
-constexpr std::array kProducers = {OpKind::expression, OpKind::cross_entropy};
+constexpr std::array kReductionProducers = {OpKind::expression, OpKind::cross_entropy};
 
 constexpr KernelRow fold(OpKind kind) {
   return {.kind = kind,
           .run = run_reduce,
           .supports = nullptr,
-          .producers = kProducers,
-          .supports_prologue = &supports_producer};
+          .producers = kReductionProducers,
+          .supports_prologue = &supports_reduction_producer};
 }
 
 }  // namespace
@@ -360,7 +360,10 @@ std::span<const KernelRow> reduction_rows() noexcept {
       fold(OpKind::reduce_prod),
       {OpKind::argmax, run_argmax, nullptr, 0},
       {OpKind::argmin, run_argmax, nullptr, 0},
-      {OpKind::cumsum, run_cumsum, nullptr, 0},
+      {OpKind::cumsum, run_scan, nullptr, 0},
+      {OpKind::cumprod, run_scan, nullptr, 0},
+      {OpKind::cummax, run_scan, nullptr, 0},
+      {OpKind::cummin, run_scan, nullptr, 0},
       {OpKind::topk, run_topk, nullptr, 0},
   };
   return kRows;

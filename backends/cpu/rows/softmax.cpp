@@ -14,11 +14,11 @@ namespace hearth::cpu {
 
 namespace {
 
-constexpr std::int64_t kGrain = std::int64_t{1}
-                                << 16;  // elements worth a fork: each needs an exponential
+constexpr std::int64_t kSoftmaxGrain = std::int64_t{1}
+                                       << 16;  // elements worth a fork: each needs an exponential
 
-std::int64_t grain_of(std::int64_t elements, DType type) noexcept {
-  const std::int64_t grain = type == DType::f64 ? kGrain / 8 : kGrain;
+std::int64_t softmax_grain(std::int64_t elements, DType type) noexcept {
+  const std::int64_t grain = type == DType::f64 ? kSoftmaxGrain / 8 : kSoftmaxGrain;
   return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(elements, 1));
 }
 
@@ -31,7 +31,7 @@ void for_lines(const LineSpace& lines,
                const Strips& strips) {
   if (lines.step == 1) {
     context.arena.parallel_for(
-        lines.outer, grain_of(lines.length, type), [&](std::int64_t begin, std::int64_t end) {
+        lines.outer, softmax_grain(lines.length, type), [&](std::int64_t begin, std::int64_t end) {
           for (std::int64_t row = begin; row < end; ++row) {
             rows(row * lines.length);
           }
@@ -39,7 +39,7 @@ void for_lines(const LineSpace& lines,
     return;
   }
   const std::int64_t per_outer = (lines.step + kMaxStrip - 1) / kMaxStrip;
-  const std::int64_t grain = grain_of(lines.length * std::min(lines.step, kMaxStrip), type);
+  const std::int64_t grain = softmax_grain(lines.length * std::min(lines.step, kMaxStrip), type);
   context.arena.parallel_for(
       lines.outer * per_outer, grain, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t strip = begin; strip < end; ++strip) {
@@ -87,10 +87,10 @@ class RowTarget {
 };
 
 template <class T>
-void forward(const RowOperands& operands,
-             const LineSpace& lines,
-             bool is_log,
-             KernelContext& context) {
+void softmax_forward(const RowOperands& operands,
+                     const LineSpace& lines,
+                     bool is_log,
+                     KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const T* const in = operands.input<T>(0);
   T* const out = operands.output<T>();
@@ -115,10 +115,10 @@ void forward(const RowOperands& operands,
 }
 
 template <class T>
-void backward(const RowOperands& operands,
-              const LineSpace& lines,
-              bool is_log,
-              KernelContext& context) {
+void softmax_backward(const RowOperands& operands,
+                      const LineSpace& lines,
+                      bool is_log,
+                      KernelContext& context) {
   const RowLoops<T>& loops = row_loops(context.isa).of<T>();
   const T* const grad = operands.input<T>(0);
   const T* const y = operands.input<T>(1);
@@ -151,9 +151,11 @@ Status run_softmax(const KernelCall& call, KernelContext& context) {
   RowOperands operands;
   HEARTH_TRY_STATUS(operands.prepare(call, 0, call.inputs.size(), call.outputs[0], context));
   if (operands.type() == DType::f64) {
-    (is_backward ? backward<double> : forward<double>)(operands, lines, is_log, context);
+    (is_backward ? softmax_backward<double>
+                 : softmax_forward<double>)(operands, lines, is_log, context);
   } else {
-    (is_backward ? backward<float> : forward<float>)(operands, lines, is_log, context);
+    (is_backward ? softmax_backward<float>
+                 : softmax_forward<float>)(operands, lines, is_log, context);
   }
   operands.finish(context);
   return {};

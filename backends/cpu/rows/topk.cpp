@@ -59,7 +59,7 @@ struct Lines {
 // Keeps the best elements so far in a heap with the worst of them first: most elements need one
 // comparison.
 template <class T>
-void choose(const Lines& lines, const T* in, T* values, std::int64_t* places, Chosen* heap) {
+void choose_best(const Lines& lines, const T* in, T* values, std::int64_t* places, Chosen* heap) {
   const std::uint64_t turn = lines.smallest ? ~std::uint64_t{0} : 0;
   const auto key_at = [&](std::int64_t i) { return key_of(in[i * lines.in_step]) ^ turn; };
   for (std::int64_t i = 0; i < lines.count; ++i) {
@@ -117,11 +117,11 @@ Status run_topk(const KernelCall& call, KernelContext& context) {
         const Place place(space, line / inner);
         const std::int64_t column = line % inner;
         const std::int64_t to = place.offset[1] + column * space.inner_stride(1);
-        choose(lines,
-               in.as<T>() + place.offset[0] + column * space.inner_stride(0),
-               values.as<T>() + to,
-               places + to,
-               heap);
+        choose_best(lines,
+                    in.as<T>() + place.offset[0] + column * space.inner_stride(0),
+                    values.as<T>() + to,
+                    places + to,
+                    heap);
       }
     });
   });

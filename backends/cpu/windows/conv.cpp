@@ -104,7 +104,7 @@ TapPlans plan_phases(std::span<const TapConvolution> phases,
   return plans;
 }
 
-TapChoice choice_of(const KernelContext& context) {
+TapChoice tap_choice(const KernelContext& context) {
   const TapChoice* const choice = tap_choice_of(context.pick);
   return choice == nullptr ? TapChoice() : *choice;
 }
@@ -207,7 +207,7 @@ void add_forward(const KernelCall& call,
   phases.push(convolution);
 }
 
-Status forward(const KernelCall& call, KernelContext& context) {
+Status conv_forward(const KernelCall& call, KernelContext& context) {
   return with_epilogue(call, context, [&](const TensorView& y, const EpilogueBlocks* epilogue) {
     return run_convolution(call, y, epilogue, {}, context);
   });
@@ -277,7 +277,7 @@ Status backward_input(const KernelCall& call, KernelContext& context) {
   return with_epilogue(call, context, [&](const TensorView& y, const EpilogueBlocks* epilogue) {
     Phases phases(call.inputs[1].shape());
     add_backward(call, y, epilogue, phases);
-    return run_phases(phases.all(), choice_of(context), context);
+    return run_phases(phases.all(), tap_choice(context), context);
   });
 }
 
@@ -290,14 +290,14 @@ Status backward_weight(const KernelCall& call, KernelContext& context) {
 }
 
 // Fused calls and empty ones have no choice.
-bool has_choice(const KernelCall& call) noexcept {
+bool has_conv_choice(const KernelCall& call) noexcept {
   return call.epilogue == nullptr && call.prologue == nullptr &&
          call.outputs[0].element_count() != 0 && call.inputs[0].element_count() != 0;
 }
 
 std::vector<detail::Candidate> conv_candidates(const KernelCall& call,
                                                const KernelContext& context) {
-  if (!has_choice(call)) {
+  if (!has_conv_choice(call)) {
     return {};
   }
   Phases phases(call.inputs[1].shape());
@@ -311,12 +311,12 @@ std::vector<detail::Candidate> conv_candidates(const KernelCall& call,
 }
 
 bool allows_conv_pick(const KernelCall& call, const KernelContext& context) noexcept {
-  return tap_choice_of(context.pick) != nullptr && has_choice(call);
+  return tap_choice_of(context.pick) != nullptr && has_conv_choice(call);
 }
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kConvRows[] = {
     {.kind = OpKind::conv2d,
-     .run = &forward,
+     .run = &conv_forward,
      .supports = nullptr,
      .takes_epilogue = true,
      .candidates = &conv_candidates,
@@ -353,11 +353,11 @@ Status run_convolution(const KernelCall& call,
                        KernelContext& context) {
   Phases phases(call.inputs[1].shape());
   add_forward(call, y, epilogue, sink, phases);
-  return run_phases(phases.all(), choice_of(context), context);
+  return run_phases(phases.all(), tap_choice(context), context);
 }
 
 std::span<const KernelRow> conv_rows() noexcept {
-  return kRows;
+  return kConvRows;
 }
 
 }  // namespace hearth::cpu

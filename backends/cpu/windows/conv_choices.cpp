@@ -12,7 +12,7 @@ extern const std::uint64_t kConvText;
 
 namespace {
 
-struct Row {
+struct TapRow {
   std::string_view name;
   TapChoice choice;
 };
@@ -29,23 +29,24 @@ constexpr TapForm kRule = TapForm::by_size;
 constexpr std::int64_t kSmallPlanes = std::int64_t{64} << 10;
 
 // Ids count from 1. The first rows are tried first.
-constexpr std::array kRows = {
-    Row{"pixels-1024", {kRule, kManyPixels, 0}},
-    Row{"pixels-1024/planes-2M", {kRule, kManyPixels, kLargePlanes}},
-    Row{"by-pixels", {kPixels, 0, 0}},
-    Row{"by-channels", {kChannels, 0, 0}},
-    Row{"by-pixels/pixels-1024", {kPixels, kManyPixels, kLargePlanes}},
-    Row{"by-channels/pixels-1024", {kChannels, kManyPixels, kLargePlanes}},
-    Row{"planes-2M", {kRule, 0, kLargePlanes}},
-    Row{"pixels-128", {kRule, kFewPixels, 0}},
-    Row{"windows", {kWindows, 0, 0}},
-    Row{"windows/planes-64K", {kWindows, 0, kSmallPlanes}},
+constexpr std::array kTapRows = {
+    TapRow{"pixels-1024", {kRule, kManyPixels, 0}},
+    TapRow{"pixels-1024/planes-2M", {kRule, kManyPixels, kLargePlanes}},
+    TapRow{"by-pixels", {kPixels, 0, 0}},
+    TapRow{"by-channels", {kChannels, 0, 0}},
+    TapRow{"by-pixels/pixels-1024", {kPixels, kManyPixels, kLargePlanes}},
+    TapRow{"by-channels/pixels-1024", {kChannels, kManyPixels, kLargePlanes}},
+    TapRow{"planes-2M", {kRule, 0, kLargePlanes}},
+    TapRow{"pixels-128", {kRule, kFewPixels, 0}},
+    TapRow{"windows", {kWindows, 0, 0}},
+    TapRow{"windows/planes-64K", {kWindows, 0, kSmallPlanes}},
 };
 
 }  // namespace
 
 const TapChoice* tap_choice_of(detail::CandidateId pick) noexcept {
-  return pick == detail::kRulePick || pick > kRows.size() ? nullptr : &kRows[pick - 1U].choice;
+  return pick == detail::kRulePick || pick > kTapRows.size() ? nullptr
+                                                             : &kTapRows[pick - 1U].choice;
 }
 
 std::vector<detail::Candidate> tap_candidates(
@@ -53,12 +54,15 @@ std::vector<detail::Candidate> tap_candidates(
   std::vector<TapPlans> known{plan(TapChoice())};
   std::vector<detail::Candidate> list{
       {.id = detail::kRulePick, .bits = kTapSums, .text_hash = kConvText, .name = "rule"}};
-  for (detail::CandidateId id = 1; id <= kRows.size(); ++id) {
-    const Row& row = kRows[id - 1U];
+  for (std::size_t i = 0; i < kTapRows.size(); ++i) {
+    const TapRow& row = kTapRows[i];
     TapPlans plans = plan(row.choice);
     if (std::ranges::find(known, plans) == known.end()) {
       known.push_back(std::move(plans));
-      list.push_back({.id = id, .bits = kTapSums, .text_hash = kConvText, .name = row.name});
+      list.push_back({.id = static_cast<detail::CandidateId>(i + 1),
+                      .bits = kTapSums,
+                      .text_hash = kConvText,
+                      .name = row.name});
     }
   }
   if (list.size() == 1) {

@@ -13,11 +13,10 @@ namespace hearth::cpu {
 namespace {
 
 // A part must take longer than waking a core (34 µs), whether products or memory limit it.
-constexpr double kPartFlops = 16e6;
-constexpr double kPartBytes = 1e6;
-constexpr std::int64_t kMaxParts = 64;
+constexpr double kTapPartFlops = 16e6;
+constexpr double kTapPartBytes = 1e6;
 // Enough work to share with an awake thread: about 5 µs.
-constexpr double kSharedFlops = 4e5;
+constexpr double kSharedTapFlops = 4e5;
 // A block's planes stay in the second-level cache, its results in the first-level cache.
 constexpr std::int64_t kPlaneBytes = 1 << 19;
 constexpr std::int64_t kBlockPixels = 256;
@@ -27,10 +26,6 @@ constexpr std::int64_t kResultBytes = 1 << 17;
 constexpr std::int64_t kDepth = 192;
 // Cost of transposing a block of results, in steps of depth.
 constexpr std::int64_t kTurnDepth = 8;
-
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return (size + most - 1) / most;
-}
 
 // Partial sums of a tile whose depth has more than kMostBlocks blocks.
 template <class T>
@@ -173,8 +168,8 @@ class Convolution {
         static_cast<double>(conv_.y.shape()[0] * conv_.groups * conv_.rows * conv_.columns);
     const double bytes = static_cast<double>(conv_.x.element_count() + conv_.y.element_count()) *
                          static_cast<double>(size_bytes(conv_.y.dtype));
-    auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
-    if (wanted_parts <= 1 && flops >= kSharedFlops) {
+    auto wanted_parts = static_cast<std::int64_t>(flops / kTapPartFlops + bytes / kTapPartBytes);
+    if (wanted_parts <= 1 && flops >= kSharedTapFlops) {
       awake_threads_ = awake_threads();
       wanted_parts = awake_threads_;
     }
@@ -545,7 +540,9 @@ class Convolution {
 };
 
 template <class T>
-Status run(const TapConvolution& convolution, const TapChoice& choice, KernelContext& context) {
+Status run_taps(const TapConvolution& convolution,
+                const TapChoice& choice,
+                KernelContext& context) {
   Convolution<T> work(
       convolution, context.isa, choice, [&] { return context.arena.awake_threads(); });
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
@@ -556,10 +553,10 @@ Status run(const TapConvolution& convolution, const TapChoice& choice, KernelCon
 }  // namespace
 
 bool PlaneCut::is_whole(int cores) const noexcept {
-  const auto wanted = static_cast<std::int64_t>(flops / kPartFlops);
-  const std::int64_t needed = flops < kSharedFlops ? 1
-                              : wanted <= 1        ? cores
-                                                   : std::min<std::int64_t>(wanted, 2 * cores);
+  const auto wanted = static_cast<std::int64_t>(flops / kTapPartFlops);
+  const std::int64_t needed = flops < kSharedTapFlops ? 1
+                              : wanted <= 1           ? cores
+                                                      : std::min<std::int64_t>(wanted, 2 * cores);
   return (cores == 1 || planes >= needed) && input_bytes <= kPlaneBytes &&
          result_bytes <= kResultBytes;
 }
@@ -588,8 +585,8 @@ Status run_tap_convolution(const TapConvolution& convolution,
   if (convolution.y.element_count() == 0 || convolution.rows == 0 || convolution.columns == 0) {
     return {};
   }
-  return convolution.x.dtype == DType::f64 ? run<double>(convolution, choice, context)
-                                           : run<float>(convolution, choice, context);
+  return convolution.x.dtype == DType::f64 ? run_taps<double>(convolution, choice, context)
+                                           : run_taps<float>(convolution, choice, context);
 }
 
 }  // namespace hearth::cpu

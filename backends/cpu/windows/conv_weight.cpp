@@ -12,23 +12,18 @@ namespace hearth::cpu {
 namespace {
 
 // A part must take longer than waking a core (34 µs), whether products or memory limit it.
-constexpr double kPartFlops = 16e6;
-constexpr double kPartBytes = 1e6;
-constexpr std::int64_t kMaxParts = 64;
+constexpr double kWeightPartFlops = 16e6;
+constexpr double kWeightPartBytes = 1e6;
 // Limit of the sums of all parts together.
 constexpr std::int64_t kSumBytes = 32 << 20;
 // Elements joined by one task.
-constexpr std::int64_t kJoinElements = 1 << 16;
+constexpr std::int64_t kWeightJoinElements = 1 << 16;
 // Pixels of one block of rows.
-constexpr std::int64_t kBlockPixels = 320;
+constexpr std::int64_t kWeightBlockPixels = 320;
 // A longer row is cut: limit of the products that a tile adds to one another.
-constexpr std::int64_t kMostPixels = 512;
+constexpr std::int64_t kMostTilePixels = 512;
 // With fewer input channels, a tile holds several taps beside the channels.
 constexpr std::int64_t kFewInputs = 8;
-
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return (size + most - 1) / most;
-}
 
 // sum[group][tap][c][o] = Σ_pixel x[pixel + tap][c]·grad[pixel][o], with both transposed to
 // channels innermost. With few input channels the rows (tap, c) are gathered for each pixel
@@ -103,11 +98,12 @@ class WeightGradient {
     block_.column_stride = attributes_.stride[1];
     block_.phase_columns =
         columns_ + (kernel_[1] - 1) * attributes_.dilation[1] / attributes_.stride[1];
-    block_rows_ = parts(rows_, parts(rows_, std::max<std::int64_t>(1, kBlockPixels / columns_)));
+    block_rows_ =
+        parts(rows_, parts(rows_, std::max<std::int64_t>(1, kWeightBlockPixels / columns_)));
     block_.rows =
         (block_rows_ - 1) * attributes_.stride[0] + (kernel_[0] - 1) * attributes_.dilation[0] + 1;
     pixels_ = block_rows_ * columns_;
-    depth_ = even_part(pixels_, kMostPixels);
+    depth_ = even_part(pixels_, kMostTilePixels);
     sum_elements_ = groups_ * taps_ * inputs_ * padded_outputs_;
     const double flops = 2.0 * static_cast<double>(sum_elements_) *
                          static_cast<double>(x_.shape()[0] * rows_ * columns_);
@@ -115,10 +111,10 @@ class WeightGradient {
         kSumBytes / std::max<std::int64_t>(1, sum_elements_ * kElementBytes), 1, kMaxParts);
     const double bytes = static_cast<double>(x_.element_count() + grad_.element_count()) *
                          static_cast<double>(size_bytes(x_.dtype));
-    part_count_ =
-        std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes),
-                                 1,
-                                 std::min(most, x_.shape()[0]));
+    part_count_ = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(flops / kWeightPartFlops + bytes / kWeightPartBytes),
+        1,
+        std::min(most, x_.shape()[0]));
     // Shared: offsets | weights before they are narrowed.
     weights_at_ = whole_lines(pixels_ * std::int64_t{sizeof(std::int64_t)});
     shared_bytes_ =
@@ -270,27 +266,28 @@ class WeightGradient {
   // Adds the parts in order and stores them in the order of the weights.
   void join(std::byte* parts_begin, std::int64_t used, T* staged, Arena& arena) const {
     T* sums = reinterpret_cast<T*>(parts_begin);
-    arena.parallel_for(sum_elements_, kJoinElements, [&](std::int64_t begin, std::int64_t end) {
-      if (has_totals_) {
-        double* const totals = totals_of(parts_begin);
-        for (std::int64_t part = 1; part < used; ++part) {
-          const double* const more = totals_of(parts_begin + part * part_bytes_);
-          for (std::int64_t i = begin; i < end; ++i) {
-            totals[i] += more[i];
+    arena.parallel_for(
+        sum_elements_, kWeightJoinElements, [&](std::int64_t begin, std::int64_t end) {
+          if (has_totals_) {
+            double* const totals = totals_of(parts_begin);
+            for (std::int64_t part = 1; part < used; ++part) {
+              const double* const more = totals_of(parts_begin + part * part_bytes_);
+              for (std::int64_t i = begin; i < end; ++i) {
+                totals[i] += more[i];
+              }
+            }
+            for (std::int64_t i = begin; i < end; ++i) {
+              sums[i] = static_cast<T>(totals[i]);
+            }
+            return;
           }
-        }
-        for (std::int64_t i = begin; i < end; ++i) {
-          sums[i] = static_cast<T>(totals[i]);
-        }
-        return;
-      }
-      for (std::int64_t part = 1; part < used; ++part) {
-        const T* more = reinterpret_cast<const T*>(parts_begin + part * part_bytes_);
-        for (std::int64_t i = begin; i < end; ++i) {
-          sums[i] += more[i];
-        }
-      }
-    });
+          for (std::int64_t part = 1; part < used; ++part) {
+            const T* more = reinterpret_cast<const T*>(parts_begin + part * part_bytes_);
+            for (std::int64_t i = begin; i < end; ++i) {
+              sums[i] += more[i];
+            }
+          }
+        });
     const bool direct = weight_.dtype == dtype_of<T>;
     T* to = direct ? reinterpret_cast<T*>(weight_.data) : staged;
     for (std::int64_t group = 0; group < groups_; ++group) {
@@ -345,11 +342,11 @@ class WeightGradient {
 };
 
 template <class T>
-Status run(const TensorView& x,
-           const TensorView& grad,
-           const TensorView& weight,
-           const ConvAttributes& attributes,
-           KernelContext& context) {
+Status run_tile_gradient(const TensorView& x,
+                         const TensorView& grad,
+                         const TensorView& weight,
+                         const ConvAttributes& attributes,
+                         KernelContext& context) {
   WeightGradient<T> work(x, grad, weight, attributes, context.isa);
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
@@ -383,8 +380,8 @@ Status run_conv_backward_weight(const TensorView& x,
   if (has_few_channels(weight.shape(), attributes.groups)) {
     return run_window_backward_weight(visited, grad, weight, steps, context);
   }
-  return x.dtype == DType::f64 ? run<double>(visited, grad, weight, steps, context)
-                               : run<float>(visited, grad, weight, steps, context);
+  return x.dtype == DType::f64 ? run_tile_gradient<double>(visited, grad, weight, steps, context)
+                               : run_tile_gradient<float>(visited, grad, weight, steps, context);
 }
 
 }  // namespace hearth::cpu

@@ -9,7 +9,7 @@ namespace hearth::cpu {
 namespace {
 
 // With larger planes, tiles over rows of pixels are as fast, and copy nothing twice.
-constexpr std::int64_t kMostPixels = 256;
+constexpr std::int64_t kMostProductPixels = 256;
 
 // Planes of an operand that lie one after the other, pixels without gaps.
 bool is_flat(const TensorView& planes) {
@@ -104,10 +104,10 @@ class WeightProduct {
 };
 
 template <class T>
-Status run(const TensorView& x,
-           const TensorView& grad,
-           const TensorView& weight,
-           KernelContext& context) {
+Status run_product_gradient(const TensorView& x,
+                            const TensorView& grad,
+                            const TensorView& weight,
+                            KernelContext& context) {
   WeightProduct<T> work(x, grad, weight, context.isa);
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
@@ -123,16 +123,16 @@ bool is_weight_product(const TensorView& x,
   const std::int64_t pixels = x.shape()[2] * x.shape()[3];
   return weight.shape()[2] == 1 && weight.shape()[3] == 1 && attributes.groups == 1 &&
          attributes.stride[0] == 1 && attributes.stride[1] == 1 && attributes.padding[0] == 0 &&
-         attributes.padding[1] == 0 && is_flat(x) && is_flat(grad) && pixels <= kMostPixels &&
-         x.shape()[0] * pixels <= kMostDepth;
+         attributes.padding[1] == 0 && is_flat(x) && is_flat(grad) &&
+         pixels <= kMostProductPixels && x.shape()[0] * pixels <= kMostDepth;
 }
 
 Status run_weight_product(const TensorView& x,
                           const TensorView& grad,
                           const TensorView& weight,
                           KernelContext& context) {
-  return x.dtype == DType::f64 ? run<double>(x, grad, weight, context)
-                               : run<float>(x, grad, weight, context);
+  return x.dtype == DType::f64 ? run_product_gradient<double>(x, grad, weight, context)
+                               : run_product_gradient<float>(x, grad, weight, context);
 }
 
 }  // namespace hearth::cpu

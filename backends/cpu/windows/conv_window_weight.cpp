@@ -13,15 +13,10 @@ namespace {
 // Products of channels in a group: tiles waste less with more.
 constexpr std::int64_t kFewProducts = 4;
 // A part must take longer than waking a core (34 µs), whether products or memory limit it.
-constexpr double kPartFlops = 8e6;
-constexpr double kPartBytes = 1e6;
-constexpr std::int64_t kMaxParts = 64;
+constexpr double kWindowWeightPartFlops = 8e6;
+constexpr double kWindowWeightPartBytes = 1e6;
 // The copied inputs and gradients of a block stay in the first-level cache.
 constexpr std::int64_t kBlockBytes = 24 << 10;
-
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return (size + most - 1) / most;
-}
 
 template <class T>
 class WindowWeightGradient {
@@ -88,10 +83,10 @@ class WindowWeightGradient {
     const double flops = 2.0 * static_cast<double>(groups_ * group_sums_) * terms;
     const double bytes = static_cast<double>(x_.element_count() + grad_.element_count()) *
                          static_cast<double>(size_bytes(x_.dtype));
-    part_count_ =
-        std::clamp<std::int64_t>(static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes),
-                                 1,
-                                 std::min(kMaxParts, groups_));
+    part_count_ = std::clamp<std::int64_t>(
+        static_cast<std::int64_t>(flops / kWindowWeightPartFlops + bytes / kWindowWeightPartBytes),
+        1,
+        std::min(kMaxParts, groups_));
     block_groups_ = std::clamp<std::int64_t>(
         kBlockBytes / (row_bytes * block_rows_), 1, parts(groups_, part_count_));
     // Shared: offsets | weights before they are narrowed.
@@ -248,11 +243,11 @@ class WindowWeightGradient {
 };
 
 template <class T>
-Status run(const TensorView& x,
-           const TensorView& grad,
-           const TensorView& weight,
-           const ConvAttributes& attributes,
-           KernelContext& context) {
+Status run_window_gradient(const TensorView& x,
+                           const TensorView& grad,
+                           const TensorView& weight,
+                           const ConvAttributes& attributes,
+                           KernelContext& context) {
   WindowWeightGradient<T> work(x, grad, weight, attributes, context.isa);
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
   work.run(scratch, context.arena);
@@ -270,8 +265,8 @@ Status run_window_backward_weight(const TensorView& x,
                                   const TensorView& weight,
                                   const ConvAttributes& attributes,
                                   KernelContext& context) {
-  return x.dtype == DType::f64 ? run<double>(x, grad, weight, attributes, context)
-                               : run<float>(x, grad, weight, attributes, context);
+  return x.dtype == DType::f64 ? run_window_gradient<double>(x, grad, weight, attributes, context)
+                               : run_window_gradient<float>(x, grad, weight, attributes, context);
 }
 
 }  // namespace hearth::cpu

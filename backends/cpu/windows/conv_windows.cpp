@@ -14,19 +14,14 @@ namespace {
 // A tile reads inputs once for up to 14 channels, a vector along rows once for up to 8 rows.
 constexpr std::int64_t kFewOutputs = 2;
 // A part must take longer than waking a core (34 µs), whether products or memory limit it.
-constexpr double kPartFlops = 8e6;
-constexpr double kPartBytes = 1e6;
-constexpr std::int64_t kMaxParts = 64;
+constexpr double kWindowPartFlops = 8e6;
+constexpr double kWindowPartBytes = 1e6;
 // Enough work to share with an awake thread: about 5 µs.
-constexpr double kSharedFlops = 2e5;
+constexpr double kSharedWindowFlops = 2e5;
 // The copied inputs of a unit stay in the first-level cache.
 constexpr std::int64_t kUnitBytes = 16 << 10;
 // Rows of at least this number of columns begin at cache lines.
 constexpr std::int64_t kWideColumns = 32;
-
-constexpr std::int64_t parts(std::int64_t size, std::int64_t most) {
-  return (size + most - 1) / most;
-}
 
 template <class T>
 class WindowConvolution {
@@ -130,8 +125,9 @@ class WindowConvolution {
                          static_cast<double>(conv_.y_row_step * conv_.y_column_step);
     const double bytes = static_cast<double>(conv_.x.element_count() + conv_.y.element_count()) *
                          static_cast<double>(size_bytes(conv_.y.dtype));
-    auto wanted_parts = static_cast<std::int64_t>(flops / kPartFlops + bytes / kPartBytes);
-    if (wanted_parts <= 1 && flops >= kSharedFlops) {
+    auto wanted_parts =
+        static_cast<std::int64_t>(flops / kWindowPartFlops + bytes / kWindowPartBytes);
+    if (wanted_parts <= 1 && flops >= kSharedWindowFlops) {
       awake_threads_ = awake_threads();
       wanted_parts = awake_threads_;
     }
@@ -483,9 +479,9 @@ class WindowConvolution {
 };
 
 template <class T>
-Status run(std::span<const TapConvolution> phases,
-           const TapChoice& choice,
-           KernelContext& context) {
+Status run_windows(std::span<const TapConvolution> phases,
+                   const TapChoice& choice,
+                   KernelContext& context) {
   WindowConvolution<T> work(
       phases, context.isa, choice, [&] { return context.arena.awake_threads(); });
   HEARTH_TRY(std::byte* const scratch, context.scratch.take_all(work.scratch_bytes()));
@@ -532,8 +528,8 @@ TapPlan plan_window_convolution(std::span<const TapConvolution> phases,
 Status run_window_convolution(std::span<const TapConvolution> phases,
                               const TapChoice& choice,
                               KernelContext& context) {
-  return phases.front().x.dtype == DType::f64 ? run<double>(phases, choice, context)
-                                              : run<float>(phases, choice, context);
+  return phases.front().x.dtype == DType::f64 ? run_windows<double>(phases, choice, context)
+                                              : run_windows<float>(phases, choice, context);
 }
 
 }  // namespace hearth::cpu

@@ -20,7 +20,6 @@ namespace {
 
 // Elements of one part: about 40 µs.
 constexpr std::int64_t kPartElements = 1 << 16;
-constexpr std::int64_t kMaxParts = 64;
 // Enough work to share with an awake thread: about 2 µs.
 constexpr std::int64_t kSharedElements = 1 << 13;
 // Inputs of at least this size are computed plane by plane: bench BM_Prologue_Pool.
@@ -383,7 +382,7 @@ Status pool(const KernelCall& call, KernelContext& context) {
 // Refuses producers of rows, which would have to compute their rows whole: the input is computed
 // plane by plane. An input that fits the caches stays there until the pool reads it; pieces would
 // only cost time.
-Support supports_producer(const KernelCall& call, const KernelContext& context) {
+Support supports_pool_producer(const KernelCall& call, const KernelContext& context) {
   if (call.prologue->call->op.kind() == OpKind::conv2d) {
     return supports_conv_pool(call, context);
   }
@@ -396,29 +395,29 @@ Support supports_producer(const KernelCall& call, const KernelContext& context) 
   return PrologueRows::supports(*call.prologue, 0, context);
 }
 
-constexpr std::array kProducers = {OpKind::expression, OpKind::conv2d};
+constexpr std::array kPoolProducers = {OpKind::expression, OpKind::conv2d};
 
-constexpr KernelRow kRows[] = {
+constexpr KernelRow kPoolRows[] = {
     {.kind = OpKind::max_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
-     .producers = kProducers,
-     .supports_prologue = &supports_producer},
+     .producers = kPoolProducers,
+     .supports_prologue = &supports_pool_producer},
     {.kind = OpKind::max_pool2d_backward, .run = &pool, .supports = nullptr},
     {.kind = OpKind::avg_pool2d,
      .run = &pool,
      .supports = nullptr,
      .takes_epilogue = true,
-     .producers = kProducers,
-     .supports_prologue = &supports_producer},
+     .producers = kPoolProducers,
+     .supports_prologue = &supports_pool_producer},
     {.kind = OpKind::avg_pool2d_backward, .run = &pool, .supports = nullptr},
 };
 
 }  // namespace
 
 std::span<const KernelRow> pool_rows() noexcept {
-  return kRows;
+  return kPoolRows;
 }
 
 }  // namespace hearth::cpu

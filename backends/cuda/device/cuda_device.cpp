@@ -79,6 +79,8 @@ Status CudaDevice::read_limits() {
   limits_.has_warp_products = architecture() >= 80;
   limits_.takes_cuda = true;
   limits_.has_product_library = true;  // if the first product finds it
+  limits_.row_elements = 16;  // softmax of rows of 1,024 on an H200: 131 us, with 32 188 us
+  limits_.least_part = 64;    // an MLP's step on an H200: 195 us, with 256 221 us (13 runs)
   constexpr int kFirstWithTf32 = 80;
   limits_.allows_tf32 = options_.allows_tf32 && architecture() >= kFirstWithTf32;
   limits_.interprets_always = options_.interprets_always;

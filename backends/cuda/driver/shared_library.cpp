@@ -55,7 +55,7 @@ std::vector<std::string> wheel_roots() {
   return roots;
 }
 
-std::vector<std::string> folders_of(const LibrarySearch& search) {
+std::vector<std::string> searched_folders(const LibrarySearch& search) {
   std::vector<std::string> folders;
   for (const std::string& root : wheel_roots()) {
     for (const char* const folder : search.wheel_folders) {
@@ -106,7 +106,7 @@ Result<SharedLibrary> open_library(const LibrarySearch& search, const std::strin
       return *std::move(library);
     }
   }
-  const std::vector<std::string> folders = folders_of(search);
+  const std::vector<std::string> folders = searched_folders(search);
   if (auto library = first_in(folders, search.names)) {
     return *std::move(library);
   }

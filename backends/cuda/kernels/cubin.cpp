@@ -1,9 +1,11 @@
 #include "cubin.hpp"
 
-#include <array>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
+
+#include "program_errors.hpp"
 
 namespace hearth::cuda {
 namespace {
@@ -34,6 +36,13 @@ struct Program {
   }
 };
 
+// NVRTC from 12.4 on compiles without the types of textures and of CUDA's runtime, which kernels of
+// programs may name. The first step of a GPT-2 took 2.3 s in place of 2.8 on an H200.
+bool is_minimal(const NvrtcApi& api, std::string_view text) {
+  constexpr int kFirstWithMinimal = 12040;
+  return api.version >= kFirstWithMinimal && !has_program_lines(text);
+}
+
 }  // namespace
 
 // Cubins of sm_90 alone may use what the letter stands for.
@@ -48,7 +57,11 @@ Cubin compile_text(const NvrtcApi& api, const std::string& architecture, const s
     return {.log = "no program"};
   }
   const std::string target = fmt::format("--gpu-architecture={}", architecture);
-  const std::array options = {target.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
+  std::vector<const char*> options = {
+      target.c_str(), "--std=c++17", "--fmad=false", "-default-device"};
+  if (is_minimal(api, text)) {
+    options.push_back("--minimal");
+  }
   if (api.nvrtcCompileProgram(program.handle, static_cast<int>(options.size()), options.data()) !=
       0) {
     return {.log = program.log()};

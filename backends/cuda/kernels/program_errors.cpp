@@ -71,6 +71,10 @@ std::string wrong_whole(std::string_view log, std::string_view own) {
 
 }  // namespace
 
+bool has_program_lines(std::string_view text) noexcept {
+  return text.find(kBegin) != std::string_view::npos;
+}
+
 std::string program_errors(std::string_view log, std::string_view text) {
   const std::size_t at = text.find(kBegin);
   std::string_view own;

@@ -96,11 +96,12 @@ std::string cuda_text(std::string_view text) {
   const std::size_t at = text.find(gpu::kPreludePlace);
   const std::string_view front = text.substr(0, at);
   const std::string_view body = text.substr(at + gpu::kPreludePlace.size());
-  return fmt::format("{}{}{}{}struct Kernel {{\n{}{}}};\n}}  // namespace hearth_kernel\n{}",
+  return fmt::format("{}{}{}{}{}struct Kernel {{\n{}{}}};\n}}  // namespace hearth_kernel\n{}",
                      front,
                      kMachine,
                      kTypes,
                      kWords,
+                     kMath,
                      with_literals(gpu::prelude_functions()),
                      body_of(body),
                      kEntry);

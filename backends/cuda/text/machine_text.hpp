@@ -53,6 +53,11 @@ FN uint atomicCompSwap(uint& at, uint expected, uint wanted) {
 FN uint atomicAdd(uint& at, uint x) { return ::atomicAdd(&at, x); }
 FN void* global_memory(uint64_t address) { return __cvta_global_to_generic(address); }
 FN uint shared_address(const void* at) { return (uint)__cvta_generic_to_shared(at); }
+FN uint64_t global_address(const void* at) { return __cvta_generic_to_global(at); }
+FN float exp2(float x) { return ::exp2f(x); }
+FN float log2(float x) { return ::__log2f(x); }
+FN float near_div(float a, float b) { return ::__fdividef(a, b); }
+#define OF_MATH_LIBRARY(name) ::name
 #else
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
@@ -95,16 +100,29 @@ FN void* global_memory(uint64_t address) { return (void*)(__attribute__((address
 FN uint shared_address(const void* at) {
   return (uint)(uint64_t)(__attribute__((address_space(3))) const void*)at;
 }
-#endif
-FN float exp2(float x) {
-  float y;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+FN uint64_t global_address(const void* at) {
+  return (uint64_t)(__attribute__((address_space(1))) const void*)at;
 }
-FN float log2(float x) {
-  float y;
-  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+FN float exp2(float x) { return __nvvm_ex2_approx_f(x); }
+FN float log2(float x) { return __nvvm_lg2_approx_f(x); }
+FN float near_div(float a, float b) { return __nvvm_div_approx_f(a, b); }
+#define OF_MATH_LIBRARY(name) __nv_##name
+#define DECLARED(name) \
+  extern "C" __device__ float __nv_##name##f(float); \
+  extern "C" __device__ double __nv_##name(double);
+DECLARED(exp) DECLARED(log) DECLARED(log1p) DECLARED(expm1)
+DECLARED(sin) DECLARED(cos) DECLARED(tanh) DECLARED(erf)
+extern "C" __device__ float __nv_powf(float, float);
+extern "C" __device__ double __nv_pow(double, double);
+#endif
+// One store of 16 or 8 bytes. Of words that were floats the compiler makes four stores.
+FN void store_16(void* to, uint x, uint y, uint z, uint w) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :: "l"(global_address(to)), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+FN void store_8(void* to, uint x, uint y) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+               :: "l"(global_address(to)), "r"(x), "r"(y) : "memory");
 }
 // Copies a word of 16 or 4 bytes to shared memory while the kernel goes on, or zeros. A barrier
 // behind wait_copies() lets the block's threads see the words. copies_end() ends a group of copies;
@@ -145,6 +163,14 @@ FN void load_matrices_turned(uint* to, const void* row) {
   }
 HEARTH_WARP_PRODUCT(multiply_f16, "f16")
 HEARTH_WARP_PRODUCT(multiply_bf16, "bf16")
+#if __CUDA_ARCH__ >= 800
+#define CONVERTS_BF16
+FN uint pack_bf16(float low, float high) {
+  uint y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+  return y;
+}
+#endif
 FN uint half_of_float(float x) {
   unsigned short y;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));

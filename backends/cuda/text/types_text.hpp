@@ -193,6 +193,11 @@ template <class T, int n> FN void add_product(Vec<T, n>& sum, T a, Vec<T, n> b) 
   sum = fma(Vec<T, n>(a), b, sum);
 }
 #define ADD_PRODUCT(sum, a, b) add_product(sum, a, b)
+FN float mul_add(float a, float b, float c) { return fma(a, b, c); }
+FN float mul_sub(float a, float b, float c) { return fma(a, b, -c); }
+// Computes both values: of `c ? a : b` the compiler makes a branch where one is long.
+FN float choose(bool takes_first, float a, float b) { return takes_first ? a : b; }
+#define CHOOSE(takes_first, a, b) choose(takes_first, a, b)
 // NVRTC 13.0 never ends on some functions that return one of two vectors from two places.
 #define RETURN_EITHER(T, takes_first, a, b) \
   T value = a; \
@@ -216,9 +221,30 @@ template <class T> FN Vec<T, 3> vec_of(T a, T b, T c) { return Vec<T, 3>(a, b, c
   struct name { T* v; FN explicit name(uint64_t address) : v((T*)global_memory(address)) {} }
 #define READ_BUFFER(name, T, align) BUFFER(name, const T, align)
 #define WRITE_BUFFER(name, T, align) BUFFER(name, T, align)
+template <class T> FN void put(T& at, T x) { at = x; }
+FN void put(uvec2& at, uvec2 x) { store_8(&at, x.x, x.y); }
+FN void put(uvec4& at, uvec4 x) { store_16(&at, x.x, x.y, x.z, x.w); }
+FN void put(vec4& at, vec4 x) {
+  store_16(&at, floatBitsToUint(x.x), floatBitsToUint(x.y), floatBitsToUint(x.z),
+           floatBitsToUint(x.w));
+}
+// An element of memory.
+template <class T> struct Place {
+  T& at;
+  FN explicit Place(uint64_t address) : at(*(T*)global_memory(address)) {}
+  FN operator T() const { return at; }
+  FN Place& operator=(T x) {
+    put(at, x);
+    return *this;
+  }
+};
 #define BUFFER_ONE(name, T, align) \
-  struct name { T& v; FN explicit name(uint64_t address) : v(*(T*)global_memory(address)) {} }
-#define READ_BUFFER_ONE(name, T, align) BUFFER_ONE(name, const T, align)
+  struct name { Place<T> v; FN explicit name(uint64_t address) : v(address) {} }
+#define READ_BUFFER_ONE(name, T, align) \
+  struct name { \
+    const T& v; \
+    FN explicit name(uint64_t address) : v(*(const T*)global_memory(address)) {} \
+  }
 #define WRITE_BUFFER_ONE(name, T, align) BUFFER_ONE(name, T, align)
 #define BUFFER_HALVES(name, T, align) \
   struct name { \
@@ -241,6 +267,48 @@ template <class T> FN Vec<T, 3> vec_of(T a, T b, T c) { return Vec<T, 3>(a, b, c
 #define WARP_NUMBER (THREAD / 32u)
 #define WARP_SIZE 32u
 #define WARP_COUNT ((GROUP_THREADS + 31u) / 32u)
+)";
+
+// Functions of gpu/text/glsl_math.hpp by CUDA's math library. Largest errors in units in the last
+// place: pow 4, sin, cos, tanh and erf 2, the others 1 (CUDA C++ Programming Guide, Mathematical
+// Functions). Quotients and square roots are rounded once, but m_div_by may be one unit off where
+// an operand or the result is next to an end of float's range. The library's tanh and erf of float
+// branch in each element, so those of glsl_math stay.
+inline constexpr std::string_view kMath = R"(
+#define HAS_MATH
+template <class T> FN T m_div(T a, T b) { return a / b; }
+// A divisor that is the same for all elements, with its reciprocal. A scale keeps that in range.
+#define NEW_DIVISOR(name, number) const Divisor name = Divisor(number);
+#define DIVISOR(name, number) name
+struct Divisor {
+  float scale, number, reciprocal, near_reciprocal;
+  FN static float scale_of(float b) {
+    const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
+    return exponent < 27u ? 1.152921504606847e18f : exponent > 227u ? 8.673617379884035e-19f : 1.0f;
+  }
+  FN explicit Divisor(float b)
+      : scale(scale_of(b)), number(b * scale), reciprocal(1.0f / number),
+        near_reciprocal(near_div(1.0f, number)) {}
+};
+FN float m_div_by(float a, Divisor b) {
+  const float near = a * b.reciprocal;
+  const float better = fma(fma(-near, b.number, a), b.reciprocal, near);
+  return (abs(near) > 0.0f && abs(near) < uintBitsToFloat(0x7f800000u) ? better : near) * b.scale;
+}
+template <class T> FN T m_sqrt(T x) { return sqrt(x); }
+#define MATH_FUNCTION(name) \
+FN float m_##name(float x) { return OF_MATH_LIBRARY(name##f)(x); } \
+FN double m_##name(double x) { return OF_MATH_LIBRARY(name)(x); }
+MATH_FUNCTION(exp)
+MATH_FUNCTION(log)
+MATH_FUNCTION(log1p)
+MATH_FUNCTION(expm1)
+MATH_FUNCTION(sin)
+MATH_FUNCTION(cos)
+FN double m_tanh(double x) { return OF_MATH_LIBRARY(tanh)(x); }
+FN double m_erf(double x) { return OF_MATH_LIBRARY(erf)(x); }
+FN float m_pow(float x, float y) { return OF_MATH_LIBRARY(powf)(x, y); }
+FN double m_pow(double x, double y) { return OF_MATH_LIBRARY(pow)(x, y); }
 )";
 
 }  // namespace hearth::cuda

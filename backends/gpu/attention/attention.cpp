@@ -13,13 +13,7 @@
 namespace hearth::gpu {
 namespace {
 
-using Operands = AttentionOperands;
-
-std::uint64_t address_of(const TensorView& view) noexcept {
-  return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
-}
-
-Status refuse_guard() {
+Status refuse_attention_guard() {
   return Error{.code = ErrorCode::unsupported, .text = "attention joins no update group"};
 }
 
@@ -27,13 +21,13 @@ Status refuse_guard() {
 
 Status encode_attention(const KernelCall& call, KernelEncoder& encoder) {
   if (encoder.guard() != 0) {
-    return refuse_guard();
+    return refuse_attention_guard();
   }
   const bool has_statistics = call.outputs.size() > 1 && call.outputs[1].element_count() > 0;
   if (call.outputs[0].element_count() == 0 && !has_statistics) {
     return {};
   }
-  Operands operands(call, 0, 3);
+  AttentionOperands operands(call, 0, 3);
   operands.finish();
   return encode_attention_pass(AttentionPass::forward,
                                operands,
@@ -44,12 +38,12 @@ Status encode_attention(const KernelCall& call, KernelEncoder& encoder) {
 
 Status encode_attention_backward(const KernelCall& call, KernelEncoder& encoder) {
   if (encoder.guard() != 0) {
-    return refuse_guard();
+    return refuse_attention_guard();
   }
-  Operands operands(call, 1, 6);
-  operands.add_rows(Operands::grad, call.inputs[0]);
-  operands.add_rows(Operands::y, call.inputs[4]);
-  operands.add_rows(Operands::statistics, call.inputs[5]);
+  AttentionOperands operands(call, 1, 6);
+  operands.add_rows(AttentionOperands::grad, call.inputs[0]);
+  operands.add_rows(AttentionOperands::y, call.inputs[4]);
+  operands.add_rows(AttentionOperands::statistics, call.inputs[5]);
   operands.finish();
   const std::int64_t rows = operands.heads.count() * operands.rows();
   AttentionResults results;

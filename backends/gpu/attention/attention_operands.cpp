@@ -7,7 +7,7 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
+constexpr std::int64_t kNarrowOffset = std::int64_t{1} << 30;
 /// Axes before the rows: most calls have no more, and share a shader.
 constexpr int kPaddedRank = 2;
 
@@ -76,12 +76,12 @@ void AttentionOperands::finish() noexcept {
   const std::int64_t widest = std::max({width, value_width, keys, std::int64_t{1}});
   const std::int64_t longest = std::max(queries, keys);
   heads.pad(kPaddedRank);
-  wide = heads.count() * std::max(rows(), keys) >= kNarrow / widest;
+  wide = heads.count() * std::max(rows(), keys) >= kNarrowOffset / widest;
   for (std::size_t place = 0; place < kPlaces; ++place) {
     const AttentionMatrix& each = matrices[place];
     wide = wide || heads.reach(static_cast<int>(place)) + group * std::abs(each.head) +
                            longest * std::abs(each.row) + widest * std::abs(each.column) >=
-                       kNarrow;
+                       kNarrowOffset;
   }
 }
 

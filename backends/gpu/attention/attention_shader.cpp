@@ -31,16 +31,16 @@ namespace {
 
 using Operands = AttentionOperands;
 
-constexpr int kSlice = 16;            // SLICE of the text
-constexpr int kMostColumns = 128;     // of a result in a workgroup's registers
-constexpr std::int64_t kNarrow = 64;  // columns that leave room for two results in registers
-constexpr int kFlatThreads = 128;     // of kernels without tiles
+constexpr int kSlice = 16;                   // SLICE of the text
+constexpr int kMostColumns = 128;            // of a result in a workgroup's registers
+constexpr std::int64_t kNarrowColumns = 64;  // columns that leave room for two results in registers
+constexpr int kFlatThreads = 128;            // of kernels without tiles
 /// Rows of both sides of a tile on drivers in software, if one side has at most 32 rows. Their
 /// compilers take seconds for a shader.
 constexpr int kSoftwareTile = 16;
 /// Rows that such tiles loop over at most: drivers leave longer loops early (LoopWatch).
 constexpr std::int64_t kShortInSoftware = 512;
-constexpr std::int64_t kMostSplits = 64;
+constexpr std::int64_t kMostKeySplits = 64;
 constexpr std::int64_t kLeastChunk = 256;  // keys that are worth a separate part
 
 /// The kernels of this file; the first three are those of AttentionPass.
@@ -63,10 +63,6 @@ struct Tiling {
   }
   [[nodiscard]] int columns() const noexcept { return other * blocks; }
 };
-
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
-}
 
 int tile_of(std::int64_t rows, int most) noexcept {
   return rows <= 16 ? 16 : std::min(rows <= 32 ? 32 : 64, most);
@@ -134,10 +130,10 @@ Tiling warp_tiling(AttentionPass pass,
   const bool is_short = operands.dtype == DType::f16 || operands.dtype == DType::bf16;
   if (!limits.has_warp_products || !is_short || operands.wide || own < kFewRows ||
       other < kFewRows || operands.width < 8 || operands.value_width < 8 ||
-      widest > (has_keys ? kNarrow : kMostColumns) || !lies_in(8, pass, operands, results)) {
+      widest > (has_keys ? kNarrowColumns : kMostColumns) || !lies_in(8, pass, operands, results)) {
     return {};
   }
-  const bool is_wide = widest > kNarrow || pass != AttentionPass::forward;
+  const bool is_wide = widest > kNarrowColumns || pass != AttentionPass::forward;
   Tiling tiling{.own = 64, .other = is_wide ? 32 : 64, .warps = 4};
   tiling.tiles = quotient_up(own, tiling.own);
   tiling.chunk = operands.keys;
@@ -184,7 +180,7 @@ Tiling tiling_of(AttentionPass pass,
     const std::int64_t groups = operands.heads.count() * tiling.tiles * tiling.column_blocks;
     const std::int64_t wanted = 2 * std::int64_t{limits.multiprocessors};
     std::int64_t splits = std::min(
-        {wanted / std::max<std::int64_t>(groups, 1), operands.keys / kLeastChunk, kMostSplits});
+        {wanted / std::max<std::int64_t>(groups, 1), operands.keys / kLeastChunk, kMostKeySplits});
     if (limits.is_cpu) {
       splits = std::max(splits,
                         quotient_up(operands.keys * steps_of(operands, tiling),
@@ -198,7 +194,7 @@ Tiling tiling_of(AttentionPass pass,
   return tiling;
 }
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kAttentionMembers =
     "uint64_t q; uint64_t k; uint64_t v; uint64_t mask; uint64_t grad; uint64_t statistics; "
     "uint64_t y; "
     "uint64_t first; uint64_t second; uint64_t means; "
@@ -212,15 +208,15 @@ constexpr std::string_view kMembers =
     "uint form; VALUE scale; ";
 
 // The text's GROUPED, CAUSAL and MASK: whether heads share keys, and which keys a query attends to.
-std::uint32_t form_of(const Operands& operands) noexcept {
+std::uint32_t attention_form(const Operands& operands) noexcept {
   return (operands.group != 1 ? 1U : 0U) | (operands.is_causal ? 2U : 0U) |
          static_cast<std::uint32_t>(operands.mask_kind) << 2U;
 }
 
-void add_parameters(ParameterBlock& parameters,
-                    const Operands& operands,
-                    const AttentionResults& results,
-                    const Tiling& tiling) noexcept {
+void add_attention_parameters(ParameterBlock& parameters,
+                              const Operands& operands,
+                              const AttentionResults& results,
+                              const Tiling& tiling) noexcept {
   const bool wide = operands.wide;
   for (const AttentionMatrix& matrix : operands.matrices) {
     parameters.add(matrix.address);
@@ -247,7 +243,7 @@ void add_parameters(ParameterBlock& parameters,
       .add(static_cast<std::int32_t>(tiling.splits))
       .add(queries.factor)
       .add(queries.shift)
-      .add(form_of(operands));
+      .add(attention_form(operands));
   if (operands.dtype == DType::f64) {
     parameters.add(operands.scale);
   } else {
@@ -268,7 +264,10 @@ std::string form_defines(const Operands& operands, const DeviceLimits& limits) {
                      static_cast<std::uint32_t>(operands.mask_kind));
 }
 
-std::string defines(const Operands& operands, const Tiling& tiling, Kernel kernel, int threads) {
+std::string attention_defines(const Operands& operands,
+                              const Tiling& tiling,
+                              Kernel kernel,
+                              int threads) {
   const bool is_f64 = operands.dtype == DType::f64;
   const int ty = tiling.own / 4;
   const int tx = tiling.other / 4;
@@ -333,7 +332,7 @@ std::string warp_text(const Operands& operands, Kernel kernel) {
   const auto main = kernel == Kernel::query_grads ? attention_text::kWarpQueryGrads
                     : kernel == Kernel::key_grads ? attention_text::kWarpKeyGrads
                                                   : attention_text::kWarpForward;
-  const bool is_narrow = std::max(operands.width, operands.value_width) <= kNarrow;
+  const bool is_narrow = std::max(operands.width, operands.value_width) <= kNarrowColumns;
   const int blocks = !is_narrow ? 2 : kernel == Kernel::forward ? 4 : 3;
   return short_elements(operands) +
          fmt::format(
@@ -347,12 +346,12 @@ std::string warp_text(const Operands& operands, Kernel kernel) {
          std::string(attention_text::kWarpTiles) + std::string(main);
 }
 
-std::string shader_text(const Operands& operands,
-                        const Tiling& tiling,
-                        Kernel kernel,
-                        int threads,
-                        const DeviceLimits& limits,
-                        std::size_t parameter_bytes) {
+std::string attention_text(const Operands& operands,
+                           const Tiling& tiling,
+                           Kernel kernel,
+                           int threads,
+                           const DeviceLimits& limits,
+                           std::size_t parameter_bytes) {
   const bool has_tiles = kernel != Kernel::join && kernel != Kernel::means;
   MathUse math;
   for (const MathFunction function : {MathFunction::exp, MathFunction::div}) {
@@ -362,14 +361,15 @@ std::string shader_text(const Operands& operands,
   std::string text =
       glsl_prelude({.threads = threads,
                     .wide_index = operands.wide,
-                    .more_extensions = on_units ? detail::cooperative_extensions(
+                    .more_extensions = on_units ? products::cooperative_extensions(
                                                       operands.dtype, limits.emulates_matrix_units)
                                                 : std::string_view()});
   // LLVM's coroutine passes take time quadratic in a shader's blocks.
   text += limits.is_cpu ? "#define MAYBE_UNROLLED ROLLED\n" : "#define MAYBE_UNROLLED UNROLLED\n";
-  text += form_defines(operands, limits) + defines(operands, tiling, kernel, threads);
+  text += form_defines(operands, limits) + attention_defines(operands, tiling, kernel, threads);
   text += glsl_parameters(
-      std::string(kMembers) + operands.heads.glsl_members("head", operands.wide), parameter_bytes);
+      std::string(kAttentionMembers) + operands.heads.glsl_members("head", operands.wide),
+      parameter_bytes);
   text += glsl_divide();
   text += glsl_math(math);
   text += operands.heads.glsl_places("head", operands.wide);
@@ -407,23 +407,23 @@ std::string shader_text(const Operands& operands,
   }
 }
 
-Status dispatch(Kernel kernel,
-                const Operands& operands,
-                const AttentionResults& results,
-                const Tiling& tiling,
-                std::int64_t groups,
-                KernelEncoder& encoder) {
+Status dispatch_attention(Kernel kernel,
+                          const Operands& operands,
+                          const AttentionResults& results,
+                          const Tiling& tiling,
+                          std::int64_t groups,
+                          KernelEncoder& encoder) {
   if (groups == 0) {
     return {};
   }
   const bool is_flat = kernel == Kernel::join || kernel == Kernel::means;
   const int threads = is_flat ? kFlatThreads : tiling.threads();
   ParameterBlock parameters;
-  add_parameters(parameters, operands, results, tiling);
+  add_attention_parameters(parameters, operands, results, tiling);
   KernelKey key(KernelFamily::attention);
   key.add(static_cast<std::uint32_t>(kernel))
       .add(operands.dtype)
-      .add(encoder.limits().is_cpu ? 0U : form_of(operands))
+      .add(encoder.limits().is_cpu ? 0U : attention_form(operands))
       .add((operands.wide ? 1U : 0U) | (tiling.on_units ? 2U : 0U) | (tiling.by_fours ? 4U : 0U))
       .add(tiling.own)
       .add(tiling.other)
@@ -432,7 +432,7 @@ Status dispatch(Kernel kernel,
       .add(tiling.warps == 0 ? 0U : static_cast<std::uint32_t>(whole_steps(operands.value_width)))
       .add(operands.heads.rank());
   const auto text = [&] {
-    return shader_text(
+    return attention_text(
         operands, tiling, kernel, threads, encoder.limits(), parameters.size_bytes());
   };
   return encoder.dispatch(key, text, parameters, encoder.linear(groups));
@@ -448,17 +448,18 @@ Status encode_attention_pass(AttentionPass pass,
   const std::int64_t heads = operands.heads.count();
   const std::int64_t groups = heads * tiling.tiles * tiling.column_blocks * tiling.splits;
   if (tiling.splits == 1) {
-    return dispatch(static_cast<Kernel>(pass), operands, results, tiling, groups, encoder);
+    return dispatch_attention(
+        static_cast<Kernel>(pass), operands, results, tiling, groups, encoder);
   }
   const std::int64_t value_bytes = operands.dtype == DType::f64 ? 8 : 4;
   const std::int64_t rows = heads * operands.rows();
   AttentionResults parts = results;
   HEARTH_TRY(parts.means,
              encoder.scratch(rows * tiling.splits * (operands.value_width + 2) * value_bytes));
-  HEARTH_TRY_STATUS(dispatch(Kernel::partial, operands, parts, tiling, groups, encoder));
+  HEARTH_TRY_STATUS(dispatch_attention(Kernel::partial, operands, parts, tiling, groups, encoder));
   encoder.barrier();
   const std::int64_t elements = rows * std::max<std::int64_t>(operands.value_width, 1);
-  return dispatch(
+  return dispatch_attention(
       Kernel::join, operands, parts, tiling, quotient_up(elements, kFlatThreads), encoder);
 }
 
@@ -467,7 +468,8 @@ Status encode_attention_means(const Operands& operands,
                               KernelEncoder& encoder) {
   constexpr std::int64_t kRows = kFlatThreads / 8;
   const std::int64_t rows = operands.heads.count() * operands.rows();
-  return dispatch(Kernel::means, operands, {.means = means}, {}, quotient_up(rows, kRows), encoder);
+  return dispatch_attention(
+      Kernel::means, operands, {.means = means}, {}, quotient_up(rows, kRows), encoder);
 }
 
 }  // namespace hearth::gpu

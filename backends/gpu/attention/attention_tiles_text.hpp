@@ -267,7 +267,7 @@ FN Statistics statistics_of(Heads h, INDEX r) {
 }
 // exp(x) for x <= 0, and 0 for results below 3e-38. A NaN gives any number.
 FN VALUE exp_of_gap(VALUE x) {
-#if VALUE_SIZE == 8
+#if VALUE_SIZE == 8 || defined(HAS_MATH)
   return m_exp(x);
 #else
   const float c = max(x, -86.5);

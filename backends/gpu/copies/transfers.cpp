@@ -9,7 +9,7 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kPieceAlignment = 64;
 
 bool meets(const Needs& reached, const Needs& needs) noexcept {
   return reached[0] >= needs[0] && reached[1] >= needs[1] && reached[2] >= needs[2];
@@ -21,10 +21,10 @@ Result<std::unique_ptr<Transfers>> Transfers::make(std::shared_ptr<const GpuDevi
                                                    const LaunchStream& ops,
                                                    const DevicePages& pages,
                                                    const StagingOptions& staging) {
-  HEARTH_ASSERT(
-      staging.piece_bytes > 0 &&
-          2 * (staging.piece_bytes + static_cast<std::int64_t>(kAlignment)) <= staging.ring_bytes,
-      "a ring that is empty has room for a piece, wherever it begins");
+  HEARTH_ASSERT(staging.piece_bytes > 0 &&
+                    2 * (staging.piece_bytes + static_cast<std::int64_t>(kPieceAlignment)) <=
+                        staging.ring_bytes,
+                "a ring that is empty has room for a piece, wherever it begins");
   std::unique_ptr<Transfers> made(  // NOLINT
       new Transfers(std::move(device), ops, pages, staging));
   const GpuDevice& own = *made->device_;
@@ -181,7 +181,7 @@ TimelinePoint Transfers::newest(std::uint8_t stream) const noexcept {
 // Begin of a piece of this size in a ring that is filled up to `end`. A piece never crosses the end
 // of the ring.
 std::uint64_t Transfers::piece_begin(std::uint64_t end, std::uint64_t size) const noexcept {
-  const std::uint64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
+  const std::uint64_t begin = (end + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
   const std::uint64_t place = begin % ring_bytes_;
   return place + size > ring_bytes_ ? begin + ring_bytes_ - place : begin;
 }

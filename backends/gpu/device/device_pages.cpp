@@ -6,14 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "backends/gpu/encoder/parameter_block.hpp"
+
 namespace hearth::gpu {
-namespace {
-
-std::uint64_t address_of(const std::byte* data) noexcept {
-  return reinterpret_cast<std::uintptr_t>(data);  // NOLINT: an address of the device, as a number
-}
-
-}  // namespace
 
 Result<Page> DevicePages::allocate_page(std::int64_t size_bytes) {
   const DeviceFacts& facts = device_->facts();

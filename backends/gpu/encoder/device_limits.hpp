@@ -36,6 +36,11 @@ struct DeviceLimits {
   std::uint32_t timestamp_bits = 0;  ///< Bits of the compute queue's timestamps; 0: none.
   double timestamp_ns = 1;           ///< Duration of a timestamp tick.
   int multiprocessors = 1;           ///< Approximate number of workgroups that run at a time.
+  /// Elements of a normalised row that a thread keeps, before more threads share the row.
+  std::int64_t row_elements = 32;
+  /// The shortest part of a product's depth on tiles without matrix units: shorter parts cost more
+  /// than they gain.
+  std::int64_t least_part = 256;
   /// Multiplications above which a product's sizes become constants of its text: 4 to 33 % faster
   /// on an H200, at the cost of a shader for each size.
   double baked_from = 0x1p33;

@@ -18,6 +18,9 @@
 
 namespace hearth::gpu {
 
+/// Threads of a workgroup of a kernel that needs no other number.
+inline constexpr int kGroupThreads = 256;
+
 /// Number of workgroups along each axis.
 struct Grid {
   std::uint32_t x = 1;

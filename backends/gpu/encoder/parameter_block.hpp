@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -12,6 +13,15 @@
 #include <hearth/runtime/base/assert.hpp>
 
 namespace hearth::gpu {
+
+/// A device address, as a number.
+[[nodiscard]] inline std::uint64_t address_of(const std::byte* data) noexcept {
+  return reinterpret_cast<std::uintptr_t>(data);  // NOLINT: a device address
+}
+/// Address of element [0, 0, ...].
+[[nodiscard]] inline std::uint64_t address_of(const TensorView& view) noexcept {
+  return address_of(view.data);
+}
 
 class ParameterBlock final {
  public:
@@ -28,9 +38,7 @@ class ParameterBlock final {
     return *this;
   }
   /// Adds the address of element [0, 0, ...], as a uint64_t.
-  ParameterBlock& add(const TensorView& view) noexcept {
-    return add(reinterpret_cast<std::uintptr_t>(view.data));  // NOLINT: a device address
-  }
+  ParameterBlock& add(const TensorView& view) noexcept { return add(address_of(view)); }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {bytes_.data(), size_}; }
   [[nodiscard]] std::size_t size_bytes() const noexcept { return size_; }
 

@@ -26,8 +26,6 @@ namespace {
 
 enum class Adding : std::uint32_t { look = 2, sorted = 3, listed = 4, list = 5, stretches = 6 };
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kGroupUnits = 4 * kThreads;
 constexpr std::int64_t kFewPlaces = 16;  // of a line: a thread scans all
 constexpr std::int64_t kLongRow = 32;    // units of a row that share the list's entry
 constexpr std::int64_t kStretch = 128;   // places that are summed at a time
@@ -108,7 +106,7 @@ Targets targets_of(const KernelCall& call, int axis, const Strides& line_strides
 }
 
 /// Chooses the elements of a unit: 16 bytes where rows allow it, else one. Returns their number.
-int widen(Targets& targets, DType dtype, std::uint64_t bits) {
+int widen_values(Targets& targets, DType dtype, std::uint64_t bits) {
   const bool has_vectors =
       dtype == DType::f32 || dtype == DType::i32 || dtype == DType::f16 || dtype == DType::bf16;
   const auto bytes = static_cast<int>(size_bytes(dtype));
@@ -135,14 +133,14 @@ int widen(Targets& targets, DType dtype, std::uint64_t bits) {
 
 // ---- text ----
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kAddMembers =
     "uint64_t source; uint64_t y; uint64_t index; uint64_t firsts; INDEX count; INDEX places; "
     "INDEX "
     "source_start; INDEX source_step; INDEX line_start; INDEX index_step; "
     "uint64_t sums; INDEX row; INDEX targets; INDEX stretches; ";
 
-std::string members_of(int rank) {
-  std::string text(kMembers);
+std::string add_members(int rank) {
+  std::string text(kAddMembers);
   for (int axis = 0; axis < rank; ++axis) {
     text += fmt::format("INDEX size{0}; INDEX limit{0}; INDEX source{0}; INDEX line{0}; ", axis);
   }
@@ -174,7 +172,7 @@ FN void add(IN_OUT_ARRAY(ACC, sum, 1), IN_OUT_ARRAY(ACC, lost, 1), INDEX at) {
 }
 FN void put(INDEX i, ACC sum[1]) { STORE(p.y, i, sum[0]); }
 )";
-constexpr std::string_view kWords = R"(
+constexpr std::string_view kAddWords = R"(
 FN void add(IN_OUT_ARRAY(ACC, sum, 4), IN_OUT_ARRAY(ACC, lost, 4), INDEX at) {
   const uvec4 words = LOAD_UNIT(p.source, at);
   UNROLLED for (int k = 0; k < 4; ++k) {
@@ -210,9 +208,9 @@ std::string sums_text(DType dtype, int width) {
   switch (dtype) {
     case DType::f32:
       return fmt::format("#define FROM_WORD uintBitsToFloat\n#define TO_WORD floatBitsToUint\n{}",
-                         kWords);
+                         kAddWords);
     case DType::i32:
-      return fmt::format("#define FROM_WORD int\n#define TO_WORD uint\n{}", kWords);
+      return fmt::format("#define FROM_WORD int\n#define TO_WORD uint\n{}", kAddWords);
     default:
       return fmt::format("#define FROM_WORD {0}_to_f32\n#define TO_WORD f32_to_{0}\n{1}",
                          glsl_suffix(dtype),
@@ -248,7 +246,7 @@ FN void main() {
 
 // The sums of stretches, in the order of the result's units, with stretches in the place of
 // targets.
-constexpr std::string_view kSums = R"(
+constexpr std::string_view kAddSums = R"(
 BUFFER_ONE(Sums, ACC, ACC_BYTES);
 #define SUM(unit, k) Sums(p.sums + uint64_t(int64_t(unit) * WIDTH + (k)) * ACC_BYTES).v
 )";
@@ -352,11 +350,11 @@ std::int64_t sum_bytes(DType dtype) noexcept {
   return size_bytes(dtype) == 8 ? 8 : 4;
 }
 
-std::string text_of(const AddCall& add, const Targets& targets, std::size_t bytes) {
+std::string add_text(const AddCall& add, const Targets& targets, std::size_t bytes) {
   std::string text = fmt::format("{}{}{}",
-                                 glsl_prelude({.threads = kThreads, .wide_index = add.wide}),
+                                 glsl_prelude({.threads = kGroupThreads, .wide_index = add.wide}),
                                  glsl_uindex(add.wide),
-                                 glsl_parameters(members_of(targets.rank), bytes));
+                                 glsl_parameters(add_members(targets.rank), bytes));
   if (add.what == Adding::look) {
     text += fmt::format("#define LOAD_INDEX load_{}\n", glsl_suffix(add.index_dtype));
   } else {
@@ -374,7 +372,7 @@ std::string text_of(const AddCall& add, const Targets& targets, std::size_t byte
   text += sums_text(add.dtype, add.width);
   if (add.has_stretches) {
     text += fmt::format(
-        "#define STRETCH {}\n#define ACC_BYTES {}\n{}", kStretch, sum_bytes(add.dtype), kSums);
+        "#define STRETCH {}\n#define ACC_BYTES {}\n{}", kStretch, sum_bytes(add.dtype), kAddSums);
   }
   text += find_text(targets.rank, targets.index_axis);
   return text.append(add.what == Adding::stretches ? kStretches : kAdd);
@@ -400,10 +398,10 @@ struct AddBlock {
   [[nodiscard]] std::int64_t sum_count() const noexcept { return count / targets * stretches; }
 };
 
-Status run(const AddCall& add,
-           const Targets& targets,
-           const AddBlock& with,
-           KernelEncoder& encoder) {
+Status run_add(const AddCall& add,
+               const Targets& targets,
+               const AddBlock& with,
+               KernelEncoder& encoder) {
   ParameterBlock block;
   block.add(with.source).add(with.y).add(with.index).add(with.firsts);
   for (const std::int64_t value : {with.count,
@@ -433,10 +431,10 @@ Status run(const AddCall& add,
       .add(add.has_stretches)
       .add(targets.rank)
       .add(targets.index_axis);
-  const std::int64_t each = add.what == Adding::list ? kThreads : kGroupUnits;
+  const std::int64_t each = add.what == Adding::list ? kGroupThreads : kGroupUnits;
   return encoder.dispatch(
       key,
-      [&] { return text_of(add, targets, block.size_bytes()); },
+      [&] { return add_text(add, targets, block.size_bytes()); },
       block,
       encoder.linear((with.count + each - 1) / each));
 }
@@ -458,7 +456,7 @@ Status sum_stretches(AddCall add, Targets targets, AddBlock with, KernelEncoder&
   TargetAxis& along_index = targets.axis[static_cast<std::size_t>(targets.index_axis)];
   along_index.size = along_index.limit = with.stretches;
   with.count = with.sum_count();
-  return run(add, targets, with, encoder);
+  return run_add(add, targets, with, encoder);
 }
 
 }  // namespace
@@ -494,9 +492,9 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
   const auto to = reinterpret_cast<std::uintptr_t>(y.data);         // NOLINT: a device address
   const std::int64_t element_bytes = size_bytes(source.dtype);
   const int width =
-      widen(targets,
-            source.dtype,
-            from | to | static_cast<std::uint64_t>(source.strides()[at] * element_bytes));
+      widen_values(targets,
+                   source.dtype,
+                   from | to | static_cast<std::uint64_t>(source.strides()[at] * element_bytes));
   const std::int64_t step = source.strides()[at] / width;
   const std::int64_t along = step * std::max<std::int64_t>(places - 1, 0);
   const std::int64_t down =
@@ -525,7 +523,7 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
     with.index = lowest_address(index, with.line_start, static_cast<int>(size_bytes(index.dtype)));
     with.index_step = index_step;
     HEARTH_TRY_STATUS(encode_index_check(call, axis_size, encoder));
-    return run(add, targets, with, encoder);
+    return run_add(add, targets, with, encoder);
   }
   SortOf sort{.lines = AxisLines(index, is_line ? 0 : axis),
               .dtype = index.dtype,
@@ -553,7 +551,7 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
     list.width = 1;
     AddBlock rows = with;
     rows.count = axis_size;
-    HEARTH_TRY_STATUS(run(list, targets, rows, encoder));
+    HEARTH_TRY_STATUS(run_add(list, targets, rows, encoder));
     add.what = Adding::listed;
   }
   if (add.has_stretches) {
@@ -564,7 +562,7 @@ Status encode_add_at(const KernelCall& call, KernelEncoder& encoder) {
   if (lists || add.has_stretches) {
     encoder.barrier();
   }
-  return run(add, targets, with, encoder);
+  return run_add(add, targets, with, encoder);
 }
 
 }  // namespace hearth::gpu

@@ -15,24 +15,20 @@
 #include <fmt/format.h>
 
 #include "backends/gpu/encoder/error_cells.hpp"
+#include "backends/gpu/space/axis_list.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 #include "entry_sort_text.hpp"
 
 namespace hearth::gpu {
 namespace {
 
-enum class Step : std::uint32_t { pieces, entries, count, scan, scatter, take };
+enum class SortStep : std::uint32_t { pieces, entries, count, scan, scatter, take };
 
-constexpr int kThreads = 256;
 constexpr std::int64_t kPiece = kMostGroupLine;
 constexpr std::int64_t kLeastGroupEntries = 512;  // a group takes short lines up to this
 constexpr std::int64_t kFew = 256;                // kept by pieces; the radix sort keeps more
 constexpr int kPassBits = 4;
 constexpr std::int64_t kBins = 1 << kPassBits;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Parameters of all shaders of a sort. They read `entries` and write `sorted`.
 struct SortBlock {
@@ -48,13 +44,16 @@ struct SortBlock {
   int shift = 0;            ///< First bit of the digit.
 };
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kSortMembers =
     "uint64_t x; uint64_t entries; uint64_t sorted; uint64_t counts; uint64_t values; uint64_t "
     "positions; uint64_t cell; int64_t axis_size; int64_t place_inner; INDEX lines; INDEX extent; "
     "INDEX pieces; INDEX kept; INDEX inner; INDEX x_begin; INDEX x_step; int piece_size; int "
     "lines_each; int shift; int flip; ";
 
-ParameterBlock block_of(const SortOf& sort, const SortBlock& with, bool sees_elements, bool wide) {
+ParameterBlock sort_block(const SortOf& sort,
+                          const SortBlock& with,
+                          bool sees_elements,
+                          bool wide) {
   ParameterBlock block;
   block.add(sort.lines.address).add(with.entries).add(with.sorted).add(with.counts);
   block.add(with.target.values).add(with.target.positions).add(sort.cell);
@@ -85,14 +84,15 @@ class Sorter {
         wide_(is_wide(
             std::max(2 * sort.lines.count() * (sort.lines.length + kPiece), sort.lines.reach))) {}
 
-  [[nodiscard]] Status run(Step step,
+  [[nodiscard]] Status run(SortStep step,
                            const SortBlock& with,
                            std::uint32_t flags,
                            std::string_view body,
                            std::int64_t groups) {
     // The steps between read entries only.
-    const bool sees_elements = step == Step::pieces || step == Step::entries || step == Step::take;
-    const ParameterBlock block = block_of(sort_, with, sees_elements, wide_);
+    const bool sees_elements =
+        step == SortStep::pieces || step == SortStep::entries || step == SortStep::take;
+    const ParameterBlock block = sort_block(sort_, with, sees_elements, wide_);
     const bool is_index = sort_.order == KeyOrder::index;
     KernelKey key(KernelFamily::topk);
     key.add(static_cast<std::uint32_t>(step)).add(sort_.is_wide()).add(wide_).add(flags);
@@ -103,9 +103,9 @@ class Sorter {
       const int rank = sort_.lines.space.rank;
       std::string made =
           fmt::format("{}{}{}{}",
-                      glsl_prelude({.threads = kThreads, .wide_index = wide_}),
+                      glsl_prelude({.threads = kGroupThreads, .wide_index = wide_}),
                       glsl_uindex(wide_),
-                      glsl_parameters(std::string(kMembers) +
+                      glsl_parameters(std::string(kSortMembers) +
                                           (sees_elements ? glsl_walk_members(rank, "x") : ""),
                                       block.size_bytes()),
                       glsl_entry(sort_.is_wide()));
@@ -125,13 +125,13 @@ class Sorter {
   /// Sorts pieces of the lines, or of the entries that an earlier step wrote to `from`, `size` of a
   /// line.
   [[nodiscard]] Status pieces(SortBlock with, std::uint32_t flags) {
-    with.pieces = ceil_div(with.size, kPiece);
+    with.pieces = quotient_up(with.size, kPiece);
     const auto longest = static_cast<std::uint64_t>(std::min(with.size, kPiece));
     with.piece_size = static_cast<int>(std::max<std::uint64_t>(std::bit_ceil(longest), 2));
     with.lines_each =
         static_cast<int>(std::max<std::int64_t>(kLeastGroupEntries / with.piece_size, 1));
     const std::int64_t all = sort_.lines.count() * with.pieces;
-    return run(Step::pieces, with, flags, kPiecesBody, ceil_div(all, with.lines_each));
+    return run(SortStep::pieces, with, flags, kPiecesBody, quotient_up(all, with.lines_each));
   }
 
  private:
@@ -147,20 +147,20 @@ Result<std::uint64_t> radix(const SortOf& sort,
                             std::uint64_t counts,
                             Sorter& sorter,
                             KernelEncoder& encoder) {
-  const std::int64_t blocks = ceil_div(sort.lines.length, kPiece);
+  const std::int64_t blocks = quotient_up(sort.lines.length, kPiece);
   const std::int64_t groups = sort.lines.count() * blocks;
   SortBlock with{.sorted = a, .counts = counts, .size = sort.lines.length, .pieces = blocks};
-  HEARTH_TRY_STATUS(sorter.run(Step::entries, with, 0, kEntriesBody, groups));
+  HEARTH_TRY_STATUS(sorter.run(SortStep::entries, with, 0, kEntriesBody, groups));
   for (int shift = 0; shift < sort.key_bits(); shift += kPassBits) {
     encoder.barrier();
     with.entries = a;
     with.sorted = b;
     with.shift = shift;
-    HEARTH_TRY_STATUS(sorter.run(Step::count, with, 0, kCountBody, groups));
+    HEARTH_TRY_STATUS(sorter.run(SortStep::count, with, 0, kCountBody, groups));
     encoder.barrier();
-    HEARTH_TRY_STATUS(sorter.run(Step::scan, with, 0, kScanBody, sort.lines.count()));
+    HEARTH_TRY_STATUS(sorter.run(SortStep::scan, with, 0, kScanBody, sort.lines.count()));
     encoder.barrier();
-    HEARTH_TRY_STATUS(sorter.run(Step::scatter, with, 0, kScatterBody, groups));
+    HEARTH_TRY_STATUS(sorter.run(SortStep::scatter, with, 0, kScatterBody, groups));
     std::swap(a, b);
   }
   return a;
@@ -168,7 +168,7 @@ Result<std::uint64_t> radix(const SortOf& sort,
 
 struct RadixMemory {
   explicit RadixMemory(const SortOf& sort) noexcept {
-    const std::int64_t blocks = ceil_div(sort.lines.length, kPiece);
+    const std::int64_t blocks = quotient_up(sort.lines.length, kPiece);
     entry_bytes = sort.lines.count() * sort.lines.length * sort.entry_bytes();
     count_bytes = sort.lines.count() * blocks * kBins * 4;
   }
@@ -181,7 +181,7 @@ struct RadixMemory {
 /// Bytes of the entries that the first pass over pieces leaves. There are two such buffers, which
 /// steps alternate between.
 std::int64_t pieces_bytes(const SortOf& sort, std::int64_t kept) noexcept {
-  return sort.lines.count() * ceil_div(sort.lines.length, kPiece) * kept * sort.entry_bytes();
+  return sort.lines.count() * quotient_up(sort.lines.length, kPiece) * kept * sort.entry_bytes();
 }
 
 }  // namespace
@@ -233,11 +233,11 @@ Status encode_first(const SortOf& sort,
   if (with.size > kPiece && kept > kFew) {
     HEARTH_TRY(with.entries, encode_sorted(sort, scratch, encoder));
     encoder.barrier();
-    return sorter.run(Step::take,
+    return sorter.run(SortStep::take,
                       with,
                       0,
                       kTakeBody,
-                      ceil_div(sort.lines.count() * kept, std::int64_t{kThreads} * 4));
+                      quotient_up(sort.lines.count() * kept, std::int64_t{kGroupThreads} * 4));
   }
   std::uint32_t flags = kFromElements;
   std::uint64_t other = scratch + static_cast<std::uint64_t>(pieces_bytes(sort, kept));
@@ -246,7 +246,7 @@ Status encode_first(const SortOf& sort,
     HEARTH_TRY_STATUS(sorter.pieces(with, flags));
     encoder.barrier();
     with.entries = scratch;
-    with.size = ceil_div(with.size, kPiece) * kept;
+    with.size = quotient_up(with.size, kPiece) * kept;
     flags = 0;
     std::swap(scratch, other);
   }

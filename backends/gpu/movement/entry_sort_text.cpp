@@ -7,7 +7,7 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::string_view kNarrow = R"(
+constexpr std::string_view kNarrowEntries = R"(
 #define ENTRY uint64_t
 #define NOTHING (~0ul)
 FN bool before(ENTRY a, ENTRY b) { return a < b; }
@@ -87,7 +87,7 @@ std::string glsl_flags(std::uint32_t flags) {
 }
 
 std::string_view glsl_entry(bool is_wide) {
-  return is_wide ? kWideEntry : kNarrow;
+  return is_wide ? kWideEntry : kNarrowEntries;
 }
 
 std::string glsl_key(DType dtype, bool is_index) {

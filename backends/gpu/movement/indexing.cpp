@@ -21,9 +21,6 @@ namespace {
 
 enum class Indexing : std::uint32_t { pick = 0, check = 1 };  // add_at.cpp continues the numbers
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kGroupUnits = 4 * kThreads;
-
 bool is_line(OpKind kind) {
   return kind == OpKind::index_select || kind == OpKind::index_add;
 }
@@ -49,7 +46,7 @@ FN void main() {
 }
 )";
 
-constexpr std::string_view kCheck = R"(
+constexpr std::string_view kIndexCheck = R"(
 FN void main() {
   const INDEX first = INDEX(GROUP) * 1024 + INDEX(THREAD);
   for (INDEX i = first; i < p.count && i < first + 1024; i += 256) {
@@ -67,10 +64,6 @@ std::string index_load(DType dtype) {
   return fmt::format("#define LOAD_INDEX load_{}\n", glsl_suffix(dtype));
 }
 
-std::int64_t groups_for(std::int64_t units) {
-  return (units + kGroupUnits - 1) / kGroupUnits;
-}
-
 }  // namespace
 
 Support supports_indexing(const KernelCall& call, const DeviceLimits& limits) {
@@ -80,14 +73,18 @@ Support supports_indexing(const KernelCall& call, const DeviceLimits& limits) {
   if (is_pick) {
     return {};
   }
-  const int axis = call.op.attributes<AxisAttributes>().axis;
-  if (call.outputs[0].dtype == DType::f64 && !limits.has_f64) {
+  const bool is_scatter = call.op.kind() == OpKind::scatter;
+  const auto scatter = is_scatter ? call.op.attributes<ScatterAttributes>() : ScatterAttributes{};
+  const int axis = is_scatter ? scatter.axis : call.op.attributes<AxisAttributes>().axis;
+  const bool only_moves = is_scatter && scatter.mode == ScatterMode::set;
+  if (call.outputs[0].dtype == DType::f64 && !only_moves && !limits.has_f64) {
     return {.yes = false, .reason = "the device has no doubles in shaders"};
   }
   if (limits.shared_bytes < kSharedBytes) {
     return {.yes = false, .reason = "the device has less than 32 KiB of shared memory"};
   }
-  if (call.outputs[0].shape()[axis] >= kMost || call.inputs[0].shape()[axis] >= kMost) {
+  const TensorView& source = call.inputs[is_scatter ? 2 : 0];
+  if (call.outputs[0].shape()[axis] >= kMost || source.shape()[axis] >= kMost) {
     return {.yes = false, .reason = "the axis has 2^31 elements or more"};
   }
   return {};
@@ -121,7 +118,7 @@ Status encode_index_check(const KernelCall& call, std::int64_t axis_size, Kernel
   key.add(static_cast<std::uint32_t>(Indexing::check)).add(index.dtype).add(wide).add(space.rank);
   const auto text = [&] {
     return fmt::format("{}{}{}{}{}{}{}",
-                       glsl_prelude({.threads = kThreads, .wide_index = wide}),
+                       glsl_prelude({.threads = kGroupThreads, .wide_index = wide}),
                        glsl_uindex(wide),
                        glsl_parameters("uint64_t index; uint64_t cell; int64_t axis_size; INDEX "
                                        "count; " +
@@ -130,7 +127,7 @@ Status encode_index_check(const KernelCall& call, std::int64_t axis_size, Kernel
                        glsl_fail(),
                        index_load(index.dtype),
                        glsl_walk(space.rank, "q"),
-                       kCheck);
+                       kIndexCheck);
   };
   return encoder.dispatch(key, text, block, encoder.linear(groups_for(space.element_count)));
 }
@@ -186,7 +183,7 @@ Status encode_pick(const KernelCall& call, KernelEncoder& encoder) {
       .add(unit);
   const auto text = [&] {
     return fmt::format("{}{}{}{}{}{}{}{}",
-                       glsl_prelude({.threads = kThreads, .wide_index = wide}),
+                       glsl_prelude({.threads = kGroupThreads, .wide_index = wide}),
                        glsl_uindex(wide),
                        glsl_parameters("uint64_t x; uint64_t index; uint64_t y; uint64_t cell; "
                                        "int64_t axis_size; int64_t scale; int64_t after; int64_t "

@@ -1,4 +1,5 @@
-// Elements and slices by index: gather, index_select, and their adjoints scatter_add and index_add.
+// Elements and slices by index: gather, index_select, their adjoints scatter_add and index_add, and
+// scatter.
 // An index outside its axis is reported in the error cell; nothing is read or written for it.
 // Private to backends/gpu. Threads: owner only.
 #pragma once
@@ -13,6 +14,11 @@ namespace hearth::gpu {
 /// Encodes scatter_add and index_add; they add in the order of the index, so results are
 /// reproducible to the bit.
 [[nodiscard]] Status encode_add_at(const KernelCall& call, KernelEncoder& encoder);
+
+/// Encodes scatter: updates of one element are joined in the order of the index.
+[[nodiscard]] Status encode_scatter(const KernelCall& call, KernelEncoder& encoder);
+/// True for input 0 of scatter: elements without an update keep their bytes.
+[[nodiscard]] bool scatter_may_alias(OpKind kind, int index) noexcept;
 
 /// Checks every index, for calls that move no elements.
 [[nodiscard]] Status encode_index_check(const KernelCall& call,

@@ -23,14 +23,7 @@ namespace {
 
 enum class Mover : std::uint32_t { linear, strided, squares, scatter };
 
-constexpr int kThreads = 256;
-constexpr int kEach = 4;  // units of a thread
-constexpr std::int64_t kGroupUnits = kThreads * kEach;
 constexpr std::int64_t kLeastSide = 16;  // below, squares are mostly empty
-
-std::int64_t groups_for(std::int64_t units) {
-  return (units + kGroupUnits - 1) / kGroupUnits;
-}
 
 // ---- contiguous ----
 
@@ -73,7 +66,7 @@ Status move_linear(std::uint64_t from,
   const auto text = [&] {
     return fmt::format(
         "{}{}{}{}",
-        glsl_prelude({.threads = kThreads, .wide_index = wide}),
+        glsl_prelude({.threads = kGroupThreads, .wide_index = wide}),
         glsl_parameters("uint64_t from; uint64_t to; uint64_t tail_at; INDEX count; uint tail;",
                         block.size_bytes()),
         glsl_unit(unit),
@@ -114,7 +107,7 @@ Status move_strided(const MergedSpace& space, int unit, const Ends& ends, Kernel
   key.add(static_cast<std::uint32_t>(Mover::strided)).add(unit).add(ends.wide).add(space.rank);
   const auto text = [&] {
     return fmt::format("{}{}{}{}{}{}",
-                       glsl_prelude({.threads = kThreads, .wide_index = ends.wide}),
+                       glsl_prelude({.threads = kGroupThreads, .wide_index = ends.wide}),
                        glsl_uindex(ends.wide),
                        glsl_parameters("uint64_t from; uint64_t to; INDEX count; " +
                                            glsl_walk_members(space.rank, "xy"),
@@ -242,7 +235,7 @@ Status move_squares(const MergedSpace& space,
   const auto text = [&] {
     return fmt::format(
         "{}{}{}{}{}#define SIDE {}\n{}",
-        glsl_prelude({.threads = kThreads, .wide_index = ends.wide}),
+        glsl_prelude({.threads = kGroupThreads, .wide_index = ends.wide}),
         glsl_uindex(ends.wide),
         glsl_parameters("uint64_t from; uint64_t to; INDEX a_size; INDEX a_tiles; INDEX a_from; "
                         "INDEX a_to; INDEX b_size; INDEX b_tiles; INDEX b_from; INDEX b_to; "
@@ -431,7 +424,7 @@ FN void main() {
 )";
 
 /// Widens elements to up to 16 bytes if the last axis allows it; returns their bytes.
-int widen(Slots& slots, int element_bytes, std::uint64_t bits) {
+int widen_unit(Slots& slots, int element_bytes, std::uint64_t bits) {
   const Slot& inner = slots.last();
   if (inner.step != 1 || (inner.stride != 1 && inner.count != 1)) {
     return element_bytes;
@@ -470,7 +463,7 @@ Status encode_slice_scatter(const KernelCall& call, KernelEncoder& encoder) {
   const auto element_bytes = static_cast<int>(size_bytes(from.dtype));
   const auto first = reinterpret_cast<std::uintptr_t>(from.data);  // NOLINT: a device address
   const auto target = reinterpret_cast<std::uintptr_t>(to.data);   // NOLINT: a device address
-  const int unit = widen(slots, element_bytes, first | target);
+  const int unit = widen_unit(slots, element_bytes, first | target);
   const std::int64_t count = to.element_count() * element_bytes / unit;
   // `first` above counts from element [0, ...] of the input, where downward steps end.
   std::int64_t turned = 0;
@@ -507,7 +500,7 @@ Status encode_slice_scatter(const KernelCall& call, KernelEncoder& encoder) {
           "INDEX size{0}; INDEX first{0}; INDEX step{0}; INDEX count{0}; INDEX stride{0}; ", axis);
     }
     return fmt::format("{}{}{}{}{}{}",
-                       glsl_prelude({.threads = kThreads, .wide_index = wide}),
+                       glsl_prelude({.threads = kGroupThreads, .wide_index = wide}),
                        glsl_uindex(wide),
                        glsl_parameters(members, block.size_bytes()),
                        glsl_unit(unit),

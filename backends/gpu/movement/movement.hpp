@@ -2,9 +2,18 @@
 // owner only.
 #pragma once
 
+#include <cstdint>
+
 #include "backends/gpu/encoder/kernel_encoder.hpp"
 
 namespace hearth::gpu {
+
+/// Elements that a workgroup of these kernels moves: four a thread.
+inline constexpr std::int64_t kGroupUnits = 4 * kGroupThreads;
+
+[[nodiscard]] constexpr std::int64_t groups_for(std::int64_t units) noexcept {
+  return (units + kGroupUnits - 1) / kGroupUnits;
+}
 
 /// Copies a view over `shape` to a tensor at `to` with strides of any sign. Requires that no two
 /// elements have the same target.

@@ -13,13 +13,14 @@
 
 #include <hearth/backends/custom_call.hpp>
 
+#include "backends/gpu/space/merged_space.hpp"
 #include "backends/gpu/text/glsl_prelude.hpp"
 
 namespace hearth::gpu {
 namespace {
 
 /// Places below this leave room for the overhang of a grid.
-constexpr std::int64_t kMostNarrow = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
+constexpr std::int64_t kMostNarrowIndex = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
 struct Form {
   const CustomCode& code;
@@ -75,7 +76,7 @@ Result<std::int64_t> groups_of(const CustomCode& code,
 // begin with _, those of numbers with _0, which no name of the program's does. Numbers are macros,
 // undefined behind the program's text. All other names here are in runtime/ops/glsl_words.hpp, and
 // no operand may have them.
-std::string text_of(const Form& form, std::size_t parameter_bytes) {
+std::string custom_text(const Form& form, std::size_t parameter_bytes) {
   const std::string index = form.is_wide ? "int64_t" : "int";
   std::string members;
   std::string names;
@@ -127,15 +128,7 @@ std::string text_of(const Form& form, std::size_t parameter_bytes) {
       form.kernel.groups ? "GROUP" : "ID");
 }
 
-void add_index(ParameterBlock& to, std::int64_t value, bool is_wide) noexcept {
-  if (is_wide) {
-    to.add(value);
-  } else {
-    to.add(static_cast<std::int32_t>(value));
-  }
-}
-
-ParameterBlock parameters_of(const Form& form, std::int64_t most) {
+ParameterBlock custom_parameters(const Form& form, std::int64_t most) {
   ParameterBlock parameters;
   for (std::size_t i = 0; i < form.operand_count(); ++i) {
     const TensorView& view = form.view(i);
@@ -158,7 +151,7 @@ ParameterBlock parameters_of(const Form& form, std::int64_t most) {
   return parameters;
 }
 
-KernelKey key_of(const Form& form) noexcept {
+KernelKey custom_key(const Form& form) noexcept {
   KernelKey key(KernelFamily::custom);
   key.add(form.code.text_hash).add(form.threads).add(form.is_wide);
   for (std::size_t i = 0; i < form.operand_count(); ++i) {
@@ -193,19 +186,19 @@ Status encode_custom(const KernelCall& call, KernelEncoder& encoder) {
             .is_wide = false,
             .groups = 0};
   for (std::size_t i = 0; i < form.operand_count(); ++i) {
-    form.is_wide = form.is_wide || form.view(i).element_count() >= kMostNarrow;
+    form.is_wide = form.is_wide || form.view(i).element_count() >= kMostNarrowIndex;
   }
   std::int64_t most = call.outputs[0].element_count();
   form.groups = (most + form.threads - 1) / form.threads;
   if (kernel.groups) {
     HEARTH_TRY(form.groups, groups_of(code, kernel, call));
     most = form.groups;
-    form.is_wide = form.is_wide || form.groups * form.threads >= kMostNarrow;
+    form.is_wide = form.is_wide || form.groups * form.threads >= kMostNarrowIndex;
   }
-  const ParameterBlock parameters = parameters_of(form, most);
-  const auto make_text = [&] { return text_of(form, parameters.size_bytes()); };
+  const ParameterBlock parameters = custom_parameters(form, most);
+  const auto make_text = [&] { return custom_text(form, parameters.size_bytes()); };
   Status status =
-      encoder.dispatch(key_of(form), make_text, parameters, encoder.linear(form.groups));
+      encoder.dispatch(custom_key(form), make_text, parameters, encoder.linear(form.groups));
   if (status.has_value() || status.error().code == ErrorCode::device_lost) {
     return status;
   }

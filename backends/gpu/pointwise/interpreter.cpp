@@ -26,7 +26,7 @@ constexpr std::size_t kMostOperands = 16;  // inputs, then outputs
 constexpr int kMostAxes = 6;
 constexpr std::size_t kMostSteps = 160;
 constexpr int kRegisters = 32;
-constexpr int kThreads = static_cast<int>(kInterpreterThreads);
+constexpr int kInterpreterGroup = static_cast<int>(kInterpreterThreads);
 /// Places below this leave room for the overhang of a grid.
 constexpr std::int64_t kMostPlaces = (std::int64_t{1} << 31U) - (std::int64_t{1} << 24U);
 
@@ -55,7 +55,7 @@ bool is_known(DType type) noexcept {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::boolean;
 }
 
-std::uint32_t bits_of(DType type, const ScalarAttributes& scalar) noexcept {
+std::uint32_t scalar_bits(DType type, const ScalarAttributes& scalar) noexcept {
   switch (type) {
     case DType::f16:
       return std::bit_cast<std::uint32_t>(static_cast<float>(f16(sticky_f32(scalar.real))));
@@ -156,12 +156,12 @@ class Writer {
         return program_.add(Step::load, target, 0, 0, static_cast<std::uint32_t>(node.number));
       case Primitive::parameter: {
         const auto number = static_cast<std::size_t>(node.number);
-        return program_.add(Step::value, target, 0, 0, bits_of(node.type, parameters_[number]));
+        return program_.add(Step::value, target, 0, 0, scalar_bits(node.type, parameters_[number]));
       }
       case Primitive::constant: {
         const ScalarAttributes scalar{.real = std::bit_cast<double>(node.bits),
                                       .integer = std::bit_cast<std::int64_t>(node.bits)};
-        return program_.add(Step::value, target, 0, 0, bits_of(node.type, scalar));
+        return program_.add(Step::value, target, 0, 0, scalar_bits(node.type, scalar));
       }
       case Primitive::convert:
         return add_conversion(type_of(node, 0), node.type, target, from[0]);
@@ -224,7 +224,7 @@ class Writer {
 // ---- the shader ----
 
 // {0}: the numbers of the types, f32, f16, bf16 and bool.
-constexpr std::string_view kMain = R"(
+constexpr std::string_view kInterpreterMain = R"(
 FN float load_real(uint number, int at) {{
   switch (p.type[number]) {{
     case {0}u: return load_f32(p.address[number], at);
@@ -316,8 +316,8 @@ constexpr Case kCases[] = {
 };
 
 std::string interpreter_text() {
-  std::string main =
-      fmt::format(fmt::runtime(kMain), static_cast<int>(DType::f32), static_cast<int>(DType::f16));
+  std::string main = fmt::format(
+      fmt::runtime(kInterpreterMain), static_cast<int>(DType::f32), static_cast<int>(DType::f16));
   for (const Case& each : kCases) {
     main += fmt::format("      case {}u: {{ {} break; }}\n", each.operation, each.text);
   }
@@ -336,7 +336,7 @@ std::string interpreter_text() {
   }
   return fmt::format(
       "{}#define REGISTERS {}\n#define MOST_AXES {}\n#define BOOL {}u\n{}{}{}{}",
-      glsl_prelude({.threads = kThreads}),
+      glsl_prelude({.threads = kInterpreterGroup}),
       kRegisters,
       kMostAxes,
       static_cast<int>(DType::boolean),
@@ -354,9 +354,9 @@ std::string interpreter_text() {
 }
 
 // In the order of the members that interpreter_text() declares.
-ParameterBlock block_of(const KernelCall& call,
-                        const StridedSpace<kMostExpressionInputs>& space,
-                        const Program& program) {
+ParameterBlock interpreter_block(const KernelCall& call,
+                                 const StridedSpace<kMostExpressionInputs>& space,
+                                 const Program& program) {
   const std::size_t inputs = call.inputs.size();
   const std::size_t operands = inputs + call.outputs.size();
   ParameterBlock block;
@@ -421,12 +421,12 @@ Result<bool> interpret(const KernelCall& call,
   if (!program) {
     return false;
   }
-  const ParameterBlock block = block_of(call, space, *program);
+  const ParameterBlock block = interpreter_block(call, space, *program);
   const auto make_text = [] { return interpreter_text(); };
   return encoder.dispatch_made(KernelKey(KernelFamily::interpreter),
                                make_text,
                                block,
-                               encoder.linear((count + kThreads - 1) / kThreads));
+                               encoder.linear((count + kInterpreterGroup - 1) / kInterpreterGroup));
 }
 
 }  // namespace hearth::gpu

@@ -26,7 +26,6 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kScalarPieces = 4;
 /// Results need registers, too: with more of them a thread takes one vector of four.
 constexpr std::size_t kFewOutputs = 8;
@@ -72,7 +71,8 @@ struct Plan {
 Plan::Plan(const KernelCall& call, const KernelEncoder& encoder, bool fails, bool is_long)
     : space(call.outputs[0].shape()), count(call.outputs[0].element_count()) {
   const DeviceLimits& limits = encoder.limits();
-  form.threads = static_cast<int>(std::min<std::uint32_t>(kThreads, limits.most_group_threads));
+  form.threads =
+      static_cast<int>(std::min<std::uint32_t>(kGroupThreads, limits.most_group_threads));
   form.may_fail = fails;
   form.is_guarded = encoder.guard() != 0;
   if (form.is_guarded) {
@@ -300,7 +300,7 @@ bool has_immediate(const OpRecord& record) noexcept {
 }
 
 bool is_binary(OpKind kind) noexcept {
-  return kind >= OpKind::add && kind <= OpKind::relu_backward;
+  return op_info(kind).op_class == OpClass::binary;
 }
 
 // True if op_parameters() returns more than an immediate.

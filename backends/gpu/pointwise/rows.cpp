@@ -25,7 +25,6 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr int kThreads = 256;
 /// Elements of a row that a thread keeps, with a workgroup for the row and with fewer threads.
 constexpr std::int64_t kKeptElements = 16;
 constexpr std::int64_t kMostKeptElements = 32;
@@ -93,7 +92,7 @@ void cut(const KernelCall& call, const DeviceLimits& limits, RowPlan& plan) noex
   const std::int64_t units = plan.length / form.vector;
   const std::int64_t widest = std::bit_floor(std::min<std::uint32_t>(limits.subgroup_size, 64));
   const auto most_threads = static_cast<std::int64_t>(std::bit_floor(limits.most_group_threads));
-  form.threads = static_cast<int>(std::min<std::int64_t>(kThreads, most_threads));
+  form.threads = static_cast<int>(std::min<std::int64_t>(kGroupThreads, most_threads));
   if (units * form.vector <= widest * kMostKeptElements) {
     const auto wanted = static_cast<std::int64_t>(
         std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(units, 1))));
@@ -199,7 +198,7 @@ void add_axes(ParameterBlock& to, const RowPlan& plan, std::size_t inputs) noexc
   }
 }
 
-KernelKey key_of(const Expression& expression, const RowForm& form, std::size_t inputs) noexcept {
+KernelKey rows_key(const Expression& expression, const RowForm& form, std::size_t inputs) noexcept {
   KernelKey key(KernelFamily::rows);
   key.add(expression.hash);
   key.add(static_cast<std::uint32_t>(form.threads) | static_cast<std::uint32_t>(form.row_threads)
@@ -253,7 +252,7 @@ Status encode_rows(const KernelCall& call, KernelEncoder& encoder) {
         spell_out_row_functions(expression.kernel), plan.form, parameters.size_bytes());
   };
   const std::int64_t rows_each = plan.form.threads / plan.form.row_threads;
-  return encoder.dispatch(key_of(expression, plan.form, call.inputs.size()),
+  return encoder.dispatch(rows_key(expression, plan.form, call.inputs.size()),
                           make_text,
                           parameters,
                           encoder.linear((plan.rows + rows_each - 1) / rows_each));

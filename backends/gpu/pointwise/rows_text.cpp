@@ -43,6 +43,7 @@ class RowsText {
     text += find_function("find_element", "INDEX col", form_.kept_rank, form_.row_rank);
     text += glsl_philox_caches(printer_.philox_caches());
     text += glsl_math(printer_.math());
+    text += glsl_divisors(printer_.divisors());
     text += glsl_row_threads();
     return text + glsl_library(main + joins_) + joins_ + main;
   }

@@ -16,7 +16,7 @@ namespace hearth::gpu {
 namespace {
 
 // The layouts of x, w and y (or their gradients): [image or out channel, channel, y, x].
-struct Operands {
+struct ConvolutionOperands {
   const TensorView* x;
   const TensorView* w;
   const TensorView* y;
@@ -32,7 +32,7 @@ const std::byte* behind(const TensorView& view, std::int64_t elements) noexcept 
 }
 
 // Windows of x that belong to the elements of y.
-WindowAxis window_axis(const Operands& operands, int i) noexcept {
+WindowAxis window_axis(const ConvolutionOperands& operands, int i) noexcept {
   const auto at = static_cast<std::size_t>(i);
   return {.count = operands.y->shape()[2 + i],
           .stride = operands.conv.stride[at],
@@ -44,7 +44,9 @@ WindowAxis window_axis(const Operands& operands, int i) noexcept {
           .source_stride = stride(*operands.x, 2 + i)};
 }
 
-Status forward(const KernelCall& call, const Operands& operands, KernelEncoder& encoder) {
+Status forward(const KernelCall& call,
+               const ConvolutionOperands& operands,
+               KernelEncoder& encoder) {
   const TensorView& x = *operands.x;
   const TensorView& w = *operands.w;
   const std::int64_t groups = operands.conv.groups;
@@ -81,7 +83,7 @@ struct Remainder {
 
 // Place i = first + q*stride of x comes from y at (i + padding - tap*dilation) / stride. Only taps
 // with a whole quotient contribute: every step'th from the first.
-Remainder remainder_of(const Operands& operands, int i, std::int64_t first) noexcept {
+Remainder remainder_of(const ConvolutionOperands& operands, int i, std::int64_t first) noexcept {
   const auto at = static_cast<std::size_t>(i);
   const std::int64_t by = operands.conv.stride[at];
   const std::int64_t dilation = operands.conv.dilation[at];
@@ -111,7 +113,7 @@ Remainder remainder_of(const Operands& operands, int i, std::int64_t first) noex
   return out;
 }
 
-std::vector<Remainder> remainders_of(const Operands& operands, int i) {
+std::vector<Remainder> remainders_of(const ConvolutionOperands& operands, int i) {
   const std::int64_t count =
       std::min(operands.conv.stride[static_cast<std::size_t>(i)], operands.x->shape()[2 + i]);
   std::vector<Remainder> all;
@@ -121,7 +123,9 @@ std::vector<Remainder> remainders_of(const Operands& operands, int i) {
   return all;
 }
 
-Status backward_input(const KernelCall& call, const Operands& operands, KernelEncoder& encoder) {
+Status backward_input(const KernelCall& call,
+                      const ConvolutionOperands& operands,
+                      KernelEncoder& encoder) {
   const TensorView& w = *operands.w;
   const TensorView& grad = *operands.y;
   const std::int64_t groups = operands.conv.groups;
@@ -148,7 +152,9 @@ Status backward_input(const KernelCall& call, const Operands& operands, KernelEn
   return {};
 }
 
-Status backward_weight(const KernelCall& call, const Operands& operands, KernelEncoder& encoder) {
+Status backward_weight(const KernelCall& call,
+                       const ConvolutionOperands& operands,
+                       KernelEncoder& encoder) {
   const TensorView& x = *operands.x;
   const TensorView& grad = *operands.y;
   const Shape& w = operands.w->shape();

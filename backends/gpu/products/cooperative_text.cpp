@@ -14,7 +14,7 @@
 #include "matrix_units_text.hpp"
 #include "product.hpp"
 
-namespace hearth::gpu::detail {
+namespace hearth::gpu::products {
 namespace {
 
 constexpr std::string_view kHead = R"(
@@ -60,10 +60,10 @@ SHARED(uvec4, slices, SLICE_WORDS > STRIP_WORDS ? SLICE_WORDS : STRIP_WORDS);
 #define B_GOES(i) (((i) + 1) * B_APART <= B_LINES || b_line + (i) * B_APART < B_LINES)
 )";
 
-constexpr std::string_view kReals = R"(
+constexpr std::string_view kCooperativeReals = R"(
 FN vec4 as_sums(uvec4 bits) { return uintBitsToFloat(bits); }
 )";
-constexpr std::string_view kIntegers = R"(
+constexpr std::string_view kCooperativeIntegers = R"(
 FN ivec4 as_sums(uvec4 bits) { return ivec4(bits); }
 )";
 
@@ -216,7 +216,7 @@ FN void put_ragged(int strip_row, int strip_column, int strip) {
 #endif
 )";
 
-constexpr std::string_view kMain = R"(
+constexpr std::string_view kCooperativeMain = R"(
 int a_line, a_word, b_line, b_word;
 uvec4 a_next[A_DOWN * A_WORDS];
 uvec4 b_next[B_DOWN * B_WORDS];
@@ -481,7 +481,7 @@ std::string cooperative_sizes(const ProductRequest& request, const CooperativeTi
 
 std::string cooperative_main(DType dtype, bool is_emulated) {
   const bool is_integer = dtype == DType::i8;
-  const std::string_view sums = is_integer ? kIntegers : kReals;
+  const std::string_view sums = is_integer ? kCooperativeIntegers : kCooperativeReals;
   if (is_emulated) {
     return fmt::format("{}{}{}{}{}{}{}",
                        kHead,
@@ -490,7 +490,7 @@ std::string cooperative_main(DType dtype, bool is_emulated) {
                        is_integer ? kEmulatedIntegers : kEmulatedReals,
                        kEmulation,
                        kStores,
-                       kMain);
+                       kCooperativeMain);
   }
   return fmt::format("{}{}{}{}{}{}",
                      kHead,
@@ -498,7 +498,7 @@ std::string cooperative_main(DType dtype, bool is_emulated) {
                      kHardware,
                      is_integer ? kIntegerMatrixUnits : kMatrixUnits,
                      kStores,
-                     kMain);
+                     kCooperativeMain);
 }
 
-}  // namespace hearth::gpu::detail
+}  // namespace hearth::gpu::products

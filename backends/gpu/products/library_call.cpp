@@ -11,18 +11,11 @@
 namespace hearth::gpu {
 namespace {
 
-// True if a library's product takes less time than a kernel: it has matrix units for 16 bits, and
-// takes some microseconds to begin.
-bool is_for_library(DType dtype, std::int64_t rows, std::int64_t columns, double work) noexcept {
-  constexpr double kLeastWork = 0x1p27;
-  constexpr double kLeastWorkOnUnits = 0x1p21;
-  const bool is_short = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8;
-  return is_short ? work >= kLeastWorkOnUnits
-                  : work >= kLeastWork && rows > kFewColumns && columns > kFewColumns;
-}
-
-std::uint64_t address_of(const std::byte* data) noexcept {
-  return reinterpret_cast<std::uintptr_t>(data);  // NOLINT: a device address
+/// The multiplications of a product with at most one batch axis.
+double work_of(const MatrixProduct& p) noexcept {
+  return static_cast<double>(p.batch_rank == 0 ? 1 : p.batch[0].size) *
+         static_cast<double>(p.rows) * static_cast<double>(p.columns) *
+         static_cast<double>(p.depth);
 }
 
 // True if each line of the side begins at a whole word of 16 bytes, as the library's fast kernels
@@ -141,11 +134,13 @@ Result<bool> encode_padded(MatrixProduct p,
                            const Padding& padding,
                            std::uint64_t y,
                            KernelEncoder& encoder) {
-  constexpr std::int64_t kPiece = 256;  // cuBLASLt refuses a workspace at other addresses
+  constexpr std::int64_t kWorkspaceAlignment =
+      256;  // cuBLASLt refuses a workspace at other addresses
   const DType sums = p.dtype == DType::i8 ? DType::i32 : p.dtype;
   std::uint64_t next = 0;
   const auto piece = [&next](std::int64_t bytes) {
-    return std::exchange(next, next + static_cast<std::uint64_t>(rounded_up(bytes, kPiece)));
+    return std::exchange(next,
+                         next + static_cast<std::uint64_t>(rounded_up(bytes, kWorkspaceAlignment)));
   };
   const auto place = [&](std::uint64_t begin) {
     next = begin;
@@ -169,8 +164,9 @@ Result<bool> encode_padded(MatrixProduct p,
   }
   std::uint64_t begin = 0;
   if (const std::int64_t bytes = static_cast<std::int64_t>(next) + *workspace; bytes > 0) {
-    HEARTH_TRY(begin, encoder.scratch(bytes + kPiece - 1));
-    begin = static_cast<std::uint64_t>(rounded_up(static_cast<std::int64_t>(begin), kPiece));
+    HEARTH_TRY(begin, encoder.scratch(bytes + kWorkspaceAlignment - 1));
+    begin = static_cast<std::uint64_t>(
+        rounded_up(static_cast<std::int64_t>(begin), kWorkspaceAlignment));
   }
   p = original;
   const LibraryProduct product = place(begin);
@@ -199,21 +195,30 @@ Result<bool> encode_padded(MatrixProduct p,
 
 }  // namespace
 
+bool is_for_library(const MatrixProduct& p, const DeviceLimits& limits) noexcept {
+  constexpr double kLeastWork = 0x1p27;
+  constexpr double kLeastWorkOnUnits = 0x1p21;
+  if (!limits.has_product_library || p.batch_rank > 1 || p.bias_row != 0 ||
+      (p.bias != nullptr && (p.bias_column != 1 || p.batch[0].bias != 0))) {
+    return false;
+  }
+  // The library has matrix units for 16 bits, and takes some microseconds to begin.
+  const double work = work_of(p);
+  const bool is_short = p.dtype == DType::f16 || p.dtype == DType::bf16 || p.dtype == DType::i8;
+  return is_short ? work >= kLeastWorkOnUnits
+                  : work >= kLeastWork && p.rows > kFewColumns && p.columns > kFewColumns;
+}
+
 Result<bool> encode_by_library(const MatrixProduct& p,
                                const ProductResult& result,
                                const KernelCall& call,
                                KernelEncoder& encoder) {
-  const double work = static_cast<double>(p.batch_rank == 0 ? 1 : p.batch[0].size) *
-                      static_cast<double>(p.rows) * static_cast<double>(p.columns) *
-                      static_cast<double>(p.depth);
-  if (!encoder.limits().has_product_library || result.has_epilogue() || p.batch_rank > 1 ||
-      p.bias_row != 0 || (p.bias != nullptr && (p.bias_column != 1 || p.batch[0].bias != 0)) ||
-      !is_for_library(p.dtype, p.rows, p.columns, work)) {
+  if (result.has_epilogue() || !is_for_library(p, encoder.limits())) {
     return false;
   }
   const std::uint64_t y = address_of(call.outputs[0].data);
   if (y % 16 == 0) {
-    const Padding padding = padding_of(p, work, encoder.limits());
+    const Padding padding = padding_of(p, work_of(p), encoder.limits());
     Result<bool> is_done = encode_padded(p, padding, y, encoder);
     const bool is_too_large = !is_done.has_value() && padding.bytes() > 0 &&
                               is_done.error().code == ErrorCode::out_of_memory;

@@ -8,6 +8,10 @@
 
 namespace hearth::gpu {
 
+/// True if a library takes the product, without an epilogue, in less time than a kernel. Its rows
+/// are joined.
+[[nodiscard]] bool is_for_library(const MatrixProduct& p, const DeviceLimits& limits) noexcept;
+
 /// Encodes the product as a call of a library if that takes less time than a kernel. Returns false
 /// if there is no library, or if the product has an epilogue or strides that libraries do not take.
 ///

@@ -1,6 +1,7 @@
 // Converts the operands of matmul to strides; matrix_product.cpp and product.cpp split the work.
 #include "matmul.hpp"
 
+#include "library_call.hpp"
 #include "matrix_product.hpp"
 #include "product_result.hpp"
 
@@ -13,26 +14,10 @@ std::int64_t batch_stride(const TensorView& view, int from_end) noexcept {
   return axis < 0 || view.shape()[axis] == 1 ? 0 : view.strides()[static_cast<std::size_t>(axis)];
 }
 
-}  // namespace
-
-Support supports_matmul(const KernelCall& call, const DeviceLimits& limits) {
-  // A product on matrix units takes a fraction of the time of one that sums by itself.
-  const DType dtype = call.inputs[0].dtype;
-  const bool is_on_units = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8;
-  if (call.epilogue != nullptr && limits.has_product_library && is_on_units) {
-    return {.yes = false, .reason = "matmul: the library's products have no epilogue"};
-  }
-  return supports_epilogue(call, limits);
-}
-
-Status encode_matmul(const KernelCall& call, KernelEncoder& encoder) {
-  if (encoder.guard() != 0) {
-    return Error{.code = ErrorCode::unsupported, .text = "matmul: not in an update group"};
-  }
+// The product of a call whose result has this shape.
+MatrixProduct product_of_call(const KernelCall& call, const Shape& shape) noexcept {
   const TensorView& a = call.inputs[0];
   const TensorView& b = call.inputs[1];
-  const TensorView& out = call.outputs[0];
-  const Shape& shape = out.shape();
   const auto stride = [](const TensorView& view, int from_end) {
     return view.strides()[static_cast<std::size_t>(view.shape().rank() - from_end)];
   };
@@ -55,7 +40,31 @@ Status encode_matmul(const KernelCall& call, KernelEncoder& encoder) {
                        .a = batch_stride(a, from_end),
                        .b = batch_stride(b, from_end)});
   }
-  return encode_product(product, call, encoder);
+  return product;
+}
+
+}  // namespace
+
+Support supports_matmul(const KernelCall& call, const DeviceLimits& limits) {
+  // A product on matrix units takes a fraction of the time of one that sums by itself.
+  const DType dtype = call.inputs[0].dtype;
+  const bool is_on_units = dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::i8 ||
+                           (dtype == DType::f32 && limits.allows_tf32);
+  if (call.epilogue != nullptr && is_on_units) {
+    MatrixProduct product = product_of_call(call, call.epilogue->result->shape);
+    product.join_rows();
+    if (is_for_library(product, limits)) {
+      return {.yes = false, .reason = "matmul: the library's products have no epilogue"};
+    }
+  }
+  return supports_epilogue(call, limits);
+}
+
+Status encode_matmul(const KernelCall& call, KernelEncoder& encoder) {
+  if (encoder.guard() != 0) {
+    return Error{.code = ErrorCode::unsupported, .text = "matmul: not in an update group"};
+  }
+  return encode_product(product_of_call(call, call.outputs[0].shape()), call, encoder);
 }
 
 }  // namespace hearth::gpu

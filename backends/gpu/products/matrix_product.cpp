@@ -35,21 +35,6 @@ struct Layouts {
   ProductResult result;
 };
 
-// Turns the last batch axis into rows, if its products share b.
-void join_rows(MatrixProduct& p) noexcept {
-  while (p.batch_rank > 0) {
-    const BatchAxis& axis = p.batch[static_cast<std::size_t>(p.batch_rank - 1)];
-    const bool is_walk = p.rows == 1 || axis.a == p.a_row * p.rows;
-    const bool has_walk_of_bias = p.bias == nullptr || (axis.bias == 0 && p.bias_row == 0);
-    if (axis.b != 0 || !is_walk || !has_walk_of_bias || axis.size * p.rows > kMostProductAxis) {
-      return;
-    }
-    p.a_row = p.rows == 1 ? axis.a : p.a_row;
-    p.rows *= axis.size;
-    --p.batch_rank;
-  }
-}
-
 void transpose(Layouts& layouts) noexcept {
   MatrixProduct& p = layouts.product;
   std::swap(p.a, p.b);
@@ -79,7 +64,7 @@ bool has_form(const MatrixProduct& p, const SideWalk& walk, int width, SideForm&
   return is_aligned && (along || across);
 }
 
-SideForm form_of(const MatrixProduct& p, const SideWalk& walk) noexcept {
+SideForm side_form_of(const MatrixProduct& p, const SideWalk& walk) noexcept {
   SideForm form;
   if (has_form(p, walk, 4, form)) {
     return form;
@@ -94,7 +79,7 @@ std::int64_t reach(std::int64_t size, std::int64_t stride) noexcept {
   return (size - 1) * std::abs(stride);
 }
 
-bool is_wide(const Layouts& layouts) noexcept {
+bool has_wide_matrices(const Layouts& layouts) noexcept {
   const MatrixProduct& p = layouts.product;
   std::int64_t a = reach(p.rows, p.a_row) + reach(p.depth, p.a_depth);
   std::int64_t b = reach(p.columns, p.b_column) + reach(p.depth, p.b_depth);
@@ -121,7 +106,7 @@ int rank_class(const MatrixProduct& product) noexcept {
   return product.batch_rank <= 1 ? 1 : MatrixProduct::kMostBatchAxes;
 }
 
-std::string members(const Layouts& layouts, bool wide) {
+std::string matrix_members(const Layouts& layouts, bool wide) {
   const std::string_view index = wide ? "int64_t" : "int";
   std::string out = fmt::format(
       "uint64_t a; uint64_t b; uint64_t bias; {0} a_row; {0} a_depth; "
@@ -133,10 +118,10 @@ std::string members(const Layouts& layouts, bool wide) {
   return out + layouts.result.members(wide);
 }
 
-ParameterBlock parameters_of(const Layouts& layouts,
-                             const ProductRequest& request,
-                             const ProductPlan& plan,
-                             std::uint64_t partial) noexcept {
+ParameterBlock matrix_parameters(const Layouts& layouts,
+                                 const ProductRequest& request,
+                                 const ProductPlan& plan,
+                                 std::uint64_t partial) noexcept {
   const MatrixProduct& p = layouts.product;
   ParameterBlock out;
   add_product(out, request, plan, partial);
@@ -225,9 +210,9 @@ FN void put_many(int row, int column, C sums[PUT_WIDTH]) {{
 #endif
 )";
 
-ProductFunctions functions_of(const Layouts& layouts,
-                              const ProductRequest& request,
-                              const ProductPlan& plan) {
+ProductFunctions matrix_functions(const Layouts& layouts,
+                                  const ProductRequest& request,
+                                  const ProductPlan& plan) {
   const MatrixProduct& p = layouts.product;
   std::string text = fmt::format("#define HAS_BIAS {}\n", p.bias == nullptr ? 0 : 1);
   text += glsl_quads(p.dtype);
@@ -261,7 +246,7 @@ ProductFunctions functions_of(const Layouts& layouts,
                         p.a_depth * size,
                         p.b_depth * size);
     text += fmt::format(fmt::runtime(kPut), dtype);
-    return {.members = members(layouts, request.is_wide), .text = std::move(text)};
+    return {.members = matrix_members(layouts, request.is_wide), .text = std::move(text)};
   }
   const auto load = [](SideForm form) {
     return form.width == 1 ? std::string("load") : fmt::format("load{}", form.width);
@@ -287,7 +272,7 @@ ProductFunctions functions_of(const Layouts& layouts,
                       depth(request.a, p.a_depth, "p.a_depth"),
                       depth(request.b, p.b_depth, "p.b_depth"));
   text += fmt::format(fmt::runtime(kPut), dtype);
-  return {.members = members(layouts, request.is_wide), .text = std::move(text)};
+  return {.members = matrix_members(layouts, request.is_wide), .text = std::move(text)};
 }
 
 /// The forms of both sides, and the sides to copy first. Copies have `depth` places along it.
@@ -308,8 +293,8 @@ Sides sides_in_place(const MatrixProduct& p, const DeviceLimits& limits) noexcep
   const int word = unit_word(p.dtype);
   if (!can_cooperate(p.dtype, p.rows, p.columns, limits) ||
       !has_form(p, a_walk_of(p), word, sides.a) || !has_form(p, b_walk_of(p), word, sides.b)) {
-    sides.a = form_of(p, a_walk_of(p));
-    sides.b = form_of(p, b_walk_of(p));
+    sides.a = side_form_of(p, a_walk_of(p));
+    sides.b = side_form_of(p, b_walk_of(p));
   }
   return sides;
 }
@@ -384,7 +369,7 @@ Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder)
   const bool puts_ragged = put_width == 1 && sides.a.width == unit_word(p.dtype) &&
                            layouts.out_column == 1 && layouts.result.takes_ragged(4);
   ProductRequest request{.dtype = p.dtype,
-                         .is_wide = is_wide(layouts),
+                         .is_wide = has_wide_matrices(layouts),
                          .is_baked = multiplications >= encoder.limits().baked_from,
                          .has_offsets = has_offsets(p),
                          .has_epilogue = layouts.result.has_epilogue(),
@@ -432,8 +417,8 @@ Status encode_sides(Layouts layouts, const Sides& sides, KernelEncoder& encoder)
   }
   const auto dispatch = [&](const ProductPlan& part) {
     return dispatch_product(
-        encoder, request, part, key, parameters_of(layouts, request, part, partial), [&] {
-          return functions_of(layouts, request, part);
+        encoder, request, part, key, matrix_parameters(layouts, request, part, partial), [&] {
+          return matrix_functions(layouts, request, part);
         });
   };
   HEARTH_TRY_STATUS(dispatch(plan));
@@ -457,11 +442,25 @@ void MatrixProduct::add_batch(const BatchAxis& axis) noexcept {
   batch[static_cast<std::size_t>(batch_rank++)] = axis;
 }
 
+void MatrixProduct::join_rows() noexcept {
+  while (batch_rank > 0) {
+    const BatchAxis& axis = batch[static_cast<std::size_t>(batch_rank - 1)];
+    const bool is_walk = rows == 1 || axis.a == a_row * rows;
+    const bool has_walk_of_bias = bias == nullptr || (axis.bias == 0 && bias_row == 0);
+    if (axis.b != 0 || !is_walk || !has_walk_of_bias || axis.size * rows > kMostProductAxis) {
+      return;
+    }
+    a_row = rows == 1 ? axis.a : a_row;
+    rows *= axis.size;
+    --batch_rank;
+  }
+}
+
 Status encode_product(MatrixProduct product, const KernelCall& call, KernelEncoder& encoder) {
   if (call.outputs[0].element_count() == 0) {
     return {};
   }
-  join_rows(product);
+  product.join_rows();
   Layouts layouts{.product = product,
                   .out_row = product.columns,
                   .result = ProductResult(call, sums_dtype(product.dtype), encoder.limits())};

@@ -43,6 +43,8 @@ struct MatrixProduct {
 
   /// Appends an axis behind the others, or merges it with the last one if the strides allow it.
   void add_batch(const BatchAxis& axis) noexcept;
+  /// Turns the last batch axes into rows, as long as their products share b.
+  void join_rows() noexcept;
 };
 
 /// Writes the result to the call's outputs, through its epilogue if it has one.

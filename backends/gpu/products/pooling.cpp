@@ -24,11 +24,10 @@ namespace {
 
 enum class Pooling : std::uint32_t { max, max_with_positions, mean, check, max_back, mean_back };
 
-constexpr int kThreads = 256;
 constexpr std::int64_t kMostSide = std::int64_t{1} << 30;
 constexpr std::int64_t kChunk = 4096;  // windows that a workgroup of the check reads
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kPoolMembers =
     "int height; int width; int rows; int columns; int kernel_y; int kernel_x; int stride_y; "
     "int stride_x; int padding_y; int padding_x; int all_count; int channels; INDEX count; ";
 
@@ -141,7 +140,7 @@ FN void main() {
 }
 )";
 
-constexpr std::string_view kCheck = R"(
+constexpr std::string_view kPoolCheck = R"(
 SHARED_ONE(uint, strays);
 FN void main() {
   if (INDEX(GROUP) >= p.count) {
@@ -266,35 +265,34 @@ std::string planes_members(char name) {
   return fmt::format("INDEX {0}_start; INDEX {0}_n; INDEX {0}_c; INDEX {0}_h; INDEX {0}_w; ", name);
 }
 
-std::string defines(DType dtype) {
+std::string pooling_defines(DType dtype) {
   return fmt::format("#define T {0}\n#define LOAD load_{1}\n#define STORE store_{1}\n{2}",
                      glsl_compute_type(dtype),
                      glsl_suffix(dtype),
                      glsl_long_sum(glsl_compute_type(dtype)));
 }
 
-KernelKey key_of(Pooling what, DType dtype, bool wide) {
+KernelKey pooling_key(Pooling what, DType dtype, bool wide) {
   KernelKey key(KernelFamily::pooling);
   key.add(static_cast<std::uint32_t>(what)).add(dtype).add(wide);
   return key;
 }
 
-std::string text_of(DType dtype, bool wide, const std::string& members, std::size_t size_bytes) {
+std::string pooling_text(DType dtype,
+                         bool wide,
+                         const std::string& members,
+                         std::size_t size_bytes) {
   return fmt::format("{}{}{}{}{}{}",
-                     glsl_prelude({.threads = kThreads, .wide_index = wide}),
+                     glsl_prelude({.threads = kGroupThreads, .wide_index = wide}),
                      glsl_uindex(wide),
                      glsl_parameters(members, size_bytes),
-                     defines(dtype),
+                     pooling_defines(dtype),
                      glsl_fail(),
                      kWindows);
 }
 
 std::int64_t groups(std::int64_t count) {
-  return (count + kThreads - 1) / kThreads;
-}
-
-std::uint64_t address_of(const TensorView& view) {
-  return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
+  return (count + kGroupThreads - 1) / kGroupThreads;
 }
 
 /// Encodes the kernels with one input and one thread for each element of output 0.
@@ -317,15 +315,16 @@ Status encode_plain(const KernelCall& call,
   add_sizes(block, call, sizes, count, wide);
   x.add_to(block, wide);
   const auto text = [&] {
-    return text_of(dtype,
-                   wide,
-                   fmt::format("uint64_t x; uint64_t y; uint64_t positions; {}{}",
-                               kMembers,
-                               planes_members('x')),
-                   block.size_bytes()) +
+    return pooling_text(dtype,
+                        wide,
+                        fmt::format("uint64_t x; uint64_t y; uint64_t positions; {}{}",
+                                    kPoolMembers,
+                                    planes_members('x')),
+                        block.size_bytes()) +
            (what == Pooling::max_with_positions ? "#define POSITIONS\n" : "") + std::string(body);
   };
-  return encoder.dispatch(key_of(what, dtype, wide), text, block, encoder.linear(groups(count)));
+  return encoder.dispatch(
+      pooling_key(what, dtype, wide), text, block, encoder.linear(groups(count)));
 }
 
 }  // namespace
@@ -397,26 +396,26 @@ Status encode_max_pool_backward(const KernelCall& call, KernelEncoder& encoder) 
     return block;
   };
   const auto make = [&](std::size_t size_bytes, std::string_view body) {
-    return text_of(dtype,
-                   wide,
-                   fmt::format("uint64_t x; uint64_t y; uint64_t positions; uint64_t flags; "
-                               "uint64_t cell; {}INDEX chunks; {}{}",
-                               kMembers,
-                               planes_members('x'),
-                               planes_members('q')),
-                   size_bytes) +
+    return pooling_text(dtype,
+                        wide,
+                        fmt::format("uint64_t x; uint64_t y; uint64_t positions; uint64_t flags; "
+                                    "uint64_t cell; {}INDEX chunks; {}{}",
+                                    kPoolMembers,
+                                    planes_members('x'),
+                                    planes_members('q')),
+                        size_bytes) +
            std::string(body);
   };
   const ParameterBlock check = block_for(checks);
   HEARTH_TRY_STATUS(encoder.dispatch(
-      key_of(Pooling::check, dtype, wide),
-      [&] { return make(check.size_bytes(), kCheck); },
+      pooling_key(Pooling::check, dtype, wide),
+      [&] { return make(check.size_bytes(), kPoolCheck); },
       check,
       encoder.linear(checks)));
   encoder.barrier();
   const ParameterBlock gather = block_for(count);
   return encoder.dispatch(
-      key_of(Pooling::max_back, dtype, wide),
+      pooling_key(Pooling::max_back, dtype, wide),
       [&] { return make(gather.size_bytes(), kMaxBack); },
       gather,
       encoder.linear(groups(count)));

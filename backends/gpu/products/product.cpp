@@ -13,17 +13,14 @@
 
 #include <fmt/format.h>
 
+#include "backends/gpu/space/axis_list.hpp"
 #include "cooperative_tiles.hpp"
 
 namespace hearth::gpu {
 namespace {
 
 constexpr int kThinSteps = 4;             // STEPS of the shader
-constexpr std::int64_t kLeastPart = 256;  // of the depth: shorter parts cost more than they gain
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
-}
+constexpr std::int64_t kLeastPart = 256;  // of the depth of other kernels than tiles
 
 /// A split of the depth into parts of whole units.
 struct Cut {
@@ -68,33 +65,34 @@ std::int64_t needed_parts(const ProductRequest& request, Unit kind) noexcept {
       4.0 * matrices * static_cast<double>(request.rows) * static_cast<double>(request.columns);
   const double most_bytes = std::min(operands, kMostPartBytes);
   const std::int64_t most = std::max<std::int64_t>(1, static_cast<std::int64_t>(most_bytes / sums));
-  return std::min(most, divided_up(request.depth, longest_part(kind)));
+  return std::min(most, quotient_up(request.depth, longest_part(kind)));
 }
 
 // Splits the depth until each multiprocessor has the groups that it runs at a time. Thin groups
 // wait for memory, a tile on matrix units fills a multiprocessor, and smaller tiles share one.
 // Parts cost a pass over all sums.
-Cut cut_of(const ProductRequest& request,
-           std::int64_t groups,
-           std::int64_t unit,
-           Unit kind,
-           const DeviceLimits& limits) noexcept {
+Cut product_cut(const ProductRequest& request,
+                std::int64_t groups,
+                std::int64_t unit,
+                Unit kind,
+                const DeviceLimits& limits) noexcept {
   const bool is_thin = kind == Unit::thin;
   const std::int64_t at_a_time = is_thin || limits.is_cpu ? 2 : kind == Unit::tile ? 3 : 1;
   const std::int64_t wanted = at_a_time * std::max(1, limits.multiprocessors);
   const std::int64_t sums = request.matrices * request.rows * request.columns;
+  const std::int64_t least_part = kind == Unit::tile ? limits.least_part : kLeastPart;
   std::int64_t splits = 1;
   if (groups < wanted) {
-    splits = std::min(is_thin ? divided_up(wanted, groups) : wanted / groups,
-                      std::max<std::int64_t>(1, request.depth / std::max(kLeastPart, unit)));
+    splits = std::min(is_thin ? quotient_up(wanted, groups) : wanted / groups,
+                      std::max<std::int64_t>(1, request.depth / std::max(least_part, unit)));
   }
   splits = std::max(splits, needed_parts(request, kind));
   splits = std::min(splits, std::max<std::int64_t>(1, kMostProductAxis / sums));
   if (limits.is_cpu) {
-    splits = std::max(splits, divided_up(request.depth, longest_in_software(kind)));
+    splits = std::max(splits, quotient_up(request.depth, longest_in_software(kind)));
   }
-  const std::int64_t part = divided_up(divided_up(request.depth, splits), unit) * unit;
-  return {.splits = part == 0 ? 1 : divided_up(request.depth, part), .part = part};
+  const std::int64_t part = quotient_up(quotient_up(request.depth, splits), unit) * unit;
+  return {.splits = part == 0 ? 1 : quotient_up(request.depth, part), .part = part};
 }
 
 /// Costs of a tile beside its multiplications, in multiplications of one multiprocessor.
@@ -123,11 +121,11 @@ double time_of(const ProductRequest& request,
                const TileUse& tile,
                const Pace& pace,
                const DeviceLimits& limits) noexcept {
-  const std::int64_t tiles = request.matrices * divided_up(request.rows, tile.rows) *
-                             divided_up(request.columns, tile.columns);
-  const Cut cut = cut_of(request, tiles, tile.unit, pace.kind, limits);
+  const std::int64_t tiles = request.matrices * quotient_up(request.rows, tile.rows) *
+                             quotient_up(request.columns, tile.columns);
+  const Cut cut = product_cut(request, tiles, tile.unit, pace.kind, limits);
   const auto rounds =
-      static_cast<double>(divided_up(tiles * cut.splits, std::max(1, limits.multiprocessors)));
+      static_cast<double>(quotient_up(tiles * cut.splits, std::max(1, limits.multiprocessors)));
   const double fill =
       tile.threads == 0 ? 1.0 : std::min(1.0, rounds * tile.threads / kFillingThreads);
   const double time = rounds * tile.rows * tile.columns *
@@ -166,7 +164,7 @@ constexpr std::array kDoubleTiles{
     Candidate{{32, 32, 8, 4, 4, 1}, 0.5},
 };
 
-std::int64_t shared_bytes(const ProductTile& tile, DType dtype) noexcept {
+std::int64_t tile_bytes(const ProductTile& tile, DType dtype) noexcept {
   const std::int64_t quad = dtype == DType::f64 ? 32 : 16;
   return std::int64_t{tile.buffers} * tile.depth * ((tile.rows / 4 + 1) + (tile.columns / 4 + 1)) *
          quad;
@@ -192,7 +190,7 @@ ProductTile choose_tile(const ProductRequest& request, const DeviceLimits& limit
   double best_time = 0;
   for (const Candidate& candidate : all) {
     const ProductTile& tile = candidate.tile;
-    if (shared_bytes(tile, request.dtype) > limits.shared_bytes ||
+    if (tile_bytes(tile, request.dtype) > limits.shared_bytes ||
         tile.threads() > static_cast<int>(limits.most_group_threads)) {
       continue;
     }
@@ -264,8 +262,8 @@ ThinLanes choose_lanes(const ProductRequest& request, const DeviceLimits& limits
   const int most = std::min(256, static_cast<int>(std::bit_floor(limits.most_group_threads)));
   const int across = request.b.along_depth ? 1 : request.b.width;
   const int deep = request.b.along_depth ? request.b.width : 1;
-  const std::int64_t chunks = divided_up(request.columns, across);
-  const std::int64_t steps = divided_up(request.depth, std::int64_t{deep} * kThinSteps);
+  const std::int64_t chunks = quotient_up(request.columns, across);
+  const std::int64_t steps = quotient_up(request.depth, std::int64_t{deep} * kThinSteps);
   ThinLanes lanes{.rows = power_above(request.rows, 8)};
   if (request.b.along_depth) {
     const bool is_busy = chunks * request.matrices >= 8LL * limits.multiprocessors;
@@ -274,7 +272,7 @@ ThinLanes choose_lanes(const ProductRequest& request, const DeviceLimits& limits
   } else {
     lanes.columns = power_above(chunks, most);
     while (lanes.columns > 32 &&
-           divided_up(chunks, lanes.columns) * request.matrices < 2LL * limits.multiprocessors) {
+           quotient_up(chunks, lanes.columns) * request.matrices < 2LL * limits.multiprocessors) {
       lanes.columns /= 2;
     }
     lanes.depth = power_above(steps / 4, most / lanes.columns);
@@ -302,7 +300,7 @@ void choose_splits(const ProductRequest& request,
   const Unit kind = plan.is_thin          ? Unit::thin
                     : plan.is_cooperative ? Unit::cooperative
                                           : Unit::tile;
-  const Cut cut = cut_of(request, groups, unit, kind, limits);
+  const Cut cut = product_cut(request, groups, unit, kind, limits);
   plan.splits = static_cast<int>(cut.splits);
   plan.split_depth = static_cast<int>(cut.part);
   plan.groups = groups * cut.splits;
@@ -347,9 +345,9 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
     plan.lanes = choose_lanes(request, limits);
     const int across = request.b.along_depth ? 1 : request.b.width;
     const int deep = request.b.along_depth ? request.b.width : 1;
-    plan.tiles_down = static_cast<int>(divided_up(request.rows, plan.lanes.rows));
+    plan.tiles_down = static_cast<int>(quotient_up(request.rows, plan.lanes.rows));
     plan.tiles_across =
-        static_cast<int>(divided_up(request.columns, std::int64_t{plan.lanes.columns} * across));
+        static_cast<int>(quotient_up(request.columns, std::int64_t{plan.lanes.columns} * across));
     unit = std::int64_t{plan.lanes.depth} * deep * kThinSteps;
   } else if (is_cooperative) {
     plan.is_cooperative = true;
@@ -364,8 +362,8 @@ Result<ProductPlan> plan_product(ProductRequest& request, const DeviceLimits& li
     unit = plan.tile.depth;
   }
   if (!plan.is_thin) {
-    plan.tiles_down = static_cast<int>(divided_up(request.rows, tile_rows));
-    plan.tiles_across = static_cast<int>(divided_up(request.columns, tile_columns));
+    plan.tiles_down = static_cast<int>(quotient_up(request.rows, tile_rows));
+    plan.tiles_across = static_cast<int>(quotient_up(request.columns, tile_columns));
     plan.is_exact = request.is_baked && request.has_offsets && request.a.width > 1 &&
                     request.b.width > 1 && request.rows >= tile_rows &&
                     request.columns >= tile_columns && request.depth > 0 &&
@@ -399,7 +397,7 @@ void add_product(ParameterBlock& parameters,
       .add(static_cast<std::int32_t>(plan.groups));
 }
 
-namespace detail {
+namespace products {
 
 void add_words(KernelKey& key, const ProductRequest& request, const ProductPlan& plan) noexcept {
   const auto bit = [](bool is_set, unsigned place) { return (is_set ? 1U : 0U) << place; };
@@ -440,5 +438,5 @@ void add_words(KernelKey& key, const ProductRequest& request, const ProductPlan&
           static_cast<std::uint32_t>(tile.buffers) << 24U);
 }
 
-}  // namespace detail
+}  // namespace products
 }  // namespace hearth::gpu

@@ -178,7 +178,7 @@ void add_product(ParameterBlock& parameters,
                  const ProductPlan& plan,
                  std::uint64_t partial) noexcept;
 
-namespace detail {
+namespace products {
 void add_words(KernelKey& key, const ProductRequest& request, const ProductPlan& plan) noexcept;
 [[nodiscard]] std::string product_text(const ProductRequest& request,
                                        const ProductPlan& plan,
@@ -197,7 +197,7 @@ inline constexpr int kFoldThreads = 128;
 [[nodiscard]] constexpr int fold_width(const ProductRequest& request) noexcept {
   return request.puts_ragged ? 1 : request.put_width;
 }
-}  // namespace detail
+}  // namespace products
 
 /// Dispatches a product. `key` holds the family's words: all that its functions' text depends on
 /// beside the request's forms. `functions()` makes that text for an unknown key.
@@ -208,20 +208,20 @@ template <class MakeFunctions>
                                       KernelKey key,
                                       const ParameterBlock& parameters,
                                       const MakeFunctions& functions) {
-  detail::add_words(key, request, plan);
+  products::add_words(key, request, plan);
   const std::size_t bytes = parameters.size_bytes();
   KernelKey fold_key = key;
   key.add(false);
-  const auto text = [&] { return detail::product_text(request, plan, functions(), bytes); };
+  const auto text = [&] { return products::product_text(request, plan, functions(), bytes); };
   HEARTH_TRY_STATUS(encoder.dispatch(key, text, parameters, encoder.linear(plan.groups)));
   if (plan.splits == 1) {
     return {};
   }
   encoder.barrier();
   fold_key.add(true);
-  const auto fold = [&] { return detail::fold_text(request, functions(), bytes); };
+  const auto fold = [&] { return products::fold_text(request, functions(), bytes); };
   const std::int64_t sums = request.matrices * request.rows * request.columns;
-  const std::int64_t taken = std::int64_t{detail::kFoldThreads} * detail::fold_width(request);
+  const std::int64_t taken = std::int64_t{products::kFoldThreads} * products::fold_width(request);
   return encoder.dispatch(fold_key, fold, parameters, encoder.linear((sums + taken - 1) / taken));
 }
 

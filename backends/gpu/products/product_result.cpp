@@ -17,7 +17,7 @@
 namespace hearth::gpu {
 namespace {
 
-bool is_aligned(const TensorView& view, int width) noexcept {
+bool is_vector_aligned(const TensorView& view, int width) noexcept {
   const std::int64_t bytes = std::min<std::int64_t>(16, width * size_bytes(view.dtype));
   return reinterpret_cast<std::uintptr_t>(view.data) %  // NOLINT: a device address
              static_cast<std::uintptr_t>(bytes) ==
@@ -86,7 +86,7 @@ bool ProductResult::has_strided() const noexcept {
 
 // A software driver takes long to compile conversions that stand in a text many times.
 bool ProductResult::is_vector_ready(const TensorView& view, int width) const noexcept {
-  return is_vector(view.dtype, width) && is_aligned(view, width) &&
+  return is_vector(view.dtype, width) && is_vector_aligned(view, width) &&
          (!is_rolled_ || size_bytes(view.dtype) >= 4);
 }
 

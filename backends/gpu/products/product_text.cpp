@@ -12,7 +12,7 @@
 #include "backends/gpu/text/glsl_prelude.hpp"
 #include "product.hpp"
 
-namespace hearth::gpu::detail {
+namespace hearth::gpu::products {
 namespace {
 
 constexpr std::string_view kWork = R"(
@@ -365,7 +365,7 @@ FN int DOT(ivec4 a, ivec4 b) {
 }
 )";
 
-std::string_view value_of(SideForm form) noexcept {
+std::string_view side_value(SideForm form) noexcept {
   if (form.width > 4) {
     return "uvec4";
   }
@@ -432,8 +432,8 @@ std::string head(const ProductRequest& request,
       request.b.width,
       request.a.along_depth ? 1 : 0,
       request.b.along_depth ? 1 : 0,
-      value_of(request.a),
-      value_of(request.b),
+      side_value(request.a),
+      side_value(request.b),
       is_exact ? 1 : 0,
       request.has_slices ? 1 : 0,
       is_rolled ? "ROLLED" : "UNROLLED",
@@ -527,4 +527,4 @@ std::string fold_text(const ProductRequest& request,
          std::string(kFoldMain);
 }
 
-}  // namespace hearth::gpu::detail
+}  // namespace hearth::gpu::products

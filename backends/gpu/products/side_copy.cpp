@@ -13,10 +13,9 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr std::int64_t kWordBytes = 16;
+constexpr std::int64_t kSideWordBytes = 16;
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kSideMembers =
     "uint64_t from; uint64_t to; int64_t line_stride; int64_t step; uint words; uint line_words; "
     "uint word_factor; uint word_shift; uint copied_lines; uint line_factor; uint line_shift; "
     "int lines; int line_length; ";
@@ -73,7 +72,7 @@ FN uvec4 word_of_elements(uint64_t at, int64_t stride, int count) {
 }
 )";
 
-constexpr std::string_view kMain = R"(
+constexpr std::string_view kSideMain = R"(
 FN void main() {{
   const uint i = GROUP * {0}u + THREAD;
   if (i >= p.words) {{
@@ -95,8 +94,8 @@ FN void main() {{
 }}
 )";
 
-std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
-  std::string members(kMembers);
+std::string side_copy_text(const SideCopy& copy, std::size_t parameter_bytes) {
+  std::string members(kSideMembers);
   std::string places;
   for (int i = copy.batch_rank - 1; i >= 0; --i) {
     places += fmt::format(
@@ -106,7 +105,7 @@ std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
     members += fmt::format("int64_t stride_{0}; uint size_{0}; ", i);
   }
   const bool has_neighbours = copy.step == 1;
-  std::string text = glsl_prelude({.threads = kThreads});
+  std::string text = glsl_prelude({.threads = kGroupThreads});
   text += glsl_parameters(members, parameter_bytes);
   text += glsl_divide();
   text += fmt::format(
@@ -114,8 +113,8 @@ std::string text_of(const SideCopy& copy, std::size_t parameter_bytes) {
       "READ_BUFFER_ONE(Source, uvec4, 16);\nWRITE_BUFFER_ONE(Word, uvec4, 16);\n",
       size_bytes(copy.dtype));
   text += has_neighbours ? kNeighbours : kApart;
-  return text + fmt::format(fmt::runtime(kMain),
-                            kThreads,
+  return text + fmt::format(fmt::runtime(kSideMain),
+                            kGroupThreads,
                             places,
                             has_neighbours
                                 ? "word_at(address, uint(count) * uint(ELEMENT_BYTES))"
@@ -162,7 +161,7 @@ FN void main() {{
 )";
 
 std::string trimmed_text(DType dtype, std::size_t parameter_bytes) {
-  std::string text = glsl_prelude({.threads = kThreads});
+  std::string text = glsl_prelude({.threads = kGroupThreads});
   text += glsl_parameters(kTrimmedMembers, parameter_bytes);
   text += glsl_divide();
   text += fmt::format(
@@ -170,7 +169,7 @@ std::string trimmed_text(DType dtype, std::size_t parameter_bytes) {
       "READ_BUFFER_ONE(Source, uvec4, 16);\nWRITE_BUFFER_ONE(Word, uvec4, 16);\n",
       size_bytes(dtype));
   text += kNeighbours;
-  return text + fmt::format(fmt::runtime(kTrimmedMain), kThreads);
+  return text + fmt::format(fmt::runtime(kTrimmedMain), kGroupThreads);
 }
 
 }  // namespace
@@ -260,8 +259,8 @@ std::int64_t SideCopy::bytes() const noexcept {
 }
 
 Status encode_side_copy(const SideCopy& copy, std::uint64_t to, KernelEncoder& encoder) {
-  const std::int64_t words = copy.bytes() / kWordBytes;
-  const std::int64_t line_words = copy.copied_length * size_bytes(copy.dtype) / kWordBytes;
+  const std::int64_t words = copy.bytes() / kSideWordBytes;
+  const std::int64_t line_words = copy.copied_length * size_bytes(copy.dtype) / kSideWordBytes;
   const Divisor by_words(line_words);
   const Divisor by_lines(copy.copied_lines);
   ParameterBlock parameters;
@@ -287,8 +286,9 @@ Status encode_side_copy(const SideCopy& copy, std::uint64_t to, KernelEncoder& e
   key.add(static_cast<std::uint32_t>(size_bytes(copy.dtype)))
       .add(copy.step == 1)
       .add(copy.batch_rank);
-  const auto text = [&] { return text_of(copy, parameters.size_bytes()); };
-  return encoder.dispatch(key, text, parameters, encoder.linear((words + kThreads - 1) / kThreads));
+  const auto text = [&] { return side_copy_text(copy, parameters.size_bytes()); };
+  return encoder.dispatch(
+      key, text, parameters, encoder.linear((words + kGroupThreads - 1) / kGroupThreads));
 }
 
 Status encode_trimmed_copy(DType dtype,
@@ -299,7 +299,7 @@ Status encode_trimmed_copy(DType dtype,
                            std::uint64_t to,
                            KernelEncoder& encoder) {
   const std::int64_t elements = length * lines;
-  const std::int64_t words = (elements * size_bytes(dtype) + kWordBytes - 1) / kWordBytes;
+  const std::int64_t words = (elements * size_bytes(dtype) + kSideWordBytes - 1) / kSideWordBytes;
   const Divisor by_length(length);
   ParameterBlock parameters;
   parameters.add(from)
@@ -313,7 +313,8 @@ Status encode_trimmed_copy(DType dtype,
   KernelKey key(KernelFamily::side_copy);
   key.add(static_cast<std::uint32_t>(size_bytes(dtype))).add(2U);  // others have 0 or 1
   const auto text = [&] { return trimmed_text(dtype, parameters.size_bytes()); };
-  return encoder.dispatch(key, text, parameters, encoder.linear((words + kThreads - 1) / kThreads));
+  return encoder.dispatch(
+      key, text, parameters, encoder.linear((words + kGroupThreads - 1) / kGroupThreads));
 }
 
 }  // namespace hearth::gpu

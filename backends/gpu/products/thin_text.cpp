@@ -1,7 +1,7 @@
 // The GLSL of thin products: a thread folds a part of the depth for a few rows and columns.
 #include "product.hpp"
 
-namespace hearth::gpu::detail {
+namespace hearth::gpu::products {
 namespace {
 
 // Four steps of the depth are in flight at a time, because a thread mostly waits for memory.
@@ -104,4 +104,4 @@ std::string_view thin_main() noexcept {
   return kThinMain;
 }
 
-}  // namespace hearth::gpu::detail
+}  // namespace hearth::gpu::products

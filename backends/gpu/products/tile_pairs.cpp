@@ -6,14 +6,11 @@
 #include <optional>
 #include <span>
 
+#include "backends/gpu/space/axis_list.hpp"
 #include "cooperative_tiles.hpp"
 
 namespace hearth::gpu {
 namespace {
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
-}
 
 // Estimated time of one tile, in the units of time_of().
 double tile_time(const ProductRequest& request, const CooperativeTile& tile) noexcept {
@@ -74,12 +71,12 @@ std::optional<ProductPlan> pair_tiles(const ProductRequest& request,
       all[count++] = {static_cast<int>(i),
                       tile,
                       tile_time(request, tile),
-                      divided_up(request.columns, tile.columns)};
+                      quotient_up(request.columns, tile.columns)};
     }
   }
   const std::span<const Offer> offers(all.data(), count);
   const std::int64_t processors = limits.multiprocessors;
-  double best_time = kWorth * static_cast<double>(divided_up(plan.groups, processors)) *
+  double best_time = kWorth * static_cast<double>(quotient_up(plan.groups, processors)) *
                      tile_time(request, plan.cooperative);
   const Offer* first = nullptr;
   const Offer* second = nullptr;
@@ -92,7 +89,7 @@ std::optional<ProductPlan> pair_tiles(const ProductRequest& request,
         if (kept < 1 || left < other.tile.rows) {
           continue;
         }
-        const std::int64_t rest = divided_up(left, other.tile.rows) * other.across;
+        const std::int64_t rest = quotient_up(left, other.tile.rows) * other.across;
         const double time = time_of_both(static_cast<double>(kept * one.across),
                                          one.time,
                                          static_cast<double>(rest),

@@ -15,7 +15,7 @@
 namespace hearth::gpu {
 namespace {
 
-bool is_wide(const WeightProduct& p) noexcept {
+bool has_wide_operands(const WeightProduct& p) noexcept {
   std::int64_t source = (p.images - 1) * std::abs(p.source_image) +
                         (p.groups * p.channels - 1) * std::abs(p.source_channel);
   std::int64_t grad =
@@ -29,7 +29,7 @@ bool is_wide(const WeightProduct& p) noexcept {
   return source > kMostProductAxis || grad > kMostProductAxis || out > kMostProductAxis;
 }
 
-std::string members(bool wide) {
+std::string weight_members(bool wide) {
   return fmt::format(
       "uint64_t source; uint64_t grad; {0} source_image; {0} source_channel; "
       "{0} source_y; {0} source_x; {0} grad_image; {0} grad_channel; {0} grad_y; {0} grad_x; "
@@ -38,11 +38,11 @@ std::string members(bool wide) {
       wide ? "int64_t" : "int");
 }
 
-ParameterBlock parameters_of(const WeightProduct& p,
-                             const ProductResult& result,
-                             const ProductRequest& request,
-                             const ProductPlan& plan,
-                             std::uint64_t partial) noexcept {
+ParameterBlock weight_parameters(const WeightProduct& p,
+                                 const ProductResult& result,
+                                 const ProductRequest& request,
+                                 const ProductPlan& plan,
+                                 std::uint64_t partial) noexcept {
   ParameterBlock out;
   add_product(out, request, plan, partial);
   for (const std::byte* const data : {p.source, p.grad}) {
@@ -82,7 +82,7 @@ ParameterBlock parameters_of(const WeightProduct& p,
   return out;
 }
 
-constexpr std::string_view kFunctions = R"(
+constexpr std::string_view kWeightFunctions = R"(
 INDEX source_first, grad_first;
 int channel_first;
 FN void set_matrix(int group) {{
@@ -156,7 +156,7 @@ Status encode_weight_product(const WeightProduct& p,
   }
   const ProductResult result(call, p.dtype, encoder.limits());
   ProductRequest request{.dtype = p.dtype,
-                         .is_wide = is_wide(p) || result.reach() > kMostProductAxis,
+                         .is_wide = has_wide_operands(p) || result.reach() > kMostProductAxis,
                          .has_epilogue = result.has_epilogue(),
                          .a = {.along_depth = true, .width = 1},
                          .b = {.along_depth = true, .width = 1},
@@ -173,11 +173,11 @@ Status encode_weight_product(const WeightProduct& p,
   key.add(1U);
   result.add_words(key);
   return dispatch_product(
-      encoder, request, plan, key, parameters_of(p, result, request, plan, partial), [&] {
+      encoder, request, plan, key, weight_parameters(p, result, request, plan, partial), [&] {
         return ProductFunctions{
-            .members = members(request.is_wide) + result.members(request.is_wide),
+            .members = weight_members(request.is_wide) + result.members(request.is_wide),
             .text = result.text(request.is_wide) +
-                    fmt::format(fmt::runtime(kFunctions), glsl_suffix(p.dtype))};
+                    fmt::format(fmt::runtime(kWeightFunctions), glsl_suffix(p.dtype))};
       });
 }
 

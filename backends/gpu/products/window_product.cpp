@@ -72,7 +72,7 @@ bool has_linear_weight(const WindowProduct& p) noexcept {
          (p.channels == 1 || p.weight_channel == taps_of(p));
 }
 
-bool is_wide(const WindowProduct& p) noexcept {
+bool has_wide_windows(const WindowProduct& p) noexcept {
   std::int64_t source = (p.images - 1) * std::abs(p.source_image) +
                         (p.groups * p.channels - 1) * std::abs(p.source_channel);
   std::int64_t weight = (p.groups - 1) * std::abs(p.weight_group) +
@@ -87,7 +87,7 @@ bool is_wide(const WindowProduct& p) noexcept {
   return source > kMostProductAxis || weight > kMostProductAxis || out > kMostProductAxis;
 }
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kWindowMembers =
     "uint64_t source; uint64_t weight; uint64_t bias; "
     "INDEX source_image; INDEX source_channel; INDEX source_y; INDEX source_x; "
     "INDEX weight_group; INDEX weight_row; INDEX weight_channel; INDEX weight_y; INDEX weight_x; "
@@ -96,11 +96,11 @@ constexpr std::string_view kMembers =
     "int stride_y; int stride_x; int begin_y; int begin_x; int tap_y; int tap_x; "
     "int size_y; int size_x; int out_y; int out_x; ";
 
-ParameterBlock parameters_of(const WindowProduct& p,
-                             const ProductResult& result,
-                             const ProductRequest& request,
-                             const ProductPlan& plan,
-                             std::uint64_t partial) noexcept {
+ParameterBlock window_parameters(const WindowProduct& p,
+                                 const ProductResult& result,
+                                 const ProductRequest& request,
+                                 const ProductPlan& plan,
+                                 std::uint64_t partial) noexcept {
   ParameterBlock out;
   add_product(out, request, plan, partial);
   for (const std::byte* const data : {p.source, p.weight, p.bias}) {
@@ -150,7 +150,7 @@ ParameterBlock parameters_of(const WindowProduct& p,
 // Depths are channels, then taps; or taps, then channels (TAPS_FIRST), if a slice of the depth has
 // one tap. Values that depend on the tap are then computed once a slice. {0} element type, {1}
 // suffix of the load of weights.
-constexpr std::string_view kFunctions = R"(
+constexpr std::string_view kWindowFunctions = R"(
 INDEX weight_first, source_first;
 int channel_first;
 FN void set_matrix(int group) {{
@@ -239,7 +239,7 @@ FN void put(int row, int column, C sum) {{
 }}
 )";
 
-std::string members_of(std::string_view members, bool wide) {
+std::string window_members(std::string_view members, bool wide) {
   std::string out(members);
   const std::string_view index = wide ? "int64_t" : "int";
   for (std::size_t at = out.find("INDEX"); at != std::string::npos; at = out.find("INDEX", at)) {
@@ -248,11 +248,11 @@ std::string members_of(std::string_view members, bool wide) {
   return out;
 }
 
-ProductFunctions functions_of(const WindowProduct& p,
-                              const ProductResult& result,
-                              const ProductRequest& request,
-                              bool linear,
-                              bool taps_first) {
+ProductFunctions window_functions(const WindowProduct& p,
+                                  const ProductResult& result,
+                                  const ProductRequest& request,
+                                  bool linear,
+                                  bool taps_first) {
   std::string text = fmt::format(
       "#define LINEAR {}\n#define TAPS_FIRST {}\n#define CHANNELS {}\n"
       "#define TAPS_Y {}\n#define TAPS_X {}\n{}",
@@ -263,10 +263,12 @@ ProductFunctions functions_of(const WindowProduct& p,
       std::max<std::int64_t>(1, p.axes[1].taps),
       glsl_quads(p.dtype));
   text += result.text(request.is_wide);
-  text += fmt::format(
-      fmt::runtime(kFunctions), glsl_suffix(p.dtype), request.a.width == 4 ? "load4" : "load");
-  return {.members = members_of(kMembers, request.is_wide) + result.members(request.is_wide),
-          .text = std::move(text)};
+  text += fmt::format(fmt::runtime(kWindowFunctions),
+                      glsl_suffix(p.dtype),
+                      request.a.width == 4 ? "load4" : "load");
+  return {
+      .members = window_members(kWindowMembers, request.is_wide) + result.members(request.is_wide),
+      .text = std::move(text)};
 }
 
 }  // namespace
@@ -299,7 +301,7 @@ Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEnco
       (p.groups == 1 || p.weight_group % 4 == 0) && is_aligned_to_quad(p.weight, p.dtype);
   const ProductResult result(call, p.dtype, encoder.limits());
   ProductRequest request{.dtype = p.dtype,
-                         .is_wide = is_wide(p) || result.reach() > kMostProductAxis,
+                         .is_wide = has_wide_windows(p) || result.reach() > kMostProductAxis,
                          .has_epilogue = result.has_epilogue(),
                          .has_slices = taps_first,
                          .a = {.along_depth = true, .width = by_fours ? 4 : 1},
@@ -322,8 +324,8 @@ Status encode_windows(const WindowProduct& p, const KernelCall& call, KernelEnco
       .add(taps_first ? static_cast<std::uint32_t>(p.channels) : 0U);
   result.add_words(key);
   return dispatch_product(
-      encoder, request, plan, key, parameters_of(p, result, request, plan, partial), [&] {
-        return functions_of(p, result, request, linear, taps_first);
+      encoder, request, plan, key, window_parameters(p, result, request, plan, partial), [&] {
+        return window_functions(p, result, request, linear, taps_first);
       });
 }
 

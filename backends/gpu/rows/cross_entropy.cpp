@@ -18,24 +18,20 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
-constexpr int kThreads = 128;
+constexpr std::int64_t kNarrowLossIndex = std::int64_t{1} << 30;
+constexpr int kLossThreads = 128;
 
-std::uint64_t address_of(const TensorView& view) noexcept {
-  return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
-}
-
-Status refuse_guard() {
+Status refuse_loss_guard() {
   return Error{.code = ErrorCode::unsupported, .text = "cross entropy joins no update group"};
 }
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kCrossEntropyMembers =
     "uint64_t grad; uint64_t probabilities; uint64_t targets; uint64_t result; uint64_t cell; "
     "INDEX count; INDEX classes; INDEX grad_step; INDEX row_step; INDEX class_step; "
     "INDEX target_step; uint row_m; uint row_h; ";
 
 // CROSSES: rows follow each other without gaps, so a pack may begin in one and end in the next.
-constexpr std::string_view kMain = R"(
+constexpr std::string_view kCrossEntropyMain = R"(
 FN bool find_row(INDEX row, OUT(INDEX) target, OUT(VALUE) grad) {
   const int64_t read = int64_t(load_target(p.targets, row * p.target_step));
   const bool is_class = read >= 0l && read < int64_t(p.classes);
@@ -45,6 +41,10 @@ FN bool find_row(INDEX row, OUT(INDEX) target, OUT(VALUE) grad) {
   target = INDEX(read);
   grad = load_element(p.grad, row * p.grad_step);
   return is_class;
+}
+// A row whose loss does not count has the gradient 0, whatever its probabilities.
+FN VALUE slope_of(VALUE grad, VALUE probability, bool is_target) {
+  return grad == VALUE(0) ? VALUE(0) : grad * (probability - (is_target ? VALUE(1) : VALUE(0)));
 }
 FN void main() {
   const INDEX i = INDEX(GROUP) * THREADS + INDEX(THREAD);
@@ -72,23 +72,22 @@ FN void main() {
   }
   if (begin + PACK > p.count) {
     for (INDEX j = 0; begin + j < p.count; ++j) {
-      const VALUE one = j == hit || j == next_hit ? VALUE(1) : VALUE(0);
-      const VALUE v = load_element(p.probabilities, begin + j) - one;
-      store_element(p.result, begin + j, (j < left ? grad : next_grad) * v);
+      const VALUE v = load_element(p.probabilities, begin + j);
+      store_element(
+          p.result, begin + j, slope_of(j < left ? grad : next_grad, v, j == hit || j == next_hit));
     }
     return;
   }
   VALUE v[PACK];
   load_pack_e(p.probabilities, begin, v);
   UNROLLED for (int j = 0; j < PACK; ++j) {
-    const VALUE one = j == hit || j == next_hit ? VALUE(1) : VALUE(0);
-    v[j] = (j < left ? grad : next_grad) * (v[j] - one);
+    v[j] = slope_of(j < left ? grad : next_grad, v[j], j == hit || j == next_hit);
   }
 #else
   VALUE v[PACK];
   load_pack_e(p.probabilities, row * p.row_step + first * p.class_step, v);
   UNROLLED for (int j = 0; j < PACK; ++j) {
-    v[j] = grad * (v[j] - (j == hit ? VALUE(1) : VALUE(0)));
+    v[j] = slope_of(grad, v[j], j == hit);
   }
 #endif
   store_pack_e(p.result, begin, v);
@@ -101,14 +100,14 @@ std::string backward_text(DType dtype,
                           bool crosses,
                           bool wide,
                           std::size_t parameter_bytes) {
-  std::string text = glsl_prelude({.threads = kThreads, .wide_index = wide});
-  text += glsl_parameters(kMembers, parameter_bytes);
+  std::string text = glsl_prelude({.threads = kLossThreads, .wide_index = wide});
+  text += glsl_parameters(kCrossEntropyMembers, parameter_bytes);
   text += fmt::format(
       "#define VALUE {0}\n#define THREADS {1}\n#define PACK {2}\n#define CROSSES {3:d}\n"
       "#define load_target load_{4}\n#define load_element load_{5}\n"
       "#define store_element store_{5}\n#define ROW_OF(i) {6}\n",
       glsl_value_type(dtype),
-      kThreads,
+      kLossThreads,
       pack,
       crosses,
       glsl_suffix(targets),
@@ -117,14 +116,14 @@ std::string backward_text(DType dtype,
   text += glsl_divide();
   text += glsl_fail();
   text += glsl_pack("e", dtype, pack, wide);
-  return text += kMain;
+  return text += kCrossEntropyMain;
 }
 
 }  // namespace
 
 Status encode_cross_entropy(const KernelCall& call, KernelEncoder& encoder) {
   if (encoder.guard() != 0) {
-    return refuse_guard();
+    return refuse_loss_guard();
   }
   const TensorView& logits = call.inputs[0];
   const TensorView& targets = call.inputs[1];
@@ -157,7 +156,7 @@ Status encode_cross_entropy(const KernelCall& call, KernelEncoder& encoder) {
 
 Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& encoder) {
   if (encoder.guard() != 0) {
-    return refuse_guard();
+    return refuse_loss_guard();
   }
   const TensorView& grad = call.inputs[0];
   const TensorView& probabilities = call.inputs[1];
@@ -180,7 +179,7 @@ Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& enco
                                                         std::abs(grad.strides()[0]),
                                                         std::abs(targets.strides()[0])}) +
                              (shape[1] - 1) * std::abs(class_step);
-  const bool wide = reach >= kNarrow || count >= kNarrow;
+  const bool wide = reach >= kNarrowLossIndex || count >= kNarrowLossIndex;
   const Divisor row(wide ? 1 : shape[1]);
   ParameterBlock parameters;
   parameters.add(grad).add(probabilities).add(targets).add(call.outputs[0]);
@@ -195,7 +194,7 @@ Status encode_cross_entropy_backward(const KernelCall& call, KernelEncoder& enco
   const auto text = [&] {
     return backward_text(dtype, targets.dtype, pack, crosses, wide, parameters.size_bytes());
   };
-  const std::int64_t groups = (count + kThreads * pack - 1) / (kThreads * pack);
+  const std::int64_t groups = (count + kLossThreads * pack - 1) / (kLossThreads * pack);
   return encoder.dispatch(key, text, parameters, encoder.linear(groups));
 }
 

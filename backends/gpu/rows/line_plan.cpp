@@ -9,22 +9,13 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
-constexpr std::int64_t kKeptElements = 32;  // of a thread, in registers
-constexpr std::int64_t kRowElements = 32;   // of a thread, before more threads share the row
+constexpr std::int64_t kNarrowLineIndex = std::int64_t{1} << 30;
+constexpr std::int64_t kKeptLineElements = 32;  // of a thread, in registers
 constexpr std::int64_t kMostThreads = 1024;
-constexpr std::int64_t kMostSplits = 256;
-constexpr std::int64_t kLeastSplitLoads = 16;  // of a thread, that pay for a split's second pass
-constexpr std::int64_t kGroupsAtATime = 4;     // on a multiprocessor
-constexpr std::int64_t kRaggedLoads = 16;      // of a line, that pay for two partial loads
-
-std::int64_t power_from(std::int64_t value) noexcept {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
-}
-
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
-}
+constexpr std::int64_t kMostLineSplits = 256;
+constexpr std::int64_t kLeastLineLoads = 16;    // of a thread, that pay for a split's second pass
+constexpr std::int64_t kLineGroupsAtATime = 4;  // on a multiprocessor
+constexpr std::int64_t kRaggedLoads = 16;       // of a line, that pay for two partial loads
 
 // True if contiguous lines begin at the same distance from a whole pack in each operand. A driver
 // in software reads elements as fast as packs.
@@ -45,10 +36,10 @@ bool can_be_ragged(const LinePlan& plan,
   return can;
 }
 
-void choose_pack(LinePlan& plan,
-                 DType dtype,
-                 std::span<const LineOperand> operands,
-                 const DeviceLimits& limits) noexcept {
+void choose_line_pack(LinePlan& plan,
+                      DType dtype,
+                      std::span<const LineOperand> operands,
+                      const DeviceLimits& limits) noexcept {
   const std::int64_t pack = pack_of(dtype, plan.is_columns ? 4 : 8);
   bool fits = pack > 1 && (plan.is_columns || plan.length % pack == 0);
   for (std::size_t i = 0; fits && i < operands.size(); ++i) {
@@ -81,18 +72,20 @@ void keep_lines(LinePlan& plan, std::int64_t most_threads, std::int64_t most_kep
   plan.rounds = static_cast<int>(power_from(quotient_up(loads, lanes)));
 }
 
-void cut_rows(LinePlan& plan, std::int64_t wanted_threads) noexcept {
+void cut_line_rows(LinePlan& plan,
+                   std::int64_t wanted_threads,
+                   std::int64_t row_elements) noexcept {
   const std::int64_t loads = quotient_up(plan.length, plan.pack);
   const std::int64_t most = std::min<std::int64_t>(power_from(loads), plan.threads);
   std::int64_t lanes = std::min<std::int64_t>(8, most);
-  while (lanes < most && (lanes * kRowElements < loads * plan.pack ||
+  while (lanes < most && (lanes * row_elements < loads * plan.pack ||
                           plan.lines.count() * lanes < wanted_threads)) {
     lanes *= 2;
   }
   plan.lanes = static_cast<int>(lanes);
 }
 
-void cut_columns(LinePlan& plan, std::int64_t wanted_threads) noexcept {
+void cut_line_columns(LinePlan& plan, std::int64_t wanted_threads) noexcept {
   const std::int64_t columns = quotient_up(plan.lines.count(), plan.pack);
   const std::int64_t least_across = std::min<std::int64_t>(8, power_from(columns));
   std::int64_t lanes = 1;
@@ -103,10 +96,10 @@ void cut_columns(LinePlan& plan, std::int64_t wanted_threads) noexcept {
   plan.lanes = static_cast<int>(lanes);
 }
 
-void split(LinePlan& plan, std::int64_t wanted_groups) noexcept {
+void split_line(LinePlan& plan, std::int64_t wanted_groups) noexcept {
   const std::int64_t of_pass = plan.lanes * (plan.is_columns ? 1 : plan.pack);
   const std::int64_t splits = std::min(
-      {wanted_groups / plan.groups(), plan.length / (of_pass * kLeastSplitLoads), kMostSplits});
+      {wanted_groups / plan.groups(), plan.length / (of_pass * kLeastLineLoads), kMostLineSplits});
   if (splits > 1) {
     plan.chunk = quotient_up(quotient_up(plan.length, splits), of_pass) * of_pass;
     plan.splits = quotient_up(plan.length, plan.chunk);
@@ -136,25 +129,25 @@ LinePlan plan_lines(const Shape& shape,
   }
   plan.length = shape[axis];
   plan.chunk = plan.length;
-  plan.wide = plan.lines.count() >= kNarrow || plan.length >= kNarrow;
+  plan.wide = plan.lines.count() >= kNarrowLineIndex || plan.length >= kNarrowLineIndex;
   for (int i = 0; i < count; ++i) {
     const std::int64_t along = std::abs(plan.step[static_cast<std::size_t>(i)]) * plan.length;
-    plan.wide = plan.wide || plan.lines.reach(i) + along >= kNarrow;
+    plan.wide = plan.wide || plan.lines.reach(i) + along >= kNarrowLineIndex;
   }
   plan.is_columns = plan.step[operands.size() - 1] > 1 && plan.lines.rank() > 0;
-  choose_pack(plan, dtype, operands, limits);
+  choose_line_pack(plan, dtype, operands, limits);
   const auto most_threads = std::min<std::int64_t>(kMostThreads, limits.most_group_threads);
   plan.threads = static_cast<int>(std::min<std::int64_t>(256, most_threads));
-  const std::int64_t wanted = kGroupsAtATime * limits.multiprocessors;
+  const std::int64_t wanted = kLineGroupsAtATime * limits.multiprocessors;
   if (plan.is_columns) {
-    cut_columns(plan, wanted * plan.threads);
+    cut_line_columns(plan, wanted * plan.threads);
   } else {
-    cut_rows(plan, wanted * plan.threads);
+    cut_line_rows(plan, wanted * plan.threads, limits.row_elements);
   }
   const std::int64_t bytes = dtype == DType::f64 ? 8 : 4;
-  keep_lines(plan, most_threads, kKeptElements * 4 / (bytes * std::max(kept, 1)));
+  keep_lines(plan, most_threads, kKeptLineElements * 4 / (bytes * std::max(kept, 1)));
   if (plan.rounds == 0) {
-    split(plan, 2 * wanted);
+    split_line(plan, 2 * wanted);
   }
   return plan;
 }

@@ -23,13 +23,13 @@ namespace {
 /// The part of the work that a dispatch does.
 enum class Phase : std::uint32_t { all, measure, finish };
 
-constexpr std::string_view kMembers =
+constexpr std::string_view kLineMembers =
     "uint64_t x; uint64_t y; uint64_t result; uint64_t partial; INDEX lines; INDEX n; INDEX chunk; "
     "INDEX step_x; INDEX step_y; INDEX step_result; int splits; int lanes; ";
 constexpr std::string_view kLossMembers =
     "uint64_t targets; uint64_t losses; uint64_t cell; INDEX target_step; ";
 
-constexpr std::string_view kFolds = R"(
+constexpr std::string_view kLineFolds = R"(
 SHARED(VALUE, group_v, THREADS * COLUMNS);
 
 #if COLUMNAR
@@ -86,7 +86,7 @@ FOLD(fold_max, max)
 )";
 
 // Sums with their maxima, of elements, of threads and of workgroups.
-constexpr std::string_view kSums = R"(
+constexpr std::string_view kLineSums = R"(
 #if !IS_BACKWARD
 FN void take(VALUE v, IN_OUT(VALUE) top, IN_OUT(VALUE) sum, IN_OUT(VALUE) lost) {
   if (v != LOWEST) {
@@ -151,7 +151,7 @@ FN void store_part(uint64_t to, INDEX at, INDEX r, VALUE v[PACK]) {
 )";
 
 // The thread's place.
-constexpr std::string_view kPlace = R"(
+constexpr std::string_view kLinePlace = R"(
   const int lines = THREADS / p.lanes;
 #if COLUMNAR
   const int thread = int(THREAD);
@@ -386,7 +386,7 @@ bool is_log(LineKind kind) noexcept {
   return kind == LineKind::log_softmax || kind == LineKind::log_softmax_backward;
 }
 
-std::string defines(const LineCall& call, const LinePlan& plan, Phase phase) {
+std::string line_defines(const LineCall& call, const LinePlan& plan, Phase phase) {
   const bool is_f64 = call.dtype == DType::f64;
   std::string places = "x_at";
   places += is_backward(call.kind) ? ", y_at" : "";
@@ -419,12 +419,12 @@ std::string defines(const LineCall& call, const LinePlan& plan, Phase phase) {
       glsl_suffix(call.target_dtype));
 }
 
-std::string shader_text(const LineCall& call,
-                        const LinePlan& plan,
-                        Phase phase,
-                        std::size_t parameter_bytes) {
+std::string line_text(const LineCall& call,
+                      const LinePlan& plan,
+                      Phase phase,
+                      std::size_t parameter_bytes) {
   const bool has_loss = call.kind == LineKind::loss;
-  std::string members(kMembers);
+  std::string members(kLineMembers);
   members += has_loss ? kLossMembers : "";
   members += plan.lines.glsl_members("line", plan.wide);
   MathUse math;
@@ -433,7 +433,7 @@ std::string shader_text(const LineCall& call,
   }
   std::string text = glsl_prelude({.threads = plan.threads, .wide_index = plan.wide});
   text += glsl_parameters(members, parameter_bytes);
-  text += defines(call, plan, phase);
+  text += line_defines(call, plan, phase);
   text += glsl_divide();
   text += glsl_math(math);
   text += has_loss ? glsl_fail() : "";
@@ -443,21 +443,21 @@ std::string shader_text(const LineCall& call,
   text += glsl_row_threads();
   text += glsl_of_lane(glsl_value_type(call.dtype));
   text += glsl_long_sum(glsl_value_type(call.dtype));
-  text += kFolds;
-  text += kSums;
+  text += kLineFolds;
+  text += kLineSums;
   text += "FN void main() {\n";
-  text += kPlace;
+  text += kLinePlace;
   text += plan.rounds > 0 ? kMeasureKept : kMeasureLoop;
   text += has_loss && phase != Phase::measure ? kLoss : "";
   text += call.out != 0 && phase != Phase::measure ? kFinish : "";
   return text += "}\n";
 }
 
-Status dispatch(const LineCall& call,
-                const LinePlan& plan,
-                Phase phase,
-                std::uint64_t partial,
-                KernelEncoder& encoder) {
+Status dispatch_lines(const LineCall& call,
+                      const LinePlan& plan,
+                      Phase phase,
+                      std::uint64_t partial,
+                      KernelEncoder& encoder) {
   const auto last = static_cast<std::size_t>(plan.lines.operand_count()) - 1;
   ParameterBlock parameters;
   parameters.add(call.x).add(call.y).add(call.out).add(partial);
@@ -482,7 +482,7 @@ Status dispatch(const LineCall& call,
       .add(plan.threads)
       .add(plan.rounds)
       .add(plan.lines.rank());
-  const auto text = [&] { return shader_text(call, plan, phase, parameters.size_bytes()); };
+  const auto text = [&] { return line_text(call, plan, phase, parameters.size_bytes()); };
   return encoder.dispatch(key, text, parameters, encoder.linear(plan.groups()));
 }
 
@@ -490,19 +490,19 @@ Status dispatch(const LineCall& call,
 
 Status encode_lines(const LineCall& call, const LinePlan& plan, KernelEncoder& encoder) {
   if (plan.splits == 1) {
-    return dispatch(call, plan, Phase::all, 0, encoder);
+    return dispatch_lines(call, plan, Phase::all, 0, encoder);
   }
   constexpr std::int64_t kPairBytes = 16;
   HEARTH_TRY(const std::uint64_t partial,
              encoder.scratch(plan.lines.count() * plan.splits * kPairBytes));
-  HEARTH_TRY_STATUS(dispatch(call, plan, Phase::measure, partial, encoder));
+  HEARTH_TRY_STATUS(dispatch_lines(call, plan, Phase::measure, partial, encoder));
   encoder.barrier();
   LinePlan second = plan;
   const bool writes_losses_alone = call.out == 0;
   if (writes_losses_alone) {
     second.chunk = 0;  // the line is not read again, and one workgroup writes the loss
   }
-  return dispatch(call, second, Phase::finish, partial, encoder);
+  return dispatch_lines(call, second, Phase::finish, partial, encoder);
 }
 
 }  // namespace hearth::gpu

@@ -42,11 +42,11 @@ struct Reduction {
 };
 
 // Input: x, and places of partial results. Output: y and y_places.
-constexpr std::string_view kMembers =
+constexpr std::string_view kReductionMembers =
     "uint64_t x; uint64_t places; uint64_t y; uint64_t y_places; INDEX kept; "
     "INDEX reduced; INDEX chunk; INDEX step; int splits; int lanes; ";
 
-constexpr std::string_view kFolds = R"(
+constexpr std::string_view kReductionFolds = R"(
 struct Part {
   VALUE v;
 #if HAS_PLACE
@@ -146,7 +146,7 @@ FN void store(INDEX k, INDEX to, int piece, Part result) {
 #endif
 )";
 
-constexpr std::string_view kMain = R"(
+constexpr std::string_view kReductionMain = R"(
 FN void main() {
   const int lines = THREADS / p.lanes;
 #if COLUMNAR
@@ -260,7 +260,7 @@ bool is_long(const Reduction& what) noexcept {
   return what.fold == Fold::sum && is_float(what.sums);
 }
 
-std::string defines(const Reduction& what, const ReductionPlan& plan) {
+std::string reduction_defines(const Reduction& what, const ReductionPlan& plan) {
   constexpr std::string_view kJoins[] = {"((a) + (b))", "((a) * (b))", "max(a, b)", "min(a, b)"};
   const bool is_largest = what.fold == Fold::largest;
   const std::string_view value = glsl_value_type(what.sums);
@@ -301,15 +301,16 @@ std::string defines(const Reduction& what, const ReductionPlan& plan) {
       kLongChain);
 }
 
-std::string shader_text(const Reduction& what,
-                        const ReductionPlan& plan,
-                        std::size_t parameter_bytes) {
-  const std::string members =
-      std::string(kMembers) + (what.dtype == DType::f64 ? "double count; " : "float count; ") +
-      plan.kept.glsl_members("kept", plan.wide) + plan.reduced.glsl_members("reduced", plan.wide);
+std::string reduction_text(const Reduction& what,
+                           const ReductionPlan& plan,
+                           std::size_t parameter_bytes) {
+  const std::string members = std::string(kReductionMembers) +
+                              (what.dtype == DType::f64 ? "double count; " : "float count; ") +
+                              plan.kept.glsl_members("kept", plan.wide) +
+                              plan.reduced.glsl_members("reduced", plan.wide);
   std::string text = glsl_prelude({.threads = plan.threads, .wide_index = plan.wide});
   text += glsl_parameters(members, parameter_bytes);
-  text += defines(what, plan);
+  text += reduction_defines(what, plan);
   text += glsl_divide();
   if (what.is_mean) {
     MathUse math;
@@ -326,9 +327,9 @@ std::string shader_text(const Reduction& what,
   text += glsl_pack("x", what.dtype, plan.pack, plan.wide);
   text += glsl_pack("y", what.sums, 1, plan.wide);
   text += is_long(what) ? glsl_long_sum(value) : "";
-  text += kFolds;
+  text += kReductionFolds;
   text += kStore;
-  return text += kMain;
+  return text += kReductionMain;
 }
 
 /// Addresses of a dispatch's operands.
@@ -339,11 +340,11 @@ struct Addresses {
   std::uint64_t y_places = 0;
 };
 
-Status dispatch(const Reduction& what,
-                const ReductionPlan& plan,
-                const Addresses& at,
-                double count,
-                KernelEncoder& encoder) {
+Status dispatch_reduction(const Reduction& what,
+                          const ReductionPlan& plan,
+                          const Addresses& at,
+                          double count,
+                          KernelEncoder& encoder) {
   ParameterBlock parameters;
   parameters.add(at.x).add(at.places).add(at.y).add(at.y_places);
   add_index(parameters, plan.wide, plan.kept.count());
@@ -369,12 +370,8 @@ Status dispatch(const Reduction& what,
       .add(plan.threads)
       .add(plan.kept.rank())
       .add(plan.reduced.rank());
-  const auto text = [&] { return shader_text(what, plan, parameters.size_bytes()); };
+  const auto text = [&] { return reduction_text(what, plan, parameters.size_bytes()); };
   return encoder.dispatch(key, text, parameters, encoder.linear(plan.groups()));
-}
-
-std::uint64_t address_of(const TensorView& view) noexcept {
-  return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
 }
 
 Error nothing_to_reduce(OpKind kind, const Shape& shape) {
@@ -416,12 +413,13 @@ Status encode_two_passes(
   first.to_partial = true;
   first.is_mean = false;
   first.is_position = false;
-  HEARTH_TRY_STATUS(
-      dispatch(first, plan, {.x = at.x, .y = scratch, .y_places = places}, count, encoder));
+  HEARTH_TRY_STATUS(dispatch_reduction(
+      first, plan, {.x = at.x, .y = scratch, .y_places = places}, count, encoder));
   encoder.barrier();
   what.from_partial = true;
   const ReductionPlan second = plan_second_pass(plan, encoder.limits());
-  return dispatch(what, second, {.x = scratch, .places = places, .y = at.y}, count, encoder);
+  return dispatch_reduction(
+      what, second, {.x = scratch, .places = places, .y = at.y}, count, encoder);
 }
 
 }  // namespace
@@ -449,7 +447,7 @@ Status encode_reduction(const KernelCall& call, KernelEncoder& encoder) {
   if (plan.splits > 1) {
     return encode_two_passes(what, plan, at, count, encoder);
   }
-  return dispatch(what, plan, at, count, encoder);
+  return dispatch_reduction(what, plan, at, count, encoder);
 }
 
 Support supports_reduction(const KernelCall& call, const DeviceLimits& limits) {

@@ -10,7 +10,7 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::int64_t kNarrow = std::int64_t{1} << 31;
+constexpr std::int64_t kNarrowIndex = std::int64_t{1} << 31;
 constexpr std::int64_t kLoadsInFlight = 4;     // of a thread, as the shader unrolls them
 constexpr std::int64_t kMostSplits = 1024;     // second passes stay short
 constexpr std::int64_t kGroupsAtATime = 8;     // on a multiprocessor: 2,048 threads
@@ -48,15 +48,7 @@ class Axes {
   int count_ = 0;
 };
 
-std::int64_t power_from(std::int64_t value) noexcept {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
-}
-
-std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
-  return (a + b - 1) / b;
-}
-
-void choose_pack(ReductionPlan& plan, const TensorView& input) noexcept {
+void choose_reduction_pack(ReductionPlan& plan, const TensorView& input) noexcept {
   const std::int64_t most = plan.is_columns ? 4 : 8;
   const std::int64_t pack = pack_of(input.dtype, most);
   const AxisList& along = plan.is_columns ? plan.kept : plan.reduced;
@@ -68,7 +60,7 @@ void choose_pack(ReductionPlan& plan, const TensorView& input) noexcept {
 
 // Neighbouring threads take neighbouring results as long as these fill the device; else several
 // threads share one.
-void cut_columns(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
+void cut_reduced_columns(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
   const std::int64_t columns = quotient_up(plan.kept.count(), plan.pack);
   const std::int64_t least_across = std::min<std::int64_t>(8, power_from(columns));
   std::int64_t lanes = 1;
@@ -82,7 +74,7 @@ void cut_columns(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
 
 // Neighbouring threads share a result until each has some loads. A few always share one, so that
 // their memory request is whole.
-void cut_rows(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
+void cut_reduced_rows(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
   const std::int64_t loads =
       std::max<std::int64_t>(1, quotient_up(plan.reduced.count(), plan.pack));
   std::int64_t lanes = std::min<std::int64_t>(power_from(loads), plan.threads);
@@ -94,7 +86,7 @@ void cut_rows(ReductionPlan& plan, std::int64_t wanted_threads) noexcept {
   plan.group_results = plan.threads / lanes;
 }
 
-void split(ReductionPlan& plan, std::int64_t wanted_groups) noexcept {
+void split_reduced(ReductionPlan& plan, std::int64_t wanted_groups) noexcept {
   const std::int64_t of_pass = plan.lanes * (plan.is_columns ? 1 : plan.pack);
   const std::int64_t groups = plan.groups();
   const std::int64_t reduced = plan.reduced.count();
@@ -141,21 +133,21 @@ ReductionPlan plan_reduction(const TensorView& input,
     reduced.put_into(plan.reduced);
   }
   const std::int64_t reach = plan.kept.reach(0) + plan.reduced.reach(0);
-  plan.wide = reach >= kNarrow / 2 || plan.kept.count() >= kNarrow / 2 ||
-              plan.reduced.count() >= kNarrow / 2;
+  plan.wide = reach >= kNarrowIndex / 2 || plan.kept.count() >= kNarrowIndex / 2 ||
+              plan.reduced.count() >= kNarrowIndex / 2;
   plan.is_columns = plan.kept.rank() > 0 &&
                     (plan.reduced.rank() == 0 ||
                      std::abs(plan.kept.inner_stride(0)) < std::abs(plan.reduced.inner_stride(0)));
   plan.threads = static_cast<int>(std::min<std::uint32_t>(256, limits.most_group_threads));
   plan.chunk = is_empty ? 0 : plan.reduced.count();
-  choose_pack(plan, input);
+  choose_reduction_pack(plan, input);
   const std::int64_t wanted = kGroupsAtATime * limits.multiprocessors;
   if (plan.is_columns) {
-    cut_columns(plan, 2 * wanted * plan.threads);
+    cut_reduced_columns(plan, 2 * wanted * plan.threads);
   } else {
-    cut_rows(plan, 2 * wanted * plan.threads);
+    cut_reduced_rows(plan, 2 * wanted * plan.threads);
   }
-  split(plan, wanted);
+  split_reduced(plan, wanted);
   return plan;
 }
 
@@ -172,7 +164,7 @@ ReductionPlan plan_second_pass(const ReductionPlan& first, const DeviceLimits& l
   plan.wide = first.wide;
   plan.threads = first.threads;
   plan.chunk = first.splits;
-  cut_rows(plan, 2 * kGroupsAtATime * limits.multiprocessors * plan.threads);
+  cut_reduced_rows(plan, 2 * kGroupsAtATime * limits.multiprocessors * plan.threads);
   return plan;
 }
 

@@ -12,7 +12,9 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/kernel/op_expression.hpp>
 #include <hearth/streams/op_attributes.hpp>
+#include <hearth/streams/op_table.hpp>
 
 #include "backends/gpu/movement/movement.hpp"
 #include "backends/gpu/space/axis_lines.hpp"
@@ -25,7 +27,6 @@ namespace {
 enum class Scan : std::uint32_t { group, thread };
 enum class Pass : std::uint32_t { sums, middle, last };
 
-constexpr int kThreads = 256;
 constexpr std::int64_t kTile = 1024;
 constexpr std::int64_t kShortLine = 64;      // one thread's, in any layout
 constexpr std::int64_t kSideBySide = 32;     // lines next to one another: a thread each
@@ -36,7 +37,7 @@ constexpr std::int64_t kThreadsPerMulti = 1024;
 
 // Line `line`, chunk `chunk`: elements begin to end of the scan's order; x and y are offsets of
 // element 0.
-constexpr std::string_view kPlace = R"(
+constexpr std::string_view kScanPlace = R"(
 FN void place(INDEX line, OUT(INDEX) x, OUT(INDEX) y) {
   walk(line, x);
   x += p.x_begin;
@@ -184,7 +185,7 @@ FN void main() {
   const INDEX end = min(begin + p.chunk, p.extent);
   INDEX x, y;
   place(line, x, y);
-  ACC sum = ACC(0);
+  ACC sum = START;
   ACC lost = ACC(0);
 #ifdef ONLY_SUMS
   for (INDEX j = begin; j < end; ++j) {
@@ -203,13 +204,17 @@ FN void main() {
 }
 )";
 
-struct Cut {
+struct ScanCut {
   Scan kind;
   std::int64_t chunk;
   std::int64_t chunks;
 };
 
-Cut cut_of(const AxisLines& lines, const DeviceLimits& limits) {
+// Products and extremes take a thread a line: they are rare, and compensate nothing.
+ScanCut scan_cut(OpKind scan, const AxisLines& lines, const DeviceLimits& limits) {
+  if (scan != OpKind::cumsum) {
+    return {Scan::thread, lines.length, 1};
+  }
   const Scan kind =
       lines.inner >= kSideBySide || lines.length <= kShortLine ? Scan::thread : Scan::group;
   const bool is_thread = kind == Scan::thread;
@@ -228,7 +233,7 @@ Cut cut_of(const AxisLines& lines, const DeviceLimits& limits) {
   return {kind, chunk, (lines.length + chunk - 1) / chunk};
 }
 
-DType sums_dtype(DType dtype) {
+DType scan_sums_dtype(DType dtype) {
   switch (dtype) {
     case DType::f64:
     case DType::i64:
@@ -242,15 +247,34 @@ DType sums_dtype(DType dtype) {
   }
 }
 
-std::string text_of(
-    Scan kind, Pass pass, DType from, DType to, bool wide, int rank, std::size_t bytes) {
-  const DType sums = sums_dtype(to);
+FoldOp fold_of(OpKind scan) noexcept {
+  switch (scan) {
+    case OpKind::cumprod:
+      return FoldOp::prod;
+    case OpKind::cummax:
+      return FoldOp::max;
+    case OpKind::cummin:
+      return FoldOp::min;
+    default:
+      return FoldOp::sum;
+  }
+}
+
+std::string scan_text(OpKind scan,
+                      Scan kind,
+                      Pass pass,
+                      DType from,
+                      DType to,
+                      bool wide,
+                      int rank,
+                      std::size_t bytes) {
+  const DType sums = scan_sums_dtype(to);
   const std::string_view acc = glsl_compute_type(to);
   std::string text = fmt::format(
       "{}{}{}#define ACC {}\n#define LOAD(a, i) ACC(load_{}(a, i))\n#define STORE store_{}\n"
       "#define LOAD_SUM(a, i) {}(load_{}(a, i))\n#define STORE_SUM(a, i, s) store_{}(a, i, "
       "{}(s))\n",
-      glsl_prelude({.threads = kThreads, .wide_index = wide}),
+      glsl_prelude({.threads = kGroupThreads, .wide_index = wide}),
       glsl_uindex(wide),
       glsl_parameters(
           "uint64_t x; uint64_t y; uint64_t sums; INDEX lines; INDEX extent; INDEX chunk; INDEX "
@@ -264,9 +288,12 @@ std::string text_of(
       glsl_suffix(sums),
       glsl_suffix(sums),
       glsl_compute_type(sums));
-  text += glsl_adding(to);
+  const FoldOp fold = fold_of(scan);
+  text += fmt::format("#define START ACC({})\n{}",
+                      fold == FoldOp::sum ? "0" : glsl_fold_start(fold, compute_type(to)),
+                      glsl_joining(fold, to));
   text += glsl_walk(rank, "x");
-  text += kPlace;
+  text += kScanPlace;
   if (pass == Pass::middle) {
     return text.append(kScanParts).append(kMiddle);
   }
@@ -285,7 +312,7 @@ Support supports_scan(const KernelCall& call, const DeviceLimits& limits) {
   return {};
 }
 
-Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder) {
+Status encode_scan(const KernelCall& call, KernelEncoder& encoder) {
   HEARTH_TRY_STATUS(check_no_guard(call, encoder));
   const TensorView& x = call.inputs[0];
   const TensorView& y = call.outputs[0];
@@ -295,12 +322,13 @@ Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder) {
   }
   const auto attributes = call.op.attributes<ScanAttributes>();
   const AxisLines lines(x, attributes.axis);
-  const Cut cut = cut_of(lines, encoder.limits());
+  const OpKind scan = call.op.kind();
+  const ScanCut cut = scan_cut(scan, lines, encoder.limits());
   const std::int64_t items = lines.count() * cut.chunks;
   const bool wide = is_wide(std::max(y.element_count() + cut.chunk, lines.reach));
   std::uint64_t sums = 0;
   if (cut.chunks > 1) {
-    HEARTH_TRY(sums, encoder.scratch(items * size_bytes(sums_dtype(dtype))));
+    HEARTH_TRY(sums, encoder.scratch(items * size_bytes(scan_sums_dtype(dtype))));
   }
   const bool is_reverse = attributes.reverse != 0;
   const std::int64_t last = lines.length - 1;
@@ -322,16 +350,19 @@ Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder) {
     KernelKey key(KernelFamily::scan);
     key.add(static_cast<std::uint32_t>(cut.kind))
         .add(static_cast<std::uint32_t>(pass))
+        .add(static_cast<std::uint32_t>(scan))
         .add(x.dtype)
         .add(dtype)
         .add(wide)
         .add(lines.space.rank);
     const auto text = [&] {
-      return text_of(cut.kind, pass, x.dtype, dtype, wide, lines.space.rank, block.size_bytes());
+      return scan_text(
+          scan, cut.kind, pass, x.dtype, dtype, wide, lines.space.rank, block.size_bytes());
     };
     return encoder.dispatch(key, text, block, encoder.linear(groups));
   };
-  const std::int64_t groups = cut.kind == Scan::group ? items : (items + kThreads - 1) / kThreads;
+  const std::int64_t groups =
+      cut.kind == Scan::group ? items : (items + kGroupThreads - 1) / kGroupThreads;
   if (cut.chunks > 1) {
     HEARTH_TRY_STATUS(run(Pass::sums, groups));
     encoder.barrier();
@@ -342,7 +373,7 @@ Status encode_cumsum(const KernelCall& call, KernelEncoder& encoder) {
 }
 
 bool scan_may_alias(OpKind kind, int index) noexcept {
-  return kind == OpKind::cumsum && index == 0;
+  return is_scan(kind) && index == 0;
 }
 
 }  // namespace hearth::gpu

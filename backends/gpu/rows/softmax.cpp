@@ -25,10 +25,6 @@ LineKind line_kind(OpKind kind) noexcept {
   }
 }
 
-std::uint64_t address_of(const TensorView& view) noexcept {
-  return reinterpret_cast<std::uintptr_t>(view.data);  // NOLINT: a device address
-}
-
 }  // namespace
 
 Status encode_softmax(const KernelCall& call, KernelEncoder& encoder) {

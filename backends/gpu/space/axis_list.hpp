@@ -4,6 +4,7 @@
 // fastest; (3) divisions by sizes are multiplications, unless indices are wide.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +17,16 @@
 #include "strided.hpp"
 
 namespace hearth::gpu {
+
+/// a / b, rounded up.
+[[nodiscard]] constexpr std::int64_t quotient_up(std::int64_t a, std::int64_t b) noexcept {
+  return (a + b - 1) / b;
+}
+
+/// The smallest power of two that is not below `value`.
+[[nodiscard]] constexpr std::int64_t power_from(std::int64_t value) noexcept {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(value)));
+}
 
 class AxisList final {
  public:

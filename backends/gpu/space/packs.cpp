@@ -10,7 +10,7 @@ namespace hearth::gpu {
 namespace {
 
 // Extracts element j of a pack from the words w[].
-std::string unpacked(DType dtype, std::int64_t j) {
+std::string unpacked_from_words(DType dtype, std::int64_t j) {
   switch (dtype) {
     case DType::f32:
       return fmt::format("uintBitsToFloat(w[{}])", j);
@@ -37,7 +37,7 @@ std::string unpacked(DType dtype, std::int64_t j) {
 
 // Statements that put element j into the zeroed words w[]. For 16-bit types the statement of an
 // even element also stores the next one.
-std::string packed(DType dtype, std::int64_t j) {
+std::string packed_into_words(DType dtype, std::int64_t j) {
   switch (dtype) {
     case DType::f32:
       return fmt::format("  w[{0}] = floatBitsToUint(v[{0}]);\n", j);
@@ -116,7 +116,7 @@ std::string glsl_pack(std::string_view name, DType dtype, std::int64_t pack, boo
     text += words == 1 ? "  w[0] = whole;\n" : fmt::format("  w[{0}] = whole[{0}];\n", i);
   }
   for (std::int64_t j = 0; j < pack; ++j) {
-    text += fmt::format("  v[{}] = {};\n", j, unpacked(dtype, j));
+    text += fmt::format("  v[{}] = {};\n", j, unpacked_from_words(dtype, j));
   }
   text +=
       fmt::format("}}\nFN void store_pack_{}(uint64_t a, INDEX i, {} v[{}]) {{\n  uint w[{}];\n",
@@ -130,7 +130,7 @@ std::string glsl_pack(std::string_view name, DType dtype, std::int64_t pack, boo
     all += fmt::format("{}w[{}]", i == 0 ? "" : ", ", i);
   }
   for (std::int64_t j = 0; j < pack; ++j) {
-    text += packed(dtype, j);
+    text += packed_into_words(dtype, j);
   }
   return text + fmt::format("  {} = {}({});\n}}\n", element, vector, all);
 }

@@ -8,7 +8,7 @@
 namespace hearth::gpu {
 namespace {
 
-constexpr std::size_t kMostThreads = 8;
+constexpr std::size_t kMostCompilers = 8;
 /// A model's first step comes some milliseconds after the device opens. A kernel takes some 0.1
 /// ms, so this number of kernels is worth a thread, up to kMostPreparing threads.
 constexpr std::size_t kPreparedByThread = 8;
@@ -16,7 +16,7 @@ constexpr std::size_t kMostPreparing = 4;
 /// Limit of a driver's time for one kernel.
 constexpr std::chrono::seconds kLongestJob{60};
 /// Limit of the wait for a running job when a device closes.
-constexpr std::chrono::seconds kDrainLimit{10};
+constexpr std::chrono::seconds kCompilersDrainLimit{10};
 
 /// Leaves one core for the threads that submit.
 std::size_t free_cores() {
@@ -48,7 +48,7 @@ Result<KernelHandle> KernelJob::result(KernelFactory& factory) {
 CompilePool::~CompilePool() {
   has_ended_->store(true, std::memory_order_release);  // partner: the threads
   jobs_->close();
-  const Deadline deadline = Deadline::in(kDrainLimit);
+  const Deadline deadline = Deadline::in(kCompilersDrainLimit);
   for (const std::unique_ptr<hearth::detail::OwnedThread>& thread : threads_) {
     thread->end(deadline);
   }
@@ -72,7 +72,7 @@ void CompilePool::add_thread(Body body) {
       hearth::detail::ThreadOptions{.name = "compile"},
       hearth::detail::OwnedThreadOptions{.subject = "a thread that makes kernels",
                                          .observe = [] { return std::string("makes one"); },
-                                         .limit = kDrainLimit},
+                                         .limit = kCompilersDrainLimit},
       std::move(body)));
 }
 
@@ -96,7 +96,7 @@ void CompilePool::prepare() {
 
 // The bodies share ownership of the state that they touch.
 void CompilePool::start() {
-  const std::size_t count = std::min(free_cores(), kMostThreads);
+  const std::size_t count = std::min(free_cores(), kMostCompilers);
   for (std::size_t i = 0; i < count; ++i) {
     add_thread([factory = factory_, jobs = jobs_, has_ended = has_ended_] {
       while (const auto job = jobs->pop(Deadline::never())) {

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/streams/kernel/op_expression.hpp>
+
 #include "glsl_library.hpp"
 #include "glsl_prelude.hpp"
 
@@ -29,6 +31,8 @@ std::uint64_t end_of(DType type, bool is_lowest) noexcept {
       return is_lowest ? 0U : 255U;
     case DType::i8:
       return static_cast<std::uint64_t>(std::int64_t{is_lowest ? -128 : 127});
+    case DType::boolean:
+      return is_lowest ? 0U : 1U;
     default:
       return real_bits(is_lowest ? -std::numeric_limits<double>::infinity()
                                  : std::numeric_limits<double>::infinity());
@@ -79,6 +83,9 @@ std::string glsl_fold_start(FoldOp op, DType type) {
 }
 
 std::string glsl_fold_step(FoldOp op, DType type, const std::string& a, const std::string& b) {
+  if (type == DType::boolean) {
+    return fmt::format("{} {} {}", a, op == FoldOp::max ? "||" : "&&", b);
+  }
   switch (op) {
     case FoldOp::max:
       return fmt::format("{}_{}({}, {})", is_float(type) ? "top" : "max", name(type), a, b);
@@ -117,6 +124,16 @@ std::string glsl_adding(DType type) {
   return is_float(type) ? glsl_long_sum(glsl_compute_type(type)) +
                               "#define ADD add_long\n#define TOTAL long_sum\n"
                         : "#define ADD(sum, lost, x) sum += x\n#define TOTAL(sum, lost) sum\n";
+}
+
+std::string glsl_joining(FoldOp op, DType type) {
+  if (op == FoldOp::sum) {
+    return glsl_adding(type);
+  }
+  const std::string step = glsl_fold_step(op, compute_type(type), "(sum)", "(x)");
+  return fmt::format("{}#define ADD(sum, lost, x) sum = {}\n#define TOTAL(sum, lost) sum\n",
+                     glsl_library(step),
+                     step);
 }
 
 std::string_view glsl_row_threads() noexcept {

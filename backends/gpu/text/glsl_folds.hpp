@@ -12,7 +12,8 @@
 
 namespace hearth::gpu {
 
-/// The start value of a fold, and its step for two values, `a` before `b`. Not for f16 and bf16.
+/// The start value of a fold, and its step for two values, `a` before `b`. Not for f16 and bf16; of
+/// bools only extremes.
 [[nodiscard]] std::string glsl_fold_start(FoldOp op, DType type);
 [[nodiscard]] std::string glsl_fold_step(FoldOp op,
                                          DType type,
@@ -26,6 +27,9 @@ namespace hearth::gpu {
 /// Defines `ADD(sum, lost, x)` and `TOTAL(sum, lost)`: compensated sums for floats, plain sums for
 /// integers.
 [[nodiscard]] std::string glsl_adding(DType type);
+/// Defines ADD and TOTAL for another fold, with the functions that its step calls: plain products,
+/// and extremes where NaN wins and of equal values the first.
+[[nodiscard]] std::string glsl_joining(FoldOp op, DType type);
 
 /// For rows that neighbours in a workgroup share. `int row_thread()` is the number of the thread.
 /// `int row_width(int lanes)` is the number of `lanes` that combine by shuffles: 1 where subgroups

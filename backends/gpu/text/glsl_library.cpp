@@ -40,6 +40,24 @@ constexpr LibraryFunction kLibrary[] = {
     {"top_f64", "FN double top_f64(double a, double b) { return b > a || is_nan(b) ? b : a; }\n"},
     {"bottom_f64",
      "FN double bottom_f64(double a, double b) { return b < a || is_nan(b) ? b : a; }\n"},
+    // Negative numbers of places are large as unsigned ones.
+    {"shift_left_i32",
+     "FN int shift_left_i32(int a, int b) { return uint(b) < 32u ? a << b : 0; }\n"},
+    {"shift_left_i64",
+     "FN int64_t shift_left_i64(int64_t a, int64_t b) { return uint64_t(b) < 64ul ? a << int(b) : "
+     "0l; }\n"},
+    {"shift_left_u8",
+     "FN uint shift_left_u8(uint a, uint b) { return b < 8u ? (a << b) & 255u : 0u; }\n"},
+    {"shift_left_i8",
+     "FN int shift_left_i8(int a, int b) { return uint(b) < 8u ? (a << (b + 24)) >> 24 : 0; }\n"},
+    {"shift_right_i32",
+     "FN int shift_right_i32(int a, int b) { return a >> (uint(b) < 32u ? b : 31); }\n"},
+    {"shift_right_i64",
+     "FN int64_t shift_right_i64(int64_t a, int64_t b) { return a >> (uint64_t(b) < 64ul ? int(b) "
+     ": 63); }\n"},
+    {"shift_right_u8", "FN uint shift_right_u8(uint a, uint b) { return b < 8u ? a >> b : 0u; }\n"},
+    {"shift_right_i8",
+     "FN int shift_right_i8(int a, int b) { return a >> (uint(b) < 8u ? b : 7); }\n"},
     // The smallest value over -1 wraps; division by zero gives 0.
     {"div_i32", "FN int div_i32(int a, int b) { return b == -1 ? -a : b == 0 ? 0 : a / b; }\n"},
     {"div_i64",
@@ -209,13 +227,18 @@ FN uint philox_word(IN_OUT(PhiloxCache) cache, int64_t seed, int64_t counter, in
     // Divides by a number that is the same for all elements: the compiler computes its reciprocal
     // once.
     {"q_div_by",
-     R"(FN float q_div_by(float a, float b) {
+     R"(#ifdef HAS_MATH
+FN float q_div_by(float a, Divisor b) { return a * b.near_reciprocal * b.scale; }
+FN float q_div_by(float a, float b) { return q_div_by(a, Divisor(b)); }
+#else
+FN float q_div_by(float a, float b) {
   const uint exponent = (floatBitsToUint(b) >> 23) & 255u;
   if (exponent > 3u && exponent < 251u) {
     return a * (1.0 / b);
   }
   return a / b;
 }
+#endif
 )"},
     {"q_sqrt", "FN float q_sqrt(float x) { return x > 0.0 ? sqrt(x) : x == 0.0 ? x : M_NAN; }\n"},
     {"q_exp", "FN float q_exp(float x) { return exp2(x * 1.44269504088896341); }\n"},
@@ -225,7 +248,7 @@ FN uint philox_word(IN_OUT(PhiloxCache) cache, int64_t seed, int64_t counter, in
   const float z = x * x;
   const float near = magnitude - magnitude * z * (0.333333333 - 0.133333333 * z);
   const float bounded = magnitude > 10.0 ? 10.0 : magnitude;
-  const float far = 1.0 - 2.0 / (exp2(bounded * 2.88539008177792681) + 1.0);
+  const float far = 1.0 - near_div(2.0, exp2(bounded * 2.88539008177792681) + 1.0);
   return is_nan(x) ? x : m_copy_sign(magnitude < 0.1 ? near : far, x);
 }
 )"},
@@ -234,13 +257,13 @@ FN uint philox_word(IN_OUT(PhiloxCache) cache, int64_t seed, int64_t counter, in
     {"q_erf",
      R"(FN float q_erf(float x) {
   const float t = abs(x);
-  float far = -1.97596766e-05 * t - 2.90754886e-03;
-  far = far * t + 2.96609815e-02;
-  far = far * t - 1.48851154e-01;
-  far = far * t - 9.18396747e-01;
-  far = far * t - 1.6279069;
+  float far = mul_sub(-1.97596766e-05, t, 2.90754886e-03);
+  far = mul_add(far, t, 2.96609815e-02);
+  far = mul_sub(far, t, 1.48851154e-01);
+  far = mul_sub(far, t, 9.18396747e-01);
+  far = mul_sub(far, t, 1.6279069);
   far = far * t;
-  return m_copy_sign(t < 0.008 ? 1.12837917 * t : 1.0 - exp2(far), x);
+  return m_copy_sign(CHOOSE(t < 0.008, 1.12837917 * t, 1.0 - exp2(far)), x);
 }
 )"},
 };
@@ -336,6 +359,14 @@ std::string glsl_library(std::string_view text) {
   return library;
 }
 
+std::string glsl_divisors(std::span<const std::string> divisors) {
+  std::string text;
+  for (std::size_t i = 0; i < divisors.size(); ++i) {
+    text += fmt::format("NEW_DIVISOR(by{}, {})\n", i, divisors[i]);
+  }
+  return text;
+}
+
 std::string glsl_philox_caches(int count) {
   if (count == 0) {
     return {};
@@ -374,7 +405,8 @@ std::string glsl_pointwise_function(const KernelIR& kernel, std::string_view nam
   }
   text += "}\n";
   MathUse math = printer.math();
-  return glsl_philox_caches(printer.philox_caches()) + glsl_math(math) + glsl_library(text) + text;
+  return glsl_philox_caches(printer.philox_caches()) + glsl_math(math) +
+         glsl_divisors(printer.divisors()) + glsl_library(text) + text;
 }
 
 }  // namespace hearth::gpu

@@ -2,6 +2,7 @@
 // spelling. They stand behind the prelude. Pure. Threads: any.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,8 @@ namespace hearth::gpu {
 
 /// Declarations of a printer's Philox caches, for the top level of a shader.
 [[nodiscard]] std::string glsl_philox_caches(int count);
+/// The declarations of BodyPrinter::divisors(), behind the parameters and glsl_math().
+[[nodiscard]] std::string glsl_divisors(std::span<const std::string> divisors);
 
 /// The kernel's parameters as members, "float s0; int s1;", in the order of the kernel.
 [[nodiscard]] std::string glsl_parameter_members(const KernelIR& kernel);

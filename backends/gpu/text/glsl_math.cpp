@@ -41,7 +41,25 @@ constexpr Piece kPieces[] = {
     {MathFunction::tanh, kExpm1, detail::kTanhF32, detail::kTanhF64},
     {MathFunction::erf, kExp, detail::kErfF32, detail::kErfF64},
     {MathFunction::pow, kExp, detail::kPowF32, detail::kPowF64},
+    {MathFunction::atan, kBasic, detail::kAtanF32, detail::kAtanF64},
 };
+
+// Texts that no library of functions replaces, and those of float that none does.
+constexpr std::uint32_t kKept = kBasic | bit(MathFunction::atan);
+constexpr std::uint32_t kKeptF32 = kKept | bit(MathFunction::tanh) | bit(MathFunction::erf);
+
+std::string unless_there(std::string_view functions) {
+  return fmt::format("#ifndef HAS_MATH\n{}#endif\n", functions);
+}
+
+// A kernel of CUDA is a struct: its own function of float would hide the library's of double.
+std::string unless_hidden(MathFunction function, std::string_view functions) {
+  return fmt::format(
+      "#ifdef HAS_MATH\nFN double m_{0}(double x) {{ return hearth_kernel::m_{0}(x); }}\n#else\n"
+      "{1}#endif\n",
+      function == MathFunction::tanh ? "tanh" : "erf",
+      functions);
+}
 
 std::uint32_t with_needs(std::uint32_t used) noexcept {
   for (const Piece& piece : kPieces) {
@@ -54,9 +72,26 @@ std::uint32_t with_needs(std::uint32_t used) noexcept {
 std::string polynomial_macro(std::string_view name, std::span<const float> coefficients) {
   std::string text = fmt::format("#define {}(p, x) float p = {};", name, coefficients.front());
   for (const float next : coefficients.subspan(1)) {
-    text += fmt::format(" p = p * x {} {};", next < 0 ? '-' : '+', std::abs(next));
+    text += fmt::format(" p = mul_{}(p, x, {});", next < 0 ? "sub" : "add", std::abs(next));
   }
   return text + '\n';
+}
+
+// The same for a double p.
+std::string wide_polynomial_macro(std::string_view name, std::span<const double> coefficients) {
+  std::string text = fmt::format("#define {}(p, x) double p = {:.16e}lf;", name, coefficients[0]);
+  for (const double next : coefficients.subspan(1)) {
+    text += fmt::format(" p = p * x + ({:.16e}lf);", next);
+  }
+  return text + '\n';
+}
+
+// The macros that a function of double needs.
+std::string wide_polynomials_of(MathFunction function) {
+  return function == MathFunction::atan
+             ? wide_polynomial_macro("M_ATAN_DIVIDEND", hearth::detail::kAtanDividend) +
+                   wide_polynomial_macro("M_ATAN_DIVISOR", hearth::detail::kAtanDivisor)
+             : std::string();
 }
 
 // The macros that a function of float needs.
@@ -73,6 +108,8 @@ std::string polynomials_of(MathFunction function) {
       return polynomial_macro("M_TANH_POLYNOMIAL", hearth::detail::kTanhPolynomial);
     case MathFunction::erf:
       return polynomial_macro("M_ERF_POLYNOMIAL", hearth::detail::kErfPolynomial);
+    case MathFunction::atan:
+      return polynomial_macro("M_ATAN_POLYNOMIAL", hearth::detail::kAtanPolynomial);
     default:
       return {};
   }
@@ -87,11 +124,18 @@ std::string glsl_math(MathUse use) {
   std::string text(has_sines ? detail::kTwoOverPi : "");
   text += (use.f64 & bit(MathFunction::sine)) != 0 ? detail::kTwoOverPiF64 : "";
   for (const Piece& piece : kPieces) {
-    if ((use.f32 & bit(piece.function)) != 0) {
-      text += polynomials_of(piece.function);
-      text += piece.f32;
+    const bool is_kept = (kKeptF32 & bit(piece.function)) != 0;
+    const bool of_f32 = (use.f32 & bit(piece.function)) != 0;
+    if (of_f32) {
+      const std::string functions = polynomials_of(piece.function) + std::string(piece.f32);
+      text += is_kept ? functions : unless_there(functions);
     }
-    text += (use.f64 & bit(piece.function)) != 0 ? piece.f64 : "";
+    if ((use.f64 & bit(piece.function)) != 0) {
+      text += (kKept & bit(piece.function)) != 0
+                  ? wide_polynomials_of(piece.function) + std::string(piece.f64)
+              : is_kept && of_f32 ? unless_hidden(piece.function, piece.f64)
+                                  : unless_there(piece.f64);
+    }
   }
   return text;
 }

@@ -2,9 +2,11 @@
 // compute its float functions and `/` less exactly than numerics.md requires. Pure functions.
 // Threads: any. Each function exists for float and, unless left out, for double:
 //   m_div(a, b)  m_sqrt(x)                  at most one unit in the last place off
-//   m_exp m_log m_log1p m_expm1 m_sin m_cos m_tanh m_erf m_pow(x, y)   at most four
+//   m_exp m_log m_log1p m_expm1 m_sin m_cos m_tanh m_erf m_atan m_pow(x, y)   at most four
 // over all finite numbers, sines of large ones too. NaN gives NaN, and infinities give the limits.
 // A zero keeps its sign where the function does. Denormals survive where the driver keeps them.
+// A prelude that defines HAS_MATH has these functions already, but for atan, and tanh and erf of
+// float.
 // Also: M_INF, M_NAN, M_INF_D, M_NAN_D; m_is_finite(x), by bits.
 #pragma once
 
@@ -27,6 +29,7 @@ enum class MathFunction : std::uint32_t {
   tanh = 1U << 8U,
   erf = 1U << 9U,
   pow = 1U << 10U,
+  atan = 1U << 11U,
 };
 
 /// The functions in use, by type.

@@ -9,7 +9,17 @@
 
 namespace hearth::detail {
 
+// The macros stand here, not in the prelude, where a program's kernel could not use their names.
 inline constexpr std::string_view kBasicF32 = R"(
+#ifndef HAS_MATH
+#define mul_add(a, b, c) (a) * (b) + (c)
+#define mul_sub(a, b, c) (a) * (b) - (c)
+#define near_div(a, b) (a) / (b)
+#define NEW_DIVISOR(name, number)
+#define DIVISOR(name, number) number
+#define m_div_by(a, b) m_div(a, b)
+#define CHOOSE(takes_first, a, b) (takes_first) ? (a) : (b)
+#endif
 #define M_INF uintBitsToFloat(0x7f800000u)
 #define M_NAN uintBitsToFloat(0x7fc00000u)
 FN bool m_is_finite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
@@ -168,7 +178,7 @@ FN float m_tanh(float x) {
   const float magnitude = abs(x);
   const float z = x * x;
   M_TANH_POLYNOMIAL(p, z)
-  const float near = p * z * magnitude + magnitude;
+  const float near = mul_add(p * z, magnitude, magnitude);
   const float bounded = magnitude > 10.0 ? 10.0 : magnitude;
   const float far = 1.0 - 2.0 / (m_exp(bounded + bounded) + 1.0);
   return is_nan(x) ? x : m_copy_sign(magnitude < 0.625 ? near : far, x);
@@ -183,15 +193,32 @@ FN float m_erf(float x) {
   const float t = magnitude > 4.0 ? 4.0 : magnitude;
   const float s = t * t;
   M_ERF_POLYNOMIAL(near, s)
-  near = near * t + t;
-  float far = -2.493748440e-05 * t + 5.528365934e-04;
-  far = far * s + (-5.603376150e-03 * t + 3.499202273e-02);
-  far = far * t - 1.540479136e-01;
-  far = far * t - 9.158901671e-01;
-  far = far * t - 1.857001162e-01;
-  far = far * t - 1.442695041e+00 * t;
+  near = mul_add(near, t, t);
+  float far = mul_add(-2.493748440e-05, t, 5.528365934e-04);
+  far = mul_add(far, s, mul_add(-5.603376150e-03, t, 3.499202273e-02));
+  far = mul_sub(far, t, 1.540479136e-01);
+  far = mul_sub(far, t, 9.158901671e-01);
+  far = mul_sub(far, t, 1.857001162e-01);
+  far = mul_sub(far, t, 1.442695041e+00 * t);
   far = 1.0 - exp2(far);
   return is_nan(x) ? x : m_copy_sign(t > 0.927734375 ? far : near, x);
+}
+)";
+
+// Near 0 an odd polynomial; further out that of (x - 1)/(x + 1) or -1/x, beside π/4 or π/2.
+inline constexpr std::string_view kAtanF32 = R"(
+FN float m_atan(float x) {
+  const float magnitude = abs(x);
+  const bool is_far = magnitude > 2.41421356;
+  const bool is_middle = magnitude > 0.41421356;
+  const float dividend = is_far ? -1.0 : magnitude - 1.0;
+  const float divisor = is_far ? magnitude : magnitude + 1.0;
+  const float base = is_far ? 1.57079632679 : is_middle ? 0.785398163397 : 0.0;
+  const float r = is_middle ? dividend / divisor : magnitude;
+  const float z = r * r;
+  M_ATAN_POLYNOMIAL(p, z)
+  const float near = mul_add(p * z, r, r);
+  return is_nan(x) ? x : m_copy_sign(base + near, x);
 }
 )";
 

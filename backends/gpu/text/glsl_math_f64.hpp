@@ -297,6 +297,26 @@ FN double m_erf(double x) {
 }
 )";
 
+// As of float, with a quotient of polynomials up to 0.66 and the last bits of π/4 and π/2.
+inline constexpr std::string_view kAtanF64 = R"(
+FN double m_atan(double x) {
+  const double magnitude = abs(x);
+  const bool is_far = magnitude > 2.414213562373095lf;
+  const bool is_middle = magnitude > 0.66lf;
+  const double dividend = is_far ? -1.0lf : magnitude - 1.0lf;
+  const double divisor = is_far ? magnitude : magnitude + 1.0lf;
+  const double base = is_far ? 1.5707963267948966lf : is_middle ? 0.7853981633974483lf : 0.0lf;
+  const double rest =
+      is_far ? 6.123233995736766e-17lf : is_middle ? 3.061616997868383e-17lf : 0.0lf;
+  const double r = is_middle ? dividend / divisor : magnitude;
+  const double z = r * r;
+  M_ATAN_DIVIDEND(p, z)
+  M_ATAN_DIVISOR(q, z)
+  const double near = r * (z * p / q) + r;
+  return is_nan(x) ? x : m_copy_sign(base + (near + rest), x);
+}
+)";
+
 inline constexpr std::string_view kPowF64 = R"(
 FN double m_upper(double x) {
   const uvec2 words = unpackDouble2x32(x);

@@ -83,8 +83,9 @@ layout(local_size_x = GROUP_THREADS, local_size_y = 1, local_size_z = 1) in;
 )";
 
 // Functions of every language. f16 is converted by its bits, because drivers differ in denormals
-// and ties. A text compiled for a device with correct conversions uses the instructions.
-constexpr std::string_view kFunctions = R"(
+// and ties. A text compiled for a device with correct conversions uses the instructions, as for
+// bf16.
+constexpr std::string_view kSharedFunctions = R"(
 BUFFER(Words32f, float, 4);
 BUFFER(Words64f, double, 8);
 BUFFER(Words16, uint16_t, 2);
@@ -147,6 +148,10 @@ FN vec2 f16_pair_to_f32(uint w) { return vec2(f16_to_f32(w & 0xffffu), f16_to_f3
 FN uint f32_to_f16_pair(float x, float y) { return f32_to_f16(x) | (f32_to_f16(y) << 16); }
 #endif
 FN float bf16_to_f32(uint bits) { return uintBitsToFloat(bits << 16); }
+#ifdef CONVERTS_BF16
+FN uint f32_to_bf16_pair(float x, float y) { return pack_bf16(x, y); }
+FN uint f32_to_bf16(float x) { return f32_to_bf16_pair(x, 0.0); }
+#else
 // In the upper half of the word; what the lower one holds does not count.
 FN uint f32_to_upper_bf16(float x) {
   const uint bits = floatBitsToUint(x);
@@ -156,6 +161,7 @@ FN uint f32_to_bf16(float x) { return f32_to_upper_bf16(x) >> 16; }
 FN uint f32_to_bf16_pair(float x, float y) {
   return (f32_to_upper_bf16(x) >> 16) | (f32_to_upper_bf16(y) & 0xffff0000u);
 }
+#endif
 )";
 
 // One element by address and index. The shader computes the address itself. Array indices have 32
@@ -193,7 +199,7 @@ std::string glsl_prelude(const PreludeOptions& options) {
 }
 
 std::string prelude_functions() {
-  return std::string(kFunctions) + std::string(kAccess);
+  return std::string(kSharedFunctions) + std::string(kAccess);
 }
 
 std::string glsl_text(std::string_view text) {

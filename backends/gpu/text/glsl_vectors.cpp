@@ -82,7 +82,7 @@ std::string packed(DType dtype, std::int64_t i) {
 std::string_view buffer_of(std::int64_t words) {
   return words == 1 ? "Words1" : words == 2 ? "Words2" : "Words4";
 }
-std::string_view value_of(std::int64_t words) {
+std::string_view words_type(std::int64_t words) {
   return words == 1 ? "uint" : words == 2 ? "uvec2" : "uvec4";
 }
 
@@ -111,8 +111,8 @@ std::string glsl_vector_access(DType dtype, int elements) {
                                   type);
   for (std::int64_t i = 0; i < words; i += step) {
     load += fmt::format(
-        "const {} q{} = {}(a + {}ul).v;\n", value_of(step), i / 4, buffer_of(step), 4 * i);
-    store += fmt::format("{}(a + {}ul).v = {}(", buffer_of(step), 4 * i, value_of(step));
+        "const {} q{} = {}(a + {}ul).v;\n", words_type(step), i / 4, buffer_of(step), 4 * i);
+    store += fmt::format("{}(a + {}ul).v = {}(", buffer_of(step), 4 * i, words_type(step));
     for (std::int64_t j = 0; j < step; ++j) {
       store += (j == 0 ? "" : ",\n    ") + packed(dtype, i + j);
     }

@@ -1,5 +1,6 @@
 #include "kernel_printer.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -31,6 +32,7 @@ constexpr NamedFunction kFunctions[] = {{Primitive::sqrt, MathFunction::sqrt, "s
                                         {Primitive::cos, MathFunction::sine, "cos", false},
                                         {Primitive::tanh, MathFunction::tanh, "tanh", true},
                                         {Primitive::erf, MathFunction::erf, "erf", true},
+                                        {Primitive::atan, MathFunction::atan, "atan", false},
                                         {Primitive::pow, MathFunction::pow, "pow", false},
                                         {Primitive::div, MathFunction::div, "div", true}};
 
@@ -82,6 +84,12 @@ std::string_view sign_of(Primitive primitive) noexcept {
       return "<=";
     case Primitive::logical_and:
       return "&&";
+    case Primitive::bit_and:
+      return "&";
+    case Primitive::bit_or:
+      return "|";
+    case Primitive::bit_xor:
+      return "^";
     default:
       return "||";
   }
@@ -253,6 +261,13 @@ std::string BodyPrinter::expression(std::int32_t place, std::string& before) {
     case Primitive::logical_and:
     case Primitive::logical_or:
       return fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
+    case Primitive::bit_and:
+    case Primitive::bit_or:
+    case Primitive::bit_xor:
+      return fmt::format("{} {} {}", a, sign_of(node.primitive), operand(node, 1));
+    case Primitive::shift_left:
+    case Primitive::shift_right:
+      return fmt::format("{}_{}({}, {})", name(node.primitive), name(of), a, operand(node, 1));
     case Primitive::select:
       return fmt::format("{} ? {} : {}", a, operand(node, 1), operand(node, 2));
     case Primitive::philox:
@@ -271,6 +286,14 @@ bool BodyPrinter::is_number(std::int32_t place) const noexcept {
   return node->primitive == Primitive::parameter || node->primitive == Primitive::constant;
 }
 
+std::string BodyPrinter::divisor(const std::string& number) {
+  auto found = std::ranges::find(divisors_, number);
+  if (found == divisors_.end()) {
+    found = divisors_.insert(found, number);
+  }
+  return fmt::format("DIVISOR(by{}, {})", found - divisors_.begin(), number);
+}
+
 std::string BodyPrinter::function(std::int32_t place) {
   const KernelNode& node = kernel_.node(place);
   const NamedFunction* const found = function_of(node.primitive);
@@ -283,10 +306,17 @@ std::string BodyPrinter::function(std::int32_t place) {
   } else {
     math_.add(MathFunction::basic, false);
   }
-  const bool is_by_number =
-      is_quick && row.primitive == Primitive::div && is_number(node.operands[1]);
-  std::string text = fmt::format(
-      "{}_{}{}({}", is_quick ? "q" : "m", row.name, is_by_number ? "_by" : "", operand(node, 0));
+  const char prefix = is_quick ? 'q' : 'm';
+  if (row.primitive == Primitive::div && node.type == DType::f32 && is_number(node.operands[1])) {
+    const std::string& number = operand(node, 1);
+    if (is_inline(kernel_.node(node.operands[1]))) {
+      return fmt::format("{}_div_by({}, {})", prefix, operand(node, 0), divisor(number));
+    }
+    if (is_quick) {
+      return fmt::format("q_div_by({}, {})", operand(node, 0), number);
+    }
+  }
+  std::string text = fmt::format("{}_{}({}", prefix, row.name, operand(node, 0));
   if (operand_count(node.primitive) == 2) {
     text += fmt::format(", {}", operand(node, 1));
   }

@@ -69,6 +69,8 @@ class BodyPrinter final {
   [[nodiscard]] const MathUse& math() const noexcept { return math_; }
   /// Number of caches that the random words need, "words0" and so on.
   [[nodiscard]] int philox_caches() const noexcept { return static_cast<int>(streams_.size()); }
+  /// The divisors that are the same for all elements: "by0" and so on.
+  [[nodiscard]] const std::vector<std::string>& divisors() const noexcept { return divisors_; }
 
  private:
   struct Stream {
@@ -81,6 +83,7 @@ class BodyPrinter final {
   [[nodiscard]] std::string expression(std::int32_t place, std::string& before);
   [[nodiscard]] std::string conversion(std::int32_t place) const;
   [[nodiscard]] bool is_number(std::int32_t place) const noexcept;
+  [[nodiscard]] std::string divisor(const std::string& number);
   [[nodiscard]] std::string function(std::int32_t place);
   [[nodiscard]] std::string division(std::int32_t place, std::string& before);
   [[nodiscard]] std::string power(std::int32_t place, std::string& before);
@@ -103,6 +106,7 @@ class BodyPrinter final {
   std::vector<bool> is_narrow_;
   std::vector<bool> is_whole_;  ///< An i64 that is never negative.
   std::vector<Stream> streams_;
+  std::vector<std::string> divisors_;
   MathUse math_;
 };
 

@@ -4,7 +4,8 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <ranges>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -264,10 +265,12 @@ bool VulkanDevice::has_extension(std::string_view extension) const {
   const std::string without = hearth::detail::Settings::from_environment()
                                   .text(hearth::detail::Setting::vulkan_without)
                                   .value_or("");
-  for (const auto& hidden : without | std::views::split(',')) {
-    if (std::ranges::equal(hidden, extension)) {
+  for (std::string_view rest = without; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    if (rest.substr(0, end) == extension) {
       return false;
     }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   const InstanceApi& api = instance_->api();
   std::uint32_t count = 0;

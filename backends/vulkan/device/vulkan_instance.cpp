@@ -58,7 +58,7 @@ std::string lack_of(const InstanceApi& api, VkPhysicalDevice device, std::uint32
   return missing.empty() ? missing : fmt::format("its driver lacks {}", missing);
 }
 
-PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
+PhysicalDevice described_device(const InstanceApi& api, VkPhysicalDevice handle) {
   VkPhysicalDeviceVulkan12Properties twelve{};
   twelve.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
   VkPhysicalDeviceIDProperties ids{};
@@ -174,7 +174,7 @@ Status VulkanInstance::find_devices() {
   }
   handles.resize(count);
   for (const VkPhysicalDevice each : handles) {
-    PhysicalDevice device = describe(api_, each);
+    PhysicalDevice device = described_device(api_, each);
     const auto is_same = [&](const PhysicalDevice& other) { return other.uuid == device.uuid; };
     if (std::ranges::none_of(devices_, is_same)) {
       devices_.push_back(std::move(device));

@@ -55,7 +55,7 @@ constexpr std::string_view kExtensionNv = "SPV_NV_cooperative_matrix";
 constexpr std::string_view kExtensionKhr = "SPV_KHR_cooperative_matrix";
 constexpr std::string_view kExtensionBf16 = "SPV_KHR_bfloat16";
 
-Error wrong(std::string_view what) {
+Error wrong_module(std::string_view what) {
   return {.code = ErrorCode::internal, .text = fmt::format("cooperative matrices: {}", what)};
 }
 
@@ -83,7 +83,7 @@ class Rewrite final {
       HEARTH_TRY_STATUS(fn(instruction->code, instruction->words));
     }
     if (reader.is_damaged()) {
-      return wrong("an instruction without an end");
+      return wrong_module("an instruction without an end");
     }
     return {};
   }
@@ -91,11 +91,11 @@ class Rewrite final {
   Status use(std::uint32_t value, Use as) {
     const auto type = value_types_.find(value);
     if (type == value_types_.end()) {
-      return wrong("a factor or sum that is no matrix");
+      return wrong_module("a factor or sum that is no matrix");
     }
     Use& known = uses_[type->second];
     if (known != Use::none && known != as) {
-      return wrong("one type for matrices of two uses");
+      return wrong_module("one type for matrices of two uses");
     }
     known = as;
     return {};
@@ -146,15 +146,15 @@ class Rewrite final {
         return {};
       }
       const auto from = value_types_.find(words[3]);
-      return from == value_types_.end() ? Status(wrong("a matrix of something else"))
+      return from == value_types_.end() ? Status(wrong_module("a matrix of something else"))
                                         : use(words[2], uses_.at(from->second));
     }));
     for (const auto& [type, as] : uses_) {
       if (as == Use::none) {
-        return wrong(fmt::format("type %{} is multiplied nowhere", type));
+        return wrong_module(fmt::format("type %{} is multiplied nowhere", type));
       }
     }
-    return uint_type_ == 0 ? Status(wrong("no unsigned integers")) : Status();
+    return uint_type_ == 0 ? Status(wrong_module("no unsigned integers")) : Status();
   }
 
   void emit(std::uint32_t op, std::initializer_list<std::uint32_t> operands, Words rest = {}) {
@@ -288,7 +288,7 @@ bool has_cooperative_matrices(const SpirvModule& module) noexcept {
 
 Result<SpirvModule> rewrite_cooperative(const SpirvModule& module, CooperativeFactor factor) {
   if (module.size() < kSpirvHeaderWords) {
-    return wrong("no module");
+    return wrong_module("no module");
   }
   return Rewrite(module, factor).run();
 }

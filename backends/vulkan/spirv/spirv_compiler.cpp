@@ -26,7 +26,7 @@ void start_compiler() {
   static_cast<void>(has_started);
 }
 
-Error wrong(std::string_view name, std::string_view step, std::string_view what) {
+Error wrong_kernel(std::string_view name, std::string_view step, std::string_view what) {
   return {.code = ErrorCode::internal, .text = fmt::format("shader {}: {}: {}", name, step, what)};
 }
 
@@ -177,7 +177,7 @@ Result<SpirvModule> compile_glsl(std::string_view name,
     if (std::optional<Error> own = wrong_program_text(shader.getInfoLog(), text)) {
       return *std::move(own);
     }
-    return wrong(name, "glslang", fmt::format("{}{}", shader.getInfoLog(), numbered(text)));
+    return wrong_kernel(name, "glslang", fmt::format("{}{}", shader.getInfoLog(), numbered(text)));
   }
   glslang::TProgram program;
   program.addShader(&shader);
@@ -185,7 +185,7 @@ Result<SpirvModule> compile_glsl(std::string_view name,
     if (std::optional<Error> own = wrong_program_text(program.getInfoLog(), text)) {
       return *std::move(own);
     }
-    return wrong(name, "glslang, linking", program.getInfoLog());
+    return wrong_kernel(name, "glslang, linking", program.getInfoLog());
   }
   SpirvModule module;
   glslang::SpvOptions spv_options;
@@ -202,7 +202,7 @@ Result<SpirvModule> compile_glsl(std::string_view name,
     spvtools::ValidatorOptions rules;
     rules.SetScalarBlockLayout(true);
     if (!tools.Validate(module.data(), module.size(), rules)) {
-      return wrong(name, "spirv-val", said + numbered(text));
+      return wrong_kernel(name, "spirv-val", said + numbered(text));
     }
   }
   if (options.optimise) {
@@ -216,7 +216,7 @@ Result<SpirvModule> compile_glsl(std::string_view name,
     with.set_run_validator(false);
     SpirvModule optimised;
     if (!optimizer.Run(module.data(), module.size(), &optimised, with)) {
-      return wrong(name, "spirv-opt", said);
+      return wrong_kernel(name, "spirv-opt", said);
     }
     module = std::move(optimised);
   }

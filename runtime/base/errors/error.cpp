@@ -49,6 +49,9 @@ constexpr std::array kCodes = {
     CodeRow{ErrorCode::collective_failed,
             "collective_failed",
             "A collective was aborted on all its ranks."},
+    CodeRow{ErrorCode::overloaded,
+            "overloaded",
+            "A server refused a request: it could not answer it in time."},
     CodeRow{ErrorCode::io_error, "io_error", "The operating system refused to read or write."},
     CodeRow{ErrorCode::bad_format, "bad_format", "A file's bytes do not match its format."},
     CodeRow{ErrorCode::internal, "internal", "A bug of ours; please report it."},
@@ -130,6 +133,8 @@ void throw_error(ErrorRef error) {
       throw OutOfMemory(std::move(error));
     case ErrorCode::deadline_exceeded:
       throw DeadlineExceeded(std::move(error));
+    case ErrorCode::overloaded:
+      throw ServerOverloaded(std::move(error));
     case ErrorCode::io_error:
     case ErrorCode::bad_format:
       throw FileError(std::move(error));

@@ -19,6 +19,7 @@
 
 namespace hearth {
 
+// Recordings store the numbers: append new codes.
 enum class ErrorCode : std::uint8_t {
   shape_mismatch,     ///< Shapes do not fit the op's rule.
   dtype_mismatch,     ///< Element types do not fit the op's rule.
@@ -40,6 +41,7 @@ enum class ErrorCode : std::uint8_t {
   io_error,           ///< The operating system refused to read or write.
   bad_format,         ///< A file's bytes do not match its format.
   internal,           ///< A bug of ours; please report it.
+  overloaded,         ///< A server refused a request: it could not answer it in time.
 };
 
 /// Returns a code's sentence, as in the list above.
@@ -153,6 +155,12 @@ class FileError final : public Exception {
   using Exception::Exception;
 };
 class DeadlineExceeded final : public Exception {
+ public:
+  using Exception::Exception;
+};
+
+/// A ModelServer refused a request at once. Ask again later, or another server.
+class ServerOverloaded final : public Exception {
  public:
   using Exception::Exception;
 };

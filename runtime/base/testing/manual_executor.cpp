@@ -1,6 +1,6 @@
 #include <hearth/runtime/base/manual_executor.hpp>
 
-#include "fiber.hpp"
+#include "runtime/base/fibers/fiber.hpp"
 
 #include <hearth/runtime/base/error.hpp>
 

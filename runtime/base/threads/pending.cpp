@@ -1,5 +1,6 @@
 #include <hearth/runtime/base/pending.hpp>
 
+#include <hearth/runtime/base/fiber_mark.hpp>
 #include <hearth/runtime/base/host_kernel_scope.hpp>
 #include <hearth/runtime/base/progress_limit.hpp>
 
@@ -56,6 +57,7 @@ bool PendingStateBase::is_ready_with_help(Deadline deadline, const std::stop_tok
   if (options_.helper.object != nullptr || !options_.helper.awaited_name.empty()) {
     require_no_host_kernel(options_.subject);
   }
+  require_no_fibers(options_.subject);
   if (options_.helper.help != nullptr) {
     // A stop request ends the wait at once, so the helper gets no time then.
     const Deadline helps_until =

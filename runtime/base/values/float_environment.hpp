@@ -2,9 +2,10 @@
 // nearest, denormals kept, no exception raises a signal. A thread of the library has it from its
 // start. A guard sets it on a thread of the program and restores the program's environment.
 // On the stack, where work of the library begins. Threads: its own. Guards nest.
-// Invariants: (1) after a guard, the control bits and exception flags are those from before it:
-// flags raised by the library's work are discarded; (2) inside a guard, no floating-point exception
-// raises a signal.
+// A compiler moves arithmetic of local values over the start and the end of a guard, for it knows
+// no effect of either on them: such values are pinned(). Invariants: (1) after a guard, the control
+// bits and exception flags are those from before it: flags raised by the library's work are
+// discarded; (2) inside a guard, no floating-point exception raises a signal.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,33 @@ namespace hearth::detail {
 class VectorEnvironment final {
  public:
   /// Cost: 12 ns including the destructor, if the program changed nothing.
-  VectorEnvironment() noexcept : saved_(__builtin_ia32_stmxcsr()) {
+  VectorEnvironment() noexcept : saved_(control()) {
     if ((saved_ & ~kFlags) != kDefault) [[unlikely]] {
-      __builtin_ia32_ldmxcsr(kDefault | (saved_ & kFlags));
+      set_control(kDefault | (saved_ & kFlags));
     }
   }
   VectorEnvironment(const VectorEnvironment&) = delete;
   VectorEnvironment& operator=(const VectorEnvironment&) = delete;
   ~VectorEnvironment() {
-    if (__builtin_ia32_stmxcsr() != saved_) [[unlikely]] {
-      __builtin_ia32_ldmxcsr(saved_);
+    if (control() != saved_) [[unlikely]] {
+      set_control(saved_);
     }
   }
 
  private:
   static constexpr std::uint32_t kDefault = 0x1f80;  // all exceptions masked, to nearest
   static constexpr std::uint32_t kFlags = 0x3f;
+
+  // MXCSR, read anew: of two built-in reads around plain arithmetic g++ 12 drops the second, and
+  // the flags that the arithmetic raised would stay.
+  static std::uint32_t control() noexcept {
+    std::uint32_t word = 0;
+    __asm__ volatile("stmxcsr %0" : "=m"(word) : : "memory");
+    return word;
+  }
+  static void set_control(std::uint32_t word) noexcept {
+    __asm__ volatile("ldmxcsr %0" : : "m"(word) : "memory");
+  }
 
   const std::uint32_t saved_;
 };
@@ -72,5 +84,14 @@ class FloatEnvironment final {
 #ifndef __x86_64__
 using VectorEnvironment = FloatEnvironment;
 #endif
+
+/// Returns `value`, computed before this call and opaque to the compiler: arithmetic on the result
+/// is not moved to before a guard that this call follows, nor that of `value` to behind one that
+/// ends after it.
+template <class T>
+[[nodiscard]] T pinned(T value) noexcept {
+  __asm__ volatile("" : "+m"(value) : : "memory");
+  return value;
+}
 
 }  // namespace hearth::detail

@@ -115,7 +115,7 @@ struct UniformRange {
 };
 /// Returns the largest value of a float type that is not above `value`, which is within its range.
 [[nodiscard]] inline double round_down(double value, DType dtype) noexcept {
-  if (dtype == DType::f64) {
+  if (dtype == DType::f64 || value == 0) {  // the exponent of 0 raises FE_INVALID
     return value;
   }
   const int digits = dtype == DType::f16 ? 11 : dtype == DType::bf16 ? 8 : 24;

@@ -12,6 +12,7 @@
 //   spdlog): std::mutex runtime/base/files/failure_book.hpp, lost_reports.hpp   unread failures
 //   runtime/client/device_endpoint.hpp    a device's control inbox, its waiters, its tensors' names
 //   parallel/serving/served_model.hpp             the newest weights, copied when they change
+//   parallel/serving/server_desk.hpp              the queue and the seats of a ModelServer
 //   parallel/steps/replica.hpp                  the random numbers with which a rank continues
 //   backends/gpu/store/kernel_factory.hpp, launches/batch_recorder.cpp   kernels; failure reasons
 //   backends/gpu/copies/, launches/left_behind.hpp   bytes and blocks of copies; hung objects

@@ -46,11 +46,13 @@ std::size_t weight_of(const OpView& op) noexcept {
     case OpKind::sin:
     case OpKind::cos:
     case OpKind::pow:
+    case OpKind::atan2:
       return dtype_of_values(op) == DType::f64 ? 4U : 2U;
     case OpKind::exp:
     case OpKind::log:
     case OpKind::tanh:
     case OpKind::erf:
+    case OpKind::atan:
       return dtype_of_values(op) == DType::f64 ? 2U : 1U;
     default:
       return 1U;

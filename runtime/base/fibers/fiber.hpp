@@ -1,5 +1,5 @@
 // A Fiber is a function with a stack of its own. The thread that resumes it runs it until it
-// suspends itself or ends. Private to the manual executor, whose logical threads are fibers.
+// suspends itself or ends. Private to the manual executor and FiberLoop.
 // Threads: owner only: all calls on the OS thread that resumed it first. Invariant: exceptions
 // being handled inside do not mix with those of other fibers or of the thread.
 #pragma once

@@ -1,7 +1,8 @@
 #include <hearth/runtime/ops.hpp>
 
-#include "op_operand.hpp"
-#include "op_parts.hpp"
+#include "runtime/ops/op_operand.hpp"
+#include "runtime/ops/op_parts.hpp"
+#include "runtime/ops/op_submit.hpp"
 
 #include <fmt/format.h>
 
@@ -22,13 +23,12 @@ Conv2dOptions as_picture(const Conv1dOptions& options) {
           .groups = options.groups};
 }
 
-Tensor row_as_picture(std::string_view what, const Arg& x) {
-  constexpr OpKind kKind = OpKind::conv2d;
-  const TensorImpl& impl = detail::operand(kKind, x);
+Tensor row_as_picture(std::string_view what, const Arg& x, OpKind kind = OpKind::conv2d) {
+  const TensorImpl& impl = detail::operand(kind, x);
   if (impl.layout->shape.rank() != 3) {
     detail::throw_op_error(
         ErrorCode::shape_mismatch,
-        kKind,
+        kind,
         fmt::format(
             "{} must have three axes, is {}", what, describe(impl.dtype, impl.layout->shape)),
         x);
@@ -52,26 +52,122 @@ std::string with_row_shape(std::string text, std::string_view name, const Tensor
   return at == text.npos ? text : text.replace(at, picture.size(), of(shape));
 }
 
-Tensor convolve_rows(const Arg& x, const Arg& weight, const Arg* bias, Conv1dOptions options) {
-  return detail::named_as("conv1d", [&] {
+ConvTranspose2dOptions as_picture(const ConvTranspose1dOptions& options) {
+  return {.stride = {1, options.stride},
+          .padding = {0, options.padding},
+          .output_padding = {0, options.output_padding},
+          .dilation = {1, options.dilation},
+          .groups = options.groups};
+}
+
+// Calls conv2d or conv_transpose2d, `op`, with rows as images of height 1.
+template <class Op, class Options>
+Tensor by_pictures(std::string_view name,
+                   const Arg& x,
+                   const Arg& weight,
+                   const Arg* bias,
+                   const Options& options,
+                   const Op& op) {
+  return detail::named_as(name, [&] {
     const SourceLoc loc = x.location();
     const TensorSpec row = given(x);
     const TensorSpec window = given(weight);
     Tensor windows = row_as_picture("weight", weight);
     Tensor picture = row_as_picture("x", x);
-    const Conv2dOptions of_pictures = as_picture(options);
     try {
       const Arg from(std::move(picture), loc);
       const Arg by(std::move(windows), loc);
-      Tensor result =
-          bias == nullptr ? conv2d(from, by, of_pictures) : conv2d(from, by, *bias, of_pictures);
-      return squeeze(Arg(std::move(result), loc), 2);
+      return squeeze(Arg(op(from, by, bias, as_picture(options)), loc), 2);
     } catch (const ArgumentError& mistake) {
       Error restated = mistake.error();
       restated.text =
           with_row_shape(with_row_shape(std::move(restated.text), "x", row), "w", window);
       throw_error(std::move(restated));
     }
+  });
+}
+
+// Calls max_pool2d or avg_pool2d, `pool`, with rows as images of height 1.
+Tensor pooled_rows(std::string_view name,
+                   OpKind kind,
+                   const Arg& x,
+                   const Pool1dOptions& options,
+                   Tensor (*pool)(Arg, Pool2dOptions)) {
+  return detail::named_as(name, [&] {
+    const SourceLoc loc = x.location();
+    const TensorSpec row = given(x);
+    const std::int64_t stride = options.stride.value_or(options.kernel);
+    if (options.kernel < 1 || stride < 1 || options.padding < 0 ||
+        options.padding > options.kernel / 2) {
+      detail::throw_op_error(
+          ErrorCode::invalid_argument,
+          kind,
+          fmt::format("kernel and stride must be positive and padding at most half the kernel: "
+                      "kernel {}, stride {}, padding {}",
+                      options.kernel,
+                      stride,
+                      options.padding),
+          x);
+    }
+    Tensor picture = row_as_picture("x", x, kind);
+    try {
+      Tensor result = pool(Arg(std::move(picture), loc),
+                           {.kernel = {1, options.kernel},
+                            .stride = Size2d{1, stride},
+                            .padding = {0, options.padding},
+                            .count_include_pad = options.count_include_pad});
+      return squeeze(Arg(std::move(result), loc), 2);
+    } catch (const ArgumentError& mistake) {
+      Error restated = mistake.error();
+      restated.text = with_row_shape(std::move(restated.text), "x", row);
+      throw_error(std::move(restated));
+    }
+  });
+}
+
+Tensor convolve(const Arg& x, const Arg& weight, const Arg* bias, const Conv2dOptions& options) {
+  return bias == nullptr ? conv2d(x, weight, options) : conv2d(x, weight, *bias, options);
+}
+
+Tensor transposed(const Arg& x,
+                  const Arg& weight,
+                  const Arg* bias,
+                  const ConvTranspose2dOptions& options) {
+  return detail::named_as("conv_transpose2d", [&] {
+    constexpr OpKind kKind = OpKind::conv2d_backward_input;
+    std::vector<Arg> inputs{x, weight};
+    if (bias != nullptr) {
+      inputs.push_back(*bias);
+    }
+    std::vector<TensorSpec> specs;
+    for (const Arg& input : inputs) {
+      static_cast<void>(detail::operand(kKind, input));
+      specs.push_back(detail::spec_of(kKind, input));
+    }
+    const ConvAttributes attributes{.stride = options.stride,
+                                    .padding = options.padding,
+                                    .dilation = options.dilation,
+                                    .groups = options.groups};
+    const TensorSpec result = detail::checked(
+        rules::conv_transpose2d(specs[0],
+                                specs[1],
+                                bias != nullptr ? &specs[2] : nullptr,
+                                attributes,
+                                {options.output_padding[0], options.output_padding[1]}),
+        kKind,
+        std::span<const Arg>(inputs));
+    const SourceLoc loc = x.location();
+    Tensor sums = detail::submit({.kind = kKind,
+                                  .location = loc,
+                                  .inputs = std::span<const Arg>(inputs).first(2),
+                                  .attributes = detail::bytes_of(attributes)},
+                                 result.dtype,
+                                 result.shape);
+    if (bias == nullptr) {
+      return sums;
+    }
+    Tensor offsets = reshape(*bias, {result.shape[1], std::int64_t{1}, std::int64_t{1}});
+    return add(Arg(std::move(sums), loc), Arg(std::move(offsets), loc));
   });
 }
 
@@ -124,10 +220,30 @@ Tensor window_means(const Tensor& x, int axis, std::int64_t count, SourceLoc loc
 }  // namespace
 
 Tensor conv1d(Arg x, Arg weight, Conv1dOptions options) {
-  return convolve_rows(x, weight, nullptr, options);
+  return by_pictures("conv1d", x, weight, nullptr, options, convolve);
 }
 Tensor conv1d(Arg x, Arg weight, Arg bias, Conv1dOptions options) {
-  return convolve_rows(x, weight, &bias, options);
+  return by_pictures("conv1d", x, weight, &bias, options, convolve);
+}
+
+Tensor conv_transpose1d(Arg x, Arg weight, ConvTranspose1dOptions options) {
+  return by_pictures("conv_transpose1d", x, weight, nullptr, options, transposed);
+}
+Tensor conv_transpose1d(Arg x, Arg weight, Arg bias, ConvTranspose1dOptions options) {
+  return by_pictures("conv_transpose1d", x, weight, &bias, options, transposed);
+}
+Tensor conv_transpose2d(Arg x, Arg weight, ConvTranspose2dOptions options) {
+  return transposed(x, weight, nullptr, options);
+}
+Tensor conv_transpose2d(Arg x, Arg weight, Arg bias, ConvTranspose2dOptions options) {
+  return transposed(x, weight, &bias, options);
+}
+
+Tensor max_pool1d(Arg x, Pool1dOptions options) {
+  return pooled_rows("max_pool1d", OpKind::max_pool2d, x, options, max_pool2d);
+}
+Tensor avg_pool1d(Arg x, Pool1dOptions options) {
+  return pooled_rows("avg_pool1d", OpKind::avg_pool2d, x, options, avg_pool2d);
 }
 
 Tensor adaptive_avg_pool2d(Arg x, Size2d size) {
