@@ -38,11 +38,37 @@ void require(bool is_right,
   }
 }
 
+// Number of examples that an epoch reads.
+std::int64_t epoch_size(const Dataset& dataset, const LoaderOptions& options) {
+  return options.order.indices ? options.order.count : dataset.size();
+}
+
+void require_order(const Dataset& dataset, const LoaderOptions& options, SourceLoc where) {
+  const ExampleOrder& order = options.order;
+  if (!order.indices) {
+    return;
+  }
+  require(order.size == dataset.size(),
+          options,
+          fmt::format(
+              "the order is one of {} examples, the data set has {}", order.size, dataset.size()),
+          where);
+  require(order.count > 0,
+          options,
+          fmt::format("the order has {} examples, but must have 1 or more", order.count),
+          where);
+  require(order.batch_size == 0 || order.batch_size == options.batch_size,
+          options,
+          fmt::format("the order is made for batches of {}, batch_size is {}",
+                      order.batch_size,
+                      options.batch_size),
+          where);
+}
+
 std::int64_t checked_batch_count(const Dataset& dataset,
                                  const LoaderOptions& options,
                                  SourceLoc where) {
-  const std::int64_t size = dataset.size();
-  require(size > 0, options, "the data set is empty", where);
+  require(dataset.size() > 0, options, "the data set is empty", where);
   require(options.batch_size > 0,
           options,
           fmt::format("batch_size is {}, but must be 1 or more", options.batch_size),
@@ -82,6 +108,8 @@ std::int64_t checked_batch_count(const Dataset& dataset,
                       shares,
                       options.world),
           where);
+  require_order(dataset, options, where);
+  const std::int64_t size = epoch_size(dataset, options);
   const std::int64_t whole = size / options.batch_size;
   const std::int64_t count =
       options.drop_last || size % options.batch_size == 0 ? whole : whole + 1;
@@ -114,12 +142,12 @@ class DataLoader::Assembler {
  private:
   [[nodiscard]] HostBatch read(LoaderCursor cursor) {
     if (cursor.epoch != epoch_) {
-      order_ = options_.shuffle ? shuffled_order(dataset_.size(), options_.seed, cursor.epoch)
-                                : plain_order(dataset_.size());
+      order_ = order_of(cursor.epoch);
       epoch_ = cursor.epoch;
     }
     const std::int64_t first = cursor.batch * options_.batch_size;
-    const std::int64_t global = std::min(options_.batch_size, dataset_.size() - first);
+    const std::int64_t global =
+        std::min(options_.batch_size, epoch_size(dataset_, options_) - first);
     const RowRange rows = options_.shares.empty()
                               ? shard_rows(global, options_.rank, options_.world)
                               : shard_rows(global, options_.rank, options_.shares);
@@ -140,6 +168,27 @@ class DataLoader::Assembler {
                      .size = rows.size(),
                      .global_size = global,
                      .cursor = cursor};
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> order_of(std::int64_t epoch) const {
+    const ExampleOrder& own = options_.order;
+    if (!own.indices) {
+      return options_.shuffle ? shuffled_order(dataset_.size(), options_.seed, epoch)
+                              : plain_order(dataset_.size());
+    }
+    std::vector<std::int64_t> order = own.indices(options_.seed, epoch);
+    const bool is_of_data =
+        std::ranges::all_of(order, [&](std::int64_t i) { return i >= 0 && i < dataset_.size(); });
+    if (std::ssize(order) != own.count || !is_of_data) {
+      throw_error(Error{
+          .code = ErrorCode::invalid_argument,
+          .text = fmt::format("the order returned {} indices{}, but {} from 0 to {} are needed",
+                              order.size(),
+                              is_of_data ? "" : ", some out of range",
+                              own.count,
+                              dataset_.size() - 1)});
+    }
+    return order;
   }
 
   // Checks that the first axis counts the examples.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <hearth/modules/dataset.hpp>
+#include <hearth/modules/example_order.hpp>
 #include <hearth/modules/named_tensor.hpp>
 
 #include <hearth/runtime/base/deadline.hpp>
@@ -31,7 +32,10 @@ struct LoaderOptions {
   std::int64_t batch_size = 32;  ///< Rows of the global batch, which all ranks share.
   std::uint64_t seed = 0;        ///< Seed of the shuffled order.
   bool shuffle = true;           ///< Whether each epoch has a new order; else the data set's order.
-  bool drop_last = false;        ///< Whether to drop the last batch of an epoch when it is smaller.
+  /// Draws by weights, or batches of similar lengths (weighted_order(), bucketed_order()), in place
+  /// of the shuffle.
+  ExampleOrder order = {};
+  bool drop_last = false;  ///< Whether to drop the last batch of an epoch when it is smaller.
   /// Number of worker threads; 0: next() assembles batches on the calling thread.
   int worker_count = 2;
   int prefetch = 2;  ///< Finished batches that each worker keeps ready.
@@ -103,8 +107,8 @@ class DataLoader final {
   /// ended, a loader can only be destroyed: it starts no workers. The data set also outlives any
   /// read() of an abandoned worker. Workers start with the first batch.
   ///
-  /// Errors: ArgumentError for an empty data set, for options out of range, and when drop_last
-  /// leaves no batch.
+  /// Errors: ArgumentError for an empty data set, for options out of range, for an order of other
+  /// data or batches, and when drop_last leaves no batch.
   DataLoader(const Dataset& dataset,
              RuntimeExecutor& executor,
              LoaderOptions options,

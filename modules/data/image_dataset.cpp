@@ -1,6 +1,7 @@
 #include <hearth/modules/image_dataset.hpp>
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,7 @@ bool is_finite(float value) {
 
 ImageDataset::ImageDataset(LabelledImages images, ImageOptions options, SourceLoc loc)
     : images_(std::move(images)), scaled_{} {
+  const detail::FloatEnvironment environment;
   const std::int64_t pixel_count = images_.count * images_.height * images_.width;
   require(static_cast<std::int64_t>(images_.pixels.size()) == pixel_count &&
               static_cast<std::int64_t>(images_.labels.size()) == images_.count,

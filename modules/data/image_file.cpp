@@ -61,6 +61,23 @@ std::uint8_t over_white(unsigned value, unsigned alpha) {
   return static_cast<std::uint8_t>((value * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
+// Blends a row of 16-bit samples with white by their alpha, in place: 8-bit samples without
+// transparency remain. One rounding: samples that were rounded to 8 bits first would be off by one.
+void blend_wide(std::span<std::uint8_t> row, std::size_t channels) {
+  constexpr std::uint64_t kMost = 65535;
+  const auto sample = [&](std::size_t i) {
+    return static_cast<std::uint64_t>(row[2 * i]) << 8U | row[2 * i + 1];
+  };
+  for (std::size_t pixel = 0; pixel < row.size() / 2; pixel += channels) {
+    const std::uint64_t alpha = sample(pixel + channels - 1);
+    for (std::size_t i = pixel; i + 1 < pixel + channels; ++i) {
+      const std::uint64_t blended = sample(i) * alpha + kMost * (kMost - alpha);
+      row[i] = static_cast<std::uint8_t>((blended * 255 + kMost * kMost / 2) / (kMost * kMost));
+    }
+    row[pixel + channels - 1] = 255;
+  }
+}
+
 // Places pixels of grey, grey and alpha, RGB, or RGB and alpha, by their number of channels.
 void place_pixels(std::span<const std::uint8_t> from,
                   std::size_t from_channels,
@@ -98,7 +115,8 @@ struct PngReading {
   png_structp png = nullptr;
   png_infop info = nullptr;
   bool is_interlaced = false;
-  std::size_t channels = 0;  // per pixel of a row, 8 bits each
+  std::size_t channels = 0;  // per pixel of a row
+  bool is_wide = false;      // 16-bit samples with alpha; else of 8 bits
   std::size_t row_bytes = 0;
 };
 
@@ -128,8 +146,13 @@ bool read_png_header(PngReading& reading) {
   png_set_read_fn(png, &reading, read_png_bytes);
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(png, reading.info);
-  png_set_expand(png);    // palettes, depths below 8 bits, transparent colours
-  png_set_scale_16(png);  // value·255/65535, rounded
+  png_set_expand(png);  // palettes, depths below 8 bits, transparent colours
+  reading.is_wide = png_get_bit_depth(png, reading.info) == 16 &&
+                    ((png_get_color_type(png, reading.info) & PNG_COLOR_MASK_ALPHA) != 0 ||
+                     png_get_valid(png, reading.info, PNG_INFO_tRNS) != 0);
+  if (!reading.is_wide) {
+    png_set_scale_16(png);  // value·255/65535, rounded
+  }
   reading.is_interlaced = png_set_interlace_handling(png) > 1;
   png_read_update_info(png, reading.info);
   reading.channels = png_get_channels(png, reading.info);
@@ -151,8 +174,13 @@ bool read_png_rows(PngReading& reading, std::span<std::uint8_t> room, Picture& p
           room.subspan(reading.is_interlaced ? row * reading.row_bytes : 0, reading.row_bytes);
       png_read_row(reading.png, pixels.data(), nullptr);
       if (pass == passes) {
-        place_pixels(
-            pixels, reading.channels, picture.channels, picture.pixels.data() + row * stride);
+        if (reading.is_wide) {
+          blend_wide(pixels, reading.channels);
+        }
+        place_pixels(pixels.first(reading.is_wide ? pixels.size() / 2 : pixels.size()),
+                     reading.channels,
+                     picture.channels,
+                     picture.pixels.data() + row * stride);
       }
     }
   }

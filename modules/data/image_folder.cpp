@@ -1,14 +1,17 @@
 #include <hearth/modules/image_folder.hpp>
 
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/settings.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -30,10 +33,20 @@ bool is_picture(const fs::path& file) {
 }
 
 // Whether other programs left the entry: Jupyter's .ipynb_checkpoints, macOS's .DS_Store and
-// ._cat.png, and the __MACOSX folder in its archives.
+// ._cat.png, the __MACOSX folder in its archives, thumbnails and deleted files of a NAS, and the
+// folders of Windows and of file systems.
 bool is_hidden(const fs::path& entry) {
+  constexpr std::array<std::string_view, 9> kLeft{"__MACOSX",
+                                                  "@eaDir",
+                                                  "@Recycle",
+                                                  "@Recently-Snapshot",
+                                                  "#recycle",
+                                                  "$RECYCLE.BIN",
+                                                  "System Volume Information",
+                                                  "lost+found",
+                                                  "__pycache__"};
   const std::string name = entry.filename().string();
-  return name.starts_with('.') || name == "__MACOSX";
+  return name.starts_with('.') || std::ranges::find(kLeft, name) != kLeft.end();
 }
 
 [[noreturn]] void refuse_entry(const fs::path& entry, const std::error_code& error, SourceLoc loc) {
@@ -78,6 +91,13 @@ void check(const ImageFolderOptions& options, SourceLoc loc) {
   const auto fits = [&](const std::vector<float>& values) {
     return values.size() == 1 || values.size() == static_cast<std::size_t>(options.channels);
   };
+  for (auto name = options.classes.begin(); name != options.classes.end(); ++name) {
+    if (std::find(options.classes.begin(), name, *name) != name) {
+      throw_error(Error{.code = ErrorCode::invalid_argument,
+                        .text = fmt::format("ImageFolder: the class '{}' is given twice", *name),
+                        .location = loc});
+    }
+  }
   const auto finite = [](float value) { return std::isfinite(value); };
   const bool is_right =
       (options.channels == 1 || options.channels == 3) && fits(options.mean) &&
@@ -104,6 +124,7 @@ void check(const ImageFolderOptions& options, SourceLoc loc) {
 
 ImageFolder::ImageFolder(const fs::path& folder, ImageFolderOptions options, SourceLoc loc)
     : options_(std::move(options)) {
+  const detail::FloatEnvironment environment;
   check(options_, loc);
   list(folder, loc);
   log_skipped(folder);
@@ -181,6 +202,7 @@ void ImageFolder::log_skipped(const fs::path& folder) const {
 }
 
 Examples ImageFolder::read(std::span<const std::int64_t> indices) const {
+  const detail::FloatEnvironment environment;
   const auto count = static_cast<std::int64_t>(indices.size());
   const Shape shape{count, options_.channels, options_.height, options_.width};
   Examples examples{HostArray(DType::f32, shape, SourceLoc{}),

@@ -39,7 +39,9 @@ class ImageFolder final : public Dataset {
   /// and name. Links are followed.
   ///
   /// Skipped entries are listed in skipped() and counted in the log (level info). They are:
-  /// - names that begin with a dot and `__MACOSX`, unless options.classes names them;
+  /// - names that begin with a dot, and folders of other programs (`__MACOSX`, `@eaDir`,
+  ///   `#recycle`, `$RECYCLE.BIN`, `System Volume Information`, `lost+found`, `__pycache__`),
+  ///   unless options.classes names them;
   /// - files beside the classes;
   /// - other files in a class, and folders in a class with all their content.
   ///

@@ -547,11 +547,11 @@ void TableEncoder::save(const std::filesystem::path& file, SourceLoc loc) const 
 }
 
 TableEncoder TableEncoder::load(const std::filesystem::path& file, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const std::vector<std::byte> bytes = detail::read_whole(file, loc);
   const auto fail = [&](std::string_view what) {
-    throw FileError(Error{.code = ErrorCode::bad_format,
-                          .text = fmt::format("table encoder: {}: {}", file.string(), what),
-                          .location = loc});
+    std::string text = fmt::format("table encoder: {}: {}", file.string(), what);
+    throw FileError({.code = ErrorCode::bad_format, .text = std::move(text), .location = loc});
   };
   TableEncoder read;
   try {

@@ -158,8 +158,9 @@ Status parse_type(WeightFile::Entry& entry, const Json& value) {
 Result<WeightFile::Entry> parse_entry(const std::string& name,
                                       const Json& value,
                                       std::size_t data_size) {
-  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") ||
-      !value.contains("shape") || !value.contains("data_offsets")) {
+  // Further members are ignored, as the format's own reader does.
+  if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") ||
+      !value.contains("data_offsets")) {
     return bad("tensor '{}': expected dtype, shape and data_offsets, got {}", name, excerpt(value));
   }
   WeightFile::Entry entry{.name = name, .shape = {}};
@@ -222,7 +223,7 @@ Status check_cover(const std::vector<WeightFile::Entry>& entries, std::size_t da
 class JsonWatch {
  public:
   bool accept(int depth, Json::parse_event_t event, const Json& parsed) {
-    constexpr int kMostDepth = 4;  // the deepest value of the format: a tensor's sizes
+    constexpr int kMostDepth = 64;  // the format needs 4; further members may have more
     if (depth > kMostDepth) {
       is_deep = true;
       return false;  // not stored, so that a hostile file uses no stack
@@ -268,7 +269,7 @@ Result<Json> parse_json(std::string_view text, JsonWatch& watch) {
     return bad("the header is not JSON: {}", json_fault(error));
   }
   if (watch.is_deep) {
-    return bad("the header is nested deeper than the format allows");
+    return bad("the header is nested deeper than 64 levels");
   }
   if (!watch.twice.empty()) {
     return bad("the name '{}' stands twice in the header", watch.twice);

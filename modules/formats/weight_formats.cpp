@@ -18,6 +18,14 @@ namespace fs = std::filesystem;
 // Enough for the mark of a tar archive, which comes last.
 constexpr std::size_t kMarkBytes = 262;
 
+// Whether a file that begins with `mark` may be of safetensors. The first byte of its length may be
+// that of a text.
+bool may_be_safetensors(const std::filesystem::path& path, std::string_view mark) {
+  constexpr std::size_t kLengthBytes = 8;
+  return path.extension() == ".safetensors" ||
+         (mark.size() > kLengthBytes && mark[kLengthBytes] == '{');
+}
+
 std::string first_bytes(const FileReader& reader, SourceLoc loc) {
   std::string mark(std::min<std::uint64_t>(kMarkBytes, reader.size_bytes()), '\0');
   const Status status = reader.read_at(0, std::as_writable_bytes(std::span(mark)));
@@ -99,10 +107,7 @@ WeightFileContent read_one_file(const fs::path& path, SourceLoc loc) {
     return read_torch_file(std::move(reader), TorchForm::legacy, loc);
   }
   require_known(path, mark, loc);
-  constexpr std::size_t kLengthBytes = 8;
-  const bool may_be_safetensors = path.extension() == ".safetensors" ||
-                                  (mark.size() > kLengthBytes && mark[kLengthBytes] == '{');
-  if (!may_be_safetensors) {
+  if (!may_be_safetensors(path, mark)) {
     refuse_file(ErrorCode::bad_format,
                 path,
                 fmt::format("it is none of the files of weights that are read here: safetensors, "
@@ -119,8 +124,10 @@ WeightFileContent read_one_file(const fs::path& path, SourceLoc loc) {
 WeightFile read_weights(const std::filesystem::path& path, SourceLoc loc) {
   const std::string mark = detail::first_bytes(detail::open_file(path, loc), loc);
   const std::size_t first = mark.find_first_not_of(" \t\r\n");
-  return WeightFile(first != mark.npos && mark[first] == '{' ? detail::read_weight_index(path, loc)
-                                                             : detail::read_one_file(path, loc));
+  const bool is_index =
+      first != mark.npos && mark[first] == '{' && !detail::may_be_safetensors(path, mark);
+  return WeightFile(is_index ? detail::read_weight_index(path, loc)
+                             : detail::read_one_file(path, loc));
 }
 
 }  // namespace hearth

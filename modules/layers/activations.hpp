@@ -34,5 +34,43 @@ struct Sigmoid {
   [[nodiscard]] Tensor forward(Arg x) const { return sigmoid(x); }
   HEARTH_MODULE(Sigmoid)
 };
+struct Elu {
+  double alpha = 1;  ///< The result far below 0 is -alpha.
+  [[nodiscard]] Tensor forward(Arg x) const { return elu(x, alpha); }
+  HEARTH_MODULE(Elu)
+};
+struct Selu {
+  [[nodiscard]] Tensor forward(Arg x) const { return selu(x); }
+  HEARTH_MODULE(Selu)
+};
+struct Celu {
+  double alpha = 1;  ///< The result far below 0 is -alpha.
+  [[nodiscard]] Tensor forward(Arg x) const { return celu(x, alpha); }
+  HEARTH_MODULE(Celu)
+};
+struct Softplus {
+  double beta = 1;        ///< Sharpness: the larger, the closer to Relu.
+  double threshold = 20;  ///< The result is x where beta·x is above it.
+  [[nodiscard]] Tensor forward(Arg x) const {
+    return softplus(x, {.beta = beta, .threshold = threshold});
+  }
+  HEARTH_MODULE(Softplus)
+};
+struct Mish {
+  [[nodiscard]] Tensor forward(Arg x) const { return mish(x); }
+  HEARTH_MODULE(Mish)
+};
+struct Hardsigmoid {
+  [[nodiscard]] Tensor forward(Arg x) const { return hardsigmoid(x); }
+  HEARTH_MODULE(Hardsigmoid)
+};
+struct Hardswish {
+  [[nodiscard]] Tensor forward(Arg x) const { return hardswish(x); }
+  HEARTH_MODULE(Hardswish)
+};
+struct Softsign {
+  [[nodiscard]] Tensor forward(Arg x) const { return softsign(x); }
+  HEARTH_MODULE(Softsign)
+};
 
 }  // namespace hearth

@@ -60,6 +60,8 @@
     return #Type;                                                                              \
   }                                                                                            \
   void visit(const std::string& hearth_prefix, ::hearth::TensorVisitor hearth_fn) {            \
+    static_assert(::hearth::detail::kBeginsWithItsStruct<Type, decltype(*this)>,               \
+                  "HEARTH_MODULE begins with the name of its struct, before the members");     \
     static_assert(::hearth::detail::are_distinct(#__VA_ARGS__),                                \
                   "HEARTH_MODULE names a member twice");                                       \
     hearth_fn.enter_module(this, sizeof(*this));                                               \

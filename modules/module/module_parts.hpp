@@ -257,6 +257,11 @@ void visit_member(const std::string& path, Member& member, const TensorVisitor& 
   }
 }
 
+/// Whether HEARTH_MODULE(Struct, ...) names the struct in which it is written, or a base of it. A
+/// member in its place does not compile, since it is no type; it would not be trained.
+template <class Struct, class This>
+inline constexpr bool kBeginsWithItsStruct = std::is_base_of_v<Struct, std::remove_cvref_t<This>>;
+
 /// Whether all names in a list like "inner, outer" differ.
 constexpr bool are_distinct(std::string_view names) {
   const auto next = [](std::string_view& rest) {

@@ -106,11 +106,12 @@ void StateUpdates::blend(const Buffer& buffer, const Tensor& value, double share
   }
   const detail::VectorEnvironment environment;
   // Two moves equal one move to the mean of both values, weighted by the remaining share of each.
-  const double first = known->share * (1 - share);
-  const double whole = first + share;
+  const double added_share = detail::pinned(share);
+  const double first = known->share * (1 - added_share);
+  const double whole = detail::pinned(first + added_share);
   if (whole > 0) {
     Tensor before = mul(Arg(known->value, loc), Arg(first / whole, loc));
-    Tensor added = mul(Arg(next, loc), Arg(share / whole, loc));
+    Tensor added = mul(Arg(next, loc), Arg(added_share / whole, loc));
     known->value = add(Arg(std::move(before), loc), Arg(std::move(added), loc));
   }
   known->share = whole;

@@ -13,6 +13,7 @@
 #include <hearth/modules/weight_file.hpp>
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include "modules/onnx/file/onnx_parser.hpp"
@@ -177,10 +178,12 @@ Checked check(const ModelFile& file) {
 }  // namespace
 
 OnnxReport check_onnx(const std::filesystem::path& path, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   return check(ModelFile::read(path, loc)).report;
 }
 
 OnnxModel load_onnx(const std::filesystem::path& path, const Device& device, SourceLoc loc) {
+  const detail::FloatEnvironment environment;
   const ModelFile file = ModelFile::read(path, loc);
   Checked checked = check(file);
   if (!checked.report.problems.empty()) {

@@ -9,6 +9,7 @@
 
 #include <hearth/modules/module.hpp>
 #include <hearth/runtime/base/error.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 
 #include "modules/onnx/graph/executor.hpp"
 #include "modules/onnx/graph/host_cache.hpp"
@@ -146,12 +147,10 @@ Device OnnxModel::device(SourceLoc loc) const {
   return buffers_.empty() ? device_ : buffers_.front().device(loc);
 }
 
-OnnxValues OnnxModel::run(const OnnxValues& inputs,
-                          const OnnxRunOptions& options,
-                          SourceLoc loc) const {
-  const LoadedModel& model = loaded(model_, loc);
-  const Plan& plan = model.program.plan;
-  std::vector<OnnxValue> ordered = in_order(plan, inputs, loc);
+std::vector<OnnxValue> OnnxModel::run_in_order(std::vector<OnnxValue> ordered,
+                                               const OnnxRunOptions& options,
+                                               SourceLoc loc) const {
+  const LoadedModel& model = *model_;
   const std::vector<std::int64_t> key = onnx::cache_key(ordered);
   onnx::RunContext context{
       .device = device(loc), .mode = options.mode, .wait = options.wait, .loc = loc};
@@ -164,12 +163,46 @@ OnnxValues OnnxModel::run(const OnnxValues& inputs,
   if (!results.known.empty()) {
     model.cache.add(key, std::move(results.known));
   }
+  for (OnnxValue& value : results.values) {
+    value = on_device(std::move(value), context.device, loc);
+  }
+  return std::move(results.values);
+}
+
+OnnxValues OnnxModel::run(const OnnxValues& inputs,
+                          const OnnxRunOptions& options,
+                          SourceLoc loc) const {
+  const detail::FloatEnvironment environment;
+  const Plan& plan = loaded(model_, loc).program.plan;
+  std::vector<OnnxValue> values = run_in_order(in_order(plan, inputs, loc), options, loc);
   OnnxValues named;
-  for (std::size_t i = 0; i < results.values.size(); ++i) {
-    named.insert_or_assign(plan.output_names[i],
-                           on_device(std::move(results.values[i]), context.device, loc));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    named.insert_or_assign(plan.output_names[i], std::move(values[i]));
   }
   return named;
+}
+
+std::vector<Tensor> OnnxModel::forward(std::span<const Tensor> inputs,
+                                       Mode mode,
+                                       SourceLoc loc) const {
+  const detail::FloatEnvironment environment;
+  const Plan& plan = loaded(model_, loc).program.plan;
+  if (inputs.size() != plan.inputs.size()) {
+    refuse(fmt::format("forward() got {} inputs, the graph has {}: {}",
+                       inputs.size(),
+                       plan.inputs.size(),
+                       names_of(plan.inputs)),
+           loc);
+  }
+  std::vector<OnnxValue> ordered;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    ordered.push_back(accepted(plan.inputs[i], inputs[i], loc));
+  }
+  std::vector<Tensor> results;
+  for (const OnnxValue& value : run_in_order(std::move(ordered), {.mode = mode}, loc)) {
+    results.push_back(value.tensor(loc));
+  }
+  return results;
 }
 
 Tensor OnnxModel::forward(const Tensor& x, Mode mode, SourceLoc loc) const {

@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,6 +54,12 @@ class OnnxModel final {
   [[nodiscard]] Tensor forward(const Tensor& x,
                                Mode mode = Mode::eval,
                                SourceLoc loc = SourceLoc::current()) const;
+  /// Runs a graph with its inputs and results in the order of report(). A ModelServer calls it.
+  ///
+  /// Errors: as run(); ArgumentError for another number of inputs, or a result that is no tensor.
+  [[nodiscard]] std::vector<Tensor> forward(std::span<const Tensor> inputs,
+                                            Mode mode = Mode::eval,
+                                            SourceLoc loc = SourceLoc::current()) const;
   /// Runs the graph and returns its results by name, on the device unless they are strings. Waits
   /// only at the sync points of report().
   ///
@@ -75,6 +82,9 @@ class OnnxModel final {
   void visit(const std::string& prefix, ConstTensorVisitor fn) const;
 
  private:
+  [[nodiscard]] std::vector<OnnxValue> run_in_order(std::vector<OnnxValue> ordered,
+                                                    const OnnxRunOptions& options,
+                                                    SourceLoc loc) const;
   [[nodiscard]] Device device(SourceLoc loc) const;
 
   std::shared_ptr<const onnx::LoadedModel> model_;

@@ -13,6 +13,7 @@
 #include <hearth/modules/weight_file.hpp>
 #include <hearth/runtime/base/error.hpp>
 #include <hearth/runtime/base/file.hpp>
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/ops.hpp>
 
 #include "modules/onnx/save/pass_set.hpp"
@@ -206,6 +207,7 @@ class OnnxSaving final {
 
   // Phases: names; tensors from outside; steps; results; the file.
   void write(const PassSet& passes) {
+    const detail::FloatEnvironment environment;  // numbers become elements
     onnx::SavedGraph graph{.passes = passes};
     if (std::string difference = passes.difference(); !difference.empty()) {
       graph.problems.add({.reason = std::move(difference),

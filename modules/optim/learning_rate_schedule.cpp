@@ -126,7 +126,7 @@ double rate_factor(const LearningRateSchedule& schedule,
                    std::int64_t step_count,
                    SourceLoc loc) {
   const detail::FloatEnvironment environment;
-  return std::visit(
+  return detail::pinned(std::visit(
       [&]<class Kind>(const Kind& how) {
         const std::int64_t warmup = how.warmup_steps;
         if (step < warmup) {
@@ -146,7 +146,7 @@ double rate_factor(const LearningRateSchedule& schedule,
         }
         return factor;
       },
-      schedule);
+      schedule));
 }
 
 Plateau::Plateau(const PlateauRate& settings, Goal goal)

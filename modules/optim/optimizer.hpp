@@ -1,8 +1,9 @@
-// Optimizer: holds an Sgd, Adam or AdamW that is chosen at run time.
+// Optimizer: holds an Sgd, Adam, AdamW or RuleOptimizer that is chosen at run time.
 // Owned by the training loop; move-only. Threads: as the optimizer that it holds.
 #pragma once
 
 #include <hearth/modules/adam.hpp>
+#include <hearth/modules/rule_optimizer.hpp>
 #include <hearth/modules/sgd.hpp>
 
 #include <span>
@@ -17,6 +18,11 @@ class Optimizer final : public detail::OptimizerCalls<Optimizer> {
   Optimizer(Sgd sgd) : content_(std::move(sgd)) {}      // NOLINT(google-explicit-constructor)
   Optimizer(Adam adam) : content_(std::move(adam)) {}   // NOLINT(google-explicit-constructor)
   Optimizer(AdamW adam) : content_(std::move(adam)) {}  // NOLINT(google-explicit-constructor)
+  template <OptimizerRule Rule>
+  Optimizer(RuleOptimizer<Rule> optimizer)  // NOLINT(google-explicit-constructor)
+      : Optimizer(static_cast<detail::RuleStepper&&>(optimizer)) {}
+  // For rules whose type is not known.
+  explicit Optimizer(detail::RuleStepper optimizer) : content_(std::move(optimizer)) {}
 
   /// Updates with the optimizer that it holds.
   Pending<StepReport> update(std::span<const ParameterRef> parameters,
@@ -30,8 +36,12 @@ class Optimizer final : public detail::OptimizerCalls<Optimizer> {
         content_);
   }
 
-  /// The name of the optimizer: "Sgd", "Sgd with momentum", "Adam" or "AdamW".
+  /// The name of the optimizer: "Sgd", "Sgd with momentum", "Adam", "AdamW" or that of a rule.
   [[nodiscard]] std::string_view kind() const noexcept {
+    const auto* const rule = std::get_if<detail::RuleStepper>(&content_);
+    if (rule != nullptr) {
+      return rule->name();
+    }
     const Sgd* const sgd = std::get_if<Sgd>(&content_);
     if (sgd != nullptr) {
       return sgd->config().momentum == 0 ? "Sgd" : "Sgd with momentum";
@@ -55,7 +65,7 @@ class Optimizer final : public detail::OptimizerCalls<Optimizer> {
                       content_);
   }
 
-  std::variant<Sgd, Adam, AdamW> content_;
+  std::variant<Sgd, Adam, AdamW, detail::RuleStepper> content_;
 };
 
 }  // namespace hearth

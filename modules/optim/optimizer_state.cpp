@@ -53,10 +53,12 @@ std::optional<ErrorCode> mismatch_of(const Tensor& gradient, const Tensor& param
 OptimizerState::OptimizerState(std::string optimizer,
                                std::vector<std::string> slots,
                                std::vector<ParameterGroup> groups,
-                               SourceLoc loc)
+                               SourceLoc loc,
+                               HasSlot has_slot)
     : optimizer_(std::move(optimizer)),
       slots_(std::move(slots)),
       groups_(std::move(groups)),
+      has_slot_(std::move(has_slot)),
       tensors_(slots_.size()) {
   detail::require_sound(groups_, optimizer_, loc);
 }
@@ -181,6 +183,9 @@ std::vector<Tensor> OptimizerState::tensors_of(const ParameterRef& parameter, So
   }
   const Tensor& weights = *parameter.tensor;
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (has_slot_ && !has_slot_(slot, parameter)) {
+      continue;
+    }
     const std::string path = detail::join_path(slots_[slot], parameter.path);
     const detail::LayerLabel label(weights.device(), path);
     own[slot] = zeros(weights.device(), weights.shape(), accumulation_dtype(weights.dtype()), loc);
@@ -322,8 +327,7 @@ void OptimizerState::record_skipped(std::span<const ParameterRef> parameters,
                                     const Gradients& gradients) {
   skipped_now_.clear();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const bool is_updated = parameters[i].is_trained() && gradients.has_gradient(i);
-    if (is_float(parameters[i].tensor->dtype()) && !is_updated) {
+    if (is_float(parameters[i].tensor->dtype()) && !is_updated(parameters, gradients, i)) {
       skipped_now_.push_back(i);
     }
   }

@@ -12,6 +12,7 @@
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/parameter_group.hpp>
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/lost_reports.hpp>
 #include <hearth/runtime/base/move_mark.hpp>
 #include <hearth/runtime/gradients.hpp>
@@ -19,10 +20,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hearth {
@@ -31,6 +34,13 @@ namespace hearth {
 struct StepReport {
   std::int64_t step = 0;  ///< Number of the step, from 1; failed steps do not count.
   double learning_rate = 0;
+};
+
+/// Arguments of a step that all parameters share.
+struct StepArguments {
+  double learning_rate = 0;     ///< Learning rate in the report.
+  bool counts_updates = false;  ///< Whether updates depend on their number.
+  JointUpdate joint = {};
 };
 
 /// A parameter of the model that is stepped: see parameter_refs().
@@ -42,14 +52,19 @@ using SkippedSteps = std::map<std::string, std::int64_t>;
 
 class OptimizerState final {
  public:
+  /// Whether a parameter has a tensor in a slot.
+  using HasSlot = std::function<bool(std::size_t slot, const ParameterRef& parameter)>;
+
   /// `optimizer`: its name, for errors. `slots`: a name for each tensor that it keeps per
-  /// parameter. `groups`: settings of some parameters.
+  /// parameter. `groups`: settings of some parameters. Without `has_slot`, every parameter has all
+  /// tensors.
   ///
   /// Errors: ArgumentError for an unsound group.
   OptimizerState(std::string optimizer,
                  std::vector<std::string> slots,
                  std::vector<ParameterGroup> groups,
-                 SourceLoc loc);
+                 SourceLoc loc,
+                 HasSlot has_slot = {});
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
   OptimizerState(OptimizerState&&) noexcept = default;
@@ -111,6 +126,50 @@ class OptimizerState final {
   [[nodiscard]] std::int64_t next_update(std::size_t parameter) {
     return step_count() + 1 - skipped_[parameter];
   }
+  /// Makes a step. Checks parameters and gradients, and calls `prepare_update(i, gradient)` for
+  /// each parameter that is updated. Then opens a group, calls `update(group, i, gradient)` for
+  /// each, and closes the group. Plain ops belong in `prepare_update`: on an asynchronous device,
+  /// many of them in an open group never end.
+  ///
+  /// Errors: those of require_fit(), require_steps_told() and prepare(); exceptions of the
+  /// functions.
+  template <class Update, class Prepare>
+  [[nodiscard]] Pending<StepReport> step(std::span<const ParameterRef> parameters,
+                                         Gradients&& gradients,
+                                         StepArguments arguments,
+                                         SourceLoc loc,
+                                         Update update,
+                                         Prepare prepare_update) {
+    const detail::FloatEnvironment environment;
+    require_fit(parameters, gradients, loc);
+    require_steps_told(loc);
+    prepare(parameters, loc);
+    if (arguments.counts_updates) {
+      count_updates(parameters, gradients, loc);
+    }
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (is_updated(parameters, gradients, i)) {
+        prepare_update(i, gradients[i]);
+      }
+    }
+    UpdateGroup group(parameters.front().tensor->device(), loc);
+    Gradients taken(std::move(gradients));  // marks the argument as used
+    update_each(parameters, taken, [&](std::size_t i) { update(group, i, std::move(taken[i])); });
+    return commit(group, {.learning_rate = arguments.learning_rate}, std::move(arguments.joint));
+  }
+  template <class Update>
+  [[nodiscard]] Pending<StepReport> step(std::span<const ParameterRef> parameters,
+                                         Gradients&& gradients,
+                                         StepArguments arguments,
+                                         SourceLoc loc,
+                                         Update update) {
+    return step(parameters,
+                std::move(gradients),
+                std::move(arguments),
+                loc,
+                std::move(update),
+                [](std::size_t /*i*/, const Tensor& /*gradient*/) {});
+  }
   /// Calls `update(i)` for every parameter that has a gradient and is not frozen. Requires
   /// prepare().
   template <class Update>
@@ -119,7 +178,7 @@ class OptimizerState final {
                    Update update) {
     record_skipped(parameters, gradients);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (parameters[i].is_trained() && gradients.has_gradient(i)) {
+      if (is_updated(parameters, gradients, i)) {
         const detail::SoleName sole(parameters[i]);
         update(i);
       }
@@ -152,6 +211,12 @@ class OptimizerState final {
     }
   }
 
+  [[nodiscard]] static bool is_updated(std::span<const ParameterRef> parameters,
+                                       const Gradients& gradients,
+                                       std::size_t i) {
+    return parameters[i].is_trained() && gradients.has_gradient(i);
+  }
+
   /// A step whose outcome is not known yet.
   struct StepInFlight {
     Pending<void> outcome;
@@ -179,6 +244,7 @@ class OptimizerState final {
   std::string optimizer_;
   std::vector<std::string> slots_;
   std::vector<ParameterGroup> groups_;
+  HasSlot has_slot_;
   std::vector<std::string> paths_;
   std::vector<detail::ParameterSettings> settings_;  ///< [parameter]
   std::vector<std::vector<Tensor>> tensors_;  ///< [slot][parameter]; empty where it is not trained.

@@ -97,6 +97,9 @@ double ConfusionMatrix::accuracy() const noexcept {
   for (std::int64_t i = 0; i < class_count_; ++i) {
     right += counts_[static_cast<std::size_t>(i * class_count_ + i)];
   }
+  if (total() == 0) {
+    return std::numeric_limits<double>::quiet_NaN();  // 0 / 0 may raise a signal
+  }
   return static_cast<double>(right) / static_cast<double>(total());
 }
 

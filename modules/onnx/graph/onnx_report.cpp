@@ -64,7 +64,67 @@ nlohmann::json json_of(const std::vector<OnnxPort>& ports) {
   return all;
 }
 
+/// An input or a result by its name, for sentences.
+struct NamedPort {
+  std::string_view title;
+  const OnnxPort& port;
+
+  [[nodiscard]] std::string text() const { return fmt::format("{} '{}'", title, port.name); }
+};
+
+std::vector<NamedPort> all_ports(const OnnxReport& report) {
+  std::vector<NamedPort> all;
+  for (const OnnxPort& port : report.inputs) {
+    all.push_back({"input", port});
+  }
+  for (const OnnxPort& port : report.outputs) {
+    all.push_back({"result", port});
+  }
+  return all;
+}
+
+// Whether a size of a port has a name, so that it may differ from call to call.
+bool is_named(const std::string& size) {
+  return size != "?" && size.find_first_not_of("0123456789") != std::string::npos;
+}
+
 }  // namespace
+
+std::string OnnxReport::why_no_rows() const {
+  const std::vector<NamedPort> ports = all_ports(*this);
+  for (const NamedPort& each : ports) {
+    const OnnxPort& port = each.port;
+    if (!port.has_rank || port.kind != "tensor") {
+      return each.text() + " has no stated axes";
+    }
+    if (port.dims.empty()) {
+      return each.text() + " has no axes";
+    }
+    if (!is_named(port.dims[0])) {
+      return fmt::format("axis 0 of {} is {} in the file", each.text(), port.dims[0]);
+    }
+    if (port.dims[0] != ports[0].port.dims[0]) {
+      return fmt::format("axis 0 is '{}' in {} and '{}' in {}",
+                         ports[0].port.dims[0],
+                         ports[0].text(),
+                         port.dims[0],
+                         each.text());
+    }
+  }
+  return ports.empty() ? "the graph has no inputs" : "";
+}
+
+std::string OnnxReport::why_not_served() const {
+  for (const NamedPort& each : all_ports(*this)) {
+    if (each.port.kind != "tensor" || !device_type(each.port.type)) {
+      return fmt::format("{} is a {} of {}: only tensors of numbers and bools are served",
+                         each.text(),
+                         each.port.kind,
+                         name(each.port.type));
+    }
+  }
+  return inputs.empty() || outputs.empty() ? "the graph has no inputs or no results" : "";
+}
 
 std::string OnnxReport::problem_table() const {
   if (problems.empty()) {
@@ -111,6 +171,13 @@ std::string OnnxReport::to_string() const {
         point.is_input ? "waits, unless the host gives it, for input" : "waits for the result of",
         point.value);
   }
+  const std::string no_server = why_not_served();
+  const std::string no_rows = why_no_rows();
+  text += "served " +
+          (!no_server.empty() ? "by no server: " + no_server
+           : no_rows.empty()  ? std::string("in batches")
+                              : "one request at a time: " + no_rows) +
+          "\n";
   if (!problems.empty()) {
     text += fmt::format(
         "{} problem{}:\n{}", problems.size(), problems.size() == 1 ? "" : "s", problem_table());
@@ -132,6 +199,8 @@ std::string OnnxReport::to_json() const {
                       {"parameter_bytes", parameter_bytes},
                       {"inputs", json_of(inputs)},
                       {"outputs", json_of(outputs)},
+                      {"why_not_served", why_not_served()},
+                      {"why_no_rows", why_no_rows()},
                       {"problems", nlohmann::json::array()},
                       {"sync_points", nlohmann::json::array()}};
   for (const OnnxProblem& problem : problems) {

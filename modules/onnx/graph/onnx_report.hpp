@@ -61,6 +61,11 @@ struct OnnxReport {
   std::vector<OnnxProblem> problems = {};
   std::vector<OnnxSyncPoint> sync_points = {};
 
+  /// Returns why axis 0 of the inputs and results does not count rows of independent requests;
+  /// empty if it may, which the values of a model alone can refute.
+  [[nodiscard]] std::string why_no_rows() const;
+  /// Returns why requests over a network cannot have these inputs and results; empty if they can.
+  [[nodiscard]] std::string why_not_served() const;
   /// Returns tables for a terminal.
   [[nodiscard]] std::string to_string() const;
   /// Returns the table of problems alone; empty without problems.

@@ -17,65 +17,42 @@ void leaky(Call& call) {
   call.give(leaky_relu(call.take(0), slope), type);
 }
 
-// scale·x above 0, else scale·alpha·(exp(x / width) - 1). The minimum keeps exp() finite.
-void exponential(Call& call, double scale, double alpha, double width) {
+void elu(Call& call) {
   const OnnxType type = call.type(0);
-  const Tensor x = widened(call.take(0));
-  const Tensor low = mul(expm1(div(minimum(x, 0.0), width)), scale * alpha);
-  call.give(where(greater(x, 0.0), mul(x, scale), low), type);
+  const double alpha = call.node().real("alpha", 1);
+  call.give(elu(call.take(0), alpha), type);
 }
 
-void elu(Call& call) {
-  exponential(call, 1, call.node().real("alpha", 1), 1);
-}
 void selu(Call& call) {
+  const OnnxType type = call.type(0);
   const bool is_old = call.opset() < 6;  // whose defaults have fewer digits
   const double alpha = call.node().real("alpha", is_old ? 1.6732 : 1.67326319217681884765625);
-  exponential(
-      call, call.node().real("gamma", is_old ? 1.0507 : 1.05070102214813232421875), alpha, 1);
-}
-void celu(Call& call) {
-  const double alpha = call.node().real("alpha", 1);
-  exponential(call, 1, alpha, alpha);
+  const double gamma = call.node().real("gamma", is_old ? 1.0507 : 1.05070102214813232421875);
+  call.give(mul(elu(widened(call.take(0)), alpha), gamma), type);
 }
 
-Tensor hard_sigmoid_of(Tensor x, double alpha, double beta) {
-  return clamp(add(mul(std::move(x), alpha), beta), 0.0, 1.0);
+void celu(Call& call) {
+  const OnnxType type = call.type(0);
+  const double alpha = call.node().real("alpha", 1);
+  call.give(celu(call.take(0), alpha), type);
 }
 
 void hard_sigmoid(Call& call) {
   const OnnxType type = call.type(0);
   const double alpha = call.node().real("alpha", 0.2);
   const double beta = call.node().real("beta", 0.5);
-  call.give(hard_sigmoid_of(call.take(0), alpha, beta), type);
+  call.give(clamp(add(mul(call.take(0), alpha), beta), 0.0, 1.0), type);
 }
 
-void hard_swish(Call& call) {
+template <Tensor (*kFunction)(Arg)>
+void apply_function(Call& call) {
   const OnnxType type = call.type(0);
-  const Tensor x = call.take(0);
-  call.give(mul(x, hard_sigmoid_of(x, 1.0 / 6, 0.5)), type);
+  call.give(kFunction(call.take(0)), type);
 }
 
-// log(1 + exp(x)) without overflow.
-Tensor softplus_of(const Tensor& x) {
-  return add(maximum(x, 0.0), log1p(exp(neg(abs(x)))));
-}
-
-void softplus(Call& call) {
+void smooth_rectify(Call& call) {
   const OnnxType type = call.type(0);
-  call.give(softplus_of(widened(call.take(0))), type);
-}
-
-void mish(Call& call) {
-  const OnnxType type = call.type(0);
-  const Tensor x = widened(call.take(0));
-  call.give(mul(x, tanh(softplus_of(x))), type);
-}
-
-void softsign(Call& call) {
-  const OnnxType type = call.type(0);
-  const Tensor x = call.take(0);
-  call.give(div(x, add(abs(x), 1.0)), type);
+  call.give(softplus(call.take(0)), type);
 }
 
 void swish(Call& call) {
@@ -205,10 +182,10 @@ constexpr OpRow kRows[] = {
     {.op = "Selu", .run = selu},
     {.op = "Celu", .since = 12, .run = celu},
     {.op = "HardSigmoid", .run = hard_sigmoid},
-    {.op = "HardSwish", .since = 14, .run = hard_swish},
-    {.op = "Softplus", .run = softplus},
-    {.op = "Softsign", .run = softsign},
-    {.op = "Mish", .since = 18, .run = mish},
+    {.op = "HardSwish", .since = 14, .run = apply_function<hardswish>},
+    {.op = "Softplus", .run = smooth_rectify},
+    {.op = "Softsign", .run = apply_function<softsign>},
+    {.op = "Mish", .since = 18, .run = apply_function<mish>},
     {.op = "Swish", .since = 23, .run = swish},
     {.op = "ThresholdedRelu", .run = thresholded},
     {.op = "Shrink", .since = 9, .run = shrink},

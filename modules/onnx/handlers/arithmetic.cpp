@@ -68,19 +68,29 @@ std::string check_shift(const NodeInfo& node) {
              : fmt::format("attribute direction is '{}', neither LEFT nor RIGHT", direction);
 }
 
-// Shifts of unsigned numbers are products and quotients by powers of 2.
+// The device holds u64 as i64, whose sign a shift right moves in: those bits are removed.
+Tensor shifted_right(OnnxType type, const Tensor& x, const Tensor& places) {
+  Tensor moved = shift_right(x, places);
+  if (type != OnnxType::u64) {
+    return moved;
+  }
+  const Tensor upper = shift_left(-1, sub(64, places));
+  moved = bitwise_and(std::move(moved), bitwise_not(upper));
+  return where(logical_and(greater_equal(places, 0), less(places, 64)), std::move(moved), 0);
+}
+
 void bit_shift(Call& call) {
+  require_one_type(call);
   const OnnxType type = call.type(0);
-  const int bits = stored_bits(type);
-  const Tensor shift = call.take(1);
-  const Tensor is_inside = less(shift, bits == 64 ? 63 : bits);
-  const Tensor x = cast(call.take(0), DType::i64);
-  const Tensor near = where(is_inside, cast(shift, DType::i64), 0);
-  const Tensor factor = pow(add(zeros_like(near), 2), near);
-  Tensor moved =
-      call.node().text("direction", "") == "LEFT" ? mul(x, factor) : floor_divide(x, factor);
-  moved = where(is_inside, std::move(moved), 0);
-  call.give_wrapped(std::move(moved), type);
+  const Tensor x = call.take(0);
+  const Tensor places = call.take(1);
+  const bool is_left = call.node().text("direction", "") == "LEFT";
+  call.give_wrapped(is_left ? shift_left(x, places) : shifted_right(type, x, places), type);
+}
+
+void invert_bits(Call& call) {
+  const OnnxType type = call.type(0);
+  call.give_wrapped(bitwise_not(call.take(0)), type);
 }
 
 constexpr OpRow kRows[] = {
@@ -95,6 +105,10 @@ constexpr OpRow kRows[] = {
     {.op = "Sum", .run = fold<add>},
     {.op = "Mean", .run = mean_of_inputs},
     {.op = "BitShift", .since = 11, .run = bit_shift, .check = check_shift},
+    {.op = "BitwiseAnd", .since = 18, .run = binary<bitwise_and>},
+    {.op = "BitwiseOr", .since = 18, .run = binary<bitwise_or>},
+    {.op = "BitwiseXor", .since = 18, .run = binary<bitwise_xor>},
+    {.op = "BitwiseNot", .since = 18, .run = invert_bits},
 };
 
 }  // namespace

@@ -32,36 +32,20 @@ Tensor in_plane(Tensor x,
                          : conv2d(std::move(x), std::move(weight), options);
 }
 
-// A sum over the taps in depth of convolutions of the planes below them.
 Tensor in_space(Tensor x,
-                const Tensor& weight,
+                Tensor weight,
                 const Tensor& bias,
                 const std::vector<WindowAxis>& axes,
                 std::int64_t groups) {
-  const WindowAxis& depth = axes[0];
-  if (depth.before > 0) {
-    x = pad(std::move(x), {{.axis = 2, .before = depth.before, .after = depth.after}});
-  }
-  const Shape shape = x.shape();
-  Tensor result;
-  for (std::int64_t tap = 0; tap < depth.kernel; ++tap) {
-    const std::int64_t start = tap * depth.dilation;
-    Tensor planes = slice(x,
-                          2,
-                          {.start = start,
-                           .stop = start + (depth.count - 1) * depth.stride + 1,
-                           .step = depth.stride});
-    planes = reshape(transpose(std::move(planes), 1, 2),
-                     {shape[0] * depth.count, shape[1], shape[3], shape[4]});
-    Tensor window = squeeze(slice(weight, 2, {.start = tap, .stop = tap + 1}), 2);
-    Tensor part =
-        in_plane(std::move(planes), std::move(window), Tensor(), axes[1], axes[2], groups);
-    result = result.is_valid() ? add(std::move(result), std::move(part)) : std::move(part);
-  }
-  const Shape plane = result.shape();
-  result = transpose(
-      reshape(std::move(result), {shape[0], depth.count, plane[1], plane[2], plane[3]}), 1, 2);
-  return bias.is_valid() ? add(std::move(result), along_axis(bias, 5, 1)) : result;
+  const auto sides = [&](std::int64_t WindowAxis::*side) {
+    return Size3d(axes[0].*side, axes[1].*side, axes[2].*side);
+  };
+  const Conv3dOptions options{.stride = sides(&WindowAxis::stride),
+                              .padding = sides(&WindowAxis::before),
+                              .dilation = sides(&WindowAxis::dilation),
+                              .groups = groups};
+  return bias.is_valid() ? conv3d(std::move(x), std::move(weight), bias, options)
+                         : conv3d(std::move(x), std::move(weight), options);
 }
 
 }  // namespace
@@ -84,7 +68,7 @@ Tensor convolve(const Call& call,
     case 2:
       return in_plane(std::move(x), std::move(weight), bias, windows[0], windows[1], groups);
     case 3:
-      return in_space(std::move(x), weight, bias, windows, groups);
+      return in_space(std::move(x), std::move(weight), bias, windows, groups);
     default:
       call.refuse("a convolution has one to three spatial axes, not {}", windows.size());
   }

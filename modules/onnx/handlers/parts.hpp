@@ -9,8 +9,6 @@
 
 namespace hearth::onnx {
 
-using Sizes = std::vector<std::int64_t>;
-
 [[nodiscard]] inline Sizes sizes_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }

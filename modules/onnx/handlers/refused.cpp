@@ -5,24 +5,15 @@ namespace hearth::onnx {
 namespace refused_ops {
 namespace {
 
-constexpr std::string_view kNoArcTangent = "no op computes inverse circular functions";
-constexpr std::string_view kWantArcTangent = "an op kind `atan`";
-constexpr std::string_view kNoScatter = "no op writes elements at indices";
-constexpr std::string_view kWantScatter = "an op kind `scatter`";
-constexpr std::string_view kNoBits = "no op works on the bits of integers";
-constexpr std::string_view kWantBits = "op kinds for bits; for flags, use bools";
-
 constexpr OpRow kRows[] = {
-    {.op = "Acos", .since = 7, .refusal = kNoArcTangent, .help = kWantArcTangent},
-    {.op = "Asin", .since = 7, .refusal = kNoArcTangent, .help = kWantArcTangent},
-    {.op = "Atan", .since = 7, .refusal = kNoArcTangent, .help = kWantArcTangent},
-    {.op = "MaxUnpool", .since = 9, .refusal = kNoScatter, .help = kWantScatter},
-    {.op = "Col2Im", .since = 18, .refusal = kNoScatter, .help = kWantScatter},
-    {.op = "TensorScatter", .since = 24, .refusal = kNoScatter, .help = kWantScatter},
-    {.op = "BitwiseAnd", .since = 18, .refusal = kNoBits, .help = kWantBits},
-    {.op = "BitwiseOr", .since = 18, .refusal = kNoBits, .help = kWantBits},
-    {.op = "BitwiseXor", .since = 18, .refusal = kNoBits, .help = kWantBits},
-    {.op = "BitwiseNot", .since = 18, .refusal = kNoBits, .help = kWantBits},
+    {.op = "Col2Im",
+     .since = 18,
+     .refusal = "no handler sums the columns of windows",
+     .help = "ConvTranspose with a kernel of ones and zeros"},
+    {.op = "TensorScatter",
+     .since = 24,
+     .refusal = "no handler writes into a cache of keys",
+     .help = "ScatterElements"},
     {.op = "DeformConv",
      .since = 19,
      .refusal = "no op samples at positions of its own for each tap",

@@ -1,5 +1,7 @@
 #include "modules/onnx/handlers/resample.hpp"
 
+#include <hearth/runtime/axis_taps.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -62,43 +64,6 @@ std::int64_t nearest_of(const SampleRule& rule, double place) {
   return std::clamp(static_cast<std::int64_t>(chosen), std::int64_t{0}, rule.from - 1);
 }
 
-double cubic_weight(double distance, double a) {
-  const double d = std::abs(distance);
-  if (d <= 1) {
-    return ((a + 2) * d - (a + 3)) * d * d + 1;
-  }
-  return d < 2 ? a * (((d - 5) * d + 8) * d - 4) : 0;
-}
-
-// Weights of the input's positions for one position of the result. With antialiasing, a scale below
-// 1 widens the kernel.
-std::vector<double> weights_at(const SampleRule& rule, std::int64_t i) {
-  std::vector<double> weights(static_cast<std::size_t>(rule.from), 0);
-  const double place = place_of(rule, i);
-  const bool is_cubic = rule.mode == SampleMode::cubic;
-  const double squeeze = rule.is_antialiased ? std::min(rule.scale, 1.0) : 1.0;
-  const double reach = (is_cubic ? 2.0 : 1.0) / squeeze;
-  const auto first = static_cast<std::int64_t>(std::floor(place - reach)) + 1;
-  const auto last = static_cast<std::int64_t>(std::ceil(place + reach)) - 1;
-  double sum = 0;
-  for (std::int64_t at = first; at <= last; ++at) {
-    const double distance = (static_cast<double>(at) - place) * squeeze;
-    const double weight =
-        is_cubic ? cubic_weight(distance, rule.cubic) : std::max(0.0, 1 - std::abs(distance));
-    const bool is_outside = at < 0 || at >= rule.from;
-    if (is_outside && (rule.excludes_outside || rule.is_antialiased)) {
-      continue;
-    }
-    const std::int64_t inside = std::clamp(at, std::int64_t{0}, rule.from - 1);
-    weights[static_cast<std::size_t>(inside)] += weight;
-    sum += weight;
-  }
-  for (double& weight : weights) {
-    weight /= sum == 0 ? 1 : sum;
-  }
-  return weights;
-}
-
 }  // namespace
 }  // namespace resample_parts
 
@@ -118,26 +83,24 @@ std::vector<bool> inside_of(const SampleRule& rule) {
 }
 
 Tensor resampled(const Call& call, Tensor x, int axis, const SampleRule& rule) {
+  std::vector<double> places;
+  for (std::int64_t i = 0; i < rule.to; ++i) {
+    places.push_back(resample_parts::place_of(rule, i));
+  }
+  const SourceLoc loc = call.context().loc;
   if (rule.mode == SampleMode::nearest) {
     Sizes chosen;
-    for (std::int64_t i = 0; i < rule.to; ++i) {
-      chosen.push_back(resample_parts::nearest_of(rule, resample_parts::place_of(rule, i)));
+    for (const double place : places) {
+      chosen.push_back(resample_parts::nearest_of(rule, place));
     }
-    return index_select(std::move(x), axis, positions_of(call, chosen));
+    return detail::elements_at(std::move(x), axis, chosen, loc);
   }
-  std::vector<double> matrix;
-  for (std::int64_t i = 0; i < rule.to; ++i) {
-    const std::vector<double> row = resample_parts::weights_at(rule, i);
-    matrix.insert(matrix.end(), row.begin(), row.end());
-  }
-  x = as_float(std::move(x));
-  Tensor weights = reshape(vector_of(call, matrix, x.dtype()), {rule.to, rule.from});
-  // The axis stands last in a product with the transposed weights.
-  if (axis == x.rank() - 1) {
-    return matmul(std::move(x), transpose(std::move(weights)));
-  }
-  Tensor turned = matmul(transpose(std::move(x), axis, -1), transpose(std::move(weights)));
-  return transpose(std::move(turned), axis, -1);
+  const detail::TapKernel kernel{.is_cubic = rule.mode == SampleMode::cubic,
+                                 .coefficient = rule.cubic,
+                                 .squeeze = rule.is_antialiased ? std::min(rule.scale, 1.0) : 1.0,
+                                 .excludes_outside = rule.excludes_outside || rule.is_antialiased};
+  return detail::sum_taps(
+      as_float(std::move(x)), axis, detail::taps_at(places, rule.from, kernel), loc);
 }
 
 }  // namespace hearth::onnx

@@ -1,4 +1,4 @@
-// Weights of resampling along one axis, and samples at positions that a tensor holds.
+// Places of a resampled axis, and samples at positions that a tensor holds.
 // Stateless. Threads: any. Errors: ArgumentError with the broken rule.
 #pragma once
 

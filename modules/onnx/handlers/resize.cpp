@@ -1,5 +1,4 @@
-// Resampling of pictures. Each axis has a matrix of weights, made on the host from its two sizes;
-// the nearest neighbour is a selection.
+// Resampling of pictures, axis by axis, by weights that the host computes from the sizes.
 #include "modules/onnx/handlers/op_table.hpp"
 #include "modules/onnx/handlers/parts.hpp"
 #include "modules/onnx/handlers/resample.hpp"

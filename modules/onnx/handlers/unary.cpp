@@ -18,41 +18,8 @@ void apply(Call& call) {
   call.give_wrapped(kOp(call.take(0)), type);
 }
 
-// The function in f32 for 16-bit types, which would lose digits in the middle.
-template <class Fn>
-void compute(Call& call, const Fn& fn) {
-  const OnnxType type = call.type(0);
-  call.give(fn(widened(call.take(0))), type);
-}
-
-void tangent(Call& call) {
-  compute(call, [](const Tensor& x) { return div(sin(x), cos(x)); });
-}
-void hyperbolic_sine(Call& call) {  // without loss near 0
-  compute(call, [](const Tensor& x) { return mul(sub(expm1(x), expm1(neg(x))), 0.5); });
-}
-void hyperbolic_cosine(Call& call) {
-  compute(call, [](const Tensor& x) { return mul(add(exp(x), exp(neg(x))), 0.5); });
-}
-// sign(x)·log(|x| + √(x² + 1)), written so that small x keep their digits.
-void inverse_hyperbolic_sine(Call& call) {
-  compute(call, [](const Tensor& x) {
-    const Tensor size = abs(x);
-    const Tensor squares = square(x);
-    const Tensor rest = div(squares, add(sqrt(add(squares, 1.0)), 1.0));
-    return mul(sign(x), log1p(add(size, rest)));
-  });
-}
-void inverse_hyperbolic_cosine(Call& call) {
-  compute(call, [](const Tensor& x) { return log(add(x, sqrt(sub(square(x), 1.0)))); });
-}
-void inverse_hyperbolic_tangent(Call& call) {
-  compute(call, [](const Tensor& x) { return mul(sub(log1p(x), log1p(neg(x))), 0.5); });
-}
-
 void is_nan(Call& call) {
-  const Tensor x = call.take(0);
-  call.give(not_equal(x, x));
+  call.give(isnan(call.take(0)));
 }
 
 void is_infinite(Call& call) {
@@ -61,7 +28,7 @@ void is_infinite(Call& call) {
   const bool is_positive = call.node().integer("detect_positive", 1) != 0;
   const bool is_negative = call.node().integer("detect_negative", 1) != 0;
   if (is_positive && is_negative) {
-    call.give(equal(abs(x), kInfinity));
+    call.give(isinf(x));
   } else if (is_positive || is_negative) {
     call.give(equal(x, is_positive ? kInfinity : -kInfinity));
   } else {
@@ -152,13 +119,16 @@ constexpr OpRow kRows[] = {
     {.op = "Reciprocal", .run = apply<recip>, .on_host = reciprocal_on_host},
     {.op = "Sin", .since = 7, .run = apply<sin>},
     {.op = "Cos", .since = 7, .run = apply<cos>},
-    {.op = "Tan", .since = 7, .run = tangent},
+    {.op = "Tan", .since = 7, .run = apply<tan>},
+    {.op = "Asin", .since = 7, .run = apply<asin>},
+    {.op = "Acos", .since = 7, .run = apply<acos>},
+    {.op = "Atan", .since = 7, .run = apply<atan>},
     {.op = "Tanh", .run = apply<tanh>},
-    {.op = "Sinh", .since = 9, .run = hyperbolic_sine},
-    {.op = "Cosh", .since = 9, .run = hyperbolic_cosine},
-    {.op = "Asinh", .since = 9, .run = inverse_hyperbolic_sine},
-    {.op = "Acosh", .since = 9, .run = inverse_hyperbolic_cosine},
-    {.op = "Atanh", .since = 9, .run = inverse_hyperbolic_tangent},
+    {.op = "Sinh", .since = 9, .run = apply<sinh>},
+    {.op = "Cosh", .since = 9, .run = apply<cosh>},
+    {.op = "Asinh", .since = 9, .run = apply<asinh>},
+    {.op = "Acosh", .since = 9, .run = apply<acosh>},
+    {.op = "Atanh", .since = 9, .run = apply<atanh>},
     {.op = "Erf", .since = 9, .run = apply<erf>},
     {.op = "Sigmoid", .run = apply<sigmoid>},
     {.op = "IsNaN", .since = 9, .run = is_nan},

@@ -9,8 +9,6 @@
 namespace hearth::onnx {
 namespace {
 
-using Sizes = std::vector<std::int64_t>;
-
 // Resolves the one -1 of a shape by the number of elements.
 void resolve_rest(const Call& call, Sizes& sizes, std::int64_t elements) {
   const auto rest = std::ranges::find(sizes, -1);

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace hearth::onnx {
 namespace element_steps_of {
@@ -56,13 +57,14 @@ void negate(StepCall& call) {
   same(call);
 }
 
-// sin, cos, round
+// sin, cos, round, atan
 void wide(StepCall& call) {
   const DType dtype = call.input_dtype(0);
   const DType inside = computed_in(dtype);
-  const std::string op = call.kind() == OpKind::sin   ? "Sin"
-                         : call.kind() == OpKind::cos ? "Cos"
-                                                      : "Round";
+  const std::string op = call.kind() == OpKind::sin    ? "Sin"
+                         : call.kind() == OpKind::cos  ? "Cos"
+                         : call.kind() == OpKind::atan ? "Atan"
+                                                       : "Round";
   const std::string value = call.add(op, {call.cast(call.input(0), dtype, inside)});
   call.result(call.cast(value, inside, dtype));
 }
@@ -172,6 +174,48 @@ void pair(StepCall& call) {
   call.result(call.kind() == OpKind::not_equal ? call.add("Not", {value}) : value);
 }
 
+// ONNX has no node for the angle of a point. The arc tangent of the quotient belongs to the right
+// half; the left one is half a turn further, and on the axis between them the sign decides.
+void angle(StepCall& call) {
+  const auto [y, x] = operands(call);
+  const DType dtype = call.input_dtype(0);
+  const DType inside = formula_type(dtype);
+  const auto number = [&](double value) { return call.draft().scalar(inside, value); };
+  const std::string height = call.cast(y, dtype, inside);
+  const std::string width = call.cast(x, dtype, inside);
+  const std::string zero = number(0);
+  const std::string near = call.add("Atan", {call.add("Div", {height, width})});
+  const std::string half_turn = call.add(
+      "Where",
+      {call.add("Less", {height, zero}), number(-std::numbers::pi), number(std::numbers::pi)});
+  std::string value = call.add(
+      "Where", {call.add("Less", {width, zero}), call.add("Add", {near, half_turn}), near});
+  const std::string upright =
+      call.add("Mul", {call.add("Sign", {height}), number(std::numbers::pi / 2)});
+  value = call.add("Where", {call.add("Equal", {width, zero}), upright, value});
+  call.result(call.cast(value, inside, dtype));
+}
+
+void join_bits(StepCall& call) {
+  const auto [a, b] = operands(call);
+  const std::string op = call.kind() == OpKind::bitwise_and  ? "And"
+                         : call.kind() == OpKind::bitwise_or ? "Or"
+                                                             : "Xor";
+  const bool is_boolean = call.input_dtype(0) == DType::boolean;
+  call.result(call.add(is_boolean ? op : "Bitwise" + op, {a, b}));
+}
+
+void shift(StepCall& call) {
+  if (call.input_dtype(0) != DType::u8) {
+    call.refuse("ONNX's BitShift takes no integers with a sign",
+                "shift u8, or multiply and divide");
+    return;
+  }
+  const auto [a, b] = operands(call);
+  const std::string direction = call.kind() == OpKind::shift_left ? "LEFT" : "RIGHT";
+  call.result(call.add("BitShift", {a, b}, {{"direction", direction}}));
+}
+
 void choose(StepCall& call) {
   call.result(call.add("Where", {call.input(0), call.input(1), call.input(2)}));
 }
@@ -220,19 +264,51 @@ void count_up(StepCall& call) {
 }
 
 constexpr StepRow kRows[] = {
-    {OpKind::neg, negate},         {OpKind::abs, same},        {OpKind::exp, same},
-    {OpKind::log, same},           {OpKind::sqrt, same},       {OpKind::tanh, same},
-    {OpKind::erf, same},           {OpKind::sigmoid, same},    {OpKind::recip, same},
-    {OpKind::relu, same},          {OpKind::floor, same},      {OpKind::ceil, same},
-    {OpKind::copy, same},          {OpKind::sin, wide},        {OpKind::cos, wide},
-    {OpKind::round, wide},         {OpKind::trunc, truncate},  {OpKind::rsqrt, reciprocal_root},
-    {OpKind::square, square},      {OpKind::log1p, near_one},  {OpKind::expm1, near_one},
-    {OpKind::add, pair},           {OpKind::sub, pair},        {OpKind::mul, pair},
-    {OpKind::div, pair},           {OpKind::pow, pair},        {OpKind::min, pair},
-    {OpKind::max, pair},           {OpKind::equal, pair},      {OpKind::not_equal, pair},
-    {OpKind::less, pair},          {OpKind::less_equal, pair}, {OpKind::greater, pair},
-    {OpKind::greater_equal, pair}, {OpKind::where, choose},    {OpKind::cast, convert},
-    {OpKind::fill, fill},          {OpKind::arange, count_up},
+    {OpKind::neg, negate},
+    {OpKind::abs, same},
+    {OpKind::exp, same},
+    {OpKind::log, same},
+    {OpKind::sqrt, same},
+    {OpKind::tanh, same},
+    {OpKind::erf, same},
+    {OpKind::sigmoid, same},
+    {OpKind::recip, same},
+    {OpKind::relu, same},
+    {OpKind::floor, same},
+    {OpKind::ceil, same},
+    {OpKind::copy, same},
+    {OpKind::sin, wide},
+    {OpKind::cos, wide},
+    {OpKind::round, wide},
+    {OpKind::trunc, truncate},
+    {OpKind::rsqrt, reciprocal_root},
+    {OpKind::square, square},
+    {OpKind::log1p, near_one},
+    {OpKind::expm1, near_one},
+    {OpKind::add, pair},
+    {OpKind::sub, pair},
+    {OpKind::mul, pair},
+    {OpKind::div, pair},
+    {OpKind::pow, pair},
+    {OpKind::min, pair},
+    {OpKind::max, pair},
+    {OpKind::equal, pair},
+    {OpKind::not_equal, pair},
+    {OpKind::less, pair},
+    {OpKind::less_equal, pair},
+    {OpKind::greater, pair},
+    {OpKind::greater_equal, pair},
+    {OpKind::where, choose},
+    {OpKind::cast, convert},
+    {OpKind::fill, fill},
+    {OpKind::arange, count_up},
+    {OpKind::atan, wide},
+    {OpKind::atan2, angle},
+    {OpKind::bitwise_and, join_bits},
+    {OpKind::bitwise_or, join_bits},
+    {OpKind::bitwise_xor, join_bits},
+    {OpKind::shift_left, shift},
+    {OpKind::shift_right, shift},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Norms: the ops of a BatchNorm2d in evaluation, and of a layer_norm with a weight, become one
+// Norms: the ops of a batch norm in evaluation, and of a layer_norm with a weight, become one
 // node. Runtimes fold it into a convolution, and its statistics stay statistics when the file is
 // loaded.
 #include "step_table.hpp"
@@ -38,16 +38,20 @@ std::optional<Root> root(const StepCall& call, ValueNumber value) {
 
 // ---- BatchNormalization ----
 
-// A vector of the channels, as the program gave it: before it became [channels, 1, 1] and f32.
-std::string channels(StepCall& call, ValueNumber value, const Sizes& count) {
+// A vector of the channels, as the program gave it: before it became f32 and [channels, 1, 1] (of
+// images; [channels] of vectors).
+std::string channels(StepCall& call, ValueNumber value, const Sizes& count, std::size_t rank) {
   if (const PassStep* const cast = call.producer(value, OpKind::cast)) {
-    const std::string inner = channels(call, cast->inputs[0], count);
+    const std::string inner = channels(call, cast->inputs[0], count, rank);
     return inner.empty() ? inner : call.cast(inner, call.dtype_of(value));
   }
+  if (rank == 2 && call.shape_of(value) == std::vector<Sizes>{count}) {
+    return call.name_of(value);
+  }
   const PassStep* const reshape = call.producer(value, OpKind::reshape);
-  const bool is_column = reshape != nullptr &&
-                         call.shape_of(reshape->inputs[0]) == std::vector<Sizes>{count} &&
-                         call.shape_of(value).size() == 3 && call.shape_of(value)[0] == count;
+  const bool is_column =
+      reshape != nullptr && call.shape_of(reshape->inputs[0]) == std::vector<Sizes>{count} &&
+      call.shape_of(value).size() + 1 == rank && call.shape_of(value)[0] == count;
   return is_column ? call.name_of(reshape->inputs[0]) : std::string();
 }
 
@@ -96,16 +100,17 @@ std::string filled(StepCall& call, std::int64_t count, float value) {
 
 bool write_batch_norm(StepCall& call) {
   const std::optional<BatchNormParts> parts = batch_norm(call);
-  if (!parts || call.shape_of(parts->x).size() != 4) {
+  const std::size_t rank = parts ? call.shape_of(parts->x).size() : 0;
+  if (rank < 2) {
     return false;
   }
   const Sizes count = call.shape_of(parts->x)[1];
-  const std::string mean = channels(call, parts->mean, count);
-  const std::string variance = channels(call, parts->variance.x, count);
+  const std::string mean = channels(call, parts->mean, count, rank);
+  const std::string variance = channels(call, parts->variance.x, count, rank);
   const std::string weight =
-      parts->weight ? channels(call, *parts->weight, count) : filled(call, count.front(), 1);
+      parts->weight ? channels(call, *parts->weight, count, rank) : filled(call, count.front(), 1);
   const std::string bias =
-      parts->bias ? channels(call, *parts->bias, count) : filled(call, count.front(), 0);
+      parts->bias ? channels(call, *parts->bias, count, rank) : filled(call, count.front(), 0);
   if (mean.empty() || variance.empty() || weight.empty() || bias.empty()) {
     return false;
   }

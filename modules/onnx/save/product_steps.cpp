@@ -64,6 +64,42 @@ void convolve(StepCall& call) {
   call.result(call.cast(value, inside, dtype));
 }
 
+// What the shape of the result has beyond the smallest one of these windows.
+void convolve_transposed(StepCall& call) {
+  const auto given = call.attributes<ConvAttributes>();
+  const DType dtype = call.output_dtype();
+  const DType inside = window_type(dtype);
+  const std::vector<Sizes> x = call.input_shape(0);
+  const std::vector<Sizes> weight = call.input_shape(1);
+  const std::vector<Sizes> result = call.output_shape();
+  std::vector<std::int64_t> more;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    Sizes of_passes;
+    for (std::size_t pass = 0; pass < call.pass_count(); ++pass) {
+      const std::int64_t least = (x[axis + 2][pass] - 1) * given.stride[axis] -
+                                 2 * given.padding[axis] +
+                                 given.dilation[axis] * (weight[axis + 2][pass] - 1) + 1;
+      of_passes.push_back(result[axis + 2][pass] - least);
+    }
+    if (!is_fixed(of_passes)) {
+      call.refuse("the padding of the result depends on the size of a named axis",
+                  "leave the axis without a name, so that its size is fixed");
+      return;
+    }
+    more.push_back(of_passes.front());
+  }
+  const std::string value =
+      call.add("ConvTranspose",
+               {call.cast(call.input(0), dtype, inside), call.cast(call.input(1), dtype, inside)},
+               {{"dilations", list(given.dilation)},
+                {"group", given.groups},
+                {"kernel_shape", std::vector{weight[2].front(), weight[3].front()}},
+                {"output_padding", more},
+                {"pads", both_ends(given.padding)},
+                {"strides", list(given.stride)}});
+  call.result(call.cast(value, inside, dtype));
+}
+
 void pool(StepCall& call) {
   if (!call.has_equal_attributes()) {
     call.refuse("the window depends on the size of a named axis",
@@ -205,6 +241,7 @@ void attend(StepCall& call) {
 constexpr StepRow kRows[] = {
     {OpKind::matmul, multiply},
     {OpKind::conv2d, convolve},
+    {OpKind::conv2d_backward_input, convolve_transposed},
     {OpKind::max_pool2d, pool},
     {OpKind::avg_pool2d, pool},
     {OpKind::attention, attend},

@@ -2,8 +2,10 @@
 #include "step_table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 namespace hearth::onnx {
 namespace shape_steps_of {
@@ -195,6 +197,16 @@ void scatter_add(StepCall& call) {
                        {{"axis", axis_of(call)}, {"reduction", std::string("add")}}));
 }
 
+void scatter(StepCall& call) {
+  const auto given = call.attributes<ScatterAttributes>();
+  constexpr std::array<std::string_view, kScatterModeCount> kReductions{
+      "none", "add", "mul", "min", "max"};
+  const std::string reduction(kReductions[static_cast<std::size_t>(given.mode)]);
+  call.result(call.add("ScatterElements",
+                       {call.input(0), call.input(1), call.input(2)},
+                       {{"axis", std::int64_t{given.axis}}, {"reduction", reduction}}));
+}
+
 constexpr StepRow kRows[] = {
     {OpKind::reshape, reshape},
     {OpKind::permute, permute},
@@ -205,6 +217,7 @@ constexpr StepRow kRows[] = {
     {OpKind::gather, gather},
     {OpKind::index_select, select},
     {OpKind::scatter_add, scatter_add},
+    {OpKind::scatter, scatter},
 };
 
 }  // namespace

@@ -29,6 +29,9 @@ namespace hearth::onnx {
 
 class Frame;
 
+/// Sizes of axes, or a list of them among the attributes.
+using Sizes = std::vector<std::int64_t>;
+
 /// State that all nodes of one run share.
 struct RunContext {
   Device device;

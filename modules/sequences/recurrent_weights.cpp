@@ -1,14 +1,12 @@
 #include <hearth/modules/recurrent_weights.hpp>
 
 #include <hearth/runtime/base/float_environment.hpp>
-#include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 
 namespace hearth {
 
@@ -66,6 +64,15 @@ std::vector<RecurrentWeights> recurrent_weights(std::string_view layer,
                                   config.layers),
               .location = loc});
   }
+  if (!(config.dropout >= 0 && config.dropout <= 1) || (config.dropout > 0 && config.layers == 1)) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = fmt::format("{}: dropout is in 0 to 1 and acts between layers, got "
+                                          "dropout {}, layers {}",
+                                          layer,
+                                          config.dropout,
+                                          config.layers),
+                      .location = loc});
+  }
   const std::int64_t directions = config.bidirectional ? 2 : 1;
   RecurrentConfig next = config;
   std::vector<RecurrentWeights> all;
@@ -76,50 +83,6 @@ std::vector<RecurrentWeights> recurrent_weights(std::string_view layer,
     next.in = config.hidden * directions;
   }
   return all;
-}
-
-void require_sequences(std::string_view layer,
-                       const Arg& x,
-                       std::int64_t in,
-                       const Tensor& weight) {
-  if (x.is_scalar()) {
-    static_cast<void>(taken(x, layer));  // throws for a scalar
-  }
-  const Shape shape = x.tensor().shape(x.location());
-  if (shape.rank() != 3 || shape[1] < 1 || shape[2] != in) {
-    throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("{}: needs sequences [n, 1 or more, {}], got {}",
-                                          layer,
-                                          in,
-                                          describe(x.tensor().dtype(), shape)),
-                      .op = std::string(layer),
-                      .location = x.location()});
-  }
-  if (x.tensor().dtype() != weight.dtype()) {
-    throw_error(Error{.code = ErrorCode::dtype_mismatch,
-                      .text = fmt::format("{}: needs {} as its weights are, got {}",
-                                          layer,
-                                          name(weight.dtype()),
-                                          describe(x.tensor().dtype(), shape)),
-                      .op = std::string(layer),
-                      .module_path = layer_of(weight),
-                      .location = x.location()});
-  }
-}
-
-void require_state(std::string_view layer,
-                   const Tensor& state,
-                   const Shape& wanted,
-                   SourceLoc loc) {
-  if (state.shape(loc) != wanted) {
-    throw_error(Error{.code = ErrorCode::shape_mismatch,
-                      .text = fmt::format("{}: the state must be {}, is {}",
-                                          layer,
-                                          wanted.to_string(),
-                                          state.shape().to_string()),
-                      .op = std::string(layer),
-                      .location = loc});
-  }
 }
 
 }  // namespace detail

@@ -34,6 +34,9 @@ Config filled(Config config, SourceLoc loc) {
                             config.head_width),
         .location = loc});
   }
+  if (config.rotary) {
+    detail::require_rotary("MultiHeadAttention", *config.rotary, config.head_width, loc);
+  }
   return config;
 }
 
@@ -79,14 +82,25 @@ struct Operands {
   Tensor values;
 };
 
-Operands operands_of(const MultiHeadAttention& layer, const Arg& x) {
+// Operands of self-attention among the positions of x, the first of which is number `first`.
+Operands operands_of(const MultiHeadAttention& layer, const Arg& x, std::int64_t first = 0) {
   require_positions(x);
   const SourceLoc loc = x.location();
   const std::int64_t all = layer.heads + 2 * layer.key_heads;
   const Tensor heads = in_heads(layer.projection.forward(x), all, loc);
-  return {part(heads, 0, layer.heads, loc),
-          part(heads, layer.heads, layer.key_heads, loc),
-          part(heads, layer.heads + layer.key_heads, layer.key_heads, loc)};
+  Tensor values = part(heads, layer.heads + layer.key_heads, layer.key_heads, loc);
+  if (!layer.rotary) {
+    return {part(heads, 0, layer.heads, loc),
+            part(heads, layer.heads, layer.key_heads, loc),
+            std::move(values)};
+  }
+  RotaryOptions rotary = *layer.rotary;
+  rotary.offset += first;
+  const Tensor turned =
+      rotary_embedding(Arg(part(heads, 0, layer.heads + layer.key_heads, loc), loc), rotary);
+  return {part(turned, 0, layer.heads, loc),
+          part(turned, layer.heads, layer.key_heads, loc),
+          std::move(values)};
 }
 
 // Projects by rows [first, first + count) of the projection only.
@@ -103,19 +117,46 @@ Tensor project(const MultiHeadAttention& layer,
   return matmul(x, Arg(std::move(weight), loc), Arg(std::move(bias), loc));
 }
 
-Operands operands_of(const MultiHeadAttention& layer, const Arg& x, const Arg& context) {
-  require_positions(x);
-  require_positions(context);
-  const SourceLoc loc = x.location();
+// Rows of the projection that make queries.
+std::int64_t query_rows(const MultiHeadAttention& layer, SourceLoc loc) {
   const std::int64_t rows = layer.projection.weight.shape()[{0, loc}];
-  const std::int64_t head_width = rows / (layer.heads + 2 * layer.key_heads);
-  const std::int64_t own = layer.heads * head_width;
-  Tensor queries = in_heads(project(layer, x, 0, own), layer.heads, loc);
+  return layer.heads * (rows / (layer.heads + 2 * layer.key_heads));
+}
+
+void require_no_rotation(const MultiHeadAttention& layer, SourceLoc loc) {
+  if (layer.rotary) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "MultiHeadAttention: attend() has no positions to rotate by; create "
+                              "the layer without .rotary",
+                      .location = loc});
+  }
+}
+
+KeyValueCache projected_context(const MultiHeadAttention& layer, const Arg& context) {
+  const SourceLoc loc = context.location();
+  require_no_rotation(layer, loc);
+  require_positions(context);
+  const std::int64_t rows = layer.projection.weight.shape()[{0, loc}];
+  const std::int64_t own = query_rows(layer, loc);
   const Tensor others =
       in_heads(project(layer, context, own, rows - own), 2 * layer.key_heads, loc);
-  return {std::move(queries),
-          part(others, 0, layer.key_heads, loc),
+  return {part(others, 0, layer.key_heads, loc),
           part(others, layer.key_heads, layer.key_heads, loc)};
+}
+
+Operands operands_of(const MultiHeadAttention& layer, const Arg& x, const KeyValueCache& context) {
+  const SourceLoc loc = x.location();
+  require_no_rotation(layer, loc);
+  require_positions(x);
+  if (!context.keys || !context.values) {
+    throw_error(Error{.code = ErrorCode::invalid_argument,
+                      .text = "MultiHeadAttention: attend() needs keys and values, got an empty "
+                              "KeyValueCache: projected(context) makes one",
+                      .location = loc});
+  }
+  return {in_heads(project(layer, x, 0, query_rows(layer, loc)), layer.heads, loc),
+          *context.keys,
+          *context.values};
 }
 
 Tensor together(const MultiHeadAttention& layer,
@@ -145,7 +186,7 @@ Tensor joined(const std::optional<Tensor>& before, const Tensor& now, SourceLoc 
 
 // Runs `fn` so that errors of inner ops name this layer.
 template <class Fn>
-Tensor as_own(const Fn& fn) {
+auto as_own(const Fn& fn) {
   return detail::mistakes_named("MultiHeadAttention", fn);
 }
 
@@ -166,7 +207,8 @@ MultiHeadAttention::MultiHeadAttention(
           dtype,
           loc),
       heads(config.heads),
-      key_heads(filled(config, loc).key_heads) {
+      key_heads(filled(config, loc).key_heads),
+      rotary(config.rotary) {
   detail::set_first_paths(*this);
 }
 
@@ -180,19 +222,39 @@ Tensor MultiHeadAttention::forward(Arg x, Arg mask, AttentionOptions options) co
 }
 Tensor MultiHeadAttention::attend(Arg x, Arg context, AttentionOptions options) const {
   return as_own([&] {
-    return together(*this, operands_of(*this, x, context), nullptr, options, x.location());
+    require_positions(x);
+    return attend(x, projected_context(*this, context), options);
   });
 }
 Tensor MultiHeadAttention::attend(Arg x, Arg context, Arg mask, AttentionOptions options) const {
   return as_own([&] {
+    require_positions(x);
+    return attend(x, projected_context(*this, context), mask, options);
+  });
+}
+Tensor MultiHeadAttention::attend(Arg x,
+                                  const KeyValueCache& context,
+                                  AttentionOptions options) const {
+  return as_own([&] {
+    return together(*this, operands_of(*this, x, context), nullptr, options, x.location());
+  });
+}
+Tensor MultiHeadAttention::attend(Arg x,
+                                  const KeyValueCache& context,
+                                  Arg mask,
+                                  AttentionOptions options) const {
+  return as_own([&] {
     return together(*this, operands_of(*this, x, context), &mask, options, x.location());
   });
+}
+KeyValueCache MultiHeadAttention::projected(Arg context) const {
+  return as_own([&] { return projected_context(*this, context); });
 }
 
 Tensor MultiHeadAttention::step(Arg x, KeyValueCache& cache) const {
   const SourceLoc loc = x.location();
   return as_own([&] {
-    Operands operands = operands_of(*this, x);
+    Operands operands = operands_of(*this, x, cache.length());
     operands.keys = joined(cache.keys, operands.keys, loc);
     operands.values = joined(cache.values, operands.values, loc);
     Tensor result = together(*this, operands, nullptr, {.causal = true}, loc);
