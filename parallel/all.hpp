@@ -2,6 +2,9 @@
 // the library's own sources include the single headers.
 #pragma once
 
+#include <hearth/parallel/batch_rows.hpp>
+#include <hearth/parallel/batch_runner.hpp>
+#include <hearth/parallel/batcher.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/collective.hpp>
 #include <hearth/parallel/coordinator.hpp>
@@ -12,10 +15,14 @@
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/parallel/inproc_collective.hpp>
+#include <hearth/parallel/model_server.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/parallel/replica.hpp>
 #include <hearth/parallel/replica_trainer.hpp>
+#include <hearth/parallel/request_input.hpp>
 #include <hearth/parallel/served_model.hpp>
+#include <hearth/parallel/server_desk.hpp>
+#include <hearth/parallel/server_options.hpp>
 #include <hearth/parallel/trainer.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
 #include <hearth/parallel/trainer_losses.hpp>

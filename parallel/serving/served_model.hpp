@@ -70,6 +70,8 @@ class ServedModel<Model> {
       }
       return held_;
     }
+    /// Returns the weights that current() returned last.
+    [[nodiscard]] const Frozen<Model>& held() const noexcept { return held_; }
     /// Version of the weights that current() returned last.
     [[nodiscard]] std::uint64_t version() const noexcept { return version_; }
 

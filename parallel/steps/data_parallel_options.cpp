@@ -12,6 +12,9 @@ Optimizer made_of(const Adam::Config& config, SourceLoc where) {
 Optimizer made_of(const AdamW::Config& config, SourceLoc where) {
   return AdamW(config, where);
 }
+Optimizer made_of(const RuleConfig& config, SourceLoc where) {
+  return Optimizer(detail::RuleStepper(config, where));
+}
 
 }  // namespace
 

@@ -16,7 +16,9 @@ namespace hearth {
 
 class Collective;
 
-using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config>;
+/// The settings of an optimizer: those of Sgd, Adam or AdamW, or any OptimizerRule, such as
+/// `Lion::Config` or a program's own.
+using OptimizerConfig = std::variant<Sgd::Config, Adam::Config, AdamW::Config, RuleConfig>;
 [[nodiscard]] Optimizer make_optimizer(const OptimizerConfig& config,
                                        SourceLoc where = SourceLoc::current());
 

@@ -250,6 +250,7 @@ class Trainer<Model, Shard> final {
                          {.batch_size = options_.batch_size,
                           .seed = options_.seed,
                           .shuffle = shuffles,
+                          .order = shuffles ? options_.order : ExampleOrder(),
                           .drop_last = shuffles && options_.drop_last,
                           .worker_count = options_.loader_worker_count,
                           .deadline = options_.loader_deadline,

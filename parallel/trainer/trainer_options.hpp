@@ -75,6 +75,9 @@ struct TrainerOptions {
   std::uint64_t seed = 0;  ///< Seed of the order of the data and of random layers.
   /// Number of examples in a batch, over all devices; for fit() with data sets.
   std::int64_t batch_size = 32;
+  /// Order of the training data in place of the shuffle, for fit() with data sets: draws by
+  /// weights, batches of similar lengths. See LoaderOptions::order.
+  ExampleOrder order = {};
   /// Longest time for Runtime::tune() on the run's devices, all together, after the second step of
   /// a call of fit(). No bit of the run depends on it. 0: none.
   double tune_seconds = 0;

@@ -96,6 +96,13 @@ Words settings_of(const Sgd::Config& config) {
           {"dampening", number(config.dampening)},
           {"nesterov", config.nesterov ? "on" : "off"}};
 }
+Words settings_of(const RuleConfig& config) {
+  Words words;
+  for (const OptimizerSetting& setting : config.settings) {
+    words.emplace_back(setting.name, number(setting.value));
+  }
+  return words;
+}
 template <class Config>  // Adam or AdamW
 Words settings_of(const Config& config) {
   Words words{{"beta1", number(config.beta1)},
@@ -114,6 +121,9 @@ std::string name_of(const Adam::Config& /*config*/) {
 }
 std::string name_of(const AdamW::Config& /*config*/) {
   return "AdamW";
+}
+std::string name_of(const RuleConfig& config) {
+  return config.name;
 }
 
 // Formats a count with commas: 12,000.

@@ -3,6 +3,7 @@
 
 #include "training_run_parts.hpp"
 
+#include <hearth/runtime/base/float_environment.hpp>
 #include <hearth/runtime/base/json_fault.hpp>
 
 #include <fmt/format.h>
@@ -160,6 +161,7 @@ std::string TrainingRun::state_text() const {
 // The best epoch, patience and plateau follow from the figures of the epochs, as they did in the
 // first run.
 void TrainingRun::take_state(const std::string& text) {
+  const detail::FloatEnvironment environment;
   const Json state = Json::parse(text);
   // the first format had no number
   if (!state.contains("format") || state.at("format") != Json(kFormat)) {
