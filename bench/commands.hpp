@@ -28,6 +28,8 @@ int replay_command(int argc, char** argv);
 int roofline_command(int argc, char** argv);
 /// `hearth-bench run SUITE|FILTER`: times the rows of a suite.
 int run_command(int argc, char** argv);
+/// `hearth-bench serve MODEL`: measures a ModelServer under load.
+int serve_command(int argc, char** argv);
 /// `hearth-bench memory FILE|EXAMPLE --out FILE.svg`: draws the owners of memory.
 int memory_command(int argc, char** argv);
 /// `hearth-bench trace FILE --by layer|op|line`: sums the times of a traced program's kernels.

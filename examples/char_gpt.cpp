@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -76,17 +75,14 @@ struct Gpt {
 
 // Writes a text. Samples each letter from the model's probabilities.
 std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
+  hearth::TokenSampler sampler({.temperature = 0.8, .top_p = 0.95, .seed = seed});
   std::vector<std::int32_t> text{letters.encode("t").front()};
   while (text.size() < 300) {
     const std::size_t seen = std::min(text.size(), static_cast<std::size_t>(kContext));
     const auto count = static_cast<std::int64_t>(seen);
     const Tensor input = Tensor::from(
         model.head.weight.device(), std::span<const std::int32_t>(text).last(seen), {1, count});
-    const Tensor behind = slice(model.forward(input), 1, {.start = -1}) / 0.8;
-    const std::vector<float> weights = softmax(flatten(behind)).to_vector<float>();
-    std::discrete_distribution<std::int32_t> next(weights.begin(), weights.end());
-    text.push_back(next(random));
+    text.push_back(sampler.next(slice(model.forward(input), 1, {.start = -1})));
   }
   return letters.decode(text);
 }

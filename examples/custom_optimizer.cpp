@@ -1,61 +1,45 @@
-// An optimizer of your own: a function over plain ops that computes the update of one parameter. It
-// runs as one fused kernel for each parameter, on all parameters of a model or none. This one is
-// Lion, whose steps have the size of the learning rate. Paper: Chen et al., Symbolic discovery of
-// optimization algorithms, arXiv:2302.06675, algorithm 2.
+// An optimizer of your own: a struct of settings with a formula over plain ops. It runs as one
+// fused kernel for each parameter, on all parameters of a model or none; in a loop of your own, in
+// a Trainer and in DataParallel. This one is LARS, whose steps are scaled to the norms of weights
+// and gradients. Paper: You et al., Large Batch Training of Convolutional Networks,
+// arXiv:1708.03888.
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <hearth/hearth.hpp>
 
 using hearth::Tensor;
 
-class Lion {
- public:
-  struct Config {
-    double learning_rate = 1e-4;
-    double beta1 = 0.9;
-    double beta2 = 0.99;
-    double weight_decay = 0;
-  };
-  explicit Lion(const Config& config)
-      : config_(config),
-        state_("Lion", {"momentum"}, {}, hearth::SourceLoc::current()),
-        rule_({.name = "lion", .state_count = 1, .scalar_count = 6}, rule) {}
+struct Lars {
+  double learning_rate = 0.1;
+  double weight_decay = 0;
+  double momentum = 0.9;
+  double trust = 0.02;  // length of a step, of the weights' length
+  std::vector<hearth::ParameterGroup> groups = {};
 
-  template <hearth::Module Model>
-  hearth::Pending<hearth::StepReport> step(Model& model, hearth::Gradients gradients) {
-    const auto loc = hearth::SourceLoc::current();
-    const auto parameters = hearth::parameter_refs(model);
-    state_.require_fit(parameters, gradients, loc);
-    state_.require_steps_told(loc);
-    state_.prepare(parameters, loc);
-    hearth::UpdateGroup group(parameters.front().tensor->device());
-    const double scalars[] = {config_.learning_rate,
-                              1 - config_.learning_rate * config_.weight_decay,
-                              config_.beta1,
-                              1 - config_.beta1,
-                              config_.beta2,
-                              1 - config_.beta2};
-    state_.update_each(parameters, gradients, [&](std::size_t i) {
-      Tensor* const momentum[] = {&state_.slot(0, i)};
-      group.update(rule_, *parameters[i].tensor, std::move(gradients[i]), momentum, scalars);
-    });
-    return state_.commit(group, {.learning_rate = config_.learning_rate});
+  static std::string name() { return "Lars"; }
+  [[nodiscard]] hearth::UpdateFormula formula() const {
+    return {.slots = {"momentum"},
+            .update =  // elementwise ops: they become one kernel
+            [rule = *this](const hearth::UpdateOperands& o) {
+              const Tensor g = o.gradient + o.weight_decay * o.parameter;
+              const Tensor m = rule.momentum * o.state[0] + o.rate * o.inputs[0] * g;
+              return std::vector<Tensor>{o.parameter - m, m};
+            },
+            .inputs =  // any ops: here the norms of the whole parameter and its gradient
+            [rule = *this](const hearth::UpdateOperands& o) {
+              const Tensor length = sqrt(sum(square(o.parameter)));
+              const Tensor slope = sqrt(sum(square(o.gradient)));
+              const Tensor ratio = rule.trust * length / (slope + o.weight_decay * length + 1e-9);
+              return std::vector<Tensor>{where(length > 0, ratio, rule.trust)};
+            }};
   }
-
- private:
-  /// Called once for each element type; its ops become one kernel.
-  static std::vector<Tensor> rule(const hearth::UpdateRule::Operands& o) {
-    const Tensor& rate = o.scalars[0];
-    const Tensor& keep = o.scalars[1];
-    const Tensor direction = o.scalars[2] * o.state[0] + o.scalars[3] * o.gradient;
-    const Tensor sign = where(direction > 0, rate, where(direction < 0, -rate, 0 * rate));
-    return {keep * o.parameter - sign, o.scalars[4] * o.state[0] + o.scalars[5] * o.gradient};
+  // Optional: these are checked, shown in the report, and compared when a run resumes.
+  [[nodiscard]] std::vector<hearth::OptimizerSetting> settings() const {
+    return {{.name = "momentum", .value = momentum, .below = 1}, {.name = "trust", .value = trust}};
   }
-
-  Config config_;
-  hearth::OptimizerState state_;
-  hearth::UpdateRule rule_;
 };
 
 struct Curve {
@@ -74,14 +58,27 @@ int main() {
               .outer = {{.in = 32, .out = 1}, device, generator}};
   const Tensor x = hearth::random_uniform(device, {256, 1}, generator, -2, 2);
   const Tensor y = sin(2 * x);
-  Lion lion({.learning_rate = 3e-3, .weight_decay = 1e-2});
+
+  // In a loop of your own:
+  hearth::RuleOptimizer<Lars> lars({.learning_rate = 0.2});
   for (int step = 0; step <= 600; ++step) {
     auto [loss, gradients] = hearth::value_and_grad(curve, [&](const Curve& tracked) {
       return hearth::mean(hearth::square(tracked.forward(x) - y));
     });
-    const auto report = lion.step(curve, std::move(gradients));
+    const auto report = lars.step(curve, std::move(gradients));
     if (step % 200 == 0) {
       std::printf("step %d: loss %.4f\n", step, loss.item());
     }
   }
+
+  // In a Trainer, which saves and resumes its state:
+  const hearth::ArrayDataset data(hearth::HostArray::from(x.to_vector<float>(), {256, 1}),
+                                  hearth::HostArray::from(y.to_vector<float>(), {256, 1}));
+  hearth::TrainerOptions options{.epochs = 10, .optimizer = Lars{.learning_rate = 0.02}};
+  options.console.style = hearth::ConsoleStyle::silent;
+  hearth::Trainer trainer(runtime, std::move(curve), hearth::MeanSquaredLoss(), options);
+  const hearth::TrainingResult result = trainer.fit(data);
+  std::printf("after %zu epochs of a Trainer: loss %.4f\n",
+              result.history.epochs.size(),
+              result.history.epochs.back().train_loss);
 }

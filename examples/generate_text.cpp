@@ -2,10 +2,12 @@
 // letter.
 //   generate_text [FILE]
 // Without a file it learns to count in words. Attention stores no matrix of scores. Each new letter
-// costs one position only: the layers keep the keys and values of earlier letters in a cache.
+// costs one position only: the layers keep the keys and values of earlier letters in a cache, which
+// the beam search reorders.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,8 +65,8 @@ struct Writer {
     }
     return head.forward(norm.forward(std::move(x)));
   }
-  /// Adds letters [1, count] from position `place` on. Returns the logits [letter_count] of the
-  /// next one.
+  /// Adds letters [texts, count] from position `place` on. Returns the logits
+  /// [texts, letter_count] of the next one.
   [[nodiscard]] Tensor step(const Tensor& more,
                             std::int64_t place,
                             std::vector<hearth::KeyValueCache>& caches) const {
@@ -73,29 +75,32 @@ struct Writer {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       x = layers[i].step(std::move(x), caches[i]);
     }
-    return flatten(head.forward(norm.forward(slice(x, 1, {.start = -1}))));
+    return flatten(head.forward(norm.forward(slice(x, 1, {.start = -1}))), 1);
   }
   HEARTH_MODULE(Writer, letters, places, layers, norm, head)
 };
 
-/// Continues the first letters of the text; chooses the likeliest letter each time.
+/// Continues the first letters of the text: the likeliest continuation that four beams find.
 std::string write(const Writer& model,
                   const hearth::Vocabulary& letters,
                   const std::string& text,
                   const hearth::Device& device) {
   std::vector<hearth::KeyValueCache> caches(model.layers.size());
-  std::vector<std::int32_t> next = letters.encode(text.substr(0, kPrompt));
-  std::vector<std::int32_t> written;
-  while (true) {
-    const auto place = static_cast<std::int64_t>(written.size());
-    const auto count = static_cast<std::int64_t>(next.size());
-    written.insert(written.end(), next.begin(), next.end());
-    if (place + count == kContext) {
-      return letters.decode(written);
+  std::vector<std::int32_t> written = letters.encode(text.substr(0, kPrompt));
+  auto place = static_cast<std::int64_t>(written.size());
+  const Tensor first = model.step(Tensor::from(device, written, {1, place}), 0, caches);
+  const auto step = [&](std::span<const std::int32_t> tokens,
+                        std::span<const std::int64_t> parents) {
+    for (hearth::KeyValueCache& cache : caches) {
+      cache = hearth::select_rows(cache, parents);
     }
-    const Tensor likely = model.step(Tensor::from(device, next, {1, count}), place, caches);
-    next = {argmax(likely).item<std::int32_t>()};
-  }
+    const auto texts = static_cast<std::int64_t>(tokens.size());
+    return model.step(Tensor::from(device, tokens, {texts, 1}), place++, caches);
+  };
+  const hearth::BeamText best =
+      hearth::beam_search(first, step, {.max_tokens = kContext - place})[0];
+  written.insert(written.end(), best.tokens.begin(), best.tokens.end());
+  return letters.decode(written);
 }
 
 int main(int argc, char** argv) try {

@@ -18,6 +18,6 @@ for program in "$@"; do
       [[ -e $to/lib/$(basename "$library") ]] || cp -L "$library" "$to/lib/"
     done
 done
-cp "$here/measure.sh" "$here/torch_figures.py" "$to/"
+cp "$here/run.sh" "$here/measure.sh" "$here/torch_figures.py" "$to/"
 tar -C "$to" -czf "$archive" .
 du -h "$archive"

@@ -459,12 +459,22 @@ int run(const std::vector<std::string>& arguments) {
                                                    "first",
                                                    "transformer",
                                                    "ragged",
-                                                   "gpt"};
-  const GpuChoice choice = parse_gpu_choice(arguments, kSections);
+                                                   "gpt",
+                                                   "gpt_types"};
+  static constexpr std::string_view kFirstSteps = "gpt_first";
+  std::vector<std::string_view> names(std::begin(kSections), std::end(kSections));
+  names.push_back(kFirstSteps);
+  const GpuChoice choice = parse_gpu_choice(arguments, names);
   if (choice.helps || !choice.unknown.empty()) {
-    return explain_gpu_choice(choice, kSections);
+    return explain_gpu_choice(choice, names);
   }
   const std::string& name = choice.device;
+  if (choice.has(kFirstSteps)) {  // before any other runtime of the process
+    measure_first_gpt_steps(name);
+  }
+  if (choice.sections == std::vector<std::string>{std::string(kFirstSteps)}) {
+    return 0;
+  }
   const Runtime runtime({.devices = {{.name = name}}});
   const Figures figures(runtime.device());
   fmt::print(
@@ -491,7 +501,11 @@ int run(const std::vector<std::string>& arguments) {
       },
       [&] {
         figures.warm_clocks();
-        GptSteps(figures.device()).measure();
+        measure_ragged_gpt(figures.device());
+      },
+      [&] {
+        figures.warm_clocks();
+        measure_gpt_types(name);
       },
   };
   static_assert(std::size(measures) == std::size(kSections));

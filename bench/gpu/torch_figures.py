@@ -4,7 +4,7 @@
 Prints one JSON line per measurement. A time is the median of many calls that are queued back to back,
 timed by events of the device, after the clocks have been warmed up.
 
-torch_figures.py [SECTION ...]: copy transfers gelu rows matmul layers launch train transformer
+torch_figures.py [SECTION ...]: copy transfers gelu rows matmul layers launch train transformer gpt_types
 """
 import functools
 import json
@@ -253,7 +253,61 @@ def transformer():
             steps("encoder_L12_d512_b32_s256_step", torch.compile(model) if mode == "compiled" else model, x, y, dtype=name, mode=mode)
 
 
-SECTIONS = [copy, transfers, gelu, rows, matmul, layers, launch, train, transformer]
+class GptBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        n, s, width = x.shape
+        q, k, v = self.inputs(self.before(x)).view(n, s, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.output(y.transpose(1, 2).reshape(n, s, width))
+        return x + self.down(nn.functional.gelu(self.up(self.between(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self, words=50257, places=1024, width=768, heads=12, layers=12):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(places, width)
+        self.blocks = nn.Sequential(*(GptBlock(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, text):
+        return self.head(self.norm(self.blocks(self.words(text) + self.places.weight[: text.shape[1]])))
+
+
+def gpt_types():
+    text = torch.randint(0, 6000, (8, 512), device=DEVICE)
+    following = torch.randint(0, 6000, (8, 512), device=DEVICE)
+    for name, dtype in (("bf16", "bf16"), ("tf32", "f32"), ("f32", "f32")):
+        torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+        torch.cuda.reset_peak_memory_stats()
+        model = Gpt().to(DEVICE, FLOATS[dtype])
+        adam = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+
+        def step():
+            adam.zero_grad(set_to_none=True)
+            nn.functional.cross_entropy(model(text).flatten(0, 1), following.flatten()).backward()
+            adam.step()
+            torch.cuda.synchronize()
+
+        for _ in range(4):
+            step()
+        times = []
+        for _ in range(15):
+            start = time.perf_counter()
+            step()
+            times.append((time.perf_counter() - start) * 1e3)
+        peak = torch.cuda.max_memory_allocated() >> 20
+        print(json.dumps({"bench": "gpt2_step", "dtype": name, "ms": round(sorted(times)[7], 2), "peak_MiB": peak}), flush=True)
+        del model, adam
+
+
+SECTIONS = [copy, transfers, gelu, rows, matmul, layers, launch, train, transformer, gpt_types]
 
 if __name__ == "__main__":
     print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}))
