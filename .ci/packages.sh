@@ -9,6 +9,7 @@ hearth_packages=( # the library and its examples
   libpng-dev libjpeg62-turbo-dev
   libminizip-dev # files of PyTorch
   libprotobuf-dev # files of ONNX: the wire reader of protobuf-lite
+  rapidjson-dev # requests of the HTTP server
   libncurses-dev # the Trainer's dashboard
 )
 hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers libonnx-testdata)

@@ -135,7 +135,8 @@ class Chain {
         OpKind::sin,   OpKind::cos,     OpKind::tanh,  OpKind::erf,   OpKind::sigmoid,
         OpKind::relu,  OpKind::dropout, OpKind::recip, OpKind::rsqrt, OpKind::square,
         OpKind::log1p, OpKind::expm1,   OpKind::add,   OpKind::sub,   OpKind::mul,
-        OpKind::div,   OpKind::pow,     OpKind::min,   OpKind::max,   OpKind::relu_backward};
+        OpKind::div,   OpKind::pow,     OpKind::min,   OpKind::max,   OpKind::relu_backward,
+        OpKind::atan,  OpKind::atan2};
     static constexpr OpKind kIntegers[] = {OpKind::neg,
                                            OpKind::abs,
                                            OpKind::square,
@@ -143,7 +144,12 @@ class Chain {
                                            OpKind::sub,
                                            OpKind::mul,
                                            OpKind::min,
-                                           OpKind::max};
+                                           OpKind::max,
+                                           OpKind::bitwise_and,
+                                           OpKind::bitwise_or,
+                                           OpKind::bitwise_xor,
+                                           OpKind::shift_left,
+                                           OpKind::shift_right};
     const OpKind kind =
         is_float(dtype_) ? kFloats[static_cast<std::size_t>(pick(0, std::size(kFloats) - 1))]
                          : kIntegers[static_cast<std::size_t>(pick(0, std::size(kIntegers) - 1))];

@@ -8,6 +8,9 @@
 namespace hearth::cpu {
 
 [[nodiscard]] inline std::vector<IsaLevel> levels_here() {
+#ifdef HEARTH_CPU_ONE_LEVEL  // its code runs under each name
+  return {IsaLevel::baseline};
+#else
   std::vector<IsaLevel> levels;
   for (const IsaLevel level : {IsaLevel::baseline, IsaLevel::avx2, IsaLevel::avx512}) {
     if (level <= machine_isa()) {
@@ -15,6 +18,7 @@ namespace hearth::cpu {
     }
   }
   return levels;
+#endif
 }
 
 }  // namespace hearth::cpu

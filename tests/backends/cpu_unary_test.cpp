@@ -97,8 +97,42 @@ TEST(UnaryLoops, Log1pIsRightToFourUnits) {
 TEST(UnaryLoops, Expm1IsRightToFourUnits) {
   expect_close(OpKind::expm1, [](double x) { return std::expm1(x); });
 }
+TEST(UnaryLoops, AtanIsRightToFourUnits) {
+  expect_close(OpKind::atan, [](double x) { return std::atan(x); });
+}
 TEST(UnaryLoops, RsqrtIsRightToFourUnits) {
   expect_close(OpKind::rsqrt, [](double x) { return 1.0 / std::sqrt(x); });
+}
+
+// Every pair of signed zeros, infinities, NaN, and numbers of all sizes.
+TEST(BinaryLoops, Atan2IsRightToFourUnitsInAllQuadrants) {
+  std::vector<float> sides{0.0F,
+                           1.0F,
+                           0x1p-149F,
+                           0x1p-126F,
+                           0x1p127F,
+                           std::numeric_limits<float>::infinity(),
+                           std::numeric_limits<float>::quiet_NaN()};
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    sides.push_back(std::bit_cast<float>(0x3E000000U + i * 611953U));
+  }
+  for (std::size_t i = 0; i < 67; ++i) {
+    sides.push_back(-sides[i]);
+  }
+  const auto count = static_cast<std::int64_t>(sides.size());
+  std::vector<float> out(sides.size());
+  for (const IsaLevel level : levels_here()) {
+    for (const float y : sides) {
+      binary_loops(level).at(OpKind::atan2, DType::f32)[1](out.data(), &y, sides.data(), count);
+      for (std::size_t i = 0; i < sides.size(); ++i) {
+        const double want = std::atan2(static_cast<double>(y), static_cast<double>(sides[i]));
+        ASSERT_LE(units_off(out[i], want), kUnitsInTheLastPlace)
+            << name(level) << ": " << y << ", " << sides[i] << " gives " << out[i];
+        ASSERT_TRUE(std::isnan(want) || std::signbit(out[i]) == std::signbit(want))
+            << y << ", " << sides[i];
+      }
+    }
+  }
 }
 
 // Other levels divide, and so does the loop of two vectors: the bits must be those of a division.
@@ -244,7 +278,7 @@ TEST(UnaryLoops, AndPowGiveAnElementItsBitsWhereverTheLoopBegins) {
   };
   for (const IsaLevel level : levels_here()) {
     std::vector<float> together(in.size());
-    std::vector<OpKind> kinds{OpKind::log1p, OpKind::expm1};
+    std::vector<OpKind> kinds{OpKind::log1p, OpKind::expm1, OpKind::atan};
     for (int k = static_cast<int>(OpKind::neg); k <= static_cast<int>(OpKind::relu); ++k) {
       kinds.push_back(static_cast<OpKind>(k));
     }

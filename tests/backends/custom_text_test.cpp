@@ -18,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hearth::gpu {
@@ -58,12 +59,13 @@ std::vector<CustomInput> inputs_of(int count) {
 }
 
 // The whole text of a kernel, as for a driver in software.
-std::string whole_text(int input_count) {
+std::string whole_text(int input_count,
+                       std::string program = "// not void main()\nvoid kernel() {}") {
   CustomCode code;
   code.name = "k";
   code.inputs = inputs_of(input_count);
   code.outputs = {"y"};
-  code.glsl.text = "// not void main()\nvoid kernel() {}";
+  code.glsl.text = std::move(program);
   const hearth::detail::Layout layout(Shape{2, 3, 4, 5});
   const std::vector<TensorView> views(static_cast<std::size_t>(input_count) + 1,
                                       TensorView{nullptr, &layout, DType::f32});
@@ -169,6 +171,18 @@ bool is_refused(const std::string& name, int input_count, bool as_number) {
   }
 }
 
+// Words of the elementary functions' texts, which a program's text does not need.
+TEST(CustomText, LeavesNamesOfFunctionsToTheProgram) {
+  for (const std::string name : {"mul_add", "mul_sub", "near_div", "m_div_by", "CHOOSE"}) {
+    const std::string text =
+        whole_text(1,
+                   "float " + name + "(float a, float b, float c) { return a * b + c; }\n" +
+                       "void kernel() { set_y(ID, " + name + "(in0(ID), 2.0, 1.0)); }");
+    const Result<SpirvModule> module = compile_glsl("custom", text, {.validate = true});
+    EXPECT_TRUE(module.has_value()) << module.error().text;
+  }
+}
+
 TEST(CustomText, HasNoNamesThatAProgramMayUse) {
   for (const int input_count : {1, 7}) {  // parameters as push constants, and in memory
     const std::string text = whole_text(input_count);
@@ -199,6 +213,22 @@ TEST(CustomText, HasNoNamesThatAProgramMayUse) {
 TEST(CustomText, CompilesWhereItIsWatched) {
   const auto module = compile_glsl("custom", whole_text(2), {.validate = true});
   EXPECT_TRUE(module.has_value()) << module.error().text;
+}
+
+// glslang stops in the middle of a declaration here, and must leave the memory of the next text
+// whole.
+TEST(CustomText, ADoubledMemberIsAnErrorOfItsLine) {
+  for (const char* const text : {"struct S {\n  float a;\n  float a;\n};\nvoid kernel() {}",
+                                 "buffer B { float a; float a; };\nvoid kernel() {}",
+                                 "layout(buffer_reference) buffer B { float a; float a; };\n"
+                                 "void kernel() {}"}) {
+    const auto module = compile_glsl("custom", whole_text(1, text), {.validate = true});
+    ASSERT_FALSE(module.has_value()) << text;
+    EXPECT_EQ(module.error().code, ErrorCode::kernel_failed);
+    EXPECT_NE(module.error().text.find("duplicate member name: a"), std::string::npos)
+        << module.error().text;
+    EXPECT_TRUE(compile_glsl("custom", whole_text(2), {}).has_value());
+  }
 }
 
 }  // namespace

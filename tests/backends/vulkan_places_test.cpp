@@ -101,6 +101,28 @@ TEST(VulkanPlaces, AnIndexOutsideIsNamedWherePlacesAreSorted) {
   }
 }
 
+// Also of an index that repeats along the rows, whose lines are sorted once.
+TEST(VulkanPlaces, AnIndexOutsideIsNamedWhereUpdatesAreWritten) {
+  const auto device = open_device();
+  const CaseTensor x = values(DType::f32, {5, 3});
+  const CaseTensor updates = values(DType::f32, {2, 3}, 2);
+  const CaseTensor out(DType::f32, {5, 3});
+  const CaseTensor each = integers(DType::i64, {2, 3}, {0, 1, 4, 4, 5, 0});
+  const CaseTensor rows = integers(DType::i64, {2, 1}, {0, 7});
+  const detail::Layout repeated(Shape{2, 3}, Strides{1, 0});
+  const TensorView row_view{rows.view().data, &repeated, DType::i64};
+  const auto text_of = [&](const TensorView& index) {
+    const Status status =
+        run_mirrored(*device,
+                     SmallCall(OpKind::scatter, {x.view(), index, updates.view()}, {out.view()})
+                         .with(ScatterAttributes{.axis = 0, .mode = ScatterMode::max})
+                         .call());
+    return status.has_value() ? "no error" : status.error().text;
+  };
+  EXPECT_EQ(text_of(each.view()), "scatter: index 4 is 5, but the axis has 5 elements");
+  EXPECT_EQ(text_of(row_view), "scatter: index 3 is 7, but the axis has 5 elements");
+}
+
 TEST(VulkanPlaces, AnIndexIsLookedAtWhereNothingIsPicked) {
   const auto device = open_device();
   const CaseTensor x = values(DType::f32, {4, 0});

@@ -1,4 +1,4 @@
-#include "runtime/base/testing/fiber.hpp"
+#include "runtime/base/fibers/fiber.hpp"
 
 #include <exception>
 #include <string>

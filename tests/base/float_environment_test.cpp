@@ -71,6 +71,22 @@ TEST_F(FloatEnvironments, OfVectorsAloneRoundToNearest) {
 }
 #endif
 
+// A compiler may move arithmetic of values that lie in registers over a guard's start and end.
+TEST_F(FloatEnvironments, OfVectorsRoundPinnedValues) {
+  const double dividend = one;
+  for (const int rounding : {FE_TONEAREST, FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    std::feclearexcept(FE_ALL_EXCEPT);
+    double quotient = 0;
+    {
+      const VectorEnvironment environment;
+      quotient = pinned(pinned(dividend) / 3.0);
+    }
+    EXPECT_EQ(std::fetestexcept(FE_ALL_EXCEPT), 0) << rounding;
+    EXPECT_EQ(quotient, 1.0 / 3.0) << rounding;
+  }
+}
+
 #ifdef __GLIBC__
 TEST_F(FloatEnvironments, RaiseNoSignalInsideOfAGuard) {
   constexpr int kTrapped = FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW;

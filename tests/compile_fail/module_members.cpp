@@ -10,6 +10,7 @@
 
 #include <hearth/hearth.hpp>
 
+struct Other {};
 struct Net {
   const int count = 3;
 #ifdef HEARTH_CONST
@@ -19,6 +20,10 @@ struct Net {
 #endif
 #if defined(HEARTH_MISSPELT)
   HEARTH_MODULE(Net, count, inner_layr)
+#elif defined(HEARTH_NO_STRUCT)
+  HEARTH_MODULE(inner_layer, count)
+#elif defined(HEARTH_OTHER_STRUCT)
+  HEARTH_MODULE(Other, count, inner_layer)
 #elif defined(HEARTH_TWICE)
   HEARTH_MODULE(Net, inner_layer, count, inner_layer)
 #else

@@ -88,6 +88,15 @@ OpCase comparison(OpKind kind) {
                 DType::boolean);
 }
 
+OpCase bits(OpKind kind) {
+  return binary(kind, Precision::exact, {.lhs = Values::wide, .rhs = Values::apart, .scalar = 1});
+}
+
+// By numbers of places from -32 to 32: also beyond the width of narrow types.
+OpCase shift(OpKind kind) {
+  return binary(kind, Precision::exact, {.lhs = Values::apart, .rhs = Values::wide, .scalar = 3});
+}
+
 OpCase pow_case() {
   OpCase out =
       binary(OpKind::pow,
@@ -123,6 +132,14 @@ std::vector<OpCase> binary_cases() {
       binary(OpKind::relu_backward,
              Precision::exact,
              {.lhs = Values::apart, .rhs = Values::apart, .scalar = 0}),
+      binary(OpKind::atan2,
+             Precision::function,
+             {.lhs = Values::wide, .rhs = Values::wide, .scalar = 3}),
+      bits(OpKind::bitwise_and),
+      bits(OpKind::bitwise_or),
+      bits(OpKind::bitwise_xor),
+      shift(OpKind::shift_left),
+      shift(OpKind::shift_right),
   };
 }
 

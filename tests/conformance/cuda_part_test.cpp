@@ -52,6 +52,11 @@ constexpr Part kParts[] = {
     {OpKind::cumsum, kF32},
     {OpKind::attention, kF32},
     {OpKind::topk, kF32},
+    {OpKind::atan, kF64},
+    {OpKind::atan2, kF32},
+    {OpKind::scatter, kF32},
+    {OpKind::cumprod, kF32},
+    {OpKind::shift_right, kI64},
 };
 
 class CudaPart : public ::testing::TestWithParam<Part> {};

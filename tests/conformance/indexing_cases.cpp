@@ -95,13 +95,50 @@ OpCase indexing_case(OpKind kind) {
   return out;
 }
 
+OpCase scatter_case() {
+  OpCase out{.kind = OpKind::scatter, .precision = Precision::exact, .calls = {}};
+  for (const ScatterMode mode :
+       {ScatterMode::set, ScatterMode::add, ScatterMode::mul, ScatterMode::min, ScatterMode::max}) {
+    const bool is_sum = mode == ScatterMode::add || mode == ScatterMode::mul;
+    const Values values = mode == ScatterMode::mul ? Values::near_one : Values::apart;
+    for (const Named& named : points()) {
+      const bool is_small = named.whole.element_count() < kSmall;
+      for (const DType index : {DType::i32, DType::i64}) {
+        // Large shapes and both types of index concern the sort, which all modes share.
+        if ((index == DType::i32 || mode > ScatterMode::add) && !is_small) {
+          continue;
+        }
+        if (index == DType::i32 && mode != ScatterMode::set) {
+          continue;
+        }
+        out.calls.push_back(
+            {.inputs = {{.shape = named.whole, .values = values},
+                        {.shape = named.index,
+                         .values = Values::places,
+                         .bound = named.whole[named.axis],
+                         .dtype = index},
+                        {.shape = named.index, .values = values}},
+             .outputs = {{.shape = named.whole,
+                          .dtype = {},
+                          .precision = is_sum ? Precision::sum : Precision::exact}},
+             .attributes = bytes_of(ScatterAttributes{.axis = named.axis, .mode = mode}),
+             .length = kInOrder * static_cast<double>(named.index[named.axis] + 1),
+             .term = 2,
+             .dtypes = is_sum ? kNumberTypes : DtypeMask{0xffff}});
+      }
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<OpCase> indexing_cases() {
   return {indexing_case(OpKind::gather),
           indexing_case(OpKind::index_select),
           indexing_case(OpKind::scatter_add),
-          indexing_case(OpKind::index_add)};
+          indexing_case(OpKind::index_add),
+          scatter_case()};
 }
 
 }  // namespace hearth::conformance

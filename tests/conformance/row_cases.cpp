@@ -57,8 +57,10 @@ OpCase backward(OpKind kind, Values y) {
   return out;
 }
 
-OpCase scan_case() {
-  OpCase out{.kind = OpKind::cumsum, .precision = Precision::sum, .calls = {}};
+OpCase scan_case(OpKind kind) {
+  const bool is_exact = kind == OpKind::cummax || kind == OpKind::cummin;
+  const Values usual = kind == OpKind::cumprod ? Values::near_one : Values::apart;
+  OpCase out{.kind = kind, .precision = is_exact ? Precision::exact : Precision::sum, .calls = {}};
   const auto call = [&](const Shape& shape,
                         int axis,
                         Values values,
@@ -74,15 +76,17 @@ OpCase scan_case() {
     }
   };
   for_each_axis([&](const Shape& shape, int axis, double) {
-    call(shape, axis, Values::apart, kNumberTypes);
+    call(shape, axis, usual, is_exact ? 0xffff : kNumberTypes);
     call(shape, axis, Values::with_nan, kFloatTypes);
-    call(shape, axis, Values::extremes, kNarrowTypes, DType::i64);
+    if (!is_exact) {
+      call(shape, axis, Values::extremes, kNarrowTypes, DType::i64);
+    }
   });
   call({13, 11}, 0, Values::extremes, kIntegerTypes);
   call({13, 11}, 1, Values::extremes, kIntegerTypes);
   call({37}, 0, Values::special, kFloatTypes);
-  call({3, 5003}, 1, Values::apart, kNumberTypes);  // a line that is split, and lines side by side
-  call({2503, 5}, 0, Values::apart, kNumberTypes);
+  call({3, 5003}, 1, usual, kNumberTypes);  // a line that is split, and lines side by side
+  call({2503, 5}, 0, usual, kNumberTypes);
   return out;
 }
 
@@ -162,7 +166,10 @@ std::vector<OpCase> row_cases() {
       backward(OpKind::log_softmax_backward, Values::exponents),
       loss_case(),
       loss_backward_case(),
-      scan_case(),
+      scan_case(OpKind::cumsum),
+      scan_case(OpKind::cumprod),
+      scan_case(OpKind::cummax),
+      scan_case(OpKind::cummin),
       topk_case(),
   };
 }

@@ -83,6 +83,7 @@ std::vector<OpCase> unary_cases() {
       unary(OpKind::ceil, Precision::exact, Values::quarters),
       unary(OpKind::round, Precision::exact, Values::quarters),
       unary(OpKind::trunc, Precision::exact, Values::quarters),
+      unary(OpKind::atan, Precision::function, Values::wide),
       dropout_case(),
   };
 }

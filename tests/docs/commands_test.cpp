@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 const std::set<std::string, std::less<>> kOrdinary{"build/program",
                                                    "cat",
                                                    "cd",
+                                                   "curl",
                                                    "export",
                                                    "git",
                                                    "head",

@@ -20,8 +20,8 @@ struct Outcome {
 /// A running program, with its output in a pipe.
 class Program final {
  public:
-  /// Starts `name`, one of examples/; errors go to the pipe of the output. `address_bytes`: the
-  /// limit of the address space (ulimit -v); 0: no limit.
+  /// Starts `name`, one of examples/ or of bench/; errors go to the pipe of the output.
+  /// `address_bytes`: the limit of the address space (ulimit -v); 0: no limit.
   Program(const std::string& name,
           const std::vector<std::string>& arguments,
           std::int64_t address_bytes = 0);
@@ -31,6 +31,8 @@ class Program final {
 
   /// Reads until the output holds `text`; returns false if the output ends before.
   [[nodiscard]] bool wait_for(const std::string& text);
+  /// What wait_for() has read and forget_output() has not dropped.
+  [[nodiscard]] const std::string& output() const noexcept { return text_; }
   /// Makes later wait_for() calls ignore the output so far.
   void forget_output() { text_.clear(); }
   void send(int signal) const;

@@ -99,6 +99,10 @@ std::vector<Bytes> op_trace_seeds() {
   const std::uint32_t picked = table_rows.op(
       OpKind::gather, {words, places}, {DType::f32, {2, 2}}, AxisAttributes{.axis = 1});
   table_rows.op(OpKind::scatter_add, {picked, places}, words_spec, AxisAttributes{.axis = 1});
+  table_rows.op(OpKind::scatter,
+                {words, places, picked},
+                words_spec,
+                ScatterAttributes{.axis = 1, .mode = ScatterMode::max});
   all.push_back(with_head(table_rows.trace()));
   OpTraceBuilder heads;
   const TensorSpec head{DType::f32, {2, 3, 2}};

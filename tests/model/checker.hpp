@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/base/testing/fiber.hpp"
+#include "runtime/base/fibers/fiber.hpp"
 #include "view.hpp"
 
 namespace hearth::model {

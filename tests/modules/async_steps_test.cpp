@@ -1,7 +1,15 @@
 // Optimizers on an asynchronous device: steps are submitted before the host knows whether earlier
 // ones happen, and the counts are right.
+#include <hearth/modules/adadelta.hpp>
+#include <hearth/modules/adagrad.hpp>
+#include <hearth/modules/lamb.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/lion.hpp>
+#include <hearth/modules/muon.hpp>
+#include <hearth/modules/nadam.hpp>
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/radam.hpp>
+#include <hearth/modules/rms_prop.hpp>
 #include <hearth/modules/training_state.hpp>
 
 #include <hearth/runtime/autodiff.hpp>
@@ -97,6 +105,14 @@ std::vector<Optimizer> optimizers() {
   all.emplace_back(Sgd({.learning_rate = 0.1, .momentum = 0.9, .nesterov = true}));
   all.emplace_back(Adam({.learning_rate = 0.1, .weight_decay = 0.1}));
   all.emplace_back(AdamW({.learning_rate = 0.1, .groups = groups}));
+  all.emplace_back(RmsProp({.learning_rate = 0.1, .momentum = 0.5, .centered = true}));
+  all.emplace_back(Adagrad({.learning_rate = 0.1, .rate_decay = 0.5}));
+  all.emplace_back(Adadelta({}));
+  all.emplace_back(RAdam({.learning_rate = 0.1, .beta2 = 0.7}));
+  all.emplace_back(NAdam({.learning_rate = 0.1}));
+  all.emplace_back(Lion({.learning_rate = 0.1}));
+  all.emplace_back(Lamb({.learning_rate = 0.1, .groups = groups}));
+  all.emplace_back(Muon({.learning_rate = 0.1, .groups = groups}));
   return all;
 }
 

@@ -1,7 +1,11 @@
-// BatchNorm2d, and the pending updates of running statistics beside the gradients.
+// BatchNorm1d, BatchNorm2d and BatchNorm3d, and the pending updates of running statistics beside
+// the gradients.
 #include <hearth/modules/activations.hpp>
+#include <hearth/modules/batch_norm1d.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/batch_norm3d.hpp>
 #include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/freeze_weights.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/modules/sgd.hpp>
 
@@ -12,6 +16,7 @@
 
 #include <cmath>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -145,6 +150,124 @@ TEST(BatchNorm2d, RefusesOtherShapesAndTypes) {
   EXPECT_THROW(BatchNorm2d({.channels = 0}, test.cpu), ArgumentError);
   EXPECT_THROW(BatchNorm2d({.channels = 1, .momentum = 2}, test.cpu), ArgumentError);
   EXPECT_EQ(updates.size(), 0U);
+}
+
+// ---- BatchNorm1d and BatchNorm3d ----
+
+struct NormByLoops {
+  std::vector<double> values;
+  std::vector<double> means;      // of each channel
+  std::vector<double> variances;  // of each channel; they divide by count - 1
+};
+
+// x [n, channels, ...] normalised by loops over its elements, without epsilon.
+NormByLoops normalised(const Tensor& x) {
+  NormByLoops result{.values = x.to_vector<double>(), .means = {}, .variances = {}};
+  const auto channels = static_cast<std::size_t>(x.size(1));
+  const std::size_t inner = result.values.size() / channels / static_cast<std::size_t>(x.size(0));
+  const auto channel_of = [&](std::size_t i) { return i / inner % channels; };
+  const auto count = static_cast<double>(result.values.size() / channels);
+  std::vector<double> squares(channels);
+  result.means.resize(channels);
+  for (std::size_t i = 0; i < result.values.size(); ++i) {
+    result.means[channel_of(i)] += result.values[i] / count;
+  }
+  for (std::size_t i = 0; i < result.values.size(); ++i) {
+    result.values[i] -= result.means[channel_of(i)];
+    squares[channel_of(i)] += result.values[i] * result.values[i];
+  }
+  for (std::size_t i = 0; i < result.values.size(); ++i) {
+    result.values[i] /= std::sqrt(squares[channel_of(i)] / count);
+  }
+  for (const double sum : squares) {
+    result.variances.push_back(sum / (count - 1));
+  }
+  return result;
+}
+
+// In training, then in evaluation with the statistics of that batch.
+template <class Layer>
+void expect_normalised(Layer layer, const Tensor& x) {
+  const NormByLoops want = normalised(x);
+  StateUpdates updates;
+  EXPECT_THAT(layer.forward(x, Mode::train, updates).template to_vector<double>(),
+              Pointwise(DoubleNear(1e-12), want.values));
+  updates.commit(layer).get();
+  EXPECT_THAT(layer.running_mean.template to_vector<double>(),
+              Pointwise(DoubleNear(1e-12), want.means));
+  EXPECT_THAT(layer.running_variance.template to_vector<double>(),
+              Pointwise(DoubleNear(1e-12), want.variances));
+  const auto count = static_cast<double>(x.element_count() / x.size(1));
+  const Tensor evaluated = layer.forward(x, Mode::eval) * std::sqrt(count / (count - 1));
+  EXPECT_THAT(evaluated.template to_vector<double>(), Pointwise(DoubleNear(1e-12), want.values));
+  freeze_weights(layer);
+  EXPECT_TRUE(all_equal(layer.forward(x, Mode::train), layer.forward(x, Mode::eval)));
+}
+
+TEST(BatchNorm1d, NormalisesVectorsAndSequences) {
+  TestRuntime test;
+  Generator generator(3);
+  const BatchNormConfig config{.channels = 3, .epsilon = 0, .momentum = 1};
+  for (const Shape& shape : {Shape{7, 3}, Shape{5, 3, 4}, Shape{1, 3, 2}, Shape{2, 3, 1}}) {
+    const Tensor x = random_normal(test.reference, shape, generator, 2, 3, DType::f64);
+    expect_normalised(BatchNorm1d(config, test.reference, DType::f64), x);
+    const BatchNormConfig plain{.channels = 3, .epsilon = 0, .momentum = 1, .affine = false};
+    expect_normalised(BatchNorm1d(plain, test.reference, DType::f64), x);
+  }
+}
+
+TEST(BatchNorm3d, NormalisesVolumes) {
+  TestRuntime test;
+  Generator generator(3);
+  const Tensor x = random_normal(test.reference, {2, 3, 2, 3, 5}, generator, 2, 3, DType::f64);
+  expect_normalised(
+      BatchNorm3d({.channels = 3, .epsilon = 0, .momentum = 1}, test.reference, DType::f64), x);
+}
+
+TEST(BatchNorm1d, IsBatchNorm2dOfOneRowAndKeepsWideStatistics) {
+  TestRuntime test;
+  Generator generator(4);
+  const Tensor x = random_normal(test.cpu, {6, 2, 5}, generator, 1, 2, DType::bf16);
+  const BatchNorm1d flat({.channels = 2}, test.cpu, DType::bf16);
+  const BatchNorm2d image({.channels = 2}, test.cpu, DType::bf16);
+  EXPECT_EQ(flat.running_mean.dtype(), DType::f32);
+  StateUpdates updates;
+  const Tensor got = flat.forward(x, Mode::train, updates);
+  EXPECT_EQ(got.dtype(), DType::bf16);
+  const Tensor want = squeeze(image.forward(unsqueeze(x, 2), Mode::train, updates), 2);
+  EXPECT_TRUE(all_equal(got, want));
+}
+
+TEST(BatchNorm1d, RefusesOtherShapesAndTypes) {
+  TestRuntime test;
+  const BatchNorm1d flat({.channels = 3}, test.cpu);
+  const BatchNorm3d volume({.channels = 3}, test.cpu);
+  StateUpdates updates;
+  const auto text = [&](const auto& layer, const Tensor& x, Mode mode) {
+    try {
+      (void)layer.forward(x, mode, updates);
+    } catch (const ArgumentError& error) {
+      return error.error().text;
+    }
+    return std::string("nothing thrown");
+  };
+  EXPECT_EQ(text(flat, ones(test.cpu, {2, 3, 4, 4}), Mode::eval),
+            "BatchNorm1d: needs f32[n, 3] or f32[n, 3, length], got f32[2, 3, 4, 4]");
+  EXPECT_EQ(text(flat, ones(test.cpu, {1, 3}), Mode::train),
+            "BatchNorm1d: needs f32[n, 3] or f32[n, 3, length] with two values a channel or more, "
+            "got f32[1, 3]");
+  EXPECT_EQ(text(volume, ones(test.cpu, {2, 3, 4, 4}), Mode::eval),
+            "BatchNorm3d: needs f32[n, 3, depth, height, width], got f32[2, 3, 4, 4]");
+  EXPECT_THAT(text(flat, ones(test.cpu, {2, 3}, DType::f16), Mode::eval),
+              HasSubstr("got f16[2, 3]"));
+  EXPECT_THAT(text(flat, ones(test.cpu, {3}), Mode::eval), HasSubstr("got f32[3]"));
+  EXPECT_EQ(flat.forward(ones(test.cpu, {0, 3}), Mode::eval).shape(), (Shape{0, 3}));
+  try {
+    (void)BatchNorm3d({.channels = 0}, test.cpu);
+    FAIL();
+  } catch (const ArgumentError& error) {
+    EXPECT_THAT(error.error().text, HasSubstr("BatchNorm3d: needs 1 or more channels"));
+  }
 }
 
 TEST(StateUpdates, LeaveTheBuffersOfAFailedPass) {

@@ -273,6 +273,15 @@ TEST_F(Checkpoint, FloatsTakeTheModelsTypeWhenTold) {
             saved.inner.weight.to(DType::bf16).to(DType::f32).to_vector<float>());
 }
 
+TEST_F(Checkpoint, IntegersAreNotConvertedToFloats) {
+  const auto path = folder.path() / "weights.safetensors";
+  Classifier whole = make(test.cpu, 1);
+  whole.inner.weight = ones(test.cpu, whole.inner.weight.shape(), DType::i32);
+  save_weights(whole, path);
+  Classifier model = make(test.cpu, 2);
+  EXPECT_THROW(load_weights(model, path, {.cast = true}), FileError);
+}
+
 TEST_F(Checkpoint, AModelThatDoesNotFitStaysAsItWas) {
   const auto path = folder.path() / "weights.safetensors";
   save_weights(make(test.cpu, 1), path);

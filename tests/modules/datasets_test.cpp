@@ -367,6 +367,10 @@ TEST_F(ImageFolderTest, PassesByWhatOtherProgramsLeave) {
   write("dog/b.jpg", picture, true);
   const std::vector<std::string> others{".ipynb_checkpoints/a-checkpoint.png",
                                         "__MACOSX/cat/._a.png",
+                                        "@eaDir/a.png",
+                                        "@Recycle/a.png",
+                                        "$RECYCLE.BIN/a.png",
+                                        "lost+found/a.png",
                                         ".git/x.png",
                                         "top.png",
                                         "cat/._a.png",
@@ -383,16 +387,23 @@ TEST_F(ImageFolderTest, PassesByWhatOtherProgramsLeave) {
   ::testing::internal::CaptureStderr();
   const ImageFolder data(folder.path());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("2 images in 2 classes; 11 other entries are skipped, the first is " +
-                        (folder.path() / ".DS_Store").string()));
+              HasSubstr("2 images in 2 classes; 15 other entries are skipped, the first is " +
+                        (folder.path() / "$RECYCLE.BIN").string()));
   EXPECT_THAT(data.classes(), ElementsAre("cat", "dog"));
   EXPECT_EQ(data.size(), 2);
-  EXPECT_EQ(data.skipped().size(), 11U);
+  EXPECT_EQ(data.skipped().size(), 15U);
   EXPECT_THAT(values<std::int64_t>(data.read(Numbers{0, 1}).targets), ElementsAre(0, 1));
   const ImageFolder given(folder.path(), {.classes = {"dog", "cat"}});
   EXPECT_EQ(given.size(), 2) << "what is passed by is no unknown class";
   const ImageFolder asked(folder.path(), {.classes = {".git", "cat", "dog"}});
   EXPECT_EQ(asked.size(), 3) << "a hidden one that is named is a class";
+}
+
+TEST_F(ImageFolderTest, RefusesAClassThatIsGivenTwice) {
+  EXPECT_THAT(refusal([&] {
+                ImageFolder data(folder.path(), {.classes = {"cat", "dog", "cat"}});
+              }),
+              HasSubstr("the class 'cat' is given twice"));
 }
 
 TEST_F(ImageFolderTest, AClassOfHiddenFilesAloneIsEmpty) {

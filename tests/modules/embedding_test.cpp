@@ -94,6 +94,62 @@ TEST(Embedding, IsTheSameAfterSavingAndLoading) {
   EXPECT_EQ(loaded.weight.to_vector<float>(), saved.weight.to_vector<float>());
 }
 
+TEST(Embedding, TheRowOfPaddingStaysZero) {
+  TestRuntime test;
+  Generator generator(1);
+  for (const std::int64_t padding : {1, -3}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Embedding layer({.count = 4, .width = 2, .padding_idx = padding}, test.cpu, generator, dtype);
+      EXPECT_EQ(layer.padding_idx, 1);
+      const Tensor index = Tensor::from<std::int64_t>(test.cpu, {1, 3, 1, 0}, {2, 2});
+      EXPECT_EQ(sum(abs(layer.forward(index)[{0, 0}])).item(), 0);
+      EXPECT_GT(sum(abs(layer.forward(index)[{0, 1}])).item(), 0);
+      Adam optimizer({.learning_rate = 0.1});
+      for (int step = 0; step < 3; ++step) {
+        auto [loss, gradients] = value_and_grad(
+            layer, [&](const Embedding& m) { return sum(square(m.forward(index) - 1)); });
+        static_cast<void>(loss);
+        const std::vector<float> rows = gradients[0].to(DType::f32).to_vector<float>();
+        EXPECT_THAT(std::vector<float>(rows.begin() + 2, rows.begin() + 4), ElementsAre(0, 0));
+        EXPECT_NE(rows[6], 0);
+        EXPECT_NE(rows[0], 0);
+        static_cast<void>(optimizer.step(layer, std::move(gradients)));
+      }
+      EXPECT_EQ(sum(abs(layer.weight[1])).item(), 0);
+    }
+  }
+}
+
+// Look-ups return what the row holds, tracked or not: a file may have other values in it.
+TEST(Embedding, ReadsTheRowOfPaddingThatAFileGave) {
+  TestRuntime test;
+  Generator generator(1);
+  Embedding layer({.count = 3, .width = 2, .padding_idx = 0}, test.cpu, generator);
+  layer.weight = Tensor::from(test.cpu, {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 6.0F}, {3, 2});
+  const Tensor index = Tensor::from<std::int64_t>(test.cpu, {0, 2});
+  EXPECT_THAT(layer.forward(index).to_vector<float>(), ElementsAre(1, 2, 5, 6));
+  const auto [loss, gradients] =
+      value_and_grad(layer, [&](const Embedding& m) { return sum(m.forward(index)); });
+  EXPECT_EQ(loss.item(), 14);
+  EXPECT_THAT(gradients[0].to_vector<float>(), ElementsAre(0, 0, 0, 0, 1, 1));
+  const Embedding plain({.count = 3, .width = 2}, test.cpu, generator);
+  EXPECT_FALSE(plain.padding_idx.has_value());
+}
+
+TEST(Embedding, RefusesAPaddingThatIsNoRow) {
+  TestRuntime test;
+  Generator generator(1);
+  for (const std::int64_t padding : {4, -5}) {
+    try {
+      (void)Embedding({.count = 4, .width = 2, .padding_idx = padding}, test.cpu, generator);
+      FAIL();
+    } catch (const ArgumentError& error) {
+      EXPECT_THAT(error.error().text, HasSubstr("Embedding: padding_idx"));
+      EXPECT_THAT(error.error().text, HasSubstr("is no row of 4"));
+    }
+  }
+}
+
 // Predicts the next word of a text: the rows that embed words also score them.
 struct NextWord {
   Embedding words;

@@ -5,6 +5,7 @@
 
 #include <hearth/runtime/ops.hpp>
 
+#include <cfenv>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -183,8 +184,22 @@ TEST(ConfusionMatrix, FiguresOfTwoClassesFollowFromItsCounts) {
             " 1 | 10 40\n");
 }
 
+TEST(ConfusionMatrix, AClassWithoutExamplesCountsInTheMeanOfAllClasses) {
+  ConfusionMatrix matrix(3);
+  matrix.add(0, 0, 3);
+  matrix.add(1, 1, 2);
+  EXPECT_DOUBLE_EQ(matrix.macro_f1(), 2.0 / 3);
+}
+
 TEST(ConfusionMatrix, WithoutExamplesThereIsNoAccuracy) {
   const ConfusionMatrix matrix(3);
+#ifdef __GLIBC__
+  std::feclearexcept(FE_ALL_EXCEPT);
+  feenableexcept(FE_INVALID);  // a program that is stopped by each invalid operation
+  static_cast<void>(matrix.accuracy());
+  static_cast<void>(matrix.macro_f1());
+  fedisableexcept(FE_INVALID);
+#endif
   EXPECT_TRUE(std::isnan(matrix.accuracy()));
   EXPECT_TRUE(std::isnan(matrix.macro_f1()));
   EXPECT_EQ(matrix.precision(2), 0);

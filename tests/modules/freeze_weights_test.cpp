@@ -350,6 +350,20 @@ TEST(FreezeWeights, AnAverageOfWhatIsUnfrozenIsTheOneOfItsValues) {
   EXPECT_NEAR(average.applied_to(net).body.weight.to_vector<float>()[0], before + 8.0 / 15, 1e-5);
 }
 
+// In bf16 a share of 1/100 of a step from 1 to 2 would be lost.
+TEST(FreezeWeights, AnAverageThatBeginsLaterIsKeptInF32) {
+  const TestRuntime test;
+  Net net = to_dtype(make_net(test.cpu), DType::bf16);
+  freeze_weights(net.body);
+  WeightAverage average(0.99);
+  average.update(net);
+  unfreeze_weights(net.body);
+  average.update(net);
+  for (const NamedTensor& each : named_tensors(average)) {
+    EXPECT_EQ(each.tensor.dtype(), DType::f32) << each.name;
+  }
+}
+
 TEST(FreezeWeights, ATrainingGoesOnWithTheSameStepsFromItsFile) {
   const TestRuntime test;
   const TemporaryFolder folder;

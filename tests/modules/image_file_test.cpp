@@ -232,6 +232,15 @@ TEST(ImageFile, TransparencyIsMeasuredInTheSamples) {
   const RawPng wide{
       .width = 1, .depth = 16, .colour_type = 4, .samples = sixteen_bits({0, 0x8080})};
   EXPECT_THAT(pixels(wide, 1), ElementsAre(127));
+  // 123.17 and 250.55 of 255; of samples that were rounded to 8 bits first, 124 and 250 would come.
+  const RawPng between{.width = 2,
+                       .depth = 16,
+                       .colour_type = 4,
+                       .samples = sixteen_bits({28676, 60241, 3335, 1206})};
+  EXPECT_THAT(pixels(between, 1), ElementsAre(123, 251));
+  const RawPng tinted{
+      .width = 1, .depth = 16, .colour_type = 6, .samples = sixteen_bits({28676, 28676, 0, 60241})};
+  EXPECT_THAT(pixels(tinted, 3), ElementsAre(123, 123, 21));
   RawPng key{.width = 3, .samples = {100, 101, 99}, .chunks = {{"tRNS", big_endian(100, 2)}}};
   EXPECT_THAT(pixels(key, 1), ElementsAre(255, 101, 99));
   key = {.width = 2,  // the transparent colour differs only in its last bits

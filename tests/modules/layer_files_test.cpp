@@ -1,12 +1,17 @@
 // Layers of each kind, written to a file and read into others of the same sizes.
+#include <hearth/modules/batch_norm1d.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/batch_norm3d.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/conv1d.hpp>
 #include <hearth/modules/group_norm.hpp>
 #include <hearth/modules/gru.hpp>
+#include <hearth/modules/identity.hpp>
 #include <hearth/modules/lstm.hpp>
 #include <hearth/modules/padding.hpp>
 #include <hearth/modules/pooling.hpp>
+#include <hearth/modules/rnn.hpp>
+#include <hearth/modules/sequential.hpp>
 
 #include "test_runtime.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -53,18 +58,25 @@ TEST_F(LayerFiles, KeepRecurrentLayers) {
   const RecurrentConfig config{.in = 2, .hidden = 3, .layers = 2, .bidirectional = true};
   expect_kept(Lstm(config, test.cpu, generator), Lstm(config, test.cpu, generator), {1, 4, 2});
   expect_kept(Gru(config, test.cpu, generator), Gru(config, test.cpu, generator), {1, 4, 2});
+  const Rnn::Config plain{.in = 2, .hidden = 3, .layers = 2, .bidirectional = true};
+  expect_kept(Rnn(plain, test.cpu, generator), Rnn(plain, test.cpu, generator), {1, 4, 2});
 }
 
 TEST_F(LayerFiles, KeepWeightsAndRunningStatisticsOfNorms) {
-  BatchNorm2d trained({.channels = 2}, test.cpu);
-  const Tensor x = random_normal(test.cpu, {4, 2, 3, 3}, generator, 3, 2);
-  StateUpdates updates;
-  (void)trained.forward(x, Mode::train, updates);
-  updates.commit(trained).get();
-  trained.weight = *trained.weight * 2;
-  expect_kept(trained, BatchNorm2d({.channels = 2}, test.cpu), [&](const BatchNorm2d& layer) {
-    return layer.forward(x, Mode::eval);
-  });
+  const auto check = [&]<class Norm>(const Norm& fresh, const Shape& shape) {
+    Norm trained = fresh;
+    const Tensor x = random_normal(test.cpu, shape, generator, 3, 2);
+    StateUpdates updates;
+    (void)trained.forward(x, Mode::train, updates);
+    updates.commit(trained).get();
+    trained.weight = *trained.weight * 2;
+    expect_kept(trained, fork(fresh, test.cpu), [&](const Norm& layer) {
+      return layer.forward(x, Mode::eval);
+    });
+  };
+  check(BatchNorm1d({.channels = 2}, test.cpu), {4, 2});
+  check(BatchNorm2d({.channels = 2}, test.cpu), {4, 2, 3, 3});
+  check(BatchNorm3d({.channels = 2}, test.cpu), {4, 2, 3, 1, 2});
   GroupNorm norm({.groups = 2, .channels = 4}, test.cpu);
   norm.bias = *norm.bias + 1;
   expect_kept(norm, GroupNorm({.groups = 2, .channels = 4}, test.cpu), {2, 4, 3});
@@ -82,12 +94,26 @@ TEST_F(LayerFiles, NameTheirTensors) {
               ElementsAre("weight", "bias", "running_mean", "running_variance"));
   EXPECT_THAT(names(BatchNorm2d({.channels = 1, .affine = false}, test.cpu)),
               ElementsAre("running_mean", "running_variance"));
+  EXPECT_THAT(names(BatchNorm1d({.channels = 1}, test.cpu)),
+              ElementsAre("weight", "bias", "running_mean", "running_variance"));
+  EXPECT_TRUE(names(Identity{}).empty());
+  EXPECT_THAT(names(Rnn({.in = 1, .hidden = 1, .bias = false}, test.cpu, generator)),
+              ElementsAre("layers.0.input_weight", "layers.0.hidden_weight"));
   EXPECT_THAT(names(Gru({.in = 1, .hidden = 1}, test.cpu, generator)),
               ElementsAre("layers.0.input_weight",
                           "layers.0.hidden_weight",
                           "layers.0.input_bias",
                           "layers.0.hidden_bias"));
   EXPECT_EQ(parameter_count(BatchNorm2d({.channels = 5}, test.cpu)), 10);
+}
+
+TEST_F(LayerFiles, AnIdentityReturnsItsInput) {
+  const Tensor x = random_normal(test.cpu, {2, 3}, generator);
+  EXPECT_TRUE(all_equal(Identity{}.forward(x), x));
+  const Tensor index = zeros(test.cpu, {4}, DType::i64);
+  EXPECT_EQ(Identity{}.forward(index).dtype(), DType::i64);
+  EXPECT_TRUE(all_equal(Sequential(Identity{}, Identity{}).forward(x), x));
+  EXPECT_THROW((void)Identity{}.forward(1.0), ArgumentError);
 }
 
 TEST_F(LayerFiles, AreOfSizesThatFit) {

@@ -190,6 +190,61 @@ TEST_F(OnnxFiles, HoldSmallIntegersAndWrapThem) {
   EXPECT_THAT(results.at("y").tensor().to_vector<std::int32_t>(), ElementsAre(65'534, 2));
 }
 
+// u64 is held as i64, whose sign a shift right would move in; all bits of u16 lie in an i32.
+TEST_F(OnnxFiles, WorkOnTheBitsOfUnsignedIntegers) {
+  constexpr std::int64_t kU64 = 13;
+  constexpr std::int64_t kU16 = 4;
+  const OnnxModel model = load(
+      {.nodes = {onnx_node("BitShift", {"a", "b"}, {"y"}, {onnx_attribute("direction", "RIGHT")}),
+                 onnx_node("BitShift", {"a", "b"}, {"l"}, {onnx_attribute("direction", "LEFT")}),
+                 onnx_node("BitwiseNot", {"c"}, {"n"}),
+                 onnx_node("BitwiseXor", {"n", "c"}, {"z"})},
+       .initialisers = {},
+       .inputs = {onnx_value("a", {4}, kU64),
+                  onnx_value("b", {4}, kU64),
+                  onnx_value("c", {2}, kU16)},
+       .outputs = {onnx_value("y", {4}, kU64),
+                   onnx_value("l", {4}, kU64),
+                   onnx_value("n", {2}, kU16),
+                   onnx_value("z", {2}, kU16)}},
+      18);
+  const Tensor a = Tensor::from(devices.cpu, std::vector<std::int64_t>{-1, -2, 40, -1});
+  const Tensor b = Tensor::from(devices.cpu, std::vector<std::int64_t>{60, 0, 3, 64});
+  const Tensor c = Tensor::from(devices.cpu, std::vector<std::int32_t>{0, 65'534});
+  OnnxValues results = model.run({{"a", a}, {"b", b}, {"c", c}});
+  EXPECT_THAT(results.at("y").tensor().to_vector<std::int64_t>(), ElementsAre(15, -2, 5, 0));
+  EXPECT_THAT(results.at("l").tensor().to_vector<std::int64_t>(),
+              ElementsAre(std::int64_t{-1} * (std::int64_t{1} << 60), -2, 320, 0));
+  EXPECT_THAT(results.at("n").tensor().to_vector<std::int32_t>(), ElementsAre(65'535, 1));
+  EXPECT_THAT(results.at("z").tensor().to_vector<std::int32_t>(), ElementsAre(65'535, 65'535));
+}
+
+// A row's index outside its axis must not name an element of another row.
+TEST_F(OnnxFiles, ScatterNdByEveryReductionAndInsideTheAxesOnly) {
+  constexpr std::int64_t kI64 = 7;
+  const auto run = [&](const std::string& reduction, std::vector<std::int64_t> index) {
+    const OnnxModel model = load(
+        {.nodes = {onnx_node(
+             "ScatterND", {"x", "i", "u"}, {"y"}, {onnx_attribute("reduction", reduction)})},
+         .initialisers = {},
+         .inputs = {onnx_value("x", {2, 2}), onnx_value("i", {2, 2}, kI64), onnx_value("u", {2})},
+         .outputs = {onnx_value("y", {2, 2})}},
+        18);
+    const Tensor x = Tensor::from(devices.cpu, std::vector<float>{1, 2, 3, 4}, {2, 2});
+    const Tensor u = Tensor::from(devices.cpu, std::vector<float>{5, -6});
+    const Tensor i = Tensor::from(devices.cpu, std::move(index), {2, 2});
+    OnnxValues results = model.run({{"x", x}, {"i", i}, {"u", u}});
+    return results.at("y").tensor().to_vector<float>();
+  };
+  const std::vector<std::int64_t> index{0, 1, 0, -1};  // one element, twice
+  EXPECT_THAT(run("none", index), ElementsAre(1, -6, 3, 4));
+  EXPECT_THAT(run("add", index), ElementsAre(1, 1, 3, 4));
+  EXPECT_THAT(run("mul", index), ElementsAre(1, -60, 3, 4));
+  EXPECT_THAT(run("max", index), ElementsAre(1, 5, 3, 4));
+  EXPECT_THAT(run("min", index), ElementsAre(1, -6, 3, 4));
+  EXPECT_THROW(static_cast<void>(run("none", {0, 2, 1, 1})), DeviceError);
+}
+
 TEST_F(OnnxFiles, NameNodeOpAndRuleInErrors) {
   const OnnxModel model = load(small_network());
   try {
@@ -282,6 +337,34 @@ TEST_F(OnnxFiles, ReadWeightsFromTheirFolderOnly) {
   EXPECT_THAT(problem("weights.bin"), HasSubstr("has 8 bytes"));
 }
 
+TEST(OnnxReport, GivesTheReasonWhyRequestsDoNotShareABatch) {
+  const auto port = [](const std::string& name, std::vector<std::string> dims) {
+    return OnnxPort{.name = name, .type = OnnxType::f32, .dims = std::move(dims), .has_rank = true};
+  };
+  OnnxReport report;
+  EXPECT_EQ(report.why_no_rows(), "the graph has no inputs");
+  report.inputs = {port("x", {"batch", "3"})};
+  report.outputs = {port("y", {"batch"})};
+  EXPECT_EQ(report.why_no_rows(), "");
+  EXPECT_EQ(report.why_not_served(), "");
+  EXPECT_THAT(report.to_string(), HasSubstr("served in batches\n"));
+  report.outputs = {port("y", {"n"})};
+  EXPECT_EQ(report.why_no_rows(), "axis 0 is 'batch' in input 'x' and 'n' in result 'y'");
+  report.outputs = {port("y", {"?"})};
+  EXPECT_EQ(report.why_no_rows(), "axis 0 of result 'y' is ? in the file");
+  report.inputs.push_back(port("rate", {}));
+  EXPECT_EQ(report.why_no_rows(), "input 'rate' has no axes");
+  report.inputs = {port("x", {"1", "3"})};
+  EXPECT_THAT(report.to_string(),
+              HasSubstr("served one request at a time: axis 0 of input 'x' is 1 in the file\n"));
+  report.inputs[0].has_rank = false;
+  EXPECT_EQ(report.why_no_rows(), "input 'x' has no stated axes");
+  report.inputs[0].type = OnnxType::string;
+  EXPECT_EQ(report.why_not_served(),
+            "input 'x' is a tensor of string: only tensors of numbers and bools are served");
+  EXPECT_THAT(report.to_json(), HasSubstr("only tensors of numbers"));
+}
+
 TEST_F(OnnxFiles, ListEveryProblemAtOnce) {
   const ProtoBytes endless = onnx_graph({.nodes = {onnx_node("Neg", {"nowhere"}, {"r"})},
                                          .initialisers = {},
@@ -293,7 +376,7 @@ TEST_F(OnnxFiles, ListEveryProblemAtOnce) {
       .nodes = {onnx_node("Nothing", {"x"}, {"a"}, {}, "one"),
                 onnx_node("Nothing", {"x"}, {"a2"}, {}, "two"),
                 onnx_node("Nothing", {"x"}, {"b"}, {}, "three", "some.domain"),
-                onnx_node("Atan", {"x"}, {"c"}),
+                onnx_node("MaxRoiPool", {"x", "w"}, {"c"}),
                 onnx_node("Cast", {"x"}, {"d"}, {onnx_attribute("to", std::int64_t{14})}),
                 onnx_node("Pad", {"x", "p"}, {"e"}, {onnx_attribute("mode", "spiral")}),
                 onnx_node("Conv", {"x", "w"}, {"f"}, {onnx_attribute("auto_pad", "MAYBE")}),
@@ -306,7 +389,8 @@ TEST_F(OnnxFiles, ListEveryProblemAtOnce) {
                            onnx_graph_attribute("else_branch", endless)}),
                 onnx_node("Add", {"x", "j2"}, {"j1"}),
                 onnx_node("Add", {"x", "j1"}, {"j2"}),
-                onnx_node("ScatterND", {"x", "p", "x"}, {"k"}),
+                onnx_node(
+                    "ScatterND", {"x", "p", "x"}, {"k"}, {onnx_attribute("reduction", "spiral")}),
                 onnx_node("Sum",
                           {"a", "a2", "b", "c", "d", "e", "f", "g", "h", "i", "j2", "k", "complex"},
                           {"y"})},
@@ -329,7 +413,7 @@ TEST_F(OnnxFiles, ListEveryProblemAtOnce) {
   EXPECT_THAT(find("Nothing", "").names, ElementsAre("one", "two"));
   EXPECT_EQ(find("Nothing", "some.domain").count, 1);
   EXPECT_THAT(find("Gelu", "").reason, HasSubstr("from opset 20"));
-  EXPECT_THAT(find("Atan", "").help, HasSubstr("atan"));
+  EXPECT_THAT(find("MaxRoiPool", "").help, HasSubstr("RoiAlign"));
   try {
     static_cast<void>(load_onnx(file, devices.cpu));
     FAIL() << "a file with problems was loaded";

@@ -22,6 +22,7 @@ namespace hearth {
 namespace {
 
 using namespace hearth::testing;  // NOLINT: the helpers of tests
+using ::testing::HasSubstr;
 using Function = Tensor (*)(const Tensor& x);
 
 // A model without weights.
@@ -52,6 +53,10 @@ const std::vector<NamedFunction>& float_functions() {
       {"sin", [](const Tensor& x) { return sin(x); }},
       {"cos", [](const Tensor& x) { return cos(x); }},
       {"tanh", [](const Tensor& x) { return tanh(x); }},
+      {"atan", [](const Tensor& x) { return atan(x); }},
+      {"atan2", [](const Tensor& x) { return atan2(x, slice(x, 2, {.step = -1})); }},
+      {"asin", [](const Tensor& x) { return asin(x / 2.0); }},
+      {"acos", [](const Tensor& x) { return acos(x / 2.0); }},
       {"erf", [](const Tensor& x) { return erf(x); }},
       {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
       {"recip", [](const Tensor& x) { return recip(abs(x) + 1.0); }},
@@ -160,6 +165,15 @@ const std::vector<NamedFunction>& number_functions() {
       {"scatter_add",
        [](const Tensor& x) { return scatter_add(x, 2, cast(x > 0, DType::i64), x); }},
       {"one_hot", [](const Tensor& x) { return one_hot(cast(x > 0, DType::i64), 3); }},
+      {"scatter", [](const Tensor& x) { return scatter(x, 2, cast(x > 0, DType::i64), x * 2); }},
+      {"scatter of products",
+       [](const Tensor& x) {
+         return scatter(x, 2, cast(x > 0, DType::i64), x, {.mode = ScatterMode::mul});
+       }},
+      {"scatter of the largest",
+       [](const Tensor& x) {
+         return scatter(x, 2, cast(x > 0, DType::i64), x + 1, {.mode = ScatterMode::max});
+       }},
   };
   return kFunctions;
 }
@@ -217,6 +231,48 @@ TEST_F(OnnxSaveOps, OfNumbersAreEqual) {
       expect_same({each.function}, dtype, tolerance(Precision::rounded, dtype));
     }
   }
+}
+
+TEST_F(OnnxSaveOps, OfBitsAreEqual) {
+  const std::vector<NamedFunction> functions{
+      {"and", [](const Tensor& x) { return bitwise_and(x, 6); }},
+      {"or", [](const Tensor& x) { return bitwise_or(x, 1); }},
+      {"xor", [](const Tensor& x) { return bitwise_xor(x, x * 3); }},
+      {"not", [](const Tensor& x) { return ~x; }},
+      {"of bools", [](const Tensor& x) { return bitwise_xor(x > 0, x > 2); }}};
+  for (const DType dtype : {DType::i64, DType::i32}) {
+    for (const NamedFunction& each : functions) {
+      SCOPED_TRACE(std::string(each.name) + " of " + std::string(name(dtype)));
+      expect_same({each.function}, dtype, tolerance(Precision::rounded, dtype));
+    }
+  }
+  expect_same({[](const Tensor& x) { return shift_left(shift_right(x, 1), 3); }},
+              DType::u8,
+              tolerance(Precision::rounded, DType::u8));
+}
+
+// A scan is no sum unless it is one: nothing is written as another op.
+TEST_F(OnnxSaveOps, ThatOnnxLacksAreRefused) {
+  const auto refusal = [&](Function function, DType dtype) -> std::string {
+    try {
+      save_onnx(Called{function}, file, numbers(2, dtype));
+    } catch (const OnnxError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const std::vector<std::pair<std::string, Function>> scans{
+      {"cumprod", [](const Tensor& x) { return cumprod(x, 1); }},
+      {"cummax", [](const Tensor& x) { return cummax(x, 1); }},
+      {"cummin", [](const Tensor& x) { return cummin(x, 1); }}};
+  for (const auto& [name, function] : scans) {
+    const std::string text = refusal(function, DType::f32);
+    EXPECT_THAT(text, HasSubstr(name));
+    EXPECT_THAT(text, HasSubstr("no rule writes this op"));
+  }
+  EXPECT_THAT(refusal([](const Tensor& x) { return shift_left(x, 1); }, DType::i32),
+              HasSubstr("ONNX's BitShift takes no integers with a sign"));
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 TEST_F(OnnxSaveOps, AtTheEndsOfTheirRange) {

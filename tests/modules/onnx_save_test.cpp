@@ -8,25 +8,35 @@
 
 #include <hearth/modules/activations.hpp>
 #include <hearth/modules/adam.hpp>
+#include <hearth/modules/batch_norm1d.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/batch_norm3d.hpp>
 #include <hearth/modules/conv1d.hpp>
 #include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/conv3d.hpp>
+#include <hearth/modules/conv_transpose2d.hpp>
 #include <hearth/modules/dropout.hpp>
 #include <hearth/modules/embedding.hpp>
 #include <hearth/modules/flatten.hpp>
 #include <hearth/modules/group_norm.hpp>
 #include <hearth/modules/gru.hpp>
+#include <hearth/modules/identity.hpp>
+#include <hearth/modules/instance_norm.hpp>
 #include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/lora.hpp>
 #include <hearth/modules/lstm.hpp>
 #include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/onnx_model.hpp>
 #include <hearth/modules/padding.hpp>
 #include <hearth/modules/pooling.hpp>
 #include <hearth/modules/rms_norm.hpp>
+#include <hearth/modules/rnn.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/modules/state_updates.hpp>
+#include <hearth/modules/transformer_decoder_layer.hpp>
 #include <hearth/modules/transformer_encoder_layer.hpp>
+#include <hearth/modules/upsample.hpp>
 #include <hearth/runtime/autodiff.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/recording.hpp>
@@ -187,6 +197,50 @@ TEST_F(OnnxSave, WritesConvolutionsAndPools) {
   round_trip(AdaptiveAvgPool2d{{2, 3}}, random({2, 3, 8, 9}));
 }
 
+TEST_F(OnnxSave, WritesTransposedConvolutions) {
+  round_trip(ConvTranspose2d({.in = 4,
+                              .out = 6,
+                              .kernel = {3, 2},
+                              .stride = {2, 3},
+                              .padding = {1, 0},
+                              .output_padding = {1, 2},
+                              .groups = 2},
+                             devices.cpu,
+                             generator),
+             random({3, 4, 5, 3}));
+  round_trip(
+      ConvTranspose2d(
+          {.in = 2, .out = 3, .kernel = 2, .dilation = 2, .bias = false}, devices.cpu, generator),
+      random({2, 2, 3, 4}));
+}
+
+TEST_F(OnnxSave, WritesVolumesAndRows) {
+  round_trip(Conv3d({.in = 4,
+                     .out = 6,
+                     .kernel = {3, 2, 1},
+                     .stride = {1, 2, 1},
+                     .padding = {1, 0, 0},
+                     .groups = 2},
+                    devices.cpu,
+                    generator),
+             random({2, 4, 3, 5, 4}));
+  round_trip(MaxPool3d{{.kernel = {2, 3, 1}, .stride = 2, .padding = {1, 1, 0}}},
+             random({2, 2, 4, 5, 3}));
+  round_trip(AvgPool3d{{.kernel = 2}}, random({2, 2, 4, 5, 3}));
+  round_trip(MaxPool1d{{.kernel = 3, .stride = 2, .padding = 1}}, random({3, 2, 9}));
+  round_trip(AvgPool1d{{.kernel = 3}}, random({3, 2, 9}));
+}
+
+TEST_F(OnnxSave, WritesUpsample) {
+  const Tensor x = random({3, 2, 5, 4});
+  round_trip(Upsample{{.scale = 2}}, x);
+  round_trip(Upsample{{.size = {7, 3}, .mode = InterpolateMode::nearest_exact}}, x);
+  round_trip(Upsample{{.scale = {1.5, 2}, .mode = InterpolateMode::linear}}, x);
+  round_trip(Upsample{{.size = {9, 7}, .mode = InterpolateMode::cubic, .align_corners = true}}, x);
+  round_trip(Upsample{{.size = {2, 2}, .mode = InterpolateMode::linear, .antialias = true}},
+             random({2, 1, 12, 20}));
+}
+
 TEST_F(OnnxSave, WritesNorms) {
   using Ops = std::map<std::string, std::int64_t>;
   round_trip(LayerNorm({.shape = {7}}, devices.cpu), random({3, 5, 7}));
@@ -194,6 +248,7 @@ TEST_F(OnnxSave, WritesNorms) {
   round_trip(LayerNorm({.shape = {5, 7}}, devices.cpu), random({3, 5, 7}));
   round_trip(RmsNorm({.shape = {7}}, devices.cpu), random({3, 7}));
   round_trip(GroupNorm({.groups = 3, .channels = 6}, devices.cpu), random({3, 6, 5, 4}), 128);
+  round_trip(InstanceNorm({.channels = 6, .affine = true}, devices.cpu), random({3, 6, 5, 4}), 64);
 }
 
 TEST_F(OnnxSave, WritesTheStatisticsOfABatchNormThatTrained) {
@@ -216,6 +271,21 @@ TEST_F(OnnxSave, WritesTheStatisticsOfABatchNormThatTrained) {
   EXPECT_EQ(check_onnx(file).ops.count("BatchNormalization"), 1U);
 }
 
+TEST_F(OnnxSave, WritesABatchNormOfEachRankAsOneNode) {
+  const auto check = [&](auto norm, const Tensor& x) {
+    StateUpdates updates;
+    static_cast<void>(norm.forward(add(x, 2.0), Mode::train, updates));
+    updates.commit(norm).get();
+    round_trip(norm, x);
+    EXPECT_EQ(check_onnx(file).ops,
+              (std::map<std::string, std::int64_t>{{"BatchNormalization", 1}}));
+  };
+  check(BatchNorm1d({.channels = 3}, devices.cpu), random({8, 3}));
+  check(BatchNorm1d({.channels = 3, .affine = false}, devices.cpu), random({8, 3}));
+  check(BatchNorm1d({.channels = 3}, devices.cpu), random({8, 3, 5}));
+  check(BatchNorm3d({.channels = 3}, devices.cpu), random({8, 3, 2, 4, 5}));
+}
+
 TEST_F(OnnxSave, WritesFunctionsOfElements) {
   const Tensor x = random({4, 3, 5});
   round_trip(Relu(), x);
@@ -225,6 +295,14 @@ TEST_F(OnnxSave, WritesFunctionsOfElements) {
   round_trip(Silu(), x);
   round_trip(Tanh(), x);
   round_trip(Sigmoid(), x);
+  round_trip(Elu{.alpha = 0.5}, x);
+  round_trip(Selu(), x);
+  round_trip(Celu{.alpha = 2}, x);
+  round_trip(Softplus{.beta = 2}, x);
+  round_trip(Mish(), x);
+  round_trip(Hardsigmoid(), x);
+  round_trip(Hardswish(), x);
+  round_trip(Softsign(), x);
 }
 
 TEST_F(OnnxSave, WritesLayersThatOnlyMoveElements) {
@@ -241,6 +319,7 @@ TEST_F(OnnxSave, WritesEmbeddings) {
       Tensor::from(devices.cpu, std::vector<std::int64_t>{0, 3, 8, 1, 4, 4}, {3, 2});
   round_trip(Embedding({.count = 9, .width = 5}, devices.cpu, generator), places);
   EXPECT_EQ(check_onnx(file).inputs.at(0).type, OnnxType::i64);
+  round_trip(Embedding({.count = 9, .width = 5, .padding_idx = 0}, devices.cpu, generator), places);
 }
 
 TEST_F(OnnxSave, WritesAttentionAndTransformerLayers) {
@@ -248,6 +327,21 @@ TEST_F(OnnxSave, WritesAttentionAndTransformerLayers) {
              random({3, 5, 8}));
   round_trip(MultiHeadAttention({.width = 8, .heads = 4, .key_heads = 2}, devices.cpu, generator),
              random({3, 5, 8}));
+  for (const RotaryLayout layout : {RotaryLayout::half, RotaryLayout::interleaved}) {
+    round_trip(MultiHeadAttention({.width = 8,
+                                   .heads = 2,
+                                   .key_heads = 1,
+                                   .rotary = RotaryOptions{.layout = layout, .width = 2}},
+                                  devices.cpu,
+                                  generator),
+               random({3, 5, 8}));
+  }
+  round_trip(
+      TransformerEncoderLayer({.width = 8, .heads = 2, .activation = FeedForwardActivation::swiglu},
+                              devices.cpu,
+                              generator),
+      random({3, 5, 8}),
+      256);
   round_trip(
       TransformerEncoderLayer({.width = 8, .heads = 2, .norm_first = true}, devices.cpu, generator),
       random({3, 5, 8}),
@@ -259,7 +353,42 @@ TEST_F(OnnxSave, WritesRecurrentLayersForTheLengthOfTheExample) {
   round_trip(
       Gru({.in = 3, .hidden = 4, .layers = 2, .bidirectional = true}, devices.cpu, generator),
       random({3, 6, 3}));
+  round_trip(Rnn({.in = 3, .hidden = 4}, devices.cpu, generator), random({3, 6, 3}));
   EXPECT_THAT(check_onnx(file).inputs.at(0).dims, ElementsAre("batch", "6", "3"));
+}
+
+struct TextDecoder {
+  TransformerDecoderLayer layer;
+  [[nodiscard]] Tensor forward(const Tensor& x) const {
+    return layer.forward(x, x * 0.5, Mode::eval);
+  }
+  HEARTH_MODULE(TextDecoder, layer)
+};
+
+TEST_F(OnnxSave, WritesADecoderLayerAndAdapters) {
+  round_trip(TextDecoder{TransformerDecoderLayer(
+                 {.width = 8, .heads = 2, .norm_first = true}, devices.cpu, generator)},
+             random({3, 5, 8}),
+             256);
+  Lora lora(Linear({.in = 6, .out = 4}, devices.cpu, generator), {.rank = 2}, generator);
+  lora.lora_b = random({4, 2});
+  round_trip(lora, random({3, 6}));
+  round_trip(Sequential(Identity{}, Linear({.in = 6, .out = 4}, devices.cpu, generator)),
+             random({3, 6}));
+}
+
+TEST_F(OnnxSave, WritesTheLengthsOfSequencesAsAnInput) {
+  const Gru model({.in = 3, .hidden = 4, .bidirectional = true}, devices.cpu, generator);
+  const Tensor x = random({3, 6, 3});
+  const Tensor lengths = Tensor::from<std::int64_t>(devices.cpu, {6, 2, 4});
+  const auto forward = [](const Gru& gru, std::span<const Tensor> in) {
+    return gru.run(in[0], Mode::eval, {.lengths = in[1]}).output;
+  };
+  save_onnx(
+      model, file, {{.name = "x", .example = x}, {.name = "ends", .example = lengths}}, forward);
+  const Tensor others = Tensor::from<std::int64_t>(devices.cpu, {1, 5, 3});
+  const Tensor got = again().run({{"x", x}, {"ends", others}}).at("output").tensor();
+  expect_near(got, forward(model, std::vector{x, others}), DType::f32, 64);
 }
 
 TEST_F(OnnxSave, WritesSixteenBitModels) {
@@ -385,7 +514,8 @@ TEST_F(OnnxSave, WritesTiedWeightsOnce) {
 }
 
 TEST_F(OnnxSave, WritesNamedAxesOfAnySize) {
-  const TransformerEncoderLayer model({.width = 8, .heads = 2}, devices.cpu, generator);
+  const TransformerEncoderLayer model(
+      {.width = 8, .heads = 2, .rotary = RotaryOptions{}}, devices.cpu, generator);
   const auto forward = [](const TransformerEncoderLayer& net, std::span<const Tensor> x) {
     return net.forward(x[0], Mode::eval, {.causal = true});
   };

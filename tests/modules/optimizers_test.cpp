@@ -1,5 +1,7 @@
 #include <hearth/modules/adam.hpp>
+#include <hearth/modules/lamb.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/muon.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/sgd.hpp>
 
@@ -296,6 +298,8 @@ void expect_survives_poison(Chosen optimizer) {
 TEST(Optimizers, TrainOnAfterPoisonedStepsAsIfTheyHadNotBeen) {
   expect_survives_poison(Sgd({.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.5}));
   expect_survives_poison(Adam({.learning_rate = 0.1}));
+  expect_survives_poison(Lamb({.learning_rate = 0.1}));
+  expect_survives_poison(Muon({.learning_rate = 0.1}));
 }
 
 // Submits 1 to 4 are the first step's gradient and initial moments; 5 is the update. If any of the

@@ -3,9 +3,15 @@
 #include <hearth/modules/adam.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/csv.hpp>
+#include <hearth/modules/digits.hpp>
+#include <hearth/modules/image_dataset.hpp>
+#include <hearth/modules/image_folder.hpp>
 #include <hearth/modules/learning_rate_schedule.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/onnx_model.hpp>
 #include <hearth/modules/state_updates.hpp>
+#include <hearth/modules/table_encoder.hpp>
 #include <hearth/runtime/all.hpp>
 
 #include <gtest/gtest.h>
@@ -14,13 +20,21 @@
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #ifdef __x86_64__
 #include <xmmintrin.h>
 #endif
+
+#include "picture_files.hpp"
+#include "tests/base/temporary_folder.hpp"
+#include "tests/support/onnx_bytes.hpp"
 
 namespace hearth {
 namespace {
@@ -31,7 +45,7 @@ struct Net {
   Linear first;
   Linear last;
 
-  HEARTH_MODULE(first, last)
+  HEARTH_MODULE(Net, first, last)
 };
 
 std::vector<std::uint32_t> bits_of(const Tensor& x) {
@@ -133,6 +147,118 @@ TEST_F(ProgramEnvironment, StaysAsItWas) {
   EXPECT_EQ(std::fetestexcept(FE_ALL_EXCEPT & ~FE_INEXACT), FE_UNDERFLOW);
 }
 
+std::vector<float> values_of(const HostArray& array) {
+  const std::span<const float> values = array.values<float>();
+  return {values.begin(), values.end()};
+}
+
+// Numbers in braces, and those in expressions of the program.
+TEST_F(ProgramEnvironment, RoundsNoNumberOfAProgram) {
+  const Runtime runtime;
+  const Device device = runtime.device("cpu:0");
+  const auto tenths = [&](int rounding) {
+    std::fesetround(rounding);
+    std::feclearexcept(FE_ALL_EXCEPT);
+    const Tensor listed = Tensor::from(device, {0.1, -0.7, 1e-41}, {3});
+    const auto tenth = custom_op("tenth", [](auto t) { return t * 0.1; });
+    const Tensor computed = tenth(ones(device, {1}));
+    EXPECT_EQ(std::fetestexcept(FE_ALL_EXCEPT), 0) << rounding;
+    std::fesetround(FE_TONEAREST);
+    std::vector<std::uint32_t> bits = bits_of(listed);
+    const std::vector<std::uint32_t> more = bits_of(computed);
+    bits.insert(bits.end(), more.begin(), more.end());
+    return bits;
+  };
+  const std::vector<std::uint32_t> wanted{std::bit_cast<std::uint32_t>(0.1F),
+                                          std::bit_cast<std::uint32_t>(-0.7F),
+                                          std::bit_cast<std::uint32_t>(1e-41F),
+                                          std::bit_cast<std::uint32_t>(0.1F)};
+  for (const int rounding : {FE_TONEAREST, FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO}) {
+    EXPECT_EQ(tenths(rounding), wanted) << rounding;
+  }
+}
+
+// Pixels are scaled on the program's thread where no loader reads them.
+TEST_F(ProgramEnvironment, RoundsNoPixel) {
+  const std::vector<std::int64_t> first{0};
+  const TemporaryFolder folder;
+  testing::write_bytes(folder.path() / "a" / "1.png",
+                       testing::png_bytes(testing::plain_picture(2, 3, {99})));
+  const auto pixels = [&](int rounding) {
+    std::fesetround(rounding);
+    const ImageDataset digits(make_digits({.count = 1}), {.mean = 0.1307F, .deviation = 0.3081F});
+    const ImageFolder pictures(folder.path(),
+                               {.channels = 1, .mean = {0.1307F}, .deviation = {0.3081F}});
+    std::vector<float> all = values_of(digits.read(first).inputs);
+    const std::vector<float> more = values_of(pictures.read(first).inputs);
+    all.insert(all.end(), more.begin(), more.end());
+    std::fesetround(FE_TONEAREST);
+    return all;
+  };
+  const std::vector<float> plain = pixels(FE_TONEAREST);
+  EXPECT_EQ(pixels(FE_DOWNWARD), plain);
+  EXPECT_EQ(pixels(FE_UPWARD), plain);
+}
+
+// The C library rounds the numbers of a text by the program's setting.
+TEST_F(ProgramEnvironment, ReadsAnEncodersFile) {
+  const CsvTable table = parse_csv("a,y\n0.1,1.7\n0.33,2.9\n0.7,5.1\n");
+  const TableEncoder encoder(table, {.target = "y"});
+  const TemporaryFolder folder;
+  for (const int rounding : {FE_DOWNWARD, FE_UPWARD, FE_TOWARDZERO}) {
+    std::fesetround(rounding);
+    encoder.save(folder.path() / "encoder.json");
+    const TableEncoder read = TableEncoder::load(folder.path() / "encoder.json");
+    std::fesetround(FE_TONEAREST);
+    EXPECT_EQ(values_of(read.encode(table).examples().inputs),
+              values_of(encoder.encode(table).examples().inputs));
+  }
+}
+
+// Nodes whose operands are known are computed on the program's thread.
+TEST_F(ProgramEnvironment, RoundsNothingOfAnOnnxFile) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "model.onnx";
+  const testing::OnnxGraphParts parts{
+      .nodes = {testing::onnx_node("Div", {"a", "b"}, {"quotient"}),
+                testing::onnx_node("Resize",
+                                   {"x", "", "scales"},
+                                   {"large"},
+                                   {testing::onnx_attribute("mode", std::string_view("linear"))}),
+                testing::onnx_node("Add", {"large", "quotient"}, {"y"})},
+      .initialisers = {testing::onnx_tensor("a", {1}, {1}),
+                       testing::onnx_tensor("b", {1}, {3}),
+                       testing::onnx_tensor("scales", {4}, {1, 1, 1, 1.7F})},
+      .inputs = {testing::onnx_value("x", {1, 1, 1, 4})},
+      .outputs = {testing::onnx_value("y", {1, 1, 1, -1})}};
+  std::ofstream(file, std::ios::binary) << testing::onnx_file(parts, 17);
+  const Runtime runtime;
+  const Device device = runtime.device("cpu:0");
+  const Tensor x = Tensor::from(device, {0.1, 0.3, -0.7, 0.2}, {1, 1, 1, 4});
+  const auto run = [&](int rounding) {
+    std::fesetround(rounding);
+    const OnnxModel model = load_onnx(file, device);
+    const Tensor y = model.forward(x);
+    std::fesetround(FE_TONEAREST);
+    return bits_of(y);
+  };
+  const std::vector<std::uint32_t> plain = run(FE_TONEAREST);
+  EXPECT_EQ(run(FE_DOWNWARD), plain);
+  EXPECT_EQ(run(FE_UPWARD), plain);
+#ifdef __GLIBC__
+  testing::OnnxGraphParts strange = parts;
+  strange.initialisers[0] = testing::onnx_tensor("a", {1}, {0});
+  strange.initialisers[1] = testing::onnx_tensor("b", {1}, {0});
+  std::ofstream(file, std::ios::binary) << testing::onnx_file(strange, 17);
+  std::feclearexcept(FE_ALL_EXCEPT);
+  feenableexcept(FE_INVALID);
+  const OnnxModel model = load_onnx(file, device);
+  const Tensor y = model.forward(x);
+  fedisableexcept(FE_INVALID);
+  EXPECT_TRUE(std::isnan(y.to_vector<float>()[0]));
+#endif
+}
+
 #ifdef __x86_64__
 TEST_F(ProgramEnvironment, FlushesNoDenormalOfTheLibrarys) {
   constexpr unsigned kFlushAll = 0x8040;
@@ -161,6 +287,8 @@ TEST_F(ProgramEnvironment, OfSignalsDoesNotEndATrainingStep) {
   EXPECT_NE(strange.to_string().find("nan"), std::string::npos);
   EXPECT_EQ(cast(strange, DType::i32).to_vector<std::int32_t>().size(), 9U);
   EXPECT_TRUE(std::isnan(sum(strange * 0.0).item()));
+  Generator generator(1);
+  EXPECT_EQ(random_uniform(device, {9}, generator).to_vector<float>().size(), 9U);  // from 0 on
   EXPECT_EQ(fegetexcept(), kTrapped);
 }
 #endif

@@ -138,6 +138,11 @@ TEST_F(Recurrent, GoOnFromAState) {
   const GruResult gru_begin = gru.run(slice(x, 1, {.stop = 2}));
   const GruResult gru_end = gru.run(slice(x, 1, {.start = 2}), gru_begin.state);
   EXPECT_LT(max(abs(gru_end.state - gru.run(x).state)).item(), 1e-6);
+  const Gru deep({.in = 3, .hidden = 4, .layers = 3}, test.cpu, generator);
+  const GruResult deep_whole = deep.run(x);
+  const GruResult deep_begin = deep.run(slice(x, 1, {.stop = 2}));
+  const GruResult deep_end = deep.run(slice(x, 1, {.start = 2}), deep_begin.state);
+  EXPECT_LT(max(abs(deep_end.state - deep_whole.state)).item(), 1e-6);
 }
 
 TEST_F(Recurrent, WorkWithoutBiasesAndInNarrowTypes) {

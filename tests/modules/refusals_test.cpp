@@ -1,5 +1,6 @@
 // Errors of modules: each one names the calling line and, if there is one, the parameter.
 #include <hearth/modules/adam.hpp>
+#include <hearth/modules/batch_norm1d.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/conv1d.hpp>
@@ -9,13 +10,16 @@
 #include <hearth/modules/gru.hpp>
 #include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/lora.hpp>
 #include <hearth/modules/lstm.hpp>
 #include <hearth/modules/metrics.hpp>
 #include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/rms_norm.hpp>
+#include <hearth/modules/rnn.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/modules/training_state.hpp>
+#include <hearth/modules/transformer_decoder_layer.hpp>
 #include <hearth/modules/transformer_encoder_layer.hpp>
 #include <hearth/modules/weight_average.hpp>
 
@@ -118,6 +122,11 @@ TEST(Refusals, ALayerIsCalledByItsNameWhateverOpsItIsMadeOf) {
   const BatchNorm2d batch_norm({.channels = 2}, test.cpu);
   const Lstm lstm({.in = 4, .hidden = 3}, test.cpu, generator);
   const Gru gru({.in = 4, .hidden = 3}, test.cpu, generator);
+  const Rnn rnn({.in = 4, .hidden = 3}, test.cpu, generator);
+  const BatchNorm1d flat_norm({.channels = 2}, test.cpu);
+  const TransformerDecoderLayer decoder({.width = 4, .heads = 2}, test.cpu, generator);
+  const Tensor memory = zeros(test.cpu, {2, 3, 4});
+  const Lora lora(linear, {}, generator);
   const MultiHeadAttention attention({.width = 4, .heads = 2}, test.cpu, generator);
   const TransformerEncoderLayer encoder({.width = 4, .heads = 2}, test.cpu, generator);
   const auto expect_named = [&](const std::string& name, const Shape& shape, const auto& forward) {
@@ -138,8 +147,15 @@ TEST(Refusals, ALayerIsCalledByItsNameWhateverOpsItIsMadeOf) {
   expect_named("GroupNorm", {2, 4, 3}, of(group_norm));
   expect_named(
       "BatchNorm2d", {2, 2, 3, 3}, [&](const Arg& x) { return batch_norm.forward(x, Mode::eval); });
+  expect_named(
+      "BatchNorm1d", {2, 2, 3}, [&](const Arg& x) { return flat_norm.forward(x, Mode::eval); });
+  expect_named("Lora", {2, 4}, [&](const Arg& x) { return lora.forward(x, Mode::eval); });
+  expect_named("TransformerDecoderLayer", {2, 3, 4}, [&](const Arg& x) {
+    return decoder.forward(x, memory, Mode::eval);
+  });
   expect_named("Lstm", {2, 3, 4}, [&](const Arg& x) { return lstm.run(x).output; });
   expect_named("Gru", {2, 3, 4}, [&](const Arg& x) { return gru.run(x).output; });
+  expect_named("Rnn", {2, 3, 4}, [&](const Arg& x) { return rnn.run(x).output; });
   expect_named("MultiHeadAttention", {2, 3, 4}, of(attention));
   expect_named("TransformerEncoderLayer", {2, 3, 4}, [&](const Arg& x) {
     return encoder.forward(x, Mode::eval);

@@ -452,6 +452,17 @@ TEST_F(Safetensors, ReadsEveryFormThatTheFormatAllows) {
   EXPECT_EQ(odd.tensor("w", test.cpu).item(), 1.5F);
   EXPECT_EQ(odd.tensor("none", test.cpu).shape(), (Shape{0, 3}));
   EXPECT_EQ(odd.tensor("a", test.cpu).item<std::int8_t>(), -1);
+  // The length's first byte is that of a text: 123 is '{'. The name's end does not matter.
+  const std::filesystem::path other = folder.path() / "weights.bin";
+  std::filesystem::remove(other);
+  std::string padded = "{" + entry + "}";
+  padded.resize(123, ' ');
+  std::ofstream(other, std::ios::binary) << file_text(padded, one);
+  EXPECT_EQ(read_weights(other).entries().size(), 1U);
+  // A further member of an entry, of any kind.
+  write(file_text(
+      R"({"w":{"dtype":"F32","note":{"by":[{"a":[1]}]},"shape":[1],"data_offsets":[0,4]}})", one));
+  EXPECT_EQ(SafetensorsFile::read(path).tensor("w", test.cpu).item(), 1.5F);
   write(file_text("{}", ""));
   EXPECT_TRUE(SafetensorsFile::read(path).entries().empty());
 }

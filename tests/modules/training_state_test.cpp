@@ -128,6 +128,28 @@ class TrainingState : public ::testing::Test {
   TemporaryFolder folder;
 };
 
+TEST_F(TrainingState, EachGeneratorComesBackAtItsPlace) {
+  const TestRuntime test;
+  Network network = make_network(test.cpu);
+  Optimizer optimizer = Sgd({.learning_rate = 0.1});
+  std::vector<Generator> generators{Generator(3), Generator(3), Generator(4)};
+  for (std::size_t i = 0; i < generators.size(); ++i) {
+    for (std::size_t draw = 0; draw < i; ++draw) {
+      static_cast<void>(random_normal(test.cpu, {5}, generators[i]));
+    }
+  }
+  save_training(network,
+                optimizer,
+                {.cursor = {}, .generators = generators, .notes = {}},
+                file("state.safetensors"));
+  const TrainingProgress loaded = load_training(network, optimizer, file("state.safetensors"));
+  ASSERT_EQ(loaded.generators.size(), 3U);
+  for (std::size_t i = 0; i < generators.size(); ++i) {
+    EXPECT_EQ(loaded.generators[i].seed(), generators[i].seed()) << i;
+    EXPECT_EQ(loaded.generators[i].counter(), generators[i].counter()) << i;
+  }
+}
+
 TEST_F(TrainingState, ARunThatStoppedAnywhereEndsWithTheBitsOfOneThatDidNot) {
   const TestRuntime test;
   Training whole(test.cpu, test.runtime);

@@ -14,7 +14,9 @@
 #include "training_support.hpp"
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -92,6 +94,23 @@ struct Digits {
   ImageDataset train{make_digits({.count = 64})};
   ImageDataset test{make_digits({.count = 30, .first = 64})};
   TrainerOptions options;
+};
+
+/// Captures the output of a run.
+class Console {
+ public:
+  [[nodiscard]] ConsoleOptions options() const {
+    return {.style = ConsoleStyle::plain, .out = file_.get()};
+  }
+  [[nodiscard]] std::string text() const {
+    std::rewind(file_.get());
+    std::string all(4096, '\0');
+    all.resize(std::fread(all.data(), 1, all.size(), file_.get()));
+    return all;
+  }
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{std::tmpfile(), std::fclose};
 };
 
 inline std::string text_of(const std::filesystem::path& file) {

@@ -4,9 +4,11 @@
 #include "tests/base/temporary_folder.hpp"
 
 #include <hearth/modules/idx.hpp>
+#include <hearth/modules/linear.hpp>
 #include <hearth/modules/metrics.hpp>
 #include <hearth/modules/safetensors.hpp>
 #include <hearth/parallel/inproc_collective.hpp>
+#include <hearth/parallel/model_server.hpp>
 #include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/base/manual_executor.hpp>
 #include <hearth/runtime/stream.hpp>
@@ -92,6 +94,28 @@ void use_a_stream_twice(const Device& device, detail::Executor& executor) {
       ->join();
   if (seen) {
     throw_error(seen);
+  }
+}
+
+// A server whose only forward pass waits has room for one more request.
+void ask_too_much(const Runtime& runtime, const Device& device) {
+  Generator generator(1);
+  Promise<void> door;
+  const Pending<void> opened = door.pending();
+  ModelServer<Linear> server(runtime,
+                             freeze(Linear({.in = 3, .out = 2}, device, generator)),
+                             {.max_batch = 1, .max_waiting_rows = 1},
+                             [&](const Linear& linear, std::span<const Tensor> in) {
+                               opened.wait().value();
+                               return std::vector<Tensor>{linear.forward(in[0])};
+                             });
+  std::vector<Pending<Answer>> answers;
+  for (int i = 0; i < 3; ++i) {
+    answers.push_back(server.ask({{std::vector<float>{1, 2, 3}, {1, 3}}}));
+  }
+  door.set_value();
+  for (Pending<Answer>& answer : answers) {
+    static_cast<void>(answer.get());
   }
 }
 
@@ -189,6 +213,9 @@ void provoke(ErrorCode code) {
       static_cast<void>(SafetensorsFile::read(file));
       return;
     }
+    case ErrorCode::overloaded:
+      ask_too_much(runtime, here);
+      return;
     case ErrorCode::internal: {
       ManualExecutor deadlocked;
       deadlocked.run([] { detail::current_context().parker().park(Deadline::never()); });
@@ -200,7 +227,7 @@ void provoke(ErrorCode code) {
 TEST(ErrorCodes, EachHasANameASentenceAndAProgramThatMeetsIt) {
   std::set<std::string_view> names;
   std::set<std::string_view> sentences;
-  for (int number = 0; number <= static_cast<int>(ErrorCode::internal); ++number) {
+  for (int number = 0; number <= static_cast<int>(ErrorCode::overloaded); ++number) {
     const auto code = static_cast<ErrorCode>(number);
     EXPECT_TRUE(names.insert(name(code)).second) << name(code);
     EXPECT_TRUE(sentences.insert(describe(code)).second) << describe(code);

@@ -40,6 +40,14 @@ TEST(ShardBalance, FollowsTheSpeedOfDevicesBehindTheFirstStep) {
   EXPECT_TRUE(after(balance, 500, {24, 8}, {15ms, 60ms})) << "one became slower";
 }
 
+// Without a division the next look comes later.
+TEST(ShardBalance, LooksAgainSoonAfterADivision) {
+  ShardBalance balance;
+  balance.set_ranks({"a card", "a processor"});
+  EXPECT_TRUE(after(balance, 1 + ShardBalance::kSteps, {16, 16}, {10ms, 30ms}));
+  EXPECT_TRUE(after(balance, 1 + ShardBalance::kSteps, {24, 8}, {15ms, 60ms}));
+}
+
 TEST(ShardBalance, IsEvenAmongDevicesOfOneKindWhateverTheirTimes) {
   ShardBalance balance;
   balance.set_ranks({"a core", "a core"});

@@ -7,11 +7,11 @@
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/modules/dataset_views.hpp>
 
+#include <cfenv>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,23 +28,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsNan;
 using ::testing::Not;
-
-/// Captures the output of a run.
-class Console {
- public:
-  [[nodiscard]] ConsoleOptions options() const {
-    return {.style = ConsoleStyle::plain, .out = file_.get()};
-  }
-  [[nodiscard]] std::string text() const {
-    std::rewind(file_.get());
-    std::string all(4096, '\0');
-    all.resize(std::fread(all.data(), 1, all.size(), file_.get()));
-    return all;
-  }
-
- private:
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{std::tmpfile(), std::fclose};
-};
 
 /// A run of two epochs with metrics, in a folder.
 struct WatchedRun {
@@ -242,6 +225,28 @@ TEST(TrainerResume, WithAnotherFigureToWatchTheBestIsChosenAnew) {
   EXPECT_THAT(console.text(),
               HasSubstr("the run watched the metric accuracy, and watches the validation loss "
                         "now: the best epoch is chosen again"));
+}
+
+// The C library rounds the numbers of the state's text by the program's setting.
+TEST(TrainerResume, ReadsItsFiguresWhateverTheProgramRoundsTo) {
+  const TemporaryFolder folder;
+  WatchedRun run(folder.path() / "run");
+  const TrainingResult first = run.fit();
+  run.options.resume = true;
+  for (const int rounding : {FE_UPWARD, FE_DOWNWARD}) {
+    ++run.options.epochs;
+    std::fesetround(rounding);
+    const TrainingResult rest = run.fit();
+    std::fesetround(FE_TONEAREST);
+    for (std::size_t epoch = 0; epoch < first.history.epochs.size(); ++epoch) {
+      const EpochRecord& got = rest.history.epochs.at(epoch);
+      const EpochRecord& wanted = first.history.epochs[epoch];
+      EXPECT_EQ(got.train_loss, wanted.train_loss);
+      EXPECT_EQ(got.validation_loss, wanted.validation_loss);
+      EXPECT_EQ(got.metrics, wanted.metrics);
+      EXPECT_EQ(got.last_learning_rate, wanted.last_learning_rate);
+    }
+  }
 }
 
 TEST(TrainerResume, WhereThereIsNothingToResumeANewRunBegins) {

@@ -214,7 +214,8 @@ TEST_F(Layout, ExamplesStayShort) {
   }
 }
 
-// all.hpp includes every public header of its folder.
+// all.hpp includes every public header of its folder, except those of a target that hearth::hearth
+// does not link.
 TEST_F(Layout, TheHeadersForProgramsLeaveNothingOut) {
   const std::regex header(R"([\w/]+\.hpp\b)");
   for (const std::string folder : {"runtime", "modules", "parallel"}) {
@@ -240,7 +241,8 @@ TEST_F(Layout, TheHeadersForProgramsLeaveNothingOut) {
         }
         opening += line.substr(2);
       }
-      const bool is_internal = opening.find("eader-internal") != std::string::npos;
+      const bool is_internal = opening.find("eader-internal") != std::string::npos ||
+                               opening.find("arget of its own") != std::string::npos;
       const bool is_in = std::ranges::any_of(all->lines, [&](const std::string& line) {
         return included_path(line) == "<hearth/" + folder + "/" + file->name();
       });

@@ -10,6 +10,11 @@
 // oneTBB forks and joins inside the CPU kernels and runtime/base only; it is never a queue.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "source_tree.hpp"
 
 namespace hearth::repo {
@@ -117,6 +122,25 @@ TEST_F(Seam, OnlyBaseKnowsFibers) {
           above_base,
           {"boost/fiber", "boost/context", "boost::fibers", "boost::context", "boost::this_fiber"}),
       "");
+}
+
+// Sockets: the loops of fibers, and the HTTP server. Boost.Beast has one source.
+TEST_F(Seam, OnlyTheHttpServerKnowsAsioAndBeast) {
+  const auto without = [this](std::vector<std::string_view> known) {
+    return select(tree, [known = std::move(known)](const SourceFile& file) {
+      return is_library(file) && std::ranges::none_of(known, [&](std::string_view path) {
+               return file.path.starts_with(path);
+             });
+    });
+  };
+  EXPECT_EQ(find_tokens(without({"runtime/base/fibers/",
+                                 "parallel/serving/http/http_connection.",
+                                 "parallel/serving/http/http_server.cpp"}),
+                        {"boost/asio", "boost::asio"}),
+            "");
+  EXPECT_EQ(find_tokens(without({"parallel/serving/http/http_connection.cpp"}),
+                        {"boost/beast", "boost::beast"}),
+            "");
 }
 
 // A benchmark may wait for a device to fall asleep.

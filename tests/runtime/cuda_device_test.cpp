@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -56,6 +57,19 @@ TEST_F(CudaDeviceTest, TheVariableOpensItAndItComputesAsTheCpuDoes) {
   for (std::size_t i = 0; i < want.size(); ++i) {
     EXPECT_NEAR(got[i], want[i], 1e-5) << i;
   }
+}
+
+// A kernel's own function of float must not take the place of the library's of double.
+TEST_F(CudaDeviceTest, FunctionsOfDoubleAreExactBesideThoseOfFloat) {
+  RuntimeOptions options = one_cuda();
+  options.fusion = Fusion::on;
+  const Runtime runtime(options);
+  const Tensor x = full(runtime.device(), {4}, 0.25);
+  const Tensor wide = cast(x, DType::f64);
+  const Tensor tanhs = tanh(wide) + 0.0 * cast(tanh(x), DType::f64);
+  const Tensor erfs = erf(wide) + 0.0 * cast(erf(x), DType::f64);
+  EXPECT_NEAR(tanhs.to_vector<double>().front(), std::tanh(0.25), 1e-15);
+  EXPECT_NEAR(erfs.to_vector<double>().front(), std::erf(0.25), 1e-15);
 }
 
 TEST_F(CudaDeviceTest, AnAbsentNumberIsRefusedWithTheReason) {

@@ -168,6 +168,16 @@ TEST_F(CudaKernels, HaveDoublesAsCppHasThem) {
   EXPECT_NEAR(kernel({x}, {0}).item<float>(), 1.0, 1e-3);
 }
 
+// NVRTC leaves out textures and CUDA's own types where a text needs none, and defines this macro.
+TEST_F(CudaKernels, MayNameTheTypesOfCudasRuntime) {
+  const CustomKernel kernel = custom_op(mixed(R"(
+#ifdef __CUDACC_RTC_MINIMAL__
+#error no types of CUDA's runtime
+#endif
+void kernel() { set_y(ID, x(ID) + share); })"));
+  EXPECT_EQ(kernel({ones(device(), {1, 2})}, {2}).to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
 TEST_F(CudaKernels, AreRefusedWithoutATextAtOnce) {
   CustomKernelConfig config = mixed("");
   config.glsl.text = "void kernel() {}";

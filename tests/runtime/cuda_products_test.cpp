@@ -67,6 +67,23 @@ TEST_F(CudaProducts, RoundFactorsToTf32WhereTheProgramAllowsIt) {
   EXPECT_THAT(std::string(loose.device().description()), HasSubstr(", products of f32 by TF32"));
 }
 
+// An op that follows a product does not turn it into a kernel of Hearth.
+TEST_F(CudaProducts, RoundFactorsToTf32BeforeAnOpThatFollows) {
+  const Runtime loose(options(true));
+  const Tensor a = full(loose.device(), {512, 512}, 1.0 + static_cast<double>(kBits));
+  const Tensor b = ones(loose.device(), {512, 512});
+  EXPECT_EQ(relu(matmul(a, b) + 1.0).to_vector<float>().front(), 513.0F);
+}
+
+// The library multiplies the rows of all positions at once, as few as one has.
+TEST_F(CudaProducts, RoundFactorsOfABatchToTf32BeforeAnOpThatFollows) {
+  const Runtime loose(options(true));
+  const Tensor a = full(loose.device(), {512, 1, 512}, 1.0 + static_cast<double>(kBits));
+  const Tensor b = ones(loose.device(), {512, 512});
+  EXPECT_EQ(matmul(a, b).to_vector<float>().front(), 512.0F);
+  EXPECT_EQ(relu(matmul(a, b) + 1.0).to_vector<float>().front(), 513.0F);
+}
+
 // Kernels of Hearth multiply in f32, whatever the program allows.
 TEST_F(CudaProducts, KeepF32InSmallProductsAndOnOtherDevices) {
   const Runtime loose(options(true));

@@ -1,8 +1,10 @@
 // A runtime with only reference devices, which compute in f64 inside, so that tests of ops and
-// gradients compare with plain arithmetic. For tests of runtime/.
+// gradients compare with plain arithmetic; or with two devices of the kind that TESTED_DEVICE
+// names (tested_devices.hpp). For tests of runtime/.
 // Threads: the test's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,15 +16,18 @@
 #include <hearth/runtime/runtime.hpp>
 #include <hearth/runtime/tensor.hpp>
 
+#include "tests/support/tested_devices.hpp"
+
 namespace hearth::testing {
 
 class ReferenceTest : public ::testing::Test {
  protected:
   ReferenceTest()
-      : runtime_(RuntimeOptions{.devices = {{.name = "reference:0"}, {.name = "reference:1"}}}) {}
+      : names_(two_tested("reference")),
+        runtime_(RuntimeOptions{.devices = {{.name = names_[0]}, {.name = names_[1]}}}) {}
 
-  [[nodiscard]] Device device() const { return runtime_.device("reference:0"); }
-  [[nodiscard]] Device other_device() const { return runtime_.device("reference:1"); }
+  [[nodiscard]] Device device() const { return runtime_.device(names_[0]); }
+  [[nodiscard]] Device other_device() const { return runtime_.device(names_[1]); }
 
   [[nodiscard]] Tensor f64(const std::vector<double>& values, const Shape& shape) const {
     return Tensor::from(device(), values, shape);
@@ -53,6 +58,7 @@ class ReferenceTest : public ::testing::Test {
   }
 
  private:
+  std::array<std::string, 2> names_;
   Runtime runtime_;
 };
 

@@ -40,15 +40,23 @@ std::vector<Example> elementwise_examples() {
   for (int i = static_cast<int>(OpKind::cast); i <= static_cast<int>(OpKind::relu); ++i) {
     all.push_back({KernelExample(static_cast<OpKind>(i), {x}, {x})});
   }
-  for (const OpKind kind :
-       {OpKind::log1p, OpKind::expm1, OpKind::floor, OpKind::ceil, OpKind::round, OpKind::trunc}) {
+  for (const OpKind kind : {OpKind::log1p,
+                            OpKind::expm1,
+                            OpKind::floor,
+                            OpKind::ceil,
+                            OpKind::round,
+                            OpKind::trunc,
+                            OpKind::atan}) {
     all.push_back({KernelExample(kind, {x}, {x})});
   }
   all.push_back(
       {KernelExample(OpKind::dropout, {x}, {x}).with(RandomAttributes{.seed = 1, .a = 0})});
   all.push_back({KernelExample(OpKind::copy, {x}, {x})});
+  std::vector<OpKind> pairs{OpKind::atan2};
   for (int i = static_cast<int>(OpKind::add); i <= static_cast<int>(OpKind::greater_equal); ++i) {
-    const auto kind = static_cast<OpKind>(i);
+    pairs.push_back(static_cast<OpKind>(i));
+  }
+  for (const OpKind kind : pairs) {
     const DType dtype =
         op_info(kind).dtype_rule == DtypeRule::comparison ? DType::boolean : DType::f32;
     const auto result = [&](const Shape& shape) { return TensorSpec{dtype, shape}; };
@@ -60,6 +68,15 @@ std::vector<Example> elementwise_examples() {
     all.push_back({KernelExample(kind, {x}, {result({2, 3})})
                        .with(ScalarAttributes{.real = 2, .integer = 2})
                        .with(RecordFlag::scalar_lhs)});
+  }
+  for (int i = static_cast<int>(OpKind::bitwise_and); i <= static_cast<int>(OpKind::shift_right);
+       ++i) {
+    const TensorSpec row{DType::i32, {3}};
+    const TensorSpec bits{DType::i32, {2, 3}};
+    all.push_back(
+        {.call =
+             KernelExample(static_cast<OpKind>(i), {bits, row}, {bits}).with(ScalarAttributes{}),
+         .bound = 32});
   }
   all.push_back({KernelExample(OpKind::relu_backward, {x, x}, {x})});
   all.push_back({KernelExample(OpKind::where, {{DType::boolean, {3}}, f32({2, 1}), x}, {x})});
@@ -107,8 +124,9 @@ std::vector<Example> moving_examples() {
   for (const int axis : {0, 1}) {
     const TensorSpec x = f32({2, 3, 2});
     for (const int reverse : {0, 1}) {
-      add(KernelExample(OpKind::cumsum, {x}, {x})
-              .with(ScanAttributes{.axis = axis, .reverse = reverse}));
+      for (const OpKind kind : {OpKind::cumsum, OpKind::cumprod, OpKind::cummax, OpKind::cummin}) {
+        add(KernelExample(kind, {x}, {x}).with(ScanAttributes{.axis = axis, .reverse = reverse}));
+      }
     }
     const TensorSpec top = axis == 0 ? f32({1, 3, 2}) : f32({2, 2, 2});
     add(KernelExample(OpKind::topk, {x}, {top, {DType::i64, top.shape}})
@@ -200,6 +218,13 @@ std::vector<Example> indexing_examples() {
   add(OpKind::index_select, 1, {2, 3, 2}, {2}, {2, 2, 2});
   add(OpKind::index_add, 0, {4, 2}, {4}, {3, 2});
   add(OpKind::index_add, 1, {2, 2, 2}, {2}, {2, 3, 2});
+  for (const ScatterMode mode : {ScatterMode::set, ScatterMode::add, ScatterMode::mul}) {
+    const TensorSpec index{DType::i64, {2, 2}};
+    all.push_back(
+        {.call = KernelExample(OpKind::scatter, {f32({3, 4}), index, f32({2, 2})}, {f32({3, 4})})
+                     .with(ScatterAttributes{.axis = 0, .mode = mode}),
+         .bound = 3});
+  }
   return all;
 }
 

@@ -209,6 +209,14 @@ TEST(OpFacts, MayFailIsWhatTheReferenceDoesWithPositionsAndClasses) {
       EXPECT_EQ(may_fail(kind, static_cast<DType>(i)), accepts(kind, static_cast<DType>(i)));
     }
   }
+  const TensorSpec whole{DType::f32, {3}};
+  const KernelExample scatter =
+      KernelExample(OpKind::scatter, {whole, {DType::i64, {2}}, line}, {whole})
+          .with(ScatterAttributes{});
+  const Bytes three = bytes_of<float>({1, 2, 3});
+  EXPECT_TRUE(fails(scatter, {three, beyond, pair}));
+  EXPECT_FALSE(fails(scatter, {three, bytes_of<std::int64_t>({2, 0}), pair}));
+  EXPECT_TRUE(may_fail(OpKind::scatter, DType::boolean));
   for (const OpKind kind :
        {OpKind::cross_entropy, OpKind::cross_entropy_backward, OpKind::max_pool2d_backward}) {
     EXPECT_TRUE(may_fail(kind, DType::f32)) << name(kind);

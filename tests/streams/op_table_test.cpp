@@ -86,7 +86,8 @@ TEST(OpTable, TakesFloatsOnlyWhereTheRuleSaysSo) {
     if (info.dtype_rule == DtypeRule::same_float) {
       EXPECT_EQ(info.dtypes, floats) << info.name;
     }
-    EXPECT_EQ(info.dtypes & floats, floats) << info.name;
+    const bool is_of_bits = info.kind >= OpKind::bitwise_and && info.kind <= OpKind::shift_right;
+    EXPECT_EQ(info.dtypes & floats, is_of_bits ? 0 : floats) << info.name;
   }
 }
 
@@ -97,12 +98,13 @@ TEST(OpTable, SaysWhichKindsTakeBool) {
       names.insert(info.name);
     }
   }
-  EXPECT_EQ(
-      names,
-      (std::set<std::string_view>{
-          "full",    "cast",   "minimum",    "maximum", "equal",  "not_equal",   "where", "reshape",
-          "permute", "slice",  "expand",     "copy",    "concat", "sum",         "prod",  "max",
-          "min",     "cumsum", "expression", "custom",  "gather", "index_select"}));
+  EXPECT_EQ(names,
+            (std::set<std::string_view>{
+                "full",       "cast",    "minimum",     "maximum",      "equal",      "not_equal",
+                "where",      "reshape", "permute",     "slice",        "expand",     "copy",
+                "concat",     "sum",     "prod",        "max",          "min",        "cumsum",
+                "expression", "custom",  "gather",      "index_select", "scatter",    "cumprod",
+                "cummax",     "cummin",  "bitwise_and", "bitwise_or",   "bitwise_xor"}));
 }
 
 TEST(OpTable, SaysWhichArithmeticTakesIntegers) {
@@ -133,10 +135,12 @@ TEST(OpTable, KnowsTheSizeOfEachKindsAttributes) {
   EXPECT_EQ(op_info(OpKind::relu).attribute_size_bytes, 0);
 }
 
-TEST(OpTable, DifferentiatesNoBackwardKind) {
+// conv_transpose2d is the gradient of conv2d with respect to its input.
+TEST(OpTable, DifferentiatesNoOtherBackwardKind) {
   for (const OpInfo& info : op_table()) {
-    if (info.name.find("backward") != std::string_view::npos ||
-        info.op_class == OpClass::lifetime) {
+    const bool is_gradient = info.name.find("backward") != std::string_view::npos &&
+                             info.kind != OpKind::conv2d_backward_input;
+    if (is_gradient || info.op_class == OpClass::lifetime) {
       EXPECT_FALSE(info.differentiable) << info.name;
     }
   }
@@ -178,6 +182,17 @@ TEST(OpCost, OfAReductionFollowsItsInput) {
 
 TEST(OpCost, OfAScanIsOneFlopAnElement) {
   EXPECT_EQ(flops_of(TestOp(OpKind::cumsum), {f32({4, 8})}, {f32({4, 8})}), 32);
+  EXPECT_EQ(flops_of(TestOp(OpKind::cummax), {f32({4, 8})}, {f32({4, 8})}), 32);
+}
+
+TEST(OpCost, OfAScatterIsThatOfItsUpdates) {
+  const std::vector<TensorSpec> inputs{f32({4, 8}), {DType::i64, {3, 8}}, f32({3, 8})};
+  const auto flops = [&](ScatterMode mode) {
+    return flops_of(
+        {OpKind::scatter, ScatterAttributes{.axis = 0, .mode = mode}}, inputs, {f32({4, 8})});
+  };
+  EXPECT_EQ(flops(ScatterMode::set), 0);
+  EXPECT_EQ(flops(ScatterMode::max), 24);
 }
 
 TEST(OpCost, OfAMatmulIsTwoFlopsAProduct) {

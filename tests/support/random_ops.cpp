@@ -72,6 +72,7 @@ constexpr std::array kMaps{
     RandomOp{"cos", Family::map, For::smooth, [](Call& in) { return cos(in(0)); }},
     RandomOp{"tanh", Family::map, For::smooth, [](Call& in) { return tanh(in(0)); }},
     RandomOp{"erf", Family::map, For::smooth, [](Call& in) { return erf(in(0)); }},
+    RandomOp{"atan", Family::map, For::smooth, [](Call& in) { return atan(in(0)); }},
     RandomOp{"sigmoid", Family::map, For::smooth, [](Call& in) { return sigmoid(in(0)); }},
     RandomOp{"log1p", Family::map, For::smooth, [](Call& in) { return log1p(in.of(abs(in(0)))); }},
     RandomOp{"expm1", Family::map, For::smooth, [](Call& in) { return expm1(in.of(tanh(in(0)))); }},
@@ -104,14 +105,41 @@ constexpr std::array kMaps{
              }},
 };
 
+/// Bits of both in one integer type; shifts also by too many places.
+Tensor exact_bits(Call& in) {
+  const DType type = is_integer(in.dtype()) ? in.dtype() : DType::i32;
+  in.convert(0, type);
+  in.convert(1, type);
+  switch (in.pick(5)) {
+    case 0:
+      return bitwise_and(in(0), in(1));
+    case 1:
+      return bitwise_or(in(0), in(1));
+    case 2:
+      return bitwise_xor(in(0), in(1));
+    case 3:
+      return shift_left(in(0), in(1));
+    default:
+      return shift_right(in(0), in(1));
+  }
+}
+
+/// Away from the origin and from the jump of the angle.
+Tensor smooth_angle(Call& in) {
+  Tensor side = add(in.of(abs(in(1))), in.number(0.5));
+  return atan2(in(0), in.of(std::move(side)));
+}
+
 constexpr std::array kPairs{
     RandomOp{"add", Family::pair, For::both, [](Call& in) { return add(in(0), in(1)); }, 2},
     RandomOp{"sub", Family::pair, For::both, [](Call& in) { return sub(in(0), in(1)); }, 2},
     RandomOp{"minimum", Family::pair, For::both, [](Call& in) { return minimum(in(0), in(1)); }, 2},
     RandomOp{"maximum", Family::pair, For::both, [](Call& in) { return maximum(in(0), in(1)); }, 2},
     RandomOp{"mul", Family::pair, For::exact, [](Call& in) { return mul(in(0), in(1)); }, 2},
+    RandomOp{"bits", Family::pair, For::exact, exact_bits, 2},
     RandomOp{
         "greater", Family::pair, For::exact, [](Call& in) { return greater(in(0), in(1)); }, 2},
+    RandomOp{"atan2", Family::pair, For::smooth, smooth_angle, 2},
     RandomOp{"mul of tanh",
              Family::pair,
              For::smooth,
@@ -228,6 +256,25 @@ Tensor own_attention(Call& in) {
   return attention(in.keep(0), in.of(std::move(keys)), in(0), {.causal = in.pick(2) == 0});
 }
 
+/// The elements in reverse at places of which two are equal.
+Tensor scattered(Call& in) {
+  const int axis = any_axis(in);
+  const Shape shape = in.shape();
+  const double last = static_cast<double>(shape[axis] - 1);
+  Tensor places =
+      arange(in.tensor(0).device(), 0, static_cast<double>(shape[axis]), 1, DType::i64, in.loc());
+  places = maximum(in.of(std::move(places)), in.number(last > 0 ? 1 : 0));
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(shape.rank()), 1);
+  sizes[static_cast<std::size_t>(axis)] = shape[axis];
+  places = expand(in.of(reshape(in.of(std::move(places)), sizes)), shape);
+  constexpr std::array kModes{
+      ScatterMode::set, ScatterMode::min, ScatterMode::max, ScatterMode::add};
+  const int count = in.dtype() == DType::boolean ? 3 : 4;
+  const ScatterMode mode = kModes.at(static_cast<std::size_t>(in.pick(count)));
+  Tensor updates = slice(in.keep(0), axis, {.step = -1});
+  return scatter(in(0), axis, in.of(std::move(places)), in.of(std::move(updates)), {.mode = mode});
+}
+
 /// The largest elements along an axis, gathered by their indices.
 Tensor picked_largest(Call& in) {
   const int axis = any_axis(in);
@@ -310,6 +357,17 @@ constexpr std::array kFolds{
              Family::fold,
              For::smooth,
              [](Call& in) { return scaled(in, cumsum(in(0), any_axis(in)), 0.3); }},
+    RandomOp{"cumprod of tanh",
+             Family::fold,
+             For::smooth,
+             [](Call& in) { return cumprod(in.of(tanh(in(0))), any_axis(in)); }},
+    RandomOp{"running extreme",
+             Family::fold,
+             For::both,
+             [](Call& in) {
+               return in.pick(2) == 0 ? cummax(in(0), any_axis(in)) : cummin(in(0), any_axis(in));
+             }},
+    RandomOp{"scatter", Family::fold, For::both, scattered},
     RandomOp{"scaled sum",
              Family::fold,
              For::smooth,

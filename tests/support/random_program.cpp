@@ -107,7 +107,9 @@ void RandomProgram::spawn(std::size_t a) {
   ++running_;
   ++coverage_["thread"];
   if (nodes_[a].has_handle()) {
-    nodes_[a].tested.publish({kFile, line_of(a)});
+    // publish() waits for room, and another thread may drop the node's handle meanwhile.
+    const Tensor published = nodes_[a].tested;
+    published.publish({kFile, line_of(a)});
   }
   threads_.push_back(executor_->spawn({.name = "other"}, [this, a] {
     if (nodes_[a].has_handle()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 
 #include "host_machine_thread.hpp"
 
@@ -93,6 +94,23 @@ FN float abs(float x) {
 }
 FN double abs(double x) {
   return __builtin_fabs(x);
+}
+#define OF_MATH_LIBRARY(name) __builtin_##name
+FN float near_div(float a, float b) {
+  return a / b;
+}
+// A card refuses a store at another address than a multiple of its size.
+FN void store_words(void* to, std::initializer_list<uint> words) {
+  if (reinterpret_cast<std::uintptr_t>(to) % (words.size() * sizeof(uint)) != 0) {
+    __builtin_trap();
+  }
+  std::memcpy(to, words.begin(), words.size() * sizeof(uint));
+}
+FN void store_16(void* to, uint x, uint y, uint z, uint w) {
+  store_words(to, {x, y, z, w});
+}
+FN void store_8(void* to, uint x, uint y) {
+  store_words(to, {x, y});
 }
 FN float exp2(float x) {
   return __builtin_exp2f(x);

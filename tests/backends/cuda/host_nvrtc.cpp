@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +35,7 @@ std::string contents(const std::filesystem::path& path) {
 
 bool is_known(std::string_view option) {
   return option.starts_with("--gpu-architecture=sm_") || option == "--std=c++17" ||
-         option == "--fmad=false" || option == "-default-device";
+         option == "--fmad=false" || option == "-default-device" || option == "--minimal";
 }
 
 }  // namespace
@@ -80,6 +81,9 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int option_count, const cha
       return 5;
     }
   }
+  const bool is_minimal = std::any_of(options, options + option_count, [](std::string_view option) {
+    return option == "--minimal";
+  });
   char folder[] = "/tmp/hearth-host-nvrtc-XXXXXX";
   if (mkdtemp(folder) == nullptr) {
     return 1;
@@ -93,8 +97,9 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int option_count, const cha
           "LC_ALL=C " HEARTH_HOST_COMPILER
           " -shared -fPIC -O1 -std=c++17 -w -ffp-contract=off -fno-strict-aliasing -fno-gnu-unique "
           "-DHEARTH_MACHINE='\"" HEARTH_HOST_MACHINE "\"' ") +
-      (more == nullptr ? "" : more) + " -o " + (place / "kernel.so").string() + " " +
-      (place / "kernel.cpp").string() + " > " + (place / "log").string() + " 2>&1";
+      (is_minimal ? "-D__CUDACC_RTC_MINIMAL__ " : "") + (more == nullptr ? "" : more) + " -o " +
+      (place / "kernel.so").string() + " " + (place / "kernel.cpp").string() + " > " +
+      (place / "log").string() + " 2>&1";
   const int failed = std::system(command.c_str());
   program.log = contents(place / "log");
   if (failed == 0) {

@@ -9,23 +9,33 @@
 #include <vector>
 
 #include <hearth/modules/activations.hpp>
+#include <hearth/modules/batch_norm1d.hpp>
 #include <hearth/modules/batch_norm2d.hpp>
+#include <hearth/modules/batch_norm3d.hpp>
 #include <hearth/modules/conv1d.hpp>
 #include <hearth/modules/conv2d.hpp>
+#include <hearth/modules/conv3d.hpp>
+#include <hearth/modules/conv_transpose2d.hpp>
 #include <hearth/modules/dropout.hpp>
 #include <hearth/modules/embedding.hpp>
 #include <hearth/modules/flatten.hpp>
 #include <hearth/modules/group_norm.hpp>
 #include <hearth/modules/gru.hpp>
+#include <hearth/modules/identity.hpp>
+#include <hearth/modules/instance_norm.hpp>
 #include <hearth/modules/layer_norm.hpp>
 #include <hearth/modules/linear.hpp>
+#include <hearth/modules/lora.hpp>
 #include <hearth/modules/lstm.hpp>
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/multi_head_attention.hpp>
 #include <hearth/modules/padding.hpp>
 #include <hearth/modules/pooling.hpp>
 #include <hearth/modules/rms_norm.hpp>
+#include <hearth/modules/rnn.hpp>
+#include <hearth/modules/transformer_decoder_layer.hpp>
 #include <hearth/modules/transformer_encoder_layer.hpp>
+#include <hearth/modules/upsample.hpp>
 
 #include "header_text.hpp"
 
@@ -117,9 +127,23 @@ std::vector<LayerExample> layer_examples() {
                     "1-D convolution",
                     {.in = 3, .out = 5, .kernel = 7},
                     {{3, "in/groups"}, {5, "out"}, {7, "kernel"}}),
+      drawn<Conv3d>(
+          "Conv3d",
+          "3-D convolution of volumes",
+          {.in = 3, .out = 5, .kernel = {7, 11, 13}},
+          {{3, "in/groups"}, {5, "out"}, {7, "kernel[0]"}, {11, "kernel[1]"}, {13, "kernel[2]"}}),
+      drawn<ConvTranspose2d>("ConvTranspose2d",
+                             "transposed 2-D convolution, which enlarges images",
+                             {.in = 3, .out = 5, .kernel = {7, 11}},
+                             {{3, "in"}, {5, "out/groups"}, {7, "kernel[0]"}, {11, "kernel[1]"}}),
       plain("MaxPool2d", "the largest value of each window"),
       plain("AvgPool2d", "the mean of each window"),
+      plain("MaxPool1d", "the largest value of each window of a sequence"),
+      plain("AvgPool1d", "the mean of each window of a sequence"),
+      plain("MaxPool3d", "the largest value of each window of a volume"),
+      plain("AvgPool3d", "the mean of each window of a volume"),
       plain("AdaptiveAvgPool2d", "the means of a fixed number of windows"),
+      plain("Upsample", "resizes sequences, pictures or volumes"),
       plain("Pad1d", "padding at the ends of the last axis"),
       plain("Pad2d", "padding at the edges of an image"),
       constant<LayerNorm>("LayerNorm",
@@ -134,18 +158,47 @@ std::vector<LayerExample> layer_examples() {
                           "normalises each example's groups of channels to mean 0 and deviation 1",
                           {.channels = 3},
                           {{3, "channels"}}),
+      constant<BatchNorm1d>("BatchNorm1d",
+                            "normalises each channel of vectors or sequences over the batch",
+                            {.channels = 3},
+                            {{3, "channels"}}),
       constant<BatchNorm2d>("BatchNorm2d",
                             "normalises each channel to mean 0 and deviation 1 over the batch",
+                            {.channels = 3},
+                            {{3, "channels"}}),
+      constant<InstanceNorm>("InstanceNorm",
+                             "normalises each channel of each example to mean 0 and deviation 1",
+                             {.channels = 3, .affine = true, .track_running_stats = true},
+                             {{3, "channels"}}),
+      constant<BatchNorm3d>("BatchNorm3d",
+                            "normalises each channel of volumes over the batch",
                             {.channels = 3},
                             {{3, "channels"}}),
       plain("Relu", "x where it is above 0, else 0"),
       plain("LeakyRelu", "x where it is above 0, else slope·x"),
       plain("Gelu", "x·Φ(x)"),
       plain("Silu", "x·sigmoid(x)"),
+      plain("Elu", "x where it is above 0, else alpha·(exp(x) - 1)"),
+      plain("Selu", "elu with the scale and alpha of self-normalising networks"),
+      plain("Celu", "x where it is above 0, else alpha·(exp(x/alpha) - 1)"),
+      plain("Softplus", "log(1 + exp(beta·x))/beta"),
+      plain("Mish", "x·tanh(softplus(x))"),
+      plain("Hardsigmoid", "x/6 + 1/2, limited to [0, 1]"),
+      plain("Hardswish", "x·hardsigmoid(x)"),
+      plain("Softsign", "x/(1 + |x|)"),
       plain("Tanh", "tanh(x)"),
       plain("Sigmoid", "1/(1 + exp(-x))"),
       plain("Dropout", "in training, zeroes random elements and scales up the others"),
       plain("Flatten", "joins axes into one"),
+      plain("Identity", "returns its input"),
+      {"Lora",
+       "a frozen Linear with a trained low-rank change of its weight",
+       [](const Device& device) {
+         Generator generator(1);
+         const Linear base({.in = 3, .out = 5}, device, generator);
+         return tensors_of(Lora(base, {.rank = 2}, generator),
+                           {{3, "in"}, {5, "out"}, {2, "rank"}});
+       }},
       drawn<MultiHeadAttention>("MultiHeadAttention",
                                 "attention, with a cache of keys and values for generation",
                                 {.width = 4, .heads = 2},
@@ -155,6 +208,15 @@ std::vector<LayerExample> layer_examples() {
           "attention and two linear layers, with norms and residual sums",
           {.width = 4, .heads = 2, .inner = 7},
           {{4, "width"}, {12, "3·width"}, {7, "inner"}}),
+      drawn<TransformerDecoderLayer>(
+          "TransformerDecoderLayer",
+          "self-attention, attention to a memory and two linear layers, with norms and sums",
+          {.width = 4, .heads = 2, .inner = 7},
+          {{4, "width"}, {12, "3·width"}, {7, "inner"}}),
+      drawn<Rnn>("Rnn",
+                 "recurrent layer without gates",
+                 {.in = 3, .hidden = 5},
+                 {{3, "in"}, {5, "hidden"}}),
       drawn<Lstm>("Lstm",
                   "recurrent layer with long short-term memory",
                   {.in = 3, .hidden = 5},
@@ -197,7 +259,7 @@ class Headers {
     std::string text;
     for (const DeclaredField& field : options.fields) {
       const bool is_needed = field.value == "0" && field.doc.find("0:") == std::string::npos &&
-                             field.name != "padding" && field.name != "key_heads";
+                             !field.name.ends_with("padding") && field.name != "key_heads";
       text += (text.empty() ? "`" : ", `") + field.name;
       if (field.value != "{}" && !field.value.empty() && !(has_config && is_needed)) {
         text += " = " + field.value;
@@ -216,7 +278,7 @@ class Headers {
   [[nodiscard]] const DeclaredStruct& at(const std::string& name) const {
     const auto found = structs_.find(name);
     if (found == structs_.end()) {
-      throw std::runtime_error("no struct " + name + " in modules/ or runtime/ops.hpp");
+      throw std::runtime_error("no struct " + name + " in modules/ or a header of ops");
     }
     return found->second;
   }

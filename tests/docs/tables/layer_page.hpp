@@ -9,7 +9,7 @@
 
 namespace hearth::docs {
 
-/// The text of the page. `headers`: the texts of modules/*.hpp and runtime/ops.hpp by name.
+/// The text of the page. `headers`: the texts of modules/*.hpp and of the headers of ops, by name.
 ///
 /// Errors: std::runtime_error naming a module without an instance, and an instance without its
 /// module.

@@ -43,6 +43,9 @@ void write(const fs::path& path, const std::string& text) {
 
 std::map<std::string, std::string> headers_of(const fs::path& root) {
   std::map<std::string, std::string> texts{{"ops.hpp", read(root / "runtime/ops.hpp")}};
+  for (const hearth::docs::OpSection& section : hearth::docs::kOpSections) {
+    texts.emplace(section.header, read(root / section.header));
+  }
   for (const auto& entry : fs::recursive_directory_iterator(root / "modules")) {
     if (entry.path().extension() == ".hpp") {
       texts.emplace(entry.path().filename().string(), read(entry.path()));
@@ -64,7 +67,8 @@ fs::path file_of(const fs::path& root, const fs::path& path) {
   throw std::runtime_error("no file of the sources is <hearth/" + path.string() + ">");
 }
 
-// The headers that <hearth/hearth.hpp> includes for programs, by path.
+// The headers that <hearth/hearth.hpp> includes for programs, by path, and those of the HTTP
+// server.
 std::map<std::string, std::string> public_headers(const fs::path& root) {
   static const std::regex kInclude("#include <hearth/(.*)>");
   std::map<std::string, std::string> texts;
@@ -74,6 +78,7 @@ std::map<std::string, std::string> public_headers(const fs::path& root) {
       texts.emplace((*it)[1], read(file_of(root, (*it)[1].str())));
     }
   }
+  texts.emplace("parallel/http_options.hpp", read(file_of(root, "parallel/http_options.hpp")));
   return texts;
 }
 
@@ -92,8 +97,9 @@ int main(int count, char** words) try {
   const hearth::Runtime runtime({.devices = {{.name = "cpu:0"}}});
   const std::map<std::string, std::string> headers = headers_of(root);
   std::string ops = headers.at("ops.hpp");
-  if (fs::exists(root / "runtime/losses.hpp")) {
-    ops += "\n// ---- losses ----\n" + read(root / "runtime/losses.hpp");
+  for (const hearth::docs::OpSection& section : hearth::docs::kOpSections) {
+    ops += "\n// ---- " + std::string(section.title) + " ----\n" +
+           headers.at(std::string(section.header));
   }
   const std::vector<std::pair<fs::path, std::string>> pages{
       {root / "docs/ops.md", hearth::docs::op_page(runtime, ops)},

@@ -39,6 +39,7 @@ Tensor OpInputs::index(const Shape& shape) {
 const std::vector<OpExample>& op_examples() {
   using In = OpInputs;
   static const Shape kImage{1, 2, 4, 4};
+  static const Shape kVolume{1, 2, 4, 4, 4};
   static const Shape kHeads{1, 2, 3, 4};
   static const std::vector<OpExample> examples{
       // creation
@@ -88,6 +89,9 @@ const std::vector<OpExample>& op_examples() {
       {"cos", [](In& in) { return cos(in.x()); }},
       {"tanh", [](In& in) { return tanh(in.x()); }},
       {"erf", [](In& in) { return erf(in.x()); }},
+      {"atan", [](In& in) { return atan(in.x()); }},
+      {"asin", [](In& in) { return asin(in.x()); }},
+      {"acos", [](In& in) { return acos(in.x()); }},
       {"sigmoid", [](In& in) { return sigmoid(in.x()); }},
       {"recip", [](In& in) { return recip(in.x()); }},
       {"relu", [](In& in) { return relu(in.x()); }},
@@ -97,7 +101,29 @@ const std::vector<OpExample>& op_examples() {
        [](In& in) { return gelu(in.x()); },
        "x·Φ(x), with the normal distribution function."},
       {"clamp", [](In& in) { return clamp(in.x(), 0, 1); }},
+      {"elu", [](In& in) { return elu(in.x()); }},
+      {"selu", [](In& in) { return selu(in.x()); }},
+      {"celu", [](In& in) { return celu(in.x()); }},
+      {"softplus", [](In& in) { return softplus(in.x()); }},
+      {"mish", [](In& in) { return mish(in.x()); }},
+      {"hardsigmoid", [](In& in) { return hardsigmoid(in.x()); }},
+      {"hardswish", [](In& in) { return hardswish(in.x()); }},
+      {"softsign", [](In& in) { return softsign(in.x()); }},
+      {"log2", [](In& in) { return log2(in.x()); }},
+      {"log10", [](In& in) { return log10(in.x()); }},
+      {"tan", [](In& in) { return tan(in.x()); }},
+      {"sinh", [](In& in) { return sinh(in.x()); }},
+      {"cosh", [](In& in) { return cosh(in.x()); }},
+      {"asinh", [](In& in) { return asinh(in.x()); }},
+      {"acosh", [](In& in) { return acosh(in.x()); }},
+      {"atanh", [](In& in) { return atanh(in.x()); }},
+      {"logaddexp", [](In& in) { return logaddexp(in.x(), in.x()); }},
+      {"lerp", [](In& in) { return lerp(in.x(), in.x(), 0.5); }},
+      {"isnan", [](In& in) { return isnan(in.x()); }},
+      {"isinf", [](In& in) { return isinf(in.x()); }},
+      {"isfinite", [](In& in) { return isfinite(in.x()); }},
       {"is_finite", [](In& in) { return is_finite(in.x()); }},
+      {"nan_to_num", [](In& in) { return nan_to_num(in.x()); }},
       {"dropout", [](In& in) { return dropout(in.x(), 0.5, in.generator); }},
       {"floor", [](In& in) { return floor(in.x()); }},
       {"ceil", [](In& in) { return ceil(in.x()); }},
@@ -114,6 +140,7 @@ const std::vector<OpExample>& op_examples() {
       {"pow", [](In& in) { return pow(in.x(), in.x()); }},
       {"minimum", [](In& in) { return minimum(in.x(), in.x()); }, "The smaller of the two."},
       {"maximum", [](In& in) { return maximum(in.x(), in.x()); }, "The larger of the two."},
+      {"atan2", [](In& in) { return atan2(in.x(), in.x()); }},
       {"equal", [](In& in) { return equal(in.x(), in.x()); }},
       {"not_equal", [](In& in) { return not_equal(in.x(), in.x()); }},
       {"less", [](In& in) { return less(in.x(), in.x()); }},
@@ -132,6 +159,18 @@ const std::vector<OpExample>& op_examples() {
        [](In& in) { return logical_xor(in.x(), in.x()); },
        "True where exactly one operand is not 0."},
       {"logical_not", [](In& in) { return logical_not(in.x()); }, "True where x is 0."},
+      {"bitwise_and", [](In& in) { return bitwise_and(in.x(), in.x()); }},
+      {"bitwise_or",
+       [](In& in) { return bitwise_or(in.x(), in.x()); },
+       "The bits that at least one operand has; of bools logical_or."},
+      {"bitwise_xor",
+       [](In& in) { return bitwise_xor(in.x(), in.x()); },
+       "The bits in which the operands differ; of bools logical_xor."},
+      {"bitwise_not",
+       [](In& in) { return bitwise_not(in.x()); },
+       "All bits inverted; of bools logical_not."},
+      {"shift_left", [](In& in) { return shift_left(in.x(), in.x()); }},
+      {"shift_right", [](In& in) { return shift_right(in.x(), in.x()); }},
       // views
       {"reshape",
        [](In& in) {
@@ -174,6 +213,8 @@ const std::vector<OpExample>& op_examples() {
        [](In& in) {
          return repeat(in.x(), {2, 1});
        }},
+      {"flip", [](In& in) { return flip(in.x(), 1); }},
+      {"roll", [](In& in) { return roll(in.x(), 1, 1); }},
       {"pad", [](In& in) { return pad(in.x(), {PadAxis{.axis = -1, .before = 1, .after = 1}}); }},
       // by index
       {"gather",
@@ -182,6 +223,10 @@ const std::vector<OpExample>& op_examples() {
        }},
       {"index_select", [](In& in) { return index_select(in.x(), 1, in.index({4})); }},
       {"embedding", [](In& in) { return embedding(in.x(), in.index({4})); }},
+      {"scatter",
+       [](In& in) {
+         return scatter(in.x(), 1, in.index({2, 2}), in.x({2, 2}));
+       }},
       {"scatter_add",
        [](In& in) {
          return scatter_add(in.x(), 1, in.index({2, 2}), in.x({2, 2}));
@@ -230,16 +275,54 @@ const std::vector<OpExample>& op_examples() {
          return conv1d(in.x({1, 2, 5}), in.x({3, 2, 3}));
        },
        "1-D convolution: x [n, c, length], weight [o, c/groups, k], bias [o] -> [n, o, length']."},
+      {"conv3d",
+       [](In& in) {
+         return conv3d(in.x({1, 2, 3, 3, 3}), in.x({3, 2, 2, 2, 2}));
+       }},
+      {"conv_transpose2d",
+       [](In& in) {
+         return conv_transpose2d(in.x(kImage), in.x({2, 3, 3, 3}));
+       }},
+      {"conv_transpose1d",
+       [](In& in) {
+         return conv_transpose1d(in.x({1, 2, 5}), in.x({2, 3, 3}));
+       }},
       {"max_pool2d", [](In& in) { return max_pool2d(in.x(kImage)); }},
       {"avg_pool2d", [](In& in) { return avg_pool2d(in.x(kImage)); }},
+      {"max_pool1d",
+       [](In& in) {
+         return max_pool1d(in.x({1, 2, 4}));
+       }},
+      {"avg_pool1d",
+       [](In& in) {
+         return avg_pool1d(in.x({1, 2, 4}));
+       }},
+      {"max_pool3d", [](In& in) { return max_pool3d(in.x(kVolume)); }},
+      {"avg_pool3d", [](In& in) { return avg_pool3d(in.x(kVolume)); }},
       {"adaptive_avg_pool2d",
        [](In& in) {
          return adaptive_avg_pool2d(in.x(kImage), {2, 2});
+       }},
+      // resampling
+      {"interpolate",
+       [](In& in) {
+         return interpolate(in.x(kImage), {.size = {4, 6}});
+       }},
+      {"grid_sample",
+       [](In& in) {
+         return grid_sample(in.x(kImage), in.x({1, 3, 3, 2}));
+       }},
+      {"affine_grid",
+       [](In& in) {
+         return affine_grid(in.x({1, 2, 3}), {1, 1, 2, 2});
        }},
       // rows and losses
       {"softmax", [](In& in) { return softmax(in.x()); }},
       {"log_softmax", [](In& in) { return log_softmax(in.x()); }},
       {"cumsum", [](In& in) { return cumsum(in.x(), 1); }},
+      {"cumprod", [](In& in) { return cumprod(in.x(), 1); }},
+      {"cummax", [](In& in) { return cummax(in.x(), 1); }},
+      {"cummin", [](In& in) { return cummin(in.x(), 1); }},
       {"layer_norm", [](In& in) { return layer_norm(in.x()); }},
       {"rms_norm", [](In& in) { return rms_norm(in.x()); }},
       {"group_norm", [](In& in) { return group_norm(in.x(kImage), 2); }},

@@ -3,12 +3,26 @@
 // Threads: one.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 #include <hearth/runtime/runtime.hpp>
 
 namespace hearth::docs {
+
+/// A header beside ops.hpp that declares ops, and the title of its part of the page.
+struct OpSection {
+  std::string_view title;
+  std::string_view header;
+};
+inline constexpr std::array kOpSections{
+    OpSection{"activations", "runtime/activation_ops.hpp"},
+    OpSection{"functions of numbers", "runtime/math_ops.hpp"},
+    OpSection{"windows", "runtime/window_ops.hpp"},
+    OpSection{"resampling", "runtime/resample_ops.hpp"},
+    OpSection{"losses", "runtime/losses.hpp"},
+};
 
 /// The text of the page. `header`: the text of runtime/ops.hpp and of the headers that it includes.
 ///

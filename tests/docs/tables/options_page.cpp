@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "op_page.hpp"
+
 namespace hearth::docs {
 namespace {
 
@@ -21,7 +23,8 @@ the headers (`ninja docs_pages`). The options of ops are on [the page of ops](op
 - A field that an initialiser omits has its default. A field without a default must be given.
 - A `Deadline` is a point in time: `Deadline::in(std::chrono::seconds(5))`. A
   `std::chrono::nanoseconds` is a duration; `kDefaultWait` is 60 s.
-- A `Size2d` is one number for both axes, or `{height, width}`.
+- A `Size2d` is one number for both axes, or `{height, width}`; a `Size3d` one for all three, or
+  `{depth, height, width}`. A `PerAxis` is one number for all axes, or one for each: `{32, 48}`.
 
 )";
 
@@ -53,6 +56,15 @@ std::vector<Chapter> chapters() {
         {"Priority", "`StreamOptions::priority`."},
         {"WaitOptions",
          "`tensor.to_vector<float>({…})`, `item({…})`, `pending.get({…})` and other waits."}}},
+      {"Servers",
+       {{"ServerOptions",
+         "`ModelServer server(runtime, model, {…})`: "
+         "[a server of batches](servers.md#a-server-of-batches)."},
+        {"RowProof", "`ServerOptions::proof`."},
+        {"RequestOptions", "`server.ask(inputs, {…})`, `server.answer(inputs, {…})`."},
+        {"HttpOptions", "`HttpServer http(runtime, {…})`: [over HTTP](servers.md#over-http)."},
+        {"ServedSignature", "`http.add(name, server, {…})`."},
+        {"ServedTensor", "An entry of a `ServedSignature`."}}},
       {"Tensors", {{"Range", "`slice(x, axis, {…})`, and `x[{…}]` with an entry for each axis."}}},
       {"Layers",
        {{"Linear::Config",
@@ -61,16 +73,25 @@ std::vector<Chapter> chapters() {
         {"Embedding::Config", "`Embedding({…}, device, generator)`."},
         {"Conv2d::Config", "`Conv2d({…}, device, generator)`."},
         {"Conv1d::Config", "`Conv1d({…}, device, generator)`."},
+        {"Conv3d::Config", "`Conv3d({…}, device, generator)`."},
+        {"ConvTranspose2d::Config", "`ConvTranspose2d({…}, device, generator)`."},
         {"AdaptiveAvgPool2d",
          "`AdaptiveAvgPool2d({…})`. `MaxPool2d` and `AvgPool2d` take "
-         "[Pool2dOptions](ops.md#pool2doptions)."},
+         "[Pool2dOptions](ops.md#pool2doptions), those of one and three axes\n"
+         "[Pool1dOptions](ops.md#pool1doptions) and [Pool3dOptions](ops.md#pool3doptions). "
+         "`Upsample` takes\n"
+         "[InterpolateOptions](ops.md#interpolateoptions)."},
         {"Pad1d", "`Pad1d({…})`; its `options` are [PadOptions](ops.md#padoptions)."},
         {"Pad2d", "`Pad2d({…})`; its `options` are [PadOptions](ops.md#padoptions)."},
         {"LayerNorm::Config", "`LayerNorm({…}, device)`."},
         {"RmsNorm::Config", "`RmsNorm({…}, device)`."},
         {"GroupNorm::Config", "`GroupNorm({…}, device)`."},
-        {"BatchNorm2d::Config", "`BatchNorm2d({…}, device)`."},
+        {"InstanceNorm::Config", "`InstanceNorm({…}, device)`."},
+        {"BatchNormConfig", "`BatchNorm1d({…}, device)`, `BatchNorm2d` and `BatchNorm3d`."},
         {"LeakyRelu", "`LeakyRelu({…})`."},
+        {"Elu", "`Elu({…})`."},
+        {"Celu", "`Celu({…})`."},
+        {"Softplus", "`Softplus({…})`."},
         {"Gelu", "`Gelu({…})`."},
         {"Dropout::Config", "`Dropout({…})`."},
         {"Flatten",
@@ -82,12 +103,30 @@ std::vector<Chapter> chapters() {
          "`attention.step(x, cache)`: the keys and values of the text so far. It begins as `{}` "
          "and\n"
          "grows with each call."},
-        {"TransformerEncoderLayer::Config", "`TransformerEncoderLayer({…}, device, generator)`."},
-        {"RecurrentConfig", "`Lstm({…}, device, generator)` and `Gru({…}, device, generator)`."}}},
+        {"RotaryOptions", "`MultiHeadAttention::Config::rotary`, `rotary_embedding(x, {…})`."},
+        {"RotaryLayout", "`RotaryOptions::layout`."},
+        {"TransformerConfig",
+         "`TransformerEncoderLayer({…}, device, generator)` and `TransformerDecoderLayer`."},
+        {"FeedForwardActivation", "`TransformerConfig::activation`."},
+        {"DecoderOptions", "`decoder.forward(x, memory, mode, {…})`."},
+        {"Lora::Config", "`Lora(linear, {…}, generator)`."},
+        {"RecurrentConfig", "`Lstm({…}, device, generator)` and `Gru({…}, device, generator)`."},
+        {"Rnn::Config", "`Rnn({…}, device, generator)`."},
+        {"RecurrentOptions", "`gru.run(x, mode, {…})`, and of an `Rnn`."},
+        {"LstmOptions", "`lstm.run(x, mode, {…})`."}}},
       {"Optimizers and gradients",
        {{"Sgd::Config", "`Sgd({…})`."},
         {"Adam::Config", "`Adam({…})`."},
         {"AdamW::Config", "`AdamW({…})`."},
+        {"RmsPropRule", "`RmsProp({…})`, `TrainerOptions::optimizer = RmsProp::Config{…}`."},
+        {"AdagradRule", "`Adagrad({…})`, `Adagrad::Config{…}`."},
+        {"AdadeltaRule", "`Adadelta({…})`, `Adadelta::Config{…}`."},
+        {"RAdamRule", "`RAdam({…})`, `RAdam::Config{…}`."},
+        {"NAdamRule", "`NAdam({…})`, `NAdam::Config{…}`."},
+        {"LionRule", "`Lion({…})`, `Lion::Config{…}`."},
+        {"LambRule", "`Lamb({…})`, `Lamb::Config{…}`."},
+        {"MuonRule", "`Muon({…})`, `Muon::Config{…}`."},
+        {"MuonScale", "`MuonRule::scale`."},
         {"ParameterGroup",
          "An entry of an optimizer's `groups`: settings for the parameters that its pattern "
          "matches.\n"
@@ -109,6 +148,11 @@ std::vector<Chapter> chapters() {
       {"Data",
        {{"LoaderOptions",
          "`DataLoader loader(data, runtime.executor(), {…})`, and `ShardedLoader`."},
+        {"ExampleOrder",
+         "`LoaderOptions::order`, `TrainerOptions::order`: [orders of "
+         "examples](training.md#orders-of-the-training-data)."},
+        {"WeightedOrderOptions", "`weighted_order(weights, {…})`."},
+        {"BucketedOrderOptions", "`bucketed_order(lengths, {…})`."},
         {"LoaderCursor", "`loader.seek({…})`: the position to continue from."},
         {"DigitOptions", "`make_digits({…})`."},
         {"ImageOptions", "`ImageDataset(images, {…})`."},
@@ -127,6 +171,9 @@ std::vector<Chapter> chapters() {
         {"WeightRename", "An entry of `LoadWeightsOptions::renames`."},
         {"OnnxRunOptions", "`model.run(inputs, {…})` of an `OnnxModel`."},
         {"OnnxInput", "`save_onnx(model, file, {{…}}, forward)`: an entry for each input."}}},
+      {"Generation",
+       {{"SamplerOptions", "`TokenSampler({…})`: [texts from a model](generation.md)."},
+        {"BeamOptions", "`beam_search(first, step, {…})`."}}},
       {"Training",
        {{"TrainerOptions", "`Trainer trainer(runtime, model, loss, {…})`."},
         {"EarlyStopping", "`TrainerOptions::early_stopping`."},
@@ -156,12 +203,19 @@ std::vector<Chapter> chapters() {
         {"CustomInput", "An entry of `CustomKernelConfig::inputs`."},
         {"CustomNumber", "An entry of `CustomKernelConfig::numbers`."},
         {"GpuKernel", "`CustomKernelConfig::glsl` and `cuda`."},
+        {"RuleConfig", "Any rule without its type, as `OptimizerConfig` holds it."},
+        {"UpdateFormula",
+         "The result of a rule's `formula()`: [an optimizer of your "
+         "own](training.md#an-optimizer-of-your-own)."},
+        {"UpdateOperands", "The argument of `UpdateFormula::update` and `inputs`."},
+        {"OptimizerSetting", "An entry of a rule's `settings()`."},
         {"UpdateRule::Config", "`UpdateRule({…}, fn)`."}}},
   };
 }
 
 // Structs of the library that no program fills in.
-const std::set<std::string, std::less<>> kInternal{"PendingOptions", "LogOptions", "ThreadOptions"};
+const std::set<std::string, std::less<>> kInternal{
+    "PendingOptions", "LogOptions", "ThreadOptions", "RuleConfig"};
 
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
@@ -222,7 +276,8 @@ std::string options_page(const std::map<std::string, std::string>& headers) {
   std::vector<DeclaredStruct> structs;
   std::vector<DeclaredEnum> enums;
   for (const auto& [path, text] : headers) {
-    if (path == "runtime/ops.hpp" || path == "runtime/losses.hpp") {
+    if (path == "runtime/ops.hpp" ||
+        std::ranges::find(kOpSections, path, &OpSection::header) != kOpSections.end()) {
       continue;  // they are on the page of ops
     }
     std::ranges::move(structs_in(text), std::back_inserter(structs));

@@ -73,6 +73,14 @@ TEST_F(ReadyLanesTest, AnUrgentLaneGoesFirstAndTheOthersDoNotStarve) {
   EXPECT_LE(order.find('2'), 17U);
 }
 
+TEST_F(ReadyLanesTest, APriorityWithoutALaneDoesNotWait) {
+  add('A');
+  add('B');
+  EXPECT_EQ(turns(8), "ABABABAB");
+  add('c');
+  EXPECT_EQ(turns(5), "ABABc");
+}
+
 TEST_F(ReadyLanesTest, BackgroundWorkRunsWheneverTheOthersRest) {
   add('0');
   add('1');

@@ -39,6 +39,14 @@ const std::vector<NamedOp>& ops() {
       {"min", [](const Tensor& x) { return min(x, 0); }},
       {"prod", [](const Tensor& x) { return prod(x, -1); }},
       {"cumsum", [](const Tensor& x) { return cumsum(x, 0); }},
+      {"cumprod", [](const Tensor& x) { return cumprod(x, 0); }},
+      {"cummax", [](const Tensor& x) { return cummax(x, -1); }},
+      {"angles", [](const Tensor& x) { return atan2(asin(x), acos(x)); }},
+      {"scatter",
+       [](const Tensor& x) {
+         return scatter(
+             x, 0, zeros(x.device(), x.shape(), DType::i32), x, {.mode = ScatterMode::mul});
+       }},
       {"log1p", [](const Tensor& x) { return log1p(expm1(x)); }},
       {"var", [](const Tensor& x) { return var(x, -1); }},
       {"logsumexp", [](const Tensor& x) { return logsumexp(x, 0); }},

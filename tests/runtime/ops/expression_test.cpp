@@ -484,7 +484,7 @@ TEST_F(Captures, AnUpdateRuleThatDoesNotFitIsRefused) {
   const double one[] = {0.5};
   EXPECT_THAT(
       text_of<ArgumentError>([&] { group.update(rule, p, ones(device(), {2}), states, one); }),
-      "decay: takes 1 states and 2 scalars, was given 1 and 1");
+      "decay: takes 1 states, 2 scalars and 0 inputs, was given 1, 1 and 0");
   UpdateRule forgetful({.name = "forgetful", .state_count = 1},
                        [](const UpdateRule::Operands& o) -> Tensors { return {o.parameter}; });
   EXPECT_THAT(

@@ -320,6 +320,31 @@ TEST_P(NonFinite, SixteenBitsAreAveragedAndNormedOverAnyNumber) {
   }
 }
 
+// A padded position may hold anything: 0 times the NaN of its softmax would be NaN.
+TEST_P(NonFinite, IgnoredRowsOfACrossEntropyTakeNoSlope) {
+  for (const Fusion fusion : {Fusion::on, Fusion::off}) {
+    const Runtime of = runtime(fusion);
+    const Tensor x = numbers(of.device(), {1, 1, kNan, kNan, kInf, 0, 2, 2}, {4, 2});
+    const Tensor targets = Tensor::from(of.device(), std::vector<std::int64_t>{0, 7, 7, 1}, {4});
+    for (const double smoothing : {0.0, 0.5}) {
+      CrossEntropyOptions options;
+      options.ignore_index = 7;
+      options.label_smoothing = smoothing;
+      const double part = (1 - smoothing) / 4;
+      const auto mean_of = [&](const Tensors& in) {
+        return cross_entropy(in[0], targets, options);
+      };
+      const auto sum_of = [&](const Tensors& in) {
+        return cross_entropy_sum(in[0], targets, options).mean();
+      };
+      const Numbers want{-part, part, 0, 0, 0, 0, part, -part};
+      EXPECT_EQ(reals(grad(mean_of, {x})[0]), want) << smoothing;
+      EXPECT_EQ(reals(grad(sum_of, {x})[0]), want) << smoothing;
+      EXPECT_NEAR(mean_of({x}).item(), std::log(2.0), 1e-6) << smoothing;
+    }
+  }
+}
+
 // The maximum absorbs the smaller logits: for equal classes the loss is the logarithm of their
 // number.
 TEST_P(NonFinite, LossesOfLargeLogitsAreThoseOfTheirDifferences) {

@@ -206,11 +206,13 @@ KernelIR random_kernel(std::uint64_t seed) {
     values.push_back(b.input(static_cast<DType>(below(kDTypeCount)), map));
   }
   values.push_back(b.parameter(kTypes[below(6)]));
+  constexpr std::array kIntegers{DType::i32, DType::i64, DType::u8, DType::i8};
   const auto grow = [&](std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       const DType type = kTypes[below(6)];
       const DType real = below(2) == 0 ? DType::f32 : DType::f64;
-      switch (below(6)) {
+      const DType whole = kIntegers[below(4)];
+      switch (below(8)) {
         case 0:
           values.push_back(some(type) * some(type));
           break;
@@ -225,6 +227,13 @@ KernelIR random_kernel(std::uint64_t seed) {
           break;
         case 4:
           values.push_back(logical_not(equal(some(type), some(type))));
+          break;
+        case 5:
+          values.push_back(shift_left(some(whole), bit_xor(some(whole), some(whole))));
+          break;
+        case 6:
+          values.push_back(shift_right(some(whole), bit_and(some(whole), some(whole))));
+          values.push_back(bit_or(some(whole), b.convert(atan(some(real)), whole)));
           break;
         default:
           values.push_back(-some(type) + 3.0);

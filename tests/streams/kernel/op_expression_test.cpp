@@ -81,6 +81,7 @@ bool is_exact(OpKind kind, DType dtype) {
     case OpKind::sigmoid:
     case OpKind::log1p:
     case OpKind::expm1:
+    case OpKind::atan2:
     case OpKind::dropout:
     case OpKind::random_normal:
     case OpKind::sgd_step:
