@@ -3,6 +3,7 @@
 #pragma once
 
 #include <hearth/modules/evaluation_metric.hpp>
+#include <hearth/modules/example_order.hpp>
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/learning_rate_schedule.hpp>
 #include <hearth/modules/safetensors.hpp>
