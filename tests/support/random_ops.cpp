@@ -360,7 +360,10 @@ constexpr std::array kFolds{
     RandomOp{"cumprod of tanh",
              Family::fold,
              For::smooth,
-             [](Call& in) { return cumprod(in.of(tanh(in(0))), any_axis(in)); }},
+             [](Call& in) {
+               const int axis = any_axis(in);  // before the operand is moved from
+               return cumprod(in.of(tanh(in(0))), axis);
+             }},
     RandomOp{"running extreme",
              Family::fold,
              For::both,

@@ -1,9 +1,9 @@
 // Splits scans. Lines of contiguous elements get a workgroup each, which takes 1,024 elements at a
 // time through shared memory. Lines that lie side by side, and short ones, get a thread each. With
-// fewer lines than the device needs, each is split into chunks. A first pass sums the chunks, a
-// second one scans the sums, a third one scans the chunks from there. The split depends on the
-// shape and the device alone, so sums are reproducible to the bit. f16 and bf16 are summed in f32.
-// Running sums are compensated.
+// fewer lines than the device needs, each is split into chunks. A first pass folds each chunk to
+// one value (its "sum", of extremes the extreme), a second one scans these, a third one scans the
+// chunks from there. The split depends on the shape and the device alone, so sums are reproducible
+// to the bit. f16 and bf16 are summed in f32. Running sums are compensated.
 #include "scan.hpp"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ FN void main() {
   const INDEX end = min(begin + p.chunk, p.extent);
   INDEX x, y;
   place(line, x, y);
-  ACC sum = ACC(0);
+  ACC sum = START;
   ACC lost = ACC(0);
   for (INDEX j = begin + INDEX(THREAD); j < end; j += 256) {
     ADD(sum, lost, LOAD(p.x, x + j * p.x_step));
@@ -67,7 +67,7 @@ FN void main() {
   barrier();
   for (uint half_count = 128u; half_count > 0u; half_count >>= 1) {
     if (THREAD < half_count) {
-      part[THREAD] += part[THREAD + half_count];
+      part[THREAD] = JOIN(part[THREAD], part[THREAD + half_count]);
     }
     barrier();
   }
@@ -79,13 +79,13 @@ FN void main() {
 
 constexpr std::string_view kScanParts = R"(
 SHARED(ACC, part, 256);
-// Of the group's values, the sums up to each.
+// Of the group's values, the folds of all up to each.
 FN void scan_parts() {
   barrier();
   for (uint step = 1u; step < 256u; step <<= 1) {
     ACC sum = part[THREAD];
     if (THREAD >= step) {
-      sum = part[THREAD - step] + sum;
+      sum = JOIN(part[THREAD - step], sum);
     }
     barrier();
     part[THREAD] = sum;
@@ -101,15 +101,16 @@ FN void main() {
   if (line >= p.lines) {
     return;
   }
-  ACC carry = ACC(0);
+  ACC carry = START;
   ACC lost = ACC(0);
   for (INDEX begin = 0; begin < p.chunks; begin += 256) {
     const INDEX at = begin + INDEX(THREAD);
-    part[THREAD] = at < p.chunks ? LOAD_SUM(p.sums, line * p.chunks + at) : ACC(0);
+    part[THREAD] = at < p.chunks ? LOAD_SUM(p.sums, line * p.chunks + at) : START;
     scan_parts();
     const ACC before = TOTAL(carry, lost);
     if (at < p.chunks) {
-      STORE_SUM(p.sums, line * p.chunks + at, THREAD > 0u ? before + part[THREAD - 1u] : before);
+      STORE_SUM(p.sums, line * p.chunks + at,
+                THREAD > 0u ? JOIN(before, part[THREAD - 1u]) : before);
     }
     ADD(carry, lost, part[255]);
     barrier();
@@ -131,7 +132,7 @@ FN void main() {
   const INDEX end = min(first + p.chunk, p.extent);
   INDEX x, y;
   place(line, x, y);
-  ACC carry = ACC(0);
+  ACC carry = START;
   ACC lost = ACC(0);
   if (p.chunks > 1) {
     carry = LOAD_SUM(p.sums, item);
@@ -141,22 +142,22 @@ FN void main() {
     UNROLLED for (uint k = 0u; k < 4u; ++k) {
       const uint at = k * 256u + THREAD;
       const INDEX j = begin + INDEX(at);
-      TILE(at) = j < end ? LOAD(p.x, x + j * p.x_step) : ACC(0);
+      TILE(at) = j < end ? LOAD(p.x, x + j * p.x_step) : START;
     }
     barrier();
     ACC sums[4];
     sums[0] = TILE(mine);
     UNROLLED for (uint k = 1u; k < 4u; ++k) {
-      sums[k] = sums[k - 1u] + TILE(mine + k);
+      sums[k] = JOIN(sums[k - 1u], TILE(mine + k));
     }
     part[THREAD] = sums[3];
     scan_parts();
     ACC before = TOTAL(carry, lost);
     if (THREAD > 0u) {
-      before += part[THREAD - 1u];
+      before = JOIN(before, part[THREAD - 1u]);
     }
     UNROLLED for (uint k = 0u; k < 4u; ++k) {
-      TILE(mine + k) = before + sums[k];
+      TILE(mine + k) = JOIN(before, sums[k]);
     }
     ADD(carry, lost, part[255]);
     barrier();
@@ -210,9 +211,10 @@ struct ScanCut {
   std::int64_t chunks;
 };
 
-// Products and extremes take a thread a line: they are rare, and compensate nothing.
+// Products go through each line in one thread: a part of a line may overflow where the product
+// from the line's first element is 0.
 ScanCut scan_cut(OpKind scan, const AxisLines& lines, const DeviceLimits& limits) {
-  if (scan != OpKind::cumsum) {
+  if (scan == OpKind::cumprod) {
     return {Scan::thread, lines.length, 1};
   }
   const Scan kind =

@@ -128,12 +128,14 @@ std::string glsl_adding(DType type) {
 
 std::string glsl_joining(FoldOp op, DType type) {
   if (op == FoldOp::sum) {
-    return glsl_adding(type);
+    return glsl_adding(type) + "#define JOIN(sum, x) ((sum) + (x))\n";
   }
   const std::string step = glsl_fold_step(op, compute_type(type), "(sum)", "(x)");
-  return fmt::format("{}#define ADD(sum, lost, x) sum = {}\n#define TOTAL(sum, lost) sum\n",
-                     glsl_library(step),
-                     step);
+  return fmt::format(
+      "{0}#define JOIN(sum, x) ({1})\n#define ADD(sum, lost, x) sum = {1}\n"
+      "#define TOTAL(sum, lost) sum\n",
+      glsl_library(step),
+      step);
 }
 
 std::string_view glsl_row_threads() noexcept {

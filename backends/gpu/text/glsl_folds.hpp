@@ -27,8 +27,9 @@ namespace hearth::gpu {
 /// Defines `ADD(sum, lost, x)` and `TOTAL(sum, lost)`: compensated sums for floats, plain sums for
 /// integers.
 [[nodiscard]] std::string glsl_adding(DType type);
-/// Defines ADD and TOTAL for another fold, with the functions that its step calls: plain products,
-/// and extremes where NaN wins and of equal values the first.
+/// Defines ADD, TOTAL and `JOIN(sum, x)`, which returns a plain step, with the functions that a
+/// step calls: for sums as above, plain products, and extremes where NaN wins and of equal values
+/// the first.
 [[nodiscard]] std::string glsl_joining(FoldOp op, DType type);
 
 /// For rows that neighbours in a workgroup share. `int row_thread()` is the number of the thread.

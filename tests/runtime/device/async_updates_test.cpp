@@ -136,6 +136,28 @@ TEST(AsyncUpdates, OneSpoiltGradientKeepsAllMembersAndTheirState) {
   }
 }
 
+// The group waits for ops that the stream recorded while it was open, also where they fuse.
+TEST(AsyncUpdates, OpsOfTheStreamBetweenBeginAndEndRunBeforeTheGroup) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    stepped(asynchronous(seed), [](const World& world) {
+      Tensor first = world.f32({1, 2});
+      Tensor second = world.f32({3, 4});
+      Tensor none;
+      Tensor mean = world.f32({0, 0});
+      Tensor variance = world.f32({0, 0});
+      UpdateGroup group(world.device);
+      group.sgd(first, square(world.f32({1, 2}) + 1.0), none, kPlain);
+      const Tensor loss = sum(square(second));
+      group.adam(second, abs(second * loss), mean, variance, {.learning_rate = 1});
+      group.commit().get();
+      EXPECT_THAT(first.to_vector<float>(), ElementsAre(-3, -7));
+      EXPECT_THAT(second.to_vector<float>(),
+                  ElementsAre(::testing::FloatEq(2), ::testing::FloatEq(3)));
+      EXPECT_EQ(loss.item<float>(), 25);
+    });
+  }
+}
+
 // Refuses the first record, before which no record has begun, and each later one.
 TEST(AsyncUpdates, ARefusalInMidGroupLeavesNothingOfTheStepAndOneBeforeItChangesNothing) {
   for (const std::uint64_t refused : {1U, 2U, 3U}) {
