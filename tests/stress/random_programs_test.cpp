@@ -132,14 +132,18 @@ TEST(RandomPrograms, AFusedDropoutHasTheBitsOfASingleOne) {
     const Tensor y = dropout(relu(dropout(turned * 2, 0.5, generator) + 1), 0.25, generator);
     return cast(y, DType::f64).to_vector<double>();
   };
-  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    for (const Shape& shape :
-         {Shape{1}, Shape{7}, Shape{65, 33}, Shape{3, 1, 1000}, Shape{40'003}, Shape{300, 401}}) {
-      EXPECT_EQ(seen_on(singly, shape, dtype), seen_on(fused, shape, dtype))
-          << describe(dtype, shape);
+  const auto fused_kernels = [&] { return fused.device("cpu:0").statistics().fused_kernels; };
+  // The ends of windows depend on time: on a busy machine one round fuses less.
+  for (int round = 0; round < 10 && fused_kernels() <= 20; ++round) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      for (const Shape& shape :
+           {Shape{1}, Shape{7}, Shape{65, 33}, Shape{3, 1, 1000}, Shape{40'003}, Shape{300, 401}}) {
+        EXPECT_EQ(seen_on(singly, shape, dtype), seen_on(fused, shape, dtype))
+            << describe(dtype, shape);
+      }
     }
   }
-  EXPECT_GT(fused.device("cpu:0").statistics().fused_kernels, 20U);
+  EXPECT_GT(fused_kernels(), 20U);
 }
 
 // The generator covers each op, type and way of life.
