@@ -295,6 +295,13 @@ TEST(CpuPrologue, PoolsMakeAnInputThatLeavesTheCaches) {
   }
 }
 
+// A race shows itself to the thread sanitizer without many repeats.
+#ifdef __SANITIZE_THREAD__
+constexpr int kRepeats = 40;
+#else
+constexpr int kRepeats = 200;
+#endif
+
 // While calls follow closely enough to keep a thread awake, that thread takes rows of the picture.
 TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
   const std::vector<int> cores = available_cores();
@@ -312,7 +319,7 @@ TEST(CpuPrologue, ShortPoolsOfAConvolutionHaveTheSameBitsWhoeverRunsThem) {
       op.with(each.pool);
       const PrologueCall made(producer, op);
       const auto expected = made.singly(alone);
-      for (int i = 0; i < 200; ++i) {
+      for (int i = 0; i < kRepeats; ++i) {
         const auto result = made.as_one(shared);
         if (i % 20 == 19) {
           ASSERT_EQ(result, expected) << each.what;
