@@ -158,6 +158,30 @@ TEST(AsyncUpdates, OpsOfTheStreamBetweenBeginAndEndRunBeforeTheGroup) {
   }
 }
 
+TEST(AsyncUpdates, OpsOfTheStreamBetweenBeginAndEndRunBeforeAJointGroup) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    stepped(asynchronous(seed), [](const World& world) {
+      const auto decision = std::make_shared<UpdateDecision>();
+      Promise<PreparedUpdate> promise;
+      Pending<PreparedUpdate> prepared = promise.pending();
+      Tensor parameter = world.f32({1, 2});
+      Tensor none;
+      UpdateGroup group(world.device);
+      group.sgd(parameter, gradient(world, 1, true) + square(parameter * 2), none, kPlain);
+      group.commit(
+          [](const ErrorRef& error) { EXPECT_EQ(error, nullptr); },
+          {.decision = decision,
+           .prepared = [promise = std::move(promise)](Result<PreparedUpdate> update) mutable {
+             promise.set_value(std::move(update).value());
+           }});
+      PreparedUpdate waiting = std::move(prepared).get();
+      EXPECT_TRUE(decision->commit());
+      waiting.settle();
+      EXPECT_THAT(parameter.to_vector<float>(), ElementsAre(-4, -15));
+    });
+  }
+}
+
 // Refuses the first record, before which no record has begun, and each later one.
 TEST(AsyncUpdates, ARefusalInMidGroupLeavesNothingOfTheStepAndOneBeforeItChangesNothing) {
   for (const std::uint64_t refused : {1U, 2U, 3U}) {
