@@ -24,6 +24,7 @@
 #include <hearth/runtime/buffer.hpp>
 #include <hearth/runtime/custom_kernel.hpp>
 #include <hearth/runtime/custom_op.hpp>
+#include <hearth/runtime/derivatives.hpp>
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/freeze_tensor.hpp>

@@ -81,6 +81,10 @@ std::vector<Tensor> TapeScope::take_unreached() {
   return tape_->take_unreached();
 }
 
+Tensor TapeScope::outside(const Tensor& tensor) const {
+  return tape_->outside(tensor);
+}
+
 Gradients TapeScope::sweep_parameters(const Tensor& loss,
                                       TrackedParameters parameters,
                                       const GradientHook& on_ready,

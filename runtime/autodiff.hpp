@@ -52,7 +52,7 @@ class TapeScope {
   TapeScope& operator=(const TapeScope&) = delete;
   ~TapeScope();
   /// Returns a tracked copy of the value; leaves are numbered from 0.
-  /// Errors: ArgumentError of `caller` if the value is empty or tracked by another tape.
+  /// Errors: ArgumentError of `caller` if the value is empty or tracked by another thread's tape.
   [[nodiscard]] Tensor track(const Tensor& value,
                              std::string_view caller = "grad",
                              SourceLoc loc = SourceLoc::current());
@@ -68,6 +68,8 @@ class TapeScope {
   /// After sweep(): for each leaf, the zeros that replace a missing gradient, else an empty tensor.
   /// Empty if the output depends on every leaf.
   [[nodiscard]] std::vector<Tensor> take_unreached();
+  /// The tensor without this tape's tracking; outer tapes still track it.
+  [[nodiscard]] Tensor outside(const Tensor& tensor) const;
   /// sweep() for the leaves of a model: one entry for each parameter, empty if it is frozen.
   /// `on_ready` receives the parameter's number.
   [[nodiscard]] Gradients sweep_parameters(const Tensor& loss,
@@ -213,7 +215,11 @@ struct ValueAndGradients {
 /// Gradients of fn(inputs) with respect to the inputs. fn takes a const std::vector<Tensor>& and
 /// returns a float tensor with one element, a LossSum or a LossOutputs.
 /// Errors: ShapeError if the result has more than one element; DtypeError if it is no float;
-/// ArgumentError if an input is empty, or tracked by an outer grad.
+/// ArgumentError if an input is empty, or tracked by a grad call of another thread.
+///
+/// A call inside of another one differentiates again: the inner call's gradients are tracked by the
+/// outer one. An inner call keeps all values that it needs: checkpoint() and RecomputeScope act on
+/// the outermost one. attention(), cross_entropy() and custom ops run as plain ops there.
 template <class Fn>
 [[nodiscard]] std::vector<Tensor> grad(Fn&& fn,
                                        const std::vector<Tensor>& inputs,
@@ -251,9 +257,8 @@ template <class Fn>
 /// entry.
 ///
 /// Errors: ArgumentError if a parameter is empty (its name is given) or all are frozen; if the loss
-/// depends on no parameter, for example because fn uses another model than its argument; if an
-/// outer call tracks a parameter: second-order gradients are not available. ShapeError and
-/// DtypeError as grad().
+/// depends on no parameter, for example because fn uses another model than its argument. ShapeError
+/// and DtypeError as grad().
 ///
 /// A tensor that a model omits from HEARTH_MODULE is not trained, moved or saved. The log warns of
 /// a used tensor in the model, or in its named modules, that has no name. It also warns of an
@@ -283,7 +288,7 @@ template <class Model, class Fn>
     const Tensor loss = detail::loss_of(value);
     detail::require_tracked(loss, parameters, loc);
     tracked.visit("", [](const std::string&, Tensor& parameter) { parameter = Tensor(); });
-    detail::loss_of(value) = loss.detach();
+    detail::loss_of(value) = scope.outside(loss);
     Gradients gradients = scope.sweep_parameters(loss, std::move(parameters), on_ready, loc);
     return ValueAndGradients<decltype(value)>{std::move(value), std::move(gradients)};
   } else {

@@ -306,7 +306,9 @@ Tensor CustomOp::call(std::span<const Arg> operands) const {
     }
     inputs.push_back(operand);
     is_tracked = is_tracked || operand.tensor().is_tracked();
-    is_inline = is_inline || detail::is_captured(operand.tensor());
+    // An expression's gradients have none of their own; plain ops do.
+    is_inline = is_inline || detail::is_captured(operand.tensor()) ||
+                detail::has_nested_tape(operand.tensor());
   }
   if (is_inline) {
     return state_->run_inline(operands, signature);

@@ -81,7 +81,8 @@ template <class Result>
 ///
 /// fn captures nothing, since a reference may be invalid at the second run. It takes all it uses as
 /// arguments; checkpoint keeps a copy of each (a shallow one of a module or tensor). Pass a
-/// Generator by std::ref, or through a GeneratorScope. fn returns a Tensor or a
+/// Generator by std::ref, or through a GeneratorScope. Inside of a nested grad it is a plain call,
+/// since the outer grad needs the values. fn returns a Tensor or a
 /// std::vector<Tensor>. Outside of grad and value_and_grad it is a plain call.
 ///
 /// Errors: exceptions of fn; from grad, ArgumentError with the line of fn's first op if the second

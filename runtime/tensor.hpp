@@ -35,7 +35,7 @@ void retain_tensor(TensorImpl* impl) noexcept;
 // A tracked tensor counts its tape, so it may outlive the grad call that made it.
 void retain_tape(Tape* tape) noexcept;
 void release_tape(Tape* tape) noexcept;
-[[nodiscard]] bool is_open(const Tape& tape) noexcept;
+[[nodiscard]] bool is_tracked_by(const Tape& tape, std::uint32_t node) noexcept;
 class TensorAccess;  // tensor_access.hpp
 }  // namespace detail
 
@@ -204,9 +204,9 @@ class Tensor {
   }
   /// True inside value_and_grad for every tensor that depends on its differentiated inputs.
   [[nodiscard]] bool is_tracked() const noexcept {
-    return tape_ != nullptr && detail::is_open(*tape_);
+    return tape_ != nullptr && detail::is_tracked_by(*tape_, node_);
   }
-  /// Returns the values without their gradient history.
+  /// Returns the values without their gradient history: constants for all open grad calls.
   [[nodiscard]] Tensor detach() const;
 
   // ---- reading ----

@@ -189,7 +189,6 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::relu_backward, "relu_backward", OpClass::binary, kFloats}
         .inputs(2, 2)
         .no_attributes()
-        .no_gradient()
         .doc("(grad, y): grad where y > 0, else 0."),
     // three inputs
     Row{OpKind::where, "where", OpClass::ternary, kAll}.doc(
@@ -211,7 +210,6 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
         .doc("The inputs one after another along an axis."),
     Row{OpKind::slice_scatter, "slice_scatter", OpClass::movement, kNumbers}
         .attributes<SliceAttributes>()
-        .no_gradient()
         .doc("Zeros, with the input written at the slice; the adjoint of slice."),
     // reductions
     Row{OpKind::reduce_sum, "sum", OpClass::reduction, kAll}
@@ -245,7 +243,6 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::conv2d_backward_weight, "conv2d_backward_weight", OpClass::contraction, kFloats}
         .inputs(2, 2)
         .attributes<ConvAttributes>()
-        .no_gradient()
         .doc("(x, grad): the gradient of w."),
     // pooling
     Row{OpKind::max_pool2d, "max_pool2d", OpClass::pooling, kFloats}
@@ -256,13 +253,11 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::max_pool2d_backward, "max_pool2d_backward", OpClass::pooling, kFloats}
         .inputs(2, 2)
         .rule(DtypeRule::pool_positions)
-        .no_gradient()
         .doc("(grad, positions): grad summed into its positions."),
     Row{OpKind::avg_pool2d, "avg_pool2d", OpClass::pooling, kFloats}.doc(
         "The mean of each window."),
-    Row{OpKind::avg_pool2d_backward, "avg_pool2d_backward", OpClass::pooling, kFloats}
-        .no_gradient()
-        .doc("(grad): grad spread evenly over its window."),
+    Row{OpKind::avg_pool2d_backward, "avg_pool2d_backward", OpClass::pooling, kFloats}.doc(
+        "(grad): grad spread evenly over its window."),
     // rows
     Row{OpKind::softmax, "softmax", OpClass::row, kFloats}.attributes<AxisAttributes>().doc(
         "exp(x - max) divided by its sum along one axis."),
@@ -271,12 +266,10 @@ constexpr OpInfo detail::op_rows[kOpKindCount] = {
     Row{OpKind::softmax_backward, "softmax_backward", OpClass::row, kFloats}
         .inputs(2, 2)
         .attributes<AxisAttributes>()
-        .no_gradient()
         .doc("(grad, y): y * (grad - sum(grad*y))."),
     Row{OpKind::log_softmax_backward, "log_softmax_backward", OpClass::row, kFloats}
         .inputs(2, 2)
         .attributes<AxisAttributes>()
-        .no_gradient()
         .doc("(grad, y): grad - exp(y) * sum(grad)."),
     Row{OpKind::cross_entropy, "cross_entropy", OpClass::row, kFloats}
         .inputs(2, 2)

@@ -5,9 +5,11 @@
 #include "op_operand.hpp"
 #include "op_parts.hpp"
 #include "op_submit.hpp"
+#include "runtime/tape/tape.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -18,6 +20,7 @@ namespace hearth {
 namespace {
 
 constexpr OpKind kAttentionOp = OpKind::attention;
+constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 // Repeats heads of keys or values, so that each head of queries has one.
 Tensor for_each_head(const Arg& x, std::int64_t heads) {
@@ -47,9 +50,10 @@ Tensor causal_mask(const Device& device, std::int64_t queries, std::int64_t keys
   return less_equal(Arg(std::move(places), loc), Arg(std::move(last), loc));
 }
 
-// Attention by plain ops, for a mask that needs a gradient, which the kernel does not compute.
+// Attention by plain ops: for a mask that needs a gradient, and for gradients of gradients. The
+// kernel has neither. `mask` may be null.
 Tensor from_plain_ops(
-    const Arg& q, const Arg& k, const Arg& v, const Arg& mask, double scale, bool is_causal) {
+    const Arg& q, const Arg& k, const Arg& v, const Arg* mask, double scale, bool is_causal) {
   const SourceLoc loc = q.location();
   const DType dtype = q.tensor().dtype();
   const Device device = q.tensor().device();
@@ -60,16 +64,19 @@ Tensor from_plain_ops(
   Tensor values = for_each_head(Arg(detail::wide(v), loc), heads);
   Tensor queries = mul(Arg(detail::wide(q), loc), Arg(scale, loc));
   Tensor scores = matmul(Arg(std::move(queries), loc), Arg(std::move(keys), loc));
-  scores = add(Arg(std::move(scores), loc), Arg(detail::wide(mask), loc));
+  const bool is_bool = mask != nullptr && mask->tensor().dtype() == DType::boolean;
+  if (is_bool) {
+    scores = where(Arg(mask->tensor(), loc), Arg(std::move(scores), loc), Arg(kNever, loc));
+  } else if (mask != nullptr) {
+    scores = add(Arg(std::move(scores), loc), Arg(detail::wide(*mask), loc));
+  }
   if (is_causal) {
     const Shape& both = scores.shape();
     Tensor seen = causal_mask(device, both[rank - 2], both[rank - 1], loc);
-    scores = where(Arg(std::move(seen), loc),
-                   Arg(std::move(scores), loc),
-                   Arg(-std::numeric_limits<double>::infinity(), loc));
+    scores = where(Arg(std::move(seen), loc), Arg(std::move(scores), loc), Arg(kNever, loc));
   }
   // A query without a key gives 0, as in the kernel.
-  Tensor is_seen = not_equal(Arg(scores, loc), Arg(-std::numeric_limits<double>::infinity(), loc));
+  Tensor is_seen = not_equal(Arg(scores, loc), Arg(kNever, loc));
   const Tensor sees_any = any(Arg(std::move(is_seen), loc), -1, {.keep_dims = true});
   scores = where(Arg(sees_any, loc), Arg(std::move(scores), loc), Arg(0.0, loc));
   Tensor weights = softmax(Arg(std::move(scores), loc));
@@ -107,9 +114,11 @@ Tensor attention_of(
                            q.location(),
                            inputs);
   }
-  if (mask != nullptr && mask->tensor().is_tracked()) {
+  const bool is_nested = std::ranges::any_of(
+      inputs, [](const Arg& each) { return detail::has_nested_tape(each.tensor()); });
+  if (is_nested || (mask != nullptr && mask->tensor().is_tracked())) {
     return detail::named_as("attention",
-                            [&] { return from_plain_ops(q, k, v, *mask, scale, options.causal); });
+                            [&] { return from_plain_ops(q, k, v, mask, scale, options.causal); });
   }
   const AttentionAttributes attributes{.scale = scale, .causal = options.causal ? 1 : 0};
   // Only gradients need the statistics.

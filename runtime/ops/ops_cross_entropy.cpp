@@ -4,6 +4,7 @@
 #include "op_operand.hpp"
 #include "op_parts.hpp"
 #include "ops_index.hpp"
+#include "runtime/tape/tape.hpp"
 
 #include <fmt/format.h>
 
@@ -104,7 +105,8 @@ RowLosses row_losses(const Arg& logits, const Arg& targets, const CrossEntropyOp
     rows.targets = where(Arg(counts, loc), Arg(rows.targets, loc), Arg(0, loc));
     // The gradient of the loss itself is 0 where the loss does not count; that of log_softmax would
     // be 0 · NaN in a row with a NaN.
-    if (rows.logits.is_tracked() && options.label_smoothing > 0) {
+    if (rows.logits.is_tracked() &&
+        (options.label_smoothing > 0 || detail::has_nested_tape(rows.logits))) {
       const Tensor row_counts = reshape(Arg(counts, loc), {counts.shape()[0], 1});
       rows.logits = where(Arg(row_counts, loc), Arg(std::move(rows.logits), loc), Arg(0.0, loc));
     }

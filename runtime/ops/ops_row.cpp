@@ -3,6 +3,8 @@
 #include "op_operand.hpp"
 #include "op_parts.hpp"
 #include "op_submit.hpp"
+#include "ops_index.hpp"
+#include "runtime/tape/tape.hpp"
 
 #include <fmt/format.h>
 
@@ -94,6 +96,18 @@ TopK sort(Arg x, SortOptions options) {
 
 namespace {
 
+// The backward kind has no gradient of its own, as probabilities are a second result.
+Tensor loss_of_plain_ops(const Arg& logits, const Arg& targets) {
+  const SourceLoc loc = logits.location();
+  const DType dtype = logits.tensor().dtype();
+  Tensor logs = log_softmax(Arg(detail::wide(detail::shared_operand(logits)), loc), 1);
+  Tensor index = unsqueeze(detail::shared_operand(targets), 1);
+  Tensor chosen = detail::gather_as(
+      CalledAs::cross_entropy, Arg(std::move(logs), loc), 1, Arg(std::move(index), loc));
+  Tensor losses = neg(Arg(squeeze(Arg(std::move(chosen), loc), 1), loc));
+  return cast(Arg(std::move(losses), loc), dtype);
+}
+
 Tensor loss_of_rows(const Arg& logits, const Arg& targets) {
   constexpr OpKind kKind = OpKind::cross_entropy;
   static_cast<void>(detail::operand(kKind, logits));
@@ -104,6 +118,9 @@ Tensor loss_of_rows(const Arg& logits, const Arg& targets) {
       detail::checked(rules::cross_entropy(rows, detail::spec_of(kKind, targets)),
                       kKind,
                       std::span<const Arg>(inputs));
+  if (detail::has_nested_tape(logits.tensor())) {
+    return loss_of_plain_ops(logits, targets);
+  }
   // Only the gradient needs the probabilities.
   const std::array specs{losses, rows};
   const std::size_t count = logits.tensor().is_tracked() ? 2 : 1;

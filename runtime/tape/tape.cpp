@@ -57,9 +57,34 @@ std::uint32_t count32(std::size_t size) noexcept {
   return static_cast<std::uint32_t>(size);
 }
 
+// Refuses ops whose results depend on tracked inputs but have no rule, since the gradient would be
+// lost silently. Other kinds without a rule are constant almost everywhere.
+void require_constant(const Submission& submission, const Tape* tape) {
+  if (tape == nullptr) {
+    return;
+  }
+  if (is_update(submission.kind, submission.flags)) {
+    throw_op_error(ErrorCode::invalid_argument,
+                   submission.kind,
+                   "an operand is tracked by a grad call, and an optimizer's step has no gradient: "
+                   "write the step of plain ops, or detach() the gradients",
+                   submission.location);
+  }
+  if (submission.kind == OpKind::attention_backward ||
+      submission.kind == OpKind::cross_entropy_backward) {
+    throw_op_error(ErrorCode::internal,
+                   submission.kind,
+                   "it has no gradient, and an operand is tracked",
+                   submission.location);
+  }
+}
+
 }  // namespace
 
-Tape::Tape() : owner_thread_(current_context().id().value) {
+Tape::Tape()
+    : parent_(innermost_tape()),
+      level_(parent_ ? parent_->level_ + 1 : 0),
+      owner_thread_(current_context().id().value) {
   // Room for a medium-sized model; malloc does not touch the memory.
   constexpr std::size_t kNodes = 512;
   nodes_.reserve(kNodes);
@@ -67,6 +92,9 @@ Tape::Tape() : owner_thread_(current_context().id().value) {
   saved_.reserve(kNodes);
   saved_nodes_.reserve(kNodes);
   attribute_bytes_.reserve(16 * kNodes);
+  if (parent_) {
+    return;  // keeps every value: a recomputed one would have no place on the outer tapes
+  }
   if (std::shared_ptr<RecomputeState> state = recompute_state()) {
     budget_ = std::make_unique<TapeBudget>(*this, std::move(state));
   } else {
@@ -80,11 +108,10 @@ Tensor Tape::add_leaf(const Tensor& value, std::string_view caller, SourceLoc lo
   if (!value.is_valid()) {
     throw_grad_error(ErrorCode::invalid_argument, "an input is an empty tensor", loc, caller);
   }
-  if (value.is_tracked()) {
+  const TapePlace outer = open_place(value);
+  if (outer.tape != nullptr && outer.tape->owner_thread_ != owner_thread_) {
     throw_grad_error(ErrorCode::invalid_argument,
-                     "an input is tracked by an outer grad or value_and_grad: gradients of "
-                     "gradients are not available yet; a detach() of it would drop this part from "
-                     "the outer gradient",
+                     "an input is tracked by a grad call of another thread: detach() it first",
                      loc,
                      caller);
   }
@@ -93,8 +120,11 @@ Tensor Tape::add_leaf(const Tensor& value, std::string_view caller, SourceLoc lo
   node.first_consumer = kNoNode;
   node.first_edge = count32(edges_.size());
   node.first_saved = count32(saved_.size());
-  leaves_.push_back(untracked(value));
+  leaves_.push_back(outside(value));
   nodes_.push_back(node);
+  if (parent_) {
+    outer_places_.push_back(outer);
+  }
   Tensor tracked = leaves_.back();
   if (is_float(tracked.dtype())) {
     TensorAccess::set_node(tracked, this, count32(nodes_.size() - 1));
@@ -108,11 +138,11 @@ Tensor Tape::add_leaf(const Tensor& value, std::string_view caller, SourceLoc lo
   VjpNeeds needs;
   for (std::size_t i = 0; i < submission.inputs.size(); ++i) {
     const Tensor& input = submission.inputs[i].tensor();
-    const bool is_ours = TensorAccess::tape(input) == this;
+    const std::uint32_t producer = node_of(input);
     edges_.push_back({.layout = TensorAccess::impl(input)->layout,
-                      .node = is_ours ? TensorAccess::node(input) : kNoNode,
+                      .node = producer,
                       .dtype = TensorAccess::impl(input)->dtype});
-    if (is_ours && first_operand + i < row.needs.size()) {
+    if (producer != kNoNode && first_operand + i < row.needs.size()) {
       const VjpNeeds& more = row.needs[first_operand + i];
       needs.operands = static_cast<std::uint8_t>(needs.operands | more.operands);
       needs.outputs = static_cast<std::uint8_t>(needs.outputs | more.outputs);
@@ -130,9 +160,8 @@ std::uint8_t Tape::save_operands(const Submission& submission,
     const auto bit = static_cast<std::uint8_t>(1U << (first_operand + i));
     if ((needed & bit) != 0) {
       const Tensor& input = submission.inputs[i].tensor();
-      saved_.push_back(untracked(input));
-      saved_nodes_.push_back(TensorAccess::tape(input) == this ? TensorAccess::node(input)
-                                                               : kNoNode);
+      saved_.push_back(parent_ ? outside(input) : untracked(input));
+      saved_nodes_.push_back(node_of(input));
       saved = static_cast<std::uint8_t>(saved | bit);
     }
   }
@@ -143,6 +172,9 @@ std::uint8_t Tape::save_operands(const Submission& submission,
 // operands; store the attributes. An operand is saved only if the gradient of a tracked input needs
 // it: x * w with a tracked w saves x, not w.
 void Tape::will_record(const Submission& submission, PathId layer) {
+  if (parent_) [[unlikely]] {
+    will_record_outside(submission, layer);
+  }
   if (region_ != kNoNode) [[unlikely]] {
     record_in_region(submission);
     return;
@@ -196,6 +228,8 @@ void Tape::did_record(std::span<Tensor> results) {
   }
   const std::uint32_t index = count32(nodes_.size() - 1);
   const TapeNode& node = nodes_.back();
+  // First: the saved results are tracked by the outer tapes, and not by this one.
+  const TapePlace outer = parent_ ? did_record_outside(results) : TapePlace{};
   if (!is_float(results[0].dtype())) {
     forget_last();  // a cast to integers, for instance: no gradient flows through it
     return;
@@ -218,7 +252,9 @@ void Tape::did_record(std::span<Tensor> results) {
     homes_.push_back(results[0].device());
   }
   TensorAccess::set_node(results[0], this, index);
-  if (budget_ != nullptr) [[unlikely]] {
+  if (parent_) [[unlikely]] {
+    outer_places_.push_back(outer);
+  } else if (budget_ != nullptr) [[unlikely]] {
     budget_->did_record(results[0]);
   } else if (saved_.size() > node.first_saved) {
     traffic_->did_record();
@@ -243,6 +279,9 @@ void Tape::forget_last() {
 
 // Inside a region the edges stay: zero gradients may flow along them.
 void Tape::did_not_record() {
+  if (Tape* const outer = std::exchange(outer_recorder_, nullptr)) {
+    outer->did_not_record();
+  }
   if (region_ == kNoNode) {
     forget_last();
   }
@@ -318,9 +357,11 @@ void Tape::require_swept(const Tensor& output, SourceLoc loc) const {
         "the function must return one element, not " + describe(output.dtype(), output.shape()),
         loc);
   }
-  if (output.is_tracked() && TensorAccess::tape(output) != this) {
-    throw_grad_error(
-        ErrorCode::invalid_argument, "the function returned a tensor of another grad call", loc);
+  const Tape* const tracker = open_place(output).tape;
+  if (tracker != nullptr && tracker->owner_thread_ != owner_thread_) {
+    throw_grad_error(ErrorCode::invalid_argument,
+                     "the function returned a tensor of another thread's grad call",
+                     loc);
   }
 }
 
@@ -330,8 +371,9 @@ std::vector<Tensor> Tape::sweep(const Tensor& output, const GradientHook& on_rea
   sweep_location_ = loc;
   gradients_.resize(nodes_.size());
   leaf_gradients_.resize(leaves_.size());
-  if (TensorAccess::tape(output) == this) {  // else no input led to it, and every gradient is zeros
-    gradients_[TensorAccess::node(output)] = ones_like(output, loc);
+  const std::uint32_t last = node_of(output);
+  if (last != kNoNode) {  // else no input led to it, and every gradient is zeros
+    gradients_[last] = ones_like(output, loc);
   }
   for (std::uint32_t index = count32(nodes_.size()); index-- > 0;) {
     sweep_node(index, on_ready);
@@ -376,22 +418,25 @@ void Tape::require_owner(const Submission& submission) const {
 Tape* find_tape(const Submission& submission) {
   Tape* found = nullptr;
   for (const Arg& input : submission.inputs) {
-    Tape* const tape = TensorAccess::tape(input.tensor());
-    if (tape == nullptr || tape == found || !tape->is_open()) {
+    Tape* tape = TensorAccess::tape(input.tensor());
+    if (tape == nullptr || tape == found) {
       continue;
     }
-    if (found != nullptr) {
-      throw_op_error(ErrorCode::invalid_argument,
-                     submission.kind,
-                     "operands are tracked by two grad calls, one inside the other: gradients of "
-                     "gradients are not available yet; a detach() of the outer one would drop this "
-                     "part from the outer gradient",
-                     submission.location);
+    tape = tape->is_open() ? tape : open_place(input.tensor()).tape;
+    if (tape == nullptr || tape == found) {
+      continue;
     }
     tape->require_owner(submission);
-    found = tape;
+    if (found == nullptr || tape->level() > found->level()) {
+      found = tape;
+    }
   }
-  return vjp_row(submission.kind).emit != nullptr ? found : nullptr;
+  if (found == nullptr || is_update(submission.kind, submission.flags) ||
+      vjp_row(submission.kind).emit == nullptr) [[unlikely]] {
+    require_constant(submission, found);
+    return nullptr;
+  }
+  return found;
 }
 
 void retain_tape(Tape* tape) noexcept {
@@ -400,8 +445,12 @@ void retain_tape(Tape* tape) noexcept {
 void release_tape(Tape* tape) noexcept {
   tape->release();
 }
-bool is_open(const Tape& tape) noexcept {
-  return tape.is_open();
+bool is_tracked_by(const Tape& tape, std::uint32_t node) noexcept {
+  if (tape.is_open()) {
+    return true;
+  }
+  const TapePlace outer = tape.outer_place(node);
+  return outer.tape != nullptr && is_tracked_by(*outer.tape, outer.node);
 }
 
 }  // namespace hearth::detail

@@ -2,10 +2,13 @@
 // that their gradients need. Private to runtime.
 // Reference-counted by its TapeScope and by the tensors that it tracks, so a tracked tensor may
 // outlive the call. The tape is then closed, and such a tensor counts as untracked.
+// A tape opened inside another call is nested. It records an op also on the outer tapes that track
+// its operands; each of its nodes knows its place there.
 // Threads: the opening thread records and sweeps; any thread may drop references.
-// Invariants: (1) recording order is topological order; (2) saved tensors are untracked, so the
-// tape holds no reference to itself, except for the arguments of a checkpoint, which close() drops;
-// (3) a node's saved tensors are released once its gradient was emitted.
+// Invariants: (1) recording order is topological order; (2) only outer tapes track saved tensors,
+// so the tape holds no reference to itself, except for a checkpoint's arguments, which close()
+// drops; (3) a node's saved tensors are released once its gradient was emitted; (4) places outlive
+// close(), so a tensor that leaves the call stays tracked by the outer tape.
 #pragma once
 
 #include <atomic>
@@ -88,6 +91,18 @@ struct TapeParts {
 
 namespace detail {
 
+/// The node of a tensor on a tape; no tape: the tensor is untracked.
+struct TapePlace {
+  Tape* tape = nullptr;
+  std::uint32_t node = 0;
+};
+
+/// The place on the innermost open tape that tracks a tensor.
+[[nodiscard]] TapePlace open_place(const Tensor& tensor) noexcept;
+/// Returns whether the gradients of ops on the tensor may be differentiated again. Ops whose
+/// backward kind has no rule then run as plain ops.
+[[nodiscard]] bool has_nested_tape(const Tensor& tensor) noexcept;
+
 class Tape final : public RefCounted<Tape> {
  public:
   static constexpr std::uint32_t kNoNode = 0xffffffffU;
@@ -96,8 +111,8 @@ class Tape final : public RefCounted<Tape> {
   ~Tape();
 
   /// Returns a tracked copy as the next leaf. A tensor whose type has no gradients is returned
-  /// untracked; its gradient is zeros. Errors: ArgumentError if it is empty, or tracked by an outer
-  /// grad.
+  /// untracked; its gradient is zeros. Errors: ArgumentError if it is empty, or tracked by a grad
+  /// call of another thread.
   [[nodiscard]] Tensor add_leaf(const Tensor& value, std::string_view caller, SourceLoc loc);
 
   /// Warns, until close(), of weights that the loss uses and that are none of the leaves, which are
@@ -117,7 +132,8 @@ class Tape final : public RefCounted<Tape> {
   void did_record(std::span<Tensor> results);
 
   /// Begins a region, which is recorded as one node until end_region(). Its gradient reruns the
-  /// function of the region's record. Returns false if a region is already open.
+  /// function of the region's record. Returns false if a region is already open, or if the tape is
+  /// nested: outer tapes need the places of the region's values.
   [[nodiscard]] bool begin_region();
   /// Ends the region; tracks those results that depend on a tracked tensor.
   void end_region(std::span<Tensor* const> results, std::unique_ptr<CheckpointRecord> record);
@@ -138,11 +154,33 @@ class Tape final : public RefCounted<Tape> {
   /// Checks that the calling thread opened the tape. Errors: ArgumentError.
   void require_owner(const Submission& submission) const;
 
+  /// Number of open calls around this one.
+  [[nodiscard]] int level() const noexcept { return level_; }
+  [[nodiscard]] bool is_nested() const noexcept { return parent_.get() != nullptr; }
+  /// The place of a node's value on the outer tapes, also after close().
+  [[nodiscard]] TapePlace outer_place(std::uint32_t node) const noexcept {
+    return node < outer_places_.size() ? outer_places_[node] : TapePlace{};
+  }
+  /// The tensor as the outer tapes track it.
+  [[nodiscard]] Tensor outside(const Tensor& tensor) const;
+
  private:
   friend class hearth::VjpNode;
   friend class hearth::TapeBudget;
   friend class hearth::TapeTraffic;
 
+  /// The tensor's node on this tape; kNoNode if it has none.
+  [[nodiscard]] std::uint32_t node_of(const Tensor& tensor) const noexcept {
+    if (TensorAccess::tape(tensor) == this) [[likely]] {
+      return TensorAccess::node(tensor);
+    }
+    return TensorAccess::tape(tensor) == nullptr ? kNoNode : node_behind_closed(tensor);
+  }
+  [[nodiscard]] std::uint32_t node_behind_closed(const Tensor& tensor) const noexcept;
+  /// will_record() and did_record() of a nested tape, for the outer tapes. The second one returns
+  /// the first result's place there.
+  void will_record_outside(const Submission& submission, PathId layer);
+  [[nodiscard]] TapePlace did_record_outside(std::span<Tensor> results);
   /// Adds an edge for each input; returns what the gradients of the tracked ones need.
   [[nodiscard]] VjpNeeds add_edges(const Submission& submission, std::size_t first_operand);
   /// Saves the needed operands; returns the saved ones as a mask of positions.
@@ -189,14 +227,19 @@ class Tape final : public RefCounted<Tape> {
   std::unique_ptr<TapeBudget> budget_;    ///< null without a RecomputeScope
   std::unique_ptr<TapeTraffic> traffic_;  ///< null with one
   std::unique_ptr<detail::WeightWatch> weight_watch_;
-  std::uint32_t region_ = kNoNode;  ///< node of the open region
+  std::uint32_t region_ = kNoNode;   ///< node of the open region
+  const IntrusivePtr<Tape> parent_;  ///< innermost tape when this one was opened; null: none
+  const int level_;
+  std::vector<TapePlace> outer_places_;  ///< by node, of a nested tape; their tapes are ancestors
+  Tape* outer_recorder_ = nullptr;       ///< outer tape of the op that is being recorded
   SourceLoc sweep_location_;
   std::uint64_t owner_thread_ = 0;
   std::atomic<bool> is_open_{true};
 };
 
-/// The tape that records an op: the one that tracks an input, if the kind has a gradient; else
-/// nullptr. Errors: ArgumentError if different tapes, or another thread's tape, track its inputs.
+/// The tape that records an op: the innermost one that tracks an input, if the kind has a gradient;
+/// else nullptr. Errors: ArgumentError if another thread's tape tracks an input, or if the kind has
+/// no rule although its values depend on its inputs: an optimizer's step.
 [[nodiscard]] Tape* find_tape(const Submission& submission);
 [[nodiscard]] inline Tape* tape_of(const Submission& submission) {
   for (const Arg& input : submission.inputs) {

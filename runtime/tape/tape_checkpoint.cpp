@@ -59,7 +59,7 @@ void require_same(const CheckpointRecord& record,
 }  // namespace
 
 bool Tape::begin_region() {
-  if (region_ != kNoNode) {
+  if (region_ != kNoNode || is_nested()) {
     return false;
   }
   TapeNode node;
@@ -81,12 +81,13 @@ void Tape::record_in_region(const Submission& submission) {
   }
   for (const Arg& input : submission.inputs) {
     const Tensor& tensor = input.tensor();
-    if (TensorAccess::tape(tensor) == this && TensorAccess::node(tensor) < region_) {
+    const std::uint32_t from = node_of(tensor);
+    if (from != kNoNode && from < region_) {
       edges_.push_back({.layout = TensorAccess::impl(tensor)->layout,
-                        .node = TensorAccess::node(tensor),
+                        .node = from,
                         .dtype = TensorAccess::impl(tensor)->dtype});
       ++node.edge_count;
-      TapeNode& producer = nodes_[TensorAccess::node(tensor)];
+      TapeNode& producer = nodes_[from];
       if (producer.leaf != kNoNode && producer.first_consumer == kNoNode) {
         producer.first_consumer = region_;
       }
@@ -102,7 +103,7 @@ void Tape::end_region(std::span<Tensor* const> results, std::unique_ptr<Checkpoi
   record->result_count = results.size();
   for (std::size_t place = 0; place < results.size(); ++place) {
     Tensor& result = *results[place];
-    if (TensorAccess::tape(result) != this || TensorAccess::node(result) != region) {
+    if (node_of(result) != region) {
       continue;  // untracked, or an unchanged argument
     }
     TapeNode arrival = node;
@@ -170,14 +171,14 @@ void Tape::sweep_checkpoint(std::uint32_t index, const GradientHook& on_ready) {
     gradients_.resize(nodes_.size());
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const Tensor& result = results[record->results[i].place];
-      if (TensorAccess::tape(result) != this) {
+      if (node_of(result) == kNoNode) {
         throw_checkpoint_error(
             "a result depended on something that is differentiated, and not when the function ran "
             "again for the gradient",
             location);
       }
       if (gradients[i].is_valid()) {
-        accumulate(TensorAccess::node(result), std::move(gradients[i]), location);
+        accumulate(node_of(result), std::move(gradients[i]), location);
       }
     }
   }

@@ -1,3 +1,4 @@
+#include "runtime/ops/op_parts.hpp"
 #include "vjp_table.hpp"
 
 #include <cmath>
@@ -21,6 +22,18 @@ Tensor power_of_base(const VjpNode& node, const Tensor& gradient) {
     }
     Tensor lower = pow(node.operand(0), node.at(exponent - 1));
     return mul(node.at(std::move(scaled)), node.at(std::move(lower)));
+  }
+  if (node.operand(1).tensor().is_tracked()) {
+    // The slope's own slope at an exponent of 0 is 1/a, so only 0^-1 is replaced.
+    const Tensor base = node.operand(0).tensor();
+    Tensor is_zero = equal(node.at(base), node.at(0.0));
+    Tensor no_power = equal(node.operand(1), node.at(0.0));
+    Tensor is_pole = logical_and(node.at(std::move(is_zero)), node.at(std::move(no_power)));
+    Tensor safe = where(node.at(std::move(is_pole)), node.at(1.0), node.at(base));
+    Tensor lower = sub(node.operand(1), node.at(1.0));
+    Tensor slope =
+        mul(node.at(pow(node.at(std::move(safe)), node.at(std::move(lower)))), node.operand(1));
+    return mul(node.at(gradient), node.at(std::move(slope)));
   }
   Tensor lower = pow(node.operand(0), node.at(sub(node.operand(1), node.at(1.0))));
   Tensor slope = mul(node.at(std::move(lower)), node.operand(1));

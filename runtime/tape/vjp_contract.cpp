@@ -110,6 +110,23 @@ void transposed_convolution(const VjpNode& node, Tensor gradient) {
   }
 }
 
+// (x, grad) -> the gradient of the weight: linear in both, like the convolution.
+void weight_gradient(const VjpNode& node, Tensor gradient) {
+  if (node.needs(0)) {
+    node.give(0,
+              submit_convolution(node,
+                                 OpKind::conv2d_backward_input,
+                                 node.last_operand(1),
+                                 node.at(std::as_const(gradient)),
+                                 0));
+  }
+  if (node.needs(1)) {
+    node.give(1,
+              submit_convolution(
+                  node, OpKind::conv2d, node.last_operand(0), node.at(std::move(gradient)), 1));
+  }
+}
+
 void max_pool(const VjpNode& node, Tensor gradient) {
   const std::array inputs{node.at(std::move(gradient)), node.last_output(1)};
   pool(node, OpKind::max_pool2d_backward, inputs);
@@ -118,6 +135,22 @@ void max_pool(const VjpNode& node, Tensor gradient) {
 void average_pool(const VjpNode& node, Tensor gradient) {
   const Arg input = node.at(std::move(gradient));
   pool(node, OpKind::avg_pool2d_backward, {&input, 1});
+}
+
+// Picks the elements at the positions of the maxima, which count within a plane.
+void max_pool_gradient(const VjpNode& node, Tensor gradient) {
+  const Shape windows = node.shape(0);
+  const Shape planes = gradient.shape();
+  Tensor places = reshape(node.last_operand(1), {windows[0], windows[1], windows[2] * windows[3]});
+  Tensor flat =
+      reshape(node.at(std::move(gradient)), {planes[0], planes[1], planes[2] * planes[3]});
+  Tensor picked = gather(node.at(std::move(flat)), 2, node.at(std::move(places)));
+  node.give(0, reshape(node.at(std::move(picked)), windows));
+}
+
+void average_pool_gradient(const VjpNode& node, Tensor gradient) {
+  const Arg input = node.at(std::move(gradient));
+  pool(node, OpKind::avg_pool2d, {&input, 1});
 }
 
 }  // namespace hearth::vjp

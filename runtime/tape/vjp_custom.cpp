@@ -35,6 +35,29 @@ std::vector<Tensor> gradients_of(const CustomDefinition& kernel,
   throw_error(std::move(error));
 }
 
+// A vjp may use further results, which depend on the inputs in a way that no rule describes.
+void require_one_real_result(const VjpNode& node,
+                             const CustomGradient& call,
+                             const CustomCode& code) {
+  const auto is_tracked = [](const Tensor& each) { return each.is_tracked(); };
+  if (!std::ranges::any_of(call.inputs, is_tracked)) {
+    return;
+  }
+  for (std::size_t i = 1; i < call.outputs.size(); ++i) {
+    if (is_float(call.outputs[i].dtype())) {
+      throw_error(Error{
+          .code = ErrorCode::invalid_argument,
+          .text = fmt::format("{}: result '{}' has no gradient, so the kernel has no gradient "
+                              "of its gradient: compute '{}' by another kernel",
+                              code.name,
+                              code.outputs[i],
+                              code.outputs[i]),
+          .op = code.name,
+          .location = node.location()});
+    }
+  }
+}
+
 }  // namespace
 
 void custom(const VjpNode& node, Tensor gradient) {
@@ -58,6 +81,7 @@ void custom(const VjpNode& node, Tensor gradient) {
   for (int i = 0; i < static_cast<int>(code.outputs.size()); ++i) {
     call.outputs.push_back(node.output(i).tensor());
   }
+  require_one_real_result(node, call, code);
   const auto refuse = [&](std::string what) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("{}: {}", code.name, what),

@@ -109,6 +109,19 @@ void relu(const VjpNode& node, Tensor gradient) {
                      shape));
 }
 
+// Linear in the gradient; the mask is constant where relu has a slope.
+void relu_gradient(const VjpNode& node, Tensor gradient) {
+  if (node.needs(0)) {
+    const DType dtype = gradient.dtype();
+    const std::array inputs{node.at(std::move(gradient)), node.last_operand(1)};
+    node.give(0,
+              detail::submit(
+                  {.kind = OpKind::relu_backward, .location = node.location(), .inputs = inputs},
+                  dtype,
+                  node.shape(0)));
+  }
+}
+
 // The same seed and counter drop the same elements.
 void dropout(const VjpNode& node, Tensor gradient) {
   const Arg input = node.at(std::move(gradient));

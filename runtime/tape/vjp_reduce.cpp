@@ -38,6 +38,35 @@ Tensor spread(const VjpNode& node, Tensor gradient) {
   return expand(node.at(std::move(gradient)), node.shape(0));
 }
 
+// The slope of prod as a polynomial, for gradients of gradients. A row of n elements becomes n
+// rows; row i has a 1 in place of element i. The result has the shape of the operand.
+Tensor product_of_others(const VjpNode& node, const Tensor& x) {
+  const std::uint32_t mask = node.attributes<ReduceAttributes>().axes;
+  const Shape& shape = node.shape(0);
+  std::vector<int> order;
+  std::vector<std::int64_t> sizes;
+  std::int64_t row_count = 1;
+  std::int64_t n = 1;
+  for (const bool reduced : {false, true}) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (is_reduced(mask, axis) == reduced) {
+        order.push_back(axis);
+        sizes.push_back(shape[axis]);
+        (reduced ? n : row_count) *= shape[axis];
+      }
+    }
+  }
+  std::vector<int> inverse(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    inverse[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+  }
+  Tensor rows = reshape(node.at(permute(node.at(x), order)), {row_count, 1, n});
+  Tensor factors =
+      where(node.at(diagonal_mask(node, x.device(), n)), node.at(1.0), node.at(std::move(rows)));
+  Tensor others = prod(node.at(std::move(factors)), {2});
+  return permute(node.at(reshape(node.at(std::move(others)), sizes)), inverse);
+}
+
 }  // namespace
 
 void summation(const VjpNode& node, Tensor gradient) {
@@ -80,6 +109,13 @@ void product(const VjpNode& node, Tensor gradient) {
   const Shape kept = kept_shape(node);
   const std::vector<int> axes = reduced_axes(node);
   const Tensor x = hearth::cast(node.last_operand(0), DType::f64);
+  if (x.is_tracked()) {
+    gradient = reshape(node.at(std::move(gradient)), kept.dims());
+    Tensor wide = hearth::cast(node.at(std::move(gradient)), DType::f64);
+    Tensor given = mul(node.at(std::move(wide)), node.at(product_of_others(node, x)));
+    node.give(0, hearth::cast(node.at(std::move(given)), node.dtype(0)));
+    return;
+  }
   const Tensor is_zero = equal(node.at(x), node.at(0.0));
   const Tensor own_zero = hearth::cast(node.at(is_zero), DType::f64);
   const Tensor zeros = sum(node.at(own_zero), axes, {.keep_dims = true});

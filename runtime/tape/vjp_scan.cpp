@@ -15,6 +15,11 @@ Tensor places_along(const VjpNode& node, const Device& device, const Shape& shap
   return expand(node.at(reshape(node.at(std::move(places)), line)), shape);
 }
 
+Tensor diagonal_mask(const VjpNode& node, const Device& device, std::int64_t n) {
+  const Tensor line = places_along(node, device, Shape{n}, 0);
+  return equal(node.at(reshape(node.at(line), {n, 1})), node.at(line));
+}
+
 namespace vjp {
 namespace {
 
@@ -35,6 +40,44 @@ Tensor scanned(const VjpNode& node, OpKind kind, Tensor x, Direction direction) 
                         shape);
 }
 
+// The gradient of cumprod as a polynomial, for gradients of gradients. It takes running products of
+// n rows; row k has a 1 in place of element k. Result i depends on the elements up to i.
+Tensor polynomial_slope(const VjpNode& node, const Tensor& x, Tensor gradient) {
+  const auto given = node.attributes<ScanAttributes>();
+  const int last = node.shape(0).rank() - 1;
+  const auto as_rows = [&](Tensor values) {
+    const Shape shape = values.shape();
+    const std::int64_t n = shape[given.axis];
+    const std::int64_t row_count = n == 0 ? 0 : shape.element_count() / n;
+    Tensor moved = transpose(node.at(std::move(values)), given.axis, last);
+    return reshape(node.at(std::move(moved)), {row_count, 1, n});
+  };
+  const std::int64_t n = x.shape()[given.axis];
+  Tensor factors =
+      where(node.at(diagonal_mask(node, x.device(), n)), node.at(1.0), node.at(as_rows(x)));
+  const Shape square = factors.shape();
+  const ScanAttributes along{.axis = 2, .reverse = given.reverse};
+  const DType dtype = factors.dtype();
+  const Arg input = node.at(std::move(factors));
+  Tensor products = detail::submit({.kind = OpKind::cumprod,
+                                    .location = node.location(),
+                                    .inputs = {&input, 1},
+                                    .attributes = detail::bytes_of(along)},
+                                   dtype,
+                                   square);
+  const Tensor line = places_along(node, x.device(), Shape{n}, 0);
+  const Tensor column = reshape(node.at(line), {n, 1});
+  Tensor depends = given.reverse != 0 ? less_equal(node.at(line), node.at(column))
+                                      : greater_equal(node.at(line), node.at(column));
+  Tensor terms = mul(node.at(as_rows(std::move(gradient))), node.at(std::move(products)));
+  terms = where(node.at(std::move(depends)), node.at(std::move(terms)), node.at(0.0));
+  Shape moved = node.shape(0);
+  moved.set(given.axis, moved[last]);
+  moved.set(last, n);
+  Tensor sums = reshape(node.at(sum(node.at(std::move(terms)), {2})), moved);
+  return transpose(node.at(std::move(sums)), given.axis, last);
+}
+
 }  // namespace
 
 void running_sum(const VjpNode& node, Tensor gradient) {
@@ -47,6 +90,11 @@ void running_sum(const VjpNode& node, Tensor gradient) {
 void running_product(const VjpNode& node, Tensor gradient) {
   const DType dtype = node.dtype(0);
   const Tensor x = detail::wide(node.last_operand(0));
+  if (x.is_tracked()) {
+    Tensor slope = polynomial_slope(node, x, detail::wide(node.at(std::move(gradient))));
+    node.give(0, hearth::cast(node.at(std::move(slope)), dtype));
+    return;
+  }
   const Tensor is_zero = equal(node.at(x), node.at(0.0));
   Tensor marks = hearth::cast(node.at(is_zero), DType::i64);
   const Tensor zeros = scanned(node, OpKind::cumsum, std::move(marks), Direction::forward);

@@ -65,9 +65,57 @@ void shared(const VjpNode& node, const Tensor& gradient) {
   }
 }
 
+// The slopes of a scatter of products as polynomials, for gradients of gradients. That of x is the
+// product of the updates. For that of update k, copy k of the scatter has a 1 in place of the
+// updates at position k of the axis.
+void multiplied_again(const VjpNode& node, const Tensor& gradient) {
+  const auto wide = [&](const Arg& arg) { return hearth::cast(arg, DType::f64); };
+  const Tensor x = wide(node.operand(kX));
+  const Tensor updates = wide(node.operand(kUpdates));
+  const Tensor scale = wide(node.at(gradient));
+  if (node.needs(kX)) {
+    Tensor slope =
+        scattered(node, node.at(ones_like(x, node.location())), node.at(updates), ScatterMode::mul);
+    Tensor given = mul(node.at(scale), node.at(std::move(slope)));
+    node.give(kX, hearth::cast(node.at(std::move(given)), node.dtype(kX)));
+  }
+  if (node.needs(kUpdates)) {
+    const int axis = node.attributes<ScatterAttributes>().axis;
+    const std::int64_t n = updates.shape()[axis];
+    const auto copies = [&](const Tensor& each) {
+      Shape shape{n};
+      for (const std::int64_t size : each.shape().dims()) {
+        shape.push_back(size);
+      }
+      return expand(node.at(each), shape);
+    };
+    const Tensor places = places_along(node, x.device(), updates.shape(), axis);
+    std::vector<std::int64_t> column(static_cast<std::size_t>(updates.rank()) + 1, 1);
+    column[0] = n;
+    Tensor copy = reshape(node.at(places_along(node, x.device(), Shape{n}, 0)), column);
+    const Tensor is_own = equal(node.at(places), node.at(std::move(copy)));
+    Tensor others = where(node.at(is_own), node.at(1.0), node.at(updates));
+    const Tensor index = copies(node.operand(kIndex).tensor());
+    Tensor products = scatter(node.at(copies(x)),
+                              axis + 1,
+                              node.at(index),
+                              node.at(std::move(others)),
+                              {.mode = ScatterMode::mul});
+    Tensor chosen = gather(node.at(std::move(products)), axis + 1, node.at(index));
+    chosen = where(node.at(is_own), node.at(std::move(chosen)), node.at(0.0));
+    Tensor slope = sum(node.at(std::move(chosen)), {0});
+    Tensor given = mul(node.at(picked(node, scale)), node.at(std::move(slope)));
+    node.give(kUpdates, hearth::cast(node.at(std::move(given)), node.dtype(kUpdates)));
+  }
+}
+
 // The slope at a factor is the product of the others: 0 if another one is 0, else that of all
 // nonzero ones without the factor itself. Computed in f64, like that of prod.
 void multiplied(const VjpNode& node, const Tensor& gradient) {
+  if (node.operand(kX).tensor().is_tracked() || node.operand(kUpdates).tensor().is_tracked()) {
+    multiplied_again(node, gradient);
+    return;
+  }
   struct Factors {
     Tensor own_zero;  // 1 for a factor of 0
     Tensor nonzero;   // 1 in its place

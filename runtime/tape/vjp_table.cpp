@@ -60,6 +60,8 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_operand(vjp::arc_tangent);
     case OpKind::relu:
       return from_result(vjp::relu);
+    case OpKind::relu_backward:
+      return {vjp::relu_gradient, {VjpNeeds{.operands = kSecond}}};
     case OpKind::dropout:
       return from_nothing(vjp::dropout);
     case OpKind::add:
@@ -90,6 +92,8 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_nothing(vjp::permutation);
     case OpKind::slice:
       return from_nothing(vjp::slice);
+    case OpKind::slice_scatter:
+      return from_nothing(vjp::slice_gradient);
     case OpKind::concat:
       return from_nothing(vjp::concatenation);
     case OpKind::reduce_sum:
@@ -107,13 +111,24 @@ constexpr VjpRow make_row(OpKind kind) {
       return from_other(vjp::convolution);
     case OpKind::conv2d_backward_input:
       return from_other(vjp::transposed_convolution);
+    case OpKind::conv2d_backward_weight:
+      return from_other(vjp::weight_gradient);
     case OpKind::max_pool2d:
       return {vjp::max_pool, {VjpNeeds{.outputs = kSecond}}};
     case OpKind::avg_pool2d:
       return from_nothing(vjp::average_pool);
+    case OpKind::max_pool2d_backward:
+      return {vjp::max_pool_gradient, {VjpNeeds{.operands = kSecond}}};
+    case OpKind::avg_pool2d_backward:
+      return from_nothing(vjp::average_pool_gradient);
     case OpKind::softmax:
     case OpKind::log_softmax:
       return from_result(vjp::row_softmax);
+    case OpKind::softmax_backward:
+      return {vjp::softmax_gradient, {VjpNeeds{.operands = kSecond}, VjpNeeds{.operands = kBoth}}};
+    case OpKind::log_softmax_backward:
+      return {vjp::log_softmax_gradient,
+              {VjpNeeds{.operands = kSecond}, VjpNeeds{.operands = kBoth}}};
     case OpKind::cumsum:
       return from_nothing(vjp::running_sum);
     case OpKind::cumprod:

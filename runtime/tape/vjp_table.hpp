@@ -39,6 +39,10 @@ struct VjpRow {
                                   const Shape& shape,
                                   int axis);
 
+/// bool[n, n], true on the diagonal.
+[[nodiscard]] Tensor diagonal_mask(const VjpNode& node, const Device& device, std::int64_t n);
+
+// Rules named *_gradient are those of backward kinds, for gradients of gradients.
 namespace vjp {
 
 // Elementwise, one operand.
@@ -59,6 +63,7 @@ void reciprocal(const VjpNode& node, Tensor gradient);
 void logarithm_of_one_more(const VjpNode& node, Tensor gradient);
 void exponential_less_one(const VjpNode& node, Tensor gradient);
 void relu(const VjpNode& node, Tensor gradient);
+void relu_gradient(const VjpNode& node, Tensor gradient);
 void dropout(const VjpNode& node, Tensor gradient);
 void cast(const VjpNode& node, Tensor gradient);
 // Two and three operands.
@@ -81,6 +86,7 @@ void custom(const VjpNode& node, Tensor gradient);
 void same_values(const VjpNode& node, Tensor gradient);
 void permutation(const VjpNode& node, Tensor gradient);
 void slice(const VjpNode& node, Tensor gradient);
+void slice_gradient(const VjpNode& node, Tensor gradient);
 void concatenation(const VjpNode& node, Tensor gradient);
 void transfer(const VjpNode& node, Tensor gradient);
 // Reductions.
@@ -93,11 +99,16 @@ void product(const VjpNode& node, Tensor gradient);
 void matmul(const VjpNode& node, Tensor gradient);
 void convolution(const VjpNode& node, Tensor gradient);
 void transposed_convolution(const VjpNode& node, Tensor gradient);
+void weight_gradient(const VjpNode& node, Tensor gradient);
 void max_pool(const VjpNode& node, Tensor gradient);
 void average_pool(const VjpNode& node, Tensor gradient);
+void max_pool_gradient(const VjpNode& node, Tensor gradient);
+void average_pool_gradient(const VjpNode& node, Tensor gradient);
 // Rows.
 /// softmax and log_softmax.
 void row_softmax(const VjpNode& node, Tensor gradient);
+void softmax_gradient(const VjpNode& node, Tensor gradient);
+void log_softmax_gradient(const VjpNode& node, Tensor gradient);
 /// The running sum from the other end.
 void running_sum(const VjpNode& node, Tensor gradient);
 /// Right also for elements that are 0.

@@ -46,6 +46,17 @@ void slice(const VjpNode& node, Tensor gradient) {
                            node.shape(0)));
 }
 
+void slice_gradient(const VjpNode& node, Tensor gradient) {
+  const Arg input = node.at(std::move(gradient));
+  node.give(0,
+            detail::submit({.kind = OpKind::slice,
+                            .location = node.location(),
+                            .inputs = {&input, 1},
+                            .attributes = node.attribute_bytes()},
+                           node.dtype(0),
+                           node.shape(0)));
+}
+
 void concatenation(const VjpNode& node, Tensor gradient) {
   const int axis = node.attributes<AxisAttributes>().axis;
   std::int64_t first = 0;

@@ -135,12 +135,16 @@ TEST(OpTable, KnowsTheSizeOfEachKindsAttributes) {
   EXPECT_EQ(op_info(OpKind::relu).attribute_size_bytes, 0);
 }
 
-// conv_transpose2d is the gradient of conv2d with respect to its input.
-TEST(OpTable, DifferentiatesNoOtherBackwardKind) {
+// Those two give way to plain ops where a gradient of their gradient is wanted.
+TEST(OpTable, DifferentiatesEveryBackwardKindButTwo) {
   for (const OpInfo& info : op_table()) {
-    const bool is_gradient = info.name.find("backward") != std::string_view::npos &&
-                             info.kind != OpKind::conv2d_backward_input;
-    if (is_gradient || info.op_class == OpClass::lifetime) {
+    if (info.name.find("backward") != std::string_view::npos) {
+      EXPECT_EQ(
+          info.differentiable,
+          info.kind != OpKind::attention_backward && info.kind != OpKind::cross_entropy_backward)
+          << info.name;
+    }
+    if (info.op_class == OpClass::lifetime) {
       EXPECT_FALSE(info.differentiable) << info.name;
     }
   }
