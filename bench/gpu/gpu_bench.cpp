@@ -180,40 +180,56 @@ void embeddings(const Figures& figures) {
   }
 }
 
-void layers(const Figures& figures) {
-  const Device& device = figures.device();
-  using Inputs = std::vector<Tensor>;
-  const auto both = [&](const std::string& name,
-                        DType dtype,
-                        const Inputs& inputs,
-                        const std::function<Tensor(const Inputs&)>& layer) {
-    const std::string more = with("dtype", hearth::name(dtype));
-    figures.time(name, more, {}, 20, [&] { return layer(inputs); });
-    const Tensor weight = normal(device, layer(inputs).shape(), dtype);
-    figures.time_all(name + "_grad", more, {}, 10, [&] {
-      return grad([&](const Inputs& in) { return sum(layer(in) * weight); }, inputs);
-    });
-  };
+using Inputs = std::vector<Tensor>;
+
+/// A layer, and the layer with the gradients of its inputs.
+void with_gradients(const Figures& figures,
+                    const std::string& name,
+                    DType dtype,
+                    const Inputs& inputs,
+                    const std::function<Tensor(const Inputs&)>& layer) {
+  const std::string more = with("dtype", hearth::name(dtype));
+  figures.time(name, more, {}, 20, [&] { return layer(inputs); });
+  const Tensor weight = normal(figures.device(), layer(inputs).shape(), dtype);
+  figures.time_all(name + "_grad", more, {}, 10, [&] {
+    return grad([&](const Inputs& in) { return sum(layer(in) * weight); }, inputs);
+  });
+}
+
+void attentions(const Figures& figures) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const auto make = [&](const Shape& shape) { return normal(device, shape, dtype); };
-    const Tensor heads = make({32, 8, 256, 64});
-    both("attention_b32_h8_s256_w64",
-         dtype,
-         {heads, heads + 0.5, heads + 0.25},
-         [](const Inputs& in) { return attention(in[0], in[1], in[2]); });
-    const Tensor texts = make({8, 12, 1024, 64});
-    both("attention_causal_b8_h12_s1024_w64",
-         dtype,
-         {texts, texts + 0.5, texts + 0.25},
-         [](const Inputs& in) { return attention(in[0], in[1], in[2], {.causal = true}); });
+    const Tensor heads = normal(figures.device(), {32, 8, 256, 64}, dtype);
+    with_gradients(figures,
+                   "attention_b32_h8_s256_w64",
+                   dtype,
+                   {heads, heads + 0.5, heads + 0.25},
+                   [](const Inputs& in) { return attention(in[0], in[1], in[2]); });
+    const Tensor texts = normal(figures.device(), {8, 12, 1024, 64}, dtype);
+    with_gradients(
+        figures,
+        "attention_causal_b8_h12_s1024_w64",
+        dtype,
+        {texts, texts + 0.5, texts + 0.25},
+        [](const Inputs& in) { return attention(in[0], in[1], in[2], {.causal = true}); });
+  }
+}
+
+void layers(const Figures& figures) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const auto make = [&](const Shape& shape) { return normal(figures.device(), shape, dtype); };
+    const auto both = [&](const std::string& name,
+                          const Inputs& inputs,
+                          const std::function<Tensor(const Inputs&)>& layer) {
+      with_gradients(figures, name, dtype, inputs, layer);
+    };
     const Tensor rows = make({8192, 512});
     const Tensor wide = make({8192, 2048});
     const auto linear = [](const Inputs& in) { return matmul(in[0], transpose(in[1]), in[2]); };
-    both("linear_512_2048", dtype, {rows, make({2048, 512}), make({2048})}, linear);
-    both("linear_2048_512", dtype, {wide, make({512, 2048}), make({512})}, linear);
-    both("linear_512_512", dtype, {rows, make({512, 512}), make({512})}, linear);
-    both("gelu_8192_2048", dtype, {wide}, [](const Inputs& in) { return gelu(in[0]); });
-    both("layer_norm_8192_512", dtype, {rows, make({512}), make({512})}, [](const Inputs& in) {
+    both("linear_512_2048", {rows, make({2048, 512}), make({2048})}, linear);
+    both("linear_2048_512", {wide, make({512, 2048}), make({512})}, linear);
+    both("linear_512_512", {rows, make({512, 512}), make({512})}, linear);
+    both("gelu_8192_2048", {wide}, [](const Inputs& in) { return gelu(in[0]); });
+    both("layer_norm_8192_512", {rows, make({512}), make({512})}, [](const Inputs& in) {
       return layer_norm(in[0], in[1], in[2]);
     });
   }
@@ -288,8 +304,9 @@ void steps(const Figures& figures,
   const auto step = [&] {
     auto [value, gradients] =
         value_and_grad(model, [&](const Model& tracked) { return loss(tracked); });
-    adam.step(model, std::move(gradients)).get();
+    auto updated = adam.step(model, std::move(gradients));
     figures.device().sync();
+    updated.get();
   };
   figures.device().sync();  // data and weights have arrived
   const auto first = std::chrono::steady_clock::now();
@@ -452,6 +469,7 @@ int run(const std::vector<std::string>& arguments) {
                                                    "gelu",
                                                    "rows",
                                                    "matmul",
+                                                   "attention",
                                                    "layers",
                                                    "launch",
                                                    "train",
@@ -486,6 +504,7 @@ int run(const std::vector<std::string>& arguments) {
       [&] { gelus(figures); },
       [&] { rows(figures); },
       [&] { products(figures); },
+      [&] { attentions(figures); },
       [&] {
         layers(figures);
         embeddings(figures);

@@ -9,7 +9,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 output=$1
 shift
 sections=("$@")
-((${#sections[@]} > 0)) || sections=(check copy transfers gelu rows matmul layers launch train transformer ragged gpt gpt_types gpt_first)
+((${#sections[@]} > 0)) || sections=(check copy transfers gelu rows matmul attention layers launch train transformer ragged gpt gpt_types gpt_first)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 mkdir -p "$output"
 

@@ -4,7 +4,9 @@
 #   gradients    the runtime's tests of ops and gradients on cuda:0 and cuda:1, two devices of one card
 #   programs     random programs beside the reference (RANDOM_GPU of them, 300 by default)
 #   sanitizer    compute-sanitizer's memcheck and racecheck over some kinds of ops, where it is installed
+#                (eight at once)
 #   figures      measure.sh: each section of hearth-gpu-bench, beside PyTorch where it is installed
+# KINDS="add matmul ..." limits conformance and sanitizer to these kinds.
 # Writes OUTPUT/STAGE.json, {"stage": ..., "passed": ..., "failed": ...}, and the logs of what failed. A stage that has this
 # file is skipped, so a second call continues an interrupted one. Ends with status 1 if anything failed.
 # In a checkout it builds the programs first; in a folder that bundle.sh made it takes those there.
@@ -52,7 +54,13 @@ one() {
 }
 export -f one
 
-kinds() { "$bin/conformance_cuda_test" --gtest_list_tests | sed -n 's/^  [^/]*\/\([a-z0-9_]*\).*/\1/p' | sort -u; }
+kinds() {
+  if [[ -n ${KINDS:-} ]]; then
+    tr ' ' '\n' <<< "$KINDS"
+    return
+  fi
+  "$bin/conformance_cuda_test" --gtest_list_tests | sed -n 's/^  [^/]*\/\([a-z0-9_]*\).*/\1/p' | sort -u
+}
 
 run_conformance() {
   # shellcheck disable=SC2016 # the inner shell expands these
@@ -70,15 +78,17 @@ run_gradients() {
   done
 }
 run_programs() { RANDOM_GPU=${RANDOM_GPU:-300} one programs "$bin/gpu_programs_test"; }
+# shellcheck disable=SC2016 # the inner shell expands these
 run_sanitizer() {
-  local kind tool
   command -v compute-sanitizer > /dev/null || { echo "no compute-sanitizer here" >&2; return; }
-  for kind in add cast sum softmax matmul attention conv2d scatter_add topk adam_step; do
+  local kind tool
+  for kind in ${KINDS:-add cast sum softmax matmul attention attention_backward conv2d scatter cummax topk adam_step}; do
     for tool in memcheck racecheck; do
-      one "sanitizer.$tool.$kind" compute-sanitizer --tool "$tool" --error-exitcode 9 \
-        "$bin/conformance_cuda_test" --gtest_filter="*/$kind"
+      printf '%s %s\n' "$tool" "$kind"
     done
-  done
+  done |
+    xargs -P 8 -L 1 bash -c 'one "sanitizer.$1.$2" compute-sanitizer --tool "$1" --error-exitcode 9 \
+      "$bin/conformance_cuda_test" --gtest_filter="*/$2"' -
 }
 run_figures() { HEARTH_GPU_DEVICE=cuda:0 one figures "$bin/measure.sh" "$output"; }
 

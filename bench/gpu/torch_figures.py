@@ -160,22 +160,27 @@ def matmul():
         measure("conv2d_64_56_3x3_b16", lambda: conv(x), 2 * 16 * 64 * 64 * 9 * 56 * 56, "TFLOPs", dtype=name, tf32=tf32)
 
 
-def layers():
-    def both(bench, name, call, *inputs):
-        leaves = [x.detach().requires_grad_() for x in inputs]
-        measure(bench, lambda: call(*inputs), inner=20, dtype=name)
-        weight = torch.randn_like(call(*inputs))
-        measure(bench + "_grad", lambda: torch.autograd.grad(call(*leaves), leaves, weight), dtype=name)
+def both(bench, name, call, *inputs):
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    measure(bench, lambda: call(*inputs), inner=20, dtype=name)
+    weight = torch.randn_like(call(*inputs))
+    measure(bench + "_grad", lambda: torch.autograd.grad(call(*leaves), leaves, weight), dtype=name)
 
+
+def attention():
+    for name in ("f32", "bf16"):
+        heads = torch.randn(32, 8, 256, 64, device=DEVICE, dtype=FLOATS[name])
+        both("attention_b32_h8_s256_w64", name, nn.functional.scaled_dot_product_attention, heads, heads + 0.5, heads + 0.25)
+        texts = torch.randn(8, 12, 1024, 64, device=DEVICE, dtype=FLOATS[name])
+        causal = functools.partial(nn.functional.scaled_dot_product_attention, is_causal=True)
+        both("attention_causal_b8_h12_s1024_w64", name, causal, texts, texts + 0.5, texts + 0.25)
+
+
+def layers():
     for name in ("f32", "bf16"):
         def make(*shape):
             return torch.randn(*shape, device=DEVICE, dtype=FLOATS[name])
 
-        heads = make(32, 8, 256, 64)
-        both("attention_b32_h8_s256_w64", name, nn.functional.scaled_dot_product_attention, heads, heads + 0.5, heads + 0.25)
-        texts = make(8, 12, 1024, 64)
-        causal = functools.partial(nn.functional.scaled_dot_product_attention, is_causal=True)
-        both("attention_causal_b8_h12_s1024_w64", name, causal, texts, texts + 0.5, texts + 0.25)
         rows, wide = make(8192, 512), make(8192, 2048)
         both("linear_512_2048", name, nn.functional.linear, rows, make(2048, 512), make(2048))
         both("linear_2048_512", name, nn.functional.linear, wide, make(512, 2048), make(512))
@@ -307,7 +312,7 @@ def gpt_types():
         del model, adam
 
 
-SECTIONS = [copy, transfers, gelu, rows, matmul, layers, launch, train, transformer, gpt_types]
+SECTIONS = [copy, transfers, gelu, rows, matmul, attention, layers, launch, train, transformer, gpt_types]
 
 if __name__ == "__main__":
     print(json.dumps({"torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}))

@@ -91,7 +91,7 @@ TEST_P(CudaAttention, TilesAgreeWithTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(Dtype,
                          CudaAttention,
-                         ::testing::Values(DType::f16, DType::bf16),
+                         ::testing::Values(DType::f16, DType::bf16, DType::f32),
                          [](const auto& tested) { return std::string(name(tested.param)); });
 
 INSTANTIATE_TEST_SUITE_P(Op, CudaPart, ::testing::ValuesIn(kParts), [](const auto& tested) {

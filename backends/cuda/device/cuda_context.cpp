@@ -72,7 +72,8 @@ CudaContext::~CudaContext() {
 Result<const CudaKernel*> CudaContext::load(std::string_view device,
                                             std::span<const std::uint32_t> cubin,
                                             const char* entry,
-                                            unsigned threads) {
+                                            CudaKernel kernel) {
+  constexpr int kMostDynamicBytes = 8;
   const Key key(xxh64(std::as_bytes(cubin)), cubin.size());
   const hearth::detail::MutexLock lock(mutex_);
   if (const auto found = kernels_.find(key); found != kernels_.end()) {
@@ -85,10 +86,16 @@ Result<const CudaKernel*> CudaContext::load(std::string_view device,
   if (result != kSuccess) {
     return failed(*api_, device, "cuModuleLoadData", result);
   }
-  CudaKernel kernel{.function = nullptr, .threads = threads};
   result = api_->cuModuleGetFunction(&kernel.function, module, entry);
   if (result != kSuccess) {
     return failed(*api_, device, "cuModuleGetFunction", result);
+  }
+  if (kernel.shared_bytes > 0) {
+    result = api_->cuFuncSetAttribute(
+        kernel.function, kMostDynamicBytes, static_cast<int>(kernel.shared_bytes));
+    if (result != kSuccess) {
+      return failed(*api_, device, "cuFuncSetAttribute", result);
+    }
   }
   return &kernels_.emplace(key, kernel).first->second;
 }

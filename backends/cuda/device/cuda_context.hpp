@@ -21,7 +21,8 @@ namespace hearth::cuda {
 /// A loaded kernel.
 struct CudaKernel {
   CUfunction function = nullptr;
-  unsigned threads = 0;  ///< Number in a block.
+  unsigned threads = 0;       ///< Number in a block.
+  unsigned shared_bytes = 0;  ///< Memory of a block whose size a launch names.
 };
 
 class CudaContext final {
@@ -39,13 +40,14 @@ class CudaContext final {
   ~CudaContext();
 
   [[nodiscard]] CUcontext handle() const noexcept { return context_; }
-  /// Loads a cubin whose entry has this name, or returns the kernel of an equal one. Requires the
-  /// context to be current. Lifetime of the kernel: that of the context.
+  /// Loads a cubin whose entry has this name, or returns the kernel of an equal one. `kernel` has
+  /// its numbers, without the function. Requires the context to be current. Lifetime of the kernel:
+  /// that of the context.
   /// Errors: those of CUDA, with the device's name.
   [[nodiscard]] Result<const CudaKernel*> load(std::string_view device,
                                                std::span<const std::uint32_t> cubin,
                                                const char* entry,
-                                               unsigned threads) HEARTH_EXCLUDES(mutex_);
+                                               CudaKernel kernel) HEARTH_EXCLUDES(mutex_);
 
  private:
   using Key = std::pair<std::uint64_t, std::size_t>;  // hash and size of a cubin

@@ -51,14 +51,9 @@ Result<std::shared_ptr<const DriverApi>> DriverApi::open(const std::string& fold
   return std::shared_ptr<const DriverApi>(std::move(api));
 }
 
-Result<std::shared_ptr<const NvrtcApi>> NvrtcApi::open(const std::string& folder) {
-  HEARTH_TRY(const SharedLibrary library,
-             open_library({.title = "NVRTC, which compiles kernels,",
-                           .names = kNvrtcNames,
-                           .wheel_folders = kNvrtcFolders,
-                           .remedy = "install it with CUDA's toolkit or by 'pip install "
-                                     "nvidia-cuda-nvrtc'"},
-                          folder));
+namespace {
+
+Result<std::shared_ptr<const NvrtcApi>> nvrtc_of(const SharedLibrary& library) {
   auto api = std::make_shared<NvrtcApi>();
   api->file = library.file;
   HEARTH_NVRTC_FUNCTIONS(HEARTH_CUDA_LOAD)
@@ -75,6 +70,25 @@ Result<std::shared_ptr<const NvrtcApi>> NvrtcApi::open(const std::string& folder
     api->architectures.clear();
   }
   return std::shared_ptr<const NvrtcApi>(std::move(api));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const NvrtcApi>> NvrtcApi::open(const std::string& folder) {
+  HEARTH_TRY(const SharedLibrary library,
+             open_library({.title = "NVRTC, which compiles kernels,",
+                           .names = kNvrtcNames,
+                           .wheel_folders = kNvrtcFolders,
+                           .remedy = "install it with CUDA's toolkit or by 'pip install "
+                                     "nvidia-cuda-nvrtc'"},
+                          folder));
+  return nvrtc_of(library);
+}
+
+Result<std::shared_ptr<const NvrtcApi>> NvrtcApi::open_copy() const {
+  HEARTH_TRY(const SharedLibrary library,
+             copy_library(reinterpret_cast<const void*>(nvrtcVersion)));  // NOLINT: of its code
+  return nvrtc_of(library);
 }
 #undef HEARTH_CUDA_LOAD
 

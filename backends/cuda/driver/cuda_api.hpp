@@ -73,6 +73,7 @@ namespace hearth::cuda {
   X(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, std::size_t size, CUstream stream))       \
   X(cuModuleLoadData, (CUmodule * module, const void* image))                                   \
   X(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))            \
+  X(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                        \
   X(cuLaunchKernel,                                                                             \
     (CUfunction function,                                                                       \
      unsigned grid_x,                                                                           \
@@ -139,6 +140,9 @@ struct NvrtcApi {
 
   /// Errors: not_found, with the reason.
   [[nodiscard]] static Result<std::shared_ptr<const NvrtcApi>> open(const std::string& folder);
+  /// Opens a copy of the library's file, which has a lock of its own.
+  /// Errors: not_found, if the file cannot be copied or the copy does not load.
+  [[nodiscard]] Result<std::shared_ptr<const NvrtcApi>> open_copy() const;
   /// Reason why it cannot compile for the card, with the remedy; empty if it can.
   [[nodiscard]] std::string lack_for(int architecture, std::string_view card) const;
 

@@ -1,8 +1,10 @@
 #include "shared_library.hpp"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -122,6 +124,37 @@ Result<SharedLibrary> open_library(const LibrarySearch& search, const std::strin
                           fmt::join(folders, ", "),
                           search.remedy,
                           search.remedy.empty() ? "" : ", or ")};
+}
+
+// The loader knows a file by its inode, so a link to the same file would be the same library.
+Result<SharedLibrary> copy_library(const void* address) {
+  const auto failed = [](const std::string& why) {
+    return Error{.code = ErrorCode::not_found, .text = "no copy of NVIDIA's library: " + why};
+  };
+  Dl_info info{};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) {
+    return failed("the loader does not know its file");
+  }
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  std::string file = (folder / "hearth-XXXXXX").string();
+  const int handle = error ? -1 : ::mkstemp(file.data());
+  if (handle < 0) {
+    return failed(fmt::format("no file can be made in {}", folder.string()));
+  }
+  ::close(handle);
+  fs::copy_file(info.dli_fname, file, fs::copy_options::overwrite_existing, error);
+  std::optional<SharedLibrary> library;
+  if (!error) {
+    library = opened(file, 0);
+  }
+  std::error_code ignored;
+  fs::remove(file, ignored);
+  if (!library) {
+    return failed(error ? error.message() : fmt::format("{} does not load", file));
+  }
+  library->file = info.dli_fname;
+  return *std::move(library);
 }
 
 }  // namespace hearth::cuda

@@ -35,4 +35,9 @@ struct LibrarySearch {
 [[nodiscard]] Result<SharedLibrary> open_library(const LibrarySearch& search,
                                                  const std::string& folder);
 
+/// Loads a copy of the library that has this address, with variables of its own. The copy's file is
+/// deleted once it is loaded.
+/// Errors: not_found, if the file cannot be copied, or the copy does not load.
+[[nodiscard]] Result<SharedLibrary> copy_library(const void* address);
+
 }  // namespace hearth::cuda

@@ -17,15 +17,18 @@
 namespace hearth::cuda {
 namespace {
 
-// The threads of a block, which the front of a text has.
-unsigned threads_of(std::string_view text) noexcept {
-  constexpr std::string_view kName = "#define GROUP_THREADS ";
-  const std::size_t at = text.find(kName);
-  unsigned threads = 0;
+constexpr std::size_t kNumbers = 2;  // in front of a module's cubin
+constexpr std::string_view kThreads = "#define GROUP_THREADS ";
+constexpr std::string_view kSharedBytes = "#define GROUP_SHARED_BYTES ";
+
+// A number that the text defines; 0 if it does not.
+unsigned number_of(std::string_view text, std::string_view definition) noexcept {
+  const std::size_t at = text.find(definition);
+  unsigned number = 0;
   if (at != std::string_view::npos) {
-    std::from_chars(text.data() + at + kName.size(), text.data() + text.size(), threads);
+    std::from_chars(text.data() + at + definition.size(), text.data() + text.size(), number);
   }
-  return threads;
+  return number;
 }
 
 // An error of the program, not of this folder.
@@ -56,9 +59,11 @@ CudaCompiler::CudaCompiler(std::shared_ptr<const CudaDevice> device,
                            std::shared_ptr<const NvrtcApi> nvrtc)
     : device_(std::move(device)),
       nvrtc_(std::move(nvrtc)),
+      copies_(NvrtcCopies::of(nvrtc_)),
       architecture_(architecture_of(device_->architecture())) {
   // The prelude is part of each text, so it needs no number of its own.
-  const std::string options = fmt::format("{} {}", architecture_, nvrtc_->version);
+  constexpr int kForm = 2;  // of a module
+  const std::string options = fmt::format("{} {} {}", architecture_, nvrtc_->version, kForm);
   identity_ = {.device = device_->name(),
                .folder = "cuda",
                .modules = "cubin",
@@ -77,10 +82,11 @@ std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string t
   return cuda_text(text);
 }
 
-// A module is the number of threads, then the cubin.
+// A module is the number of threads, the bytes of memory that they share, then the cubin.
 Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                                                 const std::string& text) const {
-  const Cubin compiled = compile_text(*nvrtc_, architecture_, text);
+  const NvrtcCopies::Use nvrtc = copies_->take();
+  const Cubin compiled = compile_text(nvrtc.api(), architecture_, text);
   if (compiled.bytes.empty() && family == gpu::KernelFamily::custom) {
     return wrong_program(device_->name(), compiled.log, text);
   }
@@ -92,9 +98,10 @@ Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
         .device = device_->name()};
   }
   const std::span<const char> cubin = compiled.bytes;
-  gpu::KernelModule words(1 + (cubin.size() + 3) / 4);
-  words[0] = threads_of(text);
-  std::memcpy(words.data() + 1, cubin.data(), cubin.size());
+  gpu::KernelModule words(kNumbers + (cubin.size() + 3) / 4);
+  words[0] = number_of(text, kThreads);
+  words[1] = number_of(text, kSharedBytes);
+  std::memcpy(words.data() + kNumbers, cubin.data(), cubin.size());
   return words;
 }
 
@@ -105,9 +112,12 @@ Status CudaCompiler::check(gpu::KernelFamily /*family*/,
 
 Result<gpu::KernelHandle> CudaCompiler::load(const gpu::KernelModule& words) {
   static_cast<void>(device_->api());  // makes the context current
-  HEARTH_TRY(
-      const CudaKernel* const kernel,
-      device_->context().load(device_->name(), std::span(words).subspan(1), kEntryName, words[0]));
+  HEARTH_TRY(const CudaKernel* const kernel,
+             device_->context().load(
+                 device_->name(),
+                 std::span(words).subspan(kNumbers),
+                 kEntryName,
+                 {.function = nullptr, .threads = words[0], .shared_bytes = words[1]}));
   return static_cast<gpu::KernelHandle>(
       reinterpret_cast<std::uintptr_t>(kernel));  // NOLINT: its address
 }

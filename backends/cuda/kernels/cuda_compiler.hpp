@@ -12,6 +12,7 @@
 #include "backends/cuda/device/cuda_device.hpp"
 #include "backends/cuda/driver/cuda_api.hpp"
 #include "backends/gpu/store/kernel_compiler.hpp"
+#include "nvrtc_copies.hpp"
 
 namespace hearth::cuda {
 
@@ -41,7 +42,8 @@ class CudaCompiler final : public gpu::KernelCompiler {
  private:
   std::shared_ptr<const CudaDevice> device_;
   std::shared_ptr<const NvrtcApi> nvrtc_;
-  std::string architecture_;  ///< "sm_90a"
+  std::shared_ptr<NvrtcCopies> copies_;  ///< One nvrtc_ for each of several threads.
+  std::string architecture_;             ///< "sm_90a"
   gpu::CompilerIdentity identity_;
 };
 

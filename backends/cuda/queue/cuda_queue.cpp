@@ -230,7 +230,7 @@ Status CudaQueue::launch_kernel(gpu::Dispatch& dispatch) const {
                                          kernel.threads,
                                          1,
                                          1,
-                                         0,
+                                         kernel.shared_bytes,
                                          stream_,
                                          &parameters,
                                          nullptr);

@@ -27,7 +27,7 @@ CUDA_KERNEL_NODE_PARAMS node_of(gpu::Dispatch& dispatch, void** parameters) noex
   return {.func = kernel.function,
           .gridDim = {dispatch.grid.x, dispatch.grid.y, dispatch.grid.z},
           .blockDim = {kernel.threads, 1, 1},
-          .sharedMemBytes = 0,
+          .sharedMemBytes = kernel.shared_bytes,
           .kernelParams = parameters,
           .extra = nullptr,
           .kern = nullptr,

@@ -214,6 +214,17 @@ template <class T> FN Vec<T, 3> vec_of(T a, T b, T c) { return Vec<T, 3>(a, b, c
   struct name##_bytes { alignas(16) char bytes[sizeof(T) * (n)]; }; \
   static FN T* name##_place() { SHARED_MEMORY name##_bytes memory; return (T*)&memory; } \
   T* const name = name##_place()
+// Memory that may be larger than 48 KiB, one a kernel. The text defines its size, GROUP_SHARED_BYTES.
+#ifdef __CUDACC_RTC__
+#define DYNAMIC_SHARED(T, name, n) \
+  static FN T* name##_place() { \
+    alignas(16) extern SHARED_MEMORY char group_memory[]; \
+    return (T*)group_memory; \
+  } \
+  T* const name = name##_place()
+#else
+#define DYNAMIC_SHARED(T, name, n) SHARED(T, name, n)
+#endif
 #define SHARED_ONE(T, name) \
   static FN T& name##_place() { SHARED_MEMORY T memory; return memory; } \
   T& name = name##_place()

@@ -6,7 +6,8 @@
 // Tiles have 64 rows (32 of doubles: half the shared memory of lavapipe), or fewer for fewer rows:
 // single queries have tiles of 16. Where 16-bit operands lie in groups of eight, tiles of 64 use
 // matrix units (attention_units_text.hpp), or units whose fragments lie in registers
-// (attention_warps_text.hpp).
+// (attention_warps_text.hpp). On CUDA, f32 takes kernels that read several rows a thread
+// (attention_floats_text.hpp).
 #include "attention_shader.hpp"
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "attention_floats_text.hpp"
 #include "attention_text.hpp"
 #include "attention_tiles_text.hpp"
 #include "attention_units_text.hpp"
@@ -55,7 +57,8 @@ struct Tiling {
   std::int64_t splits = 1;
   std::int64_t chunk = 0;
   bool on_units = false;  ///< Products on matrix units.
-  int warps = 0;          ///< Warps of 16 rows with fragments in registers; 0: none.
+  int warps = 0;          ///< Warps of kernels whose rows lie in registers; 0: other kernels.
+  int rows = 0;           ///< Rows of a thread in such kernels of f32; 0: matrix units.
   bool by_fours = false;  ///< Loads and stores of four elements.
 
   [[nodiscard]] int threads() const noexcept {
@@ -115,6 +118,9 @@ bool emulates_in_time(std::int64_t other, const Operands& operands, const Tiling
 std::int64_t whole_steps(std::int64_t width) noexcept {
   return quotient_up(width, 16) * 16;
 }
+std::int64_t whole_lines(std::int64_t width) noexcept {
+  return quotient_up(width, 32) * 32;
+}
 
 // Tiles of warps; none if the operands do not fit into registers. The gradient of keys keeps two
 // results in them. Sizes measured on an H200, as the blocks of warp_text().
@@ -140,11 +146,48 @@ Tiling warp_tiling(AttentionPass pass,
   return tiling;
 }
 
+// Parts of the keys that forward passes with so few groups compute side by side.
+std::int64_t wanted_splits(const Operands& operands,
+                           std::int64_t groups,
+                           const DeviceLimits& limits) noexcept {
+  const std::int64_t wanted = 2 * std::int64_t{limits.multiprocessors};
+  return std::min(
+      {wanted / std::max<std::int64_t>(groups, 1), operands.keys / kLeastChunk, kMostKeySplits});
+}
+
+// Tiles of f32 whose threads keep several rows; none if the operands do not fit into registers, or
+// keys are split. Sizes measured on an H200.
+Tiling float_tiling(AttentionPass pass,
+                    const Operands& operands,
+                    const AttentionResults& results,
+                    const DeviceLimits& limits) noexcept {
+  constexpr std::int64_t kFewRows = 32;
+  const bool is_forward = pass == AttentionPass::forward;
+  const bool has_keys = pass == AttentionPass::key_grads;
+  const std::int64_t own = has_keys ? operands.keys : operands.rows();
+  const std::int64_t other = has_keys ? operands.rows() : operands.keys;
+  Tiling tiling{.own = 64, .other = is_forward ? 64 : 32, .warps = 4, .rows = 4, .by_fours = true};
+  tiling.tiles = quotient_up(own, tiling.own);
+  tiling.chunk = operands.keys;
+  const bool splits =
+      is_forward && wanted_splits(operands, operands.heads.count() * tiling.tiles, limits) > 1;
+  if (!limits.has_warp_products || operands.dtype != DType::f32 || operands.wide ||
+      std::min(own, other) < kFewRows || std::min(operands.width, operands.value_width) < 8 ||
+      std::max(operands.width, operands.value_width) > kNarrowColumns || splits ||
+      !lies_in(4, pass, operands, results)) {
+    return {};
+  }
+  return tiling;
+}
+
 Tiling tiling_of(AttentionPass pass,
                  const Operands& operands,
                  const AttentionResults& results,
                  const DeviceLimits& limits) {
   if (const Tiling tiling = warp_tiling(pass, operands, results, limits); tiling.warps > 0) {
+    return tiling;
+  }
+  if (const Tiling tiling = float_tiling(pass, operands, results, limits); tiling.warps > 0) {
     return tiling;
   }
   const bool is_forward = pass == AttentionPass::forward;
@@ -178,9 +221,7 @@ Tiling tiling_of(AttentionPass pass,
   tiling.chunk = std::max<std::int64_t>(operands.keys, 1);
   if (is_forward) {
     const std::int64_t groups = operands.heads.count() * tiling.tiles * tiling.column_blocks;
-    const std::int64_t wanted = 2 * std::int64_t{limits.multiprocessors};
-    std::int64_t splits = std::min(
-        {wanted / std::max<std::int64_t>(groups, 1), operands.keys / kLeastChunk, kMostKeySplits});
+    std::int64_t splits = wanted_splits(operands, groups, limits);
     if (limits.is_cpu) {
       splits = std::max(splits,
                         quotient_up(operands.keys * steps_of(operands, tiling),
@@ -346,6 +387,36 @@ std::string warp_text(const Operands& operands, Kernel kernel) {
          std::string(attention_text::kWarpTiles) + std::string(main);
 }
 
+// The threads' weights follow the tiles: of the forward pass the queries' and one more, of the
+// others two of each side.
+std::string float_text(const Operands& operands, const Tiling& tiling, Kernel kernel) {
+  const auto main = kernel == Kernel::query_grads ? attention_text::kFloatQueryGrads
+                    : kernel == Kernel::key_grads ? attention_text::kFloatKeyGrads
+                                                  : attention_text::kFloatForward;
+  constexpr int kWordBytes = 16;
+  constexpr int kGroupsAtOnce = 3;  // on a multiprocessor: 168 registers a thread
+  const bool is_forward = kernel == Kernel::forward;
+  const std::int64_t width = whole_lines(operands.width);
+  const std::int64_t values = whole_lines(operands.value_width);
+  const std::int64_t line = std::max(width, values) / 4 + 1;
+  const std::int64_t words = (is_forward ? 1 : 2) * (tiling.own + tiling.other) * line +
+                             std::int64_t{tiling.threads()} * (tiling.rows + 1);
+  return fmt::format("#define load_four load4_{0}\n#define store_four store4_{0}\n{1}",
+                     glsl_suffix(operands.dtype),
+                     glsl_quads(operands.dtype)) +
+         fmt::format(
+             "#define WIDTH {}\n#define VALUES {}\n#define ROWS {}\n#define WORDS {}\n"
+             "#define GROUP_SHARED_BYTES {}\n#define GROUP_BLOCKS {}\n",
+             width,
+             values,
+             tiling.rows,
+             words,
+             words * kWordBytes,
+             kGroupsAtOnce) +
+         std::string(attention_text::kMatrix) + std::string(attention_text::kScores) +
+         std::string(attention_text::kFloatTiles) + std::string(main);
+}
+
 std::string attention_text(const Operands& operands,
                            const Tiling& tiling,
                            Kernel kernel,
@@ -374,7 +445,8 @@ std::string attention_text(const Operands& operands,
   text += glsl_math(math);
   text += operands.heads.glsl_places("head", operands.wide);
   if (has_tiles && tiling.warps > 0) {
-    return text + warp_text(operands, kernel);
+    return text +
+           (tiling.rows > 0 ? float_text(operands, tiling, kernel) : warp_text(operands, kernel));
   }
   if (on_units) {
     text += unit_tiles(operands, limits);
@@ -428,6 +500,7 @@ Status dispatch_attention(Kernel kernel,
       .add(tiling.own)
       .add(tiling.other)
       .add(tiling.blocks)
+      .add(tiling.rows)
       .add(tiling.warps == 0 ? 0U : static_cast<std::uint32_t>(whole_steps(operands.width)))
       .add(tiling.warps == 0 ? 0U : static_cast<std::uint32_t>(whole_steps(operands.value_width)))
       .add(operands.heads.rank());

@@ -1,10 +1,13 @@
 #include "library_call.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "backends/gpu/space/axis_list.hpp"
 #include "product.hpp"
 #include "side_copy.hpp"
 
@@ -128,67 +131,164 @@ LibraryProduct product_of(const MatrixProduct& p,
           .b_column = p.b_column};
 }
 
-// Phases: the sides' copies; whether the library takes the product; scratch; copies, product and
-// trimmed result.
-Result<bool> encode_padded(MatrixProduct p,
-                           const Padding& padding,
-                           std::uint64_t y,
-                           KernelEncoder& encoder) {
-  constexpr std::int64_t kWorkspaceAlignment =
+DType sums_of(const MatrixProduct& p) noexcept {
+  return p.dtype == DType::i8 ? DType::i32 : p.dtype;
+}
+
+/// Rows of a product that are computed at once.
+struct RowPiece {
+  MatrixProduct product;
+  Padding padding;
+  std::uint64_t y = 0;
+};
+
+RowPiece piece_of(const MatrixProduct& p,
+                  const Padding& padding,
+                  std::uint64_t y,
+                  std::int64_t first,
+                  std::int64_t rows) noexcept {
+  RowPiece piece{.product = p,
+                 .padding = padding,
+                 .y = y + static_cast<std::uint64_t>(first * p.columns * size_bytes(sums_of(p)))};
+  if (rows == p.rows) {
+    return piece;
+  }
+  piece.product.a += first * p.a_row * size_bytes(p.dtype);
+  piece.product.rows = rows;
+  Padding& own = piece.padding;
+  const bool pads_rows = padding.rows != p.rows && first + rows == p.rows;
+  own.rows = rows + (pads_rows ? padding.rows - p.rows : 0);
+  if (own.a) {
+    own.a = copy_of(piece.product, a_walk_of(piece.product), own.depth, own.a_form);
+    own.a->copied_lines = own.a_form.along_depth ? own.rows : own.a->copied_lines;
+  }
+  if (own.y_bytes > 0) {
+    own.y_bytes = own.rows * own.columns * size_bytes(sums_of(p));
+  }
+  return piece;
+}
+
+constexpr std::int64_t kMostPaddedBytes = std::int64_t{64} << 20U;
+
+// A product whose padded rows would take much memory is computed in pieces of these rows, which use
+// one memory after the other. Whole pieces have rows that need no padding.
+std::vector<RowPiece> pieces_of(const MatrixProduct& p,
+                                const Padding& padding,
+                                std::uint64_t y,
+                                std::int64_t most_bytes) {
+  constexpr std::int64_t kRows = 128;
+  const std::int64_t bytes = (padding.a ? padding.a->bytes() : 0) + padding.y_bytes;
+  std::int64_t rows = p.rows;
+  if (p.batch_rank == 0 && bytes > most_bytes) {
+    const std::int64_t most_rows = p.rows / quotient_up(bytes, most_bytes);
+    rows = std::max(kRows, most_rows / kRows * kRows);
+  }
+  std::vector<RowPiece> pieces;
+  pieces.reserve(static_cast<std::size_t>(quotient_up(p.rows, rows)));
+  for (std::int64_t first = 0; first < p.rows; first += rows) {
+    pieces.push_back(piece_of(p, padding, y, first, std::min(rows, p.rows - first)));
+  }
+  return pieces;
+}
+
+// The scratch of a product: b's copy, then what the pieces use one after the other.
+class Places {
+ public:
+  explicit Places(std::uint64_t begin) noexcept : next_(begin) {}
+  std::uint64_t take(std::int64_t bytes) noexcept {
+    return std::exchange(
+        next_, next_ + static_cast<std::uint64_t>(rounded_up(bytes, kWorkspaceAlignment)));
+  }
+  [[nodiscard]] std::uint64_t next() const noexcept { return next_; }
+
+  static constexpr std::int64_t kWorkspaceAlignment =
       256;  // cuBLASLt refuses a workspace at other addresses
-  const DType sums = p.dtype == DType::i8 ? DType::i32 : p.dtype;
-  std::uint64_t next = 0;
-  const auto piece = [&next](std::int64_t bytes) {
-    return std::exchange(next,
-                         next + static_cast<std::uint64_t>(rounded_up(bytes, kWorkspaceAlignment)));
+
+ private:
+  std::uint64_t next_;
+};
+
+// The library's product for a piece. Takes memory for b's copy, which all pieces share, then for
+// the piece's own copies.
+LibraryProduct place(RowPiece piece, Places& places, const DeviceLimits& limits) {
+  MatrixProduct& p = piece.product;
+  const Padding& padding = piece.padding;
+  const auto use = [&](const std::optional<SideCopy>& copy, SideForm form, bool is_a) {
+    if (copy) {
+      const std::uint64_t at = places.take(copy->bytes());
+      use_copy(p, *copy, form, reinterpret_cast<const std::byte*>(at), is_a);  // NOLINT
+    }
   };
-  const auto place = [&](std::uint64_t begin) {
-    next = begin;
-    const auto use = [&](const std::optional<SideCopy>& copy, SideForm form, bool is_a) {
-      if (copy) {
-        const std::uint64_t at = piece(copy->bytes());
-        use_copy(p, *copy, form, reinterpret_cast<const std::byte*>(at), is_a);  // NOLINT
-      }
-    };
-    use(padding.a, padding.a_form, true);
-    use(padding.b, padding.b_form, false);
-    p.rows = padding.rows;
-    p.columns = padding.columns;
-    p.depth = padding.depth;
-    return product_of(p, padding.y_bytes > 0 ? piece(padding.y_bytes) : y, encoder.limits());
-  };
-  const MatrixProduct original = p;
-  const std::optional<std::int64_t> workspace = encoder.product_workspace(place(0));
-  if (!workspace) {
-    return false;
-  }
-  std::uint64_t begin = 0;
-  if (const std::int64_t bytes = static_cast<std::int64_t>(next) + *workspace; bytes > 0) {
-    HEARTH_TRY(begin, encoder.scratch(bytes + kWorkspaceAlignment - 1));
-    begin = static_cast<std::uint64_t>(
-        rounded_up(static_cast<std::int64_t>(begin), kWorkspaceAlignment));
-  }
-  p = original;
-  const LibraryProduct product = place(begin);
+  use(padding.b, padding.b_form, false);
+  use(padding.a, padding.a_form, true);
+  p.rows = padding.rows;
+  p.columns = padding.columns;
+  p.depth = padding.depth;
+  return product_of(p, padding.y_bytes > 0 ? places.take(padding.y_bytes) : piece.y, limits);
+}
+
+// Copies a piece's rows, multiplies, and trims the result. `first`: b's copy is still to be made.
+Status encode_piece(const RowPiece& piece,
+                    const LibraryProduct& product,
+                    std::uint64_t workspace,
+                    bool is_first,
+                    KernelEncoder& encoder) {
+  const Padding& padding = piece.padding;
   if (padding.a) {
     HEARTH_TRY_STATUS(encode_side_copy(*padding.a, product.a, encoder));
   }
-  if (padding.b) {
+  if (padding.b && is_first) {
     HEARTH_TRY_STATUS(encode_side_copy(*padding.b, product.b, encoder));
   }
   if (padding.a || padding.b) {
     encoder.barrier();
   }
-  HEARTH_TRY_STATUS(encoder.product_by_library(product, next));
-  if (padding.y_bytes > 0) {
-    encoder.barrier();
-    HEARTH_TRY_STATUS(encode_trimmed_copy(sums,
-                                          product.y,
-                                          product.columns * size_bytes(sums),
-                                          original.columns,
-                                          product.matrices * original.rows,
-                                          y,
-                                          encoder));
+  HEARTH_TRY_STATUS(encoder.product_by_library(product, workspace));
+  if (padding.y_bytes == 0) {
+    return {};
+  }
+  encoder.barrier();
+  const DType sums = sums_of(piece.product);
+  return encode_trimmed_copy(sums,
+                             product.y,
+                             product.columns * size_bytes(sums),
+                             piece.product.columns,
+                             product.matrices * piece.product.rows,
+                             piece.y,
+                             encoder);
+}
+
+// Phases: the pieces; whether the library takes them; scratch; copies, products and trimmed
+// results.
+Result<bool> encode_padded(const MatrixProduct& p,
+                           const Padding& padding,
+                           std::uint64_t y,
+                           KernelEncoder& encoder) {
+  constexpr std::int64_t kAlignment = Places::kWorkspaceAlignment;
+  const std::vector<RowPiece> pieces = pieces_of(p, padding, y, kMostPaddedBytes);
+  std::int64_t bytes = 0;
+  for (const RowPiece& piece : pieces) {
+    Places places(0);
+    const std::optional<std::int64_t> workspace =
+        encoder.product_workspace(place(piece, places, encoder.limits()));
+    if (!workspace) {
+      return false;
+    }
+    bytes = std::max(bytes, static_cast<std::int64_t>(places.next()) + *workspace);
+  }
+  std::uint64_t begin = 0;
+  if (bytes > 0) {
+    HEARTH_TRY(begin, encoder.scratch(bytes + kAlignment - 1));
+    begin = static_cast<std::uint64_t>(rounded_up(static_cast<std::int64_t>(begin), kAlignment));
+  }
+  for (const RowPiece& piece : pieces) {
+    const bool is_first = &piece == &pieces.front();
+    if (!is_first) {
+      encoder.barrier();  // the piece before it still uses the memory
+    }
+    Places places(begin);
+    const LibraryProduct product = place(piece, places, encoder.limits());
+    HEARTH_TRY_STATUS(encode_piece(piece, product, places.next(), is_first, encoder));
   }
   return true;
 }

@@ -522,6 +522,12 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   *function = reinterpret_cast<CUfunction>(kernel);
   return kSuccess;
 }
+// Memory that blocks share is that of the library.
+CUresult cuFuncSetAttribute(CUfunction /*function*/, int attribute, int value) {
+  constexpr int kMostDynamicBytes = 8;
+  constexpr int kMostOfACard = 99 << 10;  // compute capability 8.6
+  return attribute == kMostDynamicBytes && value <= kMostOfACard ? kSuccess : kInvalidValue;
+}
 CUresult cuLaunchKernel(CUfunction function,
                         unsigned grid_x,
                         unsigned grid_y,
