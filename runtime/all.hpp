@@ -26,6 +26,7 @@
 #include <hearth/runtime/custom_op.hpp>
 #include <hearth/runtime/derivatives.hpp>
 #include <hearth/runtime/device.hpp>
+#include <hearth/runtime/distance_ops.hpp>
 #include <hearth/runtime/explanation.hpp>
 #include <hearth/runtime/freeze_tensor.hpp>
 #include <hearth/runtime/fusion.hpp>
@@ -38,7 +39,9 @@
 #include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/math_ops.hpp>
+#include <hearth/runtime/matrix_ops.hpp>
 #include <hearth/runtime/memory_trace.hpp>
+#include <hearth/runtime/metric_losses.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/optional_arg.hpp>
 #include <hearth/runtime/per_axis.hpp>
@@ -50,6 +53,8 @@
 #include <hearth/runtime/replay.hpp>
 #include <hearth/runtime/resample_ops.hpp>
 #include <hearth/runtime/runtime.hpp>
+#include <hearth/runtime/selection_ops.hpp>
+#include <hearth/runtime/sequence_losses.hpp>
 #include <hearth/runtime/size2d.hpp>
 #include <hearth/runtime/size3d.hpp>
 #include <hearth/runtime/stream.hpp>
@@ -60,5 +65,6 @@
 #include <hearth/runtime/update_decision.hpp>
 #include <hearth/runtime/update_group.hpp>
 #include <hearth/runtime/update_rule.hpp>
+#include <hearth/runtime/vision_ops.hpp>
 #include <hearth/runtime/weight_scope.hpp>
 #include <hearth/runtime/window_ops.hpp>

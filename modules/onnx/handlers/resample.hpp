@@ -38,7 +38,7 @@ struct SampleRule {
 /// Samples pictures at the positions of a grid.
 /// Paper: Jaderberg et al., Spatial Transformer Networks, arXiv:1506.02025.
 void grid_sample(Call& call);
-/// Means or maxima of samples in regions. Paper: He et al., Mask R-CNN, arXiv:1703.06870.
+/// Means of samples in regions. Paper: He et al., Mask R-CNN, arXiv:1703.06870.
 void roi_align(Call& call);
 void affine_grid(Call& call);
 

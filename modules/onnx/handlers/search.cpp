@@ -4,6 +4,8 @@
 #include "modules/onnx/host/host_layout.hpp"
 #include "modules/onnx/host/host_search.hpp"
 
+#include <hearth/runtime/selection_ops.hpp>
+
 namespace hearth::onnx {
 namespace search_ops {
 namespace {
@@ -36,9 +38,33 @@ void compress(Call& call) {
   call.give(index_select(std::move(x), axis, positions_of(call, chosen)), type);
 }
 
+// The elements stay on the device; the wait is for the number of results.
 void non_zero(Call& call) {
-  static_cast<void>(call.host(0));
-  static_cast<void>(non_zero_on_host(call));
+  ++call.context().sync_points;
+  call.give(contiguous(transpose(nonzero(call.take(0), call.context().wait))));
+}
+
+void distinct(Call& call) {
+  const OnnxType type = call.type(0);
+  UniqueOptions options{.sorted = call.node().integer("sorted", 1) != 0,
+                        .with_first = call.wants(1),
+                        .with_inverse = call.wants(2),
+                        .with_counts = call.wants(3)};
+  if (call.node().has("axis")) {
+    options.axis = call.axis(call.node().integer("axis", 0), call.rank(0));
+  }
+  ++call.context().sync_points;
+  UniqueValues found = hearth::unique(call.take(0), options, call.context().wait);
+  call.give(0, std::move(found.values), type);
+  if (options.with_first) {
+    call.give(1, OnnxValue(std::move(found.first)));
+  }
+  if (options.with_inverse) {
+    call.give(2, OnnxValue(reshape(std::move(found.inverse), {-1})));
+  }
+  if (options.with_counts) {
+    call.give(3, OnnxValue(std::move(found.counts)));
+  }
 }
 
 constexpr OpRow kRows[] = {
@@ -53,7 +79,11 @@ constexpr OpRow kRows[] = {
      .run = non_zero,
      .on_host = non_zero_on_host,
      .host_inputs = inputs(0)},
-    {.op = "Unique", .since = 11, .on_host = unique_on_host},
+    {.op = "Unique",
+     .since = 11,
+     .run = distinct,
+     .on_host = unique_on_host,
+     .host_inputs = inputs(0)},
     {.op = "NonMaxSuppression", .since = 10, .on_host = non_max_suppression_on_host},
     {.op = "Det", .since = 11, .on_host = determinant_on_host},
 };

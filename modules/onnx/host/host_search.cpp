@@ -1,5 +1,7 @@
 #include "host_search.hpp"
 
+#include <hearth/runtime/box_suppression.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -29,13 +31,24 @@ std::vector<Places> slices_of(const Shape& shape, int axis) {
   return slices;
 }
 
+template <class Element>
+bool is_number(const Element& element) {
+  return element == element;  // NaN is not
+}
+
+// NaN comes last.
+template <class Element>
+bool comes_first(const Element& a, const Element& b) {
+  return is_number(a) && (!is_number(b) || a < b);
+}
+
 template <class Elements>
 std::weak_ordering compared(const Elements& elements, const Places& a, const Places& b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (elements[a[i]] < elements[b[i]]) {
+    if (comes_first(elements[a[i]], elements[b[i]])) {
       return std::weak_ordering::less;
     }
-    if (elements[b[i]] < elements[a[i]]) {
+    if (comes_first(elements[b[i]], elements[a[i]])) {
       return std::weak_ordering::greater;
     }
   }
@@ -58,8 +71,10 @@ Groups grouped(const Elements& elements, const std::vector<Places>& slices, bool
   });
   std::vector<std::vector<std::size_t>> groups;
   for (const std::size_t slice : order) {
-    const bool is_new =
-        groups.empty() || compared(elements, slices[groups.back().front()], slices[slice]) != 0;
+    const bool has_nan = std::ranges::any_of(
+        slices[slice], [&](std::size_t place) { return !is_number(elements[place]); });
+    const bool is_new = groups.empty() || has_nan ||
+                        compared(elements, slices[groups.back().front()], slices[slice]) != 0;
     if (is_new) {
       groups.emplace_back();
     }
@@ -101,68 +116,16 @@ Places places_of(const std::vector<std::int64_t>& chosen,
   return places;
 }
 
-struct Box {
-  double top = 0;
-  double left = 0;
-  double bottom = 0;
-  double right = 0;
-
-  [[nodiscard]] double area() const { return (bottom - top) * (right - left); }
-};
-
-Box box_at(const HostArray& boxes, std::size_t i, bool is_centre) {
+// The numbers of a box as x1, y1, x2, y2. ONNX's corners may be any two, and y comes first.
+std::array<double, 4> box_at(const HostArray& boxes, std::size_t i, bool is_centre) {
   const auto at = [&](std::size_t k) { return real_at(boxes, i * 4 + k); };
   if (is_centre) {  // centre x, centre y, width, height
-    return {at(1) - at(3) / 2, at(0) - at(2) / 2, at(1) + at(3) / 2, at(0) + at(2) / 2};
+    return {at(0) - at(2) / 2, at(1) - at(3) / 2, at(0) + at(2) / 2, at(1) + at(3) / 2};
   }
-  return {std::min(at(0), at(2)),
-          std::min(at(1), at(3)),
-          std::max(at(0), at(2)),
-          std::max(at(1), at(3))};
-}
-
-double overlap(const Box& a, const Box& b) {
-  const double height = std::min(a.bottom, b.bottom) - std::max(a.top, b.top);
-  const double width = std::min(a.right, b.right) - std::max(a.left, b.left);
-  if (height <= 0 || width <= 0) {
-    return 0;
-  }
-  const double common = height * width;
-  return common / (a.area() + b.area() - common);
-}
-
-struct Suppression {
-  std::int64_t most = 0;
-  double overlap_limit = 0;
-  double score_limit = 0;
-  bool has_score_limit = false;
-};
-
-// The kept boxes of one class, best first.
-std::vector<std::size_t> kept_boxes(const std::vector<Box>& boxes,
-                                    const std::vector<double>& scores,
-                                    const Suppression& rule) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    if (!rule.has_score_limit || scores[i] > rule.score_limit) {
-      order.push_back(i);
-    }
-  }
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
-  std::vector<std::size_t> kept;
-  for (const std::size_t i : order) {
-    if (static_cast<std::int64_t>(kept.size()) >= rule.most) {
-      break;
-    }
-    const bool is_covered = std::ranges::any_of(kept, [&](std::size_t other) {
-      return overlap(boxes[i], boxes[other]) > rule.overlap_limit;
-    });
-    if (!is_covered) {
-      kept.push_back(i);
-    }
-  }
-  return kept;
+  return {std::min(at(1), at(3)),
+          std::min(at(0), at(2)),
+          std::max(at(1), at(3)),
+          std::max(at(0), at(2))};
 }
 
 double determinant(std::vector<double> matrix, std::size_t size) {
@@ -227,28 +190,31 @@ bool non_max_suppression_on_host(Call& call) {
     call.refuse(
         "boxes {} and scores {} do not fit", boxes.shape.to_string(), scores.shape.to_string());
   }
-  const Suppression rule{.most = call.has(2) ? call.integer(2) : 0,
-                         .overlap_limit = call.has(3) ? call.real(3) : 0,
-                         .score_limit = call.has(4) ? call.real(4) : 0,
-                         .has_score_limit = call.has(4)};
+  detail::SuppressionRule rule{.iou_threshold = call.has(3) ? call.real(3) : 0,
+                               .most = call.has(2) ? call.integer(2) : 0};
+  if (call.has(4)) {
+    rule.score_threshold = call.real(4);
+  }
   const bool is_centre = call.node().integer("center_point_box", 0) != 0;
   const auto count = static_cast<std::size_t>(boxes.shape[1]);
   const auto classes = static_cast<std::size_t>(scores.shape[1]);
   std::vector<std::int64_t> chosen;
   for (std::size_t batch = 0; batch < static_cast<std::size_t>(boxes.shape[0]); ++batch) {
-    std::vector<Box> all;
+    std::vector<double> all;
+    all.reserve(4 * count);
     for (std::size_t i = 0; i < count; ++i) {
-      all.push_back(box_at(boxes, batch * count + i, is_centre));
+      const std::array<double, 4> box = box_at(boxes, batch * count + i, is_centre);
+      all.insert(all.end(), box.begin(), box.end());
     }
     for (std::size_t c = 0; c < classes; ++c) {
       std::vector<double> of_class;
+      of_class.reserve(count);
       for (std::size_t i = 0; i < count; ++i) {
         of_class.push_back(real_at(scores, (batch * classes + c) * count + i));
       }
-      for (const std::size_t i : kept_boxes(all, of_class, rule)) {
-        for (const std::size_t value : {batch, c, i}) {
-          chosen.push_back(static_cast<std::int64_t>(value));
-        }
+      for (const std::int64_t i : detail::kept_boxes<double>(all, of_class, {}, rule)) {
+        chosen.insert(chosen.end(),
+                      {static_cast<std::int64_t>(batch), static_cast<std::int64_t>(c), i});
       }
     }
   }

@@ -262,6 +262,7 @@ std::vector<DeclaredFunction> functions_in(std::string_view header) {
       text = text.substr(7);
     }
     const bool gives_tensors = text.starts_with("Tensor ") || text.starts_with("TopK ") ||
+                               text.starts_with("UniqueValues ") ||
                                text.starts_with("std::vector<Tensor> ");
     const std::size_t open = text.find('(');
     if (!gives_tensors || is_detail || open == std::string::npos ||

@@ -3,7 +3,13 @@
 #include <cstdint>
 #include <utility>
 
+#include <hearth/runtime/distance_ops.hpp>
+#include <hearth/runtime/matrix_ops.hpp>
+#include <hearth/runtime/metric_losses.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/selection_ops.hpp>
+#include <hearth/runtime/sequence_losses.hpp>
+#include <hearth/runtime/vision_ops.hpp>
 
 namespace hearth::docs {
 
@@ -316,6 +322,47 @@ const std::vector<OpExample>& op_examples() {
        [](In& in) {
          return affine_grid(in.x({1, 2, 3}), {1, 1, 2, 2});
        }},
+      // selection and order
+      {"nonzero", [](In& in) { return nonzero(in.x()); }},
+      {"masked_select", [](In& in) { return masked_select(in.x(), in.condition()); }},
+      {"unique", [](In& in) { return unique(in.x()).values; }},
+      {"bincount", [](In& in) { return bincount(in.x({4})); }},
+      {"searchsorted", [](In& in) { return searchsorted(in.x({3}), in.x()); }},
+      {"bucketize", [](In& in) { return bucketize(in.x(), in.x({3})); }},
+      {"median", [](In& in) { return median(in.x()); }},
+      {"quantile", [](In& in) { return quantile(in.x(), 0.25); }},
+      // matrices and grids
+      {"diagonal", [](In& in) { return diagonal(in.x()); }},
+      {"diag_embed", [](In& in) { return diag_embed(in.x()); }},
+      {"trace", [](In& in) { return trace(in.x()); }},
+      {"meshgrid",
+       [](In& in) {
+         return meshgrid({in.x({2}), in.x({3})})[0];
+       }},
+      {"outer", [](In& in) { return outer(in.x({2}), in.x({3})); }},
+      {"kron", [](In& in) { return kron(in.x(), in.x()); }},
+      // norms and distances
+      {"vector_norm", [](In& in) { return vector_norm(in.x()); }},
+      {"normalize", [](In& in) { return normalize(in.x()); }},
+      {"cosine_similarity", [](In& in) { return cosine_similarity(in.x(), in.x()); }},
+      {"cdist", [](In& in) { return cdist(in.x(), in.x()); }},
+      // vision
+      {"box_iou",
+       [](In& in) {
+         return box_iou(in.x({3, 4}), in.x({2, 4}));
+       }},
+      {"nms",
+       [](In& in) {
+         return nms(in.x({3, 4}), in.x({3}), 0.5);
+       }},
+      {"batched_nms",
+       [](In& in) {
+         return batched_nms(in.x({3, 4}), in.x({3}), in.index({3}), 0.5);
+       }},
+      {"roi_align",
+       [](In& in) {
+         return roi_align(in.x(kImage), in.x({2, 5}));
+       }},
       // rows and losses
       {"softmax", [](In& in) { return softmax(in.x()); }},
       {"log_softmax", [](In& in) { return log_softmax(in.x()); }},
@@ -339,6 +386,18 @@ const std::vector<OpExample>& op_examples() {
       {"huber_loss", [](In& in) { return huber_loss(in.x(), in.x()); }},
       {"smooth_l1_loss", [](In& in) { return smooth_l1_loss(in.x(), in.x()); }},
       {"kl_div_loss", [](In& in) { return kl_div_loss(in.x(), in.x()); }},
+      {"ctc_loss_per_sequence",
+       [](In& in) {
+         return ctc_loss_per_sequence(
+             in.x({3, 2, 4}), in.index({2, 1}), in.index({2}), in.index({2}));
+       }},
+      {"ctc_loss",
+       [](In& in) {
+         return ctc_loss(in.x({3, 2, 4}), in.index({2, 1}), in.index({2}), in.index({2}));
+       }},
+      {"triplet_margin_loss", [](In& in) { return triplet_margin_loss(in.x(), in.x(), in.x()); }},
+      {"cosine_embedding_loss",
+       [](In& in) { return cosine_embedding_loss(in.x(), in.x(), in.index({2})); }},
       {"binary_cross_entropy_with_logits",
        [](In& in) { return binary_cross_entropy_with_logits(in.x(), in.x()); }},
   };

@@ -24,8 +24,9 @@ namespace {
 
 constexpr std::string_view kHead = R"(# Ops
 
-The functions of `<hearth/runtime/ops.hpp>`. The build writes this page (`ninja docs_pages`): it
-calls each function and records its ops. The header states shapes, options, errors and papers.
+The functions of `<hearth/runtime/ops.hpp>` and of the headers beside it; `<hearth/hearth.hpp>`
+includes all. The build writes this page (`ninja docs_pages`): it calls each function and records
+its ops. The headers state shapes, options, errors, costs and papers.
 
 - **Function**: its parameters with their defaults, and its overloads. The fields of an option
   struct stand below the functions, in the order that an initialiser must keep:

@@ -21,7 +21,13 @@ inline constexpr std::array kOpSections{
     OpSection{"functions of numbers", "runtime/math_ops.hpp"},
     OpSection{"windows", "runtime/window_ops.hpp"},
     OpSection{"resampling", "runtime/resample_ops.hpp"},
+    OpSection{"selection and order", "runtime/selection_ops.hpp"},
+    OpSection{"matrices and grids", "runtime/matrix_ops.hpp"},
+    OpSection{"norms and distances", "runtime/distance_ops.hpp"},
+    OpSection{"vision", "runtime/vision_ops.hpp"},
     OpSection{"losses", "runtime/losses.hpp"},
+    OpSection{"losses of sequences", "runtime/sequence_losses.hpp"},
+    OpSection{"losses of embeddings", "runtime/metric_losses.hpp"},
 };
 
 /// The text of the page. `header`: the text of runtime/ops.hpp and of the headers that it includes.

@@ -1,7 +1,13 @@
 // An error names the op that the user called, whatever kinds it consists of and however its
 // operands are cast. There is one mistake for each public op; tests/repo compares them with the
 // header.
+#include <hearth/runtime/distance_ops.hpp>
+#include <hearth/runtime/matrix_ops.hpp>
+#include <hearth/runtime/metric_losses.hpp>
 #include <hearth/runtime/ops.hpp>
+#include <hearth/runtime/selection_ops.hpp>
+#include <hearth/runtime/sequence_losses.hpp>
+#include <hearth/runtime/vision_ops.hpp>
 
 #include "tests/runtime/reference_test.hpp"
 
@@ -155,6 +161,18 @@ TEST_F(OpNamesTest, OpsOfOneTensorNameThemselves) {
       {"group_norm", [&] { (void)group_norm(no, 1); }},
       {"topk", [&] { (void)topk(no, 1); }},
       {"sort", [&] { (void)sort(no); }},
+      {"nonzero", [&] { (void)nonzero(no); }},
+      {"unique", [&] { (void)unique(no); }},
+      {"bincount", [&] { (void)bincount(no); }},
+      {"median", [&] { (void)median(no); }},
+      {"median", [&] { (void)median(no, 0); }},
+      {"quantile", [&] { (void)quantile(no, 0.5); }},
+      {"diagonal", [&] { (void)diagonal(no); }},
+      {"diag_embed", [&] { (void)diag_embed(no); }},
+      {"trace", [&] { (void)trace(no); }},
+      {"meshgrid", [&] { (void)meshgrid({no}); }},
+      {"vector_norm", [&] { (void)vector_norm(no); }},
+      {"normalize", [&] { (void)normalize(no); }},
   });
 }
 
@@ -198,6 +216,17 @@ TEST_F(OpNamesTest, OpsOfSeveralTensorsNameThemselves) {
       {"logaddexp", [&] { (void)logaddexp(x, no); }},
       {"lerp", [&] { (void)lerp(x, no, 0.5); }},
       {"grid_sample", [&] { (void)grid_sample(x, no); }},
+      {"masked_select", [&] { (void)masked_select(x, no); }},
+      {"searchsorted", [&] { (void)searchsorted(no, x); }},
+      {"bucketize", [&] { (void)bucketize(x, no); }},
+      {"outer", [&] { (void)outer(no, x); }},
+      {"kron", [&] { (void)kron(x, no); }},
+      {"cosine_similarity", [&] { (void)cosine_similarity(x, no); }},
+      {"cdist", [&] { (void)cdist(x, no); }},
+      {"box_iou", [&] { (void)box_iou(x, no); }},
+      {"nms", [&] { (void)nms(no, x, 0.5); }},
+      {"batched_nms", [&] { (void)batched_nms(no, x, x, 0.5); }},
+      {"roi_align", [&] { (void)roi_align(x, no); }},
       {"gather", [&] { (void)gather(x, 0, no); }},
       {"index_select", [&] { (void)index_select(x, 0, no); }},
       {"embedding", [&] { (void)embedding(x, no); }},
@@ -222,6 +251,10 @@ TEST_F(OpNamesTest, OpsOfSeveralTensorsNameThemselves) {
       {"huber_loss", [&] { (void)huber_loss(x, no); }},
       {"smooth_l1_loss", [&] { (void)smooth_l1_loss(x, no); }},
       {"kl_div_loss", [&] { (void)kl_div_loss(x, no); }},
+      {"ctc_loss", [&] { (void)ctc_loss(x, no, x, x); }},
+      {"ctc_loss_per_sequence", [&] { (void)ctc_loss_per_sequence(x, x, no, x); }},
+      {"triplet_margin_loss", [&] { (void)triplet_margin_loss(x, x, no); }},
+      {"cosine_embedding_loss", [&] { (void)cosine_embedding_loss(x, x, no); }},
       {"binary_cross_entropy_with_logits", [&] { (void)binary_cross_entropy_with_logits(x, no); }},
   });
 }
