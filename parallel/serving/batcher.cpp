@@ -498,6 +498,30 @@ void Batcher::revoke_hung(TimePoint now) {
   }
 }
 
+bool Batcher::end_if_over(const RequestRef& request, TimePoint now) {
+  if (request->is_settled.load(std::memory_order_acquire)) {
+    return true;
+  }
+  if (ErrorRef reason = reason_to_end(*request, now)) {
+    end(request, std::move(reason));
+    return true;
+  }
+  next_deadline_ = std::min(next_deadline_, request->deadline);
+  return false;
+}
+
+void Batcher::expire_running(TimePoint now) {
+  for (const BatchRef& batch : running_) {
+    for (const RequestRef& request : batch->requests) {
+      if (request->deadline <= now) {
+        static_cast<void>(end_if_over(request, now));
+      } else if (!request->is_settled.load(std::memory_order_acquire)) {
+        next_deadline_ = std::min(next_deadline_, request->deadline);
+      }
+    }
+  }
+}
+
 void Batcher::expire(TimePoint now) {
   revoke_hung(now);
   if (now < next_deadline_) {
@@ -505,22 +529,11 @@ void Batcher::expire(TimePoint now) {
   }
   next_deadline_ = TimePoint::max();
   bool are_late = false;
-  const auto has_ended = [&](const RequestRef& request) {
-    if (request->is_settled.load(std::memory_order_acquire)) {
-      return true;
-    }
-    if (ErrorRef reason = reason_to_end(*request, now)) {
-      end(request, std::move(reason));
-      return true;
-    }
-    next_deadline_ = std::min(next_deadline_, request->deadline);
-    return false;
-  };
   for (const auto& entry : signatures_) {
     BatchSignature& signature = *entry.second;
     for (std::deque<RequestRef>& queue : signature.waiting) {
       std::erase_if(queue, [&](const RequestRef& request) {
-        const bool is_over = has_ended(request);
+        const bool is_over = end_if_over(request, now);
         are_late = are_late || (is_over && missed_its_prediction(*request, now));
         signature.waiting_rows -= is_over ? request->rows : 0;
         waiting_rows_ -= is_over ? request->rows : 0;
@@ -532,19 +545,11 @@ void Batcher::expire(TimePoint now) {
     note_waits(true);
   }
   std::erase_if(retries_, [&](const RequestRef& request) {
-    const bool is_over = has_ended(request);
+    const bool is_over = end_if_over(request, now);
     request->signature->running -= is_over ? 1 : 0;
     return is_over;
   });
-  for (const BatchRef& batch : running_) {
-    for (const RequestRef& request : batch->requests) {
-      if (request->deadline <= now) {
-        static_cast<void>(has_ended(request));
-      } else if (!request->is_settled.load(std::memory_order_acquire)) {
-        next_deadline_ = std::min(next_deadline_, request->deadline);
-      }
-    }
-  }
+  expire_running(now);
 }
 
 TimePoint Batcher::next_expiry() const noexcept {

@@ -189,6 +189,9 @@ class Batcher final {
                                TimePoint now);
   void note_outcome(RunningBatch& batch, const BatchOutcome& outcome, TimePoint now);
   void revoke_hung(TimePoint now);
+  /// Ends the request if expire() has to. Returns whether it has ended; else notes its deadline.
+  [[nodiscard]] bool end_if_over(const RequestRef& request, TimePoint now);
+  void expire_running(TimePoint now);
   void lose(RunningBatch& batch, const ErrorRef& cause);
   void set_out_of_service(std::size_t device, const ErrorRef& cause);
   void end(RequestRef request, ErrorRef error);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 
 namespace hearth::cuda {
@@ -10,7 +9,8 @@ namespace {
 
 struct AllCopies {
   hearth::detail::Mutex mutex;
-  std::map<std::string, std::shared_ptr<NvrtcCopies>> of_files HEARTH_GUARDED_BY(mutex);
+  /// By the address of a function: a library that is open already is known by a shorter path.
+  std::map<const void*, std::shared_ptr<NvrtcCopies>> of_libraries HEARTH_GUARDED_BY(mutex);
 };
 
 // Never destroyed: abandoned threads may still compile when the process ends.
@@ -28,7 +28,9 @@ NvrtcCopies::NvrtcCopies(std::shared_ptr<const NvrtcApi> original) {
 std::shared_ptr<NvrtcCopies> NvrtcCopies::of(const std::shared_ptr<const NvrtcApi>& original) {
   AllCopies& all = all_copies();
   const hearth::detail::MutexLock lock(all.mutex);
-  std::shared_ptr<NvrtcCopies>& known = all.of_files[original->file];
+  const auto* const library =
+      reinterpret_cast<const void*>(original->nvrtcCompileProgram);  // NOLINT: of its code
+  std::shared_ptr<NvrtcCopies>& known = all.of_libraries[library];
   if (known == nullptr) {
     known = std::make_shared<NvrtcCopies>(original);
   }
