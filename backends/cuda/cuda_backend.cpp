@@ -43,7 +43,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::open(CudaOptions options) {
                                .interprets_always = options.interprets_always,
                                .lost_at_call = options.faults.lost_at_call,
                                .refused_at_call = options.faults.refused_at_call}));
-  HEARTH_TRY(std::shared_ptr<CudaCompiler> compiler, CudaCompiler::make(device));
+  HEARTH_TRY(std::shared_ptr<CudaCompiler> compiler, CudaCompiler::make(device, options.log));
   return gpu::GpuBackend::open(
       std::make_shared<const CudaGpu>(std::move(device), std::move(compiler), options.log),
       {.executor = options.executor,

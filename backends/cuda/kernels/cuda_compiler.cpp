@@ -38,7 +38,8 @@ Error wrong_program(const std::string& device, std::string_view log, std::string
 
 }  // namespace
 
-Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const CudaDevice> device) {
+Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const CudaDevice> device,
+                                                         hearth::detail::Log* log) {
   Result<std::shared_ptr<const NvrtcApi>> nvrtc = NvrtcApi::open(device->nvidia_folders());
   const auto missing = [&device](ErrorCode code, std::string_view why) {
     return Error{.code = code,
@@ -52,14 +53,16 @@ Result<std::shared_ptr<CudaCompiler>> CudaCompiler::make(std::shared_ptr<const C
   if (!lack.empty()) {
     return missing(ErrorCode::unsupported, lack);
   }
-  return std::make_shared<CudaCompiler>(std::move(device), std::move(nvrtc).value());
+  return std::make_shared<CudaCompiler>(std::move(device), std::move(nvrtc).value(), log);
 }
 
 CudaCompiler::CudaCompiler(std::shared_ptr<const CudaDevice> device,
-                           std::shared_ptr<const NvrtcApi> nvrtc)
+                           std::shared_ptr<const NvrtcApi> nvrtc,
+                           hearth::detail::Log* log)
     : device_(std::move(device)),
       nvrtc_(std::move(nvrtc)),
       copies_(NvrtcCopies::of(nvrtc_)),
+      log_(log),
       architecture_(architecture_of(device_->architecture())) {
   // The prelude is part of each text, so it needs no number of its own.
   constexpr int kForm = 2;  // of a module
@@ -85,7 +88,7 @@ std::string CudaCompiler::whole_text(gpu::KernelFamily /*family*/, std::string t
 // A module is the number of threads, the bytes of memory that they share, then the cubin.
 Result<gpu::KernelModule> CudaCompiler::compile(gpu::KernelFamily family,
                                                 const std::string& text) const {
-  const NvrtcCopies::Use nvrtc = copies_->take();
+  const NvrtcCopies::Use nvrtc = copies_->take(log_);
   const Cubin compiled = compile_text(nvrtc.api(), architecture_, text);
   if (compiled.bytes.empty() && family == gpu::KernelFamily::custom) {
     return wrong_program(device_->name(), compiled.log, text);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/result.hpp>
 
 #include "backends/cuda/device/cuda_device.hpp"
@@ -18,11 +19,14 @@ namespace hearth::cuda {
 
 class CudaCompiler final : public gpu::KernelCompiler {
  public:
+  /// `log` receives warnings; may be null, else outlives the compiler.
   /// Errors: not_found, without NVRTC; unsupported, if it is older than the device.
   [[nodiscard]] static Result<std::shared_ptr<CudaCompiler>> make(
-      std::shared_ptr<const CudaDevice> device);
+      std::shared_ptr<const CudaDevice> device, hearth::detail::Log* log);
 
-  CudaCompiler(std::shared_ptr<const CudaDevice> device, std::shared_ptr<const NvrtcApi> nvrtc);
+  CudaCompiler(std::shared_ptr<const CudaDevice> device,
+               std::shared_ptr<const NvrtcApi> nvrtc,
+               hearth::detail::Log* log);
 
   [[nodiscard]] const gpu::CompilerIdentity& identity() const noexcept override {
     return identity_;
@@ -43,7 +47,8 @@ class CudaCompiler final : public gpu::KernelCompiler {
   std::shared_ptr<const CudaDevice> device_;
   std::shared_ptr<const NvrtcApi> nvrtc_;
   std::shared_ptr<NvrtcCopies> copies_;  ///< One nvrtc_ for each of several threads.
-  std::string architecture_;             ///< "sm_90a"
+  hearth::detail::Log* log_;
+  std::string architecture_;  ///< "sm_90a"
   gpu::CompilerIdentity identity_;
 };
 

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace hearth::cuda {
 namespace {
 
@@ -43,7 +45,7 @@ std::size_t NvrtcCopies::least_used() const {
 }
 
 // A copy is opened without the lock, while other threads compile.
-NvrtcCopies::Use NvrtcCopies::take() {
+NvrtcCopies::Use NvrtcCopies::take(hearth::detail::Log* log) {
   std::shared_ptr<const NvrtcApi> original;
   {
     const hearth::detail::MutexLock lock(mutex_);
@@ -61,6 +63,10 @@ NvrtcCopies::Use NvrtcCopies::take() {
     copies_.push_back({.api = std::move(made).value()});
   } else {
     planned_ = kMost;  // another attempt would fail as well
+    if (!std::exchange(has_failed_, true) && log != nullptr) {
+      log->warn(fmt::format("kernels compile slower, since threads share one NVRTC: {}",
+                            made.error().text));
+    }
   }
   const std::size_t least = least_used();
   ++copies_[least].users;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/sync.hpp>
 
 #include "backends/cuda/driver/cuda_api.hpp"
@@ -40,8 +41,8 @@ class NvrtcCopies final {
       const std::shared_ptr<const NvrtcApi>& original);
 
   /// An idle copy, or a new one up to kMost. Where no file can be copied, threads share those that
-  /// there are.
-  [[nodiscard]] Use take() HEARTH_EXCLUDES(mutex_);
+  /// there are, and `log`, which may be null, gets one warning with the reason.
+  [[nodiscard]] Use take(hearth::detail::Log* log) HEARTH_EXCLUDES(mutex_);
 
   /// A copy takes some 60 ms to open, and 110 MB of the page cache.
   static constexpr std::size_t kMost = 4;
@@ -57,6 +58,7 @@ class NvrtcCopies final {
   hearth::detail::Mutex mutex_;
   std::vector<Copy> copies_ HEARTH_GUARDED_BY(mutex_);
   std::size_t planned_ HEARTH_GUARDED_BY(mutex_) = 1;  ///< Copies that are open or being opened.
+  bool has_failed_ HEARTH_GUARDED_BY(mutex_) = false;  ///< A copy could not be opened.
 };
 
 }  // namespace hearth::cuda
