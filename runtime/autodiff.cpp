@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/fiber_mark.hpp>
 #include <hearth/runtime/loss_sum.hpp>
 
 #include "runtime/tape/tape.hpp"
@@ -14,12 +15,14 @@ namespace hearth::detail {
 
 TapeScope::TapeScope() : tape_(make_intrusive<Tape>().detach()) {
   record_open(*tape_);
+  detail::enter_thread_scope("tape");
 }
 
 TapeScope::~TapeScope() {
   tape_->close();
   tape_->release();
   forget_closed_tapes();
+  leave_thread_scope();
 }
 
 Tensor TapeScope::track(const Tensor& value, std::string_view caller, SourceLoc loc) {

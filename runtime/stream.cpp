@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <hearth/runtime/base/fiber_mark.hpp>
+
 #include "runtime/client/stream_state.hpp"
 
 namespace hearth {
@@ -81,12 +83,14 @@ StreamScope::StreamScope(Stream& stream, SourceLoc loc)
   require_there(state_, "StreamScope", loc);
   client_ = &current_client(state_->endpoint(), loc);
   state_->enter(loc);
+  detail::enter_thread_scope("StreamScope");
   previous_ = std::exchange(client_->current, state_);
 }
 
 StreamScope::~StreamScope() {
   client_->current = previous_;
   state_->leave();
+  detail::leave_thread_scope();
 }
 
 }  // namespace hearth

@@ -1,5 +1,7 @@
 #include <hearth/runtime/weight_scope.hpp>
 
+#include <hearth/runtime/base/fiber_mark.hpp>
+
 #include "runtime/client/stream_state.hpp"
 
 namespace hearth {
@@ -21,6 +23,7 @@ WeightScope::WeightScope(const Device& device)
       tables.trace().wants_layers()) {
     static_cast<void>(stream_->exchange_path(tables.paths.intern(kLayer)));
   }
+  detail::enter_thread_scope("WeightScope");
   stream_->set_record_flags(
       static_cast<std::uint16_t>(previous_flags_ | static_cast<unsigned>(RecordFlag::exclusive)));
 }
@@ -32,6 +35,7 @@ WeightScope::~WeightScope() {
     static_cast<void>(stream_->exchange_path(PathId()));
   }
   stream_->set_record_flags(previous_flags_);
+  detail::leave_thread_scope();
 }
 
 }  // namespace hearth

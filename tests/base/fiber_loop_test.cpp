@@ -149,5 +149,33 @@ TEST(FiberLoop, RefusesAWaitThatWouldHoldUpTheOthers) {
   EXPECT_TRUE(loop.end(patience()));
 }
 
+TEST(FiberLoop, RefusesToAwaitInsideOfAScopeOfTheThread) {
+  Promise<int> refused;
+  Promise<int> promise;
+  Pending<int> pending = promise.pending();
+  ThreadExecutor executor;
+  ContinuationRunner runner(executor);
+  int got = 0;
+  FiberLoop loop(executor, {.name = "test"});
+  loop.start([&](FiberThread& fiber) {
+    detail::enter_thread_scope("StreamScope");
+    try {
+      static_cast<void>(fiber.await_result(refused.pending(), runner, {}));
+      ADD_FAILURE() << "the wait was not refused";
+    } catch (const ArgumentError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::stream_misuse);
+      EXPECT_NE(std::string(error.what()).find("a fiber awaits inside of a StreamScope"),
+                std::string::npos);
+    }
+    EXPECT_THROW(static_cast<void>(fiber.await<int>([](auto) { FAIL() << "it began"; })),
+                 ArgumentError);
+    detail::leave_thread_scope();
+    got = fiber.await_result(std::move(pending), runner, {}).get();
+  });
+  loop.start([&](FiberThread&) { promise.set_value(3); });
+  EXPECT_TRUE(loop.end(patience()));
+  EXPECT_EQ(got, 3) << "outside of the scope it may";
+}
+
 }  // namespace
 }  // namespace hearth

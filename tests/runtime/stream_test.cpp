@@ -10,6 +10,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/base/fiber_mark.hpp>
+
 #include "tests/support/forwarding_backend.hpp"
 #include "tests/support/sanitizers.hpp"
 
@@ -255,6 +258,27 @@ TEST(StreamDeathTest, AStreamThatFindsNoMemoryIsTheLibrarysOwnError) {
   EXPECT_EXIT(open_streams_without_room(),
               ::testing::ExitedWithCode(0),
               "Stream: the program has no memory for a stream of cpu:0.*stream_test.cpp");
+}
+
+// A fiber of a server that awaited here would let other fibers enter the scope.
+TEST(Stream, AFiberSwitchesNoScopeOfItsThread) {
+  const Runtime runtime;
+  const Device device = runtime.device();
+  const detail::FiberMark mark;
+  EXPECT_NO_THROW(detail::require_no_thread_scope());
+  {
+    Stream stream(device);
+    const StreamScope scope(stream);
+    EXPECT_THROW(detail::require_no_thread_scope(), ArgumentError);
+  }
+  EXPECT_NO_THROW(detail::require_no_thread_scope());
+  static_cast<void>(grad(
+      [](const std::vector<Tensor>& in) {
+        EXPECT_THROW(detail::require_no_thread_scope(), ArgumentError);
+        return sum(in[0]);
+      },
+      {full(device, {2}, 1.0)}));
+  EXPECT_NO_THROW(detail::require_no_thread_scope());
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include "fiber.hpp"
 
-#include <hearth/runtime/base/fiber_mark.hpp>
-
 namespace hearth::detail {
 
 namespace asio = boost::asio;

@@ -3,7 +3,8 @@
 // Header-internal: its includes are Boost's. Owned by a server.
 // Threads: start(), post() from any; construction and end() by the owner.
 // Invariants: (1) a fiber lives on its loop's thread; (2) a fiber never waits for a device or
-// parks, which would hold up all other fibers: such waits are refused (FiberMark); (3) a loop whose
+// parks, which would hold up all other fibers, and never awaits inside of a StreamScope or a tape,
+// which they would enter: both are refused (FiberMark); (3) a loop whose
 // thread is abandoned keeps what its fibers use.
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include <hearth/runtime/base/executor.hpp>
+#include <hearth/runtime/base/fiber_mark.hpp>
 #include <hearth/runtime/base/log.hpp>
 #include <hearth/runtime/base/owned_thread.hpp>
 #include <hearth/runtime/base/pending.hpp>
@@ -48,8 +50,10 @@ class FiberThread final : public std::enable_shared_from_this<FiberThread> {
 
   /// Calls `start(handler)`, which begins an asynchronous operation of the loop's io_context, and
   /// suspends the fiber until the handler is called. Returns the handler's arguments.
+  /// Errors: ArgumentError stream_misuse inside of a StreamScope, a WeightScope or a tape.
   template <class... Results, class Start>
   [[nodiscard]] std::tuple<Results...> await(const Start& start) {
+    require_no_thread_scope();
     std::optional<std::tuple<Results...>> results;
     start([this, &results](Results... each) {
       results.emplace(std::move(each)...);
@@ -62,11 +66,12 @@ class FiberThread final : public std::enable_shared_from_this<FiberThread> {
   }
 
   /// Suspends the fiber until the result is ready or a stop is requested. Returns the ready
-  /// result, or an empty Pending after the stop.
+  /// result, or an empty Pending after the stop. Errors: as await().
   template <class T>
   [[nodiscard]] Pending<T> await_result(Pending<T> pending,
                                         ContinuationRunner& runner,
                                         const std::stop_token& stop) {
+    require_no_thread_scope();
     struct Meeting {
       FiberThread* fiber;
       Pending<T> ready = {};
