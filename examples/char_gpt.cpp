@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,24 +17,12 @@
 
 #include <hearth/hearth.hpp>
 
+#include "counting_text.hpp"
+
 using hearth::Tensor;
 
 constexpr std::int64_t kWidth = 128;
 constexpr std::int64_t kContext = 64;  // letters that the model sees at once
-
-std::string counting() {
-  constexpr std::string_view kOnes[] = {
-      "", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
-  std::string text;
-  for (int round = 0; round < 40; ++round) {
-    for (const std::string_view ten : {"twenty", "thirty", "forty", "fifty", "sixty"}) {
-      for (const std::string_view one : kOnes) {
-        text += std::string(ten) + (one.empty() ? "" : " ") + std::string(one) + ", ";
-      }
-    }
-  }
-  return text;
-}
 
 struct Gpt {
   hearth::Embedding letters, places;
@@ -110,7 +97,7 @@ int main(int argc, char** argv) try {
   }});
   const char* const folder = std::getenv("HEARTH_DATA_DIR");  // NOLINT(concurrency-mt-unsafe)
   const std::filesystem::path file = "shakespeare/input.txt";
-  const std::string text = folder == nullptr ? counting() : hearth::read_text(folder / file);
+  const std::string text = folder == nullptr ? counting_text() : hearth::read_text(folder / file);
   const hearth::Vocabulary letters(text, {.unit = hearth::TextUnit::bytes});
   const std::vector<std::int32_t> all = letters.encode(text);
   const auto cut = all.begin() + static_cast<std::ptrdiff_t>(all.size() * 9 / 10);

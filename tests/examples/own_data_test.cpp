@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "program.hpp"
 #include "tests/base/temporary_folder.hpp"
@@ -15,6 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// The number after `words` in a program's output.
 double figure(const std::string& out, const std::string& words) {
@@ -65,6 +67,34 @@ TEST_F(OwnData, TheGptLearnsOnTwoDevicesToo) {
   const Outcome outcome = run("char_gpt", {"--steps", "40", "--devices", "cpu:0,cpu:1"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
   EXPECT_LT(figure(outcome.out, "held-out text: loss "), 2.3) << "of guessing it is 3";
+}
+
+TEST_F(OwnData, AGptOfAnySizeReportsItsRateAndGoesOnWhereItStopped) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> options = {"--layers=2",
+                                            "--width=64",
+                                            "--heads=2",
+                                            "--context=31",
+                                            "--peak-tflops=1",
+                                            "--warmup=2",
+                                            "--lr=0.003",
+                                            "--folder",
+                                            (folder.path() / "run").string()};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return run("train_gpt", more);
+  };
+  const Outcome outcome = with({"--steps=40"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(
+      outcome.out,
+      ContainsRegex("step +40  loss [0-9.]+  rate [0-9.e-]+ +[0-9]+ tokens/s  MFU [0-9.]+ %"));
+  EXPECT_LT(figure(outcome.out, "held-out text: "), 4.5) << "bits; of guessing it is 8";
+  const Outcome again = with({"--steps=60", "--resume"});
+  EXPECT_EQ(again.exit_code, 0) << again.out;
+  EXPECT_THAT(again.out, ContainsRegex("step +60 "));
+  EXPECT_THAT(again.out, Not(ContainsRegex("step +40 ")));
+  EXPECT_LT(figure(again.out, "held-out text: "), figure(outcome.out, "held-out text: "));
 }
 
 TEST_F(OwnData, ADataSetOfOnesOwnIsLearnedAndItsErrorsKeepTheirWords) {
