@@ -217,6 +217,9 @@ void Tape::will_record(const Submission& submission, PathId layer) {
   attribute_bytes_.insert(attribute_bytes_.end(), attributes.begin(), attributes.end());
   attribute_bytes_.insert(attribute_bytes_.end(), parameters.begin(), parameters.end());
   nodes_.push_back(node);
+  if (traffic_ != nullptr) {
+    traffic_->will_record(submission);
+  }
 }
 
 void Tape::did_record(std::span<Tensor> results) {

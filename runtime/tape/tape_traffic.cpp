@@ -48,6 +48,35 @@ bool TapeTraffic::is_worth(std::size_t place) const noexcept {
          impl.endpoint->tables().fuses;
 }
 
+// Arguments of 16 bits, and numbers for each row or column.
+void TapeTraffic::will_record(const detail::Submission& submission) {
+  const auto user = static_cast<std::uint32_t>(tape_->nodes_.size() - 1);
+  while (!narrow_.empty() && narrow_.front().user + kReach <= user) {
+    narrow_.pop_front();
+  }
+  if (submission.inputs.empty() || !can_run_again(tape_->nodes_[user]) ||
+      is_view(submission.kind)) {
+    return;
+  }
+  std::int64_t result_bytes = 0;  // at least, for a cast to f32
+  for (const Arg& input : submission.inputs) {
+    const TensorImpl& impl = impl_of(input.tensor());
+    const std::int64_t element_bytes = submission.kind == OpKind::cast ? 4 : size_bytes(impl.dtype);
+    result_bytes = std::max(result_bytes, impl.layout->shape.element_count() * element_bytes);
+  }
+  const bool is_host = impl_of(submission.inputs[0].tensor()).endpoint->runs_inline();
+  if (result_bytes < (is_host ? limits_.least_host_bytes : limits_.least_device_bytes)) {
+    return;
+  }
+  for (std::uint32_t i = 0; i < submission.inputs.size(); ++i) {
+    const Tensor& input = submission.inputs[i].tensor();
+    const std::uint32_t producer = tape_->edges_[tape_->nodes_[user].first_edge + i].node;
+    if (producer != detail::Tape::kNoNode && size_bytes_of(impl_of(input)) * 2 <= result_bytes) {
+      narrow_.push_back({user, producer, untracked(input)});
+    }
+  }
+}
+
 void TapeTraffic::did_record() {
   const auto last = static_cast<std::uint32_t>(tape_->nodes_.size() - 1);
   bool is_worth_a_look = false;
@@ -146,7 +175,8 @@ const Tensor* TapeTraffic::find_kept(std::uint32_t producer) const noexcept {
       return &tape_->saved_[place];
     }
   }
-  return find(producer);
+  const auto narrow = std::ranges::find(narrow_, producer, &Narrow::producer);
+  return narrow != narrow_.end() ? &narrow->value : find(producer);
 }
 
 // A value expanded from fewer elements counts whole; a slice counts the elements read.
@@ -290,6 +320,7 @@ Tensor TapeTraffic::value_of(std::uint32_t node, DType dtype, const Shape& shape
 }
 
 void TapeTraffic::prepare(const TapeNode& node) {
+  narrow_.clear();
   if (dropped_.empty() || dropped_.back().place < node.first_saved) {
     return;
   }
@@ -322,6 +353,9 @@ void TapeTraffic::passed(std::uint32_t node) noexcept {
 
 void TapeTraffic::forget_behind(std::uint32_t node) noexcept {
   passed(node + 1);
+  while (!narrow_.empty() && narrow_.back().user > node) {
+    narrow_.pop_back();
+  }
 }
 
 }  // namespace hearth

@@ -133,6 +133,26 @@ TEST_F(TapeTraffic, AnActivationKeepsItsArgumentAlone) {
   EXPECT_NEAR(kept_values(kGelu), 3, 0.01) << "without it";
 }
 
+/// A model of 16 bits with weights of f32.
+Model in_bf16(const std::function<Tensor(const Tensor&, const Tensor&)>& of_product) {
+  return [of_product](const Tensors& in) {
+    const Tensor x = cast(in[0], DType::bf16);
+    return of_product(matmul(x, cast(in[1], DType::bf16)), cast(in[2], DType::bf16));
+  };
+}
+const Model kGelu16 = in_bf16([](const Tensor& y, const Tensor& bias) { return gelu(y + bias); });
+const Model kNorm16 =
+    in_bf16([](const Tensor& y, const Tensor& bias) { return square(layer_norm(y, bias, bias)); });
+
+// The operands of the product in 16 bits take an eighth of a value.
+TEST_F(TapeTraffic, ArithmeticInF32KeepsTheArgumentOf16Bits) {
+  EXPECT_NEAR(kept_values(kGelu16), 0.5 + 0.125, 0.02);
+  EXPECT_NEAR(kept_values(kNorm16), 1 + 0.125, 0.02) << "the product and the result of the norm";
+  const RecomputeScope keeps_all(kKeepAll);
+  EXPECT_GT(kept_values(kGelu16), 1.6);
+  EXPECT_GT(kept_values(kNorm16), 2);
+}
+
 // In deterministic mode, measurements decide nothing.
 class MeasuredTapeTraffic : public TapeTraffic {
  protected:
@@ -154,7 +174,7 @@ TEST_F(MeasuredTapeTraffic, WhatADeviceReachesDecides) {
 }
 
 TEST_F(TapeTraffic, NoGradientHasAnotherBit) {
-  for (const Model& model : {kGelu, kGeluByTanh, kSilu, kNorm, kOfLeaves}) {
+  for (const Model& model : {kGelu, kGeluByTanh, kSilu, kNorm, kOfLeaves, kGelu16, kNorm16}) {
     expect_same_bits(model);
   }
 }
