@@ -1,6 +1,8 @@
 // A lane's fusion window: the records behind the lane's front that the actor has inspected but not
 // run yet. So several ops can become one kernel. This class holds only the counts; the records stay
 // in the ring. Plain data, of one thread.
+// A full window ends where the program has come to, in the midst of a chain perhaps. So a window
+// that has enough ends before the next product, whose chain then lies in one window.
 // Invariants: (1) a record is counted once, when it is first inspected or runs without inspection;
 // (2) only a program boundary resets the counts, never a cut, so that windows fill up by program
 // order alone; (3) a record that left a window without a kernel runs singly and joins no other
@@ -23,6 +25,9 @@ class FusionWindow {
   static constexpr std::uint64_t kMostOps = 64;
   static constexpr std::uint64_t kMostRecords = Lane::kCapacity / 2;
   static constexpr std::uint64_t kMostBlobBytes = Lane::kBlobBytes / 4;
+  /// A window that has enough: five eighths of a full one.
+  static constexpr std::uint64_t kEnoughOps = 40;
+  static constexpr std::uint64_t kEnoughRecords = kMostRecords / 8 * 5;
 
   /// Returns the number of records in the window; the first is the lane's front.
   [[nodiscard]] std::uint64_t looked() const noexcept { return looked_; }
@@ -62,6 +67,10 @@ class FusionWindow {
     --done_count_;
   }
 
+  /// Returns whether the window ends before this record, if that is a product.
+  [[nodiscard]] bool has_enough_before(const OpRecord& record) const noexcept {
+    return record.sequence > counted_through_ && (ops_ >= kEnoughOps || records_ >= kEnoughRecords);
+  }
   /// Adds the next record. Returns true if the window is full.
   [[nodiscard]] bool join(const OpRecord& record, bool is_op) noexcept {
     ++looked_;

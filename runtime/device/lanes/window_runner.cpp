@@ -1,6 +1,7 @@
 #include "window_runner.hpp"
 
 #include <hearth/runtime/base/assert.hpp>
+#include <hearth/streams/op_facts.hpp>
 #include <hearth/streams/op_table.hpp>
 
 namespace hearth {
@@ -8,6 +9,13 @@ namespace {
 
 bool is_op(OpKind kind) noexcept {
   return op_info(kind).op_class != OpClass::lifetime;
+}
+
+/// Whether the ops behind this one mostly belong to its kernel.
+bool is_product(OpKind kind) noexcept {
+  const FusionClass fusion = op_facts(kind).fusion;
+  return fusion == FusionClass::contraction || fusion == FusionClass::conv ||
+         fusion == FusionClass::attention;
 }
 
 /// Effect of one of the program's records on the window before it.
@@ -52,6 +60,13 @@ WindowRunner::Admission WindowRunner::admit(LaneState& lane, const OpView& op) {
     return Admission::ended;
   }
   if (is_op(op.kind())) {
+    if (lane.window.has_enough_before(op.record()) && is_product(op.kind())) [[unlikely]] {
+      if (lane.window.is_open()) {
+        queues_.end_window(lane, WindowEnd::full);
+        return Admission::ended;
+      }
+      lane.window.record_boundary();
+    }
     return !lane.window.is_open() && lane.window.expects_no_other() ? Admission::alone
                                                                     : join(lane, op);
   }
@@ -177,6 +192,9 @@ std::optional<WindowEnd> WindowRunner::obstacle(const LaneState& lane, const OpV
 void WindowRunner::on_record_done(LaneState& lane, const OpRecord& record) noexcept {
   const bool counts = is_op(record.kind) || record.kind == OpKind::drop;
   if (counts && !lane.in_group && !lane.window.runs_singly(record)) {
+    if (lane.window.has_enough_before(record) && is_product(record.kind)) [[unlikely]] {
+      lane.window.record_boundary();
+    }
     lane.window.pass(record, is_op(record.kind));
   }
 }

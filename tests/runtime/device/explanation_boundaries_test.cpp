@@ -363,6 +363,36 @@ TEST(Explanations, SayThatThereIsNoPlan) {
   });
 }
 
+// A window of 64 ops is full. One of 40 ends before the next product, so that it cuts no chain.
+TEST(Explanations, NoFullWindowCutsTheChainOfAProduct) {
+  const auto kernels_behind = [](int ops_before) {
+    std::size_t kernels = 0;
+    stepped(on("cpu:0"), [&](const World& world) {
+      const Tensor x = rows_of(world.device, 8);
+      const Tensor square_of = rows_of(world.device, 8);
+      world.device.sync();
+      Tensor y;
+      const Explanation said = explain(world.device, [&] {
+        Tensor before = x;
+        for (int i = 0; i < ops_before; ++i) {
+          before = -before;
+        }
+        y = matmul(transpose(x, 0, 1), square_of);
+        for (int i = 0; i < 30; ++i) {
+          y = -y;
+        }
+        world.device.sync();
+        EXPECT_EQ(before.shape()[0], 2);
+      });
+      kernels = said.kernels.size();
+    });
+    return kernels;
+  };
+  EXPECT_EQ(kernels_behind(20), 2U) << "all lie in one window";
+  EXPECT_EQ(kernels_behind(45), 2U) << "the product begins a window";
+  EXPECT_EQ(kernels_behind(36), 3U) << "the first window is full behind 27 ops of the product's";
+}
+
 TEST(Explanations, PutKernelsThatAreAlikeIntoOneLine) {
   stepped(on("sim:0"), [](const World& world) {
     std::vector<Tensor> parameters(3, Tensor());
