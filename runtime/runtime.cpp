@@ -64,6 +64,18 @@ Fusion fusion_of(const detail::Settings& settings) {
       settings.choice(detail::Setting::fusion, kModes).value().value_or(kDefault));
 }
 
+/// RuntimeOptions::busy_wait, or its default.
+std::chrono::nanoseconds busy_wait_of(const RuntimeOptions& options,
+                                      const detail::Executor& executor) {
+  constexpr std::chrono::nanoseconds kDefault = std::chrono::microseconds(400);
+  constexpr int kFewestCores = 4;
+  if (executor.is_manual()) {
+    return std::chrono::nanoseconds::zero();
+  }
+  return options.busy_wait.value_or(core_share() < kFewestCores ? std::chrono::nanoseconds::zero()
+                                                                : kDefault);
+}
+
 void save_trace(const Device& device, const std::string& file) {
   RuntimeTables& tables = device.endpoint().tables();
   Result<detail::TraceLog> log = tables.trace().stop();
@@ -354,6 +366,7 @@ void Runtime::Impl::open_tables(const RuntimeOptions& options) {
       options.wait_limit,
       options.eager_reports || is_eager);
   tables->fuses = fusion == Fusion::on;
+  tables->busy_wait = busy_wait_of(options, *executor);
   const std::optional<std::int64_t> limit =
       settings.integer(detail::Setting::fusion_limit, 0, std::numeric_limits<std::int64_t>::max())
           .value();

@@ -240,6 +240,7 @@ void DeviceEndpoint::help(detail::PendingStateBase& waiter, Deadline deadline) {
     require_no_holder(waiter.subject());  // builds the text only for the error
   }
   if (!runs_inline_) {
+    look_at(waiter, deadline);
     return;
   }
   constexpr std::chrono::nanoseconds kHelpsFrom = std::chrono::seconds(10);
@@ -258,6 +259,18 @@ void DeviceEndpoint::help(detail::PendingStateBase& waiter, Deadline deadline) {
         &waiter,
         deadline);
   }
+}
+
+// One thread for each device: further ones would only take cores from the program.
+void DeviceEndpoint::look_at(const detail::PendingStateBase& waiter, Deadline deadline) {
+  if (tables_->busy_wait == std::chrono::nanoseconds::zero() ||
+      has_looker_.exchange(true, std::memory_order_acquire)) {  // partner: the store below
+    return;
+  }
+  const Deadline end = std::min(deadline, Deadline::in(tables_->busy_wait));
+  while (!waiter.is_ready() && !end.has_passed()) {
+  }
+  has_looker_.store(false, std::memory_order_release);  // partner: the exchange above
 }
 
 void DeviceEndpoint::help_drain(Lane& lane, Deadline deadline) {

@@ -193,6 +193,9 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
  private:
   void require_no_holder(std::string_view awaited) const;
 
+  /// Looks at `waiter` for the runtime's busy_wait, unless another thread does so.
+  void look_at(const detail::PendingStateBase& waiter, Deadline deadline);
+
   const std::string name_;
   const std::string description_;
   const std::shared_ptr<RuntimeTables> tables_;
@@ -202,6 +205,7 @@ class DeviceEndpoint final : public RefCounted<DeviceEndpoint> {
   const std::vector<int> cores_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> lost_{false};
+  std::atomic<bool> has_looker_{false};
   std::atomic<std::uint64_t> generation_{0};
   DeviceLoop* loop_ = nullptr;  ///< set before the first client; used by the token holder only
   IntrusivePtr<detail::Parker> loop_parker_;

@@ -59,6 +59,7 @@ struct RuntimeTables {
   std::atomic<bool> has_memory_trace{false};  ///< a MemoryTraceScope is open
   Between between = Between::wide;            ///< set before the first op
   bool is_deterministic = false;              ///< set before the first op
+  std::chrono::nanoseconds busy_wait{0};  ///< RuntimeOptions::busy_wait; set before the first op
   bool fuses = true;  ///< fuses adjacent ops into one kernel; set before the first op
 
   /// The name of an op in errors and traces: its kind, its expression, or the function that the

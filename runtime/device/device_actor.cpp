@@ -139,7 +139,7 @@ void DeviceActor::run(UntilFn until, const void* context, Deadline deadline) noe
     if (!queues_.ready().empty() && !is_enough) {
       run_next_lane(until, context);
       has_worked = true;
-    } else if (try_leave(until != nullptr)) {
+    } else if (!finds_more() && try_leave(until != nullptr)) {
       return;  // the actor may be destroyed now
     }
   }
@@ -158,6 +158,36 @@ void DeviceActor::run_next_lane(UntilFn until, const void* context) {
     run_join_group();  // no held lane waits for a lane without joinable ops
   }
   take_turn(lane, until, context);
+}
+
+// The open batch begins at once if somebody waits for its work. Otherwise more ops may come, so it
+// begins once none has come for a while. A device without work looks for the next ops as long as a
+// program takes between two steps.
+bool DeviceActor::finds_more() noexcept {
+  constexpr std::chrono::nanoseconds kGather = std::chrono::microseconds(10);
+  constexpr std::chrono::nanoseconds kBetweenSteps = std::chrono::microseconds(50);
+  const std::chrono::nanoseconds limit = endpoint_->tables().busy_wait;
+  if (endpoint_->runs_inline() || limit == std::chrono::nanoseconds::zero() || is_stopping_) {
+    return false;
+  }
+  const detail::Clock& clock = detail::current_context().clock();
+  const detail::TimePoint begin = clock.now();
+  bool has_flushed = false;
+  while (!endpoint_->doorbell.has_rung()) {
+    const std::chrono::nanoseconds looked = clock.now() - begin;
+    if (looked >= (in_flight_.is_empty() ? std::min(kBetweenSteps, limit) : limit)) {
+      return false;
+    }
+    if (!has_flushed && (looked >= kGather || in_flight_.is_awaited())) {
+      dispatch_.flush();
+      has_flushed = true;
+    }
+    if (completions_.retire()) {
+      after_record();
+      return true;
+    }
+  }
+  return true;
 }
 
 // After the token is released the actor may be destroyed. The caller of run() holds the endpoint;

@@ -60,6 +60,9 @@ class DeviceActor final : public DeviceLoop {
   /// Ends the windows of lingering lanes if a question or the shutdown waits for them.
   void end_windows_for_duties();
   void run_next_lane(UntilFn until, const void* context);
+  /// Looks for rings and for the end of work for the runtime's busy_wait. Returns whether there is
+  /// more to do. Only for asynchronous devices, whose work ends without a message.
+  [[nodiscard]] bool finds_more() noexcept;
   /// Releases the token, unless a ring came first.
   [[nodiscard]] bool try_leave(bool is_borrower) noexcept;
   void collect();

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,51 @@ TEST_F(CudaDeviceTest, FunctionsOfDoubleAreExactBesideThoseOfFloat) {
   const Tensor erfs = erf(wide) + 0.0 * cast(erf(x), DType::f64);
   EXPECT_NEAR(tanhs.to_vector<double>().front(), std::tanh(0.25), 1e-15);
   EXPECT_NEAR(erfs.to_vector<double>().front(), std::erf(0.25), 1e-15);
+}
+
+// Each thread reads what only it can have computed, while the device's thread and one reader look.
+std::vector<double> sums_by_threads(std::chrono::nanoseconds busy_wait) {
+  const Runtime runtime({.devices = {{.name = "cuda:0"}}, .busy_wait = busy_wait});
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 25;
+  std::vector<double> sums(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (int number = 0; number < kThreads; ++number) {
+      threads.emplace_back([&, number] {
+        Tensor x = full(runtime.device(), {257}, number);
+        for (int round = 0; round < kRounds; ++round) {
+          x = x + 1.0;
+          sums[static_cast<std::size_t>(number)] += sum(x).item();
+        }
+        runtime.device().sync();
+      });
+    }
+  }
+  return sums;
+}
+
+TEST_F(CudaDeviceTest, ThreadsThatLookBeforeTheySleepReadTheSameValues) {
+  std::vector<double> want;
+  for (int number = 0; number < 4; ++number) {
+    want.push_back(257.0 * (25 * number + 325));
+  }
+  for (const auto busy_wait : {std::chrono::nanoseconds(0),
+                               std::chrono::nanoseconds(std::chrono::microseconds(30)),
+                               std::chrono::nanoseconds(std::chrono::seconds(20))}) {
+    EXPECT_EQ(sums_by_threads(busy_wait), want) << busy_wait.count() << " ns";
+  }
+}
+
+// A program that never waits gets its work done while the device's thread looks for more.
+TEST_F(CudaDeviceTest, ADeviceThatLooksForMoreBeginsItsBatchAndEnds) {
+  const Runtime runtime({.devices = {{.name = "cuda:0"}}, .busy_wait = std::chrono::seconds(20)});
+  Pending<double> later = sum(full(runtime.device(), {33}, 2.0)).item_later();
+  const Deadline end = Deadline::in(std::chrono::seconds(60));
+  while (!later.is_ready() && !end.has_passed()) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(std::move(later).get(), 66.0);
 }
 
 TEST_F(CudaDeviceTest, AnAbsentNumberIsRefusedWithTheReason) {

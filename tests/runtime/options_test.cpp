@@ -91,6 +91,8 @@ TEST(RuntimeOptions, NumbersAndNamesThatMakeNoSenseAreRefused) {
       HasSubstr("shutdown_limit is below 0"));
   EXPECT_THAT(refusal([] { const Runtime runtime({.wait_limit = std::chrono::seconds(0)}); }).text,
               HasSubstr("wait_limit is not above 0"));
+  EXPECT_THAT(refusal([] { const Runtime runtime({.busy_wait = std::chrono::seconds(-1)}); }).text,
+              HasSubstr("busy_wait is below 0"));
   const Runtime runtime({.devices = {{.name = "sim:0"}}});
   EXPECT_THAT(refusal([&] {
                 const Stream stream(runtime.device("sim:0"),

@@ -156,6 +156,16 @@ LastUse InFlight::room() const noexcept {
 
 // Copies first: the work that a copy waited for ended before it. So the op values, read later,
 // cover every op on which these copies depend.
+bool InFlight::is_awaited() const noexcept {
+  const auto has_caller = [](const Entry& entry) {
+    return std::holds_alternative<ReadEnd>(entry.end) ||
+           std::holds_alternative<GroupEnd>(entry.end);
+  };
+  return std::ranges::any_of(awaited_, [](const auto& points) { return !points.empty(); }) ||
+         std::ranges::any_of(
+             ends_, [&](const auto& entries) { return std::ranges::any_of(entries, has_caller); });
+}
+
 bool InFlight::poll(Backend& backend) {
   bool has_moved = false;
   for (const std::uint8_t stream : {kDownloadStream, kUploadStream, kOpStream}) {

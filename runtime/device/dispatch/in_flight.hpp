@@ -95,6 +95,8 @@ class InFlight final {
     static_assert(kStreams == 3);
     return issued_[0] == ended_[0] && issued_[1] == ended_[1] && issued_[2] == ended_[2];
   }
+  /// Whether a lane, a reader or the caller of an update group waits for work.
+  [[nodiscard]] bool is_awaited() const noexcept;
   [[nodiscard]] bool is_full() const noexcept { return has_most_ops() || cells.are_short(); }
   /// All work issued so far.
   [[nodiscard]] LastUse issued() const noexcept;

@@ -10,9 +10,9 @@
 namespace hearth {
 
 // Phases: progress of the device; memory; entries of ended points; lanes.
-void Completions::retire() {
+bool Completions::retire() {
   if (!in_flight_.poll(*memory_->backend)) {
-    return;
+    return false;
   }
   for (std::size_t stream = 0; stream < InFlight::kStreams; ++stream) {
     handles_.record_retired(stream, in_flight_.ended(stream));
@@ -25,6 +25,7 @@ void Completions::retire() {
   queues_.record_work_ended();
   endpoint_.record_work_ended();
   wake();
+  return true;
 }
 
 void Completions::wake() {

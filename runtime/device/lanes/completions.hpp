@@ -34,8 +34,8 @@ class Completions final {
         memory_(memory),
         waiter_(waiter) {}
 
-  /// Processes all work that has ended by now.
-  void retire();
+  /// Processes all work that has ended by now. Returns whether there was any.
+  bool retire();
   /// Fails all work in flight with `error`: it will not end. Readers and lanes receive the error.
   void abandon(const ErrorRef& error);
   /// Called before the actor sleeps; the waiter wakes it when the next work ends.

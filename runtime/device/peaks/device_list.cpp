@@ -303,6 +303,9 @@ void require_sound(const RuntimeOptions& options, SourceLoc loc) {
   if (options.wait_limit <= std::chrono::nanoseconds::zero()) {
     refuse("RuntimeOptions: wait_limit is not above 0");
   }
+  if (options.busy_wait && *options.busy_wait < std::chrono::nanoseconds::zero()) {
+    refuse("RuntimeOptions: busy_wait is below 0");
+  }
   if (options.cpu_device_count < 0 || options.cpu_device_count > kMostDevices) {
     refuse(fmt::format("RuntimeOptions: cpu_device_count is {}, but must be 0 to {}",
                        options.cpu_device_count,
