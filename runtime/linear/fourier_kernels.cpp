@@ -1,0 +1,425 @@
+// A kernel takes several rows at once, side by side in lanes, and computes with half of the length
+// where the rows are real. A row has the same bits alone and among others.
+#include "fourier_kernels.hpp"
+
+#include <hearth/runtime/base/interner.hpp>
+
+#include "fourier_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace hearth::detail {
+namespace {
+
+// ---- plans ----
+
+// Longer transforms, and those beyond the most plans, make a plan for each call.
+constexpr std::int64_t kLongestKept = std::int64_t{1} << 18;
+constexpr std::uint32_t kMostPlans = 128;
+
+/// A transform, and for real rows of twice its length their roots exp(-πi·k/length).
+template <class T>
+struct SharedPlan {
+  FourierPlan<T> transform;
+  std::vector<Complex<T>> half_roots;
+};
+struct PlanKey {
+  std::int64_t length = 1;
+  bool is_half = false;
+};
+
+template <class T>
+struct PlanPolicy {
+  using Id = hearth::detail::Id<struct FourierPlanTag>;
+  using Key = PlanKey;
+  struct Entry {
+    PlanKey key;
+    std::shared_ptr<const SharedPlan<T>> plan;
+  };
+  static std::uint64_t hash(const PlanKey& key) noexcept {
+    return (static_cast<std::uint64_t>(key.length) * 2 + (key.is_half ? 1 : 0)) *
+           0x9e3779b97f4a7c15U;
+  }
+  static bool equal(const Entry& entry, const PlanKey& key) noexcept {
+    return entry.key.length == key.length && entry.key.is_half == key.is_half;
+  }
+  static Entry make(const PlanKey& key) {
+    auto plan = std::make_shared<SharedPlan<T>>(SharedPlan<T>{FourierPlan<T>(key.length), {}});
+    if (key.is_half) {
+      for (std::int64_t k = 0; k <= key.length; ++k) {
+        plan->half_roots.push_back(FourierPlan<T>::root(k, 2 * key.length));
+      }
+    }
+    return {key, std::move(plan)};
+  }
+  static Error full(std::uint32_t /*cap*/) {
+    return Error{.code = ErrorCode::out_of_memory, .text = "fft: all plans are in use"};
+  }
+};
+
+// Values of a pure function, made once for each length: no call sees another's.
+template <class T>
+std::shared_ptr<const SharedPlan<T>> plan_for(PlanKey key) {
+  static Interner<PlanPolicy<T>> kept(kMostPlans);
+  if (key.length <= kLongestKept) {
+    const auto id = kept.intern(key);
+    if (id.has_value()) {
+      return kept[id.value()].plan;
+    }
+  }
+  return PlanPolicy<T>::make(key).plan;
+}
+
+// ---- lanes ----
+
+template <class V, class T>
+inline constexpr std::int64_t kLaneCount = std::is_same_v<V, T> ? 1 : LaneTypes<T>::kCount;
+
+template <class V, class T>
+void set_lane(V& value, std::int64_t lane, T number) {
+  if constexpr (std::is_same_v<V, T>) {
+    value = number;
+  } else {
+    value[lane] = number;
+  }
+}
+template <class T, class V>
+T lane_of(const V& value, std::int64_t lane) {
+  if constexpr (std::is_same_v<V, T>) {
+    return value;
+  } else {
+    return value[lane];
+  }
+}
+
+// Rows [count] of `step` elements each.
+template <class T>
+struct InputRows {
+  const T* data;
+  std::int64_t step;
+  std::int64_t count;
+};
+template <class T>
+struct OutputRows {
+  T* data;
+  std::int64_t step;
+};
+
+// Loads complex number k of all rows from its parts' places; others lanes are 0.
+template <class V, class T>
+Complex<V> loaded(const InputRows<T>& rows, std::int64_t re, std::int64_t im) {
+  Complex<V> value{};
+  for (std::int64_t lane = 0; lane < rows.count; ++lane) {
+    set_lane<V, T>(value.re, lane, rows.data[lane * rows.step + re]);
+    set_lane<V, T>(value.im, lane, rows.data[lane * rows.step + im]);
+  }
+  return value;
+}
+
+// ---- transforms of one group of rows ----
+
+template <class T>
+struct FourierJob {
+  const SharedPlan<T>* plan;
+  std::int64_t length;  ///< of the real rows; of complex ones the plan's
+  bool is_inverse;
+  T scale;
+  T interior;
+};
+
+template <class V, class T>
+struct Buffers {
+  explicit Buffers(const FourierPlan<T>& plan)
+      : data(static_cast<std::size_t>(plan.length() + 1)),
+        work(static_cast<std::size_t>(plan.work_size())) {}
+  std::vector<Complex<V>> data;
+  std::vector<Complex<V>> work;
+};
+
+template <class V, class T>
+void store(const Complex<V>& value, std::int64_t count, OutputRows<T> to, std::int64_t place) {
+  for (std::int64_t lane = 0; lane < count; ++lane) {
+    T* const pair = to.data + lane * to.step + place;
+    pair[0] = lane_of<T>(value.re, lane);
+    pair[1] = lane_of<T>(value.im, lane);
+  }
+}
+
+// The inverse transform is the forward one of swapped parts.
+template <class V, class T>
+void run_complex(const FourierJob<T>& job,
+                 const InputRows<T>& from,
+                 OutputRows<T> to,
+                 Buffers<V, T>& buffers) {
+  const FourierPlan<T>& plan = job.plan->transform;
+  const std::int64_t swap = job.is_inverse ? 1 : 0;
+  for (std::int64_t k = 0; k < plan.length(); ++k) {
+    buffers.data[static_cast<std::size_t>(k)] =
+        loaded<V, T>(from, 2 * k + swap, 2 * k + 1 - swap);
+  }
+  plan.run(buffers.data.data(), buffers.work.data());
+  for (std::int64_t k = 0; k < plan.length(); ++k) {
+    const Complex<V>& value = buffers.data[static_cast<std::size_t>(k)];
+    const Complex<V> scaled{value.re * job.scale, value.im * job.scale};
+    store<V, T>(job.is_inverse ? Complex<V>{scaled.im, scaled.re} : scaled, from.count, to, 2 * k);
+  }
+}
+
+// An even length: numbers 2j and 2j + 1 are the parts of one complex number. An odd one: the
+// imaginary parts are 0.
+template <class V, class T>
+void run_half(const FourierJob<T>& job,
+              const InputRows<T>& from,
+              OutputRows<T> to,
+              Buffers<V, T>& buffers) {
+  const FourierPlan<T>& plan = job.plan->transform;
+  const std::int64_t n = job.length;
+  const std::int64_t half = n / 2;
+  Complex<V>* const data = buffers.data.data();
+  const auto factor = [&](std::int64_t k) {
+    return k == 0 || 2 * k == n ? job.scale : job.scale * job.interior;
+  };
+  if (n % 2 != 0) {
+    for (std::int64_t k = 0; k < n; ++k) {
+      data[k] = loaded<V, T>(from, k, k);
+      data[k].im = V{};
+    }
+    plan.run(data, buffers.work.data());
+    for (std::int64_t k = 0; k <= half; ++k) {
+      store<V, T>({data[k].re * factor(k), data[k].im * factor(k)}, from.count, to, 2 * k);
+    }
+    return;
+  }
+  for (std::int64_t k = 0; k < half; ++k) {
+    data[k] = loaded<V, T>(from, 2 * k, 2 * k + 1);
+  }
+  plan.run(data, buffers.work.data());
+  data[half] = data[0];
+  for (std::int64_t k = 0; k <= half; ++k) {
+    const Complex<V>& a = data[k];
+    const Complex<V>& b = data[half - k];
+    const Complex<T>& root = job.plan->half_roots[static_cast<std::size_t>(k)];
+    const Complex<V> even{a.re + b.re, a.im - b.im};
+    const Complex<V> odd{a.im + b.im, b.re - a.re};
+    const T scale = factor(k) / 2;
+    const V re = even.re + (odd.re * root.re - odd.im * root.im);
+    const V im = even.im + (odd.re * root.im + odd.im * root.re);
+    store<V, T>({re * scale, im * scale}, from.count, to, 2 * k);
+  }
+}
+
+// The reverse of run_half, by swapped parts.
+template <class V, class T>
+void run_real(const FourierJob<T>& job,
+              const InputRows<T>& from,
+              OutputRows<T> to,
+              Buffers<V, T>& buffers) {
+  const FourierPlan<T>& plan = job.plan->transform;
+  const std::int64_t n = job.length;
+  const std::int64_t half = n / 2;
+  Complex<V>* const data = buffers.data.data();
+  const auto number = [&](std::int64_t k) {
+    Complex<V> value = loaded<V, T>(from, 2 * k, 2 * k + 1);
+    if (k == 0 || 2 * k == n) {
+      return Complex<V>{value.re * job.scale, V{}};
+    }
+    const T factor = job.scale * job.interior;
+    return Complex<V>{value.re * factor, value.im * factor};
+  };
+  const auto put = [&](const V& value, std::int64_t place) {
+    for (std::int64_t lane = 0; lane < from.count; ++lane) {
+      to.data[lane * to.step + place] = lane_of<T>(value, lane);
+    }
+  };
+  if (n % 2 != 0) {
+    for (std::int64_t k = 0; k <= half; ++k) {
+      const Complex<V> value = number(k);
+      data[k] = {value.im, value.re};
+      if (k > 0) {
+        data[n - k] = {-value.im, value.re};
+      }
+    }
+    plan.run(data, buffers.work.data());
+    for (std::int64_t k = 0; k < n; ++k) {
+      put(data[k].im, k);
+    }
+    return;
+  }
+  for (std::int64_t k = 0; k <= half - k; ++k) {
+    const Complex<V> a = number(k);
+    const Complex<V> b = number(half - k);
+    const auto joined = [&](const Complex<V>& x, const Complex<V>& y, std::int64_t place) {
+      const Complex<T>& root = job.plan->half_roots[static_cast<std::size_t>(place)];
+      const Complex<V> sum{x.re + y.re, x.im - y.im};
+      const Complex<V> rest{x.re - y.re, x.im + y.im};
+      // i·conj(root)·rest
+      const V re = root.im * rest.re - root.re * rest.im;
+      const V im = root.re * rest.re + root.im * rest.im;
+      data[place] = {sum.im + im, sum.re + re};
+    };
+    joined(a, b, k);
+    if (k > 0 && k != half - k) {
+      joined(b, a, half - k);
+    }
+  }
+  plan.run(data, buffers.work.data());
+  for (std::int64_t k = 0; k < half; ++k) {
+    put(data[k].im, 2 * k);
+    put(data[k].re, 2 * k + 1);
+  }
+}
+
+// ---- kernels ----
+
+/// What a kernel makes of rows, and how many numbers its rows have. A rule sees no numbers of a
+/// call, so the length of a real result is a matter of the form.
+enum class FourierForm : std::uint8_t { complex, inverse, half, even_real, odd_real };
+
+std::int64_t length_of(FourierForm form, const Shape& x) {
+  switch (form) {
+    case FourierForm::half:
+      return x[-1];
+    case FourierForm::even_real:
+      return 2 * x[-2] - 2;
+    case FourierForm::odd_real:
+      return 2 * x[-2] - 1;
+    default:
+      return x[-2];
+  }
+}
+
+template <class V, class T>
+void run_rows(FourierForm form,
+              const FourierJob<T>& job,
+              const InputRows<T>& from,
+              OutputRows<T> to,
+              Buffers<V, T>& buffers) {
+  switch (form) {
+    case FourierForm::half:
+      return run_half<V, T>(job, from, to, buffers);
+    case FourierForm::even_real:
+    case FourierForm::odd_real:
+      return run_real<V, T>(job, from, to, buffers);
+    default:
+      return run_complex<V, T>(job, from, to, buffers);
+  }
+}
+
+// Phases: find the plan; cut the rows into groups of lanes, which the cores share. A last row alone
+// runs without lanes.
+template <class T>
+void run_fourier(const HostKernelCall& call, FourierForm form) {
+  using Lanes = typename LaneTypes<T>::Lanes;
+  constexpr std::int64_t kLanes = LaneTypes<T>::kCount;
+  constexpr std::int64_t kRangeNumbers = 4096;
+  const std::span<const T> x = call.input<T>(0);
+  const std::span<T> y = call.output<T>();
+  const std::int64_t n = length_of(form, call.input_shape(0));
+  if (y.empty()) {
+    return;
+  }
+  const bool is_complex = form == FourierForm::complex || form == FourierForm::inverse;
+  const bool is_halved = !is_complex && n % 2 == 0;
+  const auto plan = plan_for<T>({.length = is_halved ? n / 2 : n, .is_half = is_halved});
+  const FourierJob<T> job{.plan = plan.get(),
+                          .length = n,
+                          .is_inverse = form == FourierForm::inverse,
+                          .scale = static_cast<T>(call.number(0)),
+                          .interior = static_cast<T>(call.number(1))};
+  const std::int64_t complex_step = 2 * (is_complex ? n : n / 2 + 1);
+  const std::int64_t in_step = form == FourierForm::half ? n : complex_step;
+  const std::int64_t out_step = is_complex || form == FourierForm::half ? complex_step : n;
+  const std::int64_t rows = static_cast<std::int64_t>(y.size()) / out_step;
+  const std::int64_t groups = (rows + kLanes - 1) / kLanes;
+  call.parallel_for(groups, kRangeNumbers / (n * kLanes) + 1, [&](auto begin, auto end) {
+    Buffers<Lanes, T> buffers(plan->transform);
+    for (std::int64_t group = begin; group < end; ++group) {
+      const std::int64_t row = group * kLanes;
+      const InputRows<T> from{x.data() + row * in_step, in_step, std::min(kLanes, rows - row)};
+      const OutputRows<T> to{y.data() + row * out_step, out_step};
+      if (from.count > 1) {
+        run_rows<Lanes, T>(form, job, from, to, buffers);
+      } else {
+        Buffers<T, T> single(plan->transform);
+        run_rows<T, T>(form, job, from, to, single);
+      }
+    }
+  });
+}
+
+TensorForm form_of_result(FourierForm form, const TensorForm& x) {
+  std::vector<std::int64_t> sizes(x.shape.dims().begin(), x.shape.dims().end());
+  if (form == FourierForm::half) {
+    sizes.back() = sizes.back() / 2 + 1;
+    sizes.push_back(2);
+  } else if (form == FourierForm::even_real || form == FourierForm::odd_real) {
+    sizes.pop_back();
+    sizes.back() = length_of(form, x.shape);
+  }
+  return {x.dtype, Shape(sizes)};
+}
+
+using FourierVjp = Tensor (*)(const CustomGradient& call, const At& at);
+
+HostOp fourier_op(const char* name, FourierForm form, FourierVjp vjp) {
+  CustomKernelConfig config{
+      .name = name, .inputs = {{"x"}}, .numbers = {{"scale"}, {"interior"}}};
+  config.rule = [form](std::span<const TensorForm> in) {
+    return std::vector<TensorForm>{form_of_result(form, in[0])};
+  };
+  config.host = [form](const HostKernelCall& call) {
+    if (call.input_dtype(0) == DType::f64) {
+      run_fourier<double>(call, form);
+    } else {
+      run_fourier<float>(call, form);
+    }
+  };
+  config.vjp = [vjp](const CustomGradient& call) {
+    return std::vector<Tensor>{vjp(call, At(SourceLoc()))};
+  };
+  return HostOp(std::move(config));
+}
+
+// The adjoint of a transform is the one of the other sign; of half of one, the real numbers with
+// half of each that stands for two.
+Tensor complex_gradient(const CustomGradient& call, const At& at) {
+  return complex_transform(true, call.gradient, call.numbers[0], at);
+}
+Tensor inverse_gradient_of(const CustomGradient& call, const At& at) {
+  return complex_transform(false, call.gradient, call.numbers[0], at);
+}
+Tensor half_gradient(const CustomGradient& call, const At& at) {
+  const std::int64_t n = call.inputs[0].shape()[-1];
+  return real_from_half(call.gradient, n, call.numbers[0], call.numbers[1] / 2, at);
+}
+Tensor real_gradient(const CustomGradient& call, const At& at) {
+  return half_transform(call.gradient, call.numbers[0], call.numbers[1] * 2, at);
+}
+
+}  // namespace
+
+Tensor complex_transform(bool is_inverse, const Tensor& x, double scale, const At& at) {
+  static const HostOp kForward = fourier_op("fft", FourierForm::complex, complex_gradient);
+  static const HostOp kInverse = fourier_op("ifft", FourierForm::inverse, inverse_gradient_of);
+  return (is_inverse ? kInverse : kForward)({x}, {scale, 1.0}, at);
+}
+
+Tensor half_transform(const Tensor& x, double scale, double interior, const At& at) {
+  static const HostOp kOp = fourier_op("rfft", FourierForm::half, half_gradient);
+  return kOp({x}, {scale, interior}, at);
+}
+
+Tensor real_from_half(
+    const Tensor& x, std::int64_t n, double scale, double interior, const At& at) {
+  static const HostOp kEven = fourier_op("irfft", FourierForm::even_real, real_gradient);
+  static const HostOp kOdd = fourier_op("irfft", FourierForm::odd_real, real_gradient);
+  return (n % 2 == 0 ? kEven : kOdd)({x}, {scale, interior}, at);
+}
+
+}  // namespace hearth::detail
