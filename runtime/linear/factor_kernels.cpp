@@ -323,6 +323,12 @@ void run_cholesky(const HostKernelCall& call) {
     for (std::int64_t row = 0; row < n; ++row) {
       std::fill(l + row * n + row + 1, l + (row + 1) * n, T{0});
     }
+    // OpenBLAS takes NaN for a positive pivot.
+    for (std::int64_t row = 0; row < n && failures.is_fine(matrix); ++row) {
+      if (!(l[row * (n + 1)] > 0)) {
+        failures.set(matrix, static_cast<blasint>(row + 1));
+      }
+    }
   };
   if (n < kBlockedSize) {
     for_matrices(call, sizes.count, n * n * n / 3, [&](std::int64_t begin, std::int64_t end) {

@@ -82,6 +82,9 @@ class MatrixFailures {
  public:
   explicit MatrixFailures(std::int64_t count) : infos_(static_cast<std::size_t>(count), 0) {}
   void set(std::int64_t matrix, blasint info) { infos_[static_cast<std::size_t>(matrix)] = info; }
+  [[nodiscard]] bool is_fine(std::int64_t matrix) const {
+    return infos_[static_cast<std::size_t>(matrix)] == 0;
+  }
   /// Calls text(name, info) for the first matrix that failed, and throws its text as the op's.
   template <class Text>
   void throw_first(std::string_view op, const Shape& shape, const Text& text) const {

@@ -281,6 +281,15 @@ struct SvdWidths {
   }
 };
 
+// The vectors of matrices without elements, which LAPACK leaves out.
+template <class T>
+void set_one(T* x, std::int64_t n) {
+  std::fill_n(x, n * n, T{0});
+  for (std::int64_t i = 0; i < n; ++i) {
+    x[i * (n + 1)] = 1;
+  }
+}
+
 // LAPACK sees xᵀ = V·S·Uᵀ by columns: its left vectors are vt by rows, its right ones u by rows.
 template <class T>
 void run_svd(const HostKernelCall& call, bool is_full) {
@@ -301,6 +310,11 @@ void run_svd(const HostKernelCall& call, bool is_full) {
       T* const u = y.data() + matrix * widths.packed(sizes);
       T* const values = u + m * widths.left;
       T* const vt = values + widths.count;
+      if (widths.count == 0) {
+        set_one(u, is_full ? m : 0);
+        set_one(vt, is_full ? n : 0);
+        continue;
+      }
       std::copy_n(x.data() + matrix * m * n, m * n, copy.data());
       failures.set(
           matrix,

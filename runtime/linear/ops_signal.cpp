@@ -126,10 +126,13 @@ Tensor signal_of(const Arg& x, const Arg& window, const StftOptions& options) {
   squares = reshape(at(std::move(squares)), {frames * sizes.size});
   const Tensor weights = index_add(
       at(zeros(device, {samples}, dtype, at.location())), 0, at(places), at(std::move(squares)));
-  Tensor signal = div(at(sum_of_parts), at(weights));
-  const std::int64_t half = sizes.size / 2;
-  return options.center ? slice(at(std::move(signal)), -1, {.start = half, .stop = half + sizes.hop * (frames - 1)})
-                        : signal;
+  // Cut before the division: the ends may have the weight 0.
+  const std::int64_t start = options.center ? sizes.size / 2 : 0;
+  const std::int64_t stop = options.center ? start + sizes.hop * (frames - 1) : samples;
+  const auto kept = [&](const Tensor& all) {
+    return slice(at(all), -1, {.start = start, .stop = stop});
+  };
+  return div(at(kept(sum_of_parts)), at(kept(weights)));
 }
 
 }  // namespace

@@ -159,6 +159,9 @@ TEST_P(DecomposeTest, WhiteningMakesTheCovarianceOne) {
 }
 
 TEST_P(DecomposeTest, RefusesValuesThatAreNotFinite) {
+  if (loses_devices()) {
+    GTEST_SKIP() << "a failed host function loses this device";
+  }
   const double infinity = std::numeric_limits<double>::infinity();
   const Tensor x = f64({1, 0, 0, 1, 1, 0, infinity, 1}, {2, 2, 2});
   EXPECT_THAT(failure_text([&] { return eigh(x).values; }),

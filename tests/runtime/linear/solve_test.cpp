@@ -45,6 +45,9 @@ TEST_P(SolveTest, CholeskyReadsTheLowerTriangle) {
 }
 
 TEST_P(SolveTest, CholeskyNamesTheMatrixAndThePivot) {
+  if (loses_devices()) {
+    GTEST_SKIP() << "a failed host function loses this device";
+  }
   Tensor x = expand(eye(device(), 3, {}, DType::f64), {2, 2, 3, 3});
   const Tensor bad = f64({1, 0, 0, 0, 1, 0, 0, 0, -1}, {1, 1, 3, 3});
   x = concat({x, expand(bad, {1, 2, 3, 3})}, 0);
@@ -88,6 +91,9 @@ TEST_P(SolveTest, SolveTakesVectorsAndBroadcasts) {
 }
 
 TEST_P(SolveTest, SingularMatricesFail) {
+  if (loses_devices()) {
+    GTEST_SKIP() << "a failed host function loses this device";
+  }
   const Tensor singular = f64({1, 2, 2, 4}, {2, 2});
   const Tensor batch = stack({eye(device(), 2, {}, DType::f64), singular});
   EXPECT_THAT(failure_text([&] { return solve(batch, f64({1, 2})); }),
@@ -100,6 +106,10 @@ TEST_P(SolveTest, SingularMatricesFail) {
   const auto slope = [&](const Tensors& in) { return determinant(in[0]); };
   EXPECT_THAT(failure_text([&] { return grad(slope, {singular})[0]; }),
               HasSubstr("determinant: the matrix is singular"));
+  EXPECT_THAT(failure_text([&] {
+                return solve_triangular(f64({1, 0, 1, 0}, {2, 2}), f64({1, 1}, {2, 1}));
+              }),
+              HasSubstr("solve_triangular: the matrix is singular: element 1 of its diagonal is 0"));
   EXPECT_THAT(failure_text([&] {
                 return inverse(zeros(device(), {300, 300}, DType::f64));
               }),
@@ -151,10 +161,6 @@ TEST_P(SolveTest, TrianglesAreSolvedFromBothSides) {
       }
     }
   }
-  EXPECT_THAT(failure_text([&] {
-                return solve_triangular(f64({1, 0, 1, 0}, {2, 2}), f64({1, 1}, {2, 1}));
-              }),
-              HasSubstr("solve_triangular: the matrix is singular: element 1 of its diagonal is 0"));
 }
 
 TEST_P(SolveTest, LeastSquaresMakeTheRestOrthogonal) {
