@@ -98,29 +98,42 @@ T lane_of(const V& value, std::int64_t lane) {
   }
 }
 
-// Rows [count] of `step` elements each.
+/// Where the numbers of some rows lie, of which a group of lanes takes `count`.
+struct RowPlaces {
+  std::int64_t lane_step;
+  std::int64_t number_step;
+};
 template <class T>
 struct InputRows {
   const T* data;
-  std::int64_t step;
+  RowPlaces places;
   std::int64_t count;
+
+  /// Number k of each row, from `part` in it; other lanes are 0.
+  template <class V>
+  [[nodiscard]] V loaded(std::int64_t k, std::int64_t part = 0) const {
+    V value{};
+    const T* const from = data + k * places.number_step + part;
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      set_lane<V, T>(value, lane, from[lane * places.lane_step]);
+    }
+    return value;
+  }
 };
 template <class T>
 struct OutputRows {
   T* data;
-  std::int64_t step;
-};
+  RowPlaces places;
+  std::int64_t count;
 
-// Loads complex number k of all rows from its parts' places; others lanes are 0.
-template <class V, class T>
-Complex<V> loaded(const InputRows<T>& rows, std::int64_t re, std::int64_t im) {
-  Complex<V> value{};
-  for (std::int64_t lane = 0; lane < rows.count; ++lane) {
-    set_lane<V, T>(value.re, lane, rows.data[lane * rows.step + re]);
-    set_lane<V, T>(value.im, lane, rows.data[lane * rows.step + im]);
+  template <class V>
+  void store(const V& value, std::int64_t k, std::int64_t part = 0) const {
+    T* const to = data + k * places.number_step + part;
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      to[lane * places.lane_step] = lane_of<T>(value, lane);
+    }
   }
-  return value;
-}
+};
 
 // ---- transforms of one group of rows ----
 
@@ -133,41 +146,33 @@ struct FourierJob {
   T interior;
 };
 
+// Uninitialised: a transform writes all that it reads.
 template <class V, class T>
 struct Buffers {
   explicit Buffers(const FourierPlan<T>& plan)
-      : data(static_cast<std::size_t>(plan.length() + 1)),
-        work(static_cast<std::size_t>(plan.work_size())) {}
-  std::vector<Complex<V>> data;
-  std::vector<Complex<V>> work;
+      : data(std::make_unique_for_overwrite<Complex<V>[]>(
+            static_cast<std::size_t>(plan.length() + 1))),
+        work(std::make_unique_for_overwrite<Complex<V>[]>(
+            static_cast<std::size_t>(plan.work_size()))) {}
+  std::unique_ptr<Complex<V>[]> data;
+  std::unique_ptr<Complex<V>[]> work;
 };
-
-template <class V, class T>
-void store(const Complex<V>& value, std::int64_t count, OutputRows<T> to, std::int64_t place) {
-  for (std::int64_t lane = 0; lane < count; ++lane) {
-    T* const pair = to.data + lane * to.step + place;
-    pair[0] = lane_of<T>(value.re, lane);
-    pair[1] = lane_of<T>(value.im, lane);
-  }
-}
 
 // The inverse transform is the forward one of swapped parts.
 template <class V, class T>
 void run_complex(const FourierJob<T>& job,
                  const InputRows<T>& from,
-                 OutputRows<T> to,
-                 Buffers<V, T>& buffers) {
-  const FourierPlan<T>& plan = job.plan->transform;
-  const std::int64_t swap = job.is_inverse ? 1 : 0;
-  for (std::int64_t k = 0; k < plan.length(); ++k) {
-    buffers.data[static_cast<std::size_t>(k)] =
-        loaded<V, T>(from, 2 * k + swap, 2 * k + 1 - swap);
+                 const OutputRows<T>& to,
+                 Complex<V>* data,
+                 Complex<V>* work) {
+  const std::int64_t re = job.is_inverse ? 1 : 0;
+  for (std::int64_t k = 0; k < job.length; ++k) {
+    data[k] = {from.template loaded<V>(k, re), from.template loaded<V>(k, 1 - re)};
   }
-  plan.run(buffers.data.data(), buffers.work.data());
-  for (std::int64_t k = 0; k < plan.length(); ++k) {
-    const Complex<V>& value = buffers.data[static_cast<std::size_t>(k)];
-    const Complex<V> scaled{value.re * job.scale, value.im * job.scale};
-    store<V, T>(job.is_inverse ? Complex<V>{scaled.im, scaled.re} : scaled, from.count, to, 2 * k);
+  job.plan->transform.run(data, work);
+  for (std::int64_t k = 0; k < job.length; ++k) {
+    to.store(data[k].re * job.scale, k, re);
+    to.store(data[k].im * job.scale, k, 1 - re);
   }
 }
 
@@ -176,30 +181,29 @@ void run_complex(const FourierJob<T>& job,
 template <class V, class T>
 void run_half(const FourierJob<T>& job,
               const InputRows<T>& from,
-              OutputRows<T> to,
-              Buffers<V, T>& buffers) {
-  const FourierPlan<T>& plan = job.plan->transform;
+              const OutputRows<T>& to,
+              Complex<V>* data,
+              Complex<V>* work) {
   const std::int64_t n = job.length;
   const std::int64_t half = n / 2;
-  Complex<V>* const data = buffers.data.data();
   const auto factor = [&](std::int64_t k) {
     return k == 0 || 2 * k == n ? job.scale : job.scale * job.interior;
   };
   if (n % 2 != 0) {
     for (std::int64_t k = 0; k < n; ++k) {
-      data[k] = loaded<V, T>(from, k, k);
-      data[k].im = V{};
+      data[k] = {from.template loaded<V>(k), V{}};
     }
-    plan.run(data, buffers.work.data());
+    job.plan->transform.run(data, work);
     for (std::int64_t k = 0; k <= half; ++k) {
-      store<V, T>({data[k].re * factor(k), data[k].im * factor(k)}, from.count, to, 2 * k);
+      to.store(data[k].re * factor(k), k, 0);
+      to.store(data[k].im * factor(k), k, 1);
     }
     return;
   }
   for (std::int64_t k = 0; k < half; ++k) {
-    data[k] = loaded<V, T>(from, 2 * k, 2 * k + 1);
+    data[k] = {from.template loaded<V>(2 * k), from.template loaded<V>(2 * k + 1)};
   }
-  plan.run(data, buffers.work.data());
+  job.plan->transform.run(data, work);
   data[half] = data[0];
   for (std::int64_t k = 0; k <= half; ++k) {
     const Complex<V>& a = data[k];
@@ -208,9 +212,8 @@ void run_half(const FourierJob<T>& job,
     const Complex<V> even{a.re + b.re, a.im - b.im};
     const Complex<V> odd{a.im + b.im, b.re - a.re};
     const T scale = factor(k) / 2;
-    const V re = even.re + (odd.re * root.re - odd.im * root.im);
-    const V im = even.im + (odd.re * root.im + odd.im * root.re);
-    store<V, T>({re * scale, im * scale}, from.count, to, 2 * k);
+    to.store((even.re + (odd.re * root.re - odd.im * root.im)) * scale, k, 0);
+    to.store((even.im + (odd.re * root.im + odd.im * root.re)) * scale, k, 1);
   }
 }
 
@@ -218,24 +221,17 @@ void run_half(const FourierJob<T>& job,
 template <class V, class T>
 void run_real(const FourierJob<T>& job,
               const InputRows<T>& from,
-              OutputRows<T> to,
-              Buffers<V, T>& buffers) {
-  const FourierPlan<T>& plan = job.plan->transform;
+              const OutputRows<T>& to,
+              Complex<V>* data,
+              Complex<V>* work) {
   const std::int64_t n = job.length;
   const std::int64_t half = n / 2;
-  Complex<V>* const data = buffers.data.data();
   const auto number = [&](std::int64_t k) {
-    Complex<V> value = loaded<V, T>(from, 2 * k, 2 * k + 1);
     if (k == 0 || 2 * k == n) {
-      return Complex<V>{value.re * job.scale, V{}};
+      return Complex<V>{from.template loaded<V>(k) * job.scale, V{}};
     }
     const T factor = job.scale * job.interior;
-    return Complex<V>{value.re * factor, value.im * factor};
-  };
-  const auto put = [&](const V& value, std::int64_t place) {
-    for (std::int64_t lane = 0; lane < from.count; ++lane) {
-      to.data[lane * to.step + place] = lane_of<T>(value, lane);
-    }
+    return Complex<V>{from.template loaded<V>(k) * factor, from.template loaded<V>(k, 1) * factor};
   };
   if (n % 2 != 0) {
     for (std::int64_t k = 0; k <= half; ++k) {
@@ -245,33 +241,32 @@ void run_real(const FourierJob<T>& job,
         data[n - k] = {-value.im, value.re};
       }
     }
-    plan.run(data, buffers.work.data());
+    job.plan->transform.run(data, work);
     for (std::int64_t k = 0; k < n; ++k) {
-      put(data[k].im, k);
+      to.store(data[k].im, k);
     }
     return;
   }
+  const auto join = [&](const Complex<V>& x, const Complex<V>& y, std::int64_t place) {
+    const Complex<T>& root = job.plan->half_roots[static_cast<std::size_t>(place)];
+    const Complex<V> rest{x.re - y.re, x.im + y.im};
+    // i·conj(root)·rest, beside the sum of both.
+    const V re = root.im * rest.re - root.re * rest.im;
+    const V im = root.re * rest.re + root.im * rest.im;
+    data[place] = {(x.im - y.im) + im, (x.re + y.re) + re};
+  };
   for (std::int64_t k = 0; k <= half - k; ++k) {
     const Complex<V> a = number(k);
     const Complex<V> b = number(half - k);
-    const auto joined = [&](const Complex<V>& x, const Complex<V>& y, std::int64_t place) {
-      const Complex<T>& root = job.plan->half_roots[static_cast<std::size_t>(place)];
-      const Complex<V> sum{x.re + y.re, x.im - y.im};
-      const Complex<V> rest{x.re - y.re, x.im + y.im};
-      // i·conj(root)·rest
-      const V re = root.im * rest.re - root.re * rest.im;
-      const V im = root.re * rest.re + root.im * rest.im;
-      data[place] = {sum.im + im, sum.re + re};
-    };
-    joined(a, b, k);
+    join(a, b, k);
     if (k > 0 && k != half - k) {
-      joined(b, a, half - k);
+      join(b, a, half - k);
     }
   }
-  plan.run(data, buffers.work.data());
+  job.plan->transform.run(data, work);
   for (std::int64_t k = 0; k < half; ++k) {
-    put(data[k].im, 2 * k);
-    put(data[k].re, 2 * k + 1);
+    to.store(data[k].im, 2 * k);
+    to.store(data[k].re, 2 * k + 1);
   }
 }
 
@@ -281,16 +276,28 @@ void run_real(const FourierJob<T>& job,
 /// call, so the length of a real result is a matter of the form.
 enum class FourierForm : std::uint8_t { complex, inverse, half, even_real, odd_real };
 
+/// Numbers of a row along axis 1 of [outer, n, inner] or [outer, n, inner, 2].
 std::int64_t length_of(FourierForm form, const Shape& x) {
   switch (form) {
-    case FourierForm::half:
-      return x[-1];
     case FourierForm::even_real:
-      return 2 * x[-2] - 2;
+      return 2 * x[1] - 2;
     case FourierForm::odd_real:
-      return 2 * x[-2] - 1;
+      return 2 * x[1] - 1;
     default:
-      return x[-2];
+      return x[1];
+  }
+}
+
+TensorForm form_of_result(FourierForm form, const TensorForm& x) {
+  const std::int64_t n = length_of(form, x.shape);
+  switch (form) {
+    case FourierForm::half:
+      return {x.dtype, Shape({x.shape[0], n / 2 + 1, x.shape[2], 2})};
+    case FourierForm::even_real:
+    case FourierForm::odd_real:
+      return {x.dtype, Shape({x.shape[0], n, x.shape[2]})};
+    default:
+      return x;
   }
 }
 
@@ -298,26 +305,44 @@ template <class V, class T>
 void run_rows(FourierForm form,
               const FourierJob<T>& job,
               const InputRows<T>& from,
-              OutputRows<T> to,
-              Buffers<V, T>& buffers) {
+              const OutputRows<T>& to,
+              const Buffers<V, T>& buffers) {
   switch (form) {
     case FourierForm::half:
-      return run_half<V, T>(job, from, to, buffers);
+      return run_half<V, T>(job, from, to, buffers.data.get(), buffers.work.get());
     case FourierForm::even_real:
     case FourierForm::odd_real:
-      return run_real<V, T>(job, from, to, buffers);
+      return run_real<V, T>(job, from, to, buffers.data.get(), buffers.work.get());
     default:
-      return run_complex<V, T>(job, from, to, buffers);
+      return run_complex<V, T>(job, from, to, buffers.data.get(), buffers.work.get());
   }
 }
 
-// Phases: find the plan; cut the rows into groups of lanes, which the cores share. A last row alone
-// runs without lanes.
+// The rows of [outer, n, inner] or [outer, n, inner, 2]. Lanes are neighbours: of the inner axis if
+// there is one, else of the outer axis.
+struct RowGrid {
+  std::int64_t outer;
+  std::int64_t inner;
+  std::int64_t numbers;  ///< of one row
+  std::int64_t parts;    ///< elements of a number
+
+  explicit RowGrid(const Shape& shape)
+      : outer(shape[0]), inner(shape[2]), numbers(shape[1]), parts(shape.rank() == 4 ? 2 : 1) {}
+  [[nodiscard]] RowPlaces places() const noexcept {
+    return {.lane_step = inner > 1 ? parts : numbers * parts, .number_step = inner * parts};
+  }
+  [[nodiscard]] std::int64_t start(std::int64_t at_outer, std::int64_t at_inner) const noexcept {
+    return (at_outer * numbers * inner + at_inner) * parts;
+  }
+};
+
+// Phases: find the plan; cut the rows into groups of lanes, which the cores share. A row without
+// neighbours runs without lanes.
 template <class T>
 void run_fourier(const HostKernelCall& call, FourierForm form) {
   using Lanes = typename LaneTypes<T>::Lanes;
   constexpr std::int64_t kLanes = LaneTypes<T>::kCount;
-  constexpr std::int64_t kRangeNumbers = 4096;
+  constexpr std::int64_t kRangeNumbers = 16'384;
   const std::span<const T> x = call.input<T>(0);
   const std::span<T> y = call.output<T>();
   const std::int64_t n = length_of(form, call.input_shape(0));
@@ -332,37 +357,27 @@ void run_fourier(const HostKernelCall& call, FourierForm form) {
                           .is_inverse = form == FourierForm::inverse,
                           .scale = static_cast<T>(call.number(0)),
                           .interior = static_cast<T>(call.number(1))};
-  const std::int64_t complex_step = 2 * (is_complex ? n : n / 2 + 1);
-  const std::int64_t in_step = form == FourierForm::half ? n : complex_step;
-  const std::int64_t out_step = is_complex || form == FourierForm::half ? complex_step : n;
-  const std::int64_t rows = static_cast<std::int64_t>(y.size()) / out_step;
-  const std::int64_t groups = (rows + kLanes - 1) / kLanes;
-  call.parallel_for(groups, kRangeNumbers / (n * kLanes) + 1, [&](auto begin, auto end) {
-    Buffers<Lanes, T> buffers(plan->transform);
+  const RowGrid in(call.input_shape(0));
+  const RowGrid out(call.output_shape());
+  const std::int64_t side = in.inner > 1 ? in.inner : in.outer;
+  const std::int64_t groups = (side + kLanes - 1) / kLanes;
+  const std::int64_t all = in.inner > 1 ? in.outer * groups : groups;
+  call.parallel_for(all, kRangeNumbers / (n * kLanes) + 1, [&](auto begin, auto end) {
+    const Buffers<Lanes, T> buffers(plan->transform);
     for (std::int64_t group = begin; group < end; ++group) {
-      const std::int64_t row = group * kLanes;
-      const InputRows<T> from{x.data() + row * in_step, in_step, std::min(kLanes, rows - row)};
-      const OutputRows<T> to{y.data() + row * out_step, out_step};
-      if (from.count > 1) {
+      const std::int64_t first = group % groups * kLanes;
+      const std::int64_t at_outer = in.inner > 1 ? group / groups : first;
+      const std::int64_t at_inner = in.inner > 1 ? first : 0;
+      const std::int64_t count = std::min(kLanes, side - first);
+      const InputRows<T> from{x.data() + in.start(at_outer, at_inner), in.places(), count};
+      const OutputRows<T> to{y.data() + out.start(at_outer, at_inner), out.places(), count};
+      if (count > 1) {
         run_rows<Lanes, T>(form, job, from, to, buffers);
       } else {
-        Buffers<T, T> single(plan->transform);
-        run_rows<T, T>(form, job, from, to, single);
+        run_rows<T, T>(form, job, from, to, Buffers<T, T>(plan->transform));
       }
     }
   });
-}
-
-TensorForm form_of_result(FourierForm form, const TensorForm& x) {
-  std::vector<std::int64_t> sizes(x.shape.dims().begin(), x.shape.dims().end());
-  if (form == FourierForm::half) {
-    sizes.back() = sizes.back() / 2 + 1;
-    sizes.push_back(2);
-  } else if (form == FourierForm::even_real || form == FourierForm::odd_real) {
-    sizes.pop_back();
-    sizes.back() = length_of(form, x.shape);
-  }
-  return {x.dtype, Shape(sizes)};
 }
 
 using FourierVjp = Tensor (*)(const CustomGradient& call, const At& at);
@@ -395,7 +410,7 @@ Tensor inverse_gradient_of(const CustomGradient& call, const At& at) {
   return complex_transform(false, call.gradient, call.numbers[0], at);
 }
 Tensor half_gradient(const CustomGradient& call, const At& at) {
-  const std::int64_t n = call.inputs[0].shape()[-1];
+  const std::int64_t n = call.inputs[0].shape()[1];
   return real_from_half(call.gradient, n, call.numbers[0], call.numbers[1] / 2, at);
 }
 Tensor real_gradient(const CustomGradient& call, const At& at) {

@@ -1,5 +1,5 @@
-// Fourier transforms: operands are checked here, their axis is moved to the end and brought to its
-// length, and a host op computes.
+// Fourier transforms: operands are checked here, their axis is brought to its length, and a host op
+// computes over it in place.
 #include <hearth/runtime/fourier_ops.hpp>
 #include <hearth/runtime/ops.hpp>
 
@@ -42,23 +42,44 @@ Shape require_numbers(const Arg& x, int parts) {
   return shape;
 }
 
-// x with a transform's axis at the end of its numbers' axes, and back.
-class MovedAxis final {
+// A tensor of numbers with `parts` axes behind them, as [outer, n, inner] or [outer, n, inner, 2]
+// around the axis of a transform; and back.
+class AxisView final {
  public:
-  MovedAxis(std::string_view op, const Arg& x, int parts, int axis)
-      : at_(x.location()), numbers_(x.tensor().rank() - parts) {
+  AxisView(std::string_view op, const Arg& x, int parts, int axis)
+      : at_(x.location()), shape_(x.tensor().shape()), numbers_(shape_.rank() - parts) {
     axis_ = detail::checked(normalize_axis(op, axis, numbers_), OpKind::custom, x);
   }
   [[nodiscard]] int axis() const noexcept { return axis_; }
-  [[nodiscard]] Tensor to_end(Tensor x) const { return swapped(std::move(x)); }
-  [[nodiscard]] Tensor back(Tensor x) const { return swapped(std::move(x)); }
+  [[nodiscard]] std::int64_t size() const { return shape_[axis_]; }
+  [[nodiscard]] Tensor of(const Tensor& x) const {
+    std::vector<std::int64_t> sizes{product(0, axis_), x.shape()[axis_], product(axis_ + 1, numbers_)};
+    if (x.rank() > numbers_) {
+      sizes.push_back(2);
+    }
+    return reshape(at_(x), sizes);
+  }
+  [[nodiscard]] Tensor back(const Tensor& x) const {
+    const std::span<const std::int64_t> dims = shape_.dims();
+    std::vector<std::int64_t> sizes(dims.begin(), dims.begin() + numbers_);
+    sizes[static_cast<std::size_t>(axis_)] = x.shape()[1];
+    if (x.rank() == 4) {
+      sizes.push_back(2);
+    }
+    return reshape(at_(x), sizes);
+  }
 
  private:
-  [[nodiscard]] Tensor swapped(Tensor x) const {
-    return axis_ == numbers_ - 1 ? x : transpose(at_(std::move(x)), axis_, numbers_ - 1);
+  [[nodiscard]] std::int64_t product(int begin, int end) const {
+    std::int64_t count = 1;
+    for (int axis = begin; axis < end; ++axis) {
+      count *= shape_[axis];
+    }
+    return count;
   }
 
   At at_;
+  Shape shape_;
   int numbers_;
   int axis_ = 0;
 };
@@ -84,12 +105,12 @@ std::int64_t checked_length(std::int64_t length, const Arg& x) {
 Tensor complex_of(std::string_view op, const Arg& x, const FourierOptions& options) {
   const bool is_inverse = op == "ifft";
   return detail::named_as(op, [&] {
-    const Shape shape = require_numbers(x, 1);
+    static_cast<void>(require_numbers(x, 1));
     const At at(x.location());
-    const MovedAxis moved(op, x, 1, options.axis);
-    const std::int64_t n = checked_length(options.length.value_or(shape[moved.axis()]), x);
-    const Tensor numbers = moved.to_end(with_length(x.tensor(), moved.axis(), n, at));
-    return moved.back(detail::complex_transform(
+    const AxisView view(op, x, 1, options.axis);
+    const std::int64_t n = checked_length(options.length.value_or(view.size()), x);
+    const Tensor numbers = view.of(with_length(x.tensor(), view.axis(), n, at));
+    return view.back(detail::complex_transform(
         is_inverse, numbers, factor_of(options.norm, is_inverse, n), at));
   });
 }
@@ -155,25 +176,24 @@ Tensor ifft(Arg x, FourierOptions options) {
 
 Tensor rfft(Arg x, FourierOptions options) {
   return detail::named_as("rfft", [&] {
-    const Shape shape = require_numbers(x, 0);
+    static_cast<void>(require_numbers(x, 0));
     const At at(x.location());
-    const MovedAxis moved("rfft", x, 0, options.axis);
-    const std::int64_t n = checked_length(options.length.value_or(shape[moved.axis()]), x);
-    const Tensor numbers = moved.to_end(with_length(x.tensor(), moved.axis(), n, at));
-    return moved.back(
+    const AxisView view("rfft", x, 0, options.axis);
+    const std::int64_t n = checked_length(options.length.value_or(view.size()), x);
+    const Tensor numbers = view.of(with_length(x.tensor(), view.axis(), n, at));
+    return view.back(
         detail::half_transform(numbers, factor_of(options.norm, false, n), 1, at));
   });
 }
 
 Tensor irfft(Arg x, FourierOptions options) {
   return detail::named_as("irfft", [&] {
-    const Shape shape = require_numbers(x, 1);
+    static_cast<void>(require_numbers(x, 1));
     const At at(x.location());
-    const MovedAxis moved("irfft", x, 1, options.axis);
-    const std::int64_t n =
-        checked_length(options.length.value_or(2 * (shape[moved.axis()] - 1)), x);
-    const Tensor numbers = moved.to_end(with_length(x.tensor(), moved.axis(), n / 2 + 1, at));
-    return moved.back(
+    const AxisView view("irfft", x, 1, options.axis);
+    const std::int64_t n = checked_length(options.length.value_or(2 * (view.size() - 1)), x);
+    const Tensor numbers = view.of(with_length(x.tensor(), view.axis(), n / 2 + 1, at));
+    return view.back(
         detail::real_from_half(numbers, n, factor_of(options.norm, true, n), 1, at));
   });
 }
