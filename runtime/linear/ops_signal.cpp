@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -73,6 +74,30 @@ std::vector<std::int64_t> sizes_ending(const Shape& shape,
   return sizes;
 }
 
+// Frames [..., frames, size] of samples [..., n]: slices of blocks, whose size divides a frame and a
+// hop. Frames of very many blocks are gathered number by number.
+Tensor frames_of(const Tensor& signal, const FrameSizes& sizes, std::int64_t frames, const At& at) {
+  constexpr std::int64_t kMostSlices = 32;
+  const Shape shape = signal.shape();
+  const std::vector<std::int64_t> wanted = sizes_ending(shape, 1, {frames, sizes.size});
+  const std::int64_t block = std::gcd(sizes.size, sizes.hop);
+  const std::int64_t count = sizes.size / block;
+  if (count > kMostSlices) {
+    const Tensor places = frame_places(signal.device(), sizes, frames, at);
+    return reshape(at(index_select(at(signal), -1, at(places))), wanted);
+  }
+  const std::int64_t step = sizes.hop / block;
+  const std::int64_t blocks = (frames - 1) * step + count;
+  Tensor whole = slice(at(signal), -1, {.start = 0, .stop = blocks * block});
+  whole = reshape(at(std::move(whole)), sizes_ending(shape, 1, {blocks, block}));
+  std::vector<Tensor> slices;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t stop = i + (frames - 1) * step + 1;
+    slices.push_back(slice(at(whole), -2, {.start = i, .stop = stop, .step = step}));
+  }
+  return reshape(at(concat(slices, -1, at.location())), wanted);
+}
+
 Tensor spectra_of(const Arg& x, const Arg& window, const StftOptions& options) {
   const Shape given = detail::require_real(x, 1, "samples [..., n]");
   const FrameSizes sizes = frame_sizes(options, x, window);
@@ -94,11 +119,8 @@ Tensor spectra_of(const Arg& x, const Arg& window, const StftOptions& options) {
                           std::array{x, window});
   }
   const std::int64_t frames = (samples - sizes.size) / sizes.hop + 1;
-  Tensor parts = index_select(
-      at(signal), -1, at(frame_places(signal.device(), sizes, frames, at)));
-  parts = reshape(at(std::move(parts)), sizes_ending(given, 1, {frames, sizes.size}));
-  parts = mul(at(std::move(parts)), at(window.tensor()));
-  return transpose(at(rfft(at(std::move(parts)))), -3, -2);
+  const Tensor parts = mul(at(frames_of(signal, sizes, frames, at)), at(window.tensor()));
+  return transpose(at(rfft(at(parts))), -3, -2);
 }
 
 Tensor signal_of(const Arg& x, const Arg& window, const StftOptions& options) {
