@@ -37,8 +37,8 @@
 #include <hearth/runtime/item_value.hpp>
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/lent_region.hpp>
-#include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/linalg_ops.hpp>
+#include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/math_ops.hpp>
 #include <hearth/runtime/matrix_ops.hpp>

@@ -5,8 +5,8 @@
 // Dtypes of all: f32 and f64; 16-bit types are refused: cast first. Gradients of any order.
 // Errors of all: ShapeError, DtypeError, ArgumentError now.
 // Threads: any. Devices cpu, reference and sim queue the op. For vulkan and cuda devices the call,
-// and its gradient, copy the operands to the host and wait, until the limits of the calling
-// thread's stream. No part of a recording.
+// and its gradient, copy the operands to the host and wait. The wait ends at the limits of the
+// calling thread's stream. Recordings refuse these ops.
 // Cost: O(n log n); lengths with a prime factor above 50 take about six times as long as others.
 #pragma once
 

@@ -7,8 +7,8 @@
 // pthread build. A matrix without a result (singular, not positive definite) poisons it with
 // kernel_failed, which names the op, the matrix and the pivot.
 // Threads: any. Devices cpu, reference and sim queue the op. For vulkan and cuda devices the call,
-// and its gradient, copy the operands to the host and wait, until the limits of the calling
-// thread's stream; what poisons elsewhere is thrown there. No part of a recording.
+// and its gradient, copy the operands to the host and wait. The wait ends at the limits of the
+// calling thread's stream, and the call throws what poisons elsewhere. Recordings refuse these ops.
 #pragma once
 
 #include <hearth/runtime/tensor.hpp>
@@ -83,8 +83,8 @@ struct Eigh {
 /// triangle of x.
 ///
 /// Shapes: x [..., n, n] -> values [..., n], vectors [..., n, n].
-/// Errors: NaN or infinity in x poisons the results. Note: the gradient of the vectors is infinite
-/// or NaN where two values are equal, as in PyTorch; that of the values is finite.
+/// Errors: NaN or infinity in x poisons the results. Note: where two values are equal, the gradient
+/// of the vectors is infinite or NaN, as in PyTorch. The gradient of the values is finite.
 /// Paper: Giles, as above.
 [[nodiscard]] Eigh eigh(Arg x);
 
@@ -101,8 +101,8 @@ struct Svd {
 /// Shapes: x [..., m, n] -> u [..., m, k], values [..., k], vt [..., k, n], with k the smaller of m
 /// and n.
 /// Errors: NaN or infinity in x poisons the results; ArgumentError for a gradient of `full` with
-/// m != n. Note: the gradient of the vectors is infinite or NaN where two values are equal, or one
-/// is 0 and m != n, as in PyTorch; that of the values is finite.
+/// m != n. Note: where two values are equal, the gradient of the vectors is infinite or NaN, as in
+/// PyTorch. So it is where a value is 0 and m != n. The gradient of the values is finite.
 /// Paper: Townsend, Differentiating the singular value decomposition (2016).
 [[nodiscard]] Svd svd(Arg x, SvdOptions options = {});
 

@@ -59,7 +59,8 @@ struct BlockProduct {
 };
 
 // rows·L⁻ᵀ in place of the rows [count, n], row-major.
-void solve_rows(std::int64_t count, std::int64_t n, const float* l, float* rows, std::int64_t step) {
+void solve_rows(
+    std::int64_t count, std::int64_t n, const float* l, float* rows, std::int64_t step) {
   cblas_strsm(CblasRowMajor,
               CblasRight,
               CblasLower,
@@ -124,7 +125,7 @@ void solve_columns(
 }  // namespace
 
 // Phases of a panel: one core factors its corner; the cores share the rows below it; then they
-// share the rest of the matrix, of which only parts at and below the diagonal count.
+// share the rest of the matrix. Of the rest, only parts at and below the diagonal count.
 template <class T>
 blasint blocked_cholesky(const HostKernelCall& call, std::int64_t n, T* a) {
   for (std::int64_t first = 0; first < n; first += kPanel) {
@@ -153,7 +154,7 @@ blasint blocked_cholesky(const HostKernelCall& call, std::int64_t n, T* a) {
 }
 
 // Phases of a panel: one core factors it; the cores share the columns on both sides, which swap
-// their rows; those behind it also lose its part.
+// their rows. The columns behind it also lose its part.
 template <class T>
 blasint blocked_lu(const HostKernelCall& call, std::int64_t n, T* a, blasint* pivots) {
   blasint failure = 0;
@@ -161,8 +162,8 @@ blasint blocked_lu(const HostKernelCall& call, std::int64_t n, T* a, blasint* pi
     const std::int64_t width = std::min(kPanel, n - first);
     const std::int64_t end = first + width;
     T* const corner = a + first * n + first;
-    const blasint info = lapack::getrf(
-        as_blas(n - first), as_blas(width), corner, as_blas(n), pivots + first);
+    const blasint info =
+        lapack::getrf(as_blas(n - first), as_blas(width), corner, as_blas(n), pivots + first);
     if (info != 0 && failure == 0) {
       failure = as_blas(first) + info;
     }

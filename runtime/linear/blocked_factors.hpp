@@ -18,9 +18,6 @@ template <class T>
 
 /// Factors and pivots of a [n, n] in column-major order, as LAPACK's getrf. Returns its info.
 template <class T>
-[[nodiscard]] blasint blocked_lu(const HostKernelCall& call,
-                                 std::int64_t n,
-                                 T* a,
-                                 blasint* pivots);
+[[nodiscard]] blasint blocked_lu(const HostKernelCall& call, std::int64_t n, T* a, blasint* pivots);
 
 }  // namespace hearth::detail

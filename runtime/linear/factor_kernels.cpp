@@ -54,8 +54,9 @@ void run_lu(const HostKernelCall& call) {
     std::copy_n(x.data() + matrix * sizes.elements(), sizes.elements(), a);
     swaps.resize(static_cast<std::size_t>(n));
     failures.set(matrix,
-                 n < kBlockedSize ? lapack::getrf(size, size, a, std::max<blasint>(size, 1), swaps.data())
-                                  : blocked_lu(call, n, a, swaps.data()));
+                 n < kBlockedSize
+                     ? lapack::getrf(size, size, a, std::max<blasint>(size, 1), swaps.data())
+                     : blocked_lu(call, n, a, swaps.data()));
     std::copy(swaps.begin(), swaps.end(), pivots.begin() + matrix * n);
   };
   if (n < kBlockedSize) {
@@ -80,10 +81,8 @@ void run_lu(const HostKernelCall& call) {
 
 const HostOp& lu_op() {
   static const HostOp kOp = [] {
-    CustomKernelConfig config{.name = "lu",
-                              .inputs = {{"x"}},
-                              .outputs = {"factors", "pivots"},
-                              .numbers = {{"caller"}}};
+    CustomKernelConfig config{
+        .name = "lu", .inputs = {{"x"}}, .outputs = {"factors", "pivots"}, .numbers = {{"caller"}}};
     config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> {
       const Shape& shape = in[0].shape;
       return {in[0],
@@ -182,9 +181,7 @@ const HostOp& lu_solve_op() {
     CustomKernelConfig config{.name = "solve",
                               .inputs = {{"a"}, {"factors"}, {"pivots"}, {"b"}},
                               .numbers = {{"is_transposed"}, {"caller"}}};
-    config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> {
-      return {in[3]};
-    };
+    config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> { return {in[3]}; };
     config.host = [](const HostKernelCall& call) {
       for_real_type(call, [&](auto zero) { run_lu_solve<decltype(zero)>(call); });
     };
@@ -217,30 +214,28 @@ void for_determinants(const HostKernelCall& call, const Take& take) {
 template <class T>
 void run_determinant(const HostKernelCall& call) {
   const std::span<T> y = call.output<T>();
-  for_determinants<T>(
-      call, [&](std::size_t matrix, T sign, std::int64_t n, const T* factors) {
-        double product = static_cast<double>(sign);
-        for (std::int64_t i = 0; i < n; ++i) {
-          product *= static_cast<double>(factors[i * (n + 1)]);
-        }
-        y[matrix] = static_cast<T>(product);
-      });
+  for_determinants<T>(call, [&](std::size_t matrix, T sign, std::int64_t n, const T* factors) {
+    double product = static_cast<double>(sign);
+    for (std::int64_t i = 0; i < n; ++i) {
+      product *= static_cast<double>(factors[i * (n + 1)]);
+    }
+    y[matrix] = static_cast<T>(product);
+  });
 }
 
 template <class T>
 void run_log_determinant(const HostKernelCall& call) {
   const std::span<T> y = call.output<T>();
-  for_determinants<T>(
-      call, [&](std::size_t matrix, T sign, std::int64_t n, const T* factors) {
-        double log_size = 0;
-        for (std::int64_t i = 0; i < n; ++i) {
-          const T pivot = factors[i * (n + 1)];
-          sign = pivot < 0 ? -sign : (pivot == 0 ? T{0} : sign);
-          log_size += std::log(std::abs(static_cast<double>(pivot)));
-        }
-        y[2 * matrix] = sign;
-        y[2 * matrix + 1] = static_cast<T>(log_size);
-      });
+  for_determinants<T>(call, [&](std::size_t matrix, T sign, std::int64_t n, const T* factors) {
+    double log_size = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const T pivot = factors[i * (n + 1)];
+      sign = pivot < 0 ? -sign : (pivot == 0 ? T{0} : sign);
+      log_size += std::log(std::abs(static_cast<double>(pivot)));
+    }
+    y[2 * matrix] = sign;
+    y[2 * matrix + 1] = static_cast<T>(log_size);
+  });
 }
 
 // scale [...] times the transposed inverse of a.
@@ -249,8 +244,7 @@ std::vector<Tensor> inverse_gradient(const CustomGradient& call,
                                      SolveCaller caller) {
   const At& at = nowhere();
   const Tensor& a = call.inputs[0];
-  const Tensor one =
-      eye(a.device(), a.shape()[-1], {}, a.dtype(), at.location());
+  const Tensor one = eye(a.device(), a.shape()[-1], {}, a.dtype(), at.location());
   const Tensor ones_of_all = expand(at(one), a.shape());
   const Tensor inverse_of_a =
       lu_solve(a, {call.inputs[1], call.inputs[2]}, ones_of_all, true, caller, at);
@@ -316,10 +310,12 @@ void run_cholesky(const HostKernelCall& call) {
   const auto factor = [&](std::int64_t matrix) {
     T* const l = y.data() + matrix * n * n;
     std::copy_n(x.data() + matrix * n * n, n * n, l);
-    failures.set(matrix,
-                 n < kBlockedSize
-                     ? lapack::potrf(static_cast<blasint>(n), l, static_cast<blasint>(std::max<std::int64_t>(n, 1)))
-                     : blocked_cholesky(call, n, l));
+    failures.set(
+        matrix,
+        n < kBlockedSize
+            ? lapack::potrf(
+                  static_cast<blasint>(n), l, static_cast<blasint>(std::max<std::int64_t>(n, 1)))
+            : blocked_cholesky(call, n, l));
     for (std::int64_t row = 0; row < n; ++row) {
       std::fill(l + row * n + row + 1, l + (row + 1) * n, T{0});
     }
@@ -363,9 +359,7 @@ std::vector<Tensor> cholesky_gradient(const CustomGradient& call) {
 const HostOp& cholesky_op() {
   static const HostOp kOp = [] {
     CustomKernelConfig config{.name = "cholesky", .inputs = {{"x"}}};
-    config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> {
-      return {in[0]};
-    };
+    config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> { return {in[0]}; };
     config.host = [](const HostKernelCall& call) {
       for_real_type(call, [&](auto zero) { run_cholesky<decltype(zero)>(call); });
     };
@@ -396,8 +390,7 @@ void run_triangular(const HostKernelCall& call) {
   const std::span<const T> b = call.input<T>(1);
   const std::span<T> x = call.output<T>();
   for (std::int64_t matrix = 0; matrix < sizes.count && columns > 0; ++matrix) {
-    const std::int64_t pivot =
-        how.has_unit_diagonal ? n : zero_pivot(a.data() + matrix * n * n, n);
+    const std::int64_t pivot = how.has_unit_diagonal ? n : zero_pivot(a.data() + matrix * n * n, n);
     if (pivot < n) {
       throw_kernel_failure("solve_triangular",
                            fmt::format("{} is singular: element {} of its diagonal is 0",
@@ -443,13 +436,10 @@ std::vector<Tensor> triangular_gradients(const CustomGradient& call) {
 
 const HostOp& triangular_op() {
   static const HostOp kOp = [] {
-    CustomKernelConfig config{
-        .name = "solve_triangular",
-        .inputs = {{"a"}, {"b"}},
-        .numbers = {{"is_upper"}, {"is_transposed"}, {"has_unit_diagonal"}}};
-    config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> {
-      return {in[1]};
-    };
+    CustomKernelConfig config{.name = "solve_triangular",
+                              .inputs = {{"a"}, {"b"}},
+                              .numbers = {{"is_upper"}, {"is_transposed"}, {"has_unit_diagonal"}}};
+    config.rule = [](std::span<const TensorForm> in) -> std::vector<TensorForm> { return {in[1]}; };
     config.host = [](const HostKernelCall& call) {
       for_real_type(call, [&](auto zero) { run_triangular<decltype(zero)>(call); });
     };

@@ -284,8 +284,8 @@ void run_real(const FourierJob<T>& job,
 
 // ---- kernels ----
 
-/// What a kernel makes of rows, and how many numbers its rows have. A rule sees no numbers of a
-/// call, so the length of a real result is a matter of the form.
+/// Kind of transform. A rule sees no numbers of a call, so the length of a real result is part of
+/// it.
 enum class FourierForm : std::uint8_t { complex, inverse, half, even_real, odd_real };
 
 /// Numbers of a row along axis 1 of [outer, n, inner] or [outer, n, inner, 2].
@@ -395,8 +395,7 @@ void run_fourier(const HostKernelCall& call, FourierForm form) {
 using FourierVjp = Tensor (*)(const CustomGradient& call, const At& at);
 
 HostOp fourier_op(const char* name, FourierForm form, FourierVjp vjp) {
-  CustomKernelConfig config{
-      .name = name, .inputs = {{"x"}}, .numbers = {{"scale"}, {"interior"}}};
+  CustomKernelConfig config{.name = name, .inputs = {{"x"}}, .numbers = {{"scale"}, {"interior"}}};
   config.rule = [form](std::span<const TensorForm> in) {
     return std::vector<TensorForm>{form_of_result(form, in[0])};
   };
@@ -413,8 +412,8 @@ HostOp fourier_op(const char* name, FourierForm form, FourierVjp vjp) {
   return HostOp(std::move(config));
 }
 
-// The adjoint of a transform is the one of the other sign; of half of one, the real numbers with
-// half of each that stands for two.
+// The adjoint of a transform is the one of the other sign. The adjoint of half of one counts each
+// number once that stands for two.
 Tensor complex_gradient(const CustomGradient& call, const At& at) {
   return complex_transform(true, call.gradient, call.numbers[0], at);
 }

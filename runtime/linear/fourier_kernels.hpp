@@ -1,5 +1,5 @@
-// The host ops of Fourier transforms over one axis of row-major tensors, axis 1. Each is made once and
-// shared. Private to runtime. Threads: any.
+// The host ops of Fourier transforms over one axis of row-major tensors, axis 1. Each is made once
+// and shared. Private to runtime. Threads: any.
 #pragma once
 
 #include "host_op.hpp"
@@ -14,8 +14,8 @@ namespace hearth::detail {
                                        double scale,
                                        const At& at);
 /// The first n/2 + 1 numbers of the transform of a real x [outer, n, inner], times scale:
-/// [outer, n/2 + 1, inner, 2]. All but the first, and for an even n the last, are also multiplied by
-/// `interior`.
+/// [outer, n/2 + 1, inner, 2]. All but the first, and for an even n the last, are also multiplied
+/// by `interior`.
 [[nodiscard]] Tensor half_transform(const Tensor& x, double scale, double interior, const At& at);
 /// The real [outer, n, inner] whose transform has these first n/2 + 1 numbers, times n·scale. The
 /// imaginary part of the first and, for an even n, of the last are ignored. The others are also

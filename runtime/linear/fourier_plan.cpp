@@ -35,8 +35,7 @@ template <class T>
 Complex<T> root_of_unity(std::int64_t k, std::int64_t n) {
   // The angle closest to 0 has the smallest error.
   const std::int64_t near = 2 * k > n ? k - n : k;
-  const double angle =
-      -2 * std::numbers::pi * static_cast<double>(near) / static_cast<double>(n);
+  const double angle = -2 * std::numbers::pi * static_cast<double>(near) / static_cast<double>(n);
   return {static_cast<T>(std::cos(angle)), static_cast<T>(std::sin(angle))};
 }
 
@@ -77,8 +76,8 @@ std::int64_t smooth_length(std::int64_t n) {
   return best;
 }
 
-// One pass: x [before, radix, after] becomes y [radix, before, after], where a butterfly over the
-// radix and the roots of the remaining length act on the numbers of each (before, after).
+// One pass: x [before, radix, after] becomes y [radix, before, after]. A butterfly over the radix
+// and the roots of the remaining length act on the numbers of each (before, after).
 template <class V, class T>
 struct PassCall {
   std::int64_t before;
@@ -108,7 +107,7 @@ struct PassCall {
         butterfly(from + i, after, out.data());
         to[i] = out[0];
         for (std::int64_t r = 1; r < kRadix; ++r) {
-          to[r * before * after + i] = 
+          to[r * before * after + i] =
               times(out[static_cast<std::size_t>(r)], roots[(r - 1) * after + i]);
         }
       }
@@ -362,11 +361,11 @@ void FourierPlan<T>::run_convolution(Complex<V>* data, Complex<V>* work) const {
   }
 }
 
-#define HEARTH_OF_TYPE(T)                                                        \
-  template class FourierPlan<T>;                                                 \
-  template void FourierPlan<T>::run<T>(Complex<T>*, Complex<T>*) const;          \
-  template void FourierPlan<T>::run<LaneTypes<T>::Lanes>(                        \
-      Complex<LaneTypes<T>::Lanes>*, Complex<LaneTypes<T>::Lanes>*) const;
+#define HEARTH_OF_TYPE(T)                                                               \
+  template class FourierPlan<T>;                                                        \
+  template void FourierPlan<T>::run<T>(Complex<T>*, Complex<T>*) const;                 \
+  template void FourierPlan<T>::run<LaneTypes<T>::Lanes>(Complex<LaneTypes<T>::Lanes>*, \
+                                                         Complex<LaneTypes<T>::Lanes>*) const;
 HEARTH_OF_TYPE(double)
 HEARTH_OF_TYPE(float)
 #undef HEARTH_OF_TYPE

@@ -53,10 +53,10 @@ class FourierPlan final {
  private:
   struct Pass {
     std::int64_t radix;
-    std::int64_t before;      ///< product of the radices before it
-    std::int64_t after;       ///< product of the radices behind it
-    std::size_t first_root;   ///< in pass_roots_, `after` for each of radix - 1
-    std::size_t first_turn;   ///< in pass_roots_, the radix's own roots, if it has no code
+    std::int64_t before;     ///< product of the radices before it
+    std::int64_t after;      ///< product of the radices behind it
+    std::size_t first_root;  ///< in pass_roots_, `after` for each of radix - 1
+    std::size_t first_turn;  ///< in pass_roots_, the radix's own roots, if it has no code
   };
   template <class V>
   void run_passes(Complex<V>* data, Complex<V>* work) const;

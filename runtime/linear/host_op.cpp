@@ -149,10 +149,10 @@ std::vector<Tensor> HostOp::through_host(std::span<const Tensor> inputs,
   std::vector<TensorForm> forms;
   for (const Tensor& input : inputs) {
     if (&endpoint_of(input) != &endpoint_of(inputs[0])) {
-      refuse(ErrorCode::device_mismatch,
-             fmt::format("inputs are on {} and {}",
-                         endpoint_of(inputs[0]).name(),
-                         endpoint_of(input).name()));
+      refuse(
+          ErrorCode::device_mismatch,
+          fmt::format(
+              "inputs are on {} and {}", endpoint_of(inputs[0]).name(), endpoint_of(input).name()));
     }
     forms.push_back({input.dtype(), input.shape()});
     reads.push_back(input.read_bytes(loc));

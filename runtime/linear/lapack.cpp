@@ -10,70 +10,64 @@
 // character is followed, behind all arguments, by its length.
 // NOLINTBEGIN(readability-identifier-naming): their names
 extern "C" {
-#define HEARTH_LAPACK(T, p)                                                                        \
-  void p##potrf_(const char*, const blasint*, T*, const blasint*, blasint*, std::size_t);          \
-  void p##getrf_(const blasint*, const blasint*, T*, const blasint*, blasint*, blasint*);          \
-  void p##laswp_(const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 const blasint*);                                                                  \
-  void p##getrs_(const char*,                                                                      \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 const T*,                                                                         \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 blasint*,                                                                         \
-                 std::size_t);                                                                     \
-  void p##geqrf_(const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 blasint*);                                                                        \
-  void p##orgqr_(const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 const T*,                                                                         \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 blasint*);                                                                        \
-  void p##syevd_(const char*,                                                                      \
-                 const char*,                                                                      \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 blasint*,                                                                         \
-                 const blasint*,                                                                   \
-                 blasint*,                                                                         \
-                 std::size_t,                                                                      \
-                 std::size_t);                                                                     \
-  void p##gesdd_(const char*,                                                                      \
-                 const blasint*,                                                                   \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 T*,                                                                               \
-                 const blasint*,                                                                   \
-                 blasint*,                                                                         \
-                 blasint*,                                                                         \
+#define HEARTH_LAPACK(T, p)                                                                  \
+  void p##potrf_(const char*, const blasint*, T*, const blasint*, blasint*, std::size_t);    \
+  void p##getrf_(const blasint*, const blasint*, T*, const blasint*, blasint*, blasint*);    \
+  void p##laswp_(const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 const blasint*);                                                            \
+  void p##getrs_(const char*,                                                                \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 const T*,                                                                   \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 blasint*,                                                                   \
+                 std::size_t);                                                               \
+  void p##geqrf_(                                                                            \
+      const blasint*, const blasint*, T*, const blasint*, T*, T*, const blasint*, blasint*); \
+  void p##orgqr_(const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 const T*,                                                                   \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 blasint*);                                                                  \
+  void p##syevd_(const char*,                                                                \
+                 const char*,                                                                \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 blasint*,                                                                   \
+                 const blasint*,                                                             \
+                 blasint*,                                                                   \
+                 std::size_t,                                                                \
+                 std::size_t);                                                               \
+  void p##gesdd_(const char*,                                                                \
+                 const blasint*,                                                             \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 T*,                                                                         \
+                 const blasint*,                                                             \
+                 blasint*,                                                                   \
+                 blasint*,                                                                   \
                  std::size_t);
 HEARTH_LAPACK(float, s)
 HEARTH_LAPACK(double, d)
@@ -211,8 +205,7 @@ blasint syevd(blasint n, T* a, T* values, std::vector<T>& work) {
   T wanted = 0;
   blasint integers = 0;
   blasint info = 0;
-  Routines<T>::kSyevd(
-      "V", "U", &n, a, &step, values, &wanted, &ask, &integers, &ask, &info, 1, 1);
+  Routines<T>::kSyevd("V", "U", &n, a, &step, values, &wanted, &ask, &integers, &ask, &info, 1, 1);
   // A size in f32 may be rounded down; 1 + 6n + 2n² is what it stands for.
   make_room(work, wanted * T(1.0001));
   std::vector<blasint> integer_work(static_cast<std::size_t>(integers));
@@ -288,15 +281,15 @@ void trsm(Triangle triangle, blasint n, blasint columns, const T* a, T* b, blasi
                      step);
 }
 
-#define HEARTH_OF_BOTH(T)                                                                      \
-  template blasint potrf<T>(blasint, T*, blasint);                                             \
-  template blasint getrf<T>(blasint, blasint, T*, blasint, blasint*);                          \
-  template void laswp<T>(blasint, T*, blasint, blasint, blasint, const blasint*);              \
-  template void getrs<T>(bool, blasint, blasint, const T*, const blasint*, T*);                \
-  template void geqrf<T>(blasint, blasint, T*, T*, std::vector<T>&);                           \
-  template void orgqr<T>(blasint, blasint, blasint, T*, const T*, std::vector<T>&);            \
-  template blasint syevd<T>(blasint, T*, T*, std::vector<T>&);                                 \
-  template blasint gesdd<T>(bool, blasint, blasint, T*, T*, T*, T*, std::vector<T>&);          \
+#define HEARTH_OF_BOTH(T)                                                             \
+  template blasint potrf<T>(blasint, T*, blasint);                                    \
+  template blasint getrf<T>(blasint, blasint, T*, blasint, blasint*);                 \
+  template void laswp<T>(blasint, T*, blasint, blasint, blasint, const blasint*);     \
+  template void getrs<T>(bool, blasint, blasint, const T*, const blasint*, T*);       \
+  template void geqrf<T>(blasint, blasint, T*, T*, std::vector<T>&);                  \
+  template void orgqr<T>(blasint, blasint, blasint, T*, const T*, std::vector<T>&);   \
+  template blasint syevd<T>(blasint, T*, T*, std::vector<T>&);                        \
+  template blasint gesdd<T>(bool, blasint, blasint, T*, T*, T*, T*, std::vector<T>&); \
   template void trsm<T>(Triangle, blasint, blasint, const T*, T*, blasint);
 HEARTH_OF_BOTH(float)
 HEARTH_OF_BOTH(double)

@@ -25,19 +25,16 @@ template <class T>
 [[nodiscard]] blasint getrf(blasint rows, blasint columns, T* a, blasint step, blasint* pivots);
 /// Swaps rows first to last (from 1) of these columns with their pivots.
 template <class T>
-void laswp(
-    blasint columns, T* a, blasint step, blasint first, blasint last, const blasint* pivots);
+void laswp(blasint columns, T* a, blasint step, blasint first, blasint last, const blasint* pivots);
 /// Solves a·x = b, or aᵀ·x = b, in place of b [n, columns], by the factors of getrf.
 template <class T>
-void getrs(
-    bool is_transposed, blasint n, blasint columns, const T* a, const blasint* pivots, T* b);
+void getrs(bool is_transposed, blasint n, blasint columns, const T* a, const blasint* pivots, T* b);
 /// Reflectors and R of a [rows, columns].
 template <class T>
 void geqrf(blasint rows, blasint columns, T* a, T* tau, std::vector<T>& work);
 /// The first columns of Q from `count` reflectors, in place.
 template <class T>
-void orgqr(
-    blasint rows, blasint columns, blasint count, T* a, const T* tau, std::vector<T>& work);
+void orgqr(blasint rows, blasint columns, blasint count, T* a, const T* tau, std::vector<T>& work);
 /// Eigenvalues in ascending order, and eigenvectors in place of a, whose upper triangle is read.
 template <class T>
 [[nodiscard]] blasint syevd(blasint n, T* a, T* values, std::vector<T>& work);

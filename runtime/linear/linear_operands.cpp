@@ -28,8 +28,7 @@ Shape require_real(const Arg& x, int least_rank, std::string_view needs) {
   const TensorImpl& impl = operand(kLinearKind, x);
   const std::span<const Arg> operands(&x, 1);
   if (impl.dtype != DType::f32 && impl.dtype != DType::f64) {
-    refuse_linear(
-        ErrorCode::dtype_mismatch, "takes f32 and f64: cast other types first", operands);
+    refuse_linear(ErrorCode::dtype_mismatch, "takes f32 and f64: cast other types first", operands);
   }
   if (impl.layout->shape.rank() < least_rank) {
     refuse_linear(ErrorCode::shape_mismatch, fmt::format("needs {}", needs), operands);
@@ -40,8 +39,7 @@ Shape require_real(const Arg& x, int least_rank, std::string_view needs) {
 Shape require_square(const Arg& x) {
   const Shape shape = require_real(x, 2, "square matrices");
   if (shape[-1] != shape[-2]) {
-    refuse_linear(
-        ErrorCode::shape_mismatch, "needs square matrices", std::span<const Arg>(&x, 1));
+    refuse_linear(ErrorCode::shape_mismatch, "needs square matrices", std::span<const Arg>(&x, 1));
   }
   return shape;
 }

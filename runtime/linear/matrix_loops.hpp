@@ -77,7 +77,7 @@ void copy_transposed(const T* from,
   }
 }
 
-/// What LAPACK returned for each matrix.
+/// The results of LAPACK for each matrix.
 class MatrixFailures {
  public:
   explicit MatrixFailures(std::int64_t count) : infos_(static_cast<std::size_t>(count), 0) {}

@@ -38,8 +38,7 @@ Tensor product_of(const Tensor& a, const Tensor& b, const At& at) {
 // a / b, and 0 where both are 0: a value with no influence has no gradient, also where equal values
 // make its weight infinite.
 Tensor guarded_quotient(const Tensor& a, const Tensor& b, const At& at) {
-  const Tensor is_idle =
-      logical_and(at(equal(at(a), at(0.0))), at(equal(at(b), at(0.0))));
+  const Tensor is_idle = logical_and(at(equal(at(a), at(0.0))), at(equal(at(b), at(0.0))));
   return div(at(a), at(where(at(is_idle), at(1.0), at(b))));
 }
 
@@ -133,14 +132,13 @@ QrViews qr_views(const Tensor& packed, const Shape& shape, bool is_complete, con
 // symmetric.
 Tensor tall_qr_gradient(
     const Tensor& q, const Tensor& r, const Tensor& of_q, const Tensor& of_r, const At& at) {
-  const Tensor whole = sub(at(product_of(r, turned(of_r, at), at)),
-                           at(product_of(turned(of_q, at), q, at)));
+  const Tensor whole =
+      sub(at(product_of(r, turned(of_r, at), at)), at(product_of(turned(of_q, at), q, at)));
   const Tensor lower = tril(at(whole), -1);
   const Tensor on_diagonal = diag_embed(at(diagonal(at(whole))));
   const Tensor symmetric = add(at(add(at(lower), at(turned(lower, at)))), at(on_diagonal));
   const Tensor inner = add(at(of_q), at(product_of(q, symmetric, at)));
-  return solve_triangular(
-      at(turned(r, at)), at(inner), {.upper = false, .left = false});
+  return solve_triangular(at(turned(r, at)), at(inner), {.upper = false, .left = false});
 }
 
 // Of a wide x = [X Y], X·Q and R = [U V] are square: Y = Q·V.
@@ -156,8 +154,8 @@ std::vector<Tensor> qr_gradient(const CustomGradient& call, bool is_complete) {
   }
   const auto left = [&](const Tensor& x) { return slice(at(x), -1, {.start = 0, .stop = m}); };
   const auto right = [&](const Tensor& x) { return slice(at(x), -1, {.start = m}); };
-  const Tensor of_square_q = add(
-      at(of_q), at(product_of(right(call.inputs[0]), turned(right(of_r), at), at)));
+  const Tensor of_square_q =
+      add(at(of_q), at(product_of(right(call.inputs[0]), turned(right(of_r), at), at)));
   const Tensor of_left = tall_qr_gradient(q, left(r), of_square_q, left(of_r), at);
   const Tensor of_right = product_of(q, right(of_r), at);
   return {concat({of_left, of_right}, -1, at.location())};
@@ -191,9 +189,8 @@ void require_finite(std::string_view op, const Shape& shape, std::span<const T> 
     const std::int64_t matrix = (odd - x.begin()) / MatrixSizes(shape).elements();
     detail::throw_kernel_failure(
         op,
-        fmt::format("{} has an element that is not finite: {}",
-                    detail::matrix_name(shape, matrix),
-                    *odd));
+        fmt::format(
+            "{} has an element that is not finite: {}", detail::matrix_name(shape, matrix), *odd));
   }
 }
 
@@ -316,10 +313,9 @@ void run_svd(const HostKernelCall& call, bool is_full) {
         continue;
       }
       std::copy_n(x.data() + matrix * m * n, m * n, copy.data());
-      failures.set(
-          matrix,
-          detail::lapack::gesdd(
-              is_full, lapack_size(n), lapack_size(m), copy.data(), values, vt, u, work));
+      failures.set(matrix,
+                   detail::lapack::gesdd(
+                       is_full, lapack_size(n), lapack_size(m), copy.data(), values, vt, u, work));
     }
   });
   failures.throw_first("svd", shape, no_convergence);
@@ -346,17 +342,14 @@ Tensor turns_of(const Tensor& inner, const Tensor& squares, const At& at) {
 }
 
 // The part of x̄ outside of the columns of x, over the singular values.
-Tensor beyond(const Tensor& of_x,
-              const Tensor& x,
-              const Tensor& inner,
-              const Tensor& values,
-              const At& at) {
+Tensor beyond(
+    const Tensor& of_x, const Tensor& x, const Tensor& inner, const Tensor& values, const At& at) {
   const Tensor rest = sub(at(of_x), at(product_of(x, inner, at)));
   return guarded_quotient(rest, expand(at(unsqueeze(at(values), -2)), rest.shape()), at);
 }
 
-// Phases: the turns of u and of v within their columns, and the values; then what leaves the columns
-// of u, if x is tall, or of v, if x is wide.
+// Phases: the turns of u and of v within their columns, and the values; then what leaves the
+// columns of u, if x is tall, or of v, if x is wide.
 std::vector<Tensor> svd_gradient(const CustomGradient& call, bool is_full) {
   const At at{SourceLoc()};
   const Shape shape = call.inputs[0].shape();
@@ -364,14 +357,11 @@ std::vector<Tensor> svd_gradient(const CustomGradient& call, bool is_full) {
   const auto [of_u, of_values, of_vt] = svd_views(call.gradient, shape, is_full, at);
   const Tensor inner_u = product_of(turned(u, at), of_u, at);
   const Tensor inner_v = product_of(vt, turned(of_vt, at), at);
-  const Tensor sums =
-      add(at(unsqueeze(at(values), -2)), at(unsqueeze(at(values), -1)));
+  const Tensor sums = add(at(unsqueeze(at(values), -2)), at(unsqueeze(at(values), -1)));
   const Tensor squares = mul(at(sums), at(differences(values, at)));
-  const Tensor of_columns =
-      mul(at(turns_of(inner_u, squares, at)), at(unsqueeze(at(values), -2)));
+  const Tensor of_columns = mul(at(turns_of(inner_u, squares, at)), at(unsqueeze(at(values), -2)));
   const Tensor of_rows = mul(at(turns_of(inner_v, squares, at)), at(unsqueeze(at(values), -1)));
-  const Tensor core =
-      add(at(add(at(of_columns), at(of_rows))), at(diag_embed(at(of_values))));
+  const Tensor core = add(at(add(at(of_columns), at(of_rows))), at(diag_embed(at(of_values))));
   Tensor left = product_of(u, core, at);
   if (shape[-2] > shape[-1]) {
     left = add(at(left), at(beyond(of_u, u, inner_u, values, at)));
@@ -388,9 +378,7 @@ HostOp make_svd(bool is_full) {
   return decomposition(
       "svd",
       [is_full](const MatrixSizes& sizes) { return SvdWidths(sizes, is_full).packed(sizes); },
-      [is_full](const HostKernelCall& call, auto zero) {
-        run_svd<decltype(zero)>(call, is_full);
-      },
+      [is_full](const HostKernelCall& call, auto zero) { run_svd<decltype(zero)>(call, is_full); },
       [is_full](const CustomGradient& call) { return svd_gradient(call, is_full); });
 }
 
@@ -410,8 +398,8 @@ Qr qr(Arg x, QrOptions options) {
                             "a complete Q of more rows than columns has no gradient",
                             std::span<const Arg>(&x, 1));
     }
-    auto [q, r] = qr_views(
-        qr_op(options.complete)({x.tensor()}, {}, at), shape, options.complete, at);
+    auto [q, r] =
+        qr_views(qr_op(options.complete)({x.tensor()}, {}, at), shape, options.complete, at);
     return Qr{std::move(q), std::move(r)};
   });
 }
@@ -432,8 +420,8 @@ Svd svd(Arg x, SvdOptions options) {
                             "full vectors of a matrix that is not square have no gradient",
                             std::span<const Arg>(&x, 1));
     }
-    auto [u, values, vt] = svd_views(
-        svd_op(options.full)({x.tensor()}, {}, at), shape, options.full, at);
+    auto [u, values, vt] =
+        svd_views(svd_op(options.full)({x.tensor()}, {}, at), shape, options.full, at);
     return Svd{std::move(u), std::move(values), std::move(vt)};
   });
 }

@@ -53,7 +53,8 @@ class AxisView final {
   [[nodiscard]] int axis() const noexcept { return axis_; }
   [[nodiscard]] std::int64_t size() const { return shape_[axis_]; }
   [[nodiscard]] Tensor of(const Tensor& x) const {
-    std::vector<std::int64_t> sizes{product(0, axis_), x.shape()[axis_], product(axis_ + 1, numbers_)};
+    std::vector<std::int64_t> sizes{
+        product(0, axis_), x.shape()[axis_], product(axis_ + 1, numbers_)};
     if (x.rank() > numbers_) {
       sizes.push_back(2);
     }
@@ -96,8 +97,7 @@ Tensor with_length(Tensor x, int axis, std::int64_t length, const At& at) {
 
 std::int64_t checked_length(std::int64_t length, const Arg& x) {
   if (length < 1) {
-    refuse_fourier(
-        ErrorCode::invalid_argument, fmt::format("length {} is below 1", length), x);
+    refuse_fourier(ErrorCode::invalid_argument, fmt::format("length {} is below 1", length), x);
   }
   return length;
 }
@@ -110,8 +110,8 @@ Tensor complex_of(std::string_view op, const Arg& x, const FourierOptions& optio
     const AxisView view(op, x, 1, options.axis);
     const std::int64_t n = checked_length(options.length.value_or(view.size()), x);
     const Tensor numbers = view.of(with_length(x.tensor(), view.axis(), n, at));
-    return view.back(detail::complex_transform(
-        is_inverse, numbers, factor_of(options.norm, is_inverse, n), at));
+    return view.back(
+        detail::complex_transform(is_inverse, numbers, factor_of(options.norm, is_inverse, n), at));
   });
 }
 
@@ -131,8 +131,7 @@ Tensor plane_of(std::string_view op, const Arg& x, const Fourier2dOptions& optio
 Tensor shifted(std::string_view op, const Arg& x, int axis) {
   return detail::named_as(op, [&] {
     const Shape shape = detail::operand(OpKind::custom, x).layout->shape;
-    const int place =
-        detail::checked(normalize_axis(op, axis, shape.rank()), OpKind::custom, x);
+    const int place = detail::checked(normalize_axis(op, axis, shape.rank()), OpKind::custom, x);
     const std::int64_t half = shape[place] / 2;
     return roll(x, op == "fftshift" ? half : shape[place] - half, place);
   });
@@ -181,8 +180,7 @@ Tensor rfft(Arg x, FourierOptions options) {
     const AxisView view("rfft", x, 0, options.axis);
     const std::int64_t n = checked_length(options.length.value_or(view.size()), x);
     const Tensor numbers = view.of(with_length(x.tensor(), view.axis(), n, at));
-    return view.back(
-        detail::half_transform(numbers, factor_of(options.norm, false, n), 1, at));
+    return view.back(detail::half_transform(numbers, factor_of(options.norm, false, n), 1, at));
   });
 }
 
@@ -193,8 +191,7 @@ Tensor irfft(Arg x, FourierOptions options) {
     const AxisView view("irfft", x, 1, options.axis);
     const std::int64_t n = checked_length(options.length.value_or(2 * (view.size() - 1)), x);
     const Tensor numbers = view.of(with_length(x.tensor(), view.axis(), n / 2 + 1, at));
-    return view.back(
-        detail::real_from_half(numbers, n, factor_of(options.norm, true, n), 1, at));
+    return view.back(detail::real_from_half(numbers, n, factor_of(options.norm, true, n), 1, at));
   });
 }
 

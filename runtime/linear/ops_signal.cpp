@@ -74,8 +74,8 @@ std::vector<std::int64_t> sizes_ending(const Shape& shape,
   return sizes;
 }
 
-// Frames [..., frames, size] of samples [..., n]: slices of blocks, whose size divides a frame and a
-// hop. Frames of very many blocks are gathered number by number.
+// Frames [..., frames, size] of samples [..., n]: slices of blocks, whose size divides a frame and
+// a hop. Frames of very many blocks are gathered number by number.
 Tensor frames_of(const Tensor& signal, const FrameSizes& sizes, std::int64_t frames, const At& at) {
   constexpr std::int64_t kMostSlices = 32;
   const Shape shape = signal.shape();
@@ -136,8 +136,7 @@ Tensor signal_of(const Arg& x, const Arg& window, const StftOptions& options) {
   const Device device = x.tensor().device();
   const DType dtype = x.tensor().dtype();
   const Tensor places = frame_places(device, sizes, frames, at);
-  Tensor parts =
-      irfft(at(transpose(at(x.tensor()), -3, -2)), {.length = sizes.size});
+  Tensor parts = irfft(at(transpose(at(x.tensor()), -3, -2)), {.length = sizes.size});
   parts = mul(at(std::move(parts)), at(window.tensor()));
   parts = reshape(at(std::move(parts)), sizes_ending(given, 3, {frames * sizes.size}));
   const std::int64_t samples = sizes.samples(frames);
@@ -163,19 +162,15 @@ Tensor complex_abs(Arg x) {
   return detail::named_as("complex_abs", [&] {
     const Shape shape = detail::require_real(x, 1, "complex numbers [..., 2]");
     if (shape[-1] != 2) {
-      detail::refuse_linear(ErrorCode::shape_mismatch,
-                            "needs complex numbers [..., 2]",
-                            std::span<const Arg>(&x, 1));
+      detail::refuse_linear(
+          ErrorCode::shape_mismatch, "needs complex numbers [..., 2]", std::span<const Arg>(&x, 1));
     }
     return vector_norm(x, 2, -1);
   });
 }
 
-Tensor hann_window(const Device& device,
-                   std::int64_t size,
-                   WindowOptions options,
-                   DType dtype,
-                   SourceLoc loc) {
+Tensor hann_window(
+    const Device& device, std::int64_t size, WindowOptions options, DType dtype, SourceLoc loc) {
   if (size < 1) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("hann_window: size {} is below 1", size),

@@ -55,10 +55,10 @@ Tensor triangular_of(const Arg& a, const Arg& b, const TriangularOptions& option
   const Shape shape = detail::require_square(a);
   const Shape wanted = detail::require_real(b, 2, "matrices [..., n, k]");
   if (wanted[options.left ? -2 : -1] != shape[-1]) {
-    detail::refuse_linear(ErrorCode::shape_mismatch,
-                          options.left ? "a and b differ in their rows"
-                                       : "a and b differ in their columns",
-                          std::array{a, b});
+    detail::refuse_linear(
+        ErrorCode::shape_mismatch,
+        options.left ? "a and b differ in their rows" : "a and b differ in their columns",
+        std::array{a, b});
   }
   const detail::LinearPair both = detail::broadcast_batches(a, b.tensor(), b);
   // x·a = b is aᵀ·xᵀ = bᵀ.
@@ -76,8 +76,7 @@ Tensor inverse_of(const Arg& x, const At& at) {
   const Tensor& a = x.tensor();
   const detail::LuFactors factors = detail::lu_factors(a, SolveCaller::inverse, at);
   const Tensor one = eye(a.device(), shape[-1], {}, a.dtype(), at.location());
-  return detail::lu_solve(
-      a, factors, expand(at(one), shape), false, SolveCaller::inverse, at);
+  return detail::lu_solve(a, factors, expand(at(one), shape), false, SolveCaller::inverse, at);
 }
 
 // Least norm among the least squares: a = Q·R of independent columns, or aᵀ of independent rows.
@@ -129,8 +128,7 @@ Tensor determinant(Arg x) {
   return solving("determinant", x, [&](const At& at) {
     static_cast<void>(detail::require_square(x));
     const Tensor& a = x.tensor();
-    return detail::lu_determinant(
-        a, detail::lu_factors(a, SolveCaller::determinant, at), at);
+    return detail::lu_determinant(a, detail::lu_factors(a, SolveCaller::determinant, at), at);
   });
 }
 

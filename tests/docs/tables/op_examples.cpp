@@ -388,12 +388,24 @@ const std::vector<OpExample>& op_examples() {
       {"qr", [](In& in) { return qr(in.positive()).q; }},
       {"eigh", [](In& in) { return eigh(in.positive()).values; }},
       {"svd", [](In& in) { return svd(in.positive()).values; }},
-      {"lstsq", [](In& in) { return lstsq(in.positive(), in.x({3, 2})); }},
+      {"lstsq",
+       [](In& in) {
+         return lstsq(in.positive(), in.x({3, 2}));
+       }},
       // Fourier transforms
-      {"fft", [](In& in) { return fft(in.x({3, 2})); }},
-      {"ifft", [](In& in) { return ifft(in.x({3, 2})); }},
+      {"fft",
+       [](In& in) {
+         return fft(in.x({3, 2}));
+       }},
+      {"ifft",
+       [](In& in) {
+         return ifft(in.x({3, 2}));
+       }},
       {"rfft", [](In& in) { return rfft(in.x({4})); }},
-      {"irfft", [](In& in) { return irfft(in.x({3, 2})); }},
+      {"irfft",
+       [](In& in) {
+         return irfft(in.x({3, 2}));
+       }},
       {"fft2",
        [](In& in) {
          return fft2(in.x({2, 3, 2}));
@@ -406,8 +418,14 @@ const std::vector<OpExample>& op_examples() {
       {"ifftshift", [](In& in) { return ifftshift(in.x(), 0); }},
       {"fftfreq", [](In& in) { return fftfreq(in.device, 4, 1, in.dtype); }},
       {"rfftfreq", [](In& in) { return rfftfreq(in.device, 4, 1, in.dtype); }},
-      {"complex_mul", [](In& in) { return complex_mul(in.x({3, 2}), in.x({3, 2})); }},
-      {"complex_abs", [](In& in) { return complex_abs(in.x({3, 2})); }},
+      {"complex_mul",
+       [](In& in) {
+         return complex_mul(in.x({3, 2}), in.x({3, 2}));
+       }},
+      {"complex_abs",
+       [](In& in) {
+         return complex_abs(in.x({3, 2}));
+       }},
       {"hann_window", [](In& in) { return hann_window(in.device, 4, {}, in.dtype); }},
       {"stft", [](In& in) { return stft(in.x({9}), in.x({4}), {.size = 4}); }},
       {"istft",

@@ -1,5 +1,5 @@
-// Fourier transforms beside sums in f64, their inverses, and derivatives beside differences; windows
-// and spectrograms.
+// Fourier transforms beside sums in f64, their inverses, and derivatives beside differences;
+// windows and spectrograms.
 #include <hearth/runtime/fourier_ops.hpp>
 
 #include "linear_test.hpp"
@@ -19,8 +19,8 @@ using testing::Tensors;
 using testing::thrown_text;
 
 // 41 and 47 have passes of their own; 53 and 257 are convolutions.
-constexpr std::int64_t kLengths[] = {
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 20, 30, 41, 47, 49, 53, 64, 77, 100, 106, 128, 257};
+constexpr std::int64_t kLengths[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,   12,  13,  16,
+                                     20, 30, 41, 47, 49, 53, 64, 77, 100, 106, 128, 257};
 
 class FourierTest : public testing::LinearTest {
  protected:
@@ -29,8 +29,8 @@ class FourierTest : public testing::LinearTest {
     std::vector<double> values;
     for (std::int64_t j = 0; j < n; ++j) {
       for (std::int64_t k = 0; k < n; ++k) {
-        const double angle = sign * 2 * std::numbers::pi * static_cast<double>(j * k % n) /
-                             static_cast<double>(n);
+        const double angle =
+            sign * 2 * std::numbers::pi * static_cast<double>(j * k % n) / static_cast<double>(n);
         values.push_back(std::cos(angle));
         values.push_back(std::sin(angle));
       }
@@ -183,10 +183,13 @@ TEST_P(FourierTest, SpectrogramsFindTheirFrequencyAndInvert) {
   const std::int64_t size = 16;
   const Tensor window = hann_window(device(), size, {}, DType::f64);
   expect_close(slice(window, 0, {.stop = 3}),
-               f64({0, 0.5 - 0.5 * std::cos(std::numbers::pi / 8), 0.5 - 0.5 * std::cos(std::numbers::pi / 4)}),
+               f64({0,
+                    0.5 - 0.5 * std::cos(std::numbers::pi / 8),
+                    0.5 - 0.5 * std::cos(std::numbers::pi / 4)}),
                4,
                "window");
-  EXPECT_THAT(reals(hann_window(device(), 3, {.periodic = false}, DType::f64)), ElementsAre(0, 1, 0));
+  EXPECT_THAT(reals(hann_window(device(), 3, {.periodic = false}, DType::f64)),
+              ElementsAre(0, 1, 0));
   EXPECT_EQ(hann_window(device(), 1).item(), 1);
   const Tensor angle = arange(device(), 0, 80, 1, DType::f64) * (2 * std::numbers::pi * 3 / 16);
   const Tensor spectra = stft(stack({cos(angle), sin(angle)}), window, {.size = size});
@@ -200,7 +203,8 @@ TEST_P(FourierTest, SpectrogramsFindTheirFrequencyAndInvert) {
   const Tensor flat = ones(device(), {5}, DType::f64);
   const Tensor frames = stft(x, flat, plain);
   EXPECT_EQ(frames.shape(), (Shape{2, 3, 38, 2}));
-  expect_close(frames[{Range{}, Range{}, 4}], rfft(slice(x, 1, {.start = 8, .stop = 13})), 5, "a frame");
+  expect_close(
+      frames[{Range{}, Range{}, 4}], rfft(slice(x, 1, {.start = 8, .stop = 13})), 5, "a frame");
   expect_close(istft(frames, flat, plain), slice(x, 1, {.stop = 79}), 5, "without center");
 }
 
@@ -214,18 +218,26 @@ TEST_P(FourierTest, SpectrogramsHaveGradients) {
 }
 
 TEST_P(FourierTest, RefusesOtherOperands) {
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)fft(random({3, 4})); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)fft(random({3, 4}));
+              }),
               HasSubstr("fft: needs complex numbers [..., n, 2]: f64[3, 4]"));
   EXPECT_THAT(thrown_text<ShapeError>([&] { (void)irfft(random({2})); }),
               HasSubstr("irfft: needs complex numbers [..., n, 2]: f64[2]"));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)rfft(random({4}, DType::f16)); }),
               HasSubstr("rfft: takes f32 and f64: cast other types first: f16[4]"));
-  EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)ifft(random({3, 2}), {.length = 0}); }),
+  EXPECT_THAT(thrown_text<ArgumentError>([&] {
+                (void)ifft(random({3, 2}), {.length = 0});
+              }),
               HasSubstr("ifft: length 0 is below 1: f64[3, 2]"));
-  EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)irfft(random({1, 2})); }),
+  EXPECT_THAT(thrown_text<ArgumentError>([&] {
+                (void)irfft(random({1, 2}));
+              }),
               HasSubstr("irfft: length 0 is below 1"));
   EXPECT_THROW((void)fft(random({3, 2}), {.axis = 1}), ArgumentError);
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)fft2(random({3, 2})); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)fft2(random({3, 2}));
+              }),
               HasSubstr("fft2: needs complex numbers [..., m, n, 2]"));
   const Tensor window = ones(device(), {4}, DType::f64);
   EXPECT_THAT(thrown_text<ArgumentError>([&] { (void)stft(random({9}), window, {}); }),
@@ -234,7 +246,9 @@ TEST_P(FourierTest, RefusesOtherOperands) {
               HasSubstr("stft: needs a window [8]"));
   EXPECT_THAT(thrown_text<ShapeError>([&] { (void)stft(random({2}), window, {.size = 4}); }),
               HasSubstr("stft: needs more than 2 samples to reflect"));
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)istft(random({4, 5, 2}), window, {.size = 4}); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)istft(random({4, 5, 2}), window, {.size = 4});
+              }),
               HasSubstr("istft: needs spectra [..., 3, frames, 2]"));
   EXPECT_THROW((void)hann_window(device(), 0), ArgumentError);
 }

@@ -23,8 +23,9 @@ using TensorFunction = std::function<Tensor(const Tensors&)>;
 class LinearTest : public ComposedTest {
  protected:
   /// Elements from -1 to 1.
-  [[nodiscard]] Tensor random(const Shape& shape, DType dtype = DType::f64, std::uint32_t seed = 1)
-      const {
+  [[nodiscard]] Tensor random(const Shape& shape,
+                              DType dtype = DType::f64,
+                              std::uint32_t seed = 1) const {
     return cast(HostRandom(seed).uniform(shape, -1, 1).on(device()), dtype);
   }
   /// Square matrices with a diagonal that keeps them well away from singular ones.

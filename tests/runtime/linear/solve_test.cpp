@@ -51,9 +51,12 @@ TEST_P(SolveTest, CholeskyNamesTheMatrixAndThePivot) {
   Tensor x = expand(eye(device(), 3, {}, DType::f64), {2, 2, 3, 3});
   const Tensor bad = f64({1, 0, 0, 0, 1, 0, 0, 0, -1}, {1, 1, 3, 3});
   x = concat({x, expand(bad, {1, 2, 3, 3})}, 0);
-  EXPECT_THAT(failure_text([&] { return cholesky(x); }),
-              HasSubstr("cholesky: matrix [2, 0] is not positive definite: pivot 2 is not above 0"));
-  EXPECT_THAT(failure_text([&] { return cholesky(f64({0}, {1, 1})); }),
+  EXPECT_THAT(
+      failure_text([&] { return cholesky(x); }),
+      HasSubstr("cholesky: matrix [2, 0] is not positive definite: pivot 2 is not above 0"));
+  EXPECT_THAT(failure_text([&] {
+                return cholesky(f64({0}, {1, 1}));
+              }),
               HasSubstr("the matrix is not positive definite: pivot 0"));
   const Tensor large = eye(device(), 300, {}, DType::f64);
   const Tensor minus = diag_embed(cast(equal(arange(device(), 0, 300), 290), DType::f64)) * 2;
@@ -96,7 +99,9 @@ TEST_P(SolveTest, SingularMatricesFail) {
   }
   const Tensor singular = f64({1, 2, 2, 4}, {2, 2});
   const Tensor batch = stack({eye(device(), 2, {}, DType::f64), singular});
-  EXPECT_THAT(failure_text([&] { return solve(batch, f64({1, 2})); }),
+  EXPECT_THAT(failure_text([&] {
+                return solve(batch, f64({1, 2}));
+              }),
               HasSubstr("solve: matrix [1] is singular: pivot 1 is 0"));
   EXPECT_THAT(failure_text([&] { return inverse(singular); }),
               HasSubstr("inverse: the matrix is singular: pivot 1 is 0"));
@@ -106,10 +111,11 @@ TEST_P(SolveTest, SingularMatricesFail) {
   const auto slope = [&](const Tensors& in) { return determinant(in[0]); };
   EXPECT_THAT(failure_text([&] { return grad(slope, {singular})[0]; }),
               HasSubstr("determinant: the matrix is singular"));
-  EXPECT_THAT(failure_text([&] {
-                return solve_triangular(f64({1, 0, 1, 0}, {2, 2}), f64({1, 1}, {2, 1}));
-              }),
-              HasSubstr("solve_triangular: the matrix is singular: element 1 of its diagonal is 0"));
+  EXPECT_THAT(
+      failure_text([&] {
+        return solve_triangular(f64({1, 0, 1, 0}, {2, 2}), f64({1, 1}, {2, 1}));
+      }),
+      HasSubstr("solve_triangular: the matrix is singular: element 1 of its diagonal is 0"));
   EXPECT_THAT(failure_text([&] {
                 return inverse(zeros(device(), {300, 300}, DType::f64));
               }),
@@ -236,19 +242,27 @@ TEST_P(SolveTest, RefusesOtherOperands) {
               HasSubstr("inverse: takes f32 and f64"));
   EXPECT_THAT(thrown_text<DtypeError>([&] { (void)solve(x, cast(x, DType::f32)); }),
               HasSubstr("solve: takes operands of one type: f64[3, 3], f32[3, 3]"));
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)determinant(random({2, 3})); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)determinant(random({2, 3}));
+              }),
               HasSubstr("determinant: needs square matrices: f64[2, 3]"));
   EXPECT_THAT(thrown_text<ShapeError>([&] { (void)slogdet(random({3})); }),
               HasSubstr("slogdet: needs square matrices: f64[3]"));
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)solve(x, random({2, 3})); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)solve(x, random({2, 3}));
+              }),
               HasSubstr("solve: a and b differ in their rows: f64[3, 3], f64[2, 3]"));
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)solve(regular({2, 3, 3}), random({3, 3, 1})); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)solve(regular({2, 3, 3}), random({3, 3, 1}));
+              }),
               HasSubstr("solve: leading axes do not broadcast"));
   EXPECT_THAT(thrown_text<ShapeError>([&] {
                 (void)solve_triangular(x, random({3, 2}), {.left = false});
               }),
               HasSubstr("solve_triangular: a and b differ in their columns"));
-  EXPECT_THAT(thrown_text<ShapeError>([&] { (void)lstsq(x, random({2, 2})); }),
+  EXPECT_THAT(thrown_text<ShapeError>([&] {
+                (void)lstsq(x, random({2, 2}));
+              }),
               HasSubstr("lstsq: a and b differ in their rows"));
 }
 
