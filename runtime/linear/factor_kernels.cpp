@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -108,6 +109,25 @@ std::int64_t zero_pivot(const T* factors, std::int64_t n) {
   return i;
 }
 
+// Swaps rows of x [n, columns] with their pivots, from the first on or from the last.
+template <class T>
+void swap_rows(T* x,
+               std::int64_t step,
+               std::int64_t columns,
+               std::span<const std::int32_t> pivots,
+               bool is_back) {
+  const auto n = static_cast<std::int64_t>(pivots.size());
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t row = is_back ? n - 1 - i : i;
+    const std::int64_t other = pivots[static_cast<std::size_t>(row)] - 1;
+    if (other != row) {
+      std::swap_ranges(x + row * step, x + row * step + columns, x + other * step);
+    }
+  }
+}
+
+// Row by row, the factors of aᵀ = P·L·U are Uᵀ below and on the diagonal, and Lᵀ above it:
+// a⁻¹·b = P·L⁻ᵀ·U⁻ᵀ·b, and a⁻ᵀ·b = U⁻¹·L⁻¹·Pᵀ·b.
 template <class T>
 void run_lu_solve(const HostKernelCall& call) {
   const Shape& shape = call.input_shape(1);
@@ -127,27 +147,37 @@ void run_lu_solve(const HostKernelCall& call) {
           fmt::format("{} is singular: pivot {} is 0", matrix_name(shape, matrix), pivot));
     }
   }
+  std::copy(b.begin(), b.end(), x.begin());
+  const lapack::Triangle of_u{.is_upper = false, .is_transposed = is_transposed};
+  const lapack::Triangle of_l{
+      .is_upper = true, .is_transposed = is_transposed, .has_unit_diagonal = true};
   const std::int64_t parts = (columns + kSolvedColumns - 1) / kSolvedColumns;
   const std::int64_t flops = 2 * n * n * std::min(columns, kSolvedColumns);
   for_matrices(call, sizes.count * parts, flops, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> work;
-    std::vector<blasint> swaps(static_cast<std::size_t>(n));
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t matrix = part / parts;
       const std::int64_t first = part % parts * kSolvedColumns;
       const std::int64_t width = std::min(kSolvedColumns, columns - first);
-      const std::int64_t place = matrix * n * columns + first;
-      work.resize(static_cast<std::size_t>(n * width));
-      copy_transposed(b.data() + place, columns, work.data(), n, n, width);
-      std::copy_n(pivots.begin() + matrix * n, n, swaps.begin());
-      // The factors are those of aᵀ.
-      lapack::getrs(!is_transposed,
-                    static_cast<blasint>(n),
-                    static_cast<blasint>(width),
-                    factors.data() + matrix * n * n,
-                    swaps.data(),
-                    work.data());
-      copy_transposed(work.data(), n, x.data() + place, columns, width, n);
+      T* const to = x.data() + matrix * n * columns + first;
+      const auto solve_by = [&](const lapack::Triangle& triangle) {
+        lapack::trsm(triangle,
+                     static_cast<blasint>(n),
+                     static_cast<blasint>(width),
+                     factors.data() + matrix * n * n,
+                     to,
+                     static_cast<blasint>(columns));
+      };
+      const auto swaps =
+          pivots.subspan(static_cast<std::size_t>(matrix * n), static_cast<std::size_t>(n));
+      if (is_transposed) {
+        swap_rows(to, columns, width, swaps, false);
+        solve_by(of_l);
+        solve_by(of_u);
+      } else {
+        solve_by(of_u);
+        solve_by(of_l);
+        swap_rows(to, columns, width, swaps, true);
+      }
     }
   });
 }

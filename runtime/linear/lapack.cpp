@@ -20,16 +20,6 @@ extern "C" {
                  const blasint*,                                                             \
                  const blasint*,                                                             \
                  const blasint*);                                                            \
-  void p##getrs_(const char*,                                                                \
-                 const blasint*,                                                             \
-                 const blasint*,                                                             \
-                 const T*,                                                                   \
-                 const blasint*,                                                             \
-                 const blasint*,                                                             \
-                 T*,                                                                         \
-                 const blasint*,                                                             \
-                 blasint*,                                                                   \
-                 std::size_t);                                                               \
   void p##geqrf_(                                                                            \
       const blasint*, const blasint*, T*, const blasint*, T*, T*, const blasint*, blasint*); \
   void p##orgqr_(const blasint*,                                                             \
@@ -85,7 +75,6 @@ struct Routines<float> {
   static constexpr auto kPotrf = spotrf_;
   static constexpr auto kGetrf = sgetrf_;
   static constexpr auto kLaswp = slaswp_;
-  static constexpr auto kGetrs = sgetrs_;
   static constexpr auto kGeqrf = sgeqrf_;
   static constexpr auto kOrgqr = sorgqr_;
   static constexpr auto kSyevd = ssyevd_;
@@ -97,7 +86,6 @@ struct Routines<double> {
   static constexpr auto kPotrf = dpotrf_;
   static constexpr auto kGetrf = dgetrf_;
   static constexpr auto kLaswp = dlaswp_;
-  static constexpr auto kGetrs = dgetrs_;
   static constexpr auto kGeqrf = dgeqrf_;
   static constexpr auto kOrgqr = dorgqr_;
   static constexpr auto kSyevd = dsyevd_;
@@ -163,15 +151,6 @@ void laswp(
     blasint columns, T* a, blasint step, blasint first, blasint last, const blasint* pivots) {
   const blasint next = 1;
   Routines<T>::kLaswp(&columns, a, &step, &first, &last, pivots, &next);
-}
-
-template <class T>
-void getrs(
-    bool is_transposed, blasint n, blasint columns, const T* a, const blasint* pivots, T* b) {
-  const blasint step = step_of(n);
-  blasint info = 0;
-  Routines<T>::kGetrs(
-      is_transposed ? "T" : "N", &n, &columns, a, &step, pivots, b, &step, &info, 1);
 }
 
 template <class T>
@@ -285,7 +264,6 @@ void trsm(Triangle triangle, blasint n, blasint columns, const T* a, T* b, blasi
   template blasint potrf<T>(blasint, T*, blasint);                                    \
   template blasint getrf<T>(blasint, blasint, T*, blasint, blasint*);                 \
   template void laswp<T>(blasint, T*, blasint, blasint, blasint, const blasint*);     \
-  template void getrs<T>(bool, blasint, blasint, const T*, const blasint*, T*);       \
   template void geqrf<T>(blasint, blasint, T*, T*, std::vector<T>&);                  \
   template void orgqr<T>(blasint, blasint, blasint, T*, const T*, std::vector<T>&);   \
   template blasint syevd<T>(blasint, T*, T*, std::vector<T>&);                        \

@@ -26,9 +26,6 @@ template <class T>
 /// Swaps rows first to last (from 1) of these columns with their pivots.
 template <class T>
 void laswp(blasint columns, T* a, blasint step, blasint first, blasint last, const blasint* pivots);
-/// Solves a·x = b, or aᵀ·x = b, in place of b [n, columns], by the factors of getrf.
-template <class T>
-void getrs(bool is_transposed, blasint n, blasint columns, const T* a, const blasint* pivots, T* b);
 /// Reflectors and R of a [rows, columns].
 template <class T>
 void geqrf(blasint rows, blasint columns, T* a, T* tau, std::vector<T>& work);
