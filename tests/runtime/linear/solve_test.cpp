@@ -78,6 +78,26 @@ TEST_P(SolveTest, SolveFitsTheEquations) {
   expect_close(matmul(a, solve(a, b)), b, 257, "solve of many columns");
 }
 
+TEST_P(SolveTest, PivotsAreSwappedInTheirOrder) {
+  for (const DType dtype : kReals) {
+    for (const std::int64_t n : {3, 65, 300}) {
+      // The largest element of each column lies a row below the diagonal, in a cycle.
+      const Tensor a = roll(regular({n, n}, dtype), 1, 0);
+      const Tensor b = random({n, 5}, dtype, 2);
+      expect_close(matmul(a, solve(a, b)), b, n, "solve");
+      expect_close(matmul(inverse(a), a), eye(device(), n, {}, dtype), n, "inverse");
+      // The gradient of sum(b·a⁻¹·c) with respect to c is a⁻ᵀ·b: the transposed system.
+      const auto product = [&](const Tensors& in) { return sum(b * solve(a, in[0])); };
+      const Tensor slope = grad(product, {b})[0];
+      expect_close(matmul(transpose(a), slope), b, n, "the transposed system");
+    }
+  }
+  // A cycle of four is odd.
+  const Tensor cycle = roll(eye(device(), 4, {}, DType::f64), 1, 0);
+  EXPECT_EQ(determinant(cycle).item(), -1);
+  EXPECT_EQ(slogdet(cycle).sign.item(), -1);
+}
+
 TEST_P(SolveTest, SolveTakesVectorsAndBroadcasts) {
   const Tensor a = regular({2, 1, 3, 3});
   const Tensor b = random({4, 3, 2}, DType::f64, 2);
