@@ -2,7 +2,7 @@
 // size 2: real part, imaginary part. Options name axes of complex numbers, so -1 is the axis in
 // front of it.
 //
-// Dtypes of all: f32 and f64; 16-bit types are refused: cast first. Gradients of any order.
+// Dtypes, unless stated: f32 and f64; 16-bit types are refused: cast first. Gradients of any order.
 // Errors of all: ShapeError, DtypeError, ArgumentError now.
 // Threads: any. Devices cpu, reference and sim queue the op. For vulkan and cuda devices the call,
 // and its gradient, copy the operands to the host and wait. The wait ends at the limits of the
@@ -62,7 +62,7 @@ struct Fourier2dOptions {
 /// The inverse of fftshift.
 [[nodiscard]] Tensor ifftshift(Arg x, int axis);
 /// The frequencies of fft's numbers, in cycles per unit of `spacing`: [n].
-/// Errors: ArgumentError if count is below 1 or spacing is 0.
+/// Dtypes: floats. Errors: ArgumentError if count is below 1 or spacing is 0; DtypeError.
 [[nodiscard]] Tensor fftfreq(const Device& device,
                              std::int64_t count,
                              double spacing = 1,
@@ -80,14 +80,14 @@ struct Fourier2dOptions {
 /// The magnitudes of complex numbers; the gradient at 0 is 0. Shapes: x [..., 2] -> [...].
 [[nodiscard]] Tensor complex_abs(Arg x);
 
-struct WindowOptions {
+struct HannOptions {
   bool periodic = true;  ///< For spectra: the first of the next period is left out.
 };
 /// Hann's window, 0.5 - 0.5·cos(2πj/n): [size]. With periodic = false the divisor is n - 1.
-/// Errors: ArgumentError if size is below 1.
+/// Dtypes: floats. Errors: ArgumentError if size is below 1; DtypeError.
 [[nodiscard]] Tensor hann_window(const Device& device,
                                  std::int64_t size,
-                                 WindowOptions options = {},
+                                 HannOptions options = {},
                                  DType dtype = DType::f32,
                                  SourceLoc loc = SourceLoc::current());
 

@@ -44,6 +44,15 @@ Shape require_square(const Arg& x) {
   return shape;
 }
 
+void require_float_type(std::string_view op, DType dtype, SourceLoc loc) {
+  if (!is_float(dtype)) {
+    throw_error(Error{.code = ErrorCode::dtype_mismatch,
+                      .text = fmt::format("{}: {} is no type of floats", op, name(dtype)),
+                      .op = std::string(op),
+                      .location = loc});
+  }
+}
+
 LinearPair broadcast_batches(const Arg& a, const Tensor& b, const Arg& named_b) {
   const At at(a.location());
   const Shape left = a.tensor().shape();

@@ -17,6 +17,9 @@ namespace hearth::detail {
 /// Requires matrices [..., n, n] of f32 or f64.
 [[nodiscard]] Shape require_square(const Arg& x);
 
+/// Requires a type of floats for the op's made numbers. Errors: DtypeError.
+void require_float_type(std::string_view op, DType dtype, SourceLoc loc);
+
 /// Two operands whose leading axes have been broadcast.
 struct LinearPair {
   Tensor a;

@@ -153,6 +153,7 @@ Tensor frequencies(std::string_view op,
                       .op = std::string(op),
                       .location = loc});
   }
+  detail::require_float_type(op, dtype, loc);
   const std::int64_t half = count / 2;
   const bool is_real = op == "rfftfreq";
   std::vector<double> values;

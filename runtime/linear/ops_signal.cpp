@@ -170,13 +170,14 @@ Tensor complex_abs(Arg x) {
 }
 
 Tensor hann_window(
-    const Device& device, std::int64_t size, WindowOptions options, DType dtype, SourceLoc loc) {
+    const Device& device, std::int64_t size, HannOptions options, DType dtype, SourceLoc loc) {
   if (size < 1) {
     throw_error(Error{.code = ErrorCode::invalid_argument,
                       .text = fmt::format("hann_window: size {} is below 1", size),
                       .op = "hann_window",
                       .location = loc});
   }
+  detail::require_float_type("hann_window", dtype, loc);
   const auto period = static_cast<double>(options.periodic ? size : size - 1);
   std::vector<double> values;
   for (std::int64_t i = 0; i < size; ++i) {

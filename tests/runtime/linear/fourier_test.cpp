@@ -251,6 +251,9 @@ TEST_P(FourierTest, RefusesOtherOperands) {
               }),
               HasSubstr("istft: needs spectra [..., 3, frames, 2]"));
   EXPECT_THROW((void)hann_window(device(), 0), ArgumentError);
+  EXPECT_THAT(thrown_text<DtypeError>([&] { (void)hann_window(device(), 4, {}, DType::i32); }),
+              HasSubstr("hann_window: i32 is no type of floats"));
+  EXPECT_THROW((void)fftfreq(device(), 4, 1, DType::u8), DtypeError);
 }
 
 HEARTH_ON_COMPOSED_DEVICES(FourierTest);
