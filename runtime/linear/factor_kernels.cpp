@@ -92,7 +92,7 @@ const HostOp& lu_op() {
     config.host = [](const HostKernelCall& call) {
       for_real_type(call, [&](auto zero) { run_lu<decltype(zero)>(call); });
     };
-    return HostOp(std::move(config));
+    return HostOp(config);
   }();
   return kOp;
 }
@@ -216,7 +216,7 @@ const HostOp& lu_solve_op() {
       for_real_type(call, [&](auto zero) { run_lu_solve<decltype(zero)>(call); });
     };
     config.vjp = lu_solve_gradients;
-    return HostOp(std::move(config));
+    return HostOp(config);
   }();
   return kOp;
 }
@@ -306,7 +306,7 @@ const HostOp& determinant_op() {
       return inverse_gradient(
           call, mul(at(call.gradient), at(call.outputs[0])), SolveCaller::determinant);
     };
-    return HostOp(std::move(config));
+    return HostOp(config);
   }();
   return kOp;
 }
@@ -322,7 +322,7 @@ const HostOp& log_determinant_op() {
       const Tensor of_log = squeeze(at(slice(at(call.gradient), -1, {.start = 1, .stop = 2})), -1);
       return inverse_gradient(call, of_log, SolveCaller::slogdet);
     };
-    return HostOp(std::move(config));
+    return HostOp(config);
   }();
   return kOp;
 }
@@ -394,7 +394,7 @@ const HostOp& cholesky_op() {
       for_real_type(call, [&](auto zero) { run_cholesky<decltype(zero)>(call); });
     };
     config.vjp = cholesky_gradient;
-    return HostOp(std::move(config));
+    return HostOp(config);
   }();
   return kOp;
 }
@@ -474,7 +474,7 @@ const HostOp& triangular_op() {
       for_real_type(call, [&](auto zero) { run_triangular<decltype(zero)>(call); });
     };
     config.vjp = triangular_gradients;
-    return HostOp(std::move(config));
+    return HostOp(config);
   }();
   return kOp;
 }

@@ -409,7 +409,7 @@ HostOp fourier_op(const char* name, FourierForm form, FourierVjp vjp) {
   config.vjp = [vjp](const CustomGradient& call) {
     return std::vector<Tensor>{vjp(call, At(SourceLoc()))};
   };
-  return HostOp(std::move(config));
+  return HostOp(config);
 }
 
 // The adjoint of a transform is the one of the other sign. The adjoint of half of one counts each

@@ -91,6 +91,7 @@ struct PassCall {
     constexpr auto kSize = static_cast<std::size_t>(kRadix);
     if (after == 1) {
       for (std::int64_t k = 0; k < before; ++k) {
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the butterfly writes it
         std::array<Complex<V>, kSize> out;
         butterfly(x + k * kRadix, 1, out.data());
         for (std::int64_t r = 0; r < kRadix; ++r) {
@@ -103,6 +104,7 @@ struct PassCall {
       const Complex<V>* const from = x + k * kRadix * after;
       Complex<V>* const to = y + k * after;
       for (std::int64_t i = 0; i < after; ++i) {
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): the butterfly writes it
         std::array<Complex<V>, kSize> out;
         butterfly(from + i, after, out.data());
         to[i] = out[0];
@@ -184,8 +186,10 @@ struct Radix5 {
 template <class V, class T>
 void run_odd_radix(const PassCall<V, T>& call, std::int64_t radix, const Complex<T>* turns) {
   const std::int64_t half = (radix - 1) / 2;
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init): written before they are read
   std::array<Complex<V>, kMostRadix / 2> sum_of;
   std::array<Complex<V>, kMostRadix / 2> side_of;
+  // NOLINTEND(cppcoreguidelines-pro-type-member-init)
   Complex<V>* const sums = sum_of.data();
   Complex<V>* const sides = side_of.data();
   for (std::int64_t k = 0; k < call.before; ++k) {

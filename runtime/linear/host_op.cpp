@@ -92,7 +92,7 @@ std::string matrix_name(const Shape& shape, std::int64_t number) {
   return fmt::format("matrix [{}]", place);
 }
 
-HostOp::HostOp(CustomKernelConfig config)
+HostOp::HostOp(const CustomKernelConfig& config)
     : kernel_(config), rule_(config.rule), has_vjp_(static_cast<bool>(config.vjp)) {
   code_.name = config.name;
   code_.inputs = config.inputs;
@@ -167,6 +167,7 @@ std::vector<Tensor> HostOp::through_host(std::span<const Tensor> inputs,
     elements.push_back({form, std::make_shared<std::vector<std::byte>>(size)});
   }
   std::vector<HostKernelCall::Operand> operands;
+  operands.reserve(elements.size());
   for (const HostElements& each : elements) {
     operands.push_back(each.operand());
   }

@@ -23,7 +23,7 @@ class HostOp final {
  public:
   /// Takes a name, inputs, outputs, numbers, a rule and a host function. With a vjp there is one
   /// output. Callers check the operands, so the rule accepts whatever they pass.
-  explicit HostOp(CustomKernelConfig config);
+  explicit HostOp(const CustomKernelConfig& config);
 
   /// Runs the op. Without a vjp, the results are constants for all open grad calls.
   ///

@@ -8,7 +8,7 @@
 
 // Debian's OpenBLAS has LAPACK's Fortran functions, without the header that declares them. A
 // character is followed, behind all arguments, by its length.
-// NOLINTBEGIN(readability-identifier-naming): their names
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses): their names; types
 extern "C" {
 #define HEARTH_LAPACK(T, p)                                                                  \
   void p##potrf_(const char*, const blasint*, T*, const blasint*, blasint*, std::size_t);    \
@@ -63,7 +63,7 @@ HEARTH_LAPACK(float, s)
 HEARTH_LAPACK(double, d)
 #undef HEARTH_LAPACK
 }
-// NOLINTEND(readability-identifier-naming)
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)
 
 namespace hearth::detail::lapack {
 namespace {
@@ -260,6 +260,7 @@ void trsm(Triangle triangle, blasint n, blasint columns, const T* a, T* b, blasi
                      step);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types
 #define HEARTH_OF_BOTH(T)                                                             \
   template blasint potrf<T>(blasint, T*, blasint);                                    \
   template blasint getrf<T>(blasint, blasint, T*, blasint, blasint*);                 \
@@ -272,5 +273,6 @@ void trsm(Triangle triangle, blasint n, blasint columns, const T* a, T* b, blasi
 HEARTH_OF_BOTH(float)
 HEARTH_OF_BOTH(double)
 #undef HEARTH_OF_BOTH
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace hearth::detail::lapack

@@ -45,7 +45,7 @@ Tensor guarded_quotient(const Tensor& a, const Tensor& b, const At& at) {
 // A host op of x that packs its results. `run` is called with the call and a zero of its type.
 template <class Run, class Vjp>
 HostOp decomposition(const char* name,
-                     std::function<std::int64_t(const MatrixSizes& sizes)> packed_size,
+                     const std::function<std::int64_t(const MatrixSizes& sizes)>& packed_size,
                      Run run,
                      Vjp vjp) {
   CustomKernelConfig config{.name = name, .inputs = {{"x"}}};
@@ -57,7 +57,7 @@ HostOp decomposition(const char* name,
     detail::for_real_type(call, [&](auto zero) { run(call, zero); });
   };
   config.vjp = vjp;
-  return HostOp(std::move(config));
+  return HostOp(config);
 }
 
 template <class Fn>
