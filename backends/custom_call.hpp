@@ -60,7 +60,8 @@ class CustomNumbers final {
 }
 
 /// Runs the program's function.
-/// Errors: unsupported; kernel_failed with the message of what the function throws.
+/// Errors: unsupported; kernel_failed with the message of what the function throws. A kernel of the
+/// library throws kernel_failed itself, under the name of an op: that error stays as it is.
 [[nodiscard]] inline Status run_custom(const KernelCall& call,
                                        HostKernelCall::Cores cores,
                                        std::string_view device) {
@@ -84,6 +85,11 @@ class CustomNumbers final {
     code.host(HostKernelCall(code, std::span(operands).first(count), numbers.all(), cores));
     return {};
   } catch (const Exception& thrown) {
+    if (thrown.error().code == ErrorCode::kernel_failed && !thrown.error().op.empty()) {
+      Error error = thrown.error();
+      error.device = std::string(device);
+      return error;
+    }
     what = thrown.error().text;
   } catch (const std::exception& thrown) {
     what = thrown.what();

@@ -28,6 +28,7 @@
 #include <hearth/runtime/device.hpp>
 #include <hearth/runtime/distance_ops.hpp>
 #include <hearth/runtime/explanation.hpp>
+#include <hearth/runtime/fourier_ops.hpp>
 #include <hearth/runtime/freeze_tensor.hpp>
 #include <hearth/runtime/fusion.hpp>
 #include <hearth/runtime/generator.hpp>
@@ -36,6 +37,7 @@
 #include <hearth/runtime/item_value.hpp>
 #include <hearth/runtime/layer_label.hpp>
 #include <hearth/runtime/lent_region.hpp>
+#include <hearth/runtime/linalg_ops.hpp>
 #include <hearth/runtime/loss_sum.hpp>
 #include <hearth/runtime/losses.hpp>
 #include <hearth/runtime/math_ops.hpp>

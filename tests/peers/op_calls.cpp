@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <hearth/runtime/autodiff.hpp>
+#include <hearth/runtime/fourier_ops.hpp>
+#include <hearth/runtime/linalg_ops.hpp>
 #include <hearth/runtime/ops.hpp>
 #include <hearth/runtime/runtime.hpp>
 
@@ -373,6 +375,62 @@ void add_norms_and_losses(std::map<std::string, Op>& ops) {
       one([](const Call& in) { return smooth_l1_loss(in(0), in(1), in.arg<double>("beta")); });
 }
 
+// Symmetric matrices, and squares of vectors, whose signs differ between libraries.
+void add_linear(std::map<std::string, Op>& ops) {
+  using hearth::FourierNorm;
+  ops["cholesky"] = map_of(hearth::cholesky);
+  ops["inverse"] = map_of(hearth::inverse);
+  ops["determinant"] = map_of(hearth::determinant);
+  ops["solve"] = pair_of(hearth::solve);
+  ops["lstsq"] = pair_of(hearth::lstsq);
+  ops["slogdet"] = [](const Call& in) {
+    const auto [sign, log_magnitude] = hearth::slogdet(in(0));
+    return Tensors{sign, log_magnitude};
+  };
+  ops["solve_triangular"] = one([](const Call& in) {
+    return solve_triangular(in(0),
+                            in(1),
+                            {.upper = in.arg<bool>("upper"),
+                             .left = in.arg<bool>("left"),
+                             .unit_diagonal = in.arg<bool>("unit")});
+  });
+  ops["qr"] = [](const Call& in) {
+    const auto [q, r] = hearth::qr(in(0));
+    return Tensors{q, r};
+  };
+  ops["eigh"] = [](const Call& in) {
+    const Tensor x = in.tensor(0);
+    const auto [values, vectors] = hearth::eigh(x + transpose(x));
+    return Tensors{values, square(vectors)};
+  };
+  ops["svd"] = [](const Call& in) {
+    const auto [u, values, vt] = hearth::svd(in(0));
+    return Tensors{square(u), values, square(vt)};
+  };
+  const auto options = [](const Call& in) {
+    hearth::FourierOptions given{.axis = in.axis()};
+    if (in.has("length")) {
+      given.length = in.arg<std::int64_t>("length");
+    }
+    const auto norm = in.arg<std::string>("norm");
+    given.norm = norm == "ortho"     ? FourierNorm::ortho
+                 : norm == "forward" ? FourierNorm::forward
+                                     : FourierNorm::backward;
+    return given;
+  };
+  ops["fft"] = one([options](const Call& in) { return fft(in(0), options(in)); });
+  ops["ifft"] = one([options](const Call& in) { return ifft(in(0), options(in)); });
+  ops["rfft"] = one([options](const Call& in) { return rfft(in(0), options(in)); });
+  ops["irfft"] = one([options](const Call& in) { return irfft(in(0), options(in)); });
+  ops["stft"] = one([](const Call& in) {
+    return stft(in(0),
+                in(1),
+                {.size = in.arg<std::int64_t>("size"),
+                 .hop = in.arg<std::int64_t>("hop"),
+                 .center = in.arg<bool>("center")});
+  });
+}
+
 void add_creations(std::map<std::string, Op>& ops, const hearth::Device& device) {
   ops["arange"] = one([device](const Call& in) {
     return hearth::arange(device,
@@ -470,6 +528,7 @@ int main(int argc, char** argv) {
   add_reductions(ops);
   add_contractions(ops);
   add_norms_and_losses(ops);
+  add_linear(ops);
   add_creations(ops, device);
   std::ifstream calls(argv[1]);
   std::ofstream results(argv[2]);

@@ -597,6 +597,129 @@ def add_norms_and_losses():
        lambda x, t, w, args: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), 2)
 
 
+def batch_of(d):
+    return [[], [2], [3, 1]][d.integer(0, 2)]
+
+
+def regular(d, shape):
+    """Square matrices away from singular ones."""
+    x = d.tensor(d.one_of(FLOATS), shape, -1, 1)
+    return x + 3 * torch.eye(shape[-1], dtype=x.dtype)
+
+
+def draw_positive(d):
+    n = d.integer(1, 6)
+    x = d.tensor(d.one_of(FLOATS), batch_of(d) + [n, n], -1, 1)
+    return [x @ x.transpose(-1, -2) + torch.eye(n, dtype=x.dtype)], {}
+
+
+def draw_regular(d):
+    n = d.integer(1, 6)
+    return [regular(d, batch_of(d) + [n, n])], {}
+
+
+def draw_system(d):
+    n = d.integer(1, 6)
+    a = regular(d, batch_of(d) + [n, n])
+    kind = NAMES[a.dtype]
+    # torch 1.13 has no gradient of one vector for several matrices
+    return [a, d.tensor(kind, [n] if a.dim() == 2 and d.flag() else [n, d.integer(1, 3)])], {}
+
+
+def draw_triangle(d):
+    n = d.integer(1, 6)
+    a = regular(d, batch_of(d) + [n, n])
+    args = {"upper": d.flag(), "left": d.flag(), "unit": d.flag()}
+    return [a, d.tensor(NAMES[a.dtype], [n, 2] if args["left"] else [2, n])], args
+
+
+def apart(d, shape):
+    """Matrices with singular values apart from one another, of independent columns and rows."""
+    x = d.tensor(d.one_of(FLOATS), shape, -0.4, 0.4)
+    count = min(shape[-2:])
+    x[..., range(count), range(count)] += 2 * torch.arange(1, count + 1, dtype=x.dtype)
+    return x
+
+
+def draw_apart(d):
+    return [apart(d, batch_of(d) + [d.integer(1, 5), d.integer(1, 5)])], {}
+
+
+def draw_apart_square(d):
+    n = d.integer(1, 5)
+    return [apart(d, batch_of(d) + [n, n])], {}
+
+
+def draw_least_squares(d):
+    m = d.integer(3, 6)
+    a = apart(d, [m, d.integer(1, 3)])
+    return [a, d.tensor(NAMES[a.dtype], [m, 2])], {}
+
+
+def run_svd(x, args):
+    u, values, vt = torch.linalg.svd(x, full_matrices=False)
+    return u.square(), values, vt.square()
+
+
+def run_eigh(x, args):
+    values, vectors = torch.linalg.eigh(x + x.transpose(-1, -2))
+    return values, vectors.square()
+
+
+def run_least_squares(a, b, args):
+    return torch.linalg.pinv(a) @ b
+
+
+def draw_fourier(d, is_complex, is_real_result=False):
+    shape = [d.integer(1, 7) for _ in range(d.integer(1, 3))]
+    args = {"axis": d.axis(len(shape)), "norm": d.one_of(["backward", "ortho", "forward"])}
+    if is_real_result or d.flag():
+        args["length"] = d.integer(1, 9)
+    return [d.tensor(d.one_of(FLOATS), shape + ([2] if is_complex else []))], args
+
+
+def fourier(name, reads_complex, gives_complex):
+    function = getattr(torch.fft, name)
+
+    def run(x, args):
+        y = function(torch.view_as_complex(x.contiguous()) if reads_complex else x, args.get("length"), args["axis"],
+                     args["norm"])
+        return torch.view_as_real(y) if gives_complex else y
+    op(name, lambda d: draw_fourier(d, reads_complex, name == "irfft"), run)
+
+
+def draw_stft(d):
+    size = d.integer(2, 9)
+    dtype = d.one_of(FLOATS)
+    return [d.tensor(dtype, [2, d.integer(12, 30)]), d.tensor(dtype, [size], 0.1, 1)], \
+        {"size": size, "hop": d.integer(1, 6), "center": d.flag()}
+
+
+def run_stft(x, window, args):
+    return torch.view_as_real(torch.stft(x, args["size"], args["hop"], window=window, center=args["center"],
+                                         return_complex=True))
+
+
+def add_linear():
+    op("cholesky", draw_positive, lambda x, args: torch.linalg.cholesky(x))
+    op("inverse", draw_regular, lambda x, args: torch.linalg.inv(x))
+    op("determinant", draw_regular, lambda x, args: torch.linalg.det(x))
+    op("slogdet", draw_regular, lambda x, args: tuple(torch.linalg.slogdet(x)))
+    op("solve", draw_system, lambda a, b, args: torch.linalg.solve(a, b))
+    op("solve_triangular", draw_triangle,
+       lambda a, b, args: torch.linalg.solve_triangular(a, b, upper=args["upper"], left=args["left"],
+                                                        unitriangular=args["unit"]))
+    op("qr", draw_apart, lambda x, args: tuple(torch.linalg.qr(x)))
+    op("eigh", draw_apart_square, run_eigh)
+    op("svd", draw_apart, run_svd)
+    op("lstsq", draw_least_squares, run_least_squares)
+    fourier("fft", True, True)
+    fourier("ifft", True, True)
+    fourier("rfft", False, True)
+    fourier("irfft", True, False)
+    op("stft", draw_stft, run_stft)
+
+
 def add_creations():
     op("arange", lambda d: ([], {"start": d.integer(-3, 3), "stop": d.integer(4, 9), "step": d.integer(1, 3),
                                  "dtype": d.one_of(NUMBERS[:4] + ["i8"])}),
@@ -612,7 +735,7 @@ def add_creations():
 
 def fill_table():
     for add in (add_unary, add_binary, add_views, add_indexing, add_reductions, add_contractions, add_norms_and_losses,
-                add_creations):
+                add_linear, add_creations):
         add()
 
 

@@ -263,6 +263,8 @@ std::vector<DeclaredFunction> functions_in(std::string_view header) {
     }
     const bool gives_tensors = text.starts_with("Tensor ") || text.starts_with("TopK ") ||
                                text.starts_with("UniqueValues ") ||
+                               text.starts_with("SignAndLog ") || text.starts_with("Qr ") ||
+                               text.starts_with("Eigh ") || text.starts_with("Svd ") ||
                                text.starts_with("std::vector<Tensor> ");
     const std::size_t open = text.find('(');
     if (!gives_tensors || is_detail || open == std::string::npos ||

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include <hearth/runtime/distance_ops.hpp>
+#include <hearth/runtime/fourier_ops.hpp>
+#include <hearth/runtime/linalg_ops.hpp>
 #include <hearth/runtime/matrix_ops.hpp>
 #include <hearth/runtime/metric_losses.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -31,6 +33,16 @@ const Tensor& OpInputs::kept(const std::string& what, DType type, const Shape& s
 
 Tensor OpInputs::x(const Shape& shape) {
   const Tensor& tensor = kept("x", dtype, shape);
+  return factor ? tensor * *factor : tensor;
+}
+
+Tensor OpInputs::positive() {
+  const Tensor& any = kept("x", dtype, {3, 3});
+  Tensor& tensor = made_["positive"];
+  if (!tensor.is_valid()) {
+    tensor = any + eye(device, 3, {}, dtype) * 2;
+    tensor.device().sync();
+  }
   return factor ? tensor * *factor : tensor;
 }
 
@@ -362,6 +374,63 @@ const std::vector<OpExample>& op_examples() {
       {"roi_align",
        [](In& in) {
          return roi_align(in.x(kImage), in.x({2, 5}));
+       }},
+      // linear algebra
+      {"cholesky", [](In& in) { return cholesky(in.positive()); }},
+      {"solve", [](In& in) { return solve(in.positive(), in.x({3})); }},
+      {"solve_triangular",
+       [](In& in) {
+         return solve_triangular(in.positive(), in.x({3, 2}));
+       }},
+      {"inverse", [](In& in) { return inverse(in.positive()); }},
+      {"determinant", [](In& in) { return determinant(in.positive()); }},
+      {"slogdet", [](In& in) { return slogdet(in.positive()).log_magnitude; }},
+      {"qr", [](In& in) { return qr(in.positive()).q; }},
+      {"eigh", [](In& in) { return eigh(in.positive()).values; }},
+      {"svd", [](In& in) { return svd(in.positive()).values; }},
+      {"lstsq",
+       [](In& in) {
+         return lstsq(in.positive(), in.x({3, 2}));
+       }},
+      // Fourier transforms
+      {"fft",
+       [](In& in) {
+         return fft(in.x({3, 2}));
+       }},
+      {"ifft",
+       [](In& in) {
+         return ifft(in.x({3, 2}));
+       }},
+      {"rfft", [](In& in) { return rfft(in.x({4})); }},
+      {"irfft",
+       [](In& in) {
+         return irfft(in.x({3, 2}));
+       }},
+      {"fft2",
+       [](In& in) {
+         return fft2(in.x({2, 3, 2}));
+       }},
+      {"ifft2",
+       [](In& in) {
+         return ifft2(in.x({2, 3, 2}));
+       }},
+      {"fftshift", [](In& in) { return fftshift(in.x(), 0); }},
+      {"ifftshift", [](In& in) { return ifftshift(in.x(), 0); }},
+      {"fftfreq", [](In& in) { return fftfreq(in.device, 4, 1, in.dtype); }},
+      {"rfftfreq", [](In& in) { return rfftfreq(in.device, 4, 1, in.dtype); }},
+      {"complex_mul",
+       [](In& in) {
+         return complex_mul(in.x({3, 2}), in.x({3, 2}));
+       }},
+      {"complex_abs",
+       [](In& in) {
+         return complex_abs(in.x({3, 2}));
+       }},
+      {"hann_window", [](In& in) { return hann_window(in.device, 4, {}, in.dtype); }},
+      {"stft", [](In& in) { return stft(in.x({9}), in.x({4}), {.size = 4}); }},
+      {"istft",
+       [](In& in) {
+         return istft(in.x({3, 4, 2}), in.x({4}), {.size = 4});
        }},
       // rows and losses
       {"softmax", [](In& in) { return softmax(in.x()); }},

@@ -23,6 +23,8 @@ class OpInputs final {
   /// Positive values of the type. With a factor they are multiplied by it, so that they are
   /// tracked.
   [[nodiscard]] Tensor x(const Shape& shape = {2, 3});
+  /// A matrix [3, 3] whose lower triangle is that of a positive definite one.
+  [[nodiscard]] Tensor positive();
   [[nodiscard]] Tensor condition(const Shape& shape = {2, 3});
   /// i64: 0, 1, 0, 1, ...
   [[nodiscard]] Tensor index(const Shape& shape);

@@ -23,6 +23,8 @@ inline constexpr std::array kOpSections{
     OpSection{"resampling", "runtime/resample_ops.hpp"},
     OpSection{"selection and order", "runtime/selection_ops.hpp"},
     OpSection{"matrices and grids", "runtime/matrix_ops.hpp"},
+    OpSection{"linear algebra", "runtime/linalg_ops.hpp"},
+    OpSection{"Fourier transforms", "runtime/fourier_ops.hpp"},
     OpSection{"norms and distances", "runtime/distance_ops.hpp"},
     OpSection{"vision", "runtime/vision_ops.hpp"},
     OpSection{"losses", "runtime/losses.hpp"},

@@ -20,6 +20,7 @@ namespace hearth::testing {
 
 class ComposedTest : public ::testing::TestWithParam<const char*> {
  protected:
+  [[nodiscard]] const Runtime& runtime() const { return runtime_; }
   [[nodiscard]] Device device() const { return runtime_.device(GetParam()); }
 
   [[nodiscard]] Tensor f64(const std::vector<double>& values, const Shape& shape) const {

@@ -2,6 +2,8 @@
 // operands are cast. There is one mistake for each public op; tests/repo compares them with the
 // header.
 #include <hearth/runtime/distance_ops.hpp>
+#include <hearth/runtime/fourier_ops.hpp>
+#include <hearth/runtime/linalg_ops.hpp>
 #include <hearth/runtime/matrix_ops.hpp>
 #include <hearth/runtime/metric_losses.hpp>
 #include <hearth/runtime/ops.hpp>
@@ -173,6 +175,22 @@ TEST_F(OpNamesTest, OpsOfOneTensorNameThemselves) {
       {"meshgrid", [&] { (void)meshgrid({no}); }},
       {"vector_norm", [&] { (void)vector_norm(no); }},
       {"normalize", [&] { (void)normalize(no); }},
+      {"cholesky", [&] { (void)cholesky(no); }},
+      {"inverse", [&] { (void)inverse(no); }},
+      {"determinant", [&] { (void)determinant(no); }},
+      {"slogdet", [&] { (void)slogdet(no); }},
+      {"qr", [&] { (void)qr(no); }},
+      {"eigh", [&] { (void)eigh(no); }},
+      {"svd", [&] { (void)svd(no); }},
+      {"fft", [&] { (void)fft(no); }},
+      {"ifft", [&] { (void)ifft(no); }},
+      {"rfft", [&] { (void)rfft(no); }},
+      {"irfft", [&] { (void)irfft(no); }},
+      {"fft2", [&] { (void)fft2(no); }},
+      {"ifft2", [&] { (void)ifft2(no); }},
+      {"fftshift", [&] { (void)fftshift(no, 0); }},
+      {"ifftshift", [&] { (void)ifftshift(no, 0); }},
+      {"complex_abs", [&] { (void)complex_abs(no); }},
   });
 }
 
@@ -221,6 +239,12 @@ TEST_F(OpNamesTest, OpsOfSeveralTensorsNameThemselves) {
       {"bucketize", [&] { (void)bucketize(x, no); }},
       {"outer", [&] { (void)outer(no, x); }},
       {"kron", [&] { (void)kron(x, no); }},
+      {"solve", [&] { (void)solve(no, x); }},
+      {"solve_triangular", [&] { (void)solve_triangular(no, x); }},
+      {"lstsq", [&] { (void)lstsq(no, x); }},
+      {"complex_mul", [&] { (void)complex_mul(no, x); }},
+      {"stft", [&] { (void)stft(no, x, {}); }},
+      {"istft", [&] { (void)istft(no, x, {}); }},
       {"cosine_similarity", [&] { (void)cosine_similarity(x, no); }},
       {"cdist", [&] { (void)cdist(x, no); }},
       {"box_iou", [&] { (void)box_iou(x, no); }},
