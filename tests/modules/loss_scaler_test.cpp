@@ -390,7 +390,7 @@ TEST(MixedPrecision, RefusesOtherTypesAndScales) {
 
 TEST(MixedPrecision, HasWords) {
   EXPECT_EQ(describe(Precision{}), "f32");
-  EXPECT_EQ(describe(Precision{.compute = DType::f16})), "f16, loss scale from 65536");
+  EXPECT_EQ(describe(Precision{.compute = DType::f16}), "f16, loss scale from 65536");
   EXPECT_EQ(
       describe(Precision{
           .compute = DType::f16, .loss_scaling = LossScaling::fixed(8), .gradients = DType::bf16}),
