@@ -39,7 +39,7 @@ LossScaler::LossScaler(const Precision& precision, const Device& device, SourceL
     : precision_(precision),
       scaling_(precision.scaling()),
       rule_({.name = "loss_scale", .state_count = 2, .scalar_count = 3}, moved_scale, loc) {
-  precision.require_sound("LossScaler", loc);
+  detail::require_sound(precision, "LossScaler", loc);
   const WeightScope weights(device);
   scale_ = full(device, {}, scaling_ ? scaling_->initial : 1.0, DType::f32, loc);
   good_steps_ = zeros(device, {}, DType::f32, loc);

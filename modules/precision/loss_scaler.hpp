@@ -42,7 +42,7 @@ class LossScaler final {
  public:
   static constexpr std::string_view module_name() noexcept { return "LossScaler"; }
 
-  /// Errors: those of Precision::require_sound().
+  /// Errors: DtypeError for other types; ArgumentError for a scaling out of its bounds.
   LossScaler(const Precision& precision,
              const Device& device,
              SourceLoc loc = SourceLoc::current());

@@ -57,10 +57,10 @@ void require_scaling(std::string_view op, const LossScaling& scaling, SourceLoc 
 
 }  // namespace
 
-void Precision::require_sound(std::string_view op, SourceLoc loc) const {
-  require_type(op, "compute", compute, loc);
-  require_type(op, "gradients", gradients, loc);
-  if (const std::optional<LossScaling> used = scaling()) {
+void detail::require_sound(const Precision& precision, std::string_view op, SourceLoc loc) {
+  require_type(op, "compute", precision.compute, loc);
+  require_type(op, "gradients", precision.gradients, loc);
+  if (const std::optional<LossScaling> used = precision.scaling()) {
     require_scaling(op, *used, loc);
   }
 }

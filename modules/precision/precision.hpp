@@ -54,10 +54,6 @@ struct Precision {
   [[nodiscard]] std::optional<LossScaling> scaling() const {
     return loss_scaling || compute != DType::f16 ? loss_scaling : LossScaling{};
   }
-  /// Checks the settings. `op`: the caller, for the error.
-  ///
-  /// Errors: DtypeError for another type; ArgumentError for a scaling out of its bounds.
-  void require_sound(std::string_view op, SourceLoc loc = SourceLoc::current()) const;
 
   /// The model in the type of the forward pass. Shares all tensors that have it already. Inside of
   /// value_and_grad, gradients flow to the master weights, in their types.
@@ -78,5 +74,13 @@ struct Precision {
 
 /// The precision in words: "f16, loss scale from 65536".
 [[nodiscard]] std::string describe(const Precision& precision);
+
+namespace detail {
+/// Validates the settings.
+///
+/// Errors: in the name of `op`, DtypeError for another type, ArgumentError for a scaling out of its
+/// bounds.
+void require_sound(const Precision& precision, std::string_view op, SourceLoc loc);
+}  // namespace detail
 
 }  // namespace hearth

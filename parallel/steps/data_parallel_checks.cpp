@@ -29,7 +29,7 @@ namespace detail {
 
 void require_sound(const DataParallelOptions& options, SourceLoc where) {
   require_sound(options.clip, "DataParallel", where);
-  options.precision.require_sound("DataParallel", where);
+  require_sound(options.precision, "DataParallel", where);
   if (options.average_decay != 0) {
     const auto make = [&] { return WeightAverage(options.average_decay, where); };
     static_cast<void>(mistakes_named("DataParallel", make));  // rejects an invalid decay

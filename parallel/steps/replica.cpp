@@ -316,7 +316,7 @@ void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& c
   }
   if (!error) {
     try {
-      scale = scaled.read(terms.update_limit, context.stop);
+      scale = scaled.read(terms.update_limit, context);
       if (average_ && !scale.is_skipped) {
         average_->update(model().parameters(), where);
       }

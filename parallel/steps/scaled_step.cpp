@@ -21,11 +21,12 @@ void ScaledStep::join(Gradients& gradients, JointUpdate& joint, SourceLoc where)
   joint.before = std::move(conditional.before);
 }
 
-StepScale ScaledStep::read(std::chrono::nanoseconds limit, const std::stop_token& stop) {
+StepScale ScaledStep::read(std::chrono::nanoseconds limit, const WorkerContext& context) {
   if (scaler_ == nullptr) {
     return {};
   }
-  static_cast<void>(detail::PendingAccess::is_ready_by(numbers_, Deadline::in(limit), stop));
+  static_cast<void>(
+      detail::PendingAccess::is_ready_by(numbers_, Deadline::in(limit), context.stop));
   const std::vector<std::byte> bytes =
       std::move(numbers_).get({.deadline = Deadline::in(std::chrono::nanoseconds::zero())});
   std::array<float, 2> numbers{};

@@ -7,13 +7,13 @@
 
 #include <hearth/modules/loss_scaler.hpp>
 #include <hearth/parallel/data_parallel_report.hpp>
+#include <hearth/parallel/worker.hpp>
 #include <hearth/runtime/base/pending.hpp>
 #include <hearth/runtime/gradients.hpp>
 #include <hearth/runtime/update_group.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <stop_token>
 #include <vector>
 
 namespace hearth {
@@ -30,7 +30,7 @@ class ScaledStep final {
   /// computed before it, so they are there.
   ///
   /// Errors: DeadlineExceeded; DeviceError when the device is lost.
-  [[nodiscard]] StepScale read(std::chrono::nanoseconds limit, const std::stop_token& stop);
+  [[nodiscard]] StepScale read(std::chrono::nanoseconds limit, const WorkerContext& context);
 
  private:
   LossScaler* scaler_;

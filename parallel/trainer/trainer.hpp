@@ -208,7 +208,7 @@ class Trainer<Model, Shard> final {
   /// Checks the options. Adds the Runtime's devices if the program names none.
   static TrainerOptions checked(TrainerOptions options, const Runtime& runtime, SourceLoc where) {
     training::require_sound_metrics(options.metrics, where);
-    options.precision.require_sound("Trainer", where);
+    detail::require_sound(options.precision, "Trainer", where);
     if (options.devices.empty()) {
       options.devices = runtime.devices();
     }
