@@ -138,9 +138,10 @@ class ConditionalUpdate : public ::testing::TestWithParam<const char*> {
     return {.devices = {std::move(device), {.name = "reference:1"}}};
   }
   static bool is_sim() { return std::string(GetParam()) == "sim:0"; }
-  // A Vulkan driver in software is slow for each kernel.
+  // A driver in software is slow for each kernel.
   static std::vector<DType> types() {
-    return std::string(GetParam()) == "vulkan:0"
+    const std::string device = GetParam();
+    return device == "vulkan:0" || device == "cuda:0"
                ? std::vector{DType::f16}
                : std::vector{DType::f32, DType::f16, DType::bf16, DType::f64};
   }
