@@ -144,7 +144,7 @@ RUNTIME = [
     ("an update takes effect without its condition",
      "runtime/ops/update_rules.cpp",
      "where(condition, results[i], inputs[replaced_input(i)])",
-     "where(condition, results[i], results[i])",
+     "where(equal(condition, condition), results[i], inputs[replaced_input(i)])",
      ["conditional_update_test", "precision_test"]),
     ("an update that was called off happens",
      "runtime/device/update_groups.cpp",
