@@ -24,10 +24,15 @@ class AdamSteps {
                       zeros(device_, shape)});
     }
   }
+  /// Makes the steps conditional. The condition holds.
+  void set_condition() { condition_ = ones(device_, {}, DType::boolean); }
   /// Runs one update group and waits for it.
   void step() {
     ++step_;
     UpdateGroup group(device_);
+    if (condition_.is_valid()) {
+      group.when(condition_);
+    }
     for (Trained& each : all_) {
       group.adam(each.parameter,
                  each.gradient,
@@ -48,6 +53,7 @@ class AdamSteps {
 
   Device device_;
   std::vector<Trained> all_;
+  Tensor condition_;  ///< Empty: none.
   std::int64_t step_ = 0;
 };
 

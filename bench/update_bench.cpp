@@ -12,7 +12,7 @@
 namespace hearth {
 namespace {
 
-void BM_Update_AdamW(benchmark::State& state) {
+void run_steps(benchmark::State& state, bool is_conditional) {
   const std::vector<int> all_cores = available_cores();
   const std::int64_t cores = state.range(1);
   if (cores > std::ssize(all_cores)) {
@@ -23,12 +23,28 @@ void BM_Update_AdamW(benchmark::State& state) {
       {.devices = {{.name = "cpu:0", .cores = {all_cores.begin(), all_cores.begin() + cores}}}});
   const Device device = runtime.device("cpu:0");
   bench::AdamSteps steps(device, state.range(0));
+  if (is_conditional) {
+    steps.set_condition();
+  }
   for ([[maybe_unused]] const auto _ : state) {
     steps.step();
   }
   state.SetItemsProcessed(state.iterations() * bench::AdamSteps::kParameters);
 }
+
+void BM_Update_AdamW(benchmark::State& state) {
+  run_steps(state, false);
+}
 BENCHMARK(BM_Update_AdamW)
+    ->ArgNames({"width", "cores"})
+    ->ArgsProduct({{16, 64, 256}, {1, 2}})
+    ->UseRealTime();
+
+// With a condition that holds (UpdateGroup::when).
+void BM_Update_AdamWWhen(benchmark::State& state) {
+  run_steps(state, true);
+}
+BENCHMARK(BM_Update_AdamWWhen)
     ->ArgNames({"width", "cores"})
     ->ArgsProduct({{16, 64, 256}, {1, 2}})
     ->UseRealTime();

@@ -76,7 +76,7 @@ std::string write(const Gpt& model, const hearth::Vocabulary& letters, std::uint
 
 int main(int argc, char** argv) try {
   std::vector<std::string> devices = {"auto"};
-  std::string weights;
+  std::string weights, precision = "f32";
   std::int64_t steps = 0;
   hearth::TrainerOptions options{.epochs = 1,
                                  .optimizer = hearth::AdamW::Config{.learning_rate = 2e-3},
@@ -88,10 +88,14 @@ int main(int argc, char** argv) try {
   app.add_option("--devices", devices, "they share each batch; auto: the best")->delimiter(',');
   app.add_option("--epochs", options.epochs, "times over the text")->check(CLI::Range(1, 1000));
   app.add_option("--steps", steps, "end after N steps; 0: never")->check(CLI::Range(0, 1'000'000));
+  app.add_option("--precision", precision)->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--seed", options.seed, "of all that is drawn")->check(CLI::Range(0, 1'000'000));
   app.add_option("--weights", weights, "a file to begin with; without: at random");
   app.add_option("--folder", options.folder, "for weights, figures and a report; without: none");
   CLI11_PARSE(app, argc, argv);
+  if (precision != "f32") {
+    options.precision.compute = precision == "f16" ? hearth::DType::f16 : hearth::DType::bf16;
+  }
   options.callbacks.push_back({.on_step = [&](const auto& step, hearth::RunControl& control) {
     control.stop = step.step == steps;
   }});

@@ -58,10 +58,17 @@ hearth::OptimizerConfig optimizer_config(const Options& options) {
   return hearth::Adam::Config{.learning_rate = options.learning_rate};
 }
 
+hearth::Precision precision(const Options& options) {
+  return {.compute = options.precision == "f16"    ? hearth::DType::f16
+                     : options.precision == "bf16" ? hearth::DType::bf16
+                                                   : hearth::DType::f32};
+}
+
 /// Converts the command line to the Trainer's options.
 hearth::TrainerOptions trainer_options(const Options& options) {
   return {.epochs = options.epochs,
           .optimizer = optimizer_config(options),
+          .precision = precision(options),
           .seed = options.seed,
           .batch_size = options.batch_size,
           .metrics = {hearth::confusion_metric(10)},

@@ -19,6 +19,7 @@ struct Options {
   std::int64_t batch_size = 64;
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
+  std::string precision = "f32";
   std::uint64_t seed = 1;
   std::string checkpoint = "checkpoints/mnist";
   std::string json;
@@ -53,6 +54,9 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
         const double rate = std::strtod(text.c_str(), nullptr);
         return rate > 0 && rate <= 1e3 ? "" : text + " is not above 0 and at most 1000";
       })
+      ->capture_default_str();
+  app.add_option("--precision", options.precision, "type of the forward pass; weights are f32")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of weights and order")
       ->check([](const std::string& text) {

@@ -52,6 +52,7 @@
 #include <hearth/modules/linear.hpp>
 #include <hearth/modules/lion.hpp>
 #include <hearth/modules/lora.hpp>
+#include <hearth/modules/loss_scaler.hpp>
 #include <hearth/modules/lstm.hpp>
 #include <hearth/modules/metrics.hpp>
 #include <hearth/modules/mode.hpp>
@@ -72,6 +73,7 @@
 #include <hearth/modules/padding.hpp>
 #include <hearth/modules/parameter_group.hpp>
 #include <hearth/modules/pooling.hpp>
+#include <hearth/modules/precision.hpp>
 #include <hearth/modules/radam.hpp>
 #include <hearth/modules/recurrent_weights.hpp>
 #include <hearth/modules/rms_norm.hpp>

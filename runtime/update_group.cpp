@@ -104,17 +104,37 @@ void widen(Tensor& state, DType parameter, SourceLoc loc) {
   }
 }
 
-detail::UpdateTypes types_of(std::span<const Arg> inputs) {
-  return {.parameter = inputs[0].tensor().dtype(), .gradient = inputs[1].tensor().dtype()};
+detail::UpdateTypes types_of(std::span<const Arg> inputs, const Tensor& condition) {
+  return {.parameter = inputs[0].tensor().dtype(),
+          .gradient = inputs[1].tensor().dtype(),
+          .is_conditional = condition.is_valid()};
 }
 
-// Runs one update; `replaced` are the tensors that get the results, in order.
+// The condition as a bool of shape []. A comparison with NaN is false.
+Tensor as_condition(const Tensor& given, SourceLoc loc) {
+  const Tensor one = reshape(Arg(given, loc), {});
+  if (given.dtype() == DType::boolean) {
+    return one;
+  }
+  return is_float(given.dtype()) ? greater(Arg(abs(Arg(one, loc)), loc), Arg(0.0, loc))
+                                 : not_equal(Arg(one, loc), Arg(0, loc));
+}
+
+// Runs one update; `replaced` are the tensors that get the results, in order. A condition is the
+// last input.
 void run_update(OpenGroup& group,
                 const ExpressionRef& rule,
                 std::span<const Arg> inputs,
+                const Tensor& condition,
                 std::span<const double> scalars,
                 std::span<Tensor* const> replaced,
                 SourceLoc loc) {
+  std::vector<Arg> with_condition;
+  if (condition.is_valid()) {
+    with_condition.assign(inputs.begin(), inputs.end());
+    with_condition.emplace_back(condition, loc);
+    inputs = with_condition;
+  }
   std::array<Tensor, kMostExpressionOutputs> results;
   const PathId path =
       detail::TensorAccess::impl(inputs[0].tensor())->path.load(std::memory_order_acquire);
@@ -248,6 +268,22 @@ UpdateGroup::~UpdateGroup() {
   }
 }
 
+void UpdateGroup::when(const Tensor& condition) {
+  static_cast<void>(require_open());
+  require_outside("update group", condition, "condition");
+  if (!condition.is_valid() || condition.element_count() != 1) {
+    throw_error(Error{
+        .code = ErrorCode::shape_mismatch,
+        .text = fmt::format("update group: a condition is one element, got {}",
+                            condition.is_valid() ? describe(condition.dtype(), condition.shape())
+                                                 : "an empty tensor"),
+        .op = "update group",
+        .device = device_.name(),
+        .location = loc_});
+  }
+  condition_ = as_condition(condition, loc_);
+}
+
 void UpdateGroup::sgd(Tensor& parameter,
                       Tensor gradient,
                       Tensor& momentum,
@@ -267,8 +303,9 @@ void UpdateGroup::sgd(Tensor& parameter,
     const std::array<Arg, 2> inputs{Arg(std::move(parameter), loc_),
                                     Arg(std::move(gradient), loc_)};
     run_update(*open_,
-               update_of(stream, UpdateForm::sgd, types_of(inputs)),
+               update_of(stream, UpdateForm::sgd, types_of(inputs, condition_)),
                inputs,
+               condition_,
                std::span(scalars).first(2),
                replaced,
                loc_);
@@ -287,8 +324,9 @@ void UpdateGroup::sgd(Tensor& parameter,
     const UpdateForm form =
         options.nesterov ? UpdateForm::sgd_nesterov_counted : UpdateForm::sgd_momentum_counted;
     run_update(*open_,
-               update_of(stream, form, types_of(inputs)),
+               update_of(stream, form, types_of(inputs, condition_)),
                inputs,
+               condition_,
                std::span(scalars).first(4),
                replaced,
                loc_);
@@ -298,7 +336,13 @@ void UpdateGroup::sgd(Tensor& parameter,
                                   Arg(std::move(gradient), loc_),
                                   Arg(std::move(momentum), loc_)};
   const UpdateForm form = options.nesterov ? UpdateForm::sgd_nesterov : UpdateForm::sgd_momentum;
-  run_update(*open_, update_of(stream, form, types_of(inputs)), inputs, scalars, replaced, loc_);
+  run_update(*open_,
+             update_of(stream, form, types_of(inputs, condition_)),
+             inputs,
+             condition_,
+             scalars,
+             replaced,
+             loc_);
 }
 
 void UpdateGroup::adam(
@@ -330,7 +374,13 @@ void UpdateGroup::adam(
                                     Arg(options.factors->root, loc_)};
     const UpdateForm form =
         options.decoupled ? UpdateForm::adamw_counted : UpdateForm::adam_counted;
-    run_update(*open_, update_of(stream, form, types_of(inputs)), inputs, scalars, replaced, loc_);
+    run_update(*open_,
+               update_of(stream, form, types_of(inputs, condition_)),
+               inputs,
+               condition_,
+               scalars,
+               replaced,
+               loc_);
     return;
   }
   const std::span<const double> scalars = scalars_of(*open_, options);
@@ -339,7 +389,13 @@ void UpdateGroup::adam(
                                   Arg(std::move(mean), loc_),
                                   Arg(std::move(variance), loc_)};
   const UpdateForm form = options.decoupled ? UpdateForm::adamw : UpdateForm::adam;
-  run_update(*open_, update_of(stream, form, types_of(inputs)), inputs, scalars, replaced, loc_);
+  run_update(*open_,
+             update_of(stream, form, types_of(inputs, condition_)),
+             inputs,
+             condition_,
+             scalars,
+             replaced,
+             loc_);
 }
 
 void UpdateGroup::count(Tensor& updates) {
@@ -348,7 +404,14 @@ void UpdateGroup::count(Tensor& updates) {
   detail::require_count(updates, loc_);
   const std::array<Tensor*, 1> replaced{&updates};
   const std::array<Arg, 1> inputs{Arg(std::move(updates), loc_)};
-  run_update(*open_, update_of(stream, detail::UpdateForm::count, {}), inputs, {}, replaced, loc_);
+  const detail::UpdateTypes types{.is_conditional = condition_.is_valid()};
+  run_update(*open_,
+             update_of(stream, detail::UpdateForm::count, types),
+             inputs,
+             condition_,
+             {},
+             replaced,
+             loc_);
 }
 
 void UpdateGroup::update(UpdateRule& rule,
@@ -383,7 +446,8 @@ void UpdateGroup::update(UpdateRule& rule,
                       .op = config.name,
                       .location = loc_});
   }
-  const UpdateRule::Captured& captured = rule.expression(parameter.dtype(), gradient.dtype());
+  const UpdateRule::Captured& captured =
+      rule.expression(parameter.dtype(), gradient.dtype(), condition_.is_valid());
   for (Tensor* const each : state) {
     widen(*each, parameter.dtype(), loc_);
   }
@@ -400,7 +464,7 @@ void UpdateGroup::update(UpdateRule& rule,
   for (const std::uint8_t used : captured.scalars) {
     numbers.push_back(scalars[used]);
   }
-  run_update(*open_, captured.expression, operands, numbers, replaced, loc_);
+  run_update(*open_, captured.expression, operands, condition_, numbers, replaced, loc_);
 }
 
 PendingOptions UpdateGroup::pending_options() const {

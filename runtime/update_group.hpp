@@ -6,6 +6,8 @@
 // On an asynchronous device whose kernels may still fail, the device makes this decision, so that
 // the host does not wait. Such a device refuses a group with an op that may fail while it runs
 // (unsupported, by the Pending).
+// A group may have a condition (when()), which the device evaluates. The Pending then does not show
+// whether the parameters moved; a read of the condition does.
 // Threads: the thread whose stream owns the parameters.
 #pragma once
 
@@ -63,6 +65,12 @@ struct JointUpdate {
   /// argument on.
   UniqueFunction<void(Result<PreparedUpdate> prepared)> prepared = {};
   Deadline deadline = Deadline::never();  ///< When the group aborts on its own.
+  /// Condition of an optimizer's updates, of `more`, and of the step's count, as
+  /// UpdateGroup::when() takes it. Empty: none.
+  Tensor when = {};
+  /// Called when the group is open and has no condition yet: adds ops that run whether or not the
+  /// condition holds.
+  UniqueFunction<void(UpdateGroup& group)> before = {};
   /// Called when the group is otherwise complete: adds ops that run with it or not at all.
   UniqueFunction<void(UpdateGroup& group)> more = {};
 };
@@ -78,6 +86,15 @@ class UpdateGroup {
   /// Discards the group if commit() was not called.
   ~UpdateGroup();
 
+  /// Makes the updates that follow conditional. If `condition` is 0, false or NaN, they keep the
+  /// old bits of every tensor that they replace, whatever the gradients hold. The device decides,
+  /// in the updates' own kernels; the host does not wait. The Pending reports success in both
+  /// cases. A second call replaces the condition for the updates after it.
+  ///
+  /// Shapes: one element. Dtypes: bool, or a number.
+  /// Errors: ShapeError for another number of elements; DeviceMismatch, and ArgumentError if this
+  /// group makes the tensor or is not open, as below. A poisoned condition fails the group.
+  void when(const Tensor& condition);
   /// Replaces `parameter` (and `momentum`, which may be empty if update.momentum is 0) by the
   /// updated tensors; in place if no other copies exist.
   ///
@@ -133,6 +150,7 @@ class UpdateGroup {
   Device device_;
   SourceLoc loc_;
   std::shared_ptr<OpenGroup> open_;  ///< Shared with its stream; nullptr after commit().
+  Tensor condition_;                 ///< bool[]; empty: the updates have none.
 };
 
 }  // namespace hearth

@@ -1,5 +1,6 @@
 #include <hearth/runtime/update_rule.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <hearth/runtime/promotion.hpp>
 
 #include "runtime/ops/capture.hpp"
+#include "runtime/ops/update_rules.hpp"
 
 namespace hearth {
 namespace {
@@ -68,15 +70,21 @@ UpdateRule::UpdateRule(Config config, Function function, SourceLoc loc)
   }
 }
 
-const UpdateRule::Captured& UpdateRule::expression(DType parameter, DType gradient) {
-  Captured& known = expressions_[{parameter, gradient}];
+const UpdateRule::Captured& UpdateRule::expression(DType parameter,
+                                                   DType gradient,
+                                                   bool is_conditional) {
+  Captured& known = expressions_[{parameter, gradient, is_conditional}];
   if (known.expression != nullptr) {
     return known;
   }
   const DType wide = accumulation_dtype(parameter);
   std::vector<DType> tensors{parameter, gradient};
   const auto first_input = static_cast<std::ptrdiff_t>(config_.state_count) + 2;
-  tensors.resize(static_cast<std::size_t>(first_input + config_.input_count), wide);
+  const auto end = first_input + config_.input_count;
+  tensors.resize(static_cast<std::size_t>(end), wide);
+  if (is_conditional) {
+    tensors.push_back(DType::boolean);
+  }
   const std::vector<DType> scalars(static_cast<std::size_t>(config_.scalar_count), wide);
   const detail::CaptureForm form{
       .name = config_.name, .tensors = tensors, .scalars = scalars, .location = location_};
@@ -87,10 +95,13 @@ const UpdateRule::Captured& UpdateRule::expression(DType parameter, DType gradie
                      .gradient = cast(all[1], wide),
                      .state = std::vector<Tensor>(all.begin() + 2, all.begin() + first_input),
                      .scalars = std::vector<Tensor>(numbers.begin(), numbers.end()),
-                     .inputs = std::vector<Tensor>(all.begin() + first_input, all.end())});
+                     .inputs = std::vector<Tensor>(all.begin() + first_input, all.begin() + end)});
         require_results(config_, results, parameter, location_);
         if (results[0].is_valid()) {
           results[0] = cast(results[0], parameter);
+        }
+        if (is_conditional && std::ranges::all_of(results, &Tensor::is_valid)) {
+          detail::keep_unless(all.back(), all, results);
         }
         return results;
       });

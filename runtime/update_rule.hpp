@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <hearth/runtime/tensor.hpp>
@@ -54,18 +54,21 @@ class UpdateRule final {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
 
   // ---- for the library ----
-  /// The expression for parameters and gradients of these float types.
+  /// The expression for parameters and gradients of these float types. A conditional one has a
+  /// bool as its last input; where it is false, parameter and state stay.
   /// Errors: ArgumentError for a function that is not elementwise, reads a value, uses a tensor
   /// that is no operand, or ignores a tensor; ArgumentError for another number of results or
   /// other result types. Exceptions of the function pass through.
-  [[nodiscard]] const Captured& expression(DType parameter, DType gradient);
+  [[nodiscard]] const Captured& expression(DType parameter,
+                                           DType gradient,
+                                           bool is_conditional = false);
 
  private:
   Config config_;
   Function function_;
   SourceLoc location_;
-  /// By the types of parameter and gradient.
-  std::map<std::pair<DType, DType>, Captured> expressions_;
+  /// By the types of parameter and gradient, and whether it is conditional.
+  std::map<std::tuple<DType, DType, bool>, Captured> expressions_;
 };
 
 }  // namespace hearth

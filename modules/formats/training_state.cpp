@@ -108,6 +108,11 @@ std::vector<TensorRef> refs_of(const TrainingParts& parts, SourceLoc loc) {
       all.push_back(std::move(ref));
     }
   }
+  if (parts.scaler != nullptr) {
+    for (TensorRef& ref : tensor_refs(*parts.scaler)) {
+      all.push_back(std::move(ref));
+    }
+  }
   return all;
 }
 
@@ -133,11 +138,14 @@ void require_same_optimizer(const TrainingParts& parts,
 std::vector<NamedTensor> training_tensors(const TrainingParts& parts, SourceLoc loc) {
   const std::vector<TensorRef> refs = refs_of(parts, loc);
   const std::size_t averages = parts.average != nullptr ? tensor_refs(*parts.average).size() : 0;
+  const std::size_t scales = parts.scaler != nullptr ? tensor_refs(*parts.scaler).size() : 0;
+  const std::size_t first_average = refs.size() - scales - averages;
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < refs.size(); ++i) {
-    const char* const prefix = i < parts.model.size()       ? "model"
-                               : i < refs.size() - averages ? "optimizer"
-                                                            : "average";
+    const char* const prefix = i < parts.model.size()     ? "model"
+                               : i < first_average        ? "optimizer"
+                               : i < refs.size() - scales ? "average"
+                                                          : "loss_scale";
     all.push_back({join_path(prefix, refs[i].path), *refs[i].tensor});
   }
   return all;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <hearth/modules/data_loader.hpp>
+#include <hearth/modules/loss_scaler.hpp>
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/safetensors.hpp>
@@ -35,6 +36,7 @@ struct TrainingParts {
   std::vector<TensorRef> parameters;  ///< The model's parameters.
   Optimizer& optimizer;
   WeightAverage* average = nullptr;  ///< Saved with the run; null: none.
+  LossScaler* scaler = nullptr;      ///< Its scale and counts are saved with the run; null: none.
 };
 /// All tensors of a run under their names in its file. Waits for the step in flight.
 [[nodiscard]] std::vector<NamedTensor> training_tensors(const TrainingParts& parts, SourceLoc loc);
@@ -90,6 +92,23 @@ void save_training(Model& model,
   detail::save_parts({tensor_refs(model), parameter_refs(model), optimizer}, file, progress, loc);
 }
 
+/// Also writes the scale and the counts of a loss scaler.
+template <Module Model>
+void save_training(Model& model,
+                   Optimizer& optimizer,
+                   LossScaler& scaler,
+                   const TrainingProgress& progress,
+                   const std::filesystem::path& file,
+                   SourceLoc loc = SourceLoc::current()) {
+  detail::save_parts({.model = tensor_refs(model),
+                      .parameters = parameter_refs(model),
+                      .optimizer = optimizer,
+                      .scaler = &scaler},
+                     file,
+                     progress,
+                     loc);
+}
+
 /// Loads the state in `file` into model and optimizer, on their devices. The caller seeks its
 /// loaders and sets its generators from the result.
 ///
@@ -106,6 +125,22 @@ template <Module Model>
                                              const std::filesystem::path& file,
                                              SourceLoc loc = SourceLoc::current()) {
   const detail::TrainingParts parts{tensor_refs(model), parameter_refs(model), optimizer};
+  return detail::place_parts(parts, detail::read_parts(parts, file, loc), loc);
+}
+/// Also loads the scale and the counts of a loss scaler.
+///
+/// Errors: also FileError bad_format when one of the two runs scales its loss, and the other does
+/// not.
+template <Module Model>
+[[nodiscard]] TrainingProgress load_training(Model& model,
+                                             Optimizer& optimizer,
+                                             LossScaler& scaler,
+                                             const std::filesystem::path& file,
+                                             SourceLoc loc = SourceLoc::current()) {
+  const detail::TrainingParts parts{.model = tensor_refs(model),
+                                    .parameters = parameter_refs(model),
+                                    .optimizer = optimizer,
+                                    .scaler = &scaler};
   return detail::place_parts(parts, detail::read_parts(parts, file, loc), loc);
 }
 

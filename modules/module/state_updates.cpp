@@ -124,6 +124,14 @@ Pending<void> StateUpdates::commit_to(const std::vector<TensorRef>& buffers, Sou
     nothing.set_value();
     return done;
   }
+  const std::vector<const TensorRef*> owners = owners_among(buffers, loc);
+  UpdateGroup group(owners.front()->tensor->device(), loc);
+  add_to(group, buffers, loc);
+  return group.commit();
+}
+
+std::vector<const TensorRef*> StateUpdates::owners_among(const std::vector<TensorRef>& buffers,
+                                                         SourceLoc loc) const {
   std::vector<const TensorRef*> owners;
   for (const Update& update : updates_) {
     owners.push_back(&owner_among(buffers, update.buffer, loc));
@@ -134,7 +142,13 @@ Pending<void> StateUpdates::commit_to(const std::vector<TensorRef>& buffers, Sou
              loc);
     }
   }
-  UpdateGroup group(owners.front()->tensor->device(), loc);
+  return owners;
+}
+
+void StateUpdates::add_to(UpdateGroup& group,
+                          const std::vector<TensorRef>& buffers,
+                          SourceLoc loc) {
+  const std::vector<const TensorRef*> owners = owners_among(buffers, loc);
   for (std::size_t i = 0; i < updates_.size(); ++i) {
     Update& update = updates_[i];
     update.buffer = Tensor();  // drops the reference, so that the update is in place
@@ -143,7 +157,6 @@ Pending<void> StateUpdates::commit_to(const std::vector<TensorRef>& buffers, Sou
     owners[i]->tensor->set_path(owners[i]->path);
   }
   updates_.clear();
-  return group.commit();
 }
 
 std::vector<Tensor> StateUpdates::take_moves(const std::vector<TensorRef>& buffers,

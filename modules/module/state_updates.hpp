@@ -29,6 +29,8 @@
 
 namespace hearth {
 
+class UpdateGroup;
+
 /// Returns a mutable reference to each Buffer of a module, in visit order.
 template <Module Model>
 [[nodiscard]] std::vector<TensorRef> buffer_refs(Model& model) {
@@ -81,6 +83,14 @@ class StateUpdates final {
     return commit_to(buffer_refs(model), loc);
   }
 
+  /// Adds the pending updates to a group: they happen with its other updates and under its
+  /// condition, or not at all. Clears them.
+  ///
+  /// Errors: those of commit(); DeviceMismatch when a buffer is on another device than the group.
+  void add_to(UpdateGroup& group,
+              const std::vector<TensorRef>& buffers,
+              SourceLoc loc = SourceLoc::current());
+
   /// Returns each buffer's pending change, times `factor`, in the order of `buffers`; an empty
   /// tensor where none is pending. For trainers. Clears the pending updates.
   ///
@@ -97,6 +107,9 @@ class StateUpdates final {
   };
 
   Pending<void> commit_to(const std::vector<TensorRef>& buffers, SourceLoc loc);
+  /// By update, its buffer among these. Errors: those of commit().
+  [[nodiscard]] std::vector<const TensorRef*> owners_among(const std::vector<TensorRef>& buffers,
+                                                           SourceLoc loc) const;
 
   std::vector<Update> updates_;  // one per buffer
   UpdateRule rule_;

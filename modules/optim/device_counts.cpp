@@ -7,16 +7,19 @@ namespace hearth::detail {
 
 void DeviceCounts::assign(const Device& device,
                           std::span<const std::int64_t> updates,
+                          std::int64_t steps,
                           SourceLoc loc) {
   clear();
   std::map<std::int64_t, std::size_t> known;
-  for (const std::int64_t count : updates) {
+  const auto add = [&](std::int64_t count) {
     const auto [place, is_new] = known.try_emplace(count, counts_.size());
     if (is_new) {
       counts_.push_back(make_update_count(device, count, loc));
     }
     count_of_.push_back(place->second);
-  }
+  };
+  std::ranges::for_each(updates, add);
+  add(steps);
   moves_.assign(counts_.size(), true);
 }
 
@@ -53,6 +56,18 @@ void DeviceCounts::leave_out(std::span<const std::size_t> skipped) {
     }
     count_of_[parameter] = place->second;
   }
+}
+
+std::vector<std::int64_t> DeviceCounts::read(SourceLoc loc) const {
+  std::vector<std::int64_t> values;
+  for (const Tensor& count : counts_) {
+    values.push_back(static_cast<std::int64_t>(count.item(loc)));
+  }
+  std::vector<std::int64_t> all;
+  for (const std::size_t index : count_of_) {
+    all.push_back(values[index]);
+  }
+  return all;
 }
 
 void DeviceCounts::advance(UpdateGroup& group) {

@@ -173,6 +173,7 @@ void OptimizerState::make_tensors(std::span<const ParameterRef> parameters, Sour
   skipped_.assign(parameters.size(), 0);
   is_asynchronous_ = counts_on_device(parameters.front().tensor->device());
   counts_.clear();
+  is_conditional_ = false;
   has_failed_first_step_ = false;
 }
 
@@ -320,7 +321,29 @@ void OptimizerState::settle(bool waits) {
 std::int64_t OptimizerState::step_count() {
   require_there({});
   settle(true);
+  read_counts({});
   return step_count_;
+}
+
+void OptimizerState::read_counts(SourceLoc loc) {
+  if (!is_conditional_) {
+    return;
+  }
+  const std::vector<std::int64_t> counts = counts_.read(loc);
+  is_conditional_ = false;
+  step_count_ = counts.back();
+  for (std::size_t i = 0; i < skipped_.size(); ++i) {
+    skipped_[i] = step_count_ - counts[i];
+  }
+}
+
+void OptimizerState::begin(UpdateGroup& group, JointUpdate& joint) {
+  if (joint.before) {
+    std::exchange(joint.before, {})(group);
+  }
+  if (joint.when.is_valid()) {
+    group.when(joint.when);
+  }
 }
 
 void OptimizerState::record_skipped(std::span<const ParameterRef> parameters,
@@ -335,8 +358,11 @@ void OptimizerState::record_skipped(std::span<const ParameterRef> parameters,
 
 void OptimizerState::count_updates(std::span<const ParameterRef> parameters,
                                    const Gradients& gradients,
+                                   const StepArguments& arguments,
                                    SourceLoc loc) {
-  if (!is_asynchronous_) {
+  const bool is_conditional = arguments.joint.when.is_valid();
+  const bool is_counted = is_asynchronous_ && arguments.counts_updates;
+  if (!is_conditional && !is_counted && counts_.empty()) {
     return;
   }
   if (counts_.empty()) {
@@ -345,8 +371,9 @@ void OptimizerState::count_updates(std::span<const ParameterRef> parameters,
     for (const std::int64_t skipped : skipped_) {
       updates.push_back(steps - skipped);
     }
-    counts_.assign(parameters.front().tensor->device(), updates, loc);
+    counts_.assign(parameters.front().tensor->device(), updates, steps, loc);
   }
+  is_conditional_ = is_conditional_ || is_conditional;
   record_skipped(parameters, gradients);
   counts_.leave_out(skipped_now_);
 }

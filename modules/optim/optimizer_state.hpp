@@ -4,8 +4,9 @@
 // Owned by its optimizer. Threads: one at a time, the one whose stream owns the parameters.
 // Invariants: (1) a failed step changes neither tensors nor counts; (2) at most one step is in
 // flight, since the next one needs the count. Asynchronous devices count themselves, so steps there
-// do not wait; (3) tensors have the model's visit order and paths; (4) they have the
-// accumulation_dtype() of the parameter; (5) a frozen parameter has none.
+// do not wait, and a condition of a step (JointUpdate::when) makes every device count; (3) tensors
+// have the model's visit order and paths; (4) they have the accumulation_dtype() of the parameter;
+// (5) a frozen parameter has none.
 #pragma once
 
 #include <hearth/modules/device_counts.hpp>
@@ -32,7 +33,9 @@ namespace hearth {
 
 /// Result of one step.
 struct StepReport {
-  std::int64_t step = 0;  ///< Number of the step, from 1; failed steps do not count.
+  /// Number of the step, from 1. Failed steps do not count here; those whose condition did not hold
+  /// do, because the host does not know them.
+  std::int64_t step = 0;
   double learning_rate = 0;
 };
 
@@ -104,7 +107,8 @@ class OptimizerState final {
   [[nodiscard]] const detail::ParameterSettings& settings(std::size_t parameter) const {
     return settings_[parameter];
   }
-  /// Number of steps that happened. Waits for those in flight.
+  /// Number of steps that happened; without those whose condition did not hold. Waits for those in
+  /// flight.
   [[nodiscard]] std::int64_t step_count();
   /// The steps in which parameters had no gradient. Waits for the steps in flight.
   [[nodiscard]] SkippedSteps skipped_steps();
@@ -117,6 +121,7 @@ class OptimizerState final {
   /// device counts. Call between prepare() and update_each(). Waits if the device starts to count.
   void count_updates(std::span<const ParameterRef> parameters,
                      const Gradients& gradients,
+                     const StepArguments& arguments,
                      SourceLoc loc);
   /// The device's count of updates of the parameter, or nullptr if the host counts.
   [[nodiscard]] const Tensor* device_count(std::size_t parameter) const {
@@ -144,15 +149,14 @@ class OptimizerState final {
     require_fit(parameters, gradients, loc);
     require_steps_told(loc);
     prepare(parameters, loc);
-    if (arguments.counts_updates) {
-      count_updates(parameters, gradients, loc);
-    }
+    count_updates(parameters, gradients, arguments, loc);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (is_updated(parameters, gradients, i)) {
         prepare_update(i, gradients[i]);
       }
     }
     UpdateGroup group(parameters.front().tensor->device(), loc);
+    begin(group, arguments.joint);
     Gradients taken(std::move(gradients));  // marks the argument as used
     update_each(parameters, taken, [&](std::size_t i) { update(group, i, std::move(taken[i])); });
     return commit(group, {.learning_rate = arguments.learning_rate}, std::move(arguments.joint));
@@ -226,6 +230,10 @@ class OptimizerState final {
   ///
   /// Errors: ArgumentError otherwise.
   void require_there(SourceLoc loc) const;
+  /// Adds what runs without a condition, then sets the condition.
+  static void begin(UpdateGroup& group, JointUpdate& joint);
+  /// Reads the device's counts if steps had a condition, whose outcome only the device knows.
+  void read_counts(SourceLoc loc);
   /// Collects known outcomes. Waits for the others on a synchronous device.
   void settle() { settle(!is_asynchronous_); }
   void settle(bool waits);
@@ -259,6 +267,7 @@ class OptimizerState final {
   std::vector<StepInFlight> steps_in_flight_;  ///< In submission order.
   bool is_asynchronous_ = false;               ///< Whether the parameters' device is asynchronous.
   detail::DeviceCounts counts_;
+  bool is_conditional_ = false;  ///< Whether a step since the last read_counts() had a condition.
   /// Copy of step_count_ that advances when a step completes. Reports take their number from it.
   std::shared_ptr<std::atomic<std::int64_t>> reported_ =
       std::make_shared<std::atomic<std::int64_t>>(0);

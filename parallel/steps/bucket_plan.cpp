@@ -17,15 +17,16 @@ BucketPlan::BucketPlan(std::vector<ParameterForm> parameters, std::int64_t bucke
       continue;
     }
     const std::int64_t count = form.shape.element_count();
-    const bool runs_alone = 2 * count * size_bytes(form.dtype) >= bucket_bytes;
-    if (!is_open || runs_alone || buckets_.back().dtype != form.dtype) {
-      buckets_.push_back({.dtype = form.dtype, .element_count = 0, .entries = {}});
+    const DType dtype = form.summed_dtype();
+    const bool runs_alone = 2 * count * size_bytes(dtype) >= bucket_bytes;
+    if (!is_open || runs_alone || buckets_.back().dtype != dtype) {
+      buckets_.push_back({.dtype = dtype, .element_count = 0, .entries = {}});
     }
     GradientBucket& bucket = buckets_.back();
     places_[index] = BucketPlace{buckets_.size() - 1, bucket.entries.size()};
     bucket.entries.push_back({.parameter = index, .offset = bucket.element_count, .count = count});
     bucket.element_count += count;
-    is_open = !runs_alone && bucket.element_count * size_bytes(form.dtype) < bucket_bytes;
+    is_open = !runs_alone && bucket.element_count * size_bytes(dtype) < bucket_bytes;
   }
 }
 

@@ -5,8 +5,8 @@
 // its replicas.
 // Threads: any, after construction.
 // Invariants: (1) every float parameter lies in exactly one bucket, whole; (2) a bucket has one
-// type; (3) the plan depends on types, shapes and options alone, so all ranks compute the same
-// plan.
+// type, in which it is summed; (3) the plan depends on types, shapes and options alone, so all
+// ranks compute the same plan.
 #pragma once
 
 #include <hearth/runtime/base/dtype.hpp>
@@ -26,6 +26,10 @@ struct ParameterForm {
   DType dtype = DType::f32;
   Shape shape;
   bool is_frozen = false;  ///< The plan has no place for it.
+  /// Type in which it is summed; nullopt: its own.
+  std::optional<DType> summed_in = std::nullopt;
+
+  [[nodiscard]] DType summed_dtype() const noexcept { return summed_in.value_or(dtype); }
 };
 
 /// A parameter's place in a bucket, in elements.

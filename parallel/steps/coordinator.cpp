@@ -32,11 +32,9 @@ void CoordinatorInbox::prepared(std::int64_t step, int rank, PreparedUpdate upda
 void CoordinatorInbox::abort(std::int64_t step, ErrorRef error) const {
   mailbox_->messages.try_push(message::Abort{step, std::move(error)});
 }
-void CoordinatorInbox::finish(std::int64_t step,
-                              int rank,
-                              ErrorRef error,
-                              double learning_rate) const {
-  mailbox_->messages.try_push(message::Finish{step, rank, std::move(error), learning_rate});
+void CoordinatorInbox::finish(
+    std::int64_t step, int rank, ErrorRef error, double learning_rate, StepScale scale) const {
+  mailbox_->messages.try_push(message::Finish{step, rank, std::move(error), learning_rate, scale});
 }
 
 bool detail::is_device_loss(const Error& error) noexcept {

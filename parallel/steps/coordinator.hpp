@@ -39,6 +39,8 @@ using RankProgress = std::function<std::uint64_t()>;
 struct CoordinatorOptions {
   std::vector<std::string> ranks;  ///< Name of each rank in error texts: "rank 1 on cpu:1".
   std::size_t bucket_count = 0;    ///< Number of buckets in a step.
+  /// Whether the ranks themselves skip a step whose loss is not finite. Else such a step fails.
+  bool skips_overflows = false;
   std::vector<RankProgress> progress = {};  ///< By rank; empty: unknown for all ranks.
   /// Limit of each wait for ranks or the engine. The waits are for a bucket's last rank, the
   /// engine's return of a bucket, the last prepared update, and the last commit. A missing rank
@@ -119,7 +121,11 @@ class CoordinatorInbox final {
   void abort(std::int64_t step, ErrorRef error) const;
   /// Reports that the rank has finished the step: it committed with this learning rate (null
   /// error), or it failed with this error.
-  void finish(std::int64_t step, int rank, ErrorRef error, double learning_rate = 0) const;
+  void finish(std::int64_t step,
+              int rank,
+              ErrorRef error,
+              double learning_rate = 0,
+              StepScale scale = {}) const;
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;

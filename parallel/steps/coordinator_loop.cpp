@@ -239,7 +239,7 @@ void CoordinatorLoop::record_loss(Step& step, const BucketArrival& arrival) {
   rank.loss = loss.value();
   rank.loss_kind = arrival.loss_kind;
   rank.weight = arrival.weight;
-  const bool is_loss_finite = std::isfinite(rank.loss);
+  const bool is_loss_finite = std::isfinite(rank.loss) || options_.skips_overflows;
   if (!is_loss_finite || !std::isfinite(rank.weight)) {
     const double what = is_loss_finite ? rank.weight : rank.loss;
     fail(step,
@@ -385,6 +385,7 @@ void CoordinatorLoop::handle(message::Finish finish) {
   rank.is_finished = true;
   rank.error = std::move(finish.error);
   rank.learning_rate = finish.learning_rate;
+  rank.scale = finish.scale;
   if (rank.error) {
     fail(found->second, rank.error);
   }
@@ -487,8 +488,9 @@ void CoordinatorLoop::decide(Step& step) {
   step_time_ = last_end_ - start;  // steps that happened only: a failed one may be short
   for (const RankState& rank : step.ranks) {
     step.report.loss += rank.loss;
-    if (!rank.error && rank.is_finished) {  // all ranks that committed have the same rate
+    if (!rank.error && rank.is_finished) {  // all ranks that committed have the same rate and scale
       learning_rate_ = rank.learning_rate;
+      step.report.scale = rank.scale;
     }
   }
   step.report.learning_rate = learning_rate_;

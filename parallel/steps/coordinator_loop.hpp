@@ -48,6 +48,7 @@ struct Finish {
   int rank = 0;
   ErrorRef error;
   double learning_rate = 0;
+  StepScale scale = {};
 };
 struct Cancel {
   ErrorRef error;
@@ -184,6 +185,7 @@ class CoordinatorLoop final {
     LossKind loss_kind = LossKind::none;
     double weight = 0;
     double learning_rate = 0;
+    StepScale scale = {};
     std::chrono::nanoseconds sweep{0};     ///< From the step's begin to its last bucket.
     std::vector<std::size_t> unused = {};  ///< Parameters that its loss does not use.
     std::optional<Promise<std::vector<std::size_t>>> asked =

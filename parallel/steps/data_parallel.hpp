@@ -105,7 +105,8 @@ class DataParallel<Model, Shard> final {
   /// - the loss function's exception, with the worker's name in its text, or worker_failed with the
   ///   cause if that is none of the library's exceptions;
   /// - non_finite, with the step's number, for a loss that is NaN or infinite, or whose weights sum
-  ///   to 0;
+  ///   to 0. With a loss scale (DataParallelOptions::precision) the step is skipped if the loss or
+  ///   a gradient is NaN or infinite, and the report states that;
   /// - deadline_exceeded naming the ranks that missed the deadline;
   /// - the error of a poisoned gradient.
   ///

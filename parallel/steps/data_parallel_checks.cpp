@@ -29,6 +29,7 @@ namespace detail {
 
 void require_sound(const DataParallelOptions& options, SourceLoc where) {
   require_sound(options.clip, "DataParallel", where);
+  require_sound(options.precision, "DataParallel", where);
   if (options.average_decay != 0) {
     const auto make = [&] { return WeightAverage(options.average_decay, where); };
     static_cast<void>(mistakes_named("DataParallel", make));  // rejects an invalid decay
@@ -211,6 +212,7 @@ CoordinatorOptions coordinator_options(const Runtime& runtime,
                                        std::size_t bucket_count) {
   return {.ranks = rank_names(options.devices),
           .bucket_count = bucket_count,
+          .skips_overflows = options.precision.scaling().has_value(),
           .progress = rank_progress(options.devices),
           .deadline = options.deadline,
           .wait_limit = runtime.wait_limit(),

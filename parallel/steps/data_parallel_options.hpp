@@ -4,6 +4,7 @@
 
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/modules/precision.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/device.hpp>
 
@@ -42,6 +43,9 @@ struct DataParallelOptions {
   std::vector<Device> devices = {};            ///< One rank runs on each device.
   OptimizerConfig optimizer = Adam::Config{};  ///< Configuration of the optimizer of every rank.
   GradientClip clip = {};                      ///< Clipping of the gradients of the whole batch.
+  /// Types of the forward pass and of the exchange of gradients. With a 16-bit type the loss
+  /// function gets the model in that type, and casts its inputs; the trainer keeps the weights.
+  Precision precision = {};
   /// Decay of a WeightAverage over the steps, which every rank keeps; 0: no average.
   double average_decay = 0;
   /// Smallest size of a gradient bucket in bytes (bench: BM_DataParallel_Cnn).

@@ -10,6 +10,12 @@
 
 namespace hearth {
 
+/// The loss scale of a step (Precision::loss_scaling).
+struct StepScale {
+  double loss_scale = 1;    ///< Scale that the step's backward pass used; 1: none.
+  bool is_skipped = false;  ///< The gradients overflowed, so that only the scale has changed.
+};
+
 /// Report of one data-parallel step.
 struct DataParallelReport {
   std::int64_t step = 0;  ///< From 1; failed steps count too.
@@ -17,6 +23,7 @@ struct DataParallelReport {
   std::int64_t sample_count = 0;
   double weight = 0;  ///< Divisor of the mean loss: the sample count, or the sum of the weights.
   double learning_rate = 0;  ///< Rate that the optimizers used in this step.
+  StepScale scale = {};      ///< With a loss scale: the scale, and whether the step was skipped.
   /// By rank, the time from the step's start until its gradients arrived; of a lone rank, until its
   /// loss arrived.
   std::vector<std::chrono::nanoseconds> sweeps = {};

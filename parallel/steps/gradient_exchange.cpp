@@ -90,8 +90,12 @@ void GradientExchange::add(std::size_t parameter, Tensor& gradient) {
     return;
   }
   Filling& filling = buckets_[place->bucket];
-  const std::int64_t count = plan_.buckets()[place->bucket].entries[place->entry].count;
-  filling.pieces[place->entry] = reshape(Arg(std::exchange(gradient, Tensor()), where()), {count});
+  const GradientBucket& bucket = plan_.buckets()[place->bucket];
+  const std::int64_t count = bucket.entries[place->entry].count;
+  Tensor piece = reshape(Arg(std::exchange(gradient, Tensor()), where()), {count});
+  filling.pieces[place->entry] = is_alone() || piece.dtype() == bucket.dtype
+                                     ? std::move(piece)
+                                     : cast(Arg(std::move(piece), where()), bucket.dtype);
   ++filling.count;
   while (!is_alone() && next_ + 1 < buckets_.size() &&
          buckets_[next_].count == buckets_[next_].pieces.size()) {
@@ -113,8 +117,10 @@ void GradientExchange::add_zeros(std::size_t parameter_count) {
     const GradientBucket& bucket = plan_.buckets()[i];
     if (is_alone()) {
       for (std::size_t entry = 0; entry < bucket.entries.size(); ++entry) {
-        buckets_[i].pieces[entry] =
-            zeros(context_.device, {bucket.entries[entry].count}, bucket.dtype, where());
+        buckets_[i].pieces[entry] = zeros(context_.device,
+                                          {bucket.entries[entry].count},
+                                          dtype_of(bucket.entries[entry].parameter),
+                                          where());
       }
     } else {
       buckets_[i].pieces.assign(
@@ -189,7 +195,11 @@ std::vector<Tensor> GradientExchange::collect(Gradients& gradients) {
           Arg(reduced, where()), 0, {.start = entry.offset, .stop = entry.offset + entry.count});
       Tensor& place =
           index < gradients.size() ? gradients[index] : others[index - gradients.size()];
-      place = reshape(Arg(flat, where()), plan_.parameters()[index].shape.dims());
+      const ParameterForm& form = plan_.parameters()[index];
+      place = reshape(Arg(flat, where()), form.shape.dims());
+      if (place.dtype() != form.dtype) {
+        place = cast(Arg(std::move(place), where()), form.dtype);
+      }
     }
   }
   return others;

@@ -3,6 +3,7 @@
 // stream continues the sweep. The buckets return with the sums over all ranks.
 // Owned by the worker that runs the step. Threads: the worker's.
 // A lone rank's gradients are the sums, so it lends its loss alone, in place of the last bucket.
+// A plan may sum in another type than that of the values: they are cast into the buckets and back.
 // Invariants: (1) every rank lends buckets in the plan's order, in whatever order its gradients
 // come; (2) collect() lends the last bucket, when nothing on this rank can fail any more; (3) the
 // loss is sent before the first bucket.
@@ -35,7 +36,7 @@ class GradientExchange final {
   /// Reports this rank's part of the step's loss (one untracked element) and its weight, if it has
   /// one. Without a call the part is 0.
   void report_loss(const Tensor& loss, const Tensor& weight = {});
-  /// Type of the plan's value at this index.
+  /// Type of the plan's value at this index, as the optimizer gets it.
   [[nodiscard]] DType dtype_of(std::size_t parameter) const {
     return plan_.parameters()[parameter].dtype;
   }

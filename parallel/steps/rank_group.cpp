@@ -54,6 +54,7 @@ RankGroup::RankGroup(const Runtime& runtime,
       loss_(std::move(loss)),
       optimizer_(options.optimizer),
       average_decay_(options.average_decay),
+      precision_(options.precision),
       seed_(options.seed),
       policy_(options.on_loss),
       hang_limit_(options.hang_limit),
@@ -68,6 +69,7 @@ RankGroup::RankGroup(const Runtime& runtime,
           model.copy_to(rank->worker.device(), made_at_),
           make_optimizer(optimizer_, made_at_),
           make_average(),
+          make_scaler(rank->worker.device()),
           kDefaultWait);
   }
 }
@@ -158,18 +160,26 @@ void RankGroup::place(Rank& rank,
                       std::unique_ptr<RankModel> model,
                       Optimizer optimizer,
                       std::optional<WeightAverage> average,
+                      std::optional<LossScaler> scaler,
                       std::chrono::nanoseconds limit) {
   auto put = [at = rank.replica](WorkerContext&,
                                  std::unique_ptr<RankModel> copy,
                                  Optimizer state,
-                                 std::optional<WeightAverage> sums) {
+                                 std::optional<WeightAverage> sums,
+                                 std::optional<LossScaler> scale) {
     detail::adopt_all(*copy);
-    at->place(std::move(copy), std::move(state), std::move(sums));
+    at->place(std::move(copy), std::move(state), std::move(sums), std::move(scale));
   };
   detail::publish_all(*model);
-  rank.worker.run(put, std::move(model), std::move(optimizer), std::move(average))
+  rank.worker
+      .run(put, std::move(model), std::move(optimizer), std::move(average), std::move(scaler))
       .get({.deadline = Deadline::in(limit)});
   rank.is_stale = false;
+}
+
+std::optional<LossScaler> RankGroup::make_scaler(const Device& device) const {
+  return precision_.scaling() ? std::optional(LossScaler(precision_, device, made_at_))
+                              : std::nullopt;
 }
 
 std::optional<WeightAverage> RankGroup::make_average() const {
@@ -310,7 +320,10 @@ std::vector<std::size_t> RankGroup::replace_all(const std::vector<std::size_t>& 
 }
 
 void RankGroup::renew(Rank& rank, std::chrono::nanoseconds limit) {
-  using State = std::tuple<std::unique_ptr<RankModel>, Optimizer, std::optional<WeightAverage>>;
+  using State = std::tuple<std::unique_ptr<RankModel>,
+                           Optimizer,
+                           std::optional<WeightAverage>,
+                           std::optional<LossScaler>>;
   Rank& source = good();
   begin_placing(rank);
   auto copy = [from = source.replica,
@@ -329,11 +342,16 @@ void RankGroup::renew(Rank& rank, std::chrono::nanoseconds limit) {
     if (from->average()) {
       average = fork(*from->average(), device, where);
     }
+    std::optional<LossScaler> scaler;
+    if (from->scaler()) {
+      scaler = fork(*from->scaler(), device, where);
+    }
     detail::publish_all(*model);
-    return State(std::move(model), std::move(optimizer), std::move(average));
+    return State(std::move(model), std::move(optimizer), std::move(average), std::move(scaler));
   };
-  auto [model, optimizer, average] = source.worker.run(copy).get({.deadline = Deadline::in(limit)});
-  place(rank, std::move(model), std::move(optimizer), std::move(average), limit);
+  auto [model, optimizer, average, scaler] =
+      source.worker.run(copy).get({.deadline = Deadline::in(limit)});
+  place(rank, std::move(model), std::move(optimizer), std::move(average), std::move(scaler), limit);
 }
 
 bool RankGroup::replace(std::size_t index, std::chrono::nanoseconds limit) {

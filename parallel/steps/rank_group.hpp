@@ -106,9 +106,12 @@ class RankGroup final {
                     std::unique_ptr<RankModel> model,
                     Optimizer optimizer,
                     std::optional<WeightAverage> average,
+                    std::optional<LossScaler> scaler,
                     std::chrono::nanoseconds limit);
   /// nullopt if the options request no average.
   [[nodiscard]] std::optional<WeightAverage> make_average() const;
+  /// nullopt if the loss is not scaled.
+  [[nodiscard]] std::optional<LossScaler> make_scaler(const Device& device) const;
   void mark_stale(const std::vector<int>& stragglers);
   using Answers = std::vector<Pending<Status>>;
 
@@ -136,6 +139,7 @@ class RankGroup final {
   const std::unique_ptr<RankLoss> loss_;
   const OptimizerConfig optimizer_;
   const double average_decay_;
+  const Precision precision_;
   const std::uint64_t seed_;
   const DeviceLossPolicy policy_;
   const std::chrono::nanoseconds hang_limit_;

@@ -7,6 +7,7 @@
 // check.
 #pragma once
 
+#include <hearth/modules/loss_scaler.hpp>
 #include <hearth/modules/module.hpp>
 #include <hearth/modules/state_updates.hpp>
 #include <hearth/parallel/hand_over.hpp>
@@ -83,7 +84,9 @@ struct SweepTerms {
   /// way.
   std::function<void(const Tensor& loss, const Tensor& weight)> on_loss = {};
   GradientHook on_gradient = {};
-  SourceLoc where = {};  ///< The call of step() that the step belongs to.
+  Precision precision = {};
+  const LossScaler* scaler = nullptr;  ///< Scales the loss of the sweep, if there is one.
+  SourceLoc where = {};                ///< The call of step() that the step belongs to.
 };
 
 class RankLoss {
@@ -215,13 +218,16 @@ class LossOf final : public RankLoss {
       return mul(Arg(std::move(value), where), Arg(factor, where));
     };
     const auto weighted = [&](const Model& tracked) {
-      LossOutputs result = fn_(tracked, shard, context);
+      LossOutputs result = terms.precision.is_mixed()
+                               ? fn_(terms.precision.cast(tracked, where), shard, context)
+                               : fn_(tracked, shard, context);
       require_loss("DataParallel", result.loss, where);
+      result.loss = terms.precision.output(result.loss, where);
       const bool is_sum = result.weight.is_valid();
       const double factor = is_sum ? 1 / count : size / count;
       Tensor loss = factor == 1 ? std::move(result.loss) : scaled(std::move(result.loss), factor);
       terms.on_loss(loss, is_sum ? scaled(checked_weight(result.weight, where), factor) : Tensor());
-      return loss;
+      return terms.scaler != nullptr ? terms.scaler->scaled(loss, where) : loss;
     };
     return value_and_grad(value_of<Model>(model), weighted, terms.on_gradient, where);
   }

@@ -1,5 +1,6 @@
 #include <hearth/parallel/replica.hpp>
 
+#include "scaled_step.hpp"
 #include "step_terms.hpp"
 
 #include <hearth/modules/checkpoint.hpp>
@@ -163,10 +164,12 @@ RankReplica::RankReplica(Optimizer optimizer,
 
 void RankReplica::place(std::unique_ptr<RankModel> model,
                         Optimizer optimizer,
-                        std::optional<WeightAverage> average) {
+                        std::optional<WeightAverage> average,
+                        std::optional<LossScaler> scaler) {
   model_ = std::move(model);
   optimizer_ = std::move(optimizer);
   average_ = std::move(average);
+  scaler_ = std::move(scaler);
 }
 
 RankModel& RankReplica::model(SourceLoc where) {
@@ -207,6 +210,11 @@ void RankReplica::require_values(SourceLoc where) {
       all.push_back(sum.tensor);
     }
   }
+  if (scaler_) {
+    for (const NamedTensor& each : named_tensors(*scaler_)) {
+      all.push_back(each.tensor);
+    }
+  }
   detail::require_values(all, where);
 }
 
@@ -214,7 +222,8 @@ detail::TrainingParts RankReplica::parts() {
   return {.model = model().tensors(),
           .parameters = model().parameters(),
           .optimizer = optimizer_,
-          .average = average_ ? &*average_ : nullptr};
+          .average = average_ ? &*average_ : nullptr,
+          .scaler = scaler_ ? &*scaler_ : nullptr};
 }
 
 void RankReplica::save(const std::filesystem::path& file,
@@ -274,10 +283,12 @@ void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& c
   context.where = where;
   const Generator generator = context.generator;
   note({.before = generator, .after = generator, .decision = task.decision});
+  ScaledStep scaled(scaler_ ? &*scaler_ : nullptr);
+  StepScale scale;
   try {
     task.shards->take();
     GradientExchange exchange(terms.plan, terms.coordinator, context, task.step, terms.lane_limit);
-    auto [gradients, has_mean_loss] = differentiate(task, exchange, context);
+    auto [gradients, has_mean_loss] = differentiate(task, terms, exchange, context);
     std::vector<Tensor> moves = exchange.collect(gradients);
     if (loss_->can_have_weight()) {
       if (!has_mean_loss) {
@@ -288,8 +299,9 @@ void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& c
     note({.before = generator, .after = context.generator, .decision = task.decision});
     error = exchange.leave_out_unused(gradients, terms.update_limit);
     if (!error) {
-      clip(gradients, terms.clip, where);
       JointUpdate joint = joint_update(task, terms, context.rank);
+      scaled.join(gradients, joint, where);
+      clip(gradients, terms.clip, where);
       joint.more = [&, this](UpdateGroup& group) { move_buffers(std::move(moves), group); };
       const Pending<StepReport> update =
           optimizer_.update(model().parameters(), std::move(gradients), std::move(joint), where);
@@ -302,14 +314,18 @@ void RankReplica::run(ReplicaTask task, const StepTerms& terms, WorkerContext& c
   if (error && task.decision->abort(error)) {
     context.generator = generator;
   }
-  if (!error && average_) {
+  if (!error) {
     try {
-      average_->update(model().parameters(), where);
+      scale = scaled.read(terms.update_limit, context);
+      if (average_ && !scale.is_skipped) {
+        average_->update(model().parameters(), where);
+      }
     } catch (...) {
       error = context.failure();  // the step has happened, so this rank gets the state of another
     }
   }
-  terms.coordinator.finish(task.step, context.rank, std::move(error), optimizer_.learning_rate());
+  terms.coordinator.finish(
+      task.step, context.rank, std::move(error), optimizer_.learning_rate(), scale);
 }
 
 void RankReplica::add_moves(StateUpdates& updates,
@@ -355,6 +371,7 @@ void RankReplica::add_weight(Tensor weight,
 // Phases: all micro-batches except the last; then the last one, whose gradients are lent as they
 // come.
 RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
+                                              const StepTerms& terms,
                                               GradientExchange& exchange,
                                               WorkerContext& context) {
   RankModel& model = this->model();
@@ -366,8 +383,10 @@ RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
   }
   StateUpdates updates;
   const StateScope scope(updates);
-  const auto sweep = [&](std::size_t index, const SweepTerms& terms) {
-    return loss_->differentiate(model, *task.shards, index, terms, context);
+  const auto sweep = [&](std::size_t index, SweepTerms own) {
+    own.precision = terms.precision;
+    own.scaler = scaler_ ? &*scaler_ : nullptr;
+    return loss_->differentiate(model, *task.shards, index, own, context);
   };
   Tensor loss_so_far;
   Tensor weight_so_far;
@@ -383,9 +402,9 @@ RankReplica::Swept RankReplica::differentiate(ReplicaTask& task,
   };
   Gradients before;
   for (std::size_t i = 0; i + 1 < count; ++i) {
-    const SweepTerms terms{
+    const SweepTerms early{
         .sample_count = task.sample_count, .on_loss = add_loss, .where = task.where};
-    before.accumulate(sweep(i, terms).gradients, task.where);
+    before.accumulate(sweep(i, early).gradients, task.where);
   }
   const auto on_loss = [&](const Tensor& loss, const Tensor& weight) {
     add_loss(loss, weight);

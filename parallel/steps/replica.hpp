@@ -6,6 +6,7 @@
 // happen leaves no trace: weights, Buffers, optimizer and generator are as before.
 #pragma once
 
+#include <hearth/modules/loss_scaler.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/state_updates.hpp>
 #include <hearth/modules/training_state.hpp>
@@ -45,12 +46,15 @@ class RankReplica final {
 
   void place(std::unique_ptr<RankModel> model,
              Optimizer optimizer,
-             std::optional<WeightAverage> average = std::nullopt);
+             std::optional<WeightAverage> average = std::nullopt,
+             std::optional<LossScaler> scaler = std::nullopt);
   /// Errors: ArgumentError after take().
   [[nodiscard]] RankModel& model(SourceLoc where = {});
   [[nodiscard]] Optimizer& optimizer() noexcept { return optimizer_; }
   /// Average of the weights over the steps, if one is kept.
   [[nodiscard]] std::optional<WeightAverage>& average() noexcept { return average_; }
+  /// The loss scale, if there is one.
+  [[nodiscard]] std::optional<LossScaler>& scaler() noexcept { return scaler_; }
   /// Moves the model out. Errors: those of model().
   [[nodiscard]] std::unique_ptr<RankModel> take();
 
@@ -97,6 +101,7 @@ class RankReplica final {
     bool has_mean_loss = false;  ///< The rank has samples, and its loss has no weight.
   };
   [[nodiscard]] Swept differentiate(ReplicaTask& task,
+                                    const StepTerms& terms,
                                     GradientExchange& exchange,
                                     WorkerContext& context);
   /// Adds the changes that this rank's loss makes to the model's Buffers, scaled by the rank's
@@ -111,6 +116,7 @@ class RankReplica final {
   std::unique_ptr<RankModel> model_;
   Optimizer optimizer_;
   std::optional<WeightAverage> average_;
+  std::optional<LossScaler> scaler_;
   const std::unique_ptr<RankLoss> loss_;
   UpdateRule move_;
   mutable detail::Mutex mutex_;

@@ -11,19 +11,25 @@
 #include <hearth/parallel/inproc_collective.hpp>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace hearth {
 namespace {
 
 // Types and shapes of the gradients, of the moves of Buffers, and of the weight of the loss.
-std::vector<ParameterForm> forms_of(RankModel& model, bool has_weight) {
+std::vector<ParameterForm> forms_of(RankModel& model, bool has_weight, DType gradients) {
   std::vector<ParameterForm> forms;
   for (const std::vector<TensorRef>& refs : {model.parameters(), model.buffers()}) {
     for (const TensorRef& ref : refs) {
       forms.push_back({.dtype = ref.tensor->dtype(),
                        .shape = ref.tensor->shape(),
                        .is_frozen = ref.is_frozen()});
+    }
+  }
+  if (gradients != DType::f32) {
+    for (ParameterForm& form : std::span(forms).first(model.parameters().size())) {
+      form.summed_in = gradients;
     }
   }
   if (has_weight) {
@@ -48,7 +54,8 @@ BucketPlan checked_plan(RankModel& model,
   const std::vector<TensorRef> parameters = model.parameters();
   detail::require_trainable(parameters, where);
   detail::require_groups(options.optimizer, parameters, where);
-  return BucketPlan(forms_of(model, loss.can_have_weight()), options.bucket_bytes);
+  return BucketPlan(forms_of(model, loss.can_have_weight(), options.precision.gradients),
+                    options.bucket_bytes);
 }
 
 // Throws the error of a file operation, including not_found.
@@ -101,6 +108,7 @@ struct ReplicaTrainer::Parts {
       StepTerms{.plan = plan,
                 .coordinator = coordinator.inbox(),
                 .clip = options.clip,
+                .precision = options.precision,
                 .lane_limit = options.step_limit,
                 .update_limit = detail::saturated_sum(options.step_limit, options.deadline)});
   RankGroup ranks;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <hearth/modules/gradient_clip.hpp>
+#include <hearth/modules/precision.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/runtime/base/deadline.hpp>
@@ -13,6 +14,7 @@ struct StepTerms {
   BucketPlan plan;
   CoordinatorInbox coordinator;
   GradientClip clip = {};
+  Precision precision = {};
   std::chrono::nanoseconds
       lane_limit;  ///< How long a lane waits for a bucket that it has lent, or for a decision.
   std::chrono::nanoseconds update_limit;  ///< How long the worker waits for the end of the step.

@@ -99,7 +99,7 @@ class Trainer<Model, Shard> final {
       : runtime_(runtime),
         home_(runtime.device()),
         options_(checked(std::move(options), runtime, where)),
-        loss_(detail::trainer_loss<Model, Shard>(std::move(loss))),
+        loss_(detail::trainer_loss<Model, Shard>(std::move(loss), options_.precision)),
         summary_(detail::mistakes_named("Trainer",
                                         [&] { return model_summary(model, where).to_string(); })),
         parallel_(detail::in_trainers_name([&] {
@@ -208,6 +208,7 @@ class Trainer<Model, Shard> final {
   /// Checks the options. Adds the Runtime's devices if the program names none.
   static TrainerOptions checked(TrainerOptions options, const Runtime& runtime, SourceLoc where) {
     training::require_sound_metrics(options.metrics, where);
+    detail::require_sound(options.precision, "Trainer", where);
     if (options.devices.empty()) {
       options.devices = runtime.devices();
     }
@@ -218,6 +219,7 @@ class Trainer<Model, Shard> final {
     all.devices = options_.devices;
     all.optimizer = options_.optimizer;
     all.clip = options_.clip;
+    all.precision = options_.precision;
     all.average_decay = options_.average_decay;
     all.seed = options_.seed;
     return all;

@@ -9,6 +9,7 @@
 #include <hearth/modules/evaluation_metric.hpp>
 #include <hearth/modules/mode.hpp>
 #include <hearth/modules/module.hpp>
+#include <hearth/modules/precision.hpp>
 #include <hearth/modules/sequential.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/parallel/trainer_options.hpp>
@@ -125,8 +126,23 @@ template <class Model, class Shard, class Loss>
 inline constexpr bool kCanHaveWeight =
     !std::is_same_v<typename decltype(loss_result<Model, Shard, Loss>())::type, Tensor>;
 
+/// The loss function in the types of a precision: `loss` gets the model in the type of the forward
+/// pass. In training the model has it already.
+template <class Model, class Shard>
+[[nodiscard]] TrainerLoss<Model, Shard> in_precision(TrainerLoss<Model, Shard> loss,
+                                                     const Precision& precision) {
+  if (!precision.is_mixed()) {
+    return loss;
+  }
+  return [loss = std::move(loss), precision](
+             const Model& model, Shard& shard, const LossContext& context) {
+    return loss(precision.cast(model, context.where), shard, context);
+  };
+}
+
+/// Wraps a user's loss function.
 template <class Model, class Shard, class Loss>
-[[nodiscard]] TrainerLoss<Model, Shard> trainer_loss(Loss loss) {
+[[nodiscard]] TrainerLoss<Model, Shard> trainer_loss(Loss loss, const Precision& precision) {
   constexpr bool kIsWhole = WholeLoss<Loss, Model, Shard>;
   constexpr bool kCanBeCalled = kIsWhole || (std::is_same_v<Shard, HostBatch> && OutputLoss<Loss>);
   constexpr bool kHasResult =
@@ -148,16 +164,21 @@ template <class Model, class Shard, class Loss>
   if constexpr (!kCanBeCalled || !kHasResult || !kHasOutputs) {
     return {};
   } else if constexpr (!std::is_same_v<Shard, HostBatch>) {
-    return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
+    const auto call = [loss = std::move(loss)](
+                          const Model& model, Shard& shard, const LossContext& context) {
       return loss_outputs(loss(model, shard, context));
     };
+    return in_precision<Model, Shard>(call, precision);
   } else {
-    return [loss = std::move(loss)](const Model& model, Shard& shard, const LossContext& context) {
+    const auto call = [loss = std::move(loss), precision](
+                          const Model& model, Shard& shard, const LossContext& context) {
       Batch batch = std::move(shard).to(context.device, context.where);
+      batch.inputs = precision.input(batch.inputs, context.where);
       if constexpr (kIsWhole) {
         return loss_outputs(loss(model, batch, context));
       } else {
-        const Tensor outputs = forward_of(model, batch.inputs, context);
+        const Tensor outputs =
+            precision.output(forward_of(model, batch.inputs, context), context.where);
         LossOutputs result = [&] {
           if constexpr (std::is_same_v<Loss, LossFunction> ||
                         std::is_same_v<Loss, Tensor (*)(Arg, Arg)>) {
@@ -172,6 +193,7 @@ template <class Model, class Shard, class Loss>
         return result;
       }
     };
+    return in_precision<Model, Shard>(call, precision);
   }
 }
 

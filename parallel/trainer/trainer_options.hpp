@@ -10,6 +10,7 @@
 #include <hearth/modules/training_console.hpp>
 #include <hearth/modules/training_history.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
+#include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/runtime/device.hpp>
 
 #include <chrono>
@@ -36,6 +37,7 @@ struct TrainingStep {
   std::int64_t sample_count = 0;
   double learning_rate = 0;
   std::chrono::nanoseconds duration{0};
+  StepScale scale = {};  ///< With a loss scale: the scale, and whether the step was skipped.
 };
 
 /// Requests of a callback to the run.
@@ -69,7 +71,11 @@ struct TrainerOptions {
   OptimizerConfig optimizer = Adam::Config{};      ///< Class and settings of the optimizer.
   LearningRateSchedule schedule = ConstantRate{};  ///< Schedule of the optimizer's learning rate.
   GradientClip clip = {};                          ///< Limit of the gradients of a step.
-  std::int64_t accumulate = 1;                     ///< Number of batches in one step.
+  /// Types of the forward pass, and the loss scale of f16. With a 16-bit type, float inputs are
+  /// cast to it, and the outputs to f32 before a loss of outputs and targets. Evaluations use the
+  /// same types.
+  Precision precision = {};
+  std::int64_t accumulate = 1;  ///< Number of batches in one step.
   /// Decay of a WeightAverage; 0: none. The averaged weights are validated, kept as the best ones,
   /// and saved at the end.
   double average_decay = 0;
@@ -160,6 +166,7 @@ struct TrainingResult {
   std::optional<std::int64_t> best_epoch = std::nullopt;
   std::optional<double> best_value = std::nullopt;  ///< Best value of the watched figure.
   double samples_per_s = 0;                         ///< Over the steps of this call.
+  std::int64_t skipped_steps = 0;  ///< Steps of this call that the loss scale skipped.
   std::chrono::nanoseconds median_step{0};
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <variant>
@@ -279,22 +280,26 @@ std::optional<TrainingStep> TrainingRun::take_step() {
   const std::chrono::nanoseconds duration = now() - begin;
   step_times_.push_back(duration);
   sample_count_ += report->sample_count;
-  sums_.loss += report->loss * report->weight;
-  sums_.weight += report->weight;
+  note_scale(*report);
+  if (std::isfinite(report->loss)) {  // a step that was skipped may have another loss
+    sums_.loss += report->loss * report->weight;
+    sums_.weight += report->weight;
+    history_.steps.add(report->loss);
+    history_.rates.add(report->learning_rate);
+  }
   sums_.duration += duration;
   sums_.last_learning_rate = report->learning_rate;
   if (sums_.sample_count == 0) {
     sums_.first_learning_rate = sums_.last_learning_rate;
   }
   sums_.sample_count += report->sample_count;
-  history_.steps.add(report->loss);
-  history_.rates.add(sums_.last_learning_rate);
   return TrainingStep{.step = steps_before(ports_.cursor()),
                       .place = place(),
                       .loss = report->loss,
                       .sample_count = report->sample_count,
                       .learning_rate = sums_.last_learning_rate,
-                      .duration = duration};
+                      .duration = duration,
+                      .scale = report->scale};
 }
 
 EpochRecord TrainingRun::record_of_epoch() const {

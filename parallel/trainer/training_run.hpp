@@ -99,6 +99,7 @@ class TrainingRun final {
   /// Settings that determine the length of an epoch.
   static constexpr std::string_view kBatches = "batches an epoch";
   static constexpr std::string_view kExamples = "training examples";
+  static constexpr std::string_view kScaling = "loss scale";
 
   /// Sums over the current epoch so far.
   struct EpochSums {
@@ -123,6 +124,8 @@ class TrainingRun final {
   [[nodiscard]] bool has_state() const;
   void resume();
   void require_same_run();
+  /// Errors: ArgumentError when one of the two runs scales its loss, and the other does not.
+  void require_same_scaling() const;
   /// Notes that this class and the Trainer write.
   [[nodiscard]] Metadata own_notes() const;
   /// The Trainer's notes on the best weights.
@@ -160,6 +163,8 @@ class TrainingRun final {
   [[nodiscard]] bool train_epoch(const InterruptScope& interrupt);
   [[nodiscard]] std::optional<TrainingStep> take_step();
   [[nodiscard]] std::optional<DataParallelReport> step() const;
+  /// Counts skipped steps. Errors: DeviceError non_finite after too many in a row.
+  void note_scale(const DataParallelReport& report);
   [[nodiscard]] EpochRecord record_of_epoch() const;
   void draw_dashboard(const RunPlace& place,
                       const EpochRecord& so_far,
@@ -225,6 +230,7 @@ class TrainingRun final {
   bool is_epoch_trained_ = false;  ///< The first epoch needs only its validation.
   bool is_finished_ = false;
   bool has_replaced_old_run_ = false;  ///< True also for a resumed run.
+  std::int64_t skipped_in_a_row_ = 0;
   std::vector<std::chrono::nanoseconds> step_times_;
   std::int64_t sample_count_ = 0;
   std::optional<detail::TimePoint> written_at_;

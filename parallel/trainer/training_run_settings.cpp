@@ -77,6 +77,19 @@ std::string words_of(const GradientClip& clip) {
   return words.empty() ? "none" : words;
 }
 
+std::string words_of(const std::optional<LossScaling>& scaling) {
+  if (!scaling) {
+    return "none";
+  }
+  return scaling->growth == 1 && scaling->backoff == 1
+             ? number(scaling->initial)
+             : fmt::format("from {}, times {} after {} steps, times {} after an overflow",
+                           scaling->initial,
+                           scaling->growth,
+                           scaling->growth_interval,
+                           scaling->backoff);
+}
+
 std::string words_of(const std::vector<ParameterGroup>& groups) {
   std::string words;
   for (const ParameterGroup& group : groups) {
@@ -151,6 +164,9 @@ Words TrainingRun::settings() const {
       options_.optimizer);
   all.emplace_back("clip", words_of(options_.clip));
   all.emplace_back("average_decay", number(options_.average_decay));
+  all.emplace_back("compute", name(options_.precision.compute));
+  all.emplace_back("exchange of gradients", name(options_.precision.gradients));
+  all.emplace_back(kScaling, words_of(options_.precision.scaling()));
   all.emplace_back(kBatches, std::to_string(ports_.batch_count));
   if (ports_.data.train_count) {
     all.emplace_back(kExamples, std::to_string(*ports_.data.train_count));
@@ -185,6 +201,9 @@ Words TrainingRun::facts() const {
   }
   if (options_.clip.max_norm || options_.clip.max_value) {
     facts.emplace_back("gradient clipping", words_of(options_.clip));
+  }
+  if (options_.precision.is_mixed() || options_.precision.scaling()) {
+    facts.emplace_back("precision", describe(options_.precision));
   }
   if (options_.average_decay != 0) {
     facts.emplace_back("weight averaging", number(options_.average_decay));

@@ -240,6 +240,7 @@ void TrainingRun::require_same_run() {
   }
   const auto state = saved.metadata().find(training::kStateNote);
   saved_settings_ = state == saved.metadata().end() ? Words() : settings_in(state->second);
+  require_same_scaling();
   // An average that starts in mid-run would cover other steps.
   const auto average =
       std::ranges::find(saved_settings_, std::string("average_decay"), &Words::value_type::first);

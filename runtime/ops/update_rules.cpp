@@ -105,6 +105,14 @@ constexpr std::array<Rule, 11> kRules{{
 
 }  // namespace
 
+void keep_unless(const Tensor& condition,
+                 std::span<const Tensor> inputs,
+                 std::vector<Tensor>& results) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i] = where(condition, results[i], inputs[replaced_input(i)]);
+  }
+}
+
 ExpressionRef capture_update(UpdateForm form, UpdateTypes types) {
   const Rule& rule = kRules[static_cast<std::size_t>(form)];
   const DType wide = accumulation_dtype(types.parameter);
@@ -120,8 +128,12 @@ ExpressionRef capture_update(UpdateForm form, UpdateTypes types) {
   } else if (rule.special == Special::last_tensor) {
     tensors.back() = DType::f64;
   }
+  if (types.is_conditional) {
+    tensors.push_back(DType::boolean);
+  }
   const CaptureForm wanted{.name = rule.name, .tensors = tensors, .scalars = scalars};
   return expression_of(wanted, capture(wanted, [&](Tensors t, Tensors s) {
+                         const Results given(t.begin(), t.end());
                          if (!is_of_counts) {
                            t[0] = cast(t[0], wide);
                            t[1] = cast(t[1], wide);
@@ -133,13 +145,16 @@ ExpressionRef capture_update(UpdateForm form, UpdateTypes types) {
                          if (!is_of_counts) {
                            results[0] = cast(results[0], types.parameter);
                          }
+                         if (types.is_conditional) {
+                           keep_unless(given.back(), given, results);
+                         }
                          return results;
                        }));
 }
 
 const ExpressionRef& update_of(StreamState& stream, UpdateForm form, UpdateTypes types) {
-  ExpressionRef& known =
-      stream.updates()[{static_cast<int>(form), types.parameter, types.gradient}];
+  const int key = 2 * static_cast<int>(form) + (types.is_conditional ? 1 : 0);
+  ExpressionRef& known = stream.updates()[{key, types.parameter, types.gradient}];
   if (known == nullptr) {
     known = capture_update(form, types);
   }

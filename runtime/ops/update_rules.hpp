@@ -2,6 +2,10 @@
 // Private to runtime. Threads: any; a stream's updates are its thread's.
 #pragma once
 
+#include <span>
+#include <vector>
+
+#include <hearth/runtime/tensor.hpp>
 #include <hearth/streams/kernel/expression.hpp>
 
 namespace hearth {
@@ -36,7 +40,19 @@ enum class UpdateForm : std::uint8_t {
 struct UpdateTypes {
   DType parameter = DType::f32;
   DType gradient = DType::f32;  ///< the parameter's, or its accumulation_dtype()
+  /// Whether a bool follows the inputs; where it is false, the results are the replaced inputs.
+  bool is_conditional = false;
 };
+
+/// Index of the input that a result of an update replaces: the gradient, 1, is not replaced.
+[[nodiscard]] constexpr std::size_t replaced_input(std::size_t result) noexcept {
+  return result == 0 ? 0 : result + 1;
+}
+/// Makes an update conditional, within its capture: selects the replaced inputs where the bool is
+/// false. Every bit of them is kept, whatever the results would be.
+void keep_unless(const Tensor& condition,
+                 std::span<const Tensor> inputs,
+                 std::vector<Tensor>& results);
 
 /// Captures the update for these types.
 [[nodiscard]] ExpressionRef capture_update(UpdateForm form, UpdateTypes types);

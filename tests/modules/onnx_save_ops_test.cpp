@@ -217,7 +217,7 @@ TEST_F(OnnxSaveOps, OfFloatsAgree) {
     for (const NamedFunction& each : float_functions()) {
       SCOPED_TRACE(std::string(each.name) + " of " + std::string(name(dtype)));
       // 16-bit files round between nodes, as the program does between ops.
-      Tolerance allowed = tolerance(Precision::sum, dtype, 12, 4);
+      Tolerance allowed = tolerance(testing::Precision::sum, dtype, 12, 4);
       allowed.relative *= size_bytes(dtype) == 2 ? 2 : 1;
       expect_same({each.function}, dtype, allowed);
     }
@@ -228,7 +228,7 @@ TEST_F(OnnxSaveOps, OfNumbersAreEqual) {
   for (const DType dtype : {DType::f32, DType::i64, DType::i32}) {
     for (const NamedFunction& each : number_functions()) {
       SCOPED_TRACE(std::string(each.name) + " of " + std::string(name(dtype)));
-      expect_same({each.function}, dtype, tolerance(Precision::rounded, dtype));
+      expect_same({each.function}, dtype, tolerance(testing::Precision::rounded, dtype));
     }
   }
 }
@@ -243,12 +243,12 @@ TEST_F(OnnxSaveOps, OfBitsAreEqual) {
   for (const DType dtype : {DType::i64, DType::i32}) {
     for (const NamedFunction& each : functions) {
       SCOPED_TRACE(std::string(each.name) + " of " + std::string(name(dtype)));
-      expect_same({each.function}, dtype, tolerance(Precision::rounded, dtype));
+      expect_same({each.function}, dtype, tolerance(testing::Precision::rounded, dtype));
     }
   }
   expect_same({[](const Tensor& x) { return shift_left(shift_right(x, 1), 3); }},
               DType::u8,
-              tolerance(Precision::rounded, DType::u8));
+              tolerance(testing::Precision::rounded, DType::u8));
 }
 
 // A scan is no sum unless it is one: nothing is written as another op.
@@ -288,7 +288,7 @@ TEST_F(OnnxSaveOps, AtTheEndsOfTheirRange) {
     const std::vector<double> got =
         cast(load_onnx(file, devices.cpu).forward(x), DType::f64).to_vector<double>();
     const std::vector<double> want = cast(model.forward(x), DType::f64).to_vector<double>();
-    const Tolerance allowed = tolerance(Precision::function, DType::f32);
+    const Tolerance allowed = tolerance(testing::Precision::function, DType::f32);
     for (std::size_t i = 0; i < got.size(); ++i) {
       EXPECT_TRUE(Tolerance{.relative = allowed.relative}.accepts(got[i], want[i]))
           << i << ": " << got[i] << ", not " << want[i];

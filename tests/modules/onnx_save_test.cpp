@@ -70,7 +70,7 @@ void expect_near(const Tensor& got, const Tensor& want, DType dtype, double leng
   ASSERT_EQ(got.dtype(), want.dtype());
   const std::vector<double> a = cast(got, DType::f64).to_vector<double>();
   const std::vector<double> b = cast(want, DType::f64).to_vector<double>();
-  const Tolerance allowed = tolerance(Precision::sum, dtype, length, 2);
+  const Tolerance allowed = tolerance(testing::Precision::sum, dtype, length, 2);
   for (std::size_t i = 0; i < a.size(); ++i) {
     ASSERT_TRUE(allowed.accepts(a[i], b[i])) << i << ": " << a[i] << ", not " << b[i];
   }

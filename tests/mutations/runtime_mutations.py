@@ -141,6 +141,11 @@ RUNTIME = [
      "  }\n"
      "  if (decision->is_open()) {\n",
      ["runtime_actor_test", "parallel_test"]),
+    ("an update takes effect without its condition",
+     "runtime/ops/update_rules.cpp",
+     "where(condition, results[i], inputs[replaced_input(i)])",
+     "where(equal(condition, condition), results[i], inputs[replaced_input(i)])",
+     ["conditional_update_test", "precision_test"]),
     ("an update that was called off happens",
      "runtime/device/update_groups.cpp",
      "  status = decision->error();\n",

@@ -81,7 +81,7 @@ std::vector<float> alone(const Frozen<Model>& model, int number) {
 }
 
 bool is_near(const std::vector<float>& got, const std::vector<float>& want) {
-  const Tolerance allowed = tolerance(Precision::sum, DType::f32, 96);
+  const Tolerance allowed = tolerance(testing::Precision::sum, DType::f32, 96);
   return std::ranges::equal(got, want, [&](float a, float b) { return allowed.accepts(a, b); });
 }
 
@@ -528,7 +528,7 @@ TEST(ModelServer, AContinuationGetsTheAnswer) {
 
 TEST(RowProof, AllowsTheSumRowOfTheToleranceTable) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    const Tolerance table = tolerance(Precision::sum, dtype, detail::kProofTerms, 3.0);
+    const Tolerance table = tolerance(testing::Precision::sum, dtype, detail::kProofTerms, 3.0);
     EXPECT_EQ(detail::row_tolerance(dtype, -2.0, 3.0), table.absolute + table.relative * 2.0)
         << name(dtype);
   }

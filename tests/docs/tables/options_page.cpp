@@ -133,6 +133,10 @@ std::vector<Chapter> chapters() {
          "If several groups set one field of a parameter, the last group counts."},
         {"GradientClip",
          "`clip(gradients, {…})`, `TrainerOptions::clip`, `DataParallelOptions::clip`."},
+        {"Precision",
+         "`TrainerOptions::precision`, `DataParallelOptions::precision`, `LossScaler`: "
+         "[mixed precision](training.md#sixteen-bits-mixed-precision)."},
+        {"LossScaling", "`Precision::loss_scaling`."},
         {"RecomputeOptions", "`RecomputeScope scope({…})`."}}},
       {"Learning rates",
        {{"ConstantRate",
