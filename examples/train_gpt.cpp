@@ -121,6 +121,10 @@ int main(int argc, char** argv) try {
       .save_every = chosen.save_every,
       .resume = chosen.resume,
       .console = {.style = hearth::ConsoleStyle::plain}};
+  if (chosen.precision != "f32") {
+    options.precision.compute =
+        chosen.precision == "f16" ? hearth::DType::f16 : hearth::DType::bf16;
+  }
   train_gpt::Progress progress(
       chosen.report_every, train_gpt::flops_per_token(matrix_elements(model), chosen), rate);
   options.callbacks.push_back(

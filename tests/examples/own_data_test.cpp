@@ -95,6 +95,17 @@ TEST_F(OwnData, AGptOfAnySizeReportsItsRateAndGoesOnWhereItStopped) {
   EXPECT_THAT(again.out, ContainsRegex("step +60 "));
   EXPECT_THAT(again.out, Not(ContainsRegex("step +40 ")));
   EXPECT_LT(figure(again.out, "held-out text: "), figure(outcome.out, "held-out text: "));
+  const Outcome half = run("train_gpt",
+                           {"--layers=2",
+                            "--width=64",
+                            "--heads=2",
+                            "--context=31",
+                            "--lr=0.003",
+                            "--warmup=2",
+                            "--steps=40",
+                            "--precision=bf16"});
+  EXPECT_EQ(half.exit_code, 0) << half.out;
+  EXPECT_NEAR(figure(half.out, "held-out text: "), figure(outcome.out, "held-out text: "), 0.3);
 }
 
 TEST_F(OwnData, ADataSetOfOnesOwnIsLearnedAndItsErrorsKeepTheirWords) {
