@@ -16,6 +16,10 @@
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/parallel/inproc_collective.hpp>
 #include <hearth/parallel/model_server.hpp>
+#include <hearth/parallel/process_collective.hpp>
+#include <hearth/parallel/process_group.hpp>
+#include <hearth/parallel/process_ranks.hpp>
+#include <hearth/parallel/process_transport.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/parallel/replica.hpp>
 #include <hearth/parallel/replica_trainer.hpp>

@@ -285,7 +285,19 @@ class DataParallel<Model, Shard> final {
     return std::move(detail::value_of<Model>(*trainer_.take_model(where)));
   }
 
-  [[nodiscard]] int world() const noexcept { return static_cast<int>(trainer_.size()); }
+  /// Number of ranks, over all processes.
+  [[nodiscard]] int world() const { return trainer_.ranks().world; }
+  /// The ranks of this process, which step() takes shards for; a ShardedLoader makes them.
+  [[nodiscard]] RankRange ranks() const { return trainer_.ranks(); }
+  [[nodiscard]] const ProcessGroup& processes() const noexcept { return trainer_.processes(); }
+  /// Throws `failure` if it is not null. With several processes, waits for all of them; each throws
+  /// its own failure, else that of the first process that has one. For code outside of steps that
+  /// may fail in one process alone. `what` names it in errors.
+  void settle(const ErrorRef& failure,
+              std::string_view what,
+              SourceLoc where = SourceLoc::current()) const {
+    trainer_.settle(failure, what, where);
+  }
   /// Devices of the next step's ranks, in rank order. They change after a loss.
   [[nodiscard]] std::vector<Device> devices(SourceLoc where = SourceLoc::current()) {
     return trainer_.devices(where);

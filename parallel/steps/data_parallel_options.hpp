@@ -4,6 +4,7 @@
 
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/parallel/process_group.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/device.hpp>
 
@@ -62,7 +63,12 @@ struct DataParallelOptions {
   /// busy ranks, healthy or not.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
   std::uint64_t seed = 0;        ///< Seed of the workers' generators.
-  Collective* engine = nullptr;  ///< Engine that sums gradients; nullptr: an InprocCollective.
+  /// The processes that train the model together; each gives its own `devices`. Not chosen: this
+  /// process alone, unless a launcher has started several, which is an error.
+  ProcessGroup processes = {};
+  /// Engine that sums gradients; nullptr: an InprocCollective, or with several processes a
+  /// ProcessCollective.
+  Collective* engine = nullptr;
   DeviceLossPolicy on_loss = DeviceLossPolicy::stop;  ///< Reaction to the loss of a device.
   std::vector<Device> spares = {};  ///< Devices for DeviceLossPolicy::replace, in the order of use.
 };
