@@ -12,6 +12,7 @@
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/parallel/frozen.hpp>
+#include <hearth/parallel/gathered_figures.hpp>
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/parallel/inproc_collective.hpp>

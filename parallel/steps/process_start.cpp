@@ -1,5 +1,6 @@
 #include "process_start.hpp"
 
+#include "parallel/processes/common_outcome.hpp"
 #include "parallel/processes/common_settings.hpp"
 #include "parallel/processes/process_row.hpp"
 
@@ -120,7 +121,7 @@ void share_weights(const StepAgreement& agreement, RankModel& model, SourceLoc w
       failure = error_of_current_exception();
     }
   }
-  agreement.settle(failure, "the weights of all processes", where);
+  settle(agreement.group(), failure, "the weights of all processes", where);
 }
 
 }  // namespace

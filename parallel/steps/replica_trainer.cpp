@@ -5,6 +5,8 @@
 #include "rank_group.hpp"
 #include "step_terms.hpp"
 
+#include "parallel/processes/common_outcome.hpp"
+
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/call_place.hpp>
@@ -231,7 +233,7 @@ const ProcessGroup& ReplicaTrainer::processes() const noexcept {
 
 void ReplicaTrainer::settle(const ErrorRef& failure, std::string_view what, SourceLoc where) const {
   if (parts_->agreement) {
-    parts_->agreement->settle(failure, what, where);
+    detail::settle(processes(), failure, what, where);
   } else if (failure) {
     throw_error(failure);
   }
@@ -382,19 +384,8 @@ void ReplicaTrainer::save_weights(const std::filesystem::path& file,
 
 // Process 0 writes; the others wait for it, and get its error.
 void ReplicaTrainer::write_first(std::function<void(RankReplica& replica)> fn, SourceLoc where) {
-  if (!parts_->agreement) {
-    write(std::move(fn), where);
-    return;
-  }
-  ErrorRef failure;
-  if (processes().is_first()) {
-    try {
-      write(std::move(fn), where);
-    } catch (...) {
-      failure = detail::error_of_current_exception();
-    }
-  }
-  settle(failure, "the writing of a file", where);
+  detail::run_on_first(
+      processes(), [&] { write(std::move(fn), where); }, "the writing of a file", where);
 }
 
 // All replicas hold the same values, so any rank can write. A rank that does not begin hangs. A

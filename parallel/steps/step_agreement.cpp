@@ -107,21 +107,6 @@ std::int64_t StepAgreement::begin(std::int64_t step,
   return all;
 }
 
-void StepAgreement::settle(const ErrorRef& failure, std::string_view what, SourceLoc where) const {
-  ProcessRow own;
-  own.add_failure(failure);
-  const std::vector<std::string> rows = group_.gather(own.take(), what, where);
-  if (failure) {
-    throw_placed(failure, where);
-  }
-  for (std::size_t process = 0; process < rows.size(); ++process) {
-    ProcessRow row(rows[process]);
-    if (const ErrorRef other = row.read_failure(group_.name_of(static_cast<int>(process)))) {
-      throw_placed(other, where);
-    }
-  }
-}
-
 void StepAgreement::owe(std::size_t bucket) {
   const GradientBucket& form = buckets_[bucket];
   const auto count = static_cast<std::size_t>(form.element_count);

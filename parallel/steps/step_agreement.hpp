@@ -2,8 +2,8 @@
 // processes take a step or none: each reports how its sweeps ended, and then whether its updates
 // are prepared. A process whose step failed takes part in all that it owes, with zeros and its
 // error, so that no process waits for it in vain. Private to parallel.
-// Owned by a trainer and its coordinator. Threads: begin() and settle() the trainer's; the others
-// the coordinator's. Callbacks run on the group's thread.
+// Owned by a trainer and its coordinator. Threads: begin() the trainer's; the others the
+// coordinator's. Callbacks run on the group's thread.
 // Invariant: every process makes the same exchanges in the same order.
 #pragma once
 
@@ -17,8 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace hearth {
@@ -61,11 +59,6 @@ class StepAgreement final {
                                    std::int64_t sample_count,
                                    const ErrorRef& failure,
                                    SourceLoc where) const;
-  /// Returns if every process succeeded in something.
-  ///
-  /// Errors: `failure`, of this process; else that of the first process that failed.
-  void settle(const ErrorRef& failure, std::string_view what, SourceLoc where) const;
-
   /// Takes part in the sum of a bucket with zeros.
   void owe(std::size_t bucket);
   void share_sweep(std::int64_t step,
