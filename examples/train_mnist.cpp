@@ -61,18 +61,19 @@ hearth::OptimizerConfig optimizer_config(const Options& options) {
 
 /// Converts the command line to the Trainer's options.
 hearth::TrainerOptions trainer_options(const Options& options, const hearth::ProcessGroup& group) {
-  return {.epochs = options.epochs,
-          .optimizer = optimizer_config(options),
-          .seed = options.seed,
-          .batch_size = options.batch_size,
-          .metrics = {hearth::confusion_metric(10)},
-          .watch = "accuracy",
-          .folder = options.checkpoint,
-          .save_every = options.save_every,
-          .resume = options.resume,
-          .notes = {{"data", options.data}, {"model", options.model}},
-          .title = "train_mnist",
-          .parallel = {.processes = group}};
+  hearth::TrainerOptions all{.epochs = options.epochs,
+                             .optimizer = optimizer_config(options),
+                             .seed = options.seed,
+                             .batch_size = options.batch_size,
+                             .metrics = {hearth::confusion_metric(10)},
+                             .watch = "accuracy",
+                             .folder = options.checkpoint,
+                             .save_every = options.save_every,
+                             .resume = options.resume,
+                             .notes = {{"data", options.data}, {"model", options.model}},
+                             .title = "train_mnist"};
+  all.parallel.processes = group;
+  return all;
 }
 
 /// A duration in microseconds, for the JSON file.

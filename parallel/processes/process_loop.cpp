@@ -290,7 +290,7 @@ bool ProcessLoop::tell(ProcessPulse::Kind kind, const std::string& text, nanosec
   std::vector<int> unsent;
   std::vector<int> open;
   for (int process = 0; process < transport_->size(); ++process) {
-    if (process != transport_->rank() && !peers_[static_cast<std::size_t>(process)].has_left) {
+    if (process != transport_->rank()) {  // also those that have left, which wait for this one
       unsent.push_back(process);
     }
   }

@@ -91,7 +91,7 @@ class ProcessLoop final {
   /// Returns false while the last pulse is still being sent.
   [[nodiscard]] bool send_pulse(int to, ProcessPulse::Kind kind, const std::string& text);
   [[nodiscard]] bool is_sending_over(Peer& peer);
-  /// Sends a pulse to every process that has not left. Returns whether all were sent in time.
+  /// Sends a pulse to every other process. Returns whether all were sent in time.
   [[nodiscard]] bool tell(ProcessPulse::Kind kind,
                           const std::string& text,
                           std::chrono::nanoseconds limit);

@@ -112,8 +112,9 @@ TEST(ProcessGroup, AnAbsentProcessThatGivesSignsOfLifeHasTheCallsLimit) {
           given_up.set_value();
         } else {
           EXPECT_TRUE(is_given_up.wait().has_value());
-          EXPECT_THAT(error_of([&] { static_cast<void>(group.gather("", "supper")); }),
-                      HasSubstr("did not take part within 500"));
+          const auto sup = [&] { static_cast<void>(group.gather("", "supper")); };
+          static_cast<void>(error_of(sup));  // process 0 had sent its part of it
+          EXPECT_THAT(error_of(sup), HasSubstr("did not take part within 500"));
         }
       },
       {.deadline = std::chrono::seconds(20), .call_limit = milliseconds(500)});

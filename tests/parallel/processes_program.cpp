@@ -200,18 +200,17 @@ void fit(const Words& words, const hearth::ProcessGroup& group) {
   const auto on_step = [&](const hearth::TrainingStep& step, hearth::RunControl&) {
     meet_fault(words, group.rank(), step.step);
   };
-  hearth::Trainer trainer(runtime,
-                          model,
-                          hearth::CrossEntropyLoss(),
-                          {.epochs = words.number("fit", 1),
-                           .batch_size = 30,
-                           .metrics = {hearth::accuracy_metric()},
-                           .folder = words.text("folder"),
-                           .save_every = 2,
-                           .resume = true,
-                           .console = {.style = hearth::ConsoleStyle::plain},
-                           .callbacks = {{.on_step = on_step}},
-                           .parallel = {.processes = group}});
+  hearth::TrainerOptions options;
+  options.epochs = words.number("fit", 1);
+  options.batch_size = 30;
+  options.metrics = {hearth::accuracy_metric()};
+  options.folder = words.text("folder");
+  options.save_every = 2;
+  options.resume = true;
+  options.console.style = hearth::ConsoleStyle::plain;
+  options.callbacks.push_back({.on_step = on_step});
+  options.parallel.processes = group;
+  hearth::Trainer trainer(runtime, model, hearth::CrossEntropyLoss(), options);
   const hearth::TrainingResult result = trainer.fit(digits, judged);
   if (group.is_first()) {
     std::printf("world %d, loss %a\n",
