@@ -171,10 +171,7 @@ void run(const Options& options) {
   for (const hearth::Device& device : runtime.devices()) {
     const std::string who =
         group.size() > 1 ? "process " + std::to_string(group.rank()) + " " : std::string();
-    std::printf("%son %s: %s\n",
-                who.c_str(),
-                device.name().c_str(),
-                device.description().c_str());
+    std::printf("%son %s: %s\n", who.c_str(), device.name().c_str(), device.description().c_str());
   }
   hearth::MnistData data = load_data(options);
   if (group.is_first()) {

@@ -8,8 +8,8 @@
 
 namespace hearth::detail {
 
-/// Errors: invalid_argument when there are no regions, or they differ; unsupported if `must_sum` and
-/// the type has no sum.
+/// Errors: invalid_argument when there are no regions, or they differ; unsupported if `must_sum`
+/// and the type has no sum.
 [[nodiscard]] Status check_regions(std::span<const LentRegion> regions, bool must_sum);
 
 }  // namespace hearth::detail

@@ -2,18 +2,18 @@
 
 #include "process_row.hpp"
 
+#include <hearth/runtime/base/failure_book.hpp>
 #include <hearth/runtime/base/pending.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace hearth::detail {
-namespace {
 
-[[noreturn]] void throw_at(const ErrorRef& error, SourceLoc where) {
+void throw_at(const ErrorRef& error, SourceLoc where) {
+  mark_read(*error);  // the caller gets it
   if (error->location.line != 0) {
     throw_error(error);
   }
@@ -21,8 +21,6 @@ namespace {
   placed.location = where;
   throw_error(std::move(placed));
 }
-
-}  // namespace
 
 void settle(const ProcessGroup& group,
             const ErrorRef& failure,
@@ -61,15 +59,22 @@ void run_on_first(const ProcessGroup& group,
   settle(group, failure, what, where);
 }
 
-bool is_set_in_any(const ProcessGroup& group,
-                   bool is_set,
-                   std::string_view what,
-                   SourceLoc where) {
+std::pair<bool, bool> set_in_any(const ProcessGroup& group,
+                                 std::pair<bool, bool> flags,
+                                 std::string_view what,
+                                 SourceLoc where) {
   if (group.size() == 1) {
-    return is_set;
+    return flags;
   }
-  const std::vector<std::string> rows = group.gather(is_set ? "yes" : "no", what, where);
-  return std::ranges::find(rows, "yes") != rows.end();
+  ProcessRow own;
+  own.add(flags.first).add(flags.second);
+  std::pair<bool, bool> all{false, false};
+  for (std::string& bytes : group.gather(own.take(), what, where)) {
+    ProcessRow row(std::move(bytes));
+    all.first |= row.read<bool>();
+    all.second |= row.read<bool>();
+  }
+  return all;
 }
 
 }  // namespace hearth::detail

@@ -1,5 +1,5 @@
-// The outcome of something that each process of a group does by itself, outside of steps. Private to
-// parallel. Stateless. Threads: the program's.
+// The outcome of something that each process of a group does by itself, outside of steps. Private
+// to parallel. Stateless. Threads: the program's.
 #pragma once
 
 #include <hearth/parallel/process_group.hpp>
@@ -8,9 +8,12 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 
 namespace hearth::detail {
 
+/// Throws the error, at `where` if it has no place of its own.
+[[noreturn]] void throw_at(const ErrorRef& error, SourceLoc where);
 /// Returns if every process succeeded in `what`.
 ///
 /// Errors: `failure`, of this process; else that of the first process that failed;
@@ -24,12 +27,12 @@ void run_on_first(const ProcessGroup& group,
                   const std::function<void()>& fn,
                   std::string_view what,
                   SourceLoc where);
-/// Whether a flag is set in any process.
+/// Two flags, each true if it is set in any process.
 ///
 /// Errors: collective_failed.
-[[nodiscard]] bool is_set_in_any(const ProcessGroup& group,
-                                 bool is_set,
-                                 std::string_view what,
-                                 SourceLoc where);
+[[nodiscard]] std::pair<bool, bool> set_in_any(const ProcessGroup& group,
+                                               std::pair<bool, bool> flags,
+                                               std::string_view what,
+                                               SourceLoc where);
 
 }  // namespace hearth::detail

@@ -47,8 +47,8 @@ class Symbols final {
 
 }  // namespace
 
-// OpenMPI's components look for its symbols among the global ones, so the library is opened with
-// RTLD_GLOBAL, which also makes symbols of an earlier local dlopen visible.
+// OpenMPI's components look for its symbols among the global ones, hence RTLD_GLOBAL. It also makes
+// the symbols of an earlier local dlopen visible.
 Result<MpiLibrary> MpiLibrary::find(const std::string& name) {
   if (::dlsym(RTLD_DEFAULT, "MPI_Init") != nullptr && ::dlsym(RTLD_DEFAULT, kWorld) == nullptr) {
     return refused(ErrorCode::unsupported,
@@ -57,10 +57,11 @@ Result<MpiLibrary> MpiLibrary::find(const std::string& name) {
   }
   void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
-    return refused(ErrorCode::not_found,
-                   fmt::format("OpenMPI is not found: {}; install it (Debian: openmpi-bin), or name "
-                               "its library in ProcessGroupOptions::library",
-                               loader_message()));
+    return refused(
+        ErrorCode::not_found,
+        fmt::format("OpenMPI is not found: {}; install it (Debian: openmpi-bin), or name "
+                    "its library in ProcessGroupOptions::library",
+                    loader_message()));
   }
   Symbols symbols(handle);
   MpiLibrary mpi;
@@ -87,8 +88,9 @@ Result<MpiLibrary> MpiLibrary::find(const std::string& name) {
   symbols.set(mpi.test, "MPI_Test");
   symbols.set(mpi.error_string, "MPI_Error_string");
   if (!symbols.missing().empty()) {
-    return refused(ErrorCode::unsupported,
-                   fmt::format("{} has no {}: it is no OpenMPI 2 or later", name, symbols.missing()));
+    return refused(
+        ErrorCode::unsupported,
+        fmt::format("{} has no {}: it is no OpenMPI 2 or later", name, symbols.missing()));
   }
   return mpi;
 }

@@ -29,12 +29,20 @@ struct MpiLibrary {
   int (*comm_size)(Handle comm, int* size) = nullptr;
   int (*comm_dup)(Handle comm, Handle* copy) = nullptr;
   int (*comm_set_errhandler)(Handle comm, Handle handler) = nullptr;
-  int (*isend)(
-      const void* bytes, int count, Handle type, int to, int tag, Handle comm, Handle* request) =
-      nullptr;
-  int (*irecv)(
-      void* bytes, int count, Handle type, int from, int tag, Handle comm, Handle* request) =
-      nullptr;
+  int (*isend)(const void* bytes,
+               int count,
+               Handle type,
+               int to,
+               int tag,
+               Handle comm,
+               Handle* request) = nullptr;
+  int (*irecv)(void* bytes,
+               int count,
+               Handle type,
+               int from,
+               int tag,
+               Handle comm,
+               Handle* request) = nullptr;
   int (*test)(Handle* request, int* flag, Status* status) = nullptr;
   int (*error_string)(int code, char* text, int* length) = nullptr;
 

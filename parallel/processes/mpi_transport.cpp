@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -28,7 +29,7 @@ class MpiTransport final : public ProcessTransport {
                                 static_cast<int>(channel),
                                 comm_,
                                 &request);
-    return started("MPI_Isend", code, request);
+    return started("MPI_Isend", code, {.handle = request});
   }
   [[nodiscard]] Result<Transfer> receive(int from,
                                          ProcessChannel channel,
@@ -41,20 +42,29 @@ class MpiTransport final : public ProcessTransport {
                                 static_cast<int>(channel),
                                 comm_,
                                 &request);
-    return started("MPI_Irecv", code, request);
+    return started("MPI_Irecv", code, {.handle = request, .received_bytes = bytes.size()});
   }
   [[nodiscard]] Result<bool> is_done(Transfer transfer) override {
     const auto found = requests_.find(transfer);
     MpiLibrary::Status status;
     int flag = 0;
-    const int code = mpi_.test(&found->second, &flag, &status);
+    const int code = mpi_.test(&found->second.handle, &flag, &status);
     if (code != MpiLibrary::kSuccess) {
       return mpi_.error_of("MPI_Test", code);
     }
     if (flag == 0) {
       return false;
     }
+    const std::optional<std::size_t> wanted = found->second.received_bytes;
     requests_.erase(found);
+    if (wanted && status.byte_count != *wanted) {
+      return Error{.code = ErrorCode::collective_failed,
+                   .text = fmt::format("ProcessGroup: a message has {} bytes in place of {}: the "
+                                       "processes must make the same calls",
+                                       status.byte_count,
+                                       *wanted),
+                   .op = "ProcessGroup"};
+    }
     return true;
   }
   void close(bool is_whole) override {
@@ -66,9 +76,12 @@ class MpiTransport final : public ProcessTransport {
   }
 
  private:
-  [[nodiscard]] Result<Transfer> started(const char* function,
-                                         int code,
-                                         MpiLibrary::Handle request) {
+  struct Request {
+    MpiLibrary::Handle handle = nullptr;
+    std::optional<std::size_t> received_bytes = std::nullopt;  ///< The size that must come.
+  };
+
+  [[nodiscard]] Result<Transfer> started(const char* function, int code, Request request) {
     if (code != MpiLibrary::kSuccess) {
       return mpi_.error_of(function, code);
     }
@@ -82,7 +95,7 @@ class MpiTransport final : public ProcessTransport {
   const int size_;
   const bool must_finalize_;
   Transfer last_ = 0;
-  std::unordered_map<Transfer, MpiLibrary::Handle> requests_;
+  std::unordered_map<Transfer, Request> requests_;
 };
 
 Error refused_start(std::string text) {
@@ -107,8 +120,7 @@ Result<std::unique_ptr<ProcessTransport>> open_mpi_transport(const std::string& 
   }
   if (is_begun == 0) {
     int provided = 0;
-    const int code =
-        mpi.init_thread(nullptr, nullptr, MpiLibrary::kThreadSerialized, &provided);
+    const int code = mpi.init_thread(nullptr, nullptr, MpiLibrary::kThreadSerialized, &provided);
     if (code != MpiLibrary::kSuccess) {
       return mpi.error_of("MPI_Init_thread", code);
     }

@@ -27,8 +27,8 @@ std::size_t at(int process) {
 
 }  // namespace
 
-// A collective under way. It handles a region piece by piece. Phases of a piece: the parts of all
-// ranks go to the process that sums them; the sums go to all processes; the local ranks get copies.
+// A collective under way. It handles a region piece by piece. First the parts of all ranks go to
+// the process that sums them. Then the sums go to all processes, and the local ranks get copies.
 class ProcessCollective::Round final {
  public:
   Round(RoundKind kind,
@@ -123,8 +123,7 @@ class ProcessCollective::Round final {
   }
   /// Bytes of a rank's chunk of the piece.
   [[nodiscard]] Range chunk(std::size_t rank) const {
-    const ElementRange range =
-        chunk_of((end_ - begin_) / element_bytes(), ranks_->world(), rank);
+    const ElementRange range = chunk_of((end_ - begin_) / element_bytes(), ranks_->world(), rank);
     return {begin_ + range.begin * element_bytes(), begin_ + range.end * element_bytes()};
   }
   /// Bytes of the piece that a process sums: the chunks of its ranks.
@@ -201,8 +200,7 @@ class ProcessCollective::Round final {
   }
 
   bool advance_broadcast(detail::ProcessTransfers& transfers) {
-    const bool has_root =
-        root_ >= ranks_->first() && root_ < ranks_->first() + ranks_->count();
+    const bool has_root = root_ >= ranks_->first() && root_ < ranks_->first() + ranks_->count();
     const std::size_t source = has_root ? root_ - ranks_->first() : 0;
     if (std::exchange(phase_, Phase::copy) == Phase::collect) {
       std::size_t owner = 0;
@@ -238,7 +236,7 @@ class ProcessCollective::Round final {
   std::vector<std::byte> others_;            ///< This process's part of the other processes' ranks.
   std::vector<std::byte*> foreign_;          ///< By rank, its place in others_; null for own ranks.
   std::size_t root_ = 0;
-  std::size_t begin_ = 0;  ///< Of the piece.
+  std::size_t begin_ = 0;  ///< Bytes [begin_, end_) are the piece.
   std::size_t end_ = 0;
   Phase phase_ = Phase::collect;
 };
@@ -264,11 +262,12 @@ void ProcessCollective::start(std::unique_ptr<Round> round, Status checked, cons
     return;
   }
   const std::shared_ptr<Round> shared = std::move(round);
-  group_.submit(ProcessChannel::steps,
-                {what,
-                 limit_,
-                 [shared](detail::ProcessTransfers& transfers) { return shared->advance(transfers); },
-                 [shared](const Status& status) { shared->end(status); }});
+  group_.submit(
+      ProcessChannel::steps,
+      {what,
+       limit_,
+       [shared](detail::ProcessTransfers& transfers) { return shared->advance(transfers); },
+       [shared](const Status& status) { shared->end(status); }});
 }
 
 void ProcessCollective::all_reduce(std::vector<LentRegion> regions,
@@ -308,8 +307,9 @@ void ProcessCollective::all_gather(std::vector<LentRegion> regions, Finished fin
 void ProcessCollective::broadcast(std::vector<LentRegion> regions, int root, Finished finished) {
   Status checked = detail::check_regions(regions, false);
   if (checked.has_value() && (root < 0 || static_cast<std::size_t>(root) >= ranks_->world())) {
-    checked = Error{.code = ErrorCode::out_of_range,
-                    .text = fmt::format("collective: root {} of a world of {}", root, ranks_->world())};
+    checked =
+        Error{.code = ErrorCode::out_of_range,
+              .text = fmt::format("collective: root {} of a world of {}", root, ranks_->world())};
   }
   auto round = std::make_unique<Round>(
       RoundKind::broadcast, ranks_, std::move(regions), std::move(finished));

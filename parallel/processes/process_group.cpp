@@ -27,7 +27,7 @@ struct ProcessGroupState {
   ProcessGroupOptions options;
   ProcessLoop::Place place;
   int local_rank = 0;
-  std::vector<std::string> names;  ///< By process; empty until all have called.
+  std::vector<std::string> names;               ///< By process; empty until all have called.
   std::shared_ptr<ProcessDesk> desk = nullptr;  ///< Null for one process.
   std::unique_ptr<OwnedThread> thread = nullptr;
 
@@ -98,11 +98,12 @@ ProcessGroup ProcessGroup::from_environment(const ProcessGroupOptions& options, 
                               "(Debian: openmpi-bin), or with srun",
                           where));
     case LaunchEnvironment::Launcher::nccl:
-      throw_error(refused(ErrorCode::unsupported,
-                          launch.describe() +
-                              " without MPI, which needs NCCL between the processes: that is not "
-                              "supported yet; start the program with OpenMPI's mpirun, or with srun",
-                          where));
+      throw_error(
+          refused(ErrorCode::unsupported,
+                  launch.describe() +
+                      " without MPI, which needs NCCL between the processes: that is not "
+                      "supported yet; start the program with OpenMPI's mpirun, or with srun",
+                  where));
     case LaunchEnvironment::Launcher::open_mpi:
     case LaunchEnvironment::Launcher::slurm:
       break;
@@ -155,9 +156,8 @@ ProcessGroup ProcessGroup::over(detail::OpenTransport open,
                    "the start of the group",
                    where);
   const auto is_here = [&](const std::string& row) { return host_of(row) == host; };
-  state->local_rank = static_cast<int>(
-      std::ranges::count_if(std::span(rows).first(static_cast<std::size_t>(state->place.rank)),
-                            is_here));
+  state->local_rank = static_cast<int>(std::ranges::count_if(
+      std::span(rows).first(static_cast<std::size_t>(state->place.rank)), is_here));
   for (const std::string& row : rows) {
     state->names.push_back(row.substr(host_of(row).size() + 1));
   }
@@ -252,8 +252,7 @@ void exchange(const ProcessGroup& group,
         transfers.for_each_peer([&](int peer) {
           transfers.send(peer, std::as_bytes(std::span(&rows->own_size, 1)));
           transfers.send(peer, std::as_bytes(std::span(rows->own)));
-          transfers.receive(peer,
-                            std::as_writable_bytes(std::span(&rows->sizes[at(peer)], 1)));
+          transfers.receive(peer, std::as_writable_bytes(std::span(&rows->sizes[at(peer)], 1)));
         });
         return false;
       case 1:

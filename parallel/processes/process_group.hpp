@@ -1,6 +1,6 @@
 // ProcessGroup: the processes that train one model together, started by mpirun or Slurm. Each
 // process makes the same calls in the same order. A thread of the group makes all calls of the
-// message layer and sends signs of life, so a process that died or stopped is found within
+// message layer and sends signs of life. So it finds a process that died or stopped within
 // ProcessGroupOptions::deadline, whatever the others do meanwhile. A group that has lost a process
 // never recovers: each later call throws collective_failed, and the launcher restarts the job.
 // A value; copies share the group, and the last one leaves it. Threads: any; calls that exchange
@@ -55,10 +55,10 @@ class ProcessGroup final {
   /// The processes that mpirun or srun has started; one process if the program was started without
   /// them. Waits for all of them. OpenMPI's library is loaded only for several processes.
   ///
-  /// Errors: ArgumentError for limits that are not above 0; DeviceError unsupported for MPICH, for
-  /// RANK and WORLD_SIZE, or if MPI finds another number of processes; FileError not_found without
-  /// OpenMPI; DeadlineExceeded if MPI does not start; collective_failed when a process is missing
-  /// or has another version of the library.
+  /// Errors: ArgumentError for limits that are not above 0, and without OpenMPI; DeviceError
+  /// unsupported for MPICH, for RANK and WORLD_SIZE, or if MPI finds another number of processes;
+  /// DeadlineExceeded if MPI does not start within start_limit; collective_failed when a process is
+  /// missing.
   [[nodiscard]] static ProcessGroup from_environment(const ProcessGroupOptions& options = {},
                                                      SourceLoc where = SourceLoc::current());
 

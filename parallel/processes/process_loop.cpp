@@ -235,9 +235,8 @@ void ProcessLoop::read_pulse(int process) {
       peer.done_counts = pulse.done_counts;
       break;
     case ProcessPulse::Kind::broken:
-      break_group({.code = ErrorCode::collective_failed,
-                   .text = text_of(pulse),
-                   .op = "ProcessGroup"});
+      break_group(
+          {.code = ErrorCode::collective_failed, .text = text_of(pulse), .op = "ProcessGroup"});
       break;
   }
 }
@@ -312,8 +311,8 @@ bool ProcessLoop::tell(ProcessPulse::Kind kind, const std::string& text, nanosec
   }
 }
 
-// The other processes get the reason before this one ends its operations: until then their memory
-// is valid, and afterwards the message layer is not called again.
+// The other processes get the reason before this one ends its operations. Until then the memory of
+// the operations is valid; afterwards the message layer is not called again.
 void ProcessLoop::break_group(Error error) {
   if (broken_) {
     return;

@@ -29,9 +29,8 @@ ErrorRef ProcessRow::read_failure(const std::string& who) {
   const auto code = read<ErrorCode>();
   const bool is_local = code == ErrorCode::device_lost || code == ErrorCode::device_closed ||
                         code == ErrorCode::cancelled;
-  return std::make_shared<const Error>(
-      Error{.code = is_local ? ErrorCode::collective_failed : code,
-            .text = who + ": " + read_text()});
+  return std::make_shared<const Error>(Error{.code = is_local ? ErrorCode::collective_failed : code,
+                                             .text = who + ": " + read_text()});
 }
 
 const char* ProcessRow::next(std::size_t size) {

@@ -53,8 +53,8 @@ class ProcessTransfers final {
 };
 
 struct ProcessOperation {
-  std::string what;                 ///< For errors: "bucket 3 of step 7".
-  std::chrono::nanoseconds limit;   ///< Limit of the whole operation, from its turn on.
+  std::string what;                ///< For errors: "bucket 3 of step 7".
+  std::chrono::nanoseconds limit;  ///< Limit of the whole operation, from its turn on.
   /// Starts the next transfers. Called at the beginning, and whenever all transfers are over.
   /// Returns whether the operation is complete.
   UniqueFunction<bool(ProcessTransfers&)> advance;

@@ -41,7 +41,7 @@ class ProcessTransport {
   [[nodiscard]] virtual Result<Transfer> receive(int from,
                                                  ProcessChannel channel,
                                                  std::span<std::byte> bytes) = 0;
-  /// Returns whether the transfer is over. It may be asked for again only while it is not.
+  /// Returns whether the transfer is over. Not called again after it has returned true.
   [[nodiscard]] virtual Result<bool> is_done(Transfer transfer) = 0;
   /// The last call. `is_whole`: every process has left, so the layer may wait for the others' ends.
   virtual void close(bool is_whole) = 0;

@@ -38,7 +38,8 @@ void CoordinatorInbox::finish(std::int64_t step,
                               int rank,
                               ErrorRef error,
                               double learning_rate) const {
-  mailbox_->messages.try_push(message::Finish{step, rank - first_rank_, std::move(error), learning_rate});
+  mailbox_->messages.try_push(
+      message::Finish{step, rank - first_rank_, std::move(error), learning_rate});
 }
 
 bool detail::is_device_loss(const Error& error) noexcept {

@@ -104,12 +104,10 @@ void CoordinatorLoop::handle(message::Swept swept) {
       return;
     }
   }
-  const auto failed = std::ranges::find_if(
-      all, [](const SweptProcess& each) { return each.failure != nullptr; });
+  const auto failed =
+      std::ranges::find_if(all, [](const SweptProcess& each) { return each.failure != nullptr; });
   if (failed != all.end()) {
-    take_failure(step,
-                 failed->failure,
-                 static_cast<std::size_t>(failed - all.begin()) == own);
+    take_failure(step, failed->failure, static_cast<std::size_t>(failed - all.begin()) == own);
     close(found);
     return;
   }
@@ -149,10 +147,10 @@ void CoordinatorLoop::handle(message::Voted voted) {
   const auto failed =
       std::ranges::find_if(all, [](const ErrorRef& error) { return error != nullptr; });
   if (failed != all.end()) {
-    take_failure(step,
-                 *failed,
-                 static_cast<std::size_t>(failed - all.begin()) ==
-                     options_.agreement->ranks().process);
+    take_failure(
+        step,
+        *failed,
+        static_cast<std::size_t>(failed - all.begin()) == options_.agreement->ranks().process);
     close(found);
     return;
   }

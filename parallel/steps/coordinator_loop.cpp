@@ -321,12 +321,12 @@ void CoordinatorLoop::reduce(std::int64_t number,
     return each.has_ended->load(std::memory_order_acquire);  // partner: `finished` below
   });
   const auto has_ended = std::make_shared<std::atomic<bool>>(false);
-  step.reducing.push_back({.index = index,
-                           .loans = {bucket.regions.begin(), bucket.regions.end()},
-                           .has_ended = has_ended,
-                           // a group of processes has its own limits
-                           .deadline = options_.agreement ? Deadline::never()
-                                                          : Deadline::in(options_.deadline)});
+  step.reducing.push_back(
+      {.index = index,
+       .loans = {bucket.regions.begin(), bucket.regions.end()},
+       .has_ended = has_ended,
+       // a group of processes has its own limits
+       .deadline = options_.agreement ? Deadline::never() : Deadline::in(options_.deadline)});
   step.reduced_count = index + 1;
   try {
     engine_.all_reduce(std::move(bucket.regions),

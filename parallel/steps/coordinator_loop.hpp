@@ -228,7 +228,7 @@ class CoordinatorLoop final {
     bool has_shared_sweep = false;
     bool is_sweep_agreed = false;  ///< The sweeps of all processes have ended well.
     bool has_voted = false;
-    bool is_agreed = false;            ///< All processes know the step's outcome.
+    bool is_agreed = false;             ///< All processes know the step's outcome.
     std::vector<SweptRank> swept = {};  ///< All ranks of all processes, once it is_sweep_agreed.
   };
 

@@ -62,9 +62,10 @@ struct DataParallelOptions {
   /// Limit of the destructor's wait for workers, then for the engine's call. With 0 it abandons
   /// busy ranks, healthy or not.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
-  std::uint64_t seed = 0;        ///< Seed of the workers' generators.
-  /// The processes that train the model together; each gives its own `devices`. Not chosen: this
-  /// process alone, unless a launcher has started several, which is an error.
+  std::uint64_t seed = 0;  ///< Seed of the workers' generators.
+  /// The processes that train the model together; each gives its own `devices`. Trainers that share
+  /// a group take their steps one after the other. Not chosen: this process alone, unless a
+  /// launcher has started several, which is an error.
   ProcessGroup processes = {};
   /// Engine that sums gradients; nullptr: an InprocCollective, or with several processes a
   /// ProcessCollective.

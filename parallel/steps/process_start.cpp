@@ -49,12 +49,11 @@ void add_rules(SettingWords& words, const Config& config) {
 
 void add_groups(SettingWords& words, const std::vector<ParameterGroup>& groups) {
   for (const ParameterGroup& group : groups) {
-    words.emplace_back(
-        "parameter group",
-        fmt::format("'{}', weight decay {}, rate times {}",
-                    group.match,
-                    group.weight_decay ? number(*group.weight_decay) : "unchanged",
-                    group.rate_factor ? number(*group.rate_factor) : "unchanged"));
+    words.emplace_back("parameter group",
+                       fmt::format("'{}', weight decay {}, rate times {}",
+                                   group.match,
+                                   group.weight_decay ? number(*group.weight_decay) : "unchanged",
+                                   group.rate_factor ? number(*group.rate_factor) : "unchanged"));
   }
 }
 
@@ -99,8 +98,8 @@ void share_weights(const StepAgreement& agreement, RankModel& model, SourceLoc w
       failure = error_of_current_exception();
     }
   }
-  const std::string all = std::move(
-      agreement.group().gather(failure ? std::string() : std::move(bytes), "the weights", where)[0]);
+  const std::string all = std::move(agreement.group().gather(
+      failure ? std::string() : std::move(bytes), "the weights", where)[0]);
   if (!agreement.group().is_first() && !all.empty()) {
     try {
       std::span<const std::byte> left = std::as_bytes(std::span(all));

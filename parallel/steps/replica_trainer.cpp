@@ -363,9 +363,9 @@ void ReplicaTrainer::save(const std::filesystem::path& file,
   with_ranks_left(where, [&] {
     require_all(where);
     progress.generators = generators(where);
-    write_first([file, progress, where](
-                    RankReplica& replica) { replica.save(file, progress, where); },
-                where);
+    write_first(
+        [file, progress, where](RankReplica& replica) { replica.save(file, progress, where); },
+        where);
   });
 }
 
@@ -420,7 +420,7 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
   const auto loaded = std::make_shared<Loaded>(size());
   const auto progress = std::make_shared<TrainingProgress>();
   const int first = ranks().first;
-  const auto place_of = [loaded, first](const WorkerContext& context) -> auto& {
+  const auto place_of = [ loaded, first ](const WorkerContext& context) -> auto& {
     return (*loaded)[static_cast<std::size_t>(context.rank - first)];
   };
   try {
@@ -543,8 +543,8 @@ void ReplicaTrainer::mend() {
   // with a hung rank, its messages about the last step must still arrive
   if (!all.loss && !all.ranks.has_hung()) {
     const std::vector<Device> devices = all.ranks.devices();
-    all.coordinator.rejoin(
-        detail::rank_names(devices, all.processes().first()), detail::rank_progress(devices));
+    all.coordinator.rejoin(detail::rank_names(devices, all.processes().first()),
+                           detail::rank_progress(devices));
     detail::log_recovery(all.ranks.devices());
   }
 }

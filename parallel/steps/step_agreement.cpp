@@ -1,10 +1,10 @@
 #include "step_agreement.hpp"
 
+#include "parallel/processes/common_outcome.hpp"
 #include "parallel/processes/process_row.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 
 namespace hearth {
@@ -37,14 +37,6 @@ SweptProcess swept_of(std::string bytes, const std::string& who) {
     swept.ranks.push_back(std::move(rank));
   }
   return swept;
-}
-
-[[noreturn]] void throw_placed(const ErrorRef& error, SourceLoc where) {
-  Error placed = *error;
-  if (placed.location.line == 0) {
-    placed.location = where;
-  }
-  throw_error(std::move(placed));
 }
 
 }  // namespace
@@ -87,7 +79,7 @@ std::int64_t StepAgreement::begin(std::int64_t step,
     const auto other_step = row.read<std::int64_t>();
     const auto count = row.read<std::int64_t>();
     if (const ErrorRef other = row.read_failure(who)) {
-      throw_placed(failure ? failure : other, where);
+      detail::throw_at(failure ? failure : other, where);
     }
     if (other_step != step || count > std::numeric_limits<std::int64_t>::max() - all) {
       throw_error(Error{.code = ErrorCode::collective_failed,
@@ -114,10 +106,9 @@ void StepAgreement::owe(std::size_t bucket) {
       count * static_cast<std::size_t>(size_bytes(form.dtype)), form.dtype, {});
 }
 
-void StepAgreement::share_sweep(
-    std::int64_t step,
-    const SweptProcess& own,
-    UniqueFunction<void(Result<std::vector<SweptProcess>>)> end) const {
+void StepAgreement::share_sweep(std::int64_t step,
+                                const SweptProcess& own,
+                                UniqueFunction<void(Result<std::vector<SweptProcess>>)> end) const {
   std::vector<std::string> names;
   for (int process = 0; process < group_.size(); ++process) {
     names.push_back(group_.name_of(process));
@@ -135,8 +126,7 @@ void StepAgreement::share_sweep(
                      }
                      std::vector<SweptProcess> all;
                      for (std::size_t process = 0; process < names.size(); ++process) {
-                       all.push_back(
-                           swept_of(std::move(rows.value()[process]), names[process]));
+                       all.push_back(swept_of(std::move(rows.value()[process]), names[process]));
                      }
                      end(std::move(all));
                    });

@@ -1,7 +1,7 @@
 // StepAgreement: one process's part in the decisions of a training over several processes. All
 // processes take a step or none: each reports how its sweeps ended, and then whether its updates
-// are prepared. A process whose step failed takes part in all that it owes, with zeros and its
-// error, so that no process waits for it in vain. Private to parallel.
+// are prepared. A process whose step failed gives zeros and its error for all that it owes, so no
+// process waits for it in vain. Private to parallel.
 // Owned by a trainer and its coordinator. Threads: begin() the trainer's; the others the
 // coordinator's. Callbacks run on the group's thread.
 // Invariant: every process makes the same exchanges in the same order.

@@ -361,8 +361,8 @@ class Trainer<Model, Shard> final {
     return detail::in_trainers_name(
         [&] { return TrainingRun(options_, std::move(ports), where).run(); });
   }
-  /// Sets the ranks of the source's next batches: a loader makes the shards of this process, a
-  /// source of the program's own those of all ranks.
+  /// Sets the ranks of the source's next batches. A loader makes the shards of this process; a
+  /// source of the program's own makes those of all ranks.
   template <class Source>
   void set_ranks(Source& source, SourceLoc where) const {
     if constexpr (std::same_as<Source, ShardedLoader>) {

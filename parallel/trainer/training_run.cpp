@@ -324,8 +324,7 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
         callback.on_step(*step, control_);
       }
     }
-    const bool is_interrupted = in_any_process(interrupt.is_requested(), "an interrupt");
-    control_.stop = in_any_process(control_.stop, "a stop");
+    const bool is_interrupted = join_ends(interrupt.is_requested());
     if (is_interrupted || control_.stop) {
       end_early(is_interrupted ? EndReason::interrupted : EndReason::stopped);
       return false;
@@ -434,7 +433,7 @@ std::optional<EvaluationFigures> TrainingRun::validate(const InterruptScope& int
     if (console_.wants_dashboard()) {
       draw_dashboard(place(), epoch, validated);
     }
-    return !in_any_process(interrupt.is_requested(), "an interrupt");
+    return !join_ends(interrupt.is_requested());
   };
   std::optional<EvaluationFigures> figures = ports_.validate(on_batch);
   if (!figures) {
@@ -490,8 +489,7 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   const RunPlace end{
       .epoch = epoch.epoch, .batch = ports_.batch_count, .batch_count = ports_.batch_count};
   bool goes_on = epoch_ <= options_.epochs;
-  const bool is_interrupted = in_any_process(interrupt.is_requested(), "an interrupt");
-  control_.stop = in_any_process(control_.stop, "a stop");
+  const bool is_interrupted = join_ends(interrupt.is_requested());
   std::string ending;
   if (control_.stop) {
     result_.reason = EndReason::stopped;

@@ -124,8 +124,8 @@ class TrainingRun final {
   void require_common_run(bool has_state) const;
   /// Runs fn on process 0; all processes throw its exception.
   void on_first(const std::function<void()>& fn, std::string_view what) const;
-  /// Whether a flag is set in any process.
-  [[nodiscard]] bool in_any_process(bool is_set, std::string_view what) const;
+  /// Returns whether any process was interrupted, and sets control_.stop if any requested it.
+  [[nodiscard]] bool join_ends(bool is_interrupted);
 
   void require_sound_options() const;
   void take_folder();

@@ -6,6 +6,7 @@
 
 #include <hearth/modules/optimizer.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -21,14 +22,14 @@
 namespace hearth {
 namespace {
 
+using ::testing::AllOf;
 using testing::as_processes;
 using testing::cut;
+using ::testing::Each;
 using testing::FakeNetwork;
+using ::testing::HasSubstr;
 using testing::Samples;
 using testing::TinyNet;
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
 
 constexpr double kDrop = 0.25;  // ranks draw random numbers of their own
 constexpr int kSteps = 10;
@@ -98,8 +99,7 @@ void with_trainers(const std::vector<int>& devices,
   const int size = static_cast<int>(devices.size());
   FakeNetwork network(size);
   as_processes(network, size, [&](const ProcessGroup& group) {
-    const Runtime runtime(
-        testing::cpu_devices(devices[static_cast<std::size_t>(group.rank())]));
+    const Runtime runtime(testing::cpu_devices(devices[static_cast<std::size_t>(group.rank())]));
     TinyParallel trainer(runtime,
                          tiny_net(runtime, static_cast<std::uint64_t>(group.rank()) + 3),
                          loss,
@@ -146,6 +146,36 @@ TEST(DataParallelProcesses, OfDifferentSizesHaveTheBitsOfOneProcess) {
   }
 }
 
+// A loss with a weight: targets of class 0 do not count, and rank 0 has no others in its first
+// step.
+TEST(DataParallelProcesses, WithWeightedLossesHaveTheBitsOfOneProcess) {
+  const auto loss = [is_first = true](
+                        const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
+    if (std::exchange(is_first, false) && context.rank == 0) {
+      std::ranges::fill(shard.classes, 0);
+    }
+    const Tensor pixels =
+        Tensor::from(context.device, shard.pixels, {shard.size, 1, shard.side, shard.side})
+            .to(DType::f32);
+    return cross_entropy_sum(model.forward(pixels),
+                             Tensor::from(context.device, shard.classes, {shard.size}),
+                             {.ignore_index = 0});
+  };
+  const auto trained = [&](const Runtime& runtime, ProcessGroup group) {
+    TinyParallel trainer(runtime, tiny_net(runtime), loss, options_of(runtime, std::move(group)));
+    return train(trainer, {12, 12});
+  };
+  const Runtime both(testing::cpu_devices(2));
+  const Trained expected = trained(both, ProcessGroup::alone());
+  FakeNetwork network(2);
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(1));
+    const Trained found = trained(runtime, group);
+    EXPECT_EQ(found.weights, expected.weights);
+    EXPECT_EQ(found.losses, expected.losses);
+  });
+}
+
 // Runs step 1 with `loss`, whose failure must reach both processes; then a step that succeeds.
 void expect_common_failure(
     const std::function<Tensor(const TinyNet&, Samples&, WorkerContext&)>& loss,
@@ -154,8 +184,9 @@ void expect_common_failure(
   with_trainers(
       {1, 1},
       [&](TinyParallel& trainer) {
-        const std::string first = error_of(
-            [&] { static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1))); });
+        const std::string first = error_of([&] {
+          static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1)));
+        });
         EXPECT_THAT(first, HasSubstr(text)) << "process " << trainer.processes().rank();
         static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 2)));
         EXPECT_EQ(trainer.statistics().failed_steps, 1);
@@ -183,18 +214,16 @@ TEST(DataParallelProcesses, FailTogetherAfterAnExceptionInOne) {
 }
 
 TEST(DataParallelProcesses, FailTogetherAfterALossThatIsNotFinite) {
-  expect_common_failure(
-      failing_once([](const Tensor& loss) {
-        return loss * std::numeric_limits<double>::quiet_NaN();
-      }),
-      "non_finite");
+  expect_common_failure(failing_once([](const Tensor& loss) {
+                          return loss * std::numeric_limits<double>::quiet_NaN();
+                        }),
+                        "non_finite");
 }
 
 // The error of a class out of range is found on the device, after the loss function has returned.
 TEST(DataParallelProcesses, FailTogetherAfterAPoisonedGradient) {
   expect_common_failure(
-      [is_first = true](
-          const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
+      [is_first = true](const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
         if (std::exchange(is_first, false) && context.rank == 1) {
           shard.classes.front() = 99;
         }
@@ -222,10 +251,8 @@ TEST(DataParallelProcesses, WithDifferentSettingsAreRejected) {
     DataParallelOptions options = options_of(runtime, group);
     options.seed = static_cast<std::uint64_t>(group.rank()) + 7;
     EXPECT_THAT(error_of([&] {
-                  const TinyParallel trainer(runtime,
-                                             tiny_net(runtime),
-                                             testing::loss_in<TinyNet>(DType::f32),
-                                             options);
+                  const TinyParallel trainer(
+                      runtime, tiny_net(runtime), testing::loss_in<TinyNet>(DType::f32), options);
                 }),
                 AllOf(HasSubstr("the processes differ: process 1"),
                       HasSubstr("has seed 8, process 0"),
@@ -240,10 +267,8 @@ TEST(DataParallelProcesses, RejectAPolicyOrAnEngineOfOneProcess) {
     DataParallelOptions options = options_of(runtime, group);
     options.on_loss = DeviceLossPolicy::shrink;
     EXPECT_THAT(error_of([&] {
-                  const TinyParallel trainer(runtime,
-                                             tiny_net(runtime),
-                                             testing::loss_in<TinyNet>(DType::f32),
-                                             options);
+                  const TinyParallel trainer(
+                      runtime, tiny_net(runtime), testing::loss_in<TinyNet>(DType::f32), options);
                 }),
                 HasSubstr("on_loss must be DeviceLossPolicy::stop"));
   });

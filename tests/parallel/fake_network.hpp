@@ -122,10 +122,9 @@ inline void as_processes(FakeNetwork& network,
   ThreadExecutor executor;
   std::vector<std::unique_ptr<detail::Joinable>> threads;
   for (int process = 0; process < size; ++process) {
-    threads.push_back(executor.spawn(
-        {.name = "process"}, [&network, &body, &options, process] {
-          body(ProcessGroup::over(network.opener(process), options));
-        }));
+    threads.push_back(executor.spawn({.name = "process"}, [&network, &body, &options, process] {
+      body(ProcessGroup::over(network.opener(process), options));
+    }));
   }
   for (const auto& thread : threads) {
     thread->join();

@@ -14,10 +14,10 @@
 namespace hearth {
 namespace {
 
-using testing::Outcome;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::Outcome;
 
 constexpr const char* kProgram = HEARTH_PROCESSES_PROGRAM;
 
@@ -82,6 +82,12 @@ TEST_F(Mpirun, UnevenShardsHaveTheWeightsOfTheWholeBatch) {
   EXPECT_EQ(weights_in(two), weights_in(one));
 }
 
+TEST_F(Mpirun, ThreeProcessesHaveTheWeightsOfOneWithThreeRanks) {
+  const std::string shards = "shards=8,8,8";
+  EXPECT_EQ(weights_in(run(3, {"train=10", shards})),
+            weights_in(run(0, {"train=10", "devices=3", shards})));
+}
+
 TEST_F(Mpirun, AProgramThatCalledMpiInitItselfWorks) {
   const Outcome two = run(2, {"train=10", "group=own"});
   EXPECT_EQ(two.exit_code, 0) << two.out;
@@ -113,10 +119,10 @@ TEST_F(Mpirun, AStoppedProcessEndsTheOthersWithinTheDeadline) {
 
 // mpirun would end the others itself; with recovery it leaves that to the library.
 TEST_F(Mpirun, AKilledProcessEndsTheOthersWithinTheDeadline) {
-  const Outcome two =
-      run(2, {"train=10", "fault=kill", "deadline=1000"}, {"--enable-recovery"});
-  EXPECT_NE(two.exit_code, 0);
-  EXPECT_THAT(two.out, HasSubstr("process 0 ends:"));
+  const Outcome two = run(2, {"train=10", "fault=kill", "deadline=1000"}, {"--enable-recovery"});
+  EXPECT_THAT(two.out, HasSubstr("process 0 ends: "));
+  EXPECT_THAT(two.out, HasSubstr("[collective_failed"));
+  EXPECT_NE(run(2, {"train=10", "fault=kill"}).exit_code, 0);
 }
 
 TEST_F(Mpirun, AProcessThatThrowsBetweenStepsEndsTheOthers) {
@@ -126,7 +132,7 @@ TEST_F(Mpirun, AProcessThatThrowsBetweenStepsEndsTheOthers) {
 }
 
 TEST_F(Mpirun, DifferentSettingsAreRejectedByBothWithTheirNames) {
-  const Outcome two = run(2, {"train=1", "fault=seed"}, {"--enable-recovery"});
+  const Outcome two = run(2, {"train=1", "fault=seed"});
   EXPECT_NE(two.exit_code, 0);
   EXPECT_THAT(two.out, HasSubstr("has seed 6, process 0"));
 }
@@ -134,8 +140,9 @@ TEST_F(Mpirun, DifferentSettingsAreRejectedByBothWithTheirNames) {
 TEST_F(Mpirun, AForgottenGroupIsRejected) {
   const Outcome two = run(2, {"train=1", "group=none"});
   EXPECT_NE(two.exit_code, 0);
-  EXPECT_THAT(two.out, HasSubstr("mpirun started 2 processes (OMPI_COMM_WORLD_SIZE), but it was "
-                                 "given no ProcessGroup"));
+  EXPECT_THAT(two.out,
+              HasSubstr("mpirun started 2 processes (OMPI_COMM_WORLD_SIZE), but it was "
+                        "given no ProcessGroup"));
 }
 
 TEST_F(Mpirun, WithoutOpenMpisLibraryEndsWithASentence) {
@@ -156,8 +163,7 @@ class MpirunFit : public Mpirun {
  private:
   const std::filesystem::path folder_ =
       std::filesystem::path(::testing::TempDir()) /
-      ("hearth_" +
-       std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+      ("hearth_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 
 // The line that process 0 prints at the end.
@@ -177,6 +183,16 @@ TEST_F(MpirunFit, HasTheFiguresOfOneProcessAndPrintsOnce) {
   const std::size_t first = two.out.find("epoch 1");
   EXPECT_NE(first, std::string::npos) << two.out;
   EXPECT_EQ(two.out.find("epoch 1", first + 1), std::string::npos) << two.out;
+}
+
+TEST_F(MpirunFit, AStopInOneProcessEndsBothAfterTheSameStep) {
+  const Outcome whole = run(2, {"fit=2", folder("whole")});
+  const Outcome halted = run(2, {"fit=2", folder("halted"), "fault=halt"});
+  EXPECT_EQ(halted.exit_code, 0) << halted.out;
+  EXPECT_THAT(halted.out, HasSubstr("stopped after 3 of 7 batches, saved"));
+  const Outcome resumed = run(2, {"fit=2", folder("halted")});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.out;
+  EXPECT_EQ(result_in(resumed), result_in(whole));
 }
 
 TEST_F(MpirunFit, ResumesAfterAProcessWasKilled) {

@@ -127,17 +127,15 @@ TEST(ProcessCollective, BroadcastHasTheBytesOfOneProcess) {
 TEST(ProcessCollective, AProcessOfAFailedStepAddsZeros) {
   FakeNetwork network(2);
   as_processes(network, 2, [](const ProcessGroup& group) {
-    ProcessCollective engine(group,
-                             {.counts = {1, 2}, .process = static_cast<std::size_t>(group.rank())},
-                             kDefaultWait);
+    ProcessCollective engine(
+        group, {.counts = {1, 2}, .process = static_cast<std::size_t>(group.rank())}, kDefaultWait);
     if (group.is_first()) {
       const auto call = [](Collective& each, auto regions, auto finished) {
         each.all_reduce(std::move(regions), ReduceOp::sum, std::move(finished));
       };
       const LoanDesk desk(1);
       const Tensor own = values_of(desk.device(0), 0, 17, DType::f32);
-      EXPECT_TRUE(results_of(engine, 0, 1, 17, DType::f32, call).front() ==
-                  own.read_bytes().get());
+      EXPECT_TRUE(results_of(engine, 0, 1, 17, DType::f32, call).front() == own.read_bytes().get());
     } else {
       Outcome outcome;
       engine.all_reduce_zeros(17 * sizeof(float), DType::f32, outcome.finished());
@@ -149,9 +147,8 @@ TEST(ProcessCollective, AProcessOfAFailedStepAddsZeros) {
 TEST(ProcessCollective, RejectsOtherCountsOfRegionsAndRootsOutOfTheWorld) {
   FakeNetwork network(2);
   as_processes(network, 2, [](const ProcessGroup& group) {
-    ProcessCollective engine(group,
-                             {.counts = {1, 1}, .process = static_cast<std::size_t>(group.rank())},
-                             kDefaultWait);
+    ProcessCollective engine(
+        group, {.counts = {1, 1}, .process = static_cast<std::size_t>(group.rank())}, kDefaultWait);
     const LoanDesk desk(2);
     std::vector<Tensor> results;
     Outcome two;

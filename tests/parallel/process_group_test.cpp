@@ -17,11 +17,11 @@ namespace hearth {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::as_processes;
+using ::testing::ElementsAre;
 using testing::EnvironmentVariable;
 using testing::FakeNetwork;
+using ::testing::HasSubstr;
 
 const ProcessGroupOptions kImpatient{.deadline = milliseconds(300)};
 
@@ -102,22 +102,21 @@ TEST(ProcessGroup, AnAbsentProcessThatGivesSignsOfLifeHasTheCallsLimit) {
   FakeNetwork network(2);
   Promise<void> given_up;
   const Pending<void> is_given_up = given_up.pending();
-  as_processes(
-      network,
-      2,
-      [&](const ProcessGroup& group) {
-        if (group.is_first()) {
-          EXPECT_THAT(error_of([&] { static_cast<void>(group.gather("", "supper")); }),
-                      HasSubstr("supper: process 1"));
-          given_up.set_value();
-        } else {
-          EXPECT_TRUE(is_given_up.wait().has_value());
-          const auto sup = [&] { static_cast<void>(group.gather("", "supper")); };
-          static_cast<void>(error_of(sup));  // process 0 had sent its part of it
-          EXPECT_THAT(error_of(sup), HasSubstr("did not take part within 500"));
-        }
-      },
-      {.deadline = std::chrono::seconds(20), .call_limit = milliseconds(500)});
+  as_processes(network,
+               2,
+               [&](const ProcessGroup& group) {
+                 if (group.is_first()) {
+                   EXPECT_THAT(error_of([&] { static_cast<void>(group.gather("", "supper")); }),
+                               HasSubstr("supper: process 1"));
+                   given_up.set_value();
+                 } else {
+                   EXPECT_TRUE(is_given_up.wait().has_value());
+                   const auto sup = [&] { static_cast<void>(group.gather("", "supper")); };
+                   static_cast<void>(error_of(sup));  // process 0 had sent its part of it
+                   EXPECT_THAT(error_of(sup), HasSubstr("did not take part within 500"));
+                 }
+               },
+               {.deadline = std::chrono::seconds(20), .call_limit = milliseconds(500)});
 }
 
 TEST(ProcessGroup, RejectsLimitsThatAreNotAboveZero) {
@@ -139,7 +138,8 @@ class LaunchedProcess : public ::testing::Test {
 TEST_F(LaunchedProcess, WithoutALauncherIsAlone) {
   EXPECT_EQ(ProcessGroup::from_environment().size(), 1);
   const EnvironmentVariable ompi_comm_world_size("OMPI_COMM_WORLD_SIZE", "1");
-  const EnvironmentVariable slurm_ntasks("SLURM_NTASKS", "4");  // a batch script has it, and runs once
+  const EnvironmentVariable slurm_ntasks("SLURM_NTASKS",
+                                         "4");  // a batch script has it, and runs once
   EXPECT_EQ(ProcessGroup::from_environment().size(), 1);
 }
 

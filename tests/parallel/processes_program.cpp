@@ -3,7 +3,7 @@
 //   fit=2             epochs of a Trainer, in folder=PATH, which resumes
 //   devices=2         CPU devices of this process
 //   shards=12,12      samples by rank in each step
-//   fault=kill        in process at=1, before step step=3: kill, stop, throw, nan, exit, seed
+//   fault=kill        in process at=1, before step step=3: kill, stop, throw, nan, exit, seed, halt
 //   group=none        forgets the group; group=own has called MPI_Init itself
 // Exit codes: 0; 3 after an exception, whose text is printed with the process's number.
 #include <hearth/modules/activations.hpp>
@@ -71,9 +71,9 @@ class Words final {
 // Calls MPI_Init as a program of its own would.
 void init_mpi() {
   void* const library = ::dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL);
-  const auto init = library == nullptr ? nullptr
-                                       : reinterpret_cast<int (*)(int*, char***)>(
-                                             ::dlsym(library, "MPI_Init"));
+  const auto init = library == nullptr
+                        ? nullptr
+                        : reinterpret_cast<int (*)(int*, char***)>(::dlsym(library, "MPI_Init"));
   if (init == nullptr || init(nullptr, nullptr) != 0) {
     throw std::runtime_error("no MPI_Init");
   }
@@ -96,7 +96,7 @@ hearth::ProcessGroup group_of(const Words& words) {
        .library = words.text("library", "libmpi.so.40")});
 }
 
-// What happens to this process before a step.
+// The fault of this process before a step, if there is one.
 void meet_fault(const Words& words, int process, std::int64_t step) {
   if (process != words.number("at", 1) || step != words.number("step", 3)) {
     return;
@@ -132,19 +132,20 @@ void train(const Words& words, const hearth::ProcessGroup& group) {
   const TinyNet model(runtime.device("cpu:0"), generator, DType::f32, 0.25);
   const bool is_faulty = group.rank() == words.number("at", 1);
   const std::string fault = words.text("fault");
-  const auto loss = [is_faulty, fault, left = words.number("step", 3)](
-                        const TinyNet& net, Samples& shard, hearth::WorkerContext& context) mutable {
-    hearth::Tensor mean = hearth::testing::mean_loss(net, shard, context.device, DType::f32);
-    if (is_faulty && left-- == 1) {
-      if (fault == "throw") {
-        throw std::runtime_error("the planted exception");
-      }
-      if (fault == "nan") {
-        return mean * std::numeric_limits<double>::quiet_NaN();
-      }
-    }
-    return mean;
-  };
+  const auto loss =
+      [is_faulty, fault, left = words.number("step", 3)](
+          const TinyNet& net, Samples& shard, hearth::WorkerContext& context) mutable {
+        hearth::Tensor mean = hearth::testing::mean_loss(net, shard, context.device, DType::f32);
+        if (is_faulty && left-- == 1) {
+          if (fault == "throw") {
+            throw std::runtime_error("the planted exception");
+          }
+          if (fault == "nan") {
+            return mean * std::numeric_limits<double>::quiet_NaN();
+          }
+        }
+        return mean;
+      };
   const std::uint64_t seed = 5 + (is_faulty && fault == "seed" ? 1 : 0);
   hearth::DataParallel<TinyNet, Samples> trainer(
       runtime,
@@ -197,8 +198,9 @@ void fit(const Words& words, const hearth::ProcessGroup& group) {
                                  hearth::Linear({.in = 16, .out = 10}, device, generator));
   const hearth::ImageDataset digits(hearth::make_digits({.count = 210}));
   const hearth::ImageDataset judged(hearth::make_digits({.count = 70, .seed = 9}));
-  const auto on_step = [&](const hearth::TrainingStep& step, hearth::RunControl&) {
+  const auto on_step = [&](const hearth::TrainingStep& step, hearth::RunControl& control) {
     meet_fault(words, group.rank(), step.step);
+    control.stop = words.text("fault") == "halt" && group.rank() == 1 && step.step == 3;
   };
   hearth::TrainerOptions options;
   options.epochs = words.number("fit", 1);
@@ -212,7 +214,7 @@ void fit(const Words& words, const hearth::ProcessGroup& group) {
   options.parallel.processes = group;
   hearth::Trainer trainer(runtime, model, hearth::CrossEntropyLoss(), options);
   const hearth::TrainingResult result = trainer.fit(digits, judged);
-  if (group.is_first()) {
+  if (group.is_first() && !result.history.epochs.empty()) {
     std::printf("world %d, loss %a\n",
                 trainer.parallel().world(),
                 result.history.epochs.back().validation_loss.value());
