@@ -3,6 +3,7 @@
 //   fit=2             epochs of a Trainer, in folder=PATH, which resumes
 //   devices=2         CPU devices of this process
 //   shards=12,12      samples by rank in each step
+//   drop=no           no Dropout, whose numbers differ by rank
 //   fault=kill        in process at=1, before step step=3: kill, stop, throw, nan, exit, seed, halt
 //   group=none        forgets the group; group=own has called MPI_Init itself
 // Exit codes: 0; 3 after an exception, whose text is printed with the process's number.
@@ -129,7 +130,8 @@ void train(const Words& words, const hearth::ProcessGroup& group) {
   const hearth::Runtime runtime(
       hearth::testing::cpu_devices(static_cast<int>(words.number("devices", 1))));
   hearth::Generator generator(static_cast<std::uint64_t>(group.rank()) + 3);
-  const TinyNet model(runtime.device("cpu:0"), generator, DType::f32, 0.25);
+  const double drop = words.text("drop", "yes") == "yes" ? 0.25 : 0;
+  const TinyNet model(runtime.device("cpu:0"), generator, DType::f32, drop);
   const bool is_faulty = group.rank() == words.number("at", 1);
   const std::string fault = words.text("fault");
   const auto loss =
