@@ -13,7 +13,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <cstdlib>
 #include <span>
 #include <utility>
 
@@ -108,6 +108,9 @@ ProcessGroup ProcessGroup::from_environment(const ProcessGroupOptions& options, 
     case LaunchEnvironment::Launcher::slurm:
       break;
   }
+  // The group's thread sleeps between polls. With this variable, which mpirun sets where processes
+  // outnumber cores, each poll would also give up a time slice.
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);  // NOLINT(concurrency-mt-unsafe): see Threads
   return over(
       [launch, library = options.library] {
         return detail::open_mpi_transport(library, launch.size, launch.describe());

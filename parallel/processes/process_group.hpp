@@ -59,6 +59,7 @@ class ProcessGroup final {
   /// unsupported for MPICH, for RANK and WORLD_SIZE, or if MPI finds another number of processes;
   /// DeadlineExceeded if MPI does not start within start_limit; collective_failed when a process is
   /// missing.
+  /// Threads: while no other thread reads or changes the environment.
   [[nodiscard]] static ProcessGroup from_environment(const ProcessGroupOptions& options = {},
                                                      SourceLoc where = SourceLoc::current());
 

@@ -18,10 +18,12 @@ using std::chrono::nanoseconds;
 
 // A busy loop polls without a pause for a short time, because small exchanges take microseconds.
 // Then it sleeps, and longer the longer it waits: OpenMPI itself would spin.
-constexpr int kSpins = 100;
+constexpr int kSpins = 20;
 constexpr nanoseconds kShortPause = microseconds(20);
 constexpr nanoseconds kLongPause = microseconds(500);
 constexpr nanoseconds kIdlePause = milliseconds(20);
+/// Time between two looks for signs of life while operations are under way.
+constexpr nanoseconds kListenPause = milliseconds(5);
 /// Signs of life per deadline.
 constexpr int kBeats = 10;
 /// Limit for the last messages of a group that has failed.
@@ -84,7 +86,8 @@ void ProcessLoop::turn() {
     }
   }
   quiet_turns_ = has_progress ? 0 : quiet_turns_ + 1;
-  if (!broken_) {
+  if (!broken_ && (!is_busy() || next_listen_.has_passed())) {
+    next_listen_ = Deadline::in(kListenPause);
     receive_pulses();
   }
   if (!broken_) {

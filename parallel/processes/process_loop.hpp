@@ -110,6 +110,7 @@ class ProcessLoop final {
   std::array<Channel, 2> channels_;
   std::vector<Peer> peers_;  ///< By process; this process's own is unused.
   Deadline next_beat_ = Deadline::in(std::chrono::nanoseconds::zero());
+  Deadline next_listen_ = next_beat_;
   int quiet_turns_ = 0;  ///< Turns of a busy loop in which nothing happened.
   bool is_closed_ = false;
   ErrorRef broken_;  ///< Why the group is of no use; null: it is whole.

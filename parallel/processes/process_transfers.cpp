@@ -1,7 +1,7 @@
 #include "process_transfers.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <cstddef>
 
 namespace hearth::detail {
 
@@ -29,23 +29,22 @@ void ProcessTransfers::add(int peer, Result<ProcessTransport::Transfer> started)
   }
 }
 
+// Stops at the first transfer that is not over: one poll moves all of them on.
 Result<bool> ProcessTransfers::are_done() {
-  std::vector<Open> left;
-  for (const Open& each : open_) {
-    if (!failure_.has_value()) {
-      break;
-    }
-    const Result<bool> is_over = transport_.is_done(each.transfer);
+  std::size_t over_count = 0;
+  while (failure_.has_value() && over_count < open_.size()) {
+    const Result<bool> is_over = transport_.is_done(open_[over_count].transfer);
     if (!is_over.has_value()) {
       failure_ = is_over.status();
     } else if (!is_over.value()) {
-      left.push_back(each);
+      break;
     }
+    ++over_count;
   }
   if (!failure_.has_value()) {
     return failure_;
   }
-  open_ = std::move(left);
+  open_.erase(open_.begin(), open_.begin() + static_cast<std::ptrdiff_t>(over_count));
   return open_.empty();
 }
 

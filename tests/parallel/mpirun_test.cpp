@@ -75,7 +75,8 @@ TEST_F(Mpirun, UnevenShardsHaveTheWeightsOfTheWholeBatch) {
   const Outcome whole = run(0, {"train=10", "drop=no", "shards=24"});
   const Outcome two = run(2, {"train=10", "drop=no", "shards=7,17"});
   EXPECT_EQ(two.exit_code, 0) << two.out;
-  EXPECT_EQ(weights_in(two), weights_in(run(0, {"train=10", "drop=no", "devices=2", "shards=7,17"})));
+  EXPECT_EQ(weights_in(two),
+            weights_in(run(0, {"train=10", "drop=no", "devices=2", "shards=7,17"})));
   EXPECT_THAT(numbers_in(weights_in(two)),
               ::testing::Pointwise(::testing::DoubleNear(1e-5), numbers_in(weights_in(whole))));
 }
