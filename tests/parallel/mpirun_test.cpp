@@ -110,15 +110,15 @@ TEST_F(Mpirun, ALossThatIsNotFiniteFailsTheStepInBothAndTheyGoOn) {
 }
 
 TEST_F(Mpirun, AStoppedProcessEndsTheOthersWithinTheDeadline) {
-  const Outcome two = run(2, {"train=10", "fault=stop", "deadline=1000"});
+  const Outcome two = run(2, {"train=10", "fault=stop", "deadline=2000"});
   EXPECT_NE(two.exit_code, 0);
   EXPECT_THAT(two.out, HasSubstr("process 0 ends:"));
-  EXPECT_THAT(two.out, HasSubstr("gave no sign of life for 1000"));
+  EXPECT_THAT(two.out, HasSubstr("gave no sign of life for 2000"));
 }
 
 // mpirun would end the others itself; with recovery it leaves that to the library.
 TEST_F(Mpirun, AKilledProcessEndsTheOthersWithinTheDeadline) {
-  const Outcome two = run(2, {"train=10", "fault=kill", "deadline=1000"}, {"--enable-recovery"});
+  const Outcome two = run(2, {"train=10", "fault=kill", "deadline=2000"}, {"--enable-recovery"});
   EXPECT_THAT(two.out, HasSubstr("process 0 ends: "));
   EXPECT_THAT(two.out, HasSubstr("[collective_failed"));
   EXPECT_NE(run(2, {"train=10", "fault=kill"}).exit_code, 0);
@@ -207,7 +207,7 @@ TEST_F(MpirunFit, ResumesAfterAProcessWasKilled) {
 TEST_F(MpirunFit, ResumesAfterAProcessWasStopped) {
   const Outcome whole = run(2, {"fit=2", folder("whole")});
   const Outcome stopped =
-      run(2, {"fit=2", folder("stopped"), "fault=stop", "step=10", "deadline=1000"});
+      run(2, {"fit=2", folder("stopped"), "fault=stop", "step=10", "deadline=2000"});
   EXPECT_NE(stopped.exit_code, 0);
   EXPECT_THAT(stopped.out, HasSubstr("gave no sign of life"));
   const Outcome resumed = run(2, {"fit=2", folder("stopped")});

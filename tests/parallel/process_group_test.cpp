@@ -23,7 +23,7 @@ using testing::EnvironmentVariable;
 using testing::FakeNetwork;
 using ::testing::HasSubstr;
 
-const ProcessGroupOptions kImpatient{.deadline = milliseconds(300)};
+const ProcessGroupOptions kImpatient{.deadline = milliseconds(2000)};
 
 std::string error_of(const std::function<void()>& call) {
   try {
