@@ -12,7 +12,8 @@ hearth_packages=( # the library and its examples
   rapidjson-dev # requests of the HTTP server
   libncurses-dev # the Trainer's dashboard
 )
-hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers libonnx-testdata)
+hearth_test_packages=(ccache git python3 libgtest-dev libgmock-dev libbenchmark-dev mesa-vulkan-drivers vulkan-validationlayers libonnx-testdata
+  openmpi-bin) # mpirun, for trainings over several processes
 hearth_clang_packages=(clang-14 libclang-rt-14-dev) # preset asan
 hearth_developer_packages=("${hearth_clang_packages[@]}" clang-format-14 clang-tidy-14 doxygen)
 

@@ -1,5 +1,6 @@
 // Data-parallel training: one model on several devices, which share each batch. Uses two CPU
-// devices, or those that HEARTH_DEVICES names.
+// devices, or those that HEARTH_DEVICES names. `mpirun -n 2 data_parallel` uses those of two
+// processes.
 #include <iostream>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@ struct Classifier {
 };
 
 int main() {
+  // The processes that mpirun or srun started; without them, this one.
+  const hearth::ProcessGroup group = hearth::ProcessGroup::from_environment();
   const hearth::Runtime runtime({.cpu_device_count = 2});
   const std::vector<hearth::Device> devices = runtime.devices();
   hearth::Generator generator(1);
@@ -35,24 +38,30 @@ int main() {
       runtime,
       std::move(model),
       loss,
-      {.devices = devices, .optimizer = hearth::Adam::Config{.learning_rate = 2e-3}});
+      {.devices = devices,
+       .optimizer = hearth::Adam::Config{.learning_rate = 2e-3},
+       .processes = group});
 
-  // The loader gives each rank its part of a batch of 50.
+  // The loader gives each rank of this process its part of a batch of 50.
   const hearth::ImageDataset digits(hearth::make_digits({.count = 1000}));
   hearth::ShardedLoader loader(
-      digits, runtime.executor(), {.batch_size = 50, .seed = 1}, trainer.world());
+      digits, runtime.executor(), {.batch_size = 50, .seed = 1}, trainer.ranks());
   for (int epoch = 0; epoch < 5; ++epoch) {
     hearth::DataParallelReport report;
     for (auto shards = loader.next(); !shards.empty(); shards = loader.next()) {
       report = trainer.step(std::move(shards));
     }
-    std::cout << "epoch " << epoch + 1 << ", step " << report.step << ": loss " << report.loss
-              << "\n";
+    if (group.is_first()) {
+      std::cout << "epoch " << epoch + 1 << ", step " << report.step << ": loss " << report.loss
+                << "\n";
+    }
   }
 
   // The model comes back and is an ordinary value again.
   const Classifier trained = trainer.take_model();
-  std::cout << hearth::parameter_count(trained) << " parameters, trained in "
-            << trainer.statistics().steps << " steps\n";
+  if (group.is_first()) {
+    std::cout << hearth::parameter_count(trained) << " parameters, trained in "
+              << trainer.statistics().steps << " steps\n";
+  }
   return 0;
 }

@@ -1,6 +1,7 @@
 // Trains a small network on digits, data-parallel on several devices, and tests it.
 //     train_mnist --data builtin|mnist|DIR --devices cpu:0,cpu:1 --model mlp|cnn --epochs N
 //                 --optimizer adam --json FILE
+// mpirun or srun in front of it train on several processes; process 0 prints and writes.
 // Ctrl-C or SIGTERM finishes the current step, saves weights and training state, and ends the
 // program. --resume continues from there, to the same bits.
 #include "digit_networks.hpp"
@@ -65,19 +66,21 @@ hearth::Precision precision(const Options& options) {
 }
 
 /// Converts the command line to the Trainer's options.
-hearth::TrainerOptions trainer_options(const Options& options) {
-  return {.epochs = options.epochs,
-          .optimizer = optimizer_config(options),
-          .precision = precision(options),
-          .seed = options.seed,
-          .batch_size = options.batch_size,
-          .metrics = {hearth::confusion_metric(10)},
-          .watch = "accuracy",
-          .folder = options.checkpoint,
-          .save_every = options.save_every,
-          .resume = options.resume,
-          .notes = {{"data", options.data}, {"model", options.model}},
-          .title = "train_mnist"};
+hearth::TrainerOptions trainer_options(const Options& options, const hearth::ProcessGroup& group) {
+  hearth::TrainerOptions all{.epochs = options.epochs,
+                             .optimizer = optimizer_config(options),
+                             .precision = precision(options),
+                             .seed = options.seed,
+                             .batch_size = options.batch_size,
+                             .metrics = {hearth::confusion_metric(10)},
+                             .watch = "accuracy",
+                             .folder = options.checkpoint,
+                             .save_every = options.save_every,
+                             .resume = options.resume,
+                             .notes = {{"data", options.data}, {"model", options.model}},
+                             .title = "train_mnist"};
+  all.parallel.processes = group;
+  return all;
 }
 
 /// A duration in microseconds, for the JSON file.
@@ -117,7 +120,10 @@ nlohmann::json json_of(const hearth::Runtime& runtime,
 }
 
 template <class Model>
-void train(const hearth::Runtime& runtime, hearth::MnistData data, const Options& options) {
+void train(const hearth::Runtime& runtime,
+           hearth::MnistData data,
+           const Options& options,
+           const hearth::ProcessGroup& group) {
   const auto loss = [](const Tensor& outputs, const Tensor& targets) {
     return cross_entropy(outputs, targets);
   };
@@ -126,10 +132,13 @@ void train(const hearth::Runtime& runtime, hearth::MnistData data, const Options
   const hearth::ImageOptions scale{.mean = 0.1307F, .deviation = 0.3081F};
   const hearth::ImageDataset train_set(std::move(data.train), scale);
   const hearth::ImageDataset test_set(std::move(data.test), scale);
-  hearth::Trainer trainer(runtime, std::move(model), loss, trainer_options(options));
+  hearth::Trainer trainer(runtime, std::move(model), loss, trainer_options(options, group));
   const hearth::TrainingResult result = trainer.fit(train_set, test_set);
 
   const double accuracy = trainer.evaluate(test_set).metrics.front();
+  if (!group.is_first()) {
+    return;
+  }
   std::printf("test accuracy %.2f %%, %.0f samples/s, median step %.0f us\n",
               accuracy * 100,
               result.samples_per_s,
@@ -157,7 +166,8 @@ void require_writable(const std::string& file) {
 }
 
 void run(const Options& options) {
-  if (!options.json.empty()) {
+  const hearth::ProcessGroup group = hearth::ProcessGroup::from_environment();
+  if (!options.json.empty() && group.is_first()) {
     require_writable(options.json);
   }
   hearth::RuntimeOptions runtime_options;
@@ -166,14 +176,18 @@ void run(const Options& options) {
   }
   const hearth::Runtime runtime(runtime_options);  // prints the reason if "auto" finds no GPU
   for (const hearth::Device& device : runtime.devices()) {
-    std::printf("on %s: %s\n", device.name().c_str(), device.description().c_str());
+    const std::string who =
+        group.size() > 1 ? "process " + std::to_string(group.rank()) + " " : std::string();
+    std::printf("%son %s: %s\n", who.c_str(), device.name().c_str(), device.description().c_str());
   }
   hearth::MnistData data = load_data(options);
-  std::printf("data: %s\n", data.description.c_str());
+  if (group.is_first()) {
+    std::printf("data: %s\n", data.description.c_str());
+  }
   if (options.model == "mlp") {
-    train<digits::Mlp>(runtime, std::move(data), options);
+    train<digits::Mlp>(runtime, std::move(data), options, group);
   } else {
-    train<digits::Cnn>(runtime, std::move(data), options);
+    train<digits::Cnn>(runtime, std::move(data), options, group);
   }
 }
 

@@ -75,6 +75,7 @@
 #include <hearth/modules/pooling.hpp>
 #include <hearth/modules/precision.hpp>
 #include <hearth/modules/radam.hpp>
+#include <hearth/modules/rank_range.hpp>
 #include <hearth/modules/recurrent_weights.hpp>
 #include <hearth/modules/rms_norm.hpp>
 #include <hearth/modules/rms_prop.hpp>

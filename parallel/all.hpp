@@ -12,10 +12,15 @@
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/parallel/frozen.hpp>
+#include <hearth/parallel/gathered_figures.hpp>
 #include <hearth/parallel/gradient_exchange.hpp>
 #include <hearth/parallel/hand_over.hpp>
 #include <hearth/parallel/inproc_collective.hpp>
 #include <hearth/parallel/model_server.hpp>
+#include <hearth/parallel/process_collective.hpp>
+#include <hearth/parallel/process_group.hpp>
+#include <hearth/parallel/process_ranks.hpp>
+#include <hearth/parallel/process_transport.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/parallel/replica.hpp>
 #include <hearth/parallel/replica_trainer.hpp>

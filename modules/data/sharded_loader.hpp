@@ -1,5 +1,5 @@
 // ShardedLoader: the shards of all ranks for each batch of a data set, from one object, for a step
-// of DataParallel.
+// of DataParallel. With several processes, those of the ranks of this process.
 // Owned by the training loop. The data set and the executor outlive it, as they do a DataLoader.
 // Threads: one at a time; each rank's shard is assembled by its own worker threads.
 // Invariants: (1) the shards together are the batch of a DataLoader with the same options; (2)
@@ -7,6 +7,7 @@
 #pragma once
 
 #include <hearth/modules/data_loader.hpp>
+#include <hearth/modules/rank_range.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -27,11 +28,24 @@ class ShardedLoader final {
                 const LoaderOptions& options,
                 int world,
                 SourceLoc where = SourceLoc::current());
+  /// Makes the shards of some of the ranks, for one of several processes (DataParallel::ranks()).
+  ///
+  /// Errors: those of DataLoader; ArgumentError for a range that is empty or exceeds the world.
+  ShardedLoader(const Dataset& dataset,
+                RuntimeExecutor& executor,
+                const LoaderOptions& options,
+                RankRange ranks,
+                SourceLoc where = SourceLoc::current());
   /// Deleted: the loader refers to the data set, so it must not be a temporary.
   ShardedLoader(const Dataset&& dataset,
                 RuntimeExecutor& executor,
                 const LoaderOptions& options,
                 int world,
+                SourceLoc where = SourceLoc::current()) = delete;
+  ShardedLoader(const Dataset&& dataset,
+                RuntimeExecutor& executor,
+                const LoaderOptions& options,
+                RankRange ranks,
                 SourceLoc where = SourceLoc::current()) = delete;
   ShardedLoader(const ShardedLoader&) = delete;
   ShardedLoader& operator=(const ShardedLoader&) = delete;
@@ -52,8 +66,15 @@ class ShardedLoader final {
   /// Continues from another position. Errors: those of DataLoader::seek().
   void seek(LoaderCursor cursor, SourceLoc where = SourceLoc::current());
 
-  [[nodiscard]] int world() const noexcept { return static_cast<int>(loaders_.size()); }
-  /// Sets the number of shards from the next batch on. A new number divides batches evenly.
+  /// Number of shards of a batch, over all processes.
+  [[nodiscard]] int world() const noexcept { return ranks_.world; }
+  /// Sets the ranks whose shards it makes, from the next batch on. A new world divides batches
+  /// evenly.
+  ///
+  /// Errors: ArgumentError for a range that is empty or exceeds the world; those of set_world().
+  void set_ranks(RankRange ranks, SourceLoc where = SourceLoc::current());
+  /// Sets the number of shards, all made here, from the next batch on. A new number divides batches
+  /// evenly.
   ///
   /// Errors: ArgumentError when it is below 1, or when it changes after the Runtime has ended.
   void set_world(int world, SourceLoc where = SourceLoc::current());
@@ -66,13 +87,14 @@ class ShardedLoader final {
   [[nodiscard]] const std::vector<std::int64_t>& shares() const noexcept { return shares_; }
 
  private:
-  void make_loaders(int world, const std::vector<std::int64_t>& shares, SourceLoc where);
+  void make_loaders(RankRange ranks, const std::vector<std::int64_t>& shares, SourceLoc where);
 
   const Dataset& dataset_;
   RuntimeExecutor& executor_;
   const std::weak_ptr<const void> executor_life_;
   const LoaderOptions options_;
-  std::vector<std::unique_ptr<DataLoader>> loaders_;  ///< By rank.
+  RankRange ranks_;
+  std::vector<std::unique_ptr<DataLoader>> loaders_;  ///< By rank of this process.
   std::vector<std::int64_t> shares_;                  ///< By rank; empty: evenly.
 };
 

@@ -1,6 +1,7 @@
 #include <hearth/parallel/inproc_collective.hpp>
 
 #include "reduce_loops.hpp"
+#include "region_checks.hpp"
 
 #include <fmt/format.h>
 
@@ -186,36 +187,6 @@ class Chunk final {
   std::size_t end_;
 };
 
-Status check(std::span<const LentRegion> regions, bool must_sum) {
-  const auto problem = [](ErrorCode code, std::string text) {
-    return Error{.code = code, .text = "collective: " + std::move(text)};
-  };
-  if (regions.empty()) {
-    return problem(ErrorCode::invalid_argument, "there are no regions");
-  }
-  for (std::size_t rank = 0; rank < regions.size(); ++rank) {
-    const LentRegion& region = regions[rank];
-    if (!region.is_valid()) {
-      return problem(ErrorCode::invalid_argument,
-                     fmt::format("the region of rank {} was given back already", rank));
-    }
-    if (region.dtype() != regions[0].dtype() ||
-        region.bytes().size() != regions[0].bytes().size()) {
-      return problem(ErrorCode::invalid_argument,
-                     fmt::format("rank 0 has {} bytes of {}, rank {} has {} bytes of {}",
-                                 regions[0].bytes().size(),
-                                 name(regions[0].dtype()),
-                                 rank,
-                                 region.bytes().size(),
-                                 name(region.dtype())));
-    }
-  }
-  if (must_sum && !detail::can_sum(regions[0].dtype())) {
-    return problem(ErrorCode::unsupported, fmt::format("cannot sum {}", name(regions[0].dtype())));
-  }
-  return {};
-}
-
 void start(std::vector<LentRegion> regions,
            const Status& checked,
            Combine combine,
@@ -252,26 +223,26 @@ void start(std::vector<LentRegion> regions,
 void InprocCollective::all_reduce(std::vector<LentRegion> regions,
                                   ReduceOp /*op*/,
                                   Finished finished) {
-  const Status checked = check(regions, true);
+  const Status checked = detail::check_regions(regions, true);
   start(std::move(regions), checked, &sum_bytes, 0, std::move(finished));
 }
 
 void InprocCollective::reduce_scatter(std::vector<LentRegion> regions,
                                       ReduceOp /*op*/,
                                       Finished finished) {
-  const Status checked = check(regions, true);
+  const Status checked = detail::check_regions(regions, true);
   const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
   start(std::move(regions), checked, &sum_chunks, size, std::move(finished));
 }
 
 void InprocCollective::all_gather(std::vector<LentRegion> regions, Finished finished) {
-  const Status checked = check(regions, false);
+  const Status checked = detail::check_regions(regions, false);
   const std::size_t size = regions.empty() ? 0 : regions.front().bytes().size();
   start(std::move(regions), checked, &copy_chunks, size, std::move(finished));
 }
 
 void InprocCollective::broadcast(std::vector<LentRegion> regions, int root, Finished finished) {
-  Status checked = check(regions, false);
+  Status checked = detail::check_regions(regions, false);
   if (checked.has_value() && (root < 0 || static_cast<std::size_t>(root) >= regions.size())) {
     checked =
         Error{.code = ErrorCode::out_of_range,

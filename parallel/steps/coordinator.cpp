@@ -8,13 +8,15 @@
 
 namespace hearth {
 
-CoordinatorInbox::CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) noexcept
-    : mailbox_(std::move(mailbox)) {}
+CoordinatorInbox::CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox,
+                                   int first_rank) noexcept
+    : mailbox_(std::move(mailbox)), first_rank_(first_rank) {}
 
 // Inbox calls use try_push: the mailbox has no limit, and a thread that holds a device's token must
 // not stop at a schedule point. A refused message is destroyed here. Its destructor returns a lent
 // region, or aborts an update.
 void CoordinatorInbox::arrive(BucketArrival arrival) const {
+  arrival.rank -= first_rank_;
   mailbox_->messages.try_push(std::move(arrival));
 }
 Pending<std::vector<std::size_t>> CoordinatorInbox::ask_unused(
@@ -23,18 +25,19 @@ Pending<std::vector<std::size_t>> CoordinatorInbox::ask_unused(
       PendingOptions{.subject = "the parameters that no rank uses"});
   Pending<std::vector<std::size_t>> pending = answer.pending();
   mailbox_->messages.try_push(
-      message::AskUnused{step, rank, std::move(parameters), std::move(answer)});
+      message::AskUnused{step, rank - first_rank_, std::move(parameters), std::move(answer)});
   return pending;
 }
 void CoordinatorInbox::prepared(std::int64_t step, int rank, PreparedUpdate update) const {
-  mailbox_->messages.try_push(message::Prepared{step, rank, std::move(update)});
+  mailbox_->messages.try_push(message::Prepared{step, rank - first_rank_, std::move(update)});
 }
 void CoordinatorInbox::abort(std::int64_t step, ErrorRef error) const {
   mailbox_->messages.try_push(message::Abort{step, std::move(error)});
 }
 void CoordinatorInbox::finish(
     std::int64_t step, int rank, ErrorRef error, double learning_rate, StepScale scale) const {
-  mailbox_->messages.try_push(message::Finish{step, rank, std::move(error), learning_rate, scale});
+  mailbox_->messages.try_push(
+      message::Finish{step, rank - first_rank_, std::move(error), learning_rate, scale});
 }
 
 bool detail::is_device_loss(const Error& error) noexcept {
@@ -52,7 +55,8 @@ StepCoordinator::StepCoordinator(detail::Executor& executor,
                                  CoordinatorOptions options)
     : mailbox_(std::make_shared<CoordinatorMailbox>()),
       watchdog_(options.watchdog),
-      wait_limit_(options.wait_limit) {
+      wait_limit_(options.wait_limit),
+      first_rank_(options.first_rank) {
   detail::OwnedThreadOptions thread{.subject = "the coordinator",
                                     .observe = [] { return std::string("its engine keeps it"); },
                                     .limit = options.shutdown_limit,

@@ -32,6 +32,8 @@
 
 namespace hearth {
 
+class StepAgreement;
+
 /// A counter that changes whenever a rank's device makes progress; compiling a kernel counts as
 /// progress. Empty: unknown. Threads: any.
 using RankProgress = std::function<std::uint64_t()>;
@@ -62,6 +64,10 @@ struct CoordinatorOptions {
   /// example.
   std::shared_ptr<const void> kept_alive = nullptr;
   detail::Log* log = nullptr;  ///< Logs an abandoned thread; nullptr: the standard error stream.
+  /// With several processes, the part of this one in common decisions; null: there is one process.
+  std::shared_ptr<StepAgreement> agreement = nullptr;
+  /// Number of the first rank of this process, in messages of the ranks.
+  int first_rank = 0;
 };
 
 /// The form of a rank's part of a step's loss.
@@ -107,7 +113,9 @@ struct CoordinatorMailbox;
 /// dropped, and buckets are returned cancelled. Copyable. Threads: any; also on a device's loop.
 class CoordinatorInbox final {
  public:
-  explicit CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox) noexcept;
+  /// `first_rank`: that of the process, whose ranks the coordinator counts from 0.
+  explicit CoordinatorInbox(std::shared_ptr<CoordinatorMailbox> mailbox,
+                            int first_rank = 0) noexcept;
 
   void arrive(BucketArrival arrival) const;
   /// Sends the parameters that the rank's loss does not use; called before the rank's last bucket.
@@ -129,6 +137,7 @@ class CoordinatorInbox final {
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
+  int first_rank_;
 };
 
 class StepCoordinator final {
@@ -162,7 +171,9 @@ class StepCoordinator final {
   /// every step that was begun; messages of other ranks are ignored.
   void rejoin(std::vector<std::string> ranks, std::vector<RankProgress> progress = {});
   [[nodiscard]] CoordinatorStatistics statistics();
-  [[nodiscard]] CoordinatorInbox inbox() const noexcept { return CoordinatorInbox(mailbox_); }
+  [[nodiscard]] CoordinatorInbox inbox() const noexcept {
+    return CoordinatorInbox(mailbox_, first_rank_);
+  }
 
  private:
   std::shared_ptr<CoordinatorMailbox> mailbox_;
@@ -173,6 +184,7 @@ class StepCoordinator final {
   }
   const IntrusivePtr<detail::Watchdog> watchdog_;
   const std::chrono::nanoseconds wait_limit_;
+  const int first_rank_;
   std::unique_ptr<detail::OwnedThread> thread_;
 };
 

@@ -133,8 +133,9 @@ void CoordinatorLoop::handle(message::AskUnused question) {
 // A rank that sent no question uses all parameters. All ranks receive the same answer; otherwise
 // their replicas would differ.
 void CoordinatorLoop::answer_unused(Step& step) {
-  std::vector<std::size_t> unused = step.ranks.front().unused;
-  for (const RankState& rank : step.ranks) {
+  const std::vector<SweptRank> all = all_ranks(step);
+  std::vector<std::size_t> unused = all.front().unused;
+  for (const SweptRank& rank : all) {
     std::erase_if(unused, [&](std::size_t parameter) {
       return std::ranges::find(rank.unused, parameter) == rank.unused.end();
     });
@@ -144,6 +145,20 @@ void CoordinatorLoop::answer_unused(Step& step) {
       std::exchange(rank.asked, std::nullopt)->set_value(unused);
     }
   }
+}
+
+std::vector<SweptRank> CoordinatorLoop::all_ranks(const Step& step) {
+  if (!step.swept.empty()) {
+    return step.swept;
+  }
+  std::vector<SweptRank> all;
+  for (const RankState& rank : step.ranks) {
+    all.push_back({.loss = rank.loss,
+                   .loss_kind = rank.loss_kind,
+                   .weight = rank.weight,
+                   .unused = rank.unused});
+  }
+  return all;
 }
 
 // From here to the decision every rank holds memory for its update and waits, so the first prepared
@@ -163,14 +178,19 @@ void CoordinatorLoop::handle(message::Prepared prepared) {
     place.settle();  // its device reads the decision, which is aborted by now
     return;
   }
-  if (step.prepared_count == 0) {
+  // A rank may wait for the other processes' sweeps before it prepares.
+  if (step.prepared_count == 0 && (!options_.agreement || step.is_sweep_agreed)) {
     step.prepared_wait = RankWait(options_.deadline);
   }
   if (++step.prepared_count < step.ranks.size()) {
     return;
   }
   step.prepared_wait = RankWait();
-  if (step.decision->commit()) {
+  if (options_.agreement) {
+    if (step.is_sweep_agreed) {
+      vote(step);
+    }
+  } else if (step.decision->commit()) {
     await_end(step, options_.deadline);
     settle(step);
   } else {
@@ -213,7 +233,7 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
         detail::current_context().clock().now() - std::max(step.begun, last_end_);
   }
   if (++bucket.count == step.ranks.size()) {
-    if (arrival.loss) {  // all ranks send it with the same bucket
+    if (arrival.loss && !options_.agreement) {  // all ranks send it with the same bucket
       check_weights(arrival.step, step);
       if (step.failure) {
         return;  // fail() has returned the bucket
@@ -221,10 +241,14 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     }
     WaitingBucket complete = std::move(bucket);
     step.buckets.erase(arrival.bucket);
-    if (arrival.bucket + 1 == options_.bucket_count) {
+    const bool is_last = arrival.bucket + 1 == options_.bucket_count;
+    if (is_last && !options_.agreement) {
       answer_unused(step);
     }
     reduce(arrival.step, step, arrival.bucket, std::move(complete));
+    if (is_last && options_.agreement) {
+      share_sweep(step);
+    }
   }
 }
 
@@ -254,7 +278,7 @@ void CoordinatorLoop::record_loss(Step& step, const BucketArrival& arrival) {
 
 std::optional<double> CoordinatorLoop::weight_of(const Step& step) {
   std::optional<double> weight;
-  for (const RankState& rank : step.ranks) {
+  for (const SweptRank& rank : all_ranks(step)) {
     if (rank.loss_kind == LossKind::sum) {
       weight = weight.value_or(0) + rank.weight;
     }
@@ -267,7 +291,7 @@ void CoordinatorLoop::check_weights(std::int64_t number, Step& step) {
   if (!weight) {
     return;
   }
-  if (std::ranges::count(step.ranks, LossKind::mean, &RankState::loss_kind) > 0) {
+  if (std::ranges::count(all_ranks(step), LossKind::mean, &SweptRank::loss_kind) > 0) {
     fail(step,
          coordinator::shared({.code = ErrorCode::invalid_argument,
                               .text = fmt::format("step {}: the loss has a weight on some ranks, "
@@ -297,10 +321,13 @@ void CoordinatorLoop::reduce(std::int64_t number,
     return each.has_ended->load(std::memory_order_acquire);  // partner: `finished` below
   });
   const auto has_ended = std::make_shared<std::atomic<bool>>(false);
-  step.reducing.push_back({.index = index,
-                           .loans = {bucket.regions.begin(), bucket.regions.end()},
-                           .has_ended = has_ended,
-                           .deadline = Deadline::in(options_.deadline)});
+  step.reducing.push_back(
+      {.index = index,
+       .loans = {bucket.regions.begin(), bucket.regions.end()},
+       .has_ended = has_ended,
+       // a group of processes has its own limits
+       .deadline = options_.agreement ? Deadline::never() : Deadline::in(options_.deadline)});
+  step.reduced_count = index + 1;
   try {
     engine_.all_reduce(std::move(bucket.regions),
                        ReduceOp::sum,
@@ -348,6 +375,7 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   if (!step.decision->is_committed()) {
     await_end(step, end_limit_of(step));
   }
+  settle_debt(step);
 }
 
 void CoordinatorLoop::await_end(Step& step, std::chrono::nanoseconds limit) {
@@ -440,6 +468,9 @@ std::string CoordinatorLoop::describe() const {
                       coordinator::names_of(*step.names, coordinator::missing_from(step.prepared)),
                       detail::time_left(step.prepared_wait.end()));
     }
+    if (options_.agreement && step.has_shared_sweep && !step.is_agreed) {
+      text += fmt::format("\n    step {} waits for the other processes", number);
+    }
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank) {
       if (!step.ranks[rank].is_finished) {
         text += fmt::format("\n    step {}: {} is not done", number, step.names->at(rank));
@@ -465,7 +496,8 @@ void CoordinatorLoop::decide(Step& step) {
   const auto is_settled = [](const RankState& rank) {
     return rank.is_finished || rank.is_abandoned;
   };
-  if (step.outcome.is_fulfilled() || !std::ranges::all_of(step.ranks, is_settled)) {
+  if (step.outcome.is_fulfilled() || !is_agreed(step) ||
+      !std::ranges::all_of(step.ranks, is_settled)) {
     return;
   }
   ++statistics_.steps;
@@ -486,8 +518,10 @@ void CoordinatorLoop::decide(Step& step) {
     return;
   }
   step_time_ = last_end_ - start;  // steps that happened only: a failed one may be short
-  for (const RankState& rank : step.ranks) {
+  for (const SweptRank& rank : all_ranks(step)) {
     step.report.loss += rank.loss;
+  }
+  for (const RankState& rank : step.ranks) {
     if (!rank.error && rank.is_finished) {  // all ranks that committed have the same rate and scale
       learning_rate_ = rank.learning_rate;
       step.report.scale = rank.scale;
@@ -533,7 +567,7 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
     }
   }
   decide(found->second);
-  if (are_finished) {
+  if (are_finished && is_agreed(found->second)) {
     steps_.erase(found);
   }
 }

@@ -3,6 +3,8 @@
 // Invariant: a bucket is waiting (its regions are here), reducing (the engine holds them), or done.
 #pragma once
 
+#include "step_agreement.hpp"
+
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/deadline.hpp>
@@ -66,6 +68,16 @@ struct Rejoin {
   std::vector<std::string> ranks;
   std::vector<RankProgress> progress;
 };
+/// The sweeps of all processes have ended, or the group of processes has failed.
+struct Swept {
+  std::int64_t step = 0;
+  Result<std::vector<SweptProcess>> all;
+};
+/// All processes have voted on a step; by process, an error against it, or null.
+struct Voted {
+  std::int64_t step = 0;
+  Result<std::vector<ErrorRef>> all;
+};
 }  // namespace message
 
 using CoordinatorMessage = std::variant<BucketArrival,
@@ -78,7 +90,9 @@ using CoordinatorMessage = std::variant<BucketArrival,
                                         message::AskTrouble,
                                         message::AskStatistics,
                                         message::AskReport,
-                                        message::Rejoin>;
+                                        message::Rejoin,
+                                        message::Swept,
+                                        message::Voted>;
 
 struct CoordinatorMailbox {
   detail::Mailbox<CoordinatorMessage> messages;
@@ -211,6 +225,13 @@ class CoordinatorLoop final {
     Deadline end_deadline = Deadline::never();
     std::chrono::nanoseconds end_limit = {};  ///< The time limit of end_deadline.
     ErrorRef failure;
+    // ---- several processes ----
+    std::size_t reduced_count = 0;  ///< Buckets that the engine has received.
+    bool has_shared_sweep = false;
+    bool is_sweep_agreed = false;  ///< The sweeps of all processes have ended well.
+    bool has_voted = false;
+    bool is_agreed = false;             ///< All processes know the step's outcome.
+    std::vector<SweptRank> swept = {};  ///< All ranks of all processes, once it is_sweep_agreed.
   };
 
   void handle(BucketArrival arrival);
@@ -224,6 +245,16 @@ class CoordinatorLoop final {
   void handle(message::AskStatistics question);
   void handle(message::AskReport question);
   void handle(message::Rejoin rejoin);
+  void handle(message::Swept swept);
+  void handle(message::Voted voted);
+
+  /// Gives the other processes what a failed step owes them.
+  void settle_debt(Step& step);
+  void share_sweep(Step& step);
+  void vote(Step& step);
+  /// Ends the step with the failure on which all processes have agreed. `is_own`: this process had
+  /// it first.
+  void take_failure(Step& step, const ErrorRef& error, bool is_own);
 
   /// Describes what the open steps wait for, for the watchdog.
   [[nodiscard]] std::string describe() const;
@@ -244,6 +275,12 @@ class CoordinatorLoop final {
   static void settle(Step& step);
   /// Called when all sweeps have ended. Sends each waiting rank the parameters that no rank uses.
   static void answer_unused(Step& step);
+  /// Whether this is the only process, or all of them know the step's outcome.
+  [[nodiscard]] bool is_agreed(const Step& step) const {
+    return !options_.agreement || step.is_agreed;
+  }
+  /// The sweeps of all ranks of all processes.
+  [[nodiscard]] static std::vector<SweptRank> all_ranks(const Step& step);
   static void abandon_all_ranks(Step& step);
   static void forget_deadlines(Step& step);
   static void recall_loans(Step& step, const ErrorRef& error);

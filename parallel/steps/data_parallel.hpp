@@ -94,7 +94,8 @@ class DataParallel<Model, Shard> final {
   /// returned by then is logged and abandoned with its thread.
   ~DataParallel() = default;
 
-  /// Runs one step over a batch and waits for it. Shards may differ in size, and may be empty. A
+  /// Runs one step over a batch and waits for it. With several processes, each passes the shards of
+  /// its own ranks, and all begin the step. Shards may differ in size, and may be empty. A
   /// step that returns has happened, even when a rank failed to commit it (see
   /// DataParallelReport::late_failure).
   ///
@@ -109,6 +110,8 @@ class DataParallel<Model, Shard> final {
   ///   a gradient is NaN or infinite, and the report states that;
   /// - deadline_exceeded naming the ranks that missed the deadline;
   /// - the error of a poisoned gradient.
+  ///
+  /// A failure in one process is thrown by all; collective_failed when a process is missing.
   ///
   /// After a failure, each other rank has `deadline` plus the time of the last step to finish, or
   /// step_limit before the first step. Then it is abandoned.
@@ -182,8 +185,8 @@ class DataParallel<Model, Shard> final {
     return trainer_.step(std::move(parts), sample_count, where);
   }
 
-  /// Runs a copy of fn(const Model&, WorkerContext&) on every rank, after the steps that were
-  /// queued before. Returns the results by rank.
+  /// Runs a copy of fn(const Model&, WorkerContext&) on every rank of this process, after the steps
+  /// that were queued before. Returns the results by rank.
   ///
   /// Errors: exceptions of fn, as for step(); deadline_exceeded as for update_replicas().
   template <class Fn>
@@ -210,7 +213,8 @@ class DataParallel<Model, Shard> final {
   }
 
   /// Runs a copy of fn(Model&, Optimizer&) on every rank, to load weights or state for example.
-  /// Every rank must end up with the same values. Waits for the values.
+  /// Every rank, in all processes, must end up with the same values. Waits for the
+  /// values.
   ///
   /// Errors: deadline_exceeded when a rank misses the deadline; it is mended before the next step,
   /// or, with DeviceLossPolicy::stop, no step begins before it answers. Exceptions of fn, as for
@@ -286,8 +290,20 @@ class DataParallel<Model, Shard> final {
     return std::move(detail::value_of<Model>(*trainer_.take_model(where)));
   }
 
-  [[nodiscard]] int world() const noexcept { return static_cast<int>(trainer_.size()); }
-  /// Devices of the next step's ranks, in rank order. They change after a loss.
+  /// Number of ranks, over all processes.
+  [[nodiscard]] int world() const { return trainer_.ranks().world; }
+  /// The ranks of this process, which step() takes shards for; a ShardedLoader makes them.
+  [[nodiscard]] RankRange ranks() const { return trainer_.ranks(); }
+  [[nodiscard]] const ProcessGroup& processes() const noexcept { return trainer_.processes(); }
+  /// Throws `failure` if it is not null. With several processes, waits for all of them; each throws
+  /// its own failure, else that of the first process that has one. For code outside of steps that
+  /// may fail in one process alone. `what` names it in errors.
+  void settle(const ErrorRef& failure,
+              std::string_view what,
+              SourceLoc where = SourceLoc::current()) const {
+    trainer_.settle(failure, what, where);
+  }
+  /// Devices of the next step's ranks in this process, in rank order. They change after a loss.
   [[nodiscard]] std::vector<Device> devices(SourceLoc where = SourceLoc::current()) {
     return trainer_.devices(where);
   }

@@ -34,6 +34,16 @@ void require_sound(const DataParallelOptions& options, SourceLoc where) {
     const auto make = [&] { return WeightAverage(options.average_decay, where); };
     static_cast<void>(mistakes_named("DataParallel", make));  // rejects an invalid decay
   }
+  require_chosen(options.processes, "DataParallel", where);
+  if (options.processes.size() > 1 && options.engine != nullptr) {
+    throw_argument("an engine of the program's own cannot sum over several processes", where);
+  }
+  if (options.processes.size() > 1 && options.on_loss != DeviceLossPolicy::stop) {
+    throw_argument(
+        "with several processes on_loss must be DeviceLossPolicy::stop: a job that has lost a "
+        "device or a process ends, and its next start resumes from the last saved state",
+        where);
+  }
   if (options.devices.empty()) {
     throw_argument("there are no devices", where);
   }
@@ -186,10 +196,10 @@ void require_samples(std::int64_t sample_count, SourceLoc where) {
   }
 }
 
-std::vector<std::string> rank_names(const std::vector<Device>& devices) {
+std::vector<std::string> rank_names(const std::vector<Device>& devices, std::size_t first) {
   std::vector<std::string> names;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    names.push_back(fmt::format("rank {} on {}", rank, devices[rank].name()));
+    names.push_back(fmt::format("rank {} on {}", first + rank, devices[rank].name()));
   }
   return names;
 }

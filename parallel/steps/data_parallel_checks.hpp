@@ -50,8 +50,9 @@ void require_shard_count(std::size_t shards, std::size_t ranks, SourceLoc where)
 [[nodiscard]] std::int64_t with_samples(std::int64_t count, std::int64_t size, SourceLoc where);
 /// Errors: ArgumentError when a batch is empty.
 void require_samples(std::int64_t sample_count, SourceLoc where);
-/// Names of the ranks on these devices for error texts.
-[[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices);
+/// Names of the ranks on these devices for error texts. `first`: the first rank's number.
+[[nodiscard]] std::vector<std::string> rank_names(const std::vector<Device>& devices,
+                                                  std::size_t first = 0);
 /// By rank, a function that returns the progress counter of its device.
 [[nodiscard]] std::vector<RankProgress> rank_progress(const std::vector<Device>& devices);
 [[nodiscard]] CoordinatorOptions coordinator_options(const Runtime& runtime,

@@ -5,6 +5,7 @@
 #include <hearth/modules/gradient_clip.hpp>
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/modules/precision.hpp>
+#include <hearth/parallel/process_group.hpp>
 #include <hearth/runtime/base/deadline.hpp>
 #include <hearth/runtime/device.hpp>
 
@@ -65,8 +66,14 @@ struct DataParallelOptions {
   /// Limit of the destructor's wait for workers, then for the engine's call. With 0 it abandons
   /// busy ranks, healthy or not.
   std::chrono::nanoseconds shutdown_limit = kDefaultWait;
-  std::uint64_t seed = 0;        ///< Seed of the workers' generators.
-  Collective* engine = nullptr;  ///< Engine that sums gradients; nullptr: an InprocCollective.
+  std::uint64_t seed = 0;  ///< Seed of the workers' generators.
+  /// The processes that train the model together; each gives its own `devices`. Trainers that share
+  /// a group take their steps one after the other. Not chosen: this process alone, unless a
+  /// launcher has started several, which is an error.
+  ProcessGroup processes = {};
+  /// Engine that sums gradients; nullptr: an InprocCollective, or with several processes a
+  /// ProcessCollective.
+  Collective* engine = nullptr;
   DeviceLossPolicy on_loss = DeviceLossPolicy::stop;  ///< Reaction to the loss of a device.
   std::vector<Device> spares = {};  ///< Devices for DeviceLossPolicy::replace, in the order of use.
 };

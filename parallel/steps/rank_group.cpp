@@ -48,6 +48,7 @@ RankGroup::RankGroup(const Runtime& runtime,
                      const RankModel& model,
                      std::unique_ptr<RankLoss> loss,
                      const DataParallelOptions& options,
+                     const ProcessRanks& processes,
                      SourceLoc where)
     : runtime_(runtime),
       made_at_(where),
@@ -59,6 +60,8 @@ RankGroup::RankGroup(const Runtime& runtime,
       policy_(options.on_loss),
       hang_limit_(options.hang_limit),
       shutdown_limit_(options.shutdown_limit),
+      first_rank_(static_cast<int>(processes.first())),
+      foreign_count_(static_cast<int>(processes.world() - processes.count())),
       spares_(options.spares) {
   for (std::size_t index = 0; index < options.devices.size(); ++index) {
     ranks_.push_back(make_rank(index, options.devices.size(), options.devices[index]));
@@ -134,17 +137,17 @@ bool RankGroup::is_good(const Place& rank) {
 }
 
 bool RankGroup::is_numbered(std::size_t index) const {
-  return ranks_[index]->number == static_cast<int>(index) &&
-         ranks_[index]->world == static_cast<int>(ranks_.size());
+  return ranks_[index]->number == number_of(index) &&
+         ranks_[index]->world == world_of(ranks_.size());
 }
 
 RankGroup::Place RankGroup::make_rank(std::size_t index,
-                                      std::size_t world,
+                                      std::size_t local_world,
                                       const Device& device) const {
   return std::make_unique<Rank>(runtime_,
                                 device,
-                                WorkerOptions{.rank = static_cast<int>(index),
-                                              .world = static_cast<int>(world),
+                                WorkerOptions{.rank = number_of(index),
+                                              .world = world_of(local_world),
                                               .seed = seed_,
                                               .shutdown_limit = shutdown_limit_},
                                 make_optimizer(optimizer_, made_at_),
@@ -395,12 +398,12 @@ void RankGroup::drop(const std::vector<std::size_t>& lost) {
 }
 
 void RankGroup::number_ranks(std::chrono::nanoseconds limit) {
-  const int world = static_cast<int>(ranks_.size());
+  const int world = world_of(ranks_.size());
   for (std::size_t index = 0; index < ranks_.size(); ++index) {
     if (is_numbered(index) || ranks_[index]->is_hung) {
       continue;
     }
-    const int number = static_cast<int>(index);
+    const int number = number_of(index);
     Rank& rank = *ranks_[index];
     rank.is_late = true;  // stays set if the rank misses the deadline
     rank.worker

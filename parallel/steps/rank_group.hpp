@@ -9,6 +9,7 @@
 #include <hearth/modules/optimizer.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
+#include <hearth/parallel/process_ranks.hpp>
 #include <hearth/parallel/rank_model.hpp>
 #include <hearth/parallel/replica.hpp>
 #include <hearth/parallel/worker.hpp>
@@ -51,6 +52,7 @@ class RankGroup final {
             const RankModel& model,
             std::unique_ptr<RankLoss> loss,
             const DataParallelOptions& options,
+            const ProcessRanks& processes,
             SourceLoc where);
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -98,7 +100,16 @@ class RankGroup final {
   [[nodiscard]] static bool is_hung(const Place& rank) { return rank->is_hung; }
   [[nodiscard]] static bool is_good(const Place& rank);
   [[nodiscard]] bool is_numbered(std::size_t index) const;
-  [[nodiscard]] Place make_rank(std::size_t index, std::size_t world, const Device& device) const;
+  /// `local_world`: the number of ranks of this process.
+  [[nodiscard]] Place make_rank(std::size_t index,
+                                std::size_t local_world,
+                                const Device& device) const;
+  [[nodiscard]] int number_of(std::size_t index) const noexcept {
+    return first_rank_ + static_cast<int>(index);
+  }
+  [[nodiscard]] int world_of(std::size_t local_world) const noexcept {
+    return static_cast<int>(local_world) + foreign_count_;
+  }
   /// Notes the device's generation before the rank's state is made, so that a restart in between is
   /// detected. Marks the rank as stale.
   static void begin_placing(Rank& rank);
@@ -144,6 +155,8 @@ class RankGroup final {
   const DeviceLossPolicy policy_;
   const std::chrono::nanoseconds hang_limit_;
   const std::chrono::nanoseconds shutdown_limit_;
+  const int first_rank_;     ///< Number of the first rank of this process.
+  const int foreign_count_;  ///< Ranks of other processes.
   std::vector<Device> spares_;
   std::vector<Place> ranks_;
 };

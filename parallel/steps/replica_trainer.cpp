@@ -1,8 +1,11 @@
 #include <hearth/parallel/replica_trainer.hpp>
 
 #include "data_parallel_checks.hpp"
+#include "process_start.hpp"
 #include "rank_group.hpp"
 #include "step_terms.hpp"
+
+#include "parallel/processes/common_outcome.hpp"
 
 #include <hearth/modules/checkpoint.hpp>
 #include <hearth/parallel/bucket_plan.hpp>
@@ -81,28 +84,43 @@ struct ReplicaTrainer::Parts {
         SourceLoc where)
       : home(runtime.device()),
         options(checked(std::move(settings), where)),
-        engine(options.engine != nullptr ? options.engine : inproc.get()),
         plan(checked_plan(model, *loss_of, options, where)),
+        agreement(detail::start_processes(options, plan, model, where)),
+        engine(chosen_engine()),
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
-        ranks(runtime, model, std::move(loss_of), options, where) {}
+        ranks(runtime, model, std::move(loss_of), options, processes(), where) {}
 
   [[nodiscard]] std::chrono::nanoseconds step_wait() const {
-    return detail::saturated_sum(detail::saturated_sum(options.step_limit, options.deadline),
-                                 options.deadline);
+    const auto own = detail::saturated_sum(
+        detail::saturated_sum(options.step_limit, options.deadline), options.deadline);
+    return agreement ? detail::saturated_sum(own, own) : own;  // the other processes' limit is own
+  }
+  [[nodiscard]] ProcessRanks processes() const {
+    return agreement ? agreement->ranks() : ProcessRanks{.counts = {options.devices.size()}};
+  }
+  [[nodiscard]] Collective* chosen_engine() const {
+    if (agreement) {
+      return &agreement->engine();
+    }
+    return options.engine != nullptr ? options.engine : inproc.get();
   }
   // An abandoned thread may still be in a call of the built-in engine, so the coordinator keeps the
   // engine alive.
   CoordinatorOptions coordinator_options(const Runtime& runtime) const {
     CoordinatorOptions all = detail::coordinator_options(runtime, options, plan.buckets().size());
     all.kept_alive = inproc;
+    all.agreement = agreement;
+    all.first_rank = static_cast<int>(processes().first());
+    all.ranks = detail::rank_names(options.devices, processes().first());
     return all;
   }
 
   const Device home;  ///< A device of the Runtime; shows when the Runtime has ended.
   const DataParallelOptions options;
   const std::shared_ptr<InprocCollective> inproc = std::make_shared<InprocCollective>();
-  Collective* const engine;
   const BucketPlan plan;
+  const std::shared_ptr<StepAgreement> agreement;  ///< Null for one process.
+  Collective* const engine;
   StepCoordinator coordinator;
   const std::shared_ptr<const StepTerms> terms = std::make_shared<const StepTerms>(
       StepTerms{.plan = plan,
@@ -130,8 +148,28 @@ ReplicaTrainer::~ReplicaTrainer() {
       Error{.code = ErrorCode::cancelled, .text = "the trainer was destroyed"}));
 }
 
+// With several processes all of them begin the step, or none.
 std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
                                          SourceLoc where) {
+  if (!parts_->agreement) {
+    const std::int64_t sample_count = checked_batch(sizes, where);
+    detail::require_samples(sample_count, where);
+    return sample_count;
+  }
+  std::int64_t sample_count = 0;
+  ErrorRef failure;
+  try {
+    sample_count = checked_batch(sizes, where);
+  } catch (...) {
+    failure = detail::error_of_current_exception();
+  }
+  sample_count = parts_->agreement->begin(parts_->last_step + 1, sample_count, failure, where);
+  detail::require_samples(sample_count, where);
+  return sample_count;
+}
+
+std::int64_t ReplicaTrainer::checked_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                           SourceLoc where) {
   if (parts_->is_model_taken) {
     detail::throw_model_taken(where);
   }
@@ -144,7 +182,6 @@ std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int6
       sample_count = detail::with_samples(sample_count, each, where);
     }
   }
-  detail::require_samples(sample_count, where);
   return sample_count;
 }
 
@@ -186,6 +223,28 @@ void ReplicaTrainer::require_all(SourceLoc where) {
     }
     parts_->ranks.require_answers();
   });
+}
+
+RankRange ReplicaTrainer::ranks() const {
+  const ProcessRanks all = parts_->processes();
+  if (!parts_->agreement) {
+    return {.first = 0, .count = static_cast<int>(size()), .world = static_cast<int>(size())};
+  }
+  return {.first = static_cast<int>(all.first()),
+          .count = static_cast<int>(all.count()),
+          .world = static_cast<int>(all.world())};
+}
+
+const ProcessGroup& ReplicaTrainer::processes() const noexcept {
+  return parts_->options.processes;
+}
+
+void ReplicaTrainer::settle(const ErrorRef& failure, std::string_view what, SourceLoc where) const {
+  if (parts_->agreement) {
+    detail::settle(processes(), failure, what, where);
+  } else if (failure) {
+    throw_error(failure);
+  }
 }
 
 std::size_t ReplicaTrainer::size() const noexcept {
@@ -257,11 +316,11 @@ void ReplicaTrainer::change_all_or_none(
   require_all(where);
   if (prepare) {
     const std::vector<Status> prepared = run_on_ranks(prepare, where);
-    detail::at_call(where, [&] {
-      for (const Status& each : prepared) {
-        each.value();
-      }
-    });
+    ErrorRef failure;
+    for (const Status& each : prepared) {
+      failure = failure ? failure : each.shared_error();
+    }
+    detail::at_call(where, [&] { settle(failure, "a change of all replicas", where); });
   }
   const std::vector<Status> outcomes = run_on_ranks(commit, where);
   detail::at_call(where, [&] {
@@ -290,7 +349,7 @@ auto ReplicaTrainer::with_ranks_left(SourceLoc where, const Fn& fn) {
   }
 }
 
-std::vector<Generator> ReplicaTrainer::generators() {
+std::vector<Generator> ReplicaTrainer::generators(SourceLoc where) {
   std::vector<Pending<Generator>> pending;
   for (std::size_t index = 0; index < size(); ++index) {
     pending.push_back(worker(index).run([](WorkerContext& context) { return context.generator; }));
@@ -302,7 +361,7 @@ std::vector<Generator> ReplicaTrainer::generators() {
     rank.is_late = rank.is_late || !detail::PendingAccess::is_ready_by(pending[index], deadline);
     all.push_back(std::move(pending[index]).get({.deadline = deadline}));
   }
-  return all;
+  return parts_->agreement ? detail::all_generators(*parts_->agreement, all, where) : all;
 }
 
 void ReplicaTrainer::save(const std::filesystem::path& file,
@@ -311,9 +370,10 @@ void ReplicaTrainer::save(const std::filesystem::path& file,
   detail::require_own_names(progress.notes, "DataParallel::save", where);
   with_ranks_left(where, [&] {
     require_all(where);
-    progress.generators = generators();
-    write([file, progress, where](RankReplica& replica) { replica.save(file, progress, where); },
-          where);
+    progress.generators = generators(where);
+    write_first(
+        [file, progress, where](RankReplica& replica) { replica.save(file, progress, where); },
+        where);
   });
 }
 
@@ -324,10 +384,16 @@ void ReplicaTrainer::save_weights(const std::filesystem::path& file,
   detail::require_own_names(metadata, "DataParallel::save_weights", where);
   with_ranks_left(where, [&] {
     mend();
-    write([file, metadata, where](
-              RankReplica& replica) { replica.save_weights(file, metadata, where); },
-          where);
+    write_first([file, metadata, where](
+                    RankReplica& replica) { replica.save_weights(file, metadata, where); },
+                where);
   });
+}
+
+// Process 0 writes; the others wait for it, and get its error.
+void ReplicaTrainer::write_first(std::function<void(RankReplica& replica)> fn, SourceLoc where) {
+  detail::run_on_first(
+      processes(), [&] { write(std::move(fn), where); }, "the writing of a file", where);
 }
 
 // All replicas hold the same values, so any rank can write. A rank that does not begin hangs. A
@@ -356,16 +422,20 @@ void ReplicaTrainer::write(std::function<void(RankReplica& replica)> fn, SourceL
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
   using Loaded = std::vector<std::optional<detail::LoadedTraining>>;
   require_all(where);  // the number of ranks stays fixed from here until the change
+  if (parts_->agreement) {
+    detail::require_common_file(*parts_->agreement, file, where);
+  }
   const auto loaded = std::make_shared<Loaded>(size());
   const auto progress = std::make_shared<TrainingProgress>();
-  const auto place_of = [loaded](const WorkerContext& context) -> auto& {
-    return (*loaded)[static_cast<std::size_t>(context.rank)];
+  const int first = ranks().first;
+  const auto place_of = [ loaded, first ](const WorkerContext& context) -> auto& {
+    return (*loaded)[static_cast<std::size_t>(context.rank - first)];
   };
   try {
     change_all_or_none(
-        [file, where, place_of, progress](RankReplica& replica, WorkerContext& context) {
+        [file, where, first, place_of, progress](RankReplica& replica, WorkerContext& context) {
           place_of(context) = replica.read(file, context, where);
-          if (context.rank == 0) {
+          if (context.rank == first) {
             *progress = place_of(context)->progress;
           }
         },
@@ -481,7 +551,8 @@ void ReplicaTrainer::mend() {
   // with a hung rank, its messages about the last step must still arrive
   if (!all.loss && !all.ranks.has_hung()) {
     const std::vector<Device> devices = all.ranks.devices();
-    all.coordinator.rejoin(detail::rank_names(devices), detail::rank_progress(devices));
+    all.coordinator.rejoin(detail::rank_names(devices, all.processes().first()),
+                           detail::rank_progress(devices));
     detail::log_recovery(all.ranks.devices());
   }
 }

@@ -3,6 +3,7 @@
 // here.
 #pragma once
 
+#include <hearth/modules/rank_range.hpp>
 #include <hearth/parallel/data_parallel_options.hpp>
 #include <hearth/parallel/data_parallel_report.hpp>
 #include <hearth/parallel/rank_model.hpp>
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace hearth {
@@ -55,7 +57,12 @@ class ReplicaTrainer final {
   /// Errors: DeviceError device_lost after a loss with DeviceLossPolicy::stop; deadline_exceeded
   /// when a rank hangs that may not have the weights of the others.
   void require_all(SourceLoc where);
+  /// Number of ranks of this process.
   [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] RankRange ranks() const;
+  [[nodiscard]] const ProcessGroup& processes() const noexcept;
+  /// Throws `failure`; with several processes, waits for all, and throws the first one's failure.
+  void settle(const ErrorRef& failure, std::string_view what, SourceLoc where) const;
   [[nodiscard]] DeviceWorker& worker(std::size_t rank) const;
   [[nodiscard]] std::shared_ptr<RankReplica> replica(std::size_t rank) const;
   /// Sets for each rank whether it missed the deadline of its last task.
@@ -99,9 +106,15 @@ class ReplicaTrainer final {
   [[nodiscard]] std::vector<Status> run_on_ranks(
       const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where);
 
+  /// Checks a batch of this process; returns its sample count.
+  [[nodiscard]] std::int64_t checked_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                           SourceLoc where);
+  /// Runs write() on process 0, and throws its error on all processes.
+  void write_first(std::function<void(RankReplica& replica)> fn, SourceLoc where);
   /// Runs fn(replica), which writes a file, on one rank that has the model.
   void write(std::function<void(RankReplica& replica)> fn, SourceLoc where);
-  [[nodiscard]] std::vector<Generator> generators();
+  /// The generators of all ranks of all processes.
+  [[nodiscard]] std::vector<Generator> generators(SourceLoc where);
   /// Returns fn(). When a device is lost or a rank hangs during fn(), retries with the remaining
   /// ranks, as far as the policy allows. Errors get the location `where`.
   template <class Fn>

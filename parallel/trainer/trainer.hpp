@@ -15,6 +15,7 @@
 #include <hearth/parallel/call_place.hpp>
 #include <hearth/parallel/coordinator.hpp>
 #include <hearth/parallel/data_parallel.hpp>
+#include <hearth/parallel/gathered_figures.hpp>
 #include <hearth/parallel/shard_balance.hpp>
 #include <hearth/parallel/trainer_loss.hpp>
 #include <hearth/parallel/trainer_losses.hpp>
@@ -258,7 +259,7 @@ class Trainer<Model, Shard> final {
                           .deadline = options_.loader_deadline,
                           .log = &runtime_.log(),
                           .name = "Trainer"},
-                         parallel_.world(),
+                         parallel_.ranks(),
                          where);
   }
   [[nodiscard]] Metadata batch_notes() const {
@@ -273,7 +274,7 @@ class Trainer<Model, Shard> final {
                                                         const ValidationProgress& on_batch,
                                                         SourceLoc where) {
     detail::FigureSums sums(options_.metrics);
-    batches.set_world(parallel_.world());
+    set_ranks(batches, where);
     batches.seek({});
     const std::int64_t most = is_trial ? 1 : std::numeric_limits<std::int64_t>::max();
     const std::int64_t count = batches.batch_count();
@@ -288,10 +289,11 @@ class Trainer<Model, Shard> final {
       }
       hand_over(shards);
       const auto parts = std::make_shared<std::vector<Shard>>(std::move(shards));
-      const auto judge_part = [parts, is_trial, loss = loss_, metrics = options_.metrics](
+      const int first = parallel_.ranks().first;
+      const auto judge_part = [parts, first, is_trial, loss = loss_, metrics = options_.metrics](
                                   const Model& model, WorkerContext& context) {
         const Generator before = context.generator;
-        Shard& shard = parts->at(static_cast<std::size_t>(context.rank));
+        Shard& shard = parts->at(static_cast<std::size_t>(context.rank - first));
         take_over(shard);
         detail::FigurePart part = detail::figures_of(model, shard, loss, metrics, context);
         if (is_trial) {
@@ -299,9 +301,12 @@ class Trainer<Model, Shard> final {
         }
         return part;
       };
-      for (const detail::FigurePart& part : options_.average_decay > 0
-                                                ? parallel_.evaluate_averaged(judge_part, where)
-                                                : parallel_.evaluate(judge_part, where)) {
+      const auto own = [&] {
+        return options_.average_decay > 0 ? parallel_.evaluate_averaged(judge_part, where)
+                                          : parallel_.evaluate(judge_part, where);
+      };
+      for (const detail::FigurePart& part :
+           detail::gathered_figures(parallel_.processes(), own, where)) {
         sums.add(part, where);
       }
     }
@@ -325,6 +330,7 @@ class Trainer<Model, Shard> final {
   TrainingResult run(Source& train, Judged* validation, const TrainingData& data, SourceLoc where) {
     training::require_runtime(home_, where);
     TrainingPorts ports{
+        .processes = parallel_.processes(),
         .batch_count = train.batch_count(),
         .data = data,
         .model = summary_,
@@ -357,12 +363,32 @@ class Trainer<Model, Shard> final {
     return detail::in_trainers_name(
         [&] { return TrainingRun(options_, std::move(ports), where).run(); });
   }
+  /// Sets the ranks of the source's next batches. A loader makes the shards of this process; a
+  /// source of the program's own makes those of all ranks.
   template <class Source>
-  [[nodiscard]] static std::vector<Shard> next_of(Source& source, SourceLoc where) {
+  void set_ranks(Source& source, SourceLoc where) const {
+    if constexpr (std::same_as<Source, ShardedLoader>) {
+      source.set_ranks(parallel_.ranks(), where);
+    } else {
+      source.set_world(parallel_.world());
+    }
+  }
+  /// Shards of the ranks of this process.
+  template <class Source>
+  [[nodiscard]] std::vector<Shard> next_of(Source& source, SourceLoc where) const {
     if constexpr (std::same_as<Source, ShardedLoader>) {
       return source.next(where);
     } else {
-      return source.next();
+      const RankRange ranks = parallel_.ranks();
+      std::vector<Shard> shards = source.next();
+      if (ranks.count == ranks.world || static_cast<int>(shards.size()) != ranks.world) {
+        return shards;
+      }
+      std::vector<Shard> own;
+      for (int rank = ranks.first; rank < ranks.first + ranks.count; ++rank) {
+        own.push_back(std::move(shards[static_cast<std::size_t>(rank)]));
+      }
+      return own;
     }
   }
   /// Reads the batches of the next step; returns an empty list once at the end of an epoch.
@@ -402,7 +428,8 @@ class Trainer<Model, Shard> final {
                std::span<const std::int64_t> rows,
                const DataParallelReport& report,
                SourceLoc where) {
-    if (options_.shards == ShardSizes::equal || runtime_.is_deterministic()) {
+    if (options_.shards == ShardSizes::equal || runtime_.is_deterministic() ||
+        parallel_.processes().size() > 1) {
       return;
     }
     std::vector<std::string> kinds;
@@ -420,8 +447,8 @@ class Trainer<Model, Shard> final {
   template <class Source>
   std::optional<DataParallelReport> step(Source& source, SourceLoc where) {
     const LoaderCursor begin = source.cursor();
-    int world = parallel_.world();
-    source.set_world(world);
+    int count = parallel_.ranks().count;
+    set_ranks(source, where);
     std::vector<std::vector<Shard>> batches = read(source, where);
     if (batches.empty()) {
       return std::nullopt;
@@ -431,9 +458,9 @@ class Trainer<Model, Shard> final {
     DataParallelReport report = parallel_.step(
         [&](const std::vector<Device>& devices) {
           // After the loss of a device: reads the same batches again for the remaining devices.
-          if (!is_first || static_cast<int>(devices.size()) != world) {
-            world = static_cast<int>(devices.size());
-            source.set_world(world);
+          if (!is_first || static_cast<int>(devices.size()) != count) {
+            count = static_cast<int>(devices.size());
+            set_ranks(source, where);
             source.seek(begin);
             batches = read(source, where);
           }

@@ -147,7 +147,7 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
       base_rate_(base_rate_of(options.optimizer)),
       watched_metric_(watched_of(options, ports_.validate != nullptr, where)),
       columns_(columns_of(options.metrics, where)),
-      console_(options.console, options.epochs),
+      console_(console_of(options, ports_), options.epochs),
       best_(goal_of(options, watched_metric_)),
       patience_(goal_of(options, watched_metric_),
                 options.early_stopping ? options.early_stopping->min_change : 0) {
@@ -165,12 +165,13 @@ TrainingRun::TrainingRun(const TrainerOptions& options, TrainingPorts ports, Sou
   if (!ports_.validate && !options.metrics.empty()) {
     console_.print_line("there are no validation data: no metrics are computed");
   }
-  take_folder();
+  on_first([this] { take_folder(); }, "the lock of the folder");
   const bool resumes = options.resume && has_state();
+  require_common_run(resumes);
   if (resumes) {
     require_same_run();
   }
-  prepare_folder();
+  on_first([this] { prepare_folder(); }, "the check of the folder");
   if (ports_.try_validation) {
     ports_.try_validation();
   }
@@ -328,8 +329,9 @@ bool TrainingRun::train_epoch(const InterruptScope& interrupt) {
         callback.on_step(*step, control_);
       }
     }
-    if (interrupt.is_requested() || control_.stop) {
-      end_early(interrupt.is_requested() ? EndReason::interrupted : EndReason::stopped);
+    const bool is_interrupted = join_ends(interrupt.is_requested());
+    if (is_interrupted || control_.stop) {
+      end_early(is_interrupted ? EndReason::interrupted : EndReason::stopped);
       return false;
     }
     if (options_.save_every > 0 && step->step % options_.save_every == 0) {
@@ -436,7 +438,7 @@ std::optional<EvaluationFigures> TrainingRun::validate(const InterruptScope& int
     if (console_.wants_dashboard()) {
       draw_dashboard(place(), epoch, validated);
     }
-    return !interrupt.is_requested();
+    return !join_ends(interrupt.is_requested());
   };
   std::optional<EvaluationFigures> figures = ports_.validate(on_batch);
   if (!figures) {
@@ -488,10 +490,11 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   }
   save_state();
   keep_epoch();
-  write_figures(false);
+  on_first([this] { write_figures(false); }, "the writing of figures");
   const RunPlace end{
       .epoch = epoch.epoch, .batch = ports_.batch_count, .batch_count = ports_.batch_count};
   bool goes_on = epoch_ <= options_.epochs;
+  const bool is_interrupted = join_ends(interrupt.is_requested());
   std::string ending;
   if (control_.stop) {
     result_.reason = EndReason::stopped;
@@ -500,7 +503,7 @@ bool TrainingRun::end_epoch(const InterruptScope& interrupt) {
   } else if (is_stopping_early()) {
     result_.reason = EndReason::no_progress;
     goes_on = false;
-  } else if (goes_on && interrupt.is_requested()) {
+  } else if (goes_on && is_interrupted) {
     result_.reason = EndReason::interrupted;
     result_.ended_at = end;
     goes_on = false;
@@ -584,7 +587,7 @@ TrainingResult TrainingRun::run() {
   result_.median_step = median(std::move(step_times_));
   result_.best_epoch = best_epoch_;
   result_.best_value = best_.best();
-  write_figures(true);
+  on_first([this] { write_figures(true); }, "the writing of figures");
   print_end();
   console_.close();  // while an interrupt signal is still only a request
   result_.history = std::move(history_);

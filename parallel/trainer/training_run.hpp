@@ -13,6 +13,7 @@
 #include <hearth/modules/training_console.hpp>
 #include <hearth/modules/training_state.hpp>
 #include <hearth/parallel/data_parallel_report.hpp>
+#include <hearth/parallel/process_group.hpp>
 #include <hearth/parallel/trainer_options.hpp>
 #include <hearth/runtime/base/clock.hpp>
 #include <hearth/runtime/base/file_lock.hpp>
@@ -44,10 +45,11 @@ using ValidationProgress = std::function<bool(std::int64_t batch, std::int64_t b
 
 /// Functions of a Trainer that a run calls.
 struct TrainingPorts {
+  ProcessGroup processes = {};   ///< The processes of the run.
   std::int64_t batch_count = 0;  ///< Number of batches in an epoch.
   TrainingData data = {};
   std::string model = {};      ///< Summary of the model, for the report.
-  std::function<int()> world;  ///< Current number of ranks.
+  std::function<int()> world;  ///< Current number of ranks, over all processes.
   std::function<LoaderCursor()> cursor;
   std::function<void(LoaderCursor)> seek;
   /// Runs a step over the next batches; returns nullopt once at the end of an epoch.
@@ -116,6 +118,15 @@ class TrainingRun final {
     std::int64_t class_count = 0;
     EvaluationMetric::Statistics statistics;
   };
+
+  [[nodiscard]] static ConsoleOptions console_of(const TrainerOptions& options,
+                                                 const TrainingPorts& ports);
+  /// Errors: ArgumentError when the processes of the run differ in data or settings.
+  void require_common_run(bool has_state) const;
+  /// Runs fn on process 0; all processes throw its exception.
+  void on_first(const std::function<void()>& fn, std::string_view what) const;
+  /// Returns whether any process was interrupted, and sets control_.stop if any requested it.
+  [[nodiscard]] bool join_ends(bool is_interrupted);
 
   void require_sound_options() const;
   void take_folder();

@@ -105,10 +105,13 @@ void TrainingRun::replace_old_run() {
   if (std::exchange(has_replaced_old_run_, true)) {
     return;
   }
-  if (!best_epoch_) {
-    remove_file(file("best.safetensors"), where_);
-  }
-  remove_kept_epochs([](std::int64_t) { return false; });
+  const auto remove = [this] {
+    if (!best_epoch_) {
+      remove_file(file("best.safetensors"), where_);
+    }
+    remove_kept_epochs([](std::int64_t) { return false; });
+  };
+  on_first(remove, "the removal of an old run's files");
 }
 
 Metadata TrainingRun::best_notes(double value) const {
@@ -132,8 +135,10 @@ void TrainingRun::keep_epoch() {
   }
   const std::int64_t last = epoch_ - 1;
   save_state_to(options_.folder / fmt::format("epoch-{}.safetensors", last));
-  remove_kept_epochs(
-      [&](std::int64_t epoch) { return epoch > last - options_.keep_epochs && epoch <= last; });
+  const auto is_wanted = [&](std::int64_t epoch) {
+    return epoch > last - options_.keep_epochs && epoch <= last;
+  };
+  on_first([&] { remove_kept_epochs(is_wanted); }, "the removal of old epochs");
 }
 
 void TrainingRun::remove_kept_epochs(

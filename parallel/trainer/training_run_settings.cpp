@@ -213,6 +213,10 @@ Words TrainingRun::facts() const {
     devices += (devices.empty() ? "" : ", ") + device.name();
   }
   facts.emplace_back(options_.devices.size() == 1 ? "device" : "devices", devices);
+  if (ports_.processes.size() > 1) {
+    facts.emplace_back("processes",
+                       fmt::format("{}, with {} devices", ports_.processes.size(), ports_.world()));
+  }
   const auto batch = ports_.data.notes.find("batch_size");
   if (batch != ports_.data.notes.end()) {
     facts.emplace_back("batch size", batch->second);

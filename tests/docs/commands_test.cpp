@@ -126,6 +126,12 @@ class Commands : public ::testing::Test {
     if (program.starts_with("./") && has_file(program.substr(2))) {
       return "";
     }
+    if (program == "mpirun" || program == "srun") {  // looks at the command that it starts
+      const auto started = std::ranges::find_if(
+          command.words, [](const std::string& word) { return word.starts_with("build/"); });
+      return started == command.words.end() ? "no program after " + program
+                                            : fault({{}, {started, command.words.end()}});
+    }
     const fs::path path(program);
     const std::string name = path.filename().string();
     for (const char* folder : {"examples", "bench"}) {

@@ -287,6 +287,7 @@ TEST(RankGroup, NumbersItsRanksInTheNextMendWhenOneDidNotAnswerInThis) {
         detail::ModelOf<TinyNet>(TinyNet(runtime.device("sim:0"), generator, DType::f32)),
         detail::LossOf<TinyNet, Samples>::of(loss_in<TinyNet>(DType::f32)),
         {.devices = runtime.devices(), .on_loss = DeviceLossPolicy::shrink},
+        ProcessRanks{.counts = {3}},
         SourceLoc::current());
     Promise<void> release;
     const auto released = std::make_shared<const Pending<void>>(release.pending());

@@ -194,6 +194,8 @@ std::vector<Chapter> chapters() {
        {{"DataParallelOptions",
          "`DataParallel(runtime, model, {…})`, and `TrainerOptions::parallel`."},
         {"DeviceLossPolicy", "`DataParallelOptions::on_loss`."},
+        {"ProcessGroupOptions",
+         "`ProcessGroup::from_environment({…})`: [many machines](many-machines.md)."},
         {"WorkerOptions", "`DeviceWorker(runtime, device, {…})`, for a trainer of your own."},
         {"CoordinatorOptions",
          "`StepCoordinator(executor, engine, {…})`, for a trainer of your own."}}},

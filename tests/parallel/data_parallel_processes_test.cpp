@@ -1,0 +1,318 @@
+// DataParallel over several processes, which threads play here.
+#include <hearth/parallel/data_parallel.hpp>
+
+#include "fake_network.hpp"
+#include "training_support.hpp"
+
+#include <hearth/modules/optimizer.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hearth {
+namespace {
+
+using ::testing::AllOf;
+using testing::as_processes;
+using testing::cut;
+using ::testing::Each;
+using testing::FakeNetwork;
+using ::testing::HasSubstr;
+using testing::Samples;
+using testing::TinyNet;
+
+constexpr double kDrop = 0.25;  // ranks draw random numbers of their own
+constexpr int kSteps = 10;
+
+using TinyParallel = DataParallel<TinyNet, Samples>;
+
+TinyNet tiny_net(const Runtime& runtime, std::uint64_t seed = 3) {
+  Generator generator(seed);
+  return {runtime.device("cpu:0"), generator, DType::f32, kDrop};
+}
+
+DataParallelOptions options_of(const Runtime& runtime, ProcessGroup group) {
+  return {.devices = runtime.devices(),
+          .optimizer = Sgd::Config{.learning_rate = 0.1, .momentum = 0.9},
+          .bucket_bytes = 256,  // several buckets
+          .seed = 5,
+          .processes = std::move(group)};
+}
+
+// The shards of these ranks of step `step`, whose batch has 24 samples.
+std::vector<Samples> shards_of(const std::vector<std::int64_t>& sizes, RankRange ranks, int step) {
+  const Samples batch =
+      testing::random_samples(24, TinyNet::kSide, static_cast<std::uint64_t>(step) + 100);
+  std::vector<Samples> shards;
+  std::int64_t begin = 0;
+  for (int rank = 0; rank < ranks.world; ++rank) {
+    const std::int64_t end = begin + sizes.at(static_cast<std::size_t>(rank));
+    if (rank >= ranks.first && rank < ranks.first + ranks.count) {
+      shards.push_back(cut(batch, begin, end));
+    }
+    begin = end;
+  }
+  return shards;
+}
+
+struct Trained {
+  std::vector<double> weights;
+  std::vector<double> losses;
+  std::vector<std::int64_t> samples;
+};
+
+Trained train(TinyParallel& trainer, const std::vector<std::int64_t>& sizes) {
+  Trained trained;
+  for (int step = 0; step < kSteps; ++step) {
+    const DataParallelReport report = trainer.step(shards_of(sizes, trainer.ranks(), step));
+    trained.losses.push_back(report.loss);
+    trained.samples.push_back(report.sample_count);
+  }
+  trained.weights = testing::weights_of(trainer.snapshot());
+  return trained;
+}
+
+Trained in_one_process(int devices, const std::vector<std::int64_t>& sizes) {
+  const Runtime runtime(testing::cpu_devices(devices));
+  TinyParallel trainer(runtime,
+                       tiny_net(runtime),
+                       testing::loss_in<TinyNet>(DType::f32),
+                       options_of(runtime, ProcessGroup::alone()));
+  return train(trainer, sizes);
+}
+
+// What each process of these device counts throws or returns.
+void with_trainers(const std::vector<int>& devices,
+                   const std::function<void(TinyParallel&)>& body,
+                   const std::function<Tensor(const TinyNet&, Samples&, WorkerContext&)>& loss =
+                       testing::loss_in<TinyNet>(DType::f32)) {
+  const int size = static_cast<int>(devices.size());
+  FakeNetwork network(size);
+  as_processes(network, size, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(devices[static_cast<std::size_t>(group.rank())]));
+    TinyParallel trainer(runtime,
+                         tiny_net(runtime, static_cast<std::uint64_t>(group.rank()) + 3),
+                         loss,
+                         options_of(runtime, group));
+    body(trainer);
+  });
+}
+
+std::vector<Trained> in_processes(const std::vector<int>& devices,
+                                  const std::vector<std::int64_t>& sizes) {
+  std::vector<Trained> all(devices.size());
+  with_trainers(devices, [&](TinyParallel& trainer) {
+    all[static_cast<std::size_t>(trainer.processes().rank())] = train(trainer, sizes);
+  });
+  return all;
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Exception& exception) {
+    return std::string(name(exception.code())) + ": " + exception.error().text;
+  }
+  return "no error";
+}
+
+// The models of the processes begin with different weights: those of process 0 hold.
+TEST(DataParallelProcesses, HaveTheBitsOfOneProcess) {
+  const std::vector<std::int64_t> sizes{12, 12};
+  const Trained expected = in_one_process(2, sizes);
+  for (const Trained& found : in_processes({1, 1}, sizes)) {
+    EXPECT_EQ(found.weights, expected.weights);
+    EXPECT_EQ(found.losses, expected.losses);
+    EXPECT_THAT(found.samples, Each(24));
+  }
+}
+
+TEST(DataParallelProcesses, OfDifferentSizesHaveTheBitsOfOneProcess) {
+  for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{9, 0, 15}, {8, 7, 9}}) {
+    const Trained expected = in_one_process(3, sizes);
+    for (const Trained& found : in_processes({2, 1}, sizes)) {
+      EXPECT_EQ(found.weights, expected.weights);
+      EXPECT_EQ(found.losses, expected.losses);
+    }
+  }
+}
+
+// A loss with a weight: targets of class 0 do not count, and rank 0 has no others in its first
+// step.
+TEST(DataParallelProcesses, WithWeightedLossesHaveTheBitsOfOneProcess) {
+  const auto loss = [is_first = true](
+                        const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
+    if (std::exchange(is_first, false) && context.rank == 0) {
+      std::ranges::fill(shard.classes, 0);
+    }
+    const Tensor pixels =
+        Tensor::from(context.device, shard.pixels, {shard.size, 1, shard.side, shard.side})
+            .to(DType::f32);
+    return cross_entropy_sum(model.forward(pixels),
+                             Tensor::from(context.device, shard.classes, {shard.size}),
+                             {.ignore_index = 0});
+  };
+  const auto trained = [&](const Runtime& runtime, ProcessGroup group) {
+    TinyParallel trainer(runtime, tiny_net(runtime), loss, options_of(runtime, std::move(group)));
+    return train(trainer, {12, 12});
+  };
+  const Runtime both(testing::cpu_devices(2));
+  const Trained expected = trained(both, ProcessGroup::alone());
+  FakeNetwork network(2);
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(1));
+    const Trained found = trained(runtime, group);
+    EXPECT_EQ(found.weights, expected.weights);
+    EXPECT_EQ(found.losses, expected.losses);
+  });
+}
+
+// Runs step 1 with `loss`, whose failure must reach both processes; then a step that succeeds.
+void expect_common_failure(
+    const std::function<Tensor(const TinyNet&, Samples&, WorkerContext&)>& loss,
+    const std::string& text) {
+  std::vector<std::vector<double>> weights(2);
+  with_trainers(
+      {1, 1},
+      [&](TinyParallel& trainer) {
+        const std::string first = error_of([&] {
+          static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1)));
+        });
+        EXPECT_THAT(first, HasSubstr(text)) << "process " << trainer.processes().rank();
+        static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 2)));
+        EXPECT_EQ(trainer.statistics().failed_steps, 1);
+        weights[static_cast<std::size_t>(trainer.processes().rank())] =
+            testing::weights_of(trainer.snapshot());
+      },
+      loss);
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+// A loss that fails on rank 1 in its first step.
+auto failing_once(std::function<Tensor(Tensor loss)> failure) {
+  return [failure = std::move(failure), is_first = true](
+             const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
+    const Tensor loss = testing::mean_loss(model, shard, context.device, DType::f32);
+    return std::exchange(is_first, false) && context.rank == 1 ? failure(loss) : loss;
+  };
+}
+
+TEST(DataParallelProcesses, FailTogetherAfterAnExceptionInOne) {
+  expect_common_failure(failing_once([](const Tensor&) -> Tensor {
+                          throw std::runtime_error("the cat sat on rank 1");
+                        }),
+                        "worker_failed");
+}
+
+TEST(DataParallelProcesses, FailTogetherAfterALossThatIsNotFinite) {
+  expect_common_failure(failing_once([](const Tensor& loss) {
+                          return loss * std::numeric_limits<double>::quiet_NaN();
+                        }),
+                        "non_finite");
+}
+
+// The error of a class out of range is found on the device, after the loss function has returned.
+TEST(DataParallelProcesses, FailTogetherAfterAPoisonedGradient) {
+  expect_common_failure(
+      [is_first = true](const TinyNet& model, Samples& shard, WorkerContext& context) mutable {
+        if (std::exchange(is_first, false) && context.rank == 1) {
+          shard.classes.front() = 99;
+        }
+        return testing::mean_loss(model, shard, context.device, DType::f32);
+      },
+      "out_of_range");
+}
+
+TEST(DataParallelProcesses, FailTogetherBeforeAStepThatOneCannotBegin) {
+  with_trainers({1, 1}, [](TinyParallel& trainer) {
+    const bool is_first = trainer.processes().is_first();
+    const std::string error = error_of([&] {
+      static_cast<void>(is_first ? trainer.step({})
+                                 : trainer.step(shards_of({12, 12}, trainer.ranks(), 1)));
+    });
+    EXPECT_THAT(error, HasSubstr("0 shards for 1 devices"));
+    EXPECT_NO_THROW(static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 2))));
+  });
+}
+
+TEST(DataParallelProcesses, WithDifferentSettingsAreRejected) {
+  FakeNetwork network(2);
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(1));
+    DataParallelOptions options = options_of(runtime, group);
+    options.seed = static_cast<std::uint64_t>(group.rank()) + 7;
+    EXPECT_THAT(error_of([&] {
+                  const TinyParallel trainer(
+                      runtime, tiny_net(runtime), testing::loss_in<TinyNet>(DType::f32), options);
+                }),
+                AllOf(HasSubstr("the processes differ: process 1"),
+                      HasSubstr("has seed 8, process 0"),
+                      HasSubstr("has seed 7")));
+  });
+}
+
+TEST(DataParallelProcesses, RejectAPolicyOrAnEngineOfOneProcess) {
+  FakeNetwork network(2);
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(1));
+    DataParallelOptions options = options_of(runtime, group);
+    options.on_loss = DeviceLossPolicy::shrink;
+    EXPECT_THAT(error_of([&] {
+                  const TinyParallel trainer(
+                      runtime, tiny_net(runtime), testing::loss_in<TinyNet>(DType::f32), options);
+                }),
+                HasSubstr("on_loss must be DeviceLossPolicy::stop"));
+  });
+}
+
+TEST(DataParallelProcesses, ResumeFromAFileWithTheirBits) {
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / "hearth_processes_resume";
+  std::filesystem::create_directories(folder);
+  const std::filesystem::path file = folder / "state.safetensors";
+  const std::vector<std::int64_t> sizes{12, 12};
+  std::vector<std::vector<double>> whole(2);
+  std::vector<std::vector<double>> resumed(2);
+  with_trainers({1, 1}, [&](TinyParallel& trainer) {
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2) {
+        trainer.save(file);
+      }
+      static_cast<void>(trainer.step(shards_of(sizes, trainer.ranks(), step)));
+    }
+    whole[static_cast<std::size_t>(trainer.processes().rank())] =
+        testing::weights_of(trainer.snapshot());
+  });
+  with_trainers({1, 1}, [&](TinyParallel& trainer) {
+    static_cast<void>(trainer.load(file));
+    for (int step = 2; step < 4; ++step) {
+      static_cast<void>(trainer.step(shards_of(sizes, trainer.ranks(), step)));
+    }
+    resumed[static_cast<std::size_t>(trainer.processes().rank())] =
+        testing::weights_of(trainer.snapshot());
+  });
+  EXPECT_EQ(resumed, whole);
+  EXPECT_EQ(whole[0], whole[1]);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(DataParallelProcesses, FailTogetherWhenTheFirstCannotWrite) {
+  with_trainers({1, 1}, [&](TinyParallel& trainer) {
+    EXPECT_THAT(error_of([&] { trainer.save("/proc/no_folder/state.safetensors"); }),
+                HasSubstr("io_error"));
+    EXPECT_NO_THROW(static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1))));
+  });
+}
+
+}  // namespace
+}  // namespace hearth
