@@ -53,7 +53,7 @@ class LossScaler final {
   /// accumulated.
   ///
   /// Several calls before a step accumulate micro-batches: the step is skipped if one of them has
-  /// overflowed.
+  /// overflowed. Call discard() for gradients that no step takes.
   ///
   /// Errors: those of hearth::value_and_grad().
   template <class Model, class Fn>
@@ -99,6 +99,10 @@ class LossScaler final {
                            SourceLoc loc = SourceLoc::current()) {
     return optimizer.step(model, std::move(gradients), joint_update(loc), loc);
   }
+
+  /// Forgets whether the gradients since the last step were finite: the program drops them. They
+  /// then decide no later step, and neither does an error that they carry.
+  void discard() noexcept { is_finite_ = Tensor(); }
 
   [[nodiscard]] const Precision& precision() const noexcept { return precision_; }
   /// Whether the loss is scaled.

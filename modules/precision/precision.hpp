@@ -42,7 +42,7 @@ struct LossScaling {
 struct Precision {
   /// Type of the forward and backward pass: bf16, f16, or f32, which leaves the model's own types.
   DType compute = DType::f32;
-  /// Scaling of the loss; nullopt: LossScaling{} for f16, none for the other types.
+  /// Scaling of the loss; nullopt: LossScaling{} if `compute` or `gradients` is f16, else none.
   std::optional<LossScaling> loss_scaling = std::nullopt;
   /// Type in which several devices exchange gradients: bf16, f16, or f32, which leaves the
   /// gradients' own types. 16 bits halve the bytes, and each sum is rounded to them.
@@ -50,9 +50,10 @@ struct Precision {
 
   /// Whether the forward pass computes in 16 bits.
   [[nodiscard]] bool is_mixed() const noexcept { return compute != DType::f32; }
-  /// The scaling that is used: the given one, or the default of the type.
+  /// The scaling that is used: the given one, or the default of the types.
   [[nodiscard]] std::optional<LossScaling> scaling() const {
-    return loss_scaling || compute != DType::f16 ? loss_scaling : LossScaling{};
+    const bool has_f16 = compute == DType::f16 || gradients == DType::f16;
+    return loss_scaling || !has_f16 ? loss_scaling : LossScaling{};
   }
 
   /// The model in the type of the forward pass. Shares all tensors that have it already. Inside of

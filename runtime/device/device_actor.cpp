@@ -178,6 +178,9 @@ bool DeviceActor::finds_more() noexcept {
     if (looked >= (in_flight_.is_empty() ? std::min(kBetweenSteps, limit) : limit)) {
       return false;
     }
+    if (queues_.next_deadline().has_passed()) {
+      return true;  // of a lane that waits, or of a window
+    }
     if (!has_flushed && (looked >= kGather || in_flight_.is_awaited())) {
       dispatch_.flush();
       has_flushed = true;

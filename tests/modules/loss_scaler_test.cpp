@@ -220,6 +220,22 @@ TEST_P(LossScale, AnOverflowInAMicroBatchSkipsTheStepAfterIt) {
   EXPECT_NE(bits_of(run.model), weights);
 }
 
+// A loop that drops a batch, because of its loss for instance.
+TEST_P(LossScale, GradientsThatAreDiscardedDecideNoLaterStep) {
+  Training with(device, Adam({.learning_rate = 0.1}), exact());
+  Training without(device, Adam({.learning_rate = 0.1}), exact());
+  static_cast<void>(with.gradients(9, 1e38));
+  with.updates = StateUpdates();
+  with.scaler.discard();
+  for (int i = 0; i < 2; ++i) {
+    with.step(i);
+    without.step(i);
+  }
+  EXPECT_EQ(with.skipped(), 0);
+  EXPECT_EQ(with.scale(), without.scale());
+  EXPECT_EQ(bits_of(with.model), bits_of(without.model));
+}
+
 TEST_P(LossScale, ALossThatIsNotFiniteIsAnOverflow) {
   for (const double factor :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -386,6 +402,18 @@ TEST(MixedPrecision, RefusesOtherTypesAndScales) {
   EXPECT_THROW(LossScaler(exact({.backoff = 2}), runtime.cpu), ArgumentError);
   EXPECT_EQ(text_of({.compute = DType::f16, .loss_scaling = LossScaling::fixed(1)}), "accepted");
   EXPECT_EQ(text_of({.compute = DType::bf16, .loss_scaling = LossScaling{}}), "accepted");
+}
+
+// Sums of gradients overflow on the wire as well.
+TEST(MixedPrecision, ScalesTheLossWhereAnyTypeIsF16) {
+  EXPECT_TRUE((Precision{.compute = DType::f16}.scaling()));
+  EXPECT_TRUE((Precision{.gradients = DType::f16}.scaling()));
+  EXPECT_TRUE((Precision{.compute = DType::bf16, .gradients = DType::f16}.scaling()));
+  EXPECT_FALSE((Precision{.compute = DType::bf16, .gradients = DType::bf16}.scaling()));
+  EXPECT_EQ((Precision{.loss_scaling = LossScaling::fixed(8), .gradients = DType::f16}
+                 .scaling()
+                 ->initial),
+            8);
 }
 
 TEST(MixedPrecision, HasWords) {
