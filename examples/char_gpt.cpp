@@ -88,7 +88,8 @@ int main(int argc, char** argv) try {
   app.add_option("--devices", devices, "they share each batch; auto: the best")->delimiter(',');
   app.add_option("--epochs", options.epochs, "times over the text")->check(CLI::Range(1, 1000));
   app.add_option("--steps", steps, "end after N steps; 0: never")->check(CLI::Range(0, 1'000'000));
-  app.add_option("--precision", precision)->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  app.add_option("--precision", precision, "the type of products")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_option("--seed", options.seed, "of all that is drawn")->check(CLI::Range(0, 1'000'000));
   app.add_option("--weights", weights, "a file to begin with; without: at random");
   app.add_option("--folder", options.folder, "for weights, figures and a report; without: none");
