@@ -68,7 +68,7 @@ inline std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--precision", options.precision, "type of products and activations")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   app.add_flag(
-      "--tf32", options.tf32, "round f32 products of CUDA devices to TF32; without it: no");
+      "--tensor-float", options.tf32, "round f32 products of CUDA devices to TF32; without it: no");
   app.add_option("--devices", options.devices, "they share each batch; auto: the best")
       ->delimiter(',');
   app.add_option("--text", options.text, "file to learn; without it, counting in words");
