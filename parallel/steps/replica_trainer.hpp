@@ -106,6 +106,9 @@ class ReplicaTrainer final {
   [[nodiscard]] std::vector<Status> run_on_ranks(
       const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where);
 
+  /// Notes the outcomes of a change, by rank: it has happened if it has on any rank, and the others
+  /// are mended from that one.
+  void note_change(const std::vector<Status>& outcomes);
   /// Checks a batch of this process; returns its sample count.
   [[nodiscard]] std::int64_t checked_batch(const std::vector<std::vector<std::int64_t>>& sizes,
                                            SourceLoc where);

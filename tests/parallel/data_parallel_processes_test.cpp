@@ -2,6 +2,7 @@
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "fake_network.hpp"
+#include "tests/base/temporary_folder.hpp"
 #include "training_support.hpp"
 
 #include <hearth/modules/optimizer.hpp>
@@ -242,6 +243,54 @@ TEST(DataParallelProcesses, FailTogetherBeforeAStepThatOneCannotBegin) {
     });
     EXPECT_THAT(error, HasSubstr("0 shards for 1 devices"));
     EXPECT_NO_THROW(static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 2))));
+  });
+}
+
+// After it the processes differ, until all of them load a state.
+TEST(DataParallelProcesses, AChangeThatFailsInOneIsToldByAllAndEndsTheSteps) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "state.safetensors";
+  std::vector<std::vector<double>> weights(2);
+  with_trainers({1, 1}, [&](TinyParallel& trainer) {
+    const auto step = [&] {
+      static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1)));
+    };
+    const bool is_first = trainer.processes().is_first();
+    const auto change = [&](bool fails) {
+      trainer.update_replicas([fails](TinyNet& model, Optimizer&) {
+        if (fails) {
+          throw std::runtime_error("no such file");
+        }
+        model.second.bias = zeros_like(model.second.bias.value());
+      });
+    };
+    trainer.save(file);
+    EXPECT_NO_THROW(change(false));
+    EXPECT_NO_THROW(step());
+    EXPECT_THAT(error_of([&] { change(true); }), HasSubstr("its function threw"));
+    EXPECT_NO_THROW(step()) << "nothing has changed in either";
+    EXPECT_THAT(error_of([&] { change(!is_first); }),
+                HasSubstr("worker 1 on cpu:0: its function threw"));
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THAT(error_of(step), HasSubstr("so the models differ: load() a saved state"));
+    }
+    static_cast<void>(trainer.load(file));
+    EXPECT_NO_THROW(step());
+    weights[is_first ? 0 : 1] = testing::weights_of(trainer.snapshot());
+  });
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST(DataParallelProcesses, ARateThatOneRejectsEndsTheSteps) {
+  with_trainers({1, 1}, [](TinyParallel& trainer) {
+    const auto step = [&] {
+      static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1)));
+    };
+    EXPECT_THAT(error_of([&] { trainer.set_learning_rate(-1); }), HasSubstr("invalid_argument"));
+    EXPECT_NO_THROW(step()) << "nothing has changed in either";
+    static_cast<void>(
+        error_of([&] { trainer.set_learning_rate(trainer.processes().is_first() ? 0.2 : -1); }));
+    EXPECT_THAT(error_of(step), HasSubstr("so the models differ"));
   });
 }
 
