@@ -172,16 +172,18 @@ class DataParallel<Model, Shard> final {
         sizes.back().push_back(shard.size);
       }
     }
-    const std::int64_t sample_count = trainer_.begin_batch(sizes, where);
     std::vector<std::unique_ptr<RankShards>> parts;
-    for (std::size_t index = 0; index < trainer_.size(); ++index) {
-      auto part = std::make_unique<detail::ShardsOf<Shard>>();
-      for (Shards& shards : micro_batches) {
-        hand_over(shards[index]);
-        part->all.push_back(std::move(shards[index]));
+    const auto make_parts = [&] {
+      for (std::size_t index = 0; index < trainer_.size(); ++index) {
+        auto part = std::make_unique<detail::ShardsOf<Shard>>();
+        for (Shards& shards : micro_batches) {
+          hand_over(shards[index]);
+          part->all.push_back(std::move(shards[index]));
+        }
+        parts.push_back(std::move(part));
       }
-      parts.push_back(std::move(part));
-    }
+    };
+    const std::int64_t sample_count = trainer_.begin_batch(sizes, make_parts, where);
     return trainer_.step(std::move(parts), sample_count, where);
   }
 

@@ -157,16 +157,19 @@ ReplicaTrainer::~ReplicaTrainer() {
 
 // With several processes all of them begin the step, or none.
 std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                         const std::function<void()>& hand_over,
                                          SourceLoc where) {
   if (!parts_->agreement) {
     const std::int64_t sample_count = checked_batch(sizes, where);
     detail::require_samples(sample_count, where);
+    hand_over();
     return sample_count;
   }
   std::int64_t sample_count = 0;
   ErrorRef failure;
   try {
     sample_count = checked_batch(sizes, where);
+    hand_over();
   } catch (...) {
     failure = detail::error_of_current_exception();
   }

@@ -246,6 +246,49 @@ TEST(DataParallelProcesses, FailTogetherBeforeAStepThatOneCannotBegin) {
   });
 }
 
+// A shard that throws when it is moved to its rank, if it is told to.
+struct FragileShard {
+  explicit FragileShard(Samples all, bool breaks_ = false)
+      : samples(std::move(all)), size(samples.size), breaks(breaks_) {}
+  FragileShard(FragileShard&& other)  // NOLINT(performance-noexcept-move-constructor)
+      : samples(std::move(other.samples)), size(other.size), breaks(other.breaks) {
+    if (breaks) {
+      throw std::runtime_error("the shard broke");
+    }
+  }
+  FragileShard& operator=(FragileShard&&) = default;
+  FragileShard(const FragileShard&) = delete;
+  FragileShard& operator=(const FragileShard&) = delete;
+  ~FragileShard() = default;
+
+  Samples samples;
+  std::int64_t size;
+  bool breaks;
+};
+
+TEST(DataParallelProcesses, FailTogetherBeforeAStepWhoseShardCannotBeHandedOver) {
+  FakeNetwork network(2);
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(1));
+    DataParallel<TinyNet, FragileShard> trainer(
+        runtime,
+        tiny_net(runtime),
+        [](const TinyNet& model, FragileShard& shard, WorkerContext& context) {
+          return testing::mean_loss(model, shard.samples, context.device, DType::f32);
+        },
+        options_of(runtime, group));
+    const auto shards = [&](bool breaks) {
+      std::vector<FragileShard> all;
+      all.emplace_back(std::move(shards_of({12, 12}, trainer.ranks(), 1).front()), breaks);
+      return all;
+    };
+    EXPECT_THAT(error_of([&] { static_cast<void>(trainer.step(shards(!group.is_first()))); }),
+                HasSubstr("the shard broke"));
+    EXPECT_NO_THROW(static_cast<void>(trainer.step(shards(false))));
+    EXPECT_EQ(trainer.statistics().steps, 1);
+  });
+}
+
 // After it the processes differ, until all of them load a state.
 TEST(DataParallelProcesses, AChangeThatFailsInOneIsToldByAllAndEndsTheSteps) {
   const TemporaryFolder folder;
