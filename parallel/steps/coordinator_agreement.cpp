@@ -86,6 +86,14 @@ void CoordinatorLoop::handle(message::Swept swept) {
     return;
   }
   const std::vector<SweptProcess>& all = swept.all.value();
+  const auto failed =
+      std::ranges::find_if(all, [](const SweptProcess& each) { return each.failure != nullptr; });
+  if (failed != all.end()) {
+    take_failure(step, failed->failure, static_cast<std::size_t>(failed - all.begin()) == own);
+    close(found);
+    return;
+  }
+  // A process that fails at once may not have ended the step before, so counts are compared last.
   for (std::size_t process = 0; process < all.size(); ++process) {
     if (all[process].happened_count != all[0].happened_count) {
       take_failure(step,
@@ -103,13 +111,6 @@ void CoordinatorLoop::handle(message::Swept swept) {
       close(found);
       return;
     }
-  }
-  const auto failed =
-      std::ranges::find_if(all, [](const SweptProcess& each) { return each.failure != nullptr; });
-  if (failed != all.end()) {
-    take_failure(step, failed->failure, static_cast<std::size_t>(failed - all.begin()) == own);
-    close(found);
-    return;
   }
   step.is_sweep_agreed = true;
   for (const SweptProcess& process : all) {

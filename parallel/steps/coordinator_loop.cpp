@@ -562,11 +562,13 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
              found->first),
          .cause = coordinator::without_failure_entry(found->second.failure)});
     mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
+  }
+  decide(found->second);  // the later steps report how many have happened
+  if (is_divided) {
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);
     }
   }
-  decide(found->second);
   if (are_finished && is_agreed(found->second)) {
     steps_.erase(found);
   }
