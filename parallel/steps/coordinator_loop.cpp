@@ -245,10 +245,8 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     if (is_last && !options_.agreement) {
       answer_unused(step);
     }
-    reduce(arrival.step, step, arrival.bucket, std::move(complete));
-    if (is_last && options_.agreement) {
-      share_sweep(step);
-    }
+    step.complete.push_back({.index = arrival.bucket, .bucket = std::move(complete)});
+    advance(arrival.step, step);
   }
 }
 
@@ -369,6 +367,11 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   }
   for (auto& [index, bucket] : std::exchange(step.buckets, {})) {
     for (LentRegion& region : bucket.regions) {
+      region.done(step.failure);
+    }
+  }
+  for (CompleteBucket& each : std::exchange(step.complete, {})) {
+    for (LentRegion& region : each.bucket.regions) {
       region.done(step.failure);
     }
   }

@@ -7,6 +7,7 @@
 #include "fake_network.hpp"
 #include "loan_desk.hpp"
 
+#include <hearth/runtime/base/mailbox.hpp>
 #include <hearth/runtime/stream.hpp>
 
 #include <chrono>
@@ -91,6 +92,37 @@ ErrorRef error(const std::string& text) {
 std::string text_of(const Pending<DataParallelReport>& step) {
   const Status status = step.wait();
   return status.has_value() ? "no error" : status.error().text;
+}
+
+// In step 1 the update of process 1 fails after its sweep. Before the vote its rank sends all of
+// step 2, while process 0 has not yet ended its own sweep.
+TEST(CoordinatorProcesses, SendNothingOfAStepBeforeTheVoteOnTheLastOne) {
+  FakeNetwork network(2);
+  detail::Mailbox<bool> ahead;
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    PlayedProcess process(group);
+    const Pending<DataParallelReport> first = process.begin(1);
+    const Pending<DataParallelReport> second = process.begin(2);
+    if (group.is_first()) {
+      EXPECT_TRUE(ahead.pop(Deadline::in(std::chrono::seconds(30))).has_value());
+      process.arrive(1);
+      process.prepare(1);
+      process.finish(1, error("the late failure"));
+      EXPECT_THAT(text_of(first), HasSubstr("the late failure"));
+      process.arrive(2);
+    } else {
+      process.arrive(1);
+      process.finish(1, error("the late failure"));
+      process.arrive(2);
+      process.flush();
+      ahead.push(true);
+      EXPECT_THAT(text_of(first), HasSubstr("the late failure"));
+    }
+    process.prepare(2);
+    process.await_commit();
+    process.finish(2);
+    EXPECT_EQ(text_of(second), "no error");
+  });
 }
 
 // A step that happened in process 0 alone ends the training, but not before a failure of its own
