@@ -88,7 +88,7 @@ struct ReplicaTrainer::Parts {
       : home(runtime.device()),
         options(checked(std::move(settings), where)),
         plan(checked_plan(model, *loss_of, options, where)),
-        agreement(detail::start_processes(options, plan, model, where)),
+        agreement(detail::start_processes(options, plan, model, loss_of->can_have_weight(), where)),
         engine(chosen_engine()),
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
         ranks(runtime, model, std::move(loss_of), options, processes(), where) {}

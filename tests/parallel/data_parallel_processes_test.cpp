@@ -432,6 +432,12 @@ TEST(DataParallelProcesses, WithDifferentSettingsAreRejected) {
       {[&](DataParallelOptions& options) { options.optimizer = Sgd::Config{.momentum = 0.9}; },
        "optimizer Adam",
        "optimizer Sgd"},
+      {[](DataParallelOptions& options) { options.step_limit = std::chrono::seconds(7); },
+       "step_limit 60000 ms",
+       "step_limit 7000 ms"},
+      {[](DataParallelOptions& options) { options.deadline = std::chrono::seconds(4); },
+       "deadline 5000 ms",
+       "deadline 4000 ms"},
   };
   for (const Case& each : cases) {
     FakeNetwork network(2);
@@ -452,6 +458,29 @@ TEST(DataParallelProcesses, WithDifferentSettingsAreRejected) {
           << "process " << group.rank();
     });
   }
+}
+
+TEST(DataParallelProcesses, WithAWeightedLossInOneAreRejected) {
+  FakeNetwork network(2);
+  as_processes(network, 2, [&](const ProcessGroup& group) {
+    const Runtime runtime(testing::cpu_devices(1));
+    const auto weighted = [](const TinyNet& model, Samples& shard, WorkerContext& context) {
+      return LossSum{.sum = testing::mean_loss(model, shard, context.device, DType::f32),
+                     .weight = full(context.device, {1}, 1)};
+    };
+    EXPECT_THAT(error_of([&] {
+                  const DataParallelOptions options = options_of(runtime, group);
+                  if (group.is_first()) {
+                    const TinyParallel trainer(
+                        runtime, tiny_net(runtime), testing::loss_in<TinyNet>(DType::f32), options);
+                  } else {
+                    const TinyParallel trainer(runtime, tiny_net(runtime), weighted, options);
+                  }
+                }),
+                AllOf(HasSubstr("has weight of the loss possible, process 0"),
+                      HasSubstr("has weight of the loss none")))
+        << "process " << group.rank();
+  });
 }
 
 TEST(DataParallelProcesses, RejectAPolicyOrAnEngineOfOneProcess) {
