@@ -6,6 +6,7 @@
 #include "training_support.hpp"
 
 #include <hearth/modules/optimizer.hpp>
+#include <hearth/runtime/base/mailbox.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -237,6 +238,33 @@ TEST(DataParallelProcesses, FailTogetherAfterAPoisonedGradient) {
         return testing::mean_loss(model, shard, context.device, DType::f32);
       },
       "out_of_range");
+}
+
+// The only rank of process 1 hangs in its loss function, and no other rank there waits for it.
+TEST(DataParallelProcesses, EndAfterTheStepLimitOfAStepWhoseRankHangs) {
+  detail::Mailbox<bool> has_ended;
+  with_trainers(
+      {1, 1},
+      [&](TinyParallel& trainer) {
+        const std::string error = error_of([&] {
+          static_cast<void>(trainer.step(shards_of({12, 12}, trainer.ranks(), 1)));
+        });
+        EXPECT_THAT(error, HasSubstr("collective_failed"));
+        if (trainer.processes().is_first()) {
+          EXPECT_THAT(error, HasSubstr("did not take part within 900"));
+          has_ended.push(true);
+        }
+      },
+      [&](const TinyNet& model, Samples& shard, WorkerContext& context) {
+        if (context.rank == 1) {
+          EXPECT_TRUE(has_ended.pop(Deadline::in(std::chrono::seconds(30))).has_value());
+        }
+        return testing::mean_loss(model, shard, context.device, DType::f32);
+      },
+      [](DataParallelOptions& options) {
+        options.step_limit = std::chrono::milliseconds(500);
+        options.deadline = std::chrono::milliseconds(200);
+      });
 }
 
 TEST(DataParallelProcesses, FailTogetherBeforeAStepThatOneCannotBegin) {
