@@ -126,7 +126,7 @@ TEST(CoordinatorProcesses, SendNothingOfAStepBeforeTheVoteOnTheLastOne) {
 }
 
 // A step that happened in process 0 alone ends the training, but not before a failure of its own
-// has been told.
+// is reported.
 TEST(CoordinatorProcesses, TellAnExceptionBeforeThatTheModelsDiffer) {
   FakeNetwork network(2);
   as_processes(network, 2, [&](const ProcessGroup& group) {

@@ -279,7 +279,7 @@ TEST(DataParallelProcesses, FailTogetherBeforeAStepThatOneCannotBegin) {
   });
 }
 
-// A shard that throws when it is moved to its rank, if it is told to.
+// A shard that throws when it is moved to its rank, if `breaks` is set.
 struct FragileShard {
   explicit FragileShard(Samples all, bool breaks_ = false)
       : samples(std::move(all)), size(samples.size), breaks(breaks_) {}
