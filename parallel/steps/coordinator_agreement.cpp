@@ -12,9 +12,46 @@
 
 namespace hearth {
 
+bool CoordinatorLoop::has_turn(std::int64_t number) const {
+  return !options_.agreement ||
+         std::all_of(steps_.begin(), steps_.lower_bound(number), [](const auto& earlier) {
+           return earlier.second.has_voted || earlier.second.is_agreed;
+         });
+}
+
+void CoordinatorLoop::advance(std::int64_t number, Step& step) {
+  if (!has_turn(number)) {
+    return;
+  }
+  for (CompleteBucket& each : std::exchange(step.complete, {})) {
+    if (step.failure) {  // the engine threw on an earlier bucket
+      for (LentRegion& region : each.bucket.regions) {
+        region.done(step.failure);
+      }
+      continue;
+    }
+    reduce(number, step, each.index, std::move(each.bucket));
+    if (each.index + 1 == options_.bucket_count && options_.agreement) {
+      share_sweep(step);
+    }
+  }
+}
+
+void CoordinatorLoop::pass_turn() {
+  for (auto& [number, step] : steps_) {
+    if (!step.has_voted && !step.is_agreed) {
+      advance(number, step);
+      if (step.failure) {
+        settle_debt(step);
+      }
+      return;  // if it has voted now, it has passed its turn itself
+    }
+  }
+}
+
 // A step that has failed here owes its other buckets and its report, or its vote.
 void CoordinatorLoop::settle_debt(Step& step) {
-  if (!options_.agreement || step.is_agreed) {
+  if (!options_.agreement || step.is_agreed || !has_turn(step.report.step)) {
     return;
   }
   if (!step.has_shared_sweep) {
@@ -59,6 +96,7 @@ void CoordinatorLoop::vote(Step& step) {
       [mailbox = mailbox_, number = step.report.step](Result<std::vector<ErrorRef>> all) {
         mailbox->messages.try_push(message::Voted{number, std::move(all)});
       });
+  pass_turn();
 }
 
 // All processes report the same failure: that of the first process that failed.
@@ -71,6 +109,7 @@ void CoordinatorLoop::take_failure(Step& step, const ErrorRef& error, bool is_ow
     const ErrorRef placed = detail::placed(error, step.where);
     step.failure = options_.watchdog ? options_.watchdog->failures().enter(placed) : placed;
   }
+  pass_turn();
 }
 
 void CoordinatorLoop::handle(message::Swept swept) {
@@ -86,6 +125,14 @@ void CoordinatorLoop::handle(message::Swept swept) {
     return;
   }
   const std::vector<SweptProcess>& all = swept.all.value();
+  const auto failed =
+      std::ranges::find_if(all, [](const SweptProcess& each) { return each.failure != nullptr; });
+  if (failed != all.end()) {
+    take_failure(step, failed->failure, static_cast<std::size_t>(failed - all.begin()) == own);
+    close(found);
+    return;
+  }
+  // A process that fails at once may not have ended the step before, so counts are compared last.
   for (std::size_t process = 0; process < all.size(); ++process) {
     if (all[process].happened_count != all[0].happened_count) {
       take_failure(step,
@@ -103,13 +150,6 @@ void CoordinatorLoop::handle(message::Swept swept) {
       close(found);
       return;
     }
-  }
-  const auto failed =
-      std::ranges::find_if(all, [](const SweptProcess& each) { return each.failure != nullptr; });
-  if (failed != all.end()) {
-    take_failure(step, failed->failure, static_cast<std::size_t>(failed - all.begin()) == own);
-    close(found);
-    return;
   }
   step.is_sweep_agreed = true;
   for (const SweptProcess& process : all) {

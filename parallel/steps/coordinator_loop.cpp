@@ -245,10 +245,8 @@ void CoordinatorLoop::handle(BucketArrival arrival) {
     if (is_last && !options_.agreement) {
       answer_unused(step);
     }
-    reduce(arrival.step, step, arrival.bucket, std::move(complete));
-    if (is_last && options_.agreement) {
-      share_sweep(step);
-    }
+    step.complete.push_back({.index = arrival.bucket, .bucket = std::move(complete)});
+    advance(arrival.step, step);
   }
 }
 
@@ -369,6 +367,11 @@ void CoordinatorLoop::fail(Step& step, const ErrorRef& error) {
   }
   for (auto& [index, bucket] : std::exchange(step.buckets, {})) {
     for (LentRegion& region : bucket.regions) {
+      region.done(step.failure);
+    }
+  }
+  for (CompleteBucket& each : std::exchange(step.complete, {})) {
+    for (LentRegion& region : each.bucket.regions) {
       region.done(step.failure);
     }
   }
@@ -562,11 +565,13 @@ void CoordinatorLoop::close(std::map<std::int64_t, Step>::iterator found) {
              found->first),
          .cause = coordinator::without_failure_entry(found->second.failure)});
     mailbox_->has_trouble.store(true, std::memory_order_release);  // partner: has_trouble
+  }
+  decide(found->second);  // the later steps report how many have happened
+  if (is_divided) {
     for (auto& [number, step] : steps_) {
       fail(step, refusal_);
     }
   }
-  decide(found->second);
   if (are_finished && is_agreed(found->second)) {
     steps_.erase(found);
   }

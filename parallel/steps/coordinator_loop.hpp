@@ -1,6 +1,7 @@
 // The coordinator's loop: its messages, and the state of the open steps. Private to parallel.
 // Threads: the coordinator's own; CoordinatorMailbox: any.
-// Invariant: a bucket is waiting (its regions are here), reducing (the engine holds them), or done.
+// Invariant: a bucket is waiting or complete (its regions are here), reducing (the engine holds
+// them), or done.
 #pragma once
 
 #include "step_agreement.hpp"
@@ -183,6 +184,11 @@ class CoordinatorLoop final {
     bool is_early = true;
     RankWait wait;
   };
+  /// A bucket of all ranks, until the engine receives it.
+  struct CompleteBucket {
+    std::size_t index = 0;
+    WaitingBucket bucket;
+  };
   /// A bucket that the engine holds.
   struct ReducingBucket {
     std::size_t index = 0;
@@ -213,6 +219,7 @@ class CoordinatorLoop final {
     std::shared_ptr<const std::vector<std::string>> names;  ///< Names of the step's ranks.
     std::vector<RankState> ranks;
     std::map<std::size_t, WaitingBucket> buckets;
+    std::vector<CompleteBucket> complete = {};  ///< In order; empty unless it waits for its turn.
     std::vector<ReducingBucket> reducing;
     /// By rank; invalid until it arrives, and after settle().
     std::vector<PreparedUpdate> prepared;
@@ -248,7 +255,15 @@ class CoordinatorLoop final {
   void handle(message::Swept swept);
   void handle(message::Voted voted);
 
-  /// Gives the other processes what a failed step owes them.
+  /// Whether the step may send to the other processes: each step before it has voted or is agreed,
+  /// so all processes send in the same order.
+  [[nodiscard]] bool has_turn(std::int64_t number) const;
+  /// Gives the engine the complete buckets of a step that has its turn, and after the last one
+  /// shares the sweep.
+  void advance(std::int64_t number, Step& step);
+  /// Lets the next step send what it has held back. Called when a step has voted or is agreed.
+  void pass_turn();
+  /// Gives the other processes what a failed step owes them, if it has its turn.
   void settle_debt(Step& step);
   void share_sweep(Step& step);
   void vote(Step& step);

@@ -172,16 +172,18 @@ class DataParallel<Model, Shard> final {
         sizes.back().push_back(shard.size);
       }
     }
-    const std::int64_t sample_count = trainer_.begin_batch(sizes, where);
     std::vector<std::unique_ptr<RankShards>> parts;
-    for (std::size_t index = 0; index < trainer_.size(); ++index) {
-      auto part = std::make_unique<detail::ShardsOf<Shard>>();
-      for (Shards& shards : micro_batches) {
-        hand_over(shards[index]);
-        part->all.push_back(std::move(shards[index]));
+    const auto make_parts = [&] {
+      for (std::size_t index = 0; index < trainer_.size(); ++index) {
+        auto part = std::make_unique<detail::ShardsOf<Shard>>();
+        for (Shards& shards : micro_batches) {
+          hand_over(shards[index]);
+          part->all.push_back(std::move(shards[index]));
+        }
+        parts.push_back(std::move(part));
       }
-      parts.push_back(std::move(part));
-    }
+    };
+    const std::int64_t sample_count = trainer_.begin_batch(sizes, make_parts, where);
     return trainer_.step(std::move(parts), sample_count, where);
   }
 
@@ -213,14 +215,16 @@ class DataParallel<Model, Shard> final {
   }
 
   /// Runs a copy of fn(Model&, Optimizer&) on every rank, to load weights or state for example.
-  /// Every rank, in all processes, must end up with the same values. Waits for the
-  /// values.
+  /// Every rank, in all processes, must end up with the same values. Waits for the values, with
+  /// several processes for all of them.
   ///
   /// Errors: deadline_exceeded when a rank misses the deadline; it is mended before the next step,
   /// or, with DeviceLossPolicy::stop, no step begins before it answers. Exceptions of fn, as for
   /// step(), and the error of a poisoned value. After these, all ranks get the state of a rank on
   /// which fn succeeded, so the update has happened. If fn failed on all ranks, they get the state
-  /// of the first rank, as fn left it.
+  /// of the first rank, as fn left it. With several processes each throws its own failure, else
+  /// that of the first process that failed. If fn failed on all ranks of some processes and not of
+  /// others, every later step throws collective_failed, until load().
   template <class Fn>
   void update_replicas(Fn fn, SourceLoc where = SourceLoc::current()) {
     trainer_.change_replicas(
@@ -233,7 +237,7 @@ class DataParallel<Model, Shard> final {
   /// Sets the learning rate of all ranks, or of none.
   ///
   /// Errors: ArgumentError when the optimizer rejects the rate; deadline_exceeded as for
-  /// update_replicas(). Then no rank has changed.
+  /// update_replicas(). Then no rank of this process has changed.
   void set_learning_rate(double rate, SourceLoc where = SourceLoc::current()) {
     trainer_.set_learning_rate(rate, where);
   }

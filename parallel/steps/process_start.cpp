@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,7 +59,13 @@ void add_groups(SettingWords& words, const std::vector<ParameterGroup>& groups) 
   }
 }
 
-SettingWords settings_of(const DataParallelOptions& options, RankModel& model) {
+std::string milliseconds(std::chrono::nanoseconds time) {
+  return fmt::format("{} ms", std::chrono::duration<double, std::milli>(time).count());
+}
+
+SettingWords settings_of(const DataParallelOptions& options,
+                         RankModel& model,
+                         bool has_weighted_loss) {
   SettingWords words{{"version", HEARTH_VERSION}};
   std::visit(
       [&](const auto& config) {
@@ -85,6 +92,9 @@ SettingWords settings_of(const DataParallelOptions& options, RankModel& model) {
                              : "none");
   words.emplace_back("bucket_bytes", std::to_string(options.bucket_bytes));
   words.emplace_back("seed", std::to_string(options.seed));
+  words.emplace_back("deadline", milliseconds(options.deadline));
+  words.emplace_back("step_limit", milliseconds(options.step_limit));
+  words.emplace_back("weight of the loss", has_weighted_loss ? "possible" : "none");
   for (const TensorRef& ref : model.tensors()) {
     words.emplace_back("tensor '" + ref.path + "'",
                        fmt::format("{}{}",
@@ -139,12 +149,13 @@ void share_weights(const StepAgreement& agreement, RankModel& model, SourceLoc w
 std::shared_ptr<StepAgreement> start_processes(const DataParallelOptions& options,
                                                const BucketPlan& plan,
                                                RankModel& model,
+                                               bool has_weighted_loss,
                                                SourceLoc where) {
   const ProcessGroup& group = options.processes;
   if (group.size() == 1) {
     return nullptr;
   }
-  require_common(group, settings_of(options, model), "DataParallel", where);
+  require_common(group, settings_of(options, model, has_weighted_loss), "DataParallel", where);
   auto agreement = std::make_shared<StepAgreement>(
       group,
       options.devices.size(),

@@ -16,6 +16,7 @@
 namespace hearth::detail {
 
 /// Compares the settings of all processes and counts their ranks; returns null for one process.
+/// `has_weighted_loss`: whether the loss can have a weight, which all processes then exchange.
 /// Then gives every process the weights of process 0.
 ///
 /// Errors: ArgumentError that names the process and the setting that differ; collective_failed;
@@ -23,6 +24,7 @@ namespace hearth::detail {
 [[nodiscard]] std::shared_ptr<StepAgreement> start_processes(const DataParallelOptions& options,
                                                              const BucketPlan& plan,
                                                              RankModel& model,
+                                                             bool has_weighted_loss,
                                                              SourceLoc where);
 
 /// The generators of all ranks, given those of this process. Errors: collective_failed.

@@ -47,6 +47,9 @@ DataParallelOptions checked(DataParallelOptions options, SourceLoc where) {
   return options;
 }
 
+// A multiplier of random bits, so that different lists of changes give different numbers.
+constexpr std::uint64_t kChangeFactor = 0x9E3779B97F4A7C15;
+
 BucketPlan checked_plan(RankModel& model,
                         const RankLoss& loss,
                         const DataParallelOptions& options,
@@ -85,7 +88,7 @@ struct ReplicaTrainer::Parts {
       : home(runtime.device()),
         options(checked(std::move(settings), where)),
         plan(checked_plan(model, *loss_of, options, where)),
-        agreement(detail::start_processes(options, plan, model, where)),
+        agreement(detail::start_processes(options, plan, model, loss_of->can_have_weight(), where)),
         engine(chosen_engine()),
         coordinator(runtime.executor(), *engine, coordinator_options(runtime)),
         ranks(runtime, model, std::move(loss_of), options, processes(), where) {}
@@ -132,6 +135,10 @@ struct ReplicaTrainer::Parts {
   RankGroup ranks;
   ErrorRef loss;  ///< The reason that steps are refused; null: none.
   std::int64_t last_step = 0;
+  /// Calls that change all replicas; and the calls that have happened, as one number. It is the
+  /// same in all processes unless a change has failed in some of them.
+  std::uint64_t change_count = 0;
+  std::uint64_t changes = 0;
   bool is_model_taken = false;
 };
 
@@ -150,20 +157,24 @@ ReplicaTrainer::~ReplicaTrainer() {
 
 // With several processes all of them begin the step, or none.
 std::int64_t ReplicaTrainer::begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                         const std::function<void()>& hand_over,
                                          SourceLoc where) {
   if (!parts_->agreement) {
     const std::int64_t sample_count = checked_batch(sizes, where);
     detail::require_samples(sample_count, where);
+    hand_over();
     return sample_count;
   }
   std::int64_t sample_count = 0;
   ErrorRef failure;
   try {
     sample_count = checked_batch(sizes, where);
+    hand_over();
   } catch (...) {
     failure = detail::error_of_current_exception();
   }
-  sample_count = parts_->agreement->begin(parts_->last_step + 1, sample_count, failure, where);
+  sample_count = parts_->agreement->begin(
+      parts_->last_step + 1, sample_count, parts_->changes, failure, where);
   detail::require_samples(sample_count, where);
   return sample_count;
 }
@@ -243,6 +254,7 @@ void ReplicaTrainer::settle(const ErrorRef& failure, std::string_view what, Sour
   if (parts_->agreement) {
     detail::settle(processes(), failure, what, where);
   } else if (failure) {
+    detail::mark_read(*failure);  // the caller gets it
     throw_error(failure);
   }
 }
@@ -292,42 +304,60 @@ std::vector<Status> ReplicaTrainer::run_on_ranks(
   return outcomes;
 }
 
+// With several processes every one of them comes to the common outcome, also one whose ranks are
+// lost.
 void ReplicaTrainer::change_replicas(
     const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where) {
-  require_all(where);
-  const std::vector<Status> outcomes = run_on_ranks(fn, where);
-  detail::at_call(where, [&] {
-    if (!std::ranges::all_of(outcomes, &Status::has_value)) {
-      parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
-    }
+  ++parts_->change_count;
+  ErrorRef failure;
+  try {
+    require_all(where);
+    const std::vector<Status> outcomes = run_on_ranks(fn, where);
+    detail::at_call(where, [&] { note_change(outcomes); });
     for (const Status& outcome : outcomes) {
-      outcome.value();
+      failure = failure ? failure : outcome.shared_error();
     }
-  });
+  } catch (...) {
+    failure = detail::error_of_current_exception();
+  }
+  detail::at_call(where, [&] { settle(failure, "a change of all replicas", where); });
+}
+
+void ReplicaTrainer::note_change(const std::vector<Status>& outcomes) {
+  if (!std::ranges::all_of(outcomes, &Status::has_value)) {
+    parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
+  }
+  if (std::ranges::any_of(outcomes, &Status::has_value)) {
+    parts_->changes = parts_->changes * kChangeFactor + parts_->change_count;
+  }
 }
 
 // Phases: every rank prepares, if there is something to prepare, and any failure ends the change;
 // every rank commits. A rank that fails or is late in the commit gets the state of one that has
-// committed, before the next step.
+// committed, before the next step. A process of which no rank commits throws; the next step finds
+// that the processes differ.
 void ReplicaTrainer::change_all_or_none(
     const std::function<void(RankReplica& replica, WorkerContext& context)>& prepare,
     const std::function<void(RankReplica& replica, WorkerContext& context)>& commit,
     SourceLoc where) {
-  require_all(where);
+  ++parts_->change_count;
   if (prepare) {
-    const std::vector<Status> prepared = run_on_ranks(prepare, where);
     ErrorRef failure;
-    for (const Status& each : prepared) {
-      failure = failure ? failure : each.shared_error();
+    try {
+      require_all(where);
+      for (const Status& each : run_on_ranks(prepare, where)) {
+        failure = failure ? failure : each.shared_error();
+      }
+    } catch (...) {
+      failure = detail::error_of_current_exception();
     }
     detail::at_call(where, [&] { settle(failure, "a change of all replicas", where); });
+  } else {
+    require_all(where);
   }
   const std::vector<Status> outcomes = run_on_ranks(commit, where);
   detail::at_call(where, [&] {
-    if (std::ranges::all_of(outcomes, &Status::has_value)) {
-      return;
-    }
-    parts_->ranks.keep_alike(outcomes, parts_->coordinator.trouble().stragglers);
+    note_change(outcomes);
     if (std::ranges::none_of(outcomes, &Status::has_value)) {
       outcomes.front().value();
     }
@@ -421,7 +451,13 @@ void ReplicaTrainer::write(std::function<void(RankReplica& replica)> fn, SourceL
 
 TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceLoc where) {
   using Loaded = std::vector<std::optional<detail::LoadedTraining>>;
-  require_all(where);  // the number of ranks stays fixed from here until the change
+  ErrorRef failure;
+  try {
+    require_all(where);  // the number of ranks stays fixed from here until the change
+  } catch (...) {
+    failure = detail::error_of_current_exception();
+  }
+  settle(failure, "the begin of a load", where);
   if (parts_->agreement) {
     detail::require_common_file(*parts_->agreement, file, where);
   }
@@ -446,6 +482,7 @@ TrainingProgress ReplicaTrainer::load(const std::filesystem::path& file, SourceL
   } catch (const Exception& exception) {
     throw_file_error(Status(exception.shared_error()));
   }
+  parts_->changes = parts_->change_count;  // the file's state ends earlier differences
   return std::move(*progress);
 }
 

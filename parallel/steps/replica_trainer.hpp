@@ -38,9 +38,11 @@ class ReplicaTrainer final {
   ~ReplicaTrainer();
 
   /// Mends, and returns the sample count of a batch whose shards have these sizes, by micro-batch
-  /// and rank. Errors: those of DataParallel::step() that the caller's arguments cause or that
-  /// occur before the step.
+  /// and rank. Calls `hand_over`, which makes the shards ready for the ranks. Errors: those of
+  /// DataParallel::step() that the caller's arguments cause or that occur before the step; those of
+  /// `hand_over`.
   [[nodiscard]] std::int64_t begin_batch(const std::vector<std::vector<std::int64_t>>& sizes,
+                                         const std::function<void()>& hand_over,
                                          SourceLoc where);
   /// Queues a step. Takes the result of begin_batch() and one RankShards for each rank.
   [[nodiscard]] Pending<DataParallelReport> step(std::vector<std::unique_ptr<RankShards>> shards,
@@ -106,6 +108,9 @@ class ReplicaTrainer final {
   [[nodiscard]] std::vector<Status> run_on_ranks(
       const std::function<void(RankReplica& replica, WorkerContext& context)>& fn, SourceLoc where);
 
+  /// Notes the outcomes of a change, by rank: it has happened if it has on any rank, and the others
+  /// are mended from that one.
+  void note_change(const std::vector<Status>& outcomes);
   /// Checks a batch of this process; returns its sample count.
   [[nodiscard]] std::int64_t checked_batch(const std::vector<std::vector<std::int64_t>>& sizes,
                                            SourceLoc where);

@@ -66,35 +66,54 @@ ProcessRanks StepAgreement::counted(const ProcessGroup& group,
 
 std::int64_t StepAgreement::begin(std::int64_t step,
                                   std::int64_t sample_count,
+                                  std::uint64_t changes,
                                   const ErrorRef& failure,
                                   SourceLoc where) const {
   ProcessRow own;
-  own.add(step).add(sample_count).add_failure(failure);
-  const std::vector<std::string> rows =
-      group_.gather(own.take(), fmt::format("the begin of step {}", step), where);
-  std::int64_t all = 0;
+  own.add_failure(failure).add(step).add(sample_count).add(changes);
+  std::vector<ProcessRow> rows;
+  for (std::string& bytes :
+       group_.gather(own.take(), fmt::format("the begin of step {}", step), where)) {
+    rows.emplace_back(std::move(bytes));
+  }
+  ErrorRef first_failure = failure;
   for (std::size_t process = 0; process < rows.size(); ++process) {
-    const std::string who = group_.name_of(static_cast<int>(process));
-    ProcessRow row(rows[process]);
-    const auto other_step = row.read<std::int64_t>();
-    const auto count = row.read<std::int64_t>();
-    if (const ErrorRef other = row.read_failure(who)) {
-      detail::throw_at(failure ? failure : other, where);
-    }
+    const ErrorRef other = rows[process].read_failure(group_.name_of(static_cast<int>(process)));
+    first_failure = first_failure ? first_failure : other;
+  }
+  if (first_failure) {
+    detail::throw_at(first_failure, where);
+  }
+  const auto fail = [&](std::string text) {
+    throw_error(Error{.code = ErrorCode::collective_failed,
+                      .text = std::move(text),
+                      .op = "DataParallel",
+                      .location = where});
+  };
+  std::int64_t all = 0;
+  bool is_alike = true;
+  for (std::size_t process = 0; process < rows.size(); ++process) {
+    const auto other_step = rows[process].read<std::int64_t>();
+    const auto count = rows[process].read<std::int64_t>();
     if (other_step != step || count > std::numeric_limits<std::int64_t>::max() - all) {
-      throw_error(Error{.code = ErrorCode::collective_failed,
-                        .text = fmt::format("DataParallel: {} begins step {} with {} samples, this "
-                                            "process step {} with {}: the processes must make the "
-                                            "same calls",
-                                            who,
-                                            other_step,
-                                            count,
-                                            step,
-                                            sample_count),
-                        .op = "DataParallel",
-                        .location = where});
+      fail(
+          fmt::format("DataParallel: {} begins step {} with {} samples, this process step {} with "
+                      "{}: the processes must make the same calls",
+                      group_.name_of(static_cast<int>(process)),
+                      other_step,
+                      count,
+                      step,
+                      sample_count));
     }
     all += count;
+    is_alike = is_alike && rows[process].read<std::uint64_t>() == changes;
+  }
+  if (!is_alike) {
+    fail(
+        fmt::format("DataParallel: step {}: a change of all replicas (update_replicas, "
+                    "set_learning_rate, load) has failed in some processes and not in others, so "
+                    "the models differ: load() a saved state",
+                    step));
   }
   return all;
 }

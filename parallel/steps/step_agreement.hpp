@@ -52,11 +52,13 @@ class StepAgreement final {
   [[nodiscard]] Collective& engine() noexcept { return engine_; }
 
   /// Waits until all processes begin a step. Returns the number of samples of all of them.
+  /// `changes` stands for the changes of the replicas outside of steps.
   ///
   /// Errors: `failure`, if this process cannot begin it; the failure of the first process that
-  /// cannot; collective_failed when the processes begin different steps.
+  /// cannot; collective_failed when the processes begin different steps, or differ in `changes`.
   [[nodiscard]] std::int64_t begin(std::int64_t step,
                                    std::int64_t sample_count,
+                                   std::uint64_t changes,
                                    const ErrorRef& failure,
                                    SourceLoc where) const;
   /// Takes part in the sum of a bucket with zeros.

@@ -4,6 +4,8 @@
 #include "parallel/processes/common_outcome.hpp"
 #include "parallel/processes/common_settings.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
@@ -31,12 +33,17 @@ void TrainingRun::require_common_run(bool has_state) const {
       ports_.data.validation_count ? std::to_string(*ports_.data.validation_count) : "unknown");
   words.emplace_back("validation", ports_.validate ? "on" : "off");
   words.emplace_back("watch", options_.watch);
-  words.emplace_back("metrics", std::to_string(options_.metrics.size()));
+  for (const EvaluationMetric& metric : options_.metrics) {
+    words.emplace_back("metric", metric.name);
+  }
+  words.emplace_back("drop_last", options_.drop_last ? "on" : "off");
   words.emplace_back("save_every", std::to_string(options_.save_every));
   words.emplace_back("keep_epochs", std::to_string(options_.keep_epochs));
-  words.emplace_back(
-      "early stopping after",
-      options_.early_stopping ? std::to_string(options_.early_stopping->patience) : "never");
+  words.emplace_back("early stopping",
+                     options_.early_stopping ? fmt::format("after {} epochs without a change of {}",
+                                                           options_.early_stopping->patience,
+                                                           options_.early_stopping->min_change)
+                                             : "off");
   words.emplace_back("folder", options_.folder.string());
   words.emplace_back("resume", options_.resume ? "on" : "off");
   words.emplace_back("saved state", has_state ? "in the folder" : "not in the folder");

@@ -125,15 +125,18 @@ TEST_F(Mpirun, AKilledProcessEndsTheOthersWithinTheDeadline) {
 }
 
 TEST_F(Mpirun, AProcessThatThrowsBetweenStepsEndsTheOthers) {
-  const Outcome two = run(2, {"train=10", "fault=exit"});
-  EXPECT_NE(two.exit_code, 0);
+  const Outcome two = run(2, {"train=10", "fault=exit"}, {"--enable-recovery"});
   EXPECT_THAT(two.out, HasSubstr("process 1 ends: the data end here"));
+  EXPECT_THAT(two.out, ::testing::ContainsRegex("process 0 ends: [^\n]*has left the group"));
+  EXPECT_NE(run(2, {"train=10", "fault=exit"}).exit_code, 0);
 }
 
 TEST_F(Mpirun, DifferentSettingsAreRejectedByBothWithTheirNames) {
-  const Outcome two = run(2, {"train=1", "fault=seed"});
-  EXPECT_NE(two.exit_code, 0);
-  EXPECT_THAT(two.out, HasSubstr("has seed 6, process 0"));
+  const Outcome two = run(2, {"train=1", "fault=seed"}, {"--enable-recovery"});
+  for (const std::string process : {"process 0", "process 1"}) {
+    EXPECT_THAT(two.out, ::testing::ContainsRegex(process + " ends: [^\n]*has seed 6, process 0"));
+  }
+  EXPECT_NE(run(2, {"train=1", "fault=seed"}).exit_code, 0);
 }
 
 TEST_F(Mpirun, AForgottenGroupIsRejected) {
