@@ -54,8 +54,7 @@ std::vector<int> ProcessTransfers::awaited() const {
     peers.push_back(each.peer);
   }
   std::ranges::sort(peers);
-  const auto same = std::ranges::unique(peers);
-  peers.erase(same.begin(), same.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   return peers;
 }
 
