@@ -86,9 +86,9 @@ struct RuntimeOptions {
   /// op. nanoseconds::max() = no limit.
   std::chrono::nanoseconds wait_limit = kDefaultWait;
   /// How long the thread of a GPU's device, and one that waits for its results, look for the end of
-  /// work before they sleep. A sleeping thread wakes 10 to 60 us late, which counts in steps of less
-  /// than a millisecond. Empty: 400 us if the process may use four cores or more, else 0. Threads
-  /// that an executor steps never look.
+  /// work before they sleep. A sleeping thread wakes 10 to 60 us late, which counts in steps of
+  /// less than a millisecond. Empty: 400 us if the process may use four cores or more, else 0.
+  /// Threads that an executor steps never look.
   std::optional<std::chrono::nanoseconds> busy_wait = {};
   /// Makes the report of a wait's error (which thread waits for which) at once, for logs of CI or
   /// of a hanging training run. what() prints it, and the error comes up to 100 ms after its

@@ -153,7 +153,7 @@ ProcessGroup ProcessGroup::over(detail::OpenTransport open,
     throw_error(std::move(error));
   }
   state->place = std::move(place).get();
-  const ProcessGroup group(state);
+  ProcessGroup group(state);
   const std::vector<std::string> rows =
       group.gather(host + '\n' + fmt::format("process {} ({})", state->place.rank, own),
                    "the start of the group",
@@ -191,6 +191,7 @@ void ProcessGroup::submit(ProcessChannel channel, detail::ProcessOperation opera
   detail::SubmittedOperation submitted{channel, std::move(operation)};
   if (state_->desk->operations.try_push(std::move(submitted)) !=
       detail::MailboxPush::accepted) {  // the operation stays here
+    // NOLINTNEXTLINE(bugprone-use-after-move): a refused message is not moved
     submitted.operation.end(Error{.code = ErrorCode::cancelled,
                                   .text = "ProcessGroup: the group has ended",
                                   .op = "ProcessGroup"});

@@ -129,6 +129,14 @@ void ProcessLoop::take_operations() {
   is_closed_ = desk_->operations.is_closed();
 }
 
+std::string ProcessLoop::names_of(const std::vector<int>& processes) const {
+  std::string names;
+  for (const int process : processes) {
+    names += (names.empty() ? "" : ", ") + peers_[static_cast<std::size_t>(process)].name;
+  }
+  return names;
+}
+
 bool ProcessLoop::advance(Channel& channel, ProcessChannel which) {
   bool has_progress = false;
   while (true) {
@@ -148,13 +156,9 @@ bool ProcessLoop::advance(Channel& channel, ProcessChannel which) {
     }
     if (!are_done.value()) {
       if (channel.limit.has_passed()) {
-        std::string who;
-        for (const int process : channel.transfers->awaited()) {
-          who += (who.empty() ? "" : ", ") + peers_[static_cast<std::size_t>(process)].name;
-        }
         break_group(failed(fmt::format("{}: {} did not take part within {}",
                                        channel.current->what,
-                                       who,
+                                       names_of(channel.transfers->awaited()),
                                        in_milliseconds(channel.current->limit))));
         return true;
       }

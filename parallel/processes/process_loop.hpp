@@ -82,6 +82,7 @@ class ProcessLoop final {
   void take_operations();
   [[nodiscard]] std::chrono::nanoseconds pause() const;
   [[nodiscard]] bool is_busy() const;
+  [[nodiscard]] std::string names_of(const std::vector<int>& processes) const;
   /// Returns whether something happened.
   [[nodiscard]] bool advance(Channel& channel, ProcessChannel which);
   void check_leavers(const Channel& channel, std::size_t index);

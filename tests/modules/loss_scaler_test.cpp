@@ -109,7 +109,7 @@ Precision half_precision() {
 }
 
 class LossScale : public ::testing::TestWithParam<const char*> {
- protected:
+ public:
   TestRuntime runtime;
   const Device device = runtime.runtime.device(GetParam());
 };

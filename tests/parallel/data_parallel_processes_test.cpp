@@ -1,4 +1,5 @@
 // DataParallel over several processes, which threads play here.
+#include <hearth/parallel/bucket_plan.hpp>
 #include <hearth/parallel/data_parallel.hpp>
 
 #include "fake_network.hpp"
@@ -281,8 +282,8 @@ TEST(DataParallelProcesses, FailTogetherBeforeAStepThatOneCannotBegin) {
 
 // A shard that throws when it is moved to its rank, if `breaks` is set.
 struct FragileShard {
-  explicit FragileShard(Samples all, bool breaks_ = false)
-      : samples(std::move(all)), size(samples.size), breaks(breaks_) {}
+  explicit FragileShard(Samples all, bool does_break = false)
+      : samples(std::move(all)), size(samples.size), breaks(does_break) {}
   FragileShard(FragileShard&& other)  // NOLINT(performance-noexcept-move-constructor)
       : samples(std::move(other.samples)), size(other.size), breaks(other.breaks) {
     if (breaks) {
