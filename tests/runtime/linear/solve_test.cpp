@@ -167,23 +167,26 @@ TEST_P(SolveTest, DeterminantsAreProductsOfPivots) {
 }
 
 TEST_P(SolveTest, TrianglesAreSolvedFromBothSides) {
+  // The other triangle, and a unit diagonal, are not read.
+  const auto check = [this](DType dtype, std::int64_t n, const TriangularOptions& options) {
+    const bool upper = options.upper;
+    const bool unit = options.unit_diagonal;
+    const Tensor whole =
+        random({n, n}, dtype) * (1.0 / static_cast<double>(n + 1)) + eye(device(), n, {}, dtype);
+    const Tensor part = upper ? triu(whole, unit ? 1 : 0) : tril(whole, unit ? -1 : 0);
+    const Tensor a = unit ? part + eye(device(), n, {}, dtype) : part;
+    const Tensor b = random({2, n, 3}, dtype, 2);
+    expect_close(matmul(a, solve_triangular(whole, b, options)), b, n, "left");
+    TriangularOptions right = options;
+    right.left = false;
+    const Tensor rows = transpose(b);
+    expect_close(matmul(solve_triangular(whole, rows, right), a), rows, n, "right");
+  };
   for (const DType dtype : kReals) {
     for (const std::int64_t n : kMatrixSizes) {
       for (const bool upper : {false, true}) {
-        for (const bool unit : {false, true}) {
-          // The other triangle, and a unit diagonal, are not read.
-          const Tensor whole = random({n, n}, dtype) * (1.0 / static_cast<double>(n + 1)) +
-                               eye(device(), n, {}, dtype);
-          const Tensor part = upper ? triu(whole, unit ? 1 : 0) : tril(whole, unit ? -1 : 0);
-          const Tensor a = unit ? part + eye(device(), n, {}, dtype) : part;
-          const Tensor b = random({2, n, 3}, dtype, 2);
-          const TriangularOptions options{.upper = upper, .unit_diagonal = unit};
-          expect_close(matmul(a, solve_triangular(whole, b, options)), b, n, "left");
-          TriangularOptions right = options;
-          right.left = false;
-          const Tensor rows = transpose(b);
-          expect_close(matmul(solve_triangular(whole, rows, right), a), rows, n, "right");
-        }
+        check(dtype, n, {.upper = upper});
+        check(dtype, n, {.upper = upper, .unit_diagonal = true});
       }
     }
   }
