@@ -160,9 +160,9 @@ void DeviceActor::run_next_lane(UntilFn until, const void* context) {
   take_turn(lane, until, context);
 }
 
-// The open batch begins at once if somebody waits for its work. Otherwise more ops may come, so it
-// begins once none has come for a while. A device without work looks for the next ops as long as a
-// program takes between two steps.
+// The open batch begins at once if a lane or a caller waits for its work. Otherwise more ops may
+// come, so it begins once none has come for a while. A device without work looks for the next ops
+// as long as a program takes between two steps.
 bool DeviceActor::finds_more() noexcept {
   constexpr std::chrono::nanoseconds kGather = std::chrono::microseconds(10);
   constexpr std::chrono::nanoseconds kBetweenSteps = std::chrono::microseconds(50);

@@ -25,7 +25,7 @@ class TapeTraffic final {
  public:
   explicit TapeTraffic(detail::Tape& tape) : tape_(&tape), limits_(detail::traffic_limits()) {}
 
-  /// Called for the tape's last node before its op is submitted. Remembers the narrow inputs of
+  /// Called for the tape's last node before its op is submitted. Holds the narrow inputs of
   /// elementwise ops for a while: those with half of the bytes of the result, or less.
   void will_record(const detail::Submission& submission);
   /// Called when the tape's last node has saved its values.
